@@ -4,7 +4,7 @@ Start with `log.py` (what a log promises, whichever engine) and `folding/fold.py
 `replicas/replica.py`, which brings the two together, and `folding/partition.py`, the way of one record through
 everything that folds have in common.
 
-    engines       embedded, kafka, hostile (either, behind faults)
+    engines       embedded, kafka, faulty_log (either, behind injected faults)
     records       avro, ids, position
     a replica     folding (one partition), saved (its state), replicas (all of them, and who waits)
     going back    recovery: replays, the past, backups

@@ -1,6 +1,6 @@
 """The log as everything else sees it: partitions of records, appended at the end and read in order.
 
-Engines: `embedded` (RocksDB, one process), `kafka` (aiokafka) and `hostile` (any engine behind seeded faults). One
+Engines: `embedded` (RocksDB, one process), `kafka` (aiokafka) and `faulty_log` (any engine behind seeded faults). One
 contract suite holds all of them (tests/contract).
 
 Nobody learns an offset from an append: a producer may be told a wrong one, or none (KIP-98 duplicates, lost responses).

@@ -1,4 +1,4 @@
-"""Replicas over real engines: crashes at any moment, hostile appends, several at once; one log, one state."""
+"""Replicas over real engines: crashes at any moment, faulty appends, several at once; one log, one state."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from eventstore.avro.codec import decode
 from eventstore.errors import TransientError
-from eventstore.hostile import HostileLog, LogFaults
+from eventstore.faulty_log import FaultyLog, LogFaults
 from eventstore.log import FLEET, FLEET_0, ZONES, EventLog, Partition
 from eventstore.recovery.replay import replay
 from eventstore.replica_limits import ReplicaLimits
@@ -66,9 +66,9 @@ async def effects(log: EventLog, partition: Partition) -> list[str]:
     return [decode(record.value).envelope.command_id for record in await read_all(log, partition)]
 
 
-async def test_hostile_appends_and_three_replicas_make_one_state(engine: EmbeddedUnderTest) -> None:
+async def test_faulty_appends_and_three_replicas_make_one_state(engine: EmbeddedUnderTest) -> None:
     rng = random.Random(11)
-    log = HostileLog(await engine.open_embedded(), rng, FAULTS, seed=11)
+    log = FaultyLog(await engine.open_embedded(), rng, FAULTS, seed=11)
     replicas = [toy_replica(log, name=f"r{i}", now_ms=engine.clock, limits=QUICK) for i in range(3)]
     partitions = [FLEET_0, *log.partitions(ZONES)]
     answers: dict[str, Answer] = {}

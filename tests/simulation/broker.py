@@ -1,4 +1,4 @@
-"""The log in memory on which `hostile` stands: stamps come from a clock that may differ per partition.
+"""The log in memory under the faulty one: stamps come from a clock that may differ per partition.
 
 Leaders of partitions are different machines, so a stamp may be ahead of another partition's, and go back.
 """
@@ -9,7 +9,7 @@ import random
 from collections import Counter
 from collections.abc import Callable
 
-from eventstore.hostile import HostileLog, LogFaults
+from eventstore.faulty_log import FaultyLog, LogFaults
 from eventstore.log import EventLog, Headers, Partition, Record, check_append
 from tests.simulation.loop import current_loop
 from tests.simulation.script import Director
@@ -37,8 +37,8 @@ class Broker(MemoryLog):
         return self.contents.records.get(partition, [])
 
 
-class DirectedLog(HostileLog):
-    """A hostile log that does to each append what the director says: told apart by its partition and key, and which one
+class DirectedLog(FaultyLog):
+    """A faulty log that does to each append what the director says: told apart by its partition and key, and which one
     of those it is. So a script without some commands does the same to the others."""
 
     def __init__(

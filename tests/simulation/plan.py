@@ -11,9 +11,9 @@ from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from drivers.backends import simulated, simulated_bmc
-from eventstore import hostile
+from eventstore import faulty_log
 
-SOUND_LOG = hostile.LogFaults(
+SOUND_LOG = faulty_log.LogFaults(
     duplicate=0.0, lost_answer=0.0, late=0.0, never=0.0, gap=0, equal_timestamps=0.0, backward_timestamps=0.0
 )
 
@@ -37,7 +37,7 @@ class Plan(NamedTuple):
     """Whether tasks that could go on at once do so in an order that is drawn."""
     wire_slow_s: float
     """How long the few slow messages between a process and the log take at most."""
-    log: hostile.LogFaults
+    log: faulty_log.LogFaults
     devices: simulated.Faults
     bmcs: simulated_bmc.BmcFaults
 
@@ -85,7 +85,7 @@ def plan_of(seed: int, *, faulty_s: float | None = None) -> Plan:
         trouble_s=rng.choice(pace.trouble_s),
         shuffled=rng.random() < 0.5,
         wire_slow_s=rng.choice((0.0, 1.0, 1.0, 3.0)),
-        log=hostile.LogFaults(
+        log=faulty_log.LogFaults(
             duplicate=0.05 * rate,
             lost_answer=0.03 * rate,
             late=0.03 * rate,

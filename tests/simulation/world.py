@@ -245,13 +245,16 @@ class World:
     def counts(self, records: Mapping[Partition, Sequence[Record]]) -> Counter[str]:
         """What really happened, by kind."""
         counts = Counter(self.history.counts)
-        hostile = self.log.counts
-        counts["duplicated records"], counts["lost answers to appends"] = hostile.duplicates, hostile.lost_answers
-        counts["records that landed late"], counts["appends that never landed"] = (
-            hostile.landed_late,
-            hostile.never_landed,
+        fault_counts = self.log.counts
+        counts["duplicated records"], counts["lost answers to appends"] = (
+            fault_counts.duplicates,
+            fault_counts.lost_answers,
         )
-        counts["restamped records"] = hostile.restamped
+        counts["records that landed late"], counts["appends that never landed"] = (
+            fault_counts.landed_late,
+            fault_counts.never_landed,
+        )
+        counts["restamped records"] = fault_counts.restamped
         counts["records"] = sum(map(len, records.values()))
         counts["steps begun on devices"] = sum(len(device.begun) for device in self.bmcs.devices.values())
         counts["lives"] = sum(process.lives for process in self.processes)

@@ -26,7 +26,7 @@ BOUNDS = {
 """What may be sampled, and how much of it a process may have."""
 
 SPARE = 1.3
-"""A hostile log doubles records."""
+"""A faulty log doubles records."""
 
 WINDOW_S = 10.0
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from tests.contract.event_log import EventLogContract
-from tests.support.hostile import HostileUnderTest
+from tests.support.faulty_log import FaultyLogUnderTest
 
 
-class TestHostileLog(EventLogContract):
+class TestFaultyLog(EventLogContract):
     @pytest.fixture
-    async def engine(self, tmp_path: Path) -> AsyncIterator[HostileUnderTest]:
-        engine = HostileUnderTest(tmp_path / "log")
+    async def engine(self, tmp_path: Path) -> AsyncIterator[FaultyLogUnderTest]:
+        engine = FaultyLogUnderTest(tmp_path / "log")
         yield engine
         await engine.aclose()

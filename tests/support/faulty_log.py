@@ -1,11 +1,11 @@
-"""A hostile log over an embedded one, under test: the same directory, and the same faults on every run."""
+"""A faulty log over an embedded one, under test: the same directory, and the same faults on every run."""
 
 from __future__ import annotations
 
 import random
 from pathlib import Path
 
-from eventstore.hostile import HostileLog, LogFaults
+from eventstore.faulty_log import FaultyLog, LogFaults
 from eventstore.log import EventLog, Partition
 from tests.support.embedded import EmbeddedUnderTest
 
@@ -13,7 +13,7 @@ SEED = 7
 FAULTS = LogFaults(duplicate=0.2, lost_answer=0.1, late=0.1, never=0.1, delay_max_s=0.05, backward_timestamps=0.2)
 
 
-class HostileUnderTest(EmbeddedUnderTest):
+class FaultyLogUnderTest(EmbeddedUnderTest):
     """Positions that the suite gives are those that readers see; damage is done underneath."""
 
     def __init__(self, path: Path) -> None:
@@ -21,19 +21,19 @@ class HostileUnderTest(EmbeddedUnderTest):
         self.rng = random.Random(SEED)
 
     async def open(self, *, partition_count: int | None = None) -> EventLog:
-        return HostileLog(await self.open_embedded(partition_count), self.rng, FAULTS, seed=SEED)
+        return FaultyLog(await self.open_embedded(partition_count), self.rng, FAULTS, seed=SEED)
 
     async def truncate(self, partition: Partition, position: int) -> None:
         log = await self.open()
-        assert isinstance(log, HostileLog)
+        assert isinstance(log, FaultyLog)
         inner = log.view.inner(partition, position)
         await log.close()
         await super().truncate(partition, inner)
 
     async def expire(self, log: EventLog, partition: Partition, position: int) -> None:
-        assert isinstance(log, HostileLog)
+        assert isinstance(log, FaultyLog)
         await super().expire(log.inner, partition, log.view.inner(partition, position))
 
     async def settle(self, log: EventLog) -> None:
-        assert isinstance(log, HostileLog)
+        assert isinstance(log, FaultyLog)
         await log.settle()

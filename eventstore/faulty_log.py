@@ -60,7 +60,7 @@ class FaultCounts:
     restamped: int = 0
 
 
-class HostileLog:
+class FaultyLog:
     """An EventLog over another, which it closes with itself. `faults` may be replaced while it runs, to let it heal."""
 
     def __init__(self, inner: EventLog, rng: random.Random, faults: LogFaults, *, seed: int) -> None:

@@ -1,4 +1,4 @@
-"""The faults of the hostile log: what readers see is a fixed function of the offset, and what was drawn happens."""
+"""The faults of the faulty log: what readers see is a fixed function of the offset, and what was drawn happens."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from eventstore.embedded.log import EmbeddedLog
 from eventstore.errors import AppendRefused, AppendUnknown
-from eventstore.hostile import FaultCounts, HostileLog, LogFaults, View
+from eventstore.faulty_log import FaultCounts, FaultyLog, LogFaults, View
 from eventstore.log import MAX_RECORD_BYTES, ZONES, Partition, Record
 from tests.contract.engine import read_all
 from tests.support.embedded import Clock
@@ -60,7 +60,7 @@ def test_offsets_skip_and_timestamps_repeat_and_go_back() -> None:
 async def _run(path: Path, seed: int, appends: int) -> tuple[FaultCounts, list[bytes], list[bytes], list[Record]]:
     acknowledged, unknown = [], []
     async with EmbeddedLog.open(path, partition_count=2, now_ms=Clock()) as inner:
-        log = HostileLog(inner, random.Random(seed), FAULTS, seed=seed)
+        log = FaultyLog(inner, random.Random(seed), FAULTS, seed=seed)
         for i in range(appends):
             value = b"%d" % i
             try:
@@ -93,7 +93,7 @@ def test_one_seed_is_one_history(tmp_path: Path) -> None:
 
 async def test_a_refusal_stays_a_refusal_whatever_is_drawn(tmp_path: Path) -> None:
     async with EmbeddedLog.open(tmp_path / "log", partition_count=2, now_ms=Clock()) as inner:
-        log = HostileLog(inner, random.Random(1), replace(CALM, never=1.0), seed=1)
+        log = FaultyLog(inner, random.Random(1), replace(CALM, never=1.0), seed=1)
         with pytest.raises(AppendRefused):
             await log.append(ZONES_0, b"", bytes(MAX_RECORD_BYTES + 1))
         with pytest.raises(AppendUnknown):
@@ -102,7 +102,7 @@ async def test_a_refusal_stays_a_refusal_whatever_is_drawn(tmp_path: Path) -> No
 
 async def test_it_heals_when_its_faults_are_taken_away(tmp_path: Path) -> None:
     async with EmbeddedLog.open(tmp_path / "log", partition_count=2, now_ms=Clock()) as inner:
-        log = HostileLog(inner, random.Random(1), replace(CALM, late=1.0, delay_max_s=60, under_way_max=3), seed=1)
+        log = FaultyLog(inner, random.Random(1), replace(CALM, late=1.0, delay_max_s=60, under_way_max=3), seed=1)
         for i in range(5):
             with pytest.raises(AppendUnknown):
                 await log.append(ZONES_0, b"", b"late-%d" % i)
