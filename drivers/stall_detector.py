@@ -53,19 +53,19 @@ class StallDetector:
         reasons = {partition: one.reason for partition, one in found.items() if self._lasts(one)}
         for partition, reason in reasons.items():
             if partition not in self.reasons:
-                logger.error("not forwarded", extra={"partition": partition, "reason": reason})
+                logger.error("forwarding to fleet stopped", extra={"partition": partition, "reason": reason})
         for partition in self.reasons.keys() - reasons.keys():
-            logger.warning("forwarded again", extra={"partition": partition})
+            logger.warning("forwarding to fleet resumed", extra={"partition": partition})
         self.reasons = reasons
 
     def _contradiction(self, partition: Partition) -> _Contradiction | None:
         mark = self._states.fleet.marks.get(partition.number, 0)
         position, pruned = self._replica.position(partition), self._states.zones_at(partition).forwarded
         if mark > position:
-            reason = f"mark: fleet has it at {mark}, ahead of the partition, which ends before that"
+            reason = f"mark: fleet has received the partition up to {mark}, beyond its end"
             return _Contradiction(partition, reason)
         if mark < pruned:
-            reason = f"mark: fleet has it at {mark}, behind {pruned}, up to where the zone was told that fleet has all"
+            reason = f"mark: fleet has received the partition up to {mark}, but confirmed {pruned} before"
             return _Contradiction(FLEET_0, reason)
         return None
 

@@ -114,7 +114,7 @@ class Agent:
         async with asyncio.timeout(self._settings.welcome_s):
             first = relay_messages.decode(await link.receive())
         if not isinstance(first, Welcome | GoAway):
-            raise ProtocolError("message: the first one must be a welcome")
+            raise ProtocolError("message: the first message must be a welcome")
         self._handle(first, link, tasks)
         self._relays.welcomed()
         now = asyncio.get_running_loop().time
@@ -136,7 +136,7 @@ class Agent:
                 self.target = (message.epoch, message.version)
                 self._heartbeat_s = message.heartbeat_ms / 1000
                 for part in message.unserved:
-                    logger.info("dpu %s is not served: %s", self._identity.dpu, part.reason)
+                    logger.info("dpu %s not served by the relay: %s", self._identity.dpu, part.reason)
                     tasks.create_task(self._ask_again(link, min(AWAY_S_MAX, part.retry_after_ms / 1000)))
             case GoAway():
                 raise GoAwayReceived(message)
@@ -148,7 +148,7 @@ class Agent:
             link.send(agent_messages.encode(Ack([result], [])))
         else:
             self.refusals += 1
-            logger.info("dpu %s refuses version %d: %s", self._identity.dpu, result.version, result.reason)
+            logger.info("dpu %s refused table version %d: %s", self._identity.dpu, result.version, result.reason)
             link.send(agent_messages.encode(Ack([], [result])))
 
     def _received(self, frame: Frame, link: Link) -> None:
@@ -163,7 +163,7 @@ class Agent:
             await asyncio.sleep(self._heartbeat_s * self._rng.uniform(0.5, 1.0))
             silent_s = asyncio.get_running_loop().time() - self._heard_at
             if silent_s > 3 * self._heartbeat_s and not self._held.is_at_work:
-                raise LinkClosed(f"{link.peer} has said nothing for {silent_s:.0f} seconds")
+                raise LinkClosed(f"{link.peer} sent nothing for {silent_s:.0f} s")
             link.send(agent_messages.encode(Heartbeat([await self._held.read_back()])))
 
     async def _ask_again(self, link: Link, wait_s: float) -> None:

@@ -77,18 +77,23 @@ class FileStore:
         try:
             data = self._path.read_bytes()
             if _hash(data[HASH_BYTES:]) != data[:HASH_BYTES]:
-                logger.warning("table of %s in %s is not what was saved, and is left out", self._dpu, self._path)
+                logger.warning("saved table of dpu %s ignored, %s does not match its hash", self._dpu, self._path)
                 return EMPTY
             saved = msgspec.msgpack.decode(data[HASH_BYTES:], type=_Saved)
             rules = {rule: unpack(packed4, packed6) for rule, packed4, packed6 in saved.sets}
         except FileNotFoundError:
             return EMPTY
         except (OSError, msgspec.DecodeError, ValueError) as error:  # the last for text and prefixes that are none
-            logger.warning("table of %s in %s cannot be read and is left out: %s", self._dpu, self._path, error)
+            logger.warning("saved table of dpu %s ignored, %s cannot be read: %s", self._dpu, self._path, error)
             return EMPTY
         whose, ours = (saved.dpu, saved.zone), (self._dpu, self._zone)
         if whose != ours:
-            logger.warning("table in %s is of %s in %s and not of %s in %s, and is left out", self._path, *whose, *ours)
+            logger.warning(
+                "saved table ignored, %s belongs to dpu %s of zone %s, not to dpu %s of zone %s",
+                self._path,
+                *whose,
+                *ours,
+            )
             return EMPTY
         return DeviceTable(saved.epoch, saved.version, saved.digest, rules)
 

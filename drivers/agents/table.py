@@ -52,7 +52,7 @@ class AgentTable:
         if not self.table.version:  # nothing was kept: whatever the device forwards by stays until a relay says more
             await self.read_back()
         elif fault := await self._install(self.table, None, _nobody):
-            logger.warning("the device does not take its last good table yet: %s", fault)
+            logger.warning("saved table not applied to the device yet: %s", fault)
 
     @property
     def is_at_work(self) -> bool:
@@ -90,7 +90,7 @@ class AgentTable:
                 async with asyncio.timeout(self._read_back_s):
                     self._digest = await self._device.read_back()
             except (DeviceFailed, TimeoutError) as error:
-                logger.warning("the device cannot be read back: %s", error or "it took too long")
+                logger.warning("device read-back failed: %s", error or "timed out")
             else:
                 self._in_step = self._digest == self.table.digest
                 self._in_hardware = self.table.version if self._in_step else 0
@@ -110,7 +110,7 @@ class AgentTable:
                 in_hardware = answer if isinstance(answer, bool) else await self._waited(answer, slow)
             except (DeviceFailed, TimeoutError) as error:
                 self.received = self.table.version
-                return str(error) or f"the device took longer than {self._apply_s} s"
+                return str(error) or f"the device did not apply the frame within {self._apply_s} s"
         if in_hardware:
             self._in_hardware = after.version
         elif after.epoch != self.table.epoch:  # a version of another log says nothing of this one's
@@ -133,7 +133,7 @@ class AgentTable:
         try:
             self._store.save(table)
         except OSError as error:
-            logger.warning("version %d is applied but cannot be kept over a restart: %s", table.version, error)
+            logger.warning("table version %d applied but not saved, a restart loses it: %s", table.version, error)
 
 
 def _nobody() -> None:

@@ -78,17 +78,17 @@ class HttpBmc:
                 content = await self._whole(response.content)
         except _UNDIALABLE as error:
             raise NeedsOperator(
-                f"bmc_address: {shown(self._address)} is no address that can be dialed: {error}"
+                f"bmc_address: {shown(self._address)} is not an address that can be dialed: {error}"
             ) from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Unreachable(f"device: {self._address} does not answer: {error}") from error
+            raise Unreachable(f"device: {self._address} did not respond: {error}") from error
         if response.status != 200:
             text = content.decode(errors="replace")[:253]
-            raise _ERRORS.get(response.status, TaskFailed)(text or f"device: status {response.status}")
+            raise _ERRORS.get(response.status, TaskFailed)(text or f"device: it returned HTTP status {response.status}")
         try:
             return msgspec.json.decode(content, type=answer)
         except _UNREADABLE as error:
-            raise TaskFailed(f"device: {self._address} answers what is no {call}: {error}") from error
+            raise TaskFailed(f"device: {self._address} returned an invalid {call}: {error}") from error
 
     async def _whole(self, content: aiohttp.StreamReader) -> bytes:
         """An answer up to its end: it comes in pieces, small as it may be."""
@@ -96,7 +96,7 @@ class HttpBmc:
         async for piece in content.iter_any():
             whole += piece
             if len(whole) > _MAX_ANSWER_BYTES:
-                raise TaskFailed(f"device: {self._address} answers more than {_MAX_ANSWER_BYTES} bytes")
+                raise TaskFailed(f"device: {self._address} returned more than {_MAX_ANSWER_BYTES} bytes")
         return bytes(whole)
 
 

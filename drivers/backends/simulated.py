@@ -88,8 +88,8 @@ class SimulatedDevice:
             return True
         lot -= faults.lies
         if lot < faults.failures:
-            raise DeviceFailed("the device failed, as simulated devices do")
+            raise DeviceFailed("simulated failure of the device")
         self.holds = table
         if lot < faults.failures + faults.false_alarms:
-            raise DeviceFailed("the device says that it failed")
+            raise DeviceFailed("the device reported a failure")
         return True

@@ -101,7 +101,7 @@ class SimulatedBmc:
             raise Unreachable("device: another update is in progress")
         self._injected.check(action)
         if action == "install" and image in self.faults.no_images:
-            raise NeedsOperator(f"image: {shown(image)} is not there")
+            raise NeedsOperator(f"image: {shown(image)} does not exist on the device")
         return self._answer(self._begin(Task(f"{action}-{len(self.begun)}", action, image, token, "running", 0)))
 
     async def cancel(self, token: int, task: str) -> None:
@@ -116,14 +116,14 @@ class SimulatedBmc:
         if self._chance(self.faults.hang):
             await asyncio.get_running_loop().create_future()
         if self._chance(self.faults.unreachable):
-            raise Unreachable("device: no route to it")
+            raise Unreachable("device: no route to host")
         if token < self._token:
-            raise SessionEnded(f"session: attempt {self._token} has opened one after {token}")
+            raise SessionEnded(f"session: attempt {self._token} opened a newer session than attempt {token}")
         self._settle()
 
     def _answer(self, answer: _Answer) -> _Answer:
         if self._chance(self.faults.mute):
-            raise Unreachable("device: it hung up")
+            raise Unreachable("device: it closed the connection")
         return answer
 
     def _begin(self, task: Task) -> Task:
@@ -143,7 +143,7 @@ class SimulatedBmc:
         if share < 1:
             self._running = task._replace(percent=int(share * 100))
         elif self._chance(self.faults.fail):
-            self._end("failed", "the flash could not be written")
+            self._end("failed", "writing the flash failed")
         else:
             if not self._lies:
                 self._do(task)
@@ -199,7 +199,7 @@ class SimulatedBmcs:
         """The device at an address. Raises NeedsOperator if it is none of ours."""
         name = address.removeprefix(SCHEME)
         if name == address or not name:
-            raise NeedsOperator(f"bmc_address: {shown(address)} is not {SCHEME}NAME")
+            raise NeedsOperator(f"bmc_address: {shown(address)} must be {SCHEME}NAME")
         return self.device(name)
 
     def device(self, name: str) -> SimulatedBmc:

@@ -46,7 +46,7 @@ def parse_failures(field: str, text: str) -> tuple[Failure, ...]:
 def _parse(field: str, word: str) -> Failure:
     parts = word.split(":")
     if not 3 <= len(parts) <= 4:
-        raise ValueError(f"{field}: {shown(word)} must be {FORM}, as install:transient:3")
+        raise ValueError(f"{field}: {shown(word)} must have the form {FORM}, as in install:transient:3")
     step, kind, times, *dpu = parts
     if step not in STEPS:
         raise ValueError(f"{field}: step {shown(step)} must be one of {', '.join(STEPS)}")

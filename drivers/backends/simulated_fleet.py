@@ -31,7 +31,7 @@ REBOOTS_S = 5.0
 
 TABLES_KEPT = 64
 
-FAILED = FrameRefused(Code.DEVICE, "the device says that it failed")
+FAILED = FrameRefused(Code.DEVICE, "the device reported a failure")
 
 
 class Said(NamedTuple):

@@ -71,7 +71,7 @@ class Missed:
                     backoff.reset()
                 except LogUnavailable as error:
                     logger.warning(
-                        "decisions are not made again yet", extra={"partition": partition, "reason": str(error)}
+                        "backfill of decisions failed, retrying", extra={"partition": partition, "reason": str(error)}
                     )
                     await backoff.wait()
 
@@ -83,7 +83,7 @@ class Missed:
         if owed.gap is None:
             return
         start, end = owed.gap
-        logger.info("decisions made again", extra={"partition": partition, "from": start, "to": end})
+        logger.info("backfill of decisions started", extra={"partition": partition, "from": start, "to": end})
         live, heard = self._replica.folded(partition), _Heard(owed.gap.start)
         folded = FoldedPartition(partition, live.rules, live.log_id, heard)
         saved = await self._earlier(partition, owed.gap.start)

@@ -206,7 +206,7 @@ class DecisionWriter:
                     await self._look_at(partition, end)
                 return ends
             except LogUnavailable as error:
-                logger.warning("the decisions topic cannot be read: %s", error)
+                logger.warning("decisions topic not read, retrying: %s", error)
             await backoff.wait()
 
     async def _look_at(self, partition: Partition, end: int) -> None:

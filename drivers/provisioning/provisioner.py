@@ -200,7 +200,7 @@ class Provisioner:
 
     async def _work(self, step: _Step) -> None:
         """Do the step that the fold says is ours, and state how it went, unless it is not ours any more by then."""
-        logger.info("step begins", extra=_about(step))
+        logger.info("step started", extra=_about(step))
         try:
             event = await self._attempt(step)
         except (steps.NotActor, SessionEnded) as error:
@@ -243,7 +243,7 @@ class Provisioner:
         except SessionEnded:
             raise
         except TimeoutError:
-            return StepFailed(*about, "transient", "the step's time is over")
+            return StepFailed(*about, "transient", "the step's deadline passed")
         except TransientError as error:
             return StepFailed(*about, "transient", _told(error))
         except TaskFailed as error:
@@ -255,7 +255,7 @@ class Provisioner:
         """State that an attempt has nobody who works on it."""
         if await self._is_anothers(step):
             return
-        message = f"provisioner {shown(step.dpu.provisioner)} is gone"
+        message = f"provisioner {shown(step.dpu.provisioner)} is no longer alive"
         dpu = step.dpu
         event = StepFailed(self._envelope(step), dpu.zone, step.name, dpu.phase, dpu.attempt, LOST, message)
         logger.warning("attempt lost", extra=_about(step, message))

@@ -98,7 +98,7 @@ class Attempt(NamedTuple):
                 async with asyncio.timeout(self.pace.call_s):
                     return await make()
             except TimeoutError:
-                raise Unreachable(f"device: no answer within {self.pace.call_s:g} s") from None
+                raise Unreachable(f"device: no response within {self.pace.call_s:g} s") from None
 
 
 @asynccontextmanager
@@ -188,19 +188,19 @@ def _same_task(task: Task, device: Reading) -> Task:
     for found in device.tasks:
         if found.id == task.id:
             return found
-    raise TaskFailed(f"task: {task.id} ({task.action}) is not known to the device any more")
+    raise TaskFailed(f"task: {task.id} ({task.action}) is no longer known to the device")
 
 
 def _check_serial(dpu: Dpu, device: Reading) -> None:
     if dpu.serial and device.serial and device.serial != dpu.serial:
-        raise NeedsOperator(f"serial: the device is {shown(device.serial)}, and not {shown(dpu.serial)} as registered")
+        raise NeedsOperator(f"serial: the device has {shown(device.serial)}, but {shown(dpu.serial)} is registered")
 
 
 def _check_facts(facts: Mapping[str, str]) -> None:
-    """What the log does not take would be stated over and over, until the step's time is over."""
+    """What the log does not take would be stated over and over, until the step's deadline passed."""
     for key, value in facts.items():
         if fault := check_text(key, value):
-            raise TaskFailed(f"{fault}, and is what the device says")
+            raise TaskFailed(f"{fault}; the device reported this value")
 
 
 def _is_rebooted(dpu: Dpu, device: Reading) -> bool:
@@ -212,7 +212,7 @@ def _is_rebooted(dpu: Dpu, device: Reading) -> bool:
 def _check_done(dpu: Dpu, device: Reading) -> None:
     if dpu.phase == OS_INSTALLING and device.image != dpu.image:
         runs, wanted = shown(device.image, _IMAGE_SHOWN), shown(dpu.image, _IMAGE_SHOWN)
-        raise TaskFailed(f"image: the device runs {runs} after the install of {wanted}")
+        raise TaskFailed(f"image: the device runs {runs} after {wanted} was installed")
     before = dpu.facts.get("boot_id", "")
     if dpu.phase == REBOOTING and before and device.boot_id == before:
-        raise TaskFailed(f"boot_id: the device says that it rebooted, and is still at {shown(before)}")
+        raise TaskFailed(f"boot_id: the device reported a reboot, but its boot id is still {shown(before)}")

@@ -74,7 +74,7 @@ class LinkMembership:
         self.delivery_states.drop(mask)
         others = f" (and {len(unknown) - 1} more)" if len(unknown) > 1 else ""
         names = f"{shown(unknown[0])}{others}"
-        reason = f"dpu: {names} is not registered in zone {shown(self._zone.name)}, as far as this relay knows"
+        reason = f"dpu: {names} is not registered in zone {shown(self._zone.name)} on this relay"
         return [Unserved(mask, reason, self._retry_ms())]
 
     def report_again(self, dpus: Sequence[str], now_ms: int) -> None:
@@ -120,7 +120,7 @@ class LinkMembership:
             left &= ~members
             self._note_ahead_of_log(members, status)
             if status.epoch > target.epoch:
-                reason = f"epoch: {status.epoch} is of a later log than this relay's, which is {target.epoch}"
+                reason = f"epoch: {status.epoch} is later than epoch {target.epoch} of this relay's log"
                 self.delivery_states.drop(members)
                 unserved.append(Unserved(members, reason, self._retry_ms()))
                 continue
@@ -159,7 +159,7 @@ class LinkMembership:
         for name in self.numbering.names_of(dpus):
             ahead[name] = has
         logger.warning(
-            "DPUs hold more than this log, which was restored, knows",
+            "DPUs hold newer tables than this restored log; compare with `dpuplane verify`",
             extra={
                 "peer": self._peer,
                 "zone": self._zone.name,

@@ -38,7 +38,7 @@ class Numbering:
         """The set of these DPUs, the new among them numbered. Raises ProtocolError if they would be too many."""
         fresh = [dpu for dpu in dpus if dpu not in self._numbers]
         if len(self._names) + len(fresh) > MAX_LINK_DPUS:
-            raise ProtocolError(f"hello.dpus: this link would speak for more than the {MAX_LINK_DPUS} DPUs allowed")
+            raise ProtocolError(f"hello.dpus: this link would serve more than the {MAX_LINK_DPUS} DPUs allowed")
         for dpu in fresh:
             self._numbers[dpu] = len(self._names)
             self._names.append(dpu)

@@ -124,7 +124,7 @@ class Relay:
         except ProtocolError as error:
             self._send_go_away(link, str(error), "malformed")
         except TimeoutError:
-            self._send_go_away(link, f"hello: must come within {self._settings.hello_s} seconds", "silent")
+            self._send_go_away(link, f"hello: must arrive within {self._settings.hello_s:g} s", "silent")
         except LinkClosed:
             pass
         finally:
@@ -153,11 +153,12 @@ class Relay:
         async with asyncio.timeout(self._settings.hello_s):
             message = agent_messages.decode(await link.receive())
         if not isinstance(message, Hello):
-            raise ProtocolError("message: the first one must be a hello")
+            raise ProtocolError("message: the first message must be a hello")
         served = self._settings.zones
         if served and message.zone not in served:
             raise ProtocolError(
-                f"hello.zone: {shown(message.zone)} is not served here, only {', '.join(sorted(served))}"
+                f"hello.zone: {shown(message.zone)} is not served by this relay, which serves "
+                f"{', '.join(sorted(served))}"
             )
         zone = self.zones.get(message.zone)
         if zone is None:
@@ -193,7 +194,7 @@ class Relay:
 
     def _send_go_away(self, link: Link, reason: str, kind: str) -> None:
         self.closed_for[kind] += 1
-        logger.info("closing the link: %s", reason, extra={"peer": link.peer})
+        logger.info("link closed: %s", reason, extra={"peer": link.peer})
         retry_ms = round(self._context.rng.uniform(5_000, 15_000))
         with suppress(LinkClosed):
             link.send(relay_messages.encode(GoAway(reason, retry_ms)))
@@ -241,7 +242,7 @@ class Relay:
             self._send_go_away(session.link, reason, "flooding")
             session.link.abort()
         elif silent_s > 3 * self._settings.heartbeat_s:
-            self._send_go_away(session.link, f"heartbeat: none for {silent_s:.0f} seconds", "silent")
+            self._send_go_away(session.link, f"heartbeat: none received for {silent_s:.0f} s", "silent")
             session.link.abort()
         session.messages = 0
 
@@ -268,7 +269,7 @@ class Relay:
         try:
             await self._source.report(event)
         except TransientError as error:
-            logger.warning("zone %s: report may not be in the log and is repeated: %s", zone.name, error)
+            logger.warning("zone %s: outcome of a report append is unknown, retrying: %s", zone.name, error)
             zone.pending.put_back(taken)
         except PermanentError as error:  # said again, it would be refused again
-            logger.error("zone %s: report is not in the log and is dropped: %s", zone.name, error)
+            logger.error("zone %s: report refused by the log and dropped: %s", zone.name, error)

@@ -193,6 +193,6 @@ def log_freezes(changed: Sequence[ServedZone[S]], frozen_before: Collection[str]
     for word, is_frozen in (("frozen", True), ("thawed", False)):
         turned = [zone.name for zone in changed if zone.frozen is is_frozen is not (zone.name in frozen_before)]
         if len(turned) > 1:
-            logger.info("%d zones are %s, %s the first of them", len(turned), word, min(turned))
+            logger.info("%d zones were %s, the first is %s", len(turned), word, min(turned))
         elif turned:
-            logger.info("zone %s is %s", turned[0], word)
+            logger.info("zone %s was %s", turned[0], word)

@@ -46,7 +46,9 @@ def _check_speaks_for(hello: Hello, only: str) -> None:
     """Raises ProtocolError if a link speaks for other DPUs than the only one that it may speak for."""
     other = next((dpu for dpu in hello.dpus if only and dpu != only), None)
     if other is not None:
-        raise ProtocolError(f"hello.dpus: {shown(other)} is not {shown(only)}, whom the link's certificate names")
+        raise ProtocolError(
+            f"hello.dpus: {shown(other)} is not {shown(only)}, the DPU that the link's certificate names"
+        )
 
 
 class Session:
@@ -92,7 +94,7 @@ class Session:
         _check_speaks_for(hello, self._only)
         if hello.zone != self.zone.name:
             raise ProtocolError(
-                f"hello.zone: {shown(hello.zone)} is not {shown(self.zone.name)}, which this link spoke for"
+                f"hello.zone: {shown(hello.zone)} is not {shown(self.zone.name)}, the zone of this link's first hello"
             )
         self._send_welcome(self._membership.handle_hello(hello, self._context.now_ms()))
         named, now = self._numbering.mask_of(hello.dpus), self._context.now()

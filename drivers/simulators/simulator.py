@@ -130,7 +130,7 @@ class Simulator:
             try:
                 await self._patiently(f"register {dpu}", lambda: self._directory.register(zone, dpu, node, serial, bmc))
             except DpuRefused as refused:  # its zone speaks for it nevertheless, and no relay serves it
-                logger.warning("simulated DPU refused", extra={"dpu": dpu, "zone": zone, "reason": str(refused)})
+                logger.warning("simulated DPU not registered", extra={"dpu": dpu, "zone": zone, "reason": str(refused)})
 
     async def _patiently(self, what: str, ask: Callable[[], Awaitable[T]]) -> T:
         """Ask the directory until it answers: devices do not end because the plane is away."""
@@ -138,7 +138,7 @@ class Simulator:
             try:
                 return await ask()
             except TransientError as error:
-                logger.info("cannot %s yet: %s", what, error)
+                logger.info("cannot %s, retrying: %s", what, error)
             await asyncio.sleep(self._rng.uniform(0.0, ceiling(failures, BACKOFF_FIRST_S, BACKOFF_LAST_S)))
         raise AssertionError("count() does not end")
 

@@ -127,7 +127,9 @@ class SimulatedZone:
         self._heartbeat_s = welcome.heartbeat_ms / 1000
         for part in welcome.unserved:
             if part.dpus & ~self._told:
-                logger.info("zone %s: %d DPUs are not served: %s", self.name, part.dpus.bit_count(), part.reason)
+                logger.info(
+                    "zone %s: %d DPUs not served by the relay: %s", self.name, part.dpus.bit_count(), part.reason
+                )
             self._told |= part.dpus
             self._again.append(
                 (now + min(AWAY_S_MAX, part.retry_after_ms / 1000), part.dpus & (1 << len(self.dpus)) - 1)

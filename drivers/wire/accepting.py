@@ -123,7 +123,12 @@ class BoundedListener:
     def _pause(self, listening: socket.socket, error: OSError) -> None:
         """The connection stays in the kernel's queue, so the socket stays readable: look again later."""
         self.refused["files"] += 1
-        logger.error("connections not accepted for %g s: %s", PAUSE_S, error.strerror, extra={"peer": ""})
+        logger.error(
+            "connections not accepted for %g s, raise the limit of open files: %s",
+            PAUSE_S,
+            error.strerror,
+            extra={"peer": ""},
+        )
         loop = asyncio.get_running_loop()
         loop.remove_reader(listening)
         loop.call_later(PAUSE_S, self._resume, listening)
@@ -138,7 +143,7 @@ class BoundedListener:
             connection.close()
             self.refused[limit] += 1
             most = self.limits.most if limit == "listener" else self.limits.per_address
-            reason = f"the {limit} has {most} connections, the limit"
+            reason = f"the {limit} has {most} connections, its limit"
             logger.warning("connection refused", extra={"peer": peer, "port": self._port, "reason": reason})
             return
         self.connections += 1

@@ -82,7 +82,7 @@ def decode(data: bytes) -> FromAgent:
     try:
         message = pb.FromAgent.FromString(data)
     except DecodeError as error:
-        raise ProtocolError(f"message: {len(data)} bytes are no FromAgent message") from error
+        raise ProtocolError(f"message: {len(data)} bytes are not a valid FromAgent message") from error
     match message.WhichOneof("kind"):
         case "hello":
             return _read_hello(message.hello)
@@ -94,7 +94,7 @@ def decode(data: bytes) -> FromAgent:
         case "heartbeat":
             return Heartbeat(_read_statuses("heartbeat.statuses", message.heartbeat.statuses))
         case _:
-            raise ProtocolError("message: must be a hello, an ack or a heartbeat, and is none of them")
+            raise ProtocolError("message: must be a hello, an ack or a heartbeat")
 
 
 def _read_hello(hello: pb.Hello) -> Hello:
@@ -103,9 +103,9 @@ def _read_hello(hello: pb.Hello) -> Hello:
     if not 0 < len(hello.dpus) <= MAX_LINK_DPUS:
         raise ProtocolError(f"hello.dpus: {len(hello.dpus)} DPUs must be 1 to {MAX_LINK_DPUS}")
     if len(hello.boot_ids) != len(hello.dpus):
-        raise ProtocolError(f"hello.boot_ids: {len(hello.boot_ids)} must be one per DPU, so {len(hello.dpus)}")
+        raise ProtocolError(f"hello.boot_ids: {len(hello.boot_ids)} entries must be one per DPU, {len(hello.dpus)}")
     if len(set(hello.dpus)) != len(hello.dpus):
-        raise ProtocolError(f"hello.dpus: {len(hello.dpus)} names must differ, and only {len(set(hello.dpus))} do")
+        raise ProtocolError(f"hello.dpus: {len(hello.dpus)} names must be unique, and only {len(set(hello.dpus))} are")
     fault = check_zone("hello.zone", hello.zone)
     for dpu in hello.dpus:
         fault = fault or check_name("hello.dpus", dpu)
@@ -145,7 +145,7 @@ def _read_mask(field: str, bitmap: bytes) -> int:
         raise ProtocolError(f"{field}.dpus: {len(bitmap)} bytes are more than the {MAX_LINK_DPUS // 8} allowed")
     mask = protocol.mask_of(bitmap)
     if not mask:
-        raise ProtocolError(f"{field}.dpus: must name a DPU, and names none")
+        raise ProtocolError(f"{field}.dpus: must name at least one DPU")
     return mask
 
 

@@ -84,7 +84,7 @@ class _End:
             raise LinkClosed(f"the link to {self.peer} is closed")
         if self.backlog + len(message) > BACKLOG_BYTES_MAX:
             self.abort()
-            raise LinkClosed(f"the link to {self.peer} was broken off: it left {self.backlog} bytes unread")
+            raise LinkClosed(f"the link to {self.peer} was dropped: the peer left {self.backlog} bytes unread")
         self.other._inbox.append(message)
         self.other._inbox_bytes += len(message)
         self.other._awake()

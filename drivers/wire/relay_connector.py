@@ -66,4 +66,4 @@ class RelayConnector:
         else:
             self._wait_s = self._rng.uniform(0.0, ceiling(self._failures, BACKOFF_FIRST_S, BACKOFF_LAST_S))
         self._failures += 1
-        logger.info("%s has no relay: %s; next try in %.1f s", self._who, error, self._wait_s)
+        logger.info("%s has no relay, next try in %.1f s: %s", self._who, self._wait_s, error)

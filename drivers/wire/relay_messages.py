@@ -103,7 +103,7 @@ def decode(data: bytes) -> ToAgent:
     try:
         message = pb.ToAgent.FromString(data)
     except DecodeError as error:
-        raise ProtocolError(f"message: {len(data)} bytes are no ToAgent message") from error
+        raise ProtocolError(f"message: {len(data)} bytes are not a valid ToAgent message") from error
     match message.WhichOneof("kind"):
         case "frame":
             return _read_frame(message.frame, message.group)
@@ -116,7 +116,7 @@ def decode(data: bytes) -> ToAgent:
         case "go_away":
             return GoAway(protocol.sentence(message.go_away.reason), message.go_away.retry_after_ms)
         case _:
-            raise ProtocolError("message: must be a welcome, a refusal, a frame or a heard, and is none of them")
+            raise ProtocolError("message: must be a welcome, a refusal, a frame or a heard")
 
 
 def _read_frame(frame: pb.Frame, group: bytes) -> Frame:

@@ -138,7 +138,7 @@ class _SocketLink:
             raise LinkClosed(f"the link to {self.peer} is closed")
         if self.backlog > self._backlog_max:
             self.abort()
-            raise LinkClosed(f"the link to {self.peer} was broken off: it left {self.backlog} bytes unread")
+            raise LinkClosed(f"the link to {self.peer} was dropped: the peer left {self.backlog} bytes unread")
         self._transport.write(self._frame(message))
 
     async def receive(self) -> bytes:
@@ -151,7 +151,7 @@ class _SocketLink:
                 await self._pong(message.data)
             elif message.type is not WSMsgType.PONG:
                 raise _ended(message, self.peer)
-        raise ProtocolError(f"message: must come after {PINGS_MAX} pings at the latest")
+        raise ProtocolError(f"message: must arrive after at most {PINGS_MAX} pings")
 
     async def _pong(self, data: bytes) -> None:
         try:
@@ -229,13 +229,13 @@ class AgentListener:
         bearer, address = request.get(BEARER, _ANYBODY), str(request.remote)
         who = bearer.principal or peer_of((address,))
         if wait_s := self._admit(who, is_one_dpu=bool(bearer.dpu)):
-            reason = "the relay takes no more new agents just now"
+            reason = "the relay accepts no new agents at present"
             return web.Response(status=503, text=reason, headers={"Retry-After": f"{wait_s:.3f}"})
         socket = web.WebSocketResponse(max_msg_size=2 * MAX_UP_BYTES, compress=False, timeout=CLOSE_S, autoping=False)
         try:
             await socket.prepare(request)
         except ConnectionError as error:
-            logger.info("an agent left before it was let in: %s", error, extra={"peer": who})
+            logger.info("agent disconnected during the handshake: %s", error, extra={"peer": who})
             return web.Response(status=408)
         link = _SocketLink(socket, transport, bearer.principal or address, self._frame, BACKLOG_BYTES_MAX)
         self._links.add(link)
@@ -290,8 +290,8 @@ class Dialer:
                 )
         except WSServerHandshakeError as error:
             if error.status == 503:
-                raise Busy(f"{address} is busy", _seconds(error)) from error
-            raise LinkClosed(f"{address} answered {error.status} instead of opening a link") from error
+                raise Busy(f"{address} accepts no new agents at present", _seconds(error)) from error
+            raise LinkClosed(f"{address} answered HTTP status {error.status} instead of opening a link") from error
         except (ClientError, OSError, TimeoutError) as error:
             raise LinkClosed(f"{address} cannot be reached: {error or type(error).__name__}") from error
         assert isinstance(socket, _ClientSocket)
@@ -313,7 +313,7 @@ def _seconds(error: WSServerHandshakeError) -> float:
 def _ended(message: WSMessage, peer: str) -> ProtocolError | LinkClosed:
     """How a link ends by a WebSocket message that is neither binary nor a ping."""
     if message.type is WSMsgType.TEXT:
-        return ProtocolError("message: must be a binary WebSocket message, and is text")
+        return ProtocolError("message: must be a binary WebSocket message, not text")
     if message.type is WSMsgType.ERROR:
         return LinkClosed(f"the link to {peer} broke: {message.data}")
     return LinkClosed(f"{peer} closed the link")

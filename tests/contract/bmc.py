@@ -65,7 +65,7 @@ class BmcContract(ABC):
     def test_what_only_a_person_can_mend_says_so(self) -> None:
         async def scenario(bmc: Bmc) -> None:
             await bmc.open(1)
-            with pytest.raises(NeedsOperator, match="'missing' is not there"):
+            with pytest.raises(NeedsOperator, match="'missing' does not exist on the device"):
                 await bmc.start(1, "install", "missing")
 
         self.connected(scenario)

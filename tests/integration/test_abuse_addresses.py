@@ -144,5 +144,5 @@ async def test_a_bmc_that_points_elsewhere_is_not_followed() -> None:
 async def test_an_address_that_cannot_be_dialed_is_a_persons_to_mend(host: str) -> None:
     """An error that nobody expects of a device would end the provisioner, and again after each start."""
     async with ClientSession() as session:
-        with pytest.raises(NeedsOperator, match=r"^bmc_address: .*no address that can be dialed"):
+        with pytest.raises(NeedsOperator, match=r"^bmc_address: .*not an address that can be dialed"):
             await http_connect(session)(f"http://{host}/d").open(1)

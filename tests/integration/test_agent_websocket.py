@@ -128,10 +128,10 @@ async def test_an_agent_resumes_at_the_other_relay_by_a_delta() -> None:
 @pytest.mark.parametrize(
     ("said", "sentence"),
     [
-        (b"\xff\xff\xff", "no FromAgent message"),
+        (b"\xff\xff\xff", "not a valid FromAgent message"),
         (bytes(MAX_UP_BYTES + 1), "more than the 2097152 allowed"),
         (agent_messages.encode(Hello("../z", ["d0"], ["b"], [])), "hello.zone: '../z'"),
-        (agent_messages.encode(Ack([], [])), "the first one must be a hello"),
+        (agent_messages.encode(Ack([], [])), "the first message must be a hello"),
     ],
 )
 async def test_a_malformed_message_closes_its_link_with_a_sentence_and_hurts_nobody(said: bytes, sentence: str) -> None:

@@ -62,7 +62,7 @@ async def test_errors_keep_their_kind_and_their_words() -> None:
         await bmc.open(7)
         with pytest.raises(SessionEnded, match="attempt 7"):
             await bmc.read(6)
-        with pytest.raises(NeedsOperator, match="'missing' is not there"):
+        with pytest.raises(NeedsOperator, match="'missing' does not exist on the device"):
             await bmc.start(7, "install", "missing")
         await bmc.start(7, "install", "image-1")
         with pytest.raises(Unreachable, match="in progress"):
@@ -73,7 +73,7 @@ async def test_nobody_there_is_unreachable() -> None:
     async with listening(web.Application()) as base:
         pass
     async with aiohttp.ClientSession() as session:
-        with pytest.raises(Unreachable, match="does not answer"):
+        with pytest.raises(Unreachable, match="did not respond"):
             await http_connect(session)(f"{base}/d").open(1)
 
 

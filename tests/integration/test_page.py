@@ -112,7 +112,7 @@ async def test_axe_finds_nothing_wrong_with_a_zone_that_is_open(fleet: ShownPlan
 async def test_what_is_stuck_is_listed_with_its_reason_and_the_next_thing_to_try(fleet: ShownPlane) -> None:
     async with looking(fleet.browser, f"{fleet.address}#/lifecycle") as page:
         row = page.locator("tr", has_text="odd")
-        await expect(row).to_contain_text("does not answer")
+        await expect(row).to_contain_text("did not respond")
         await expect(row.locator("code")).to_have_text("dpuplane dpus show odd --zone rack-2")
 
 

@@ -43,7 +43,7 @@ async def test_hostile_names_forge_no_line(tmp_path: Path, form: str) -> None:
         await call_with_hostile_names(plane.address("api"), plane.address("agents"))
         assert await plane.stop() == 0
     lines = stderr.read_text().splitlines()
-    assert any("closing the link" in line for line in lines) and any("stopping" in line for line in lines)
+    assert any("link closed" in line for line in lines) and any("stopping" in line for line in lines)
     for line in lines:
         assert line.isprintable(), line
         if form == "json":
@@ -67,7 +67,7 @@ async def test_a_peer_that_is_closed_again_and_again_fills_no_disk(tmp_path: Pat
                     pass
         async with session.get(f"http://{plane.address('http')}/metrics") as answer:
             metrics = (await answer.text()).splitlines()
-    written = stderr.read_text().count("closing the link")
+    written = stderr.read_text().count("link closed")
     suppressed = next(line for line in metrics if line.startswith("dpuplane_suppressed_log_lines_total "))
     assert AT_ONCE <= written < count / 2
     assert float(suppressed.split()[1]) >= count - written - 1

@@ -50,7 +50,7 @@ async def test_a_dpu_that_claims_to_be_another_is_sent_away_and_the_other_keeps_
                     link.send(said)
                     answer = decode(await link.receive())
                     assert isinstance(answer, GoAway)
-                    assert answer.reason == "hello.dpus: 'd0' is not 'd1', whom the link's certificate names"
+                    assert answer.reason == "hello.dpus: 'd0' is not 'd1', the DPU that the link's certificate names"
                     with pytest.raises(LinkClosed):
                         await link.receive()
             assert list(served.relay.zones["z"].sessions) == [before]

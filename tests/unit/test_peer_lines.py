@@ -15,7 +15,7 @@ from tests.unit.test_tidy import sources
 
 
 def record(peer: str | None, at_s: float = 1_000.0, name: str = "drivers.relays.relay") -> logging.LogRecord:
-    made = logging.makeLogRecord({"name": name, "msg": "closing the link: %s", "args": ("why",), "created": at_s})
+    made = logging.makeLogRecord({"name": name, "msg": "link closed: %s", "args": ("why",), "created": at_s})
     if peer is not None:
         made.peer = peer
     return made
@@ -65,18 +65,18 @@ def test_the_logs_of_a_process_are_sampled_and_say_so(
     try:
         configure_logs()
         for _ in range(100):
-            logging.getLogger("drivers.relays.relay").info("closing the link: no", extra={"peer": "dpu-agent/d1"})
+            logging.getLogger("drivers.relays.relay").info("link closed: no", extra={"peer": "dpu-agent/d1"})
         assert suppressed_lines() == 100 - AT_ONCE
     finally:
         root.handlers[:] = before
         root.setLevel(level)
     assert sys.stderr is not None
-    assert capsys.readouterr().err.count("closing the link: no") == AT_ONCE
+    assert capsys.readouterr().err.count("link closed: no") == AT_ONCE
 
 
 def test_modules_that_peers_speak_to_name_the_peer_of_each_line() -> None:
     """A line of these modules is caused by a peer, unless it is one of those listed."""
-    ours = {"zone %s: report", "zones are %s", "zone %s is %s", "connections not accepted"}
+    ours = {"zone %s: report", "zone %s: outcome", "zones were %s", "zone %s was %s", "connections not accepted"}
     folders = ("drivers/relays", "drivers/wire/websocket.py", "drivers/wire/accepting.py", "commands/rpc")
     found = [path for path in sources("drivers", "commands") if any(each in str(path) for each in folders)]
     for path in found:

@@ -181,7 +181,7 @@ def test_a_device_that_hangs_is_let_go_at_the_deadline_and_found_again() -> None
             await made.request("d", "provision", "image-1")
             await made.until(lambda: made.dpu("d").failures == 1, timeout_s=HOUR_S)
             assert asyncio.get_running_loop().time() >= STEPS[NODE_EFFECT].deadline_ms / 1_000
-            assert made.dpu("d").message.endswith(("by the deadline", "time is over"))
+            assert made.dpu("d").message.endswith(("by the deadline", "deadline passed"))
             bmcs.device("d").faults = QUIET
             await made.until(lambda: made.dpu("d").phase == READY, timeout_s=HOUR_S)
             assert found.stated <= 1 and made.count(made.partition("z1"), DeadlinePassed) <= 1
@@ -207,7 +207,7 @@ def test_an_attempt_whose_time_is_over_says_so_itself(ahead_ms: int) -> None:
             made.ahead_ms = -1_000
             limit_s = STEPS[NODE_EFFECT].deadline_ms / 1_000
             await made.until(lambda: made.dpu("d").failures == 1, timeout_s=limit_s + 60)
-            assert made.dpu("d").message == "the step's time is over"
+            assert made.dpu("d").message == "the step's deadline passed"
             assert found.ended[NODE_EFFECT, "transient"] == 1
             bmcs.device("d").faults = QUIET
             await made.until(lambda: made.dpu("d").phase == READY, timeout_s=HOUR_S)
@@ -249,7 +249,7 @@ def test_what_a_person_must_mend_is_not_tried_again_and_goes_on_when_it_is() -> 
             await made.register("d")
             await made.request("d", "provision", "image-1")
             await made.until(lambda: made.dpu("d").phase == ERROR)
-            assert made.dpu("d").message == "image: 'image-1' is not there"
+            assert made.dpu("d").message == "image: 'image-1' does not exist on the device"
             bmcs.device("d").faults = QUIET
             await made.request("d", "retry")
             await made.until(lambda: made.dpu("d").phase == READY)
@@ -347,7 +347,7 @@ def test_an_address_that_no_backend_knows_is_a_persons_to_mend() -> None:
             await made.register("d")
             await made.request("d", "provision", "image-1")
             await made.until(lambda: made.dpu("d").phase == ERROR)
-            assert "is not simulated:NAME" in made.dpu("d").message
+            assert "must be simulated:NAME" in made.dpu("d").message
 
     run_virtual(scenario())
 

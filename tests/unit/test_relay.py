@@ -74,13 +74,13 @@ def test_who_holds_something_of_a_later_log_or_speaks_for_another_zone_is_turned
             later.hello("d", held=TableStatus(1, 2, 1, 1, 1, bytes(16)))
             welcome = await later.hear()
             assert isinstance(welcome, Welcome)
-            assert "epoch: 2 is of a later log" in welcome.unserved[0].reason
+            assert "epoch: 2 is later than epoch 1" in welcome.unserved[0].reason
             assert await later.is_quiet(5)
             elsewhere = Peer(await made.dial("r0"))
             elsewhere.hello("d", zone="other")
             refused = await elsewhere.hear()
             assert isinstance(refused, GoAway)
-            assert refused.reason == "hello.zone: 'other' is not served here, only z"
+            assert refused.reason == "hello.zone: 'other' is not served by this relay, which serves z"
             later.hello("d", zone="y")
             assert isinstance(await later.hear(), GoAway)
 
@@ -344,9 +344,9 @@ def test_a_freeze_of_all_zones_is_one_line_of_the_log(caplog: pytest.LogCaptureF
     with caplog.at_level("INFO", logger="drivers.relays.served_zone"):
         run_virtual(scenario())
     assert [record.getMessage() for record in caplog.records] == [
-        "3 zones are frozen, z1 the first of them",
-        "2 zones are thawed, z1 the first of them",
-        "zone z3 is thawed",
+        "3 zones were frozen, the first is z1",
+        "2 zones were thawed, the first is z1",
+        "zone z3 was thawed",
     ]
 
 

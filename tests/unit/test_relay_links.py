@@ -130,7 +130,7 @@ def test_a_link_that_falls_silent_is_told_once_and_ended() -> None:
             await asyncio.sleep(3 * SETTINGS.heartbeat_s - 1)
             assert len(made.relay.zones["z"].sessions) == 1
             refused = await peer.hear()
-            assert isinstance(refused, GoAway) and refused.reason.startswith("heartbeat: none for 3")
+            assert isinstance(refused, GoAway) and refused.reason.startswith("heartbeat: none received for 3")
             with pytest.raises(LinkClosed):
                 await peer.hear()
             await asyncio.sleep(5)
@@ -151,7 +151,7 @@ def test_a_link_whose_certificate_names_a_dpu_speaks_for_no_other() -> None:
                 peer.hello(*named)
                 refused = await peer.hear()
                 assert isinstance(refused, GoAway)
-                assert refused.reason == "hello.dpus: 'e' is not 'd', whom the link's certificate names"
+                assert refused.reason == "hello.dpus: 'e' is not 'd', the DPU that the link's certificate names"
             relays_end, agents_end = pair("r0", "agent")
             made.start(made.relay.serve(relays_end, "d"))
             peer = Peer(agents_end)

@@ -168,7 +168,7 @@ def test_devices_that_no_relay_serves_ask_again_and_are_told_of_once(caplog: pyt
             assert made.versions() == [5] * 10
 
     run_virtual(scenario())
-    assert len([line for line in caplog.messages if "1 DPUs are not served" in line]) == 1
+    assert len([line for line in caplog.messages if "1 DPUs not served" in line]) == 1
 
 
 def test_reports_say_who_reached_what_on_change_only_and_say_again_what_may_be_lost() -> None:

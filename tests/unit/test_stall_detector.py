@@ -56,7 +56,7 @@ def test_a_mark_ahead_of_its_partition_is_told_once_and_shown(caplog: pytest.Log
             assert "a" not in made.fleet().members.rows
             assert list(stall_detector.reasons) == [partition]
             assert [(r.getMessage(), vars(r)["partition"], vars(r)["reason"]) for r in caplog.records] == [
-                ("not forwarded", partition, stall_detector.reasons[partition])
+                ("forwarding to fleet stopped", partition, stall_detector.reasons[partition])
             ]
             assert made.count(partition, OutboxAcknowledged) == 0, "said again and again what the zone cannot take"
             board = StatusReporter(
@@ -81,7 +81,7 @@ def test_a_mark_behind_what_the_zone_has_pruned_is_told() -> None:
             partition = made.partition("z1")
             state(made, "z1", OutboxAcknowledged(made.command("z1"), 1))
             await asyncio.sleep(LONG_S)
-            assert "behind 1" in stall_detector.reasons[partition]
+            assert "confirmed 1 before" in stall_detector.reasons[partition]
             await made.join("z1", "a")
             await asyncio.sleep(LONG_S)
             assert "a" not in made.fleet().members.rows
@@ -101,7 +101,7 @@ def test_it_is_over_when_the_partition_has_grown_past_the_mark(caplog: pytest.Lo
                 await made.join("z1", f"n{i}")
             await asyncio.sleep(LONG_S)
             assert not stall_detector.reasons and "n5" in made.fleet().members.rows
-            assert "forwarded again" in caplog.records[-1].getMessage()
+            assert "forwarding to fleet resumed" in caplog.records[-1].getMessage()
 
     run_virtual(scenario())
 

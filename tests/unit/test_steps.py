@@ -319,11 +319,11 @@ def test_faults_are_told_apart() -> None:
     async def scenario() -> None:
         with pytest.raises(TaskFailed, match="ended as failed"):
             await attempt(device(FAST._replace(fail=1.0)), dpu_in(CONFIG_FIRMWARE))
-        with pytest.raises(NeedsOperator, match="image: 'i' is not there"):
+        with pytest.raises(NeedsOperator, match="image: 'i' does not exist on the device"):
             await attempt(device(FAST._replace(no_images=frozenset({"i"}))), dpu_in(OS_INSTALLING))
-        with pytest.raises(NeedsOperator, match="serial: the device is 'other'"):
+        with pytest.raises(NeedsOperator, match="serial: the device has 'other'"):
             await attempt(device(serial="other"), dpu_in(NODE_EFFECT))
-        with pytest.raises(Unreachable, match="no answer within 30 s"):
+        with pytest.raises(Unreachable, match="no response within 30 s"):
             await attempt(device(FAST._replace(hang=1.0)), dpu_in(NODE_EFFECT))
 
     run_virtual(scenario())
@@ -368,7 +368,7 @@ def test_progress_that_is_no_share_is_stated_as_the_nearest_one(percent: int, st
 def test_facts_that_the_log_does_not_take_are_a_fault_of_the_device(boot_id: str) -> None:
     async def scenario() -> None:
         with pytest.raises(
-            TaskFailed, match=r"^boot_id: .* printable characters on one line, and is what the device says"
+            TaskFailed, match=r"^boot_id: .* printable characters on one line; the device reported this value"
         ):
             await attempt(Chatty(device(), boot_id=boot_id), dpu_in(OS_INSTALLING))
 
