@@ -19,9 +19,9 @@ from eventstore.errors import FatalError, LogMissing, PermanentError
 from eventstore.kafka.log import KafkaLog
 from eventstore.log import EventLog, Partition
 from eventstore.recovery.backup import MANIFEST
-from eventstore.saved.archive import Keeping
-from eventstore.saved.rocks_store import RocksStore, checkpoints, open_checkpoint
-from eventstore.saved.snapshots import MemoryStore, Saved, Store
+from eventstore.state_store.checkpoints import CheckpointRetention
+from eventstore.state_store.rocks_store import RocksStore, list_checkpoints, open_checkpoint
+from eventstore.state_store.store import DigestStore, StateReader, StateStore
 from projections.names import PATH_SHOWN, shown
 
 LOG_FOLDER = "log"
@@ -129,8 +129,8 @@ def earlier_states(settings: Settings) -> Earlier:
     """The saved states of the past, to fold on from. Opening one waits for the disk, so it is done in a thread."""
     folder = state_folder(settings)
 
-    def newest_before(partition: Partition, position: int) -> Saved | None:
-        for state in reversed(checkpoints(folder) if folder is not None else []):
+    def newest_before(partition: Partition, position: int) -> StateReader | None:
+        for state in reversed(list_checkpoints(folder) if folder is not None else []):
             try:
                 saved = open_checkpoint(state.path)
                 head = saved.head(partition)
@@ -142,26 +142,26 @@ def earlier_states(settings: Settings) -> Earlier:
             saved.close()
         return None
 
-    async def earlier(partition: Partition, position: int) -> Saved | None:
+    async def earlier(partition: Partition, position: int) -> StateReader | None:
         return await asyncio.to_thread(newest_before, partition, position)
 
     return earlier
 
 
 @contextmanager
-def open_store(settings: Settings) -> Iterator[Store]:
+def open_store(settings: Settings) -> Iterator[StateStore]:
     """Where the folds are saved: a folder, or memory if the settings name none."""
     folder = state_folder(settings)
-    store: Store = MemoryStore() if folder is None else _rocks(folder, settings)
+    store: StateStore = DigestStore() if folder is None else _rocks(folder, settings)
     try:
         yield store
     finally:
         store.close()
 
 
-def _rocks(folder: Path, settings: Settings) -> Store:
+def _rocks(folder: Path, settings: Settings) -> StateStore:
     _make(folder, "state")
-    return RocksStore(folder, settings.name, Keeping(settings.archive_states, settings.archive_mb << 20))
+    return RocksStore(folder, settings.name, CheckpointRetention(settings.archive_states, settings.archive_mb << 20))
 
 
 def _make(folder: Path, setting: str) -> None:

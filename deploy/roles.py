@@ -26,7 +26,7 @@ from eventstore.log import CLIQUES, FLEET, INSTALLS, ZONES, EventLog, Partition
 from eventstore.replicas.beacons import Ranks
 from eventstore.replicas.replica import Replica
 from eventstore.replicas.tracing import Tracing
-from eventstore.saved.snapshots import Store
+from eventstore.state_store.store import StateStore
 from projections.cliques.fold import CliquesFold
 from projections.decisions.decided import DECIDED_TOPICS
 from projections.fleet.fold import FleetFold
@@ -77,7 +77,7 @@ def folds_of(partition_count: int, roles: Collection[str] = ROLES) -> list[Fold[
 def replica_of(
     roles: Collection[str],
     log: EventLog,
-    store: Store,
+    store: StateStore,
     name: str,
     *,
     now_ms: Callable[[], int],

@@ -36,7 +36,7 @@ class ReplicaLimits:
     """Seconds between looks at how long the log is, for the lag."""
 
     checkpoint_s: float = 600.0
-    """Seconds between checkpoints of the saved state, for looking back (eventstore/saved/archive.py)."""
+    """Seconds between checkpoints of the saved state, for looking back (eventstore/state_store/checkpoints.py)."""
 
     checkpoint_records: int = 250_000
     """Folded records between checkpoints, if so many come sooner."""

@@ -39,7 +39,7 @@ from eventstore.folding.origin import await_origin
 from eventstore.log import FOLDED_TOPICS
 from eventstore.recovery.cuts import cut_of
 from eventstore.recovery.fold_as_of import FoldedLogAsOf, fold_as_of
-from eventstore.saved.rocks_store import checkpoints
+from eventstore.state_store.rocks_store import list_checkpoints
 
 NICE = 10
 SAY_S = 0.25
@@ -60,7 +60,7 @@ class Order(BaseModel):
 async def folded(order: Order, say: Callable[[int, int], None]) -> FoldedLogAsOf:
     """The plane as it stood then. Raises PermanentError if there is no such moment, else PlaneError."""
     folder = state_folder(order.settings)
-    archive = checkpoints(folder) if folder is not None else []
+    archive = list_checkpoints(folder) if folder is not None else []
     async with open_to_read(place_of(order.settings), rng=random.Random()) as log:
         origin = await await_origin(log)
         cut = await cut_of(log, origin.log_id, FOLDED_TOPICS, parse_as_of(order.at))

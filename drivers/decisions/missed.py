@@ -22,7 +22,7 @@ from eventstore.log import Partition
 from eventstore.recovery.replay import started
 from eventstore.replicas.reading import Backoff
 from eventstore.replicas.replica import Replica
-from eventstore.saved.snapshots import Saved
+from eventstore.state_store.store import StateReader
 
 logger = logging.getLogger(__name__)
 
@@ -30,11 +30,11 @@ SLICE_S = 0.003
 STEP_RECORDS = 64
 """Records between looks at the clock."""
 
-Earlier = Callable[[Partition, int], Awaitable[Saved | None]]
+Earlier = Callable[[Partition, int], Awaitable[StateReader | None]]
 """A state of a partition that was saved at or before a position, if there is one; whoever asked closes it."""
 
 
-async def nothing_earlier(partition: Partition, position: int) -> Saved | None:
+async def nothing_earlier(partition: Partition, position: int) -> StateReader | None:
     return None
 
 

@@ -23,10 +23,10 @@ from eventstore.log import FLEET_0, EventLog, Partition, Record
 from eventstore.recovery.cuts import Cut
 from eventstore.replicas.folds import Folds
 from eventstore.replicas.lineage import lineage_of
-from eventstore.saved.archive import Archived
-from eventstore.saved.rocks_store import open_checkpoint
-from eventstore.saved.saving import restored
-from eventstore.saved.snapshots import Saved
+from eventstore.state_store.checkpoints import StateCheckpoint
+from eventstore.state_store.rocks_store import open_checkpoint
+from eventstore.state_store.saver import load_partition
+from eventstore.state_store.store import StateReader
 from schemas.events import LogCreated
 
 _SLICE_RECORDS = 2_000
@@ -52,7 +52,7 @@ class FoldedLogAsOf(Folds):
 
 
 async def fold_as_of(
-    log: EventLog, folds: Sequence[Fold[Any]], cut: Cut, archive: Sequence[Archived], say: Say
+    log: EventLog, folds: Sequence[Fold[Any]], cut: Cut, checkpoints: Sequence[StateCheckpoint], say: Say
 ) -> FoldedLogAsOf:
     """Fold the topics of these folds up to a cut. Raises LogUnavailable and LogMismatch."""
     origin = await await_origin(log)
@@ -64,7 +64,7 @@ async def fold_as_of(
     def empty(partition: Partition) -> FoldedPartition:
         return FoldedPartition(partition, rules[partition.topic], origin.log_id)
 
-    folded = await _nearest(cut, archive, partitions, empty)
+    folded = await _nearest(cut, checkpoints, partitions, empty)
     for partition in partitions:
         found = folded.setdefault(partition, empty(partition))
         # What expired is not missed, but nobody goes beyond the cut.
@@ -83,14 +83,14 @@ def _generation_at(cut: Cut, origin: LogCreated) -> int:
 
 async def _nearest(
     cut: Cut,
-    archive: Sequence[Archived],
+    checkpoints: Sequence[StateCheckpoint],
     partitions: Sequence[Partition],
     empty: Callable[[Partition], FoldedPartition],
 ) -> dict[Partition, FoldedPartition]:
     """Of each partition the latest state that can be gone on from, where there is one."""
     found: dict[Partition, FoldedPartition] = {}
     missing = [partition for partition in partitions if cut.offsets[partition]]
-    for state in reversed(archive):
+    for state in reversed(checkpoints):
         if state.time_ms > cut.time_ms:
             continue
         if not missing:
@@ -106,7 +106,7 @@ async def _nearest(
 
 
 async def _restore(
-    saved: Saved,
+    saved: StateReader,
     cut: Cut,
     missing: Sequence[Partition],
     empty: Callable[[Partition], FoldedPartition],
@@ -118,7 +118,7 @@ async def _restore(
         head = saved.head(partition)
         if head is None:  # older states have nothing of it either
             continue
-        folded = await restored(empty(partition), saved) if head.position <= cut.offsets[partition] else None
+        folded = await load_partition(empty(partition), saved) if head.position <= cut.offsets[partition] else None
         if folded is None:
             still.append(partition)
         else:

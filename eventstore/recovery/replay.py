@@ -21,8 +21,8 @@ from eventstore.folding.origin import await_origin, read_first
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import EventLog, Partition, Record
 from eventstore.progress import Progress, Say
-from eventstore.saved.saving import restored, save
-from eventstore.saved.snapshots import MemoryStore, Saved, reduced
+from eventstore.state_store.saver import load_partition, save
+from eventstore.state_store.store import DigestStore, StateReader, digest_bytes
 
 _SLICE_S = 0.003
 
@@ -82,7 +82,7 @@ async def replay(
     *,
     until: Mapping[Partition, int] | None = None,
     digests_at: Mapping[Partition, Iterable[int]] | None = None,
-    start: Saved | None = None,
+    start: StateReader | None = None,
     observer: Observer | None = None,
     say: Say | None = None,
 ) -> Replayed:
@@ -106,12 +106,12 @@ async def replay(
     return await run.fold()
 
 
-async def started(empty: FoldedPartition, start: Saved | None, latest: int) -> FoldedPartition:
+async def started(empty: FoldedPartition, start: StateReader | None, latest: int) -> FoldedPartition:
     """A partition as it was saved, if that was at or before `latest`; else the empty one."""
     head = start.head(empty.partition) if start else None
     if start is None or head is None or head.position > latest:
         return empty
-    folded = await restored(empty, start)
+    folded = await load_partition(empty, start)
     if folded is None:
         return FoldedPartition(empty.partition, empty.rules, empty.log_id)
     for table in folded.tables:  # so that the first digest counts all rows
@@ -137,7 +137,7 @@ class _Run:
         self._digests_at = digests_at
         self._observer = observer
         self._say = say
-        self._store = MemoryStore()
+        self._store = DigestStore()
         self._digests: dict[Partition, dict[int, str]] = {}
         self._loop = asyncio.get_running_loop()
 
@@ -155,7 +155,7 @@ class _Run:
                 if folded.halted:
                     break
                 await save(folded, self._store)
-                self._digests[partition][stop] = reduced(folded.digest).hex()
+                self._digests[partition][stop] = digest_bytes(folded.digest).hex()
         progress = self._progress
         return Replayed(
             self.partitions, self._digests, progress.records, progress.bytes, progress.seconds(self._loop.time())

@@ -27,7 +27,7 @@ from eventstore.replicas.clocks import LOG, Clocks
 from eventstore.replicas.reading import Backoff
 from eventstore.replicas.replica import Replica
 from eventstore.replicas.status import PartitionStatus
-from eventstore.saved.snapshots import reduced
+from eventstore.state_store.store import digest_bytes
 
 EVERY_S = 0.5
 FRESH_S = 2.0
@@ -234,7 +234,7 @@ def _difference(mine: FoldedPartition, theirs: PartitionStatus) -> str:
     for position, running in (*theirs.marks, (theirs.position, theirs.running)):
         if position in read and read[position].hex() != running:
             return f"the records before {position} hash to {read[position].hex()} here and to {running} there"
-    if theirs.saved_position == mine.saved_position and theirs.digest != (digest := reduced(mine.digest).hex()):
+    if theirs.saved_position == mine.saved_position and theirs.digest != (digest := digest_bytes(mine.digest).hex()):
         return f"the state at {mine.saved_position} has digest {digest} here and {theirs.digest} there"
     return ""
 

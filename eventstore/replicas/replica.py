@@ -34,8 +34,8 @@ from eventstore.replicas.status import PartitionStatus
 from eventstore.replicas.submitting import submit
 from eventstore.replicas.tracing import Tracing
 from eventstore.replicas.waiting import Answer, Answers, Positions, Watch
-from eventstore.saved.saving import Saver, restored
-from eventstore.saved.snapshots import Store
+from eventstore.state_store.saver import Saver, load_partition
+from eventstore.state_store.store import StateStore
 from schemas.events import Event, LogCreated
 
 __all__ = ["Answer", "PartitionStatus", "Replica", "Watch"]
@@ -58,7 +58,7 @@ class Replica(Folds):
         log: EventLog,
         folds: Sequence[Fold[Any]],
         *,
-        store: Store,
+        store: StateStore,
         name: str,
         now_ms: Callable[[], int],
         rng: Random,
@@ -186,7 +186,7 @@ class Replica(Folds):
         self.log_id, self.generation, self.lineage = origin.log_id, origin.generation, lineage_of(origin)
         stale = []
         for partition in self._folded:
-            folded = await restored(self._empty(partition), self._store)
+            folded = await load_partition(self._empty(partition), self._store)
             if folded is None:
                 stale.append(partition)
                 folded = self._empty(partition)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import Partition
-from eventstore.saved.snapshots import reduced
+from eventstore.state_store.store import digest_bytes
 
 
 class PartitionStatus(NamedTuple):
@@ -32,7 +32,7 @@ def status_of(folded: FoldedPartition, end: int) -> PartitionStatus:
         partition=folded.partition,
         position=folded.position,
         saved_position=folded.saved_position,
-        digest=reduced(folded.digest).hex(),
+        digest=digest_bytes(folded.digest).hex(),
         running=folded.running.hex(),
         marks=tuple((position, running.hex()) for position, running in folded.marks),
         fold_version=folded.version,

@@ -24,7 +24,7 @@ from eventstore.avro.codec import decode
 from eventstore.kafka.log import KafkaLog
 from eventstore.log import DEFAULT_PARTITION_COUNT, ZONES
 from eventstore.replicas.replica import Replica
-from eventstore.saved.rocks_store import RocksStore
+from eventstore.state_store.rocks_store import RocksStore
 from projections.zones.fold import ZonesFold
 from schemas.events import NodesJoined
 from tests.bench.apart import apart

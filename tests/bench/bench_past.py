@@ -26,7 +26,7 @@ from eventstore.avro.codec import encode
 from eventstore.embedded.rocks import Row, open_rocks
 from eventstore.ids import envelope, uuid7
 from eventstore.log import CLIQUES, Partition, partition_for
-from eventstore.saved.rocks_store import checkpoints
+from eventstore.state_store.rocks_store import list_checkpoints
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import IndexClaimed, IndexReleased
 from tests.bench.apart import apart, serving
@@ -52,7 +52,7 @@ def figures(records: int = RECORDS) -> list[Figure]:
         began_ms = now_ms()
         apart(_churn, data, records, began_ms)
         with serving("--data", str(data)):
-            states = len(checkpoints(data / STATE_FOLDER))
+            states = len(list_checkpoints(data / STATE_FOLDER))
         print(f"{records:,} records, {states} archived states", file=sys.stderr, flush=True)
         rng = random.Random(5)
         moments = [began_ms + round(MONTH_MS * rng.random()) for _ in range(LOOKS)]

@@ -25,7 +25,7 @@ from eventstore.kafka.log import KafkaLog
 from eventstore.log import FLEET, FLEET_0, ZONES
 from eventstore.replica_limits import ReplicaLimits
 from eventstore.replicas.replica import Replica
-from eventstore.saved.snapshots import MemoryStore
+from eventstore.state_store.store import DigestStore
 from projections.fleet.fold import FleetFold
 from projections.zones.fold import ZonesFold
 from tests.bench.apart import apart
@@ -116,7 +116,7 @@ async def _replay_by_replica(bootstrap: str, prefix: str, folds: Sequence[Fold[A
 
 async def _folded(log: KafkaLog, folds: Sequence[Fold[Any]], limits: ReplicaLimits) -> tuple[Replica, Stopwatch]:
     """A replica that has folded all there is, and how long that took from its first record on."""
-    rng, store = random.Random(3), MemoryStore()
+    rng, store = random.Random(3), DigestStore()
     replica = Replica(log, folds, store=store, name="bench", now_ms=now_ms, rng=rng, creates=False, limits=limits)
     with replica.watch(ZONES, FLEET) as watch:
         running = asyncio.create_task(replica.run())

@@ -9,7 +9,7 @@ import pytest
 
 from eventstore.folding.hashes import row_hash
 from eventstore.log import FLEET_0, ZONES, Partition
-from eventstore.saved.snapshots import EncodedRow, Head, SaveFailed, Store
+from eventstore.state_store.store import EncodedRow, SavedHead, SaveFailed, StateStore
 
 ZONES_0, ZONES_1, ZONES_10 = (Partition(ZONES, number) for number in (0, 1, 10))
 
@@ -18,7 +18,7 @@ class StoreUnderTest(ABC):
     """A disk, and the store of whoever uses it now."""
 
     @abstractmethod
-    def open(self) -> Store:
+    def open(self) -> StateStore:
         """As a process does that starts."""
 
     @abstractmethod
@@ -30,11 +30,11 @@ class StoreUnderTest(ABC):
         """The machine of the process that has it open loses its power: some of the last writes may be gone."""
 
 
-def head(position: int) -> Head:
-    return Head("log", position, 7, 1, b"d" * 16, b"r" * 16, b"f", position - 1, b"l", 0, ())
+def head(position: int) -> SavedHead:
+    return SavedHead("log", position, 7, 1, b"d" * 16, b"r" * 16, b"f", position - 1, b"l", 0, ())
 
 
-def save(store: Store, partition: Partition, position: int, **tables: list[EncodedRow]) -> int:
+def save(store: StateStore, partition: Partition, position: int, **tables: list[EncodedRow]) -> int:
     """One save; what it adds to the digest."""
     batch = store.batch(partition)
     added = sum(batch.replace(table, rows) for table, rows in tables.items())
@@ -42,7 +42,7 @@ def save(store: Store, partition: Partition, position: int, **tables: list[Encod
     return added
 
 
-def position(store: Store, partition: Partition) -> int:
+def position(store: StateStore, partition: Partition) -> int:
     found = store.head(partition)
     return found.position if found else 0
 

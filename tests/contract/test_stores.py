@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from eventstore.saved.rocks_store import RocksStore
-from eventstore.saved.snapshots import Store
+from eventstore.state_store.rocks_store import RocksStore
+from eventstore.state_store.store import StateStore
 from tests.contract.store import StoreContract, StoreUnderTest
 from tests.simulation.durable import Disk, DiskStore
 
@@ -28,7 +28,7 @@ class RocksUnderTest(StoreUnderTest):
     def folder(self) -> Path:
         return self._path / str(self._deaths)
 
-    def open(self) -> Store:
+    def open(self) -> StateStore:
         self._store = RocksStore(self.folder)
         return self._store
 
@@ -60,7 +60,7 @@ class DiskUnderTest(StoreUnderTest):
         self._copies = [self._disk.copy()]
         self._store: DiskStore | None = None
 
-    def open(self) -> Store:
+    def open(self) -> StateStore:
         self._store = DiskStore(self._disk, random.Random(1), lambda partition, head: self._keep())
         return self._store
 

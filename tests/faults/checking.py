@@ -13,8 +13,8 @@ from typing import NamedTuple
 from deploy.opening import LogPlace, open_to_read
 from eventstore.errors import PlaneError
 from eventstore.log import FOLDED_TOPICS, Partition, Record
-from eventstore.saved.rocks_store import checkpoints, open_checkpoint
-from eventstore.saved.snapshots import Saved
+from eventstore.state_store.rocks_store import list_checkpoints, open_checkpoint
+from eventstore.state_store.store import StateReader
 from tests.contract.engine import read_to_end
 from tests.simulation.checkers import Fault, judge_history
 from tests.simulation.history import History
@@ -68,11 +68,11 @@ def _appended_s(records: Records) -> Callable[[Partition, int], float]:
     return lambda partition, offset: at[partition, offset]
 
 
-def _saved(states: Mapping[str, Path], stack: ExitStack) -> dict[str, Saved]:
+def _saved(states: Mapping[str, Path], stack: ExitStack) -> dict[str, StateReader]:
     """The newest state of each role that can be read beside its owner."""
-    found: dict[str, Saved] = {}
+    found: dict[str, StateReader] = {}
     for name, folder in states.items():
-        for newest in checkpoints(folder)[-1:]:
+        for newest in list_checkpoints(folder)[-1:]:
             saved = open_checkpoint(newest.path)
             stack.callback(saved.close)
             found[name] = saved

@@ -25,8 +25,8 @@ from drivers.agents.store import _hash as hash_of_table
 from eventstore.errors import PermanentError
 from eventstore.log import ZONES
 from eventstore.recovery.backup import MANIFEST, check, load_manifest, read_records, write_record
-from eventstore.saved.saving import restored, save
-from eventstore.saved.snapshots import reduced
+from eventstore.state_store.saver import load_partition, save
+from eventstore.state_store.store import digest_bytes
 from projections.rules.device_table import EMPTY, digest_of
 from tests.fuzz.framing import split
 from tests.fuzz.of_log import partition, records_of
@@ -108,10 +108,10 @@ def saved_rows(data: bytes) -> bool:
             store.chunks = [(T0 // 60_000, part.content)]
         else:
             store.saved_head = part.content
-    found = ran(restored(folded, store))
+    found = ran(load_partition(folded, store))
     if found is not None:
         head = store.head(folded.partition)
-        assert head is not None and reduced(found.digest) == head.digest
+        assert head is not None and digest_bytes(found.digest) == head.digest
         assert found.position == head.position
     return found is not None
 

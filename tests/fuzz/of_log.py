@@ -21,8 +21,8 @@ from eventstore.folding.fold import Fold
 from eventstore.folding.ledger import Entry
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import CLIQUES, FLEET, INSTALLS, ZONES, Partition, Record
-from eventstore.saved.saving import restored, save
-from eventstore.saved.snapshots import reduced
+from eventstore.state_store.saver import load_partition, save
+from eventstore.state_store.store import digest_bytes
 from projections.cliques.fold import CliquesFold
 from projections.fleet.fold import FleetFold
 from projections.installs.fold import InstallsFold
@@ -113,9 +113,9 @@ def _with_restart(topic: str, records: Sequence[Record]) -> FoldedPartition:
     if before.halted:
         return before
     ran(save(before, store))
-    found = ran(restored(after, store))
+    found = ran(load_partition(after, store))
     assert found is after, "what was saved is not restored"
-    assert reduced(after.digest) == reduced(before.digest)
+    assert digest_bytes(after.digest) == digest_bytes(before.digest)
     for record in records[half:]:
         after.fold(record)
     return after

@@ -26,7 +26,7 @@ from eventstore.recovery.backup import COPIED_TOPICS, Manifest, load_manifest
 from eventstore.replicas.beacons import Solo
 from eventstore.replicas.lineage import lineage_of
 from eventstore.replicas.replica import Replica
-from eventstore.saved.snapshots import MemoryStore
+from eventstore.state_store.store import DigestStore
 from projections.fleet.fold import FleetFold
 from projections.zones.fold import ZonesFold
 from schemas.api import dpuplane_pb2 as pb
@@ -245,7 +245,7 @@ async def goes_on(copy: Path, data: Path) -> None:
     )
     folds: list[Any] = [ZonesFold(), FleetFold(PARTITIONS)]
     async with EmbeddedLog.open(data / LOG_FOLDER, now_ms=now_ms) as log, asyncio.TaskGroup() as tasks:
-        replica = Replica(log, folds, store=MemoryStore(), name="r", now_ms=now_ms, rng=random.Random(3))
+        replica = Replica(log, folds, store=DigestStore(), name="r", now_ms=now_ms, rng=random.Random(3))
         running = [tasks.create_task(replica.run())]
         await replica.ready()
         assert (replica.log_id, replica.generation) == (restored.origin.log_id, restored.origin.generation)

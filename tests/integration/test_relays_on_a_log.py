@@ -24,7 +24,7 @@ from eventstore.ids import envelope, uuid7
 from eventstore.log import FLEET, FLEET_0, INSTALLS, ZONES, Partition, partition_of
 from eventstore.replicas.beacons import Solo
 from eventstore.replicas.replica import Replica
-from eventstore.saved.snapshots import MemoryStore
+from eventstore.state_store.store import DigestStore
 from projections.fleet.fold import FleetFold
 from projections.fleet.tables import table
 from projections.installs.fold import InstallsFold
@@ -67,7 +67,7 @@ class Plane:
 
     def _replica(self, log: EmbeddedLog, name: str) -> Replica:
         folds: list[Fold[Any]] = [ZonesFold(), FleetFold(PARTITIONS), InstallsFold()]
-        replica = Replica(log, folds, store=MemoryStore(), name=name, now_ms=now_ms, rng=self.rng)
+        replica = Replica(log, folds, store=DigestStore(), name=name, now_ms=now_ms, rng=self.rng)
         self.start(replica.run())
         return replica
 

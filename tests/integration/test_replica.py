@@ -17,7 +17,7 @@ from eventstore.log import FLEET, FLEET_0, ZONES, EventLog, Partition
 from eventstore.recovery.replay import replay
 from eventstore.replica_limits import ReplicaLimits
 from eventstore.replicas.replica import Answer, Replica
-from eventstore.saved.rocks_store import RocksStore
+from eventstore.state_store.rocks_store import RocksStore
 from schemas.events import PolicyDeleted, PolicySet
 from tests.contract.engine import read_all
 from tests.support.embedded import EmbeddedUnderTest

@@ -20,7 +20,7 @@ from drivers.wire.websocket import PATH
 from eventstore.ids import envelope, uuid7
 from eventstore.log import ZONES
 from eventstore.recovery.backup import MANIFEST
-from eventstore.saved.rocks_store import RocksStore
+from eventstore.state_store.rocks_store import RocksStore
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.stubs import CommandsStub
 from schemas.events import NodesJoined

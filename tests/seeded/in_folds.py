@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-import eventstore.saved.saving
+import eventstore.state_store.saver
 import projections.cliques.claims
 import projections.cliques.fold
 import projections.fleet.contested
@@ -443,14 +443,14 @@ BUGS = (
         "snapshot-before-its-offset",
         "a saved state says a position that is one before what it has",
         "I10",
-        lambda: patched((eventstore.saved.saving, "head_of", _before_its_offset)),
+        lambda: patched((eventstore.state_store.saver, "head_of", _before_its_offset)),
         Stepped(1),
     ),
     Bug(
         "restart-skips-a-record",
         "after a restart the first record behind what was saved is skipped",
         "I11",
-        lambda: patched((eventstore.saved.saving, "_take_over", _behind_its_offset)),
+        lambda: patched((eventstore.state_store.saver, "_take_over", _behind_its_offset)),
         Stepped(11),
     ),
     Bug(
@@ -464,7 +464,7 @@ BUGS = (
         "ids-saved-apart",
         "rows and position are saved together, command ids some other time",
         "I11",
-        lambda: patched((eventstore.saved.saving, "_add_ids", _skips_some)),
+        lambda: patched((eventstore.state_store.saver, "_add_ids", _skips_some)),
         Stepped(1),
     ),
     Bug(

@@ -31,8 +31,8 @@ from eventstore.log import (
 )
 from eventstore.replicas.folds import Folds
 from eventstore.replicas.replica import Answer, Replica
-from eventstore.saved.saving import restored, save
-from eventstore.saved.snapshots import Head
+from eventstore.state_store.saver import load_partition, save
+from eventstore.state_store.store import SavedHead
 from projections.fleet import tables
 from projections.fleet.zone_outbox import next_record
 from projections.rules import device_table
@@ -445,13 +445,13 @@ class Plane(Folds):
     def _restart(self) -> None:
         """Forget all, load what was saved, and fold what came since."""
         for partition in self._folded:
-            folded = ran(restored(self._empty(partition), self._store)) or self._empty(partition)
+            folded = ran(load_partition(self._empty(partition), self._store)) or self._empty(partition)
             for record in self.records[partition]:
                 if record.offset >= folded.position:
                     folded.fold(record)
             self._folded[partition] = folded
 
-    def _committed(self, partition: Partition, head: Head) -> None:
+    def _committed(self, partition: Partition, head: SavedHead) -> None:
         self.history.add(Claimed(PROCESS, partition, head.position, head.digest, head.running))
 
     # --- rest

@@ -12,16 +12,16 @@ from copy import deepcopy
 
 from eventstore.folding.hashes import row_hash
 from eventstore.log import Partition
-from eventstore.saved.snapshots import EncodedRow, Head, SaveBatch, SaveFailed
+from eventstore.state_store.store import EncodedRow, SaveBatch, SavedHead, SaveFailed
 
-OnCommit = Callable[[Partition, Head], None]
+OnCommit = Callable[[Partition, SavedHead], None]
 
 
 class _Saved:
     """One partition on disk."""
 
     def __init__(self) -> None:
-        self.head: Head | None = None
+        self.head: SavedHead | None = None
         self.rows: dict[str, dict[str, bytes]] = {}
         self.ids: dict[int, list[bytes]] = {}
 
@@ -52,7 +52,7 @@ class DiskStore:
         """The process is dead."""
         self._is_cut = True
 
-    def head(self, partition: Partition) -> Head | None:
+    def head(self, partition: Partition) -> SavedHead | None:
         return self._of(partition).head
 
     def rows(self, partition: Partition, table: str) -> Iterator[tuple[str, bytes]]:
@@ -86,7 +86,7 @@ class DiskStore:
             self._disk.failed += 1
             raise SaveFailed("saved state: no space left on device")
 
-    def committed(self, partition: Partition, head: Head) -> None:
+    def committed(self, partition: Partition, head: SavedHead) -> None:
         self._on_commit(partition, head)
 
     def _of(self, partition: Partition) -> _Saved:
@@ -123,7 +123,7 @@ class _Batch:
     def forget_ids(self, bucket: int) -> None:
         self._forgotten.append(bucket)
 
-    def commit(self, head: Head) -> None:
+    def commit(self, head: SavedHead) -> None:
         self._store.check_writable()
         saved = self._saved
         for table, key, row in self._rows:

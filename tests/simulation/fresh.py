@@ -19,7 +19,7 @@ from eventstore.folding.hashes import MODULUS, row_hash
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import Partition, Record
 from eventstore.replicas.replica import Answer
-from eventstore.saved.snapshots import reduced
+from eventstore.state_store.store import digest_bytes
 from schemas.events import Event
 
 _ROWS = msgspec.msgpack.Encoder(order="deterministic")
@@ -67,7 +67,7 @@ def refold(
             raise Halted(f"{partition}: the fold halts at {record.offset}: {folded.halted}")
         rows = digests.take_in(folded)
         answer = Answer(entry.outcome, partition, entry.offset) if entry else None
-        step = Step(partition, record, event_of(record), answer, rows, reduced(digests.total), folded.running)
+        step = Step(partition, record, event_of(record), answer, rows, digest_bytes(digests.total), folded.running)
         steps.append(step)
         for observe in observers:
             observe(folded, step)

@@ -21,7 +21,7 @@ from eventstore.errors import AppendUnknown, LogUnavailable, PlaneError
 from eventstore.log import EventLog, Partition
 from eventstore.replicas.beacons import Beacons
 from eventstore.replicas.replica import Answer, Replica
-from eventstore.saved.snapshots import Head
+from eventstore.state_store.store import SavedHead
 from tests.simulation.api import Api, asked
 from tests.simulation.durable import Disk, DiskStore
 from tests.simulation.history import Claimed, History, Lived
@@ -139,7 +139,7 @@ class Process:
             self.faults.append(f"{life.name} died of {type(error).__name__}: {error}")
             life.is_up = False
 
-    def _committed(self, partition: Partition, head: Head) -> None:
+    def _committed(self, partition: Partition, head: SavedHead) -> None:
         self.history.add(Claimed(self.name, partition, head.position, head.digest, head.running))
 
     # --- what reaches it

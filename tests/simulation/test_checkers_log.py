@@ -12,7 +12,7 @@ from deploy.roles import folds_of
 from eventstore.avro.codec import encode
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import FLEET_0, INSTALLS, ZONES, Partition, Record
-from eventstore.saved.saving import save
+from eventstore.state_store.saver import save
 from schemas import events as e
 from tests.simulation.checkers import Evidence, Fault, folds, judge_history
 from tests.simulation.checkers.evidence import Freeze

@@ -19,7 +19,7 @@ from eventstore.folding.ledger import Entry, Ledger
 from eventstore.folding.partition import FoldedPartition
 from eventstore.ids import uuid7
 from eventstore.log import Partition, Record
-from eventstore.saved.saving import restored, save
+from eventstore.state_store.saver import load_partition, save
 from schemas.events import Event
 from tests.support.kept_rows import KeptRows
 from tests.support.toy_log import LOG_ID, created
@@ -103,7 +103,7 @@ class Delivered:
     def crash(self) -> int:
         """Everything that was not saved is gone, and folded again from there; how many records that was."""
         before = all_of(self.folded)
-        found = ran(restored(self._empty(), self._store)) or self._empty()
+        found = ran(load_partition(self._empty(), self._store)) or self._empty()
         tail = self.records[found.position :]
         for record in tail:
             found.fold(record)

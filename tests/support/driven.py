@@ -14,7 +14,7 @@ from eventstore.folding.fold import Fold
 from eventstore.ids import envelope, uuid7
 from eventstore.log import ZONES, Headers, Partition, partition_for
 from eventstore.replicas.replica import Answer, Replica
-from eventstore.saved.snapshots import MemoryStore
+from eventstore.state_store.store import DigestStore
 from projections.fleet.fold import FleetFold
 from projections.fleet.state import FleetState
 from projections.fold_states import FoldStates
@@ -90,7 +90,7 @@ class Plane:
     async def add(self, name: str) -> Replica:
         """A replica of zones and fleet that has folded what there is."""
         folds: list[Fold[Any]] = [ZonesFold(), FleetFold(self.log.partition_count)]
-        replica = Replica(self.log, folds, store=MemoryStore(), name=name, now_ms=self.now_ms, rng=self.rng())
+        replica = Replica(self.log, folds, store=DigestStore(), name=name, now_ms=self.now_ms, rng=self.rng())
         self.replicas[name] = replica
         if name not in self.first:
             self.first.append(name)

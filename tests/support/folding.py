@@ -9,8 +9,8 @@ from eventstore.folding.decision_listener import DecidedRecord, DecidedRun
 from eventstore.folding.fold import DONE, Fold, Outcome
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import Partition, Record
-from eventstore.saved.saving import save
-from eventstore.saved.snapshots import reduced
+from eventstore.state_store.saver import save
+from eventstore.state_store.store import digest_bytes
 from tests.support.delivered import ran
 from tests.support.kept_rows import KeptRows
 from tests.support.toy_log import LOG_ID
@@ -48,7 +48,7 @@ class Folding:
     def _save(self) -> None:
         assert not self.folded.halted, self.folded.halted
         ran(save(self.folded, self.kept))
-        self.digests[self.folded.position] = reduced(self.folded.digest)
+        self.digests[self.folded.position] = digest_bytes(self.folded.digest)
 
     def on_decision(self, decided_record: DecidedRecord | DecidedRun) -> None:
         """A statement has no entry, so what is told of it is heard here."""

@@ -8,7 +8,7 @@ import msgspec
 
 from eventstore.folding.hashes import row_hash
 from eventstore.log import Partition
-from eventstore.saved.snapshots import EncodedRow, Head, SaveBatch
+from eventstore.state_store.store import EncodedRow, SaveBatch, SavedHead
 
 
 class KeptRows:
@@ -19,8 +19,8 @@ class KeptRows:
         self.kept: dict[tuple[str, str], bytes] = {}
         self.chunks: list[tuple[int, bytes]] = []
 
-    def head(self, partition: Partition) -> Head | None:
-        return msgspec.msgpack.decode(self.saved_head, type=Head) if self.saved_head else None
+    def head(self, partition: Partition) -> SavedHead | None:
+        return msgspec.msgpack.decode(self.saved_head, type=SavedHead) if self.saved_head else None
 
     def rows(self, partition: Partition, table: str) -> Iterator[tuple[str, bytes]]:
         return ((key, row) for (of, key), row in sorted(self.kept.items()) if of == table)
@@ -69,6 +69,6 @@ class _Batch:
     def forget_ids(self, bucket: int) -> None:
         self._chunks = [(of, chunk) for of, chunk in self._chunks if of != bucket]
 
-    def commit(self, head: Head) -> None:
+    def commit(self, head: SavedHead) -> None:
         self._store.kept, self._store.chunks = self._rows, self._chunks
         self._store.saved_head = msgspec.msgpack.encode(head)

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from eventstore.log import FLEET, ZONES, EventLog
 from eventstore.replica_limits import ReplicaLimits
 from eventstore.replicas.replica import Replica
-from eventstore.saved.snapshots import MemoryStore, Store
+from eventstore.state_store.store import DigestStore, StateStore
 from tests.support.toy_fold import ToyFold
 from tests.support.toy_log import T0
 
@@ -19,7 +19,7 @@ def toy_replica(
     log: EventLog,
     *,
     name: str = "replica-1",
-    store: Store | None = None,
+    store: StateStore | None = None,
     now_ms: Callable[[], int] = lambda: T0,
     creates: bool = True,
     topics: Sequence[str] = (FLEET, ZONES),
@@ -29,7 +29,7 @@ def toy_replica(
     return Replica(
         log,
         [ToyFold(topic) for topic in topics],
-        store=MemoryStore() if store is None else store,
+        store=DigestStore() if store is None else store,
         name=name,
         now_ms=now_ms,
         rng=random.Random(name),

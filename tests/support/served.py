@@ -26,7 +26,7 @@ from eventstore.log import Headers, Partition
 from eventstore.recovery.attestation import records_before
 from eventstore.replicas.beacons import Solo
 from eventstore.replicas.replica import Replica
-from eventstore.saved.snapshots import MemoryStore
+from eventstore.state_store.store import DigestStore
 from projections.cliques.fold import CliquesFold
 from projections.fleet.fold import FleetFold
 from projections.installs.fold import InstallsFold
@@ -115,7 +115,7 @@ async def served(
     ):
         log: Any = Stalling(embedded)
         folds: list[Fold[Any]] = [ZonesFold(), FleetFold(PARTITIONS), CliquesFold(), InstallsFold()]
-        replica = Replica(log, folds, store=MemoryStore(), name="replica-1", now_ms=now_ms, rng=rng)
+        replica = Replica(log, folds, store=DigestStore(), name="replica-1", now_ms=now_ms, rng=rng)
         running = [tasks.create_task(replica.run())]
         if forwards:
             forwarder = Forwarder(replica, Solo("replica-1"), now_ms=now_ms, rng=rng)

@@ -11,12 +11,12 @@ import json
 import sys
 from pathlib import Path
 
-from eventstore.saved.rocks_store import RocksStore
-from eventstore.saved.saving import restored, save
-from eventstore.saved.snapshots import SaveFailed
+from eventstore.state_store.rocks_store import RocksStore
+from eventstore.state_store.saver import load_partition, save
+from eventstore.state_store.store import SaveFailed
 from tests.support.small_disk import LIMIT_BYTES, limit_files
 from tests.support.toy_log import created, fact, records
-from tests.unit.test_saving import empty
+from tests.unit.test_saver import empty
 
 
 async def scenario(path: Path) -> dict[str, object]:
@@ -39,7 +39,7 @@ async def scenario(path: Path) -> dict[str, object]:
     await save(partition, store)
     store.close()
     store = RocksStore(path)
-    again = await restored(empty(), store)
+    again = await load_partition(empty(), store)
     limit_files(LIMIT_BYTES)
     for record in records([fact("last"), *[fact("y" * 50_000) for _ in range(200)]], start=partition.position):
         partition.fold(record)

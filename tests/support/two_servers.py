@@ -19,7 +19,7 @@ from eventstore.ids import uuid7
 from eventstore.log import Batch, Partition
 from eventstore.replicas.beacons import Solo
 from eventstore.replicas.replica import Replica
-from eventstore.saved.snapshots import MemoryStore
+from eventstore.state_store.store import DigestStore
 from projections.rules.rule import Holdings
 from schemas.api import dpuplane_pb2 as pb
 from tests.simulation.api import Api
@@ -49,7 +49,7 @@ class Server:
         self._rng = random.Random(name)
         self.log = LateLog(contents, _now_ms)
         folds = folds_of(PARTITIONS)
-        self.replica = Replica(self.log, folds, store=MemoryStore(), name=name, now_ms=_now_ms, rng=self._rng)
+        self.replica = Replica(self.log, folds, store=DigestStore(), name=name, now_ms=_now_ms, rng=self._rng)
         board = StatusReporter(
             self.replica,
             location=LogLocation("memory"),

@@ -10,11 +10,11 @@ import pytest
 from eventstore.errors import FatalError
 from eventstore.folding.partition import FoldedPartition
 from eventstore.replica_limits import ReplicaLimits
-from eventstore.saved.rocks_store import RocksStore
-from eventstore.saved.saving import Saver, restored, save
-from eventstore.saved.snapshots import MemoryStore, SaveFailed
+from eventstore.state_store.rocks_store import RocksStore
+from eventstore.state_store.saver import Saver, load_partition, save
+from eventstore.state_store.store import DigestStore, SaveFailed
 from tests.support.toy_log import Issuer, created, fact, records
-from tests.unit.test_saving import FailingStore, empty
+from tests.unit.test_saver import FailingStore, empty
 
 
 async def test_saves_of_a_store_that_fails_become_rare_and_begin_with_the_fewest_rows() -> None:
@@ -76,7 +76,7 @@ async def test_rows_that_were_added_together_are_not_lost_with_a_save_that_fails
     at_once = empty()
     for table, others in zip(at_once.tables, partition.tables, strict=True):
         table.put_all(others.rows)
-    await save(at_once, MemoryStore())
+    await save(at_once, DigestStore())
     assert partition.digest == at_once.digest
 
 
@@ -103,7 +103,7 @@ async def test_ids_that_cannot_be_read_are_not_taken_for_none(tmp_path: Path) ->
             store = RocksStore(tmp_path)
             again = None
             try:
-                again = await restored(empty(), store)
+                again = await load_partition(empty(), store)
                 dropped += again is None
             finally:
                 store.close()

@@ -18,8 +18,8 @@ from eventstore.avro.codec import encode
 from eventstore.errors import AppendUnknown, FatalError, LogUnavailable
 from eventstore.log import DECISIONS, ZONES, Batch, Headers, Partition, partition_for
 from eventstore.replicas.replica import Replica
-from eventstore.saved.rocks_store import RocksStore
-from eventstore.saved.saving import save
+from eventstore.state_store.rocks_store import RocksStore
+from eventstore.state_store.saver import save
 from schemas.events import FoldVersionUpgraded, NodesJoined
 from tests.support.virtual_loop import VirtualLoop, run_virtual
 from tests.unit.test_decisions import Behind, LossyLog, World, cause_at, replica_with

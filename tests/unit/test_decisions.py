@@ -20,7 +20,7 @@ from eventstore.folding.partition import FoldedPartition
 from eventstore.ids import envelope, uuid7
 from eventstore.log import CLIQUES, DECISIONS, ZONES, Headers, Partition, Record, partition_for
 from eventstore.replicas.replica import Replica
-from eventstore.saved.snapshots import MemoryStore
+from eventstore.state_store.store import DigestStore
 from projections.decisions.decided import MAX_TEXT
 from projections.zones.fold import ZonesFold
 from schemas.events import (
@@ -264,7 +264,7 @@ class Behind:
 async def replica_with(world: World, count: int, *, age_ms: int = 0) -> tuple[Replica, Partition, Owed]:
     """A replica that has folded so many joins of so long ago, whose decisions are all missed; it writes nothing."""
     replica = replica_of(
-        ["api"], LossyLog(world), MemoryStore(), "one", now_ms=world.now_ms, rng=Random(1), decisions=False
+        ["api"], LossyLog(world), DigestStore(), "one", now_ms=world.now_ms, rng=Random(1), decisions=False
     )
     world.lives["one"] = replica, DiskStore(Disk(), world.rng, nobody_looks), [asyncio.create_task(replica.run())]
     await replica.ready()

@@ -17,9 +17,9 @@ from eventstore.position import Position, to_token
 from eventstore.recovery.cuts import Cut, cut_of
 from eventstore.recovery.fold_as_of import FoldedLogAsOf, fold_as_of
 from eventstore.replicas.lineage import parent_text
-from eventstore.saved.archive import Archived
-from eventstore.saved.rocks_store import RocksStore, checkpoints
-from eventstore.saved.saving import save
+from eventstore.state_store.checkpoints import StateCheckpoint
+from eventstore.state_store.rocks_store import RocksStore, list_checkpoints
+from eventstore.state_store.saver import save
 from schemas.events import LogCreated
 from tests.contract.engine import numbered, put
 from tests.support.embedded import Clock
@@ -32,7 +32,7 @@ ZONES_0 = Partition(ZONES, 0)
 INSTALLS_0 = Partition(INSTALLS, 0)
 
 
-async def archive_of(path: Path, *saves: dict[Partition, int]) -> list[Archived]:
+async def archive_of(path: Path, *saves: dict[Partition, int]) -> list[StateCheckpoint]:
     """States saved at these positions, one after the other."""
     log = filled()
     for positions in saves:
@@ -42,10 +42,10 @@ async def archive_of(path: Path, *saves: dict[Partition, int]) -> list[Archived]
             await save(await state_at(log, partition, position), store)
         await store.checkpoint()
         store.close()
-    return checkpoints(path)
+    return list_checkpoints(path)
 
 
-async def folded(log: MemoryLog, cut: Cut, archive: list[Archived]) -> tuple[FoldedLogAsOf, int]:
+async def folded(log: MemoryLog, cut: Cut, archive: list[StateCheckpoint]) -> tuple[FoldedLogAsOf, int]:
     """The moment, and how many records were folded for it."""
     said = [(0, 0)]
     past = await fold_as_of(log, FOLDS, cut, archive, lambda done, total: said.append((done, total)))
@@ -171,7 +171,7 @@ async def test_a_state_whose_rows_do_not_match_their_digest_is_passed_over_for_a
     store._db[key + b" that was never set"] = row
     await store.checkpoint()
     store.close()
-    assert (await folded(filled(), cut(15, 1), checkpoints(tmp_path)))[1] == (15 - 4) + 1 + 1
+    assert (await folded(filled(), cut(15, 1), list_checkpoints(tmp_path)))[1] == (15 - 4) + 1 + 1
 
 
 async def test_a_moment_is_a_time_or_the_position_of_an_answer() -> None:

@@ -15,9 +15,9 @@ from eventstore.folding.ledger import KEEP_MS
 from eventstore.folding.partition import FoldedPartition
 from eventstore.ids import internal_envelope
 from eventstore.log import FLEET, FLEET_0, INSTALLS, Partition
-from eventstore.saved.rocks_store import RocksStore
-from eventstore.saved.saving import restored, save
-from eventstore.saved.snapshots import Head
+from eventstore.state_store.rocks_store import RocksStore
+from eventstore.state_store.saver import load_partition, save
+from eventstore.state_store.store import SavedHead
 from schemas.events import LogCreated
 from tests.support.replicas import running, toy_replica
 from tests.support.toy_fold import ToyFold, ToyLaterFold
@@ -47,7 +47,7 @@ async def test_state_of_a_fold_version_that_this_binary_has_not_is_left(
         partition.fold(record)
     assert partition.version == saved
     await save(partition, store)
-    found = await restored(empty({version: ALL[version] for version in supported}), store)
+    found = await load_partition(empty({version: ALL[version] for version in supported}), store)
     store.close()
     assert (found is not None) == is_used
     if found is not None:
@@ -63,7 +63,7 @@ async def test_ids_that_were_forgotten_stay_refused_after_a_restart(tmp_path: Pa
         partition.fold(record)
     assert partition.ledger.has_forgotten(forgotten.envelope.command_id)
     await save(partition, store)
-    again = await restored(empty(), store)
+    again = await load_partition(empty(), store)
     store.close()
     assert again is not None
     assert again.ledger.state() == partition.ledger.state()
@@ -97,7 +97,7 @@ async def test_a_listener_is_told_what_it_owed_and_nothing_is_saved_again(tmp_pa
         partition.fold(record)
     await save(partition, store)
     listener = Told(owed_from)
-    again = await restored(FoldedPartition(FLEET_0, ALL, LOG_ID, listener), store)
+    again = await load_partition(FoldedPartition(FLEET_0, ALL, LOG_ID, listener), store)
     store.close()
     assert again is not None
     assert listener.told == (owed_from, 3)
@@ -111,14 +111,14 @@ async def test_rows_nested_without_end_are_damage_and_stop_no_start(tmp_path: Pa
     await save(partition, store)
     [(key, _)] = store._scan(b"r\0fleet/0\0policies\0")
     store._db[key] = b"\x95\x01\x80\x01\x00" + b"\x91" * 100_000 + b"\xc0"
-    assert await restored(empty(), store) is None
+    assert await load_partition(empty(), store) is None
     store.close()
 
 
 # -- a store that failed, and is opened again
 
 
-async def failed(path: Path) -> tuple[RocksStore, Head]:
+async def failed(path: Path) -> tuple[RocksStore, SavedHead]:
     """A store with something saved, whose last write failed."""
     store, partition = RocksStore(path), empty()
     for record in records([created(), fact("a")]):

@@ -12,9 +12,9 @@ from eventstore.folding.partition import FoldedPartition
 from eventstore.log import FLEET, FLEET_0, INSTALLS, ZONES, Partition, Record
 from eventstore.progress import Progress
 from eventstore.recovery.replay import cut_at_position, cut_at_time, replay
-from eventstore.saved.rocks_store import RocksStore, checkpoints, open_checkpoint
-from eventstore.saved.saving import restored, save
-from eventstore.saved.snapshots import reduced
+from eventstore.state_store.rocks_store import RocksStore, list_checkpoints, open_checkpoint
+from eventstore.state_store.saver import load_partition, save
+from eventstore.state_store.store import digest_bytes
 from schemas.events import Event
 from tests.support.memory_log import Contents, MemoryLog
 from tests.support.toy_fold import ToyFold
@@ -97,7 +97,7 @@ async def test_a_replay_goes_on_from_a_checkpoint_that_lies_before_its_cut(
     await save(await state_at(log, FLEET_0, saved), store)
     await store.checkpoint()
     store.close()
-    start = open_checkpoint(checkpoints(tmp_path)[-1].path)
+    start = open_checkpoint(list_checkpoints(tmp_path)[-1].path)
     done = await replay(log, [ToyFold(FLEET)], until={FLEET_0: until}, start=start)
     start.close()
     assert done.records == records
@@ -109,9 +109,9 @@ async def test_a_checkpoint_behind_a_wanted_digest_is_not_used(tmp_path: Path) -
     await save(await state_at(log, FLEET_0, 10), store)
     done = await replay(log, [ToyFold(FLEET)], digests_at={FLEET_0: [5]}, start=store)
     assert done.records == 21
-    folded = await restored(FoldedPartition(FLEET_0, {1: ToyFold()}, LOG_ID), store)
+    folded = await load_partition(FoldedPartition(FLEET_0, {1: ToyFold()}, LOG_ID), store)
     assert folded is not None
-    assert reduced(folded.digest).hex() not in done.digests[FLEET_0].values()
+    assert digest_bytes(folded.digest).hex() not in done.digests[FLEET_0].values()
     store.close()
 
 

@@ -15,7 +15,7 @@ from eventstore.errors import AppendRefused, AppendUnknown, LogMismatch, LogUnav
 from eventstore.log import FLEET, FLEET_0, INSTALLS, ZONES, Batch, Headers, Partition, Record
 from eventstore.replica_limits import ReplicaLimits
 from eventstore.replicas.replica import Answer, Replica
-from eventstore.saved.rocks_store import RocksStore
+from eventstore.state_store.rocks_store import RocksStore
 from schemas.events import Event, LogCreated
 from tests.support.memory_log import Contents, MemoryLog
 from tests.support.replicas import running, toy_replica

@@ -20,8 +20,8 @@ from eventstore.folding.runs import MARK_RECORDS, RUN_RECORDS, RUN_RECORDS_MIN
 from eventstore.folding.table import Table
 from eventstore.ids import envelope, internal_envelope, uuid7
 from eventstore.log import ZONES, Partition, Record
-from eventstore.saved.saving import save
-from eventstore.saved.snapshots import MemoryStore
+from eventstore.state_store.saver import save
+from eventstore.state_store.store import DigestStore
 from projections.zones.fold import ZonesFold
 from projections.zones.forwarding import forward
 from projections.zones.joined import Joined
@@ -86,7 +86,7 @@ def all_of(folded: FoldedPartition) -> dict[str, object]:
     found |= {"forward": forward(state, 0, 0), "changed": [changes_of(table) for table in state.tables]}
     for table in state.tables:
         table.touch([*table.rows])
-    asyncio.run(save(folded, MemoryStore()))
+    asyncio.run(save(folded, DigestStore()))
     found["digest"] = folded.digest
     return found
 

@@ -10,7 +10,7 @@ import pytest
 from eventstore.errors import LogMismatch
 from eventstore.log import FLEET_0, Partition
 from eventstore.replicas.replica import Replica
-from eventstore.saved.rocks_store import RocksStore
+from eventstore.state_store.rocks_store import RocksStore
 from tests.support.replicas import running, toy_replica
 from tests.support.toy_log import T0, Issuer, fact
 from tests.support.virtual_loop import run_virtual

@@ -13,7 +13,7 @@ from commands.requests import cliques
 from commands.rpc.middleware import Call
 from eventstore.ids import uuid7
 from eventstore.replicas.replica import Replica
-from eventstore.saved.snapshots import MemoryStore
+from eventstore.state_store.store import DigestStore
 from projections.cliques.fold import CliquesFold
 from schemas.api import dpuplane_pb2 as pb
 from tests.support.memory_log import Contents, MemoryLog
@@ -30,7 +30,7 @@ class Edge:
 
     def __init__(self, contents: Contents, name: str) -> None:
         log, rng = MemoryLog(contents, lambda: T0), random.Random(name)
-        self.replica = Replica(log, [CliquesFold()], store=MemoryStore(), name=name, now_ms=lambda: T0, rng=rng)
+        self.replica = Replica(log, [CliquesFold()], store=DigestStore(), name=name, now_ms=lambda: T0, rng=rng)
         self.command_handler = CommandHandler(self.replica, lambda: T0, rng)
 
     async def open(self, request: pb.OpenSessionRequest, call: Call = CALL) -> pb.CommandResult:

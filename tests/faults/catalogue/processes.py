@@ -19,7 +19,7 @@ PROCESSES = (
             "simulated: crash",
             "simulated: older state",
             "real: state lost",
-            "tests/unit/test_saving.py::test_any_saves_and_any_crashes_end_in_the_same_state",
+            "tests/unit/test_saver.py::test_any_saves_and_any_crashes_end_in_the_same_state",
         ),
     ),
     Known(
@@ -38,7 +38,7 @@ PROCESSES = (
         "kill during a snapshot, its rename, before its folder is synced",
         (
             "real: killed while starting",
-            "tests/unit/test_archive.py::test_what_a_killed_process_left_half_made_is_cleared",
+            "tests/unit/test_state_checkpoints.py::test_what_a_killed_process_left_half_made_is_cleared",
             "tests/unit/test_agent_store.py::test_a_file_half_written_does_not_replace_the_old_one",
         ),
     ),
@@ -93,7 +93,7 @@ PROCESSES = (
         16,
         "downgrade after a new event type was written",
         (
-            "tests/unit/test_saving.py::test_what_a_later_version_saved_is_left_by_a_binary_without_it",
+            "tests/unit/test_saver.py::test_what_a_later_version_saved_is_left_by_a_binary_without_it",
             "tests/unit/test_partition.py::test_a_version_that_is_not_supported_halts_before_its_record",
         ),
     ),
@@ -112,7 +112,7 @@ PROCESSES = (
         (
             "simulated: crash",
             "tests/contract/event_log.py::test_a_cancelled_append_harms_no_other",
-            "tests/unit/test_saving.py::test_a_cancelled_save_loses_no_change",
+            "tests/unit/test_saver.py::test_a_cancelled_save_loses_no_change",
         ),
     ),
 )

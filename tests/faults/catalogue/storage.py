@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.faults.catalogue.entry import Known
 
-_DAMAGED = "tests/unit/test_saving.py::test_a_damaged_file_is_found_or_harmless_and_never_a_wrong_state"
+_DAMAGED = "tests/unit/test_saver.py::test_a_damaged_file_is_found_or_harmless_and_never_a_wrong_state"
 
 STORAGE = (
     Known(
@@ -22,7 +22,7 @@ STORAGE = (
         "errors on read, write and sync",
         (
             "simulated: full disk",
-            "tests/unit/test_saving.py::test_a_failed_save_loses_no_change_and_stops_nothing",
+            "tests/unit/test_saver.py::test_a_failed_save_loses_no_change_and_stops_nothing",
             "tests/unit/test_embedded.py::test_appends_to_a_removed_directory_are_not_acknowledged",
         ),
         lacks="errors of a real device: the kernels we run on have no device that fails on command",
@@ -54,7 +54,7 @@ STORAGE = (
         "two processes open one store",
         (
             "tests/integration/test_serve_embedded.py::test_two_processes_cannot_own_one_folder",
-            "tests/unit/test_saving.py::test_one_process_and_one_owner_have_a_folder",
+            "tests/unit/test_saver.py::test_one_process_and_one_owner_have_a_folder",
         ),
     ),
     Known(
@@ -68,7 +68,7 @@ STORAGE = (
     Known(
         52,
         "the volume of another node, or of another log",
-        ("tests/unit/test_saving.py::test_the_state_of_another_log_is_refused",),
+        ("tests/unit/test_saver.py::test_the_state_of_another_log_is_refused",),
     ),
     Known(53, "no more files or connections", ("real: out of files",)),
 )

@@ -29,7 +29,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from eventstore.errors import LogMismatch
-from eventstore.saved.snapshots import Saved
+from eventstore.state_store.store import StateReader
 from tests.simulation.checkers import (
     agreement,
     budgets,
@@ -167,7 +167,7 @@ def judge_history(
     *,
     again: Records | None = None,
     appended_s: Appended | None = None,
-    saved: Mapping[str, Saved] | None = None,
+    saved: Mapping[str, StateReader] | None = None,
     end_s: float | None = None,
     at_rest: bool = True,
 ) -> list[Fault]:

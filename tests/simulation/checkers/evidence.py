@@ -18,7 +18,7 @@ from deploy.roles import folds_of
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import CLIQUES, FLEET, FLEET_0, FOLDED_TOPICS, REPLICAS, ZONES, Partition, Record
 from eventstore.replicas.beacons import Beacon
-from eventstore.saved.snapshots import Saved
+from eventstore.state_store.store import StateReader
 from projections.fleet import tables
 from projections.fleet.state import FleetState
 from projections.zones.state import ZonesState
@@ -58,7 +58,7 @@ class Evidence:
         *,
         again: Records | None = None,
         appended_s: Appended | None = None,
-        saved: Mapping[str, Saved] | None = None,
+        saved: Mapping[str, StateReader] | None = None,
         end_s: float | None = None,
     ) -> None:
         self.history = history

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from deploy.roles import folds_of
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import INSTALLS, Partition
-from eventstore.saved.saving import restored
-from eventstore.saved.snapshots import reduced
+from eventstore.state_store.saver import load_partition
+from eventstore.state_store.store import digest_bytes
 from tests.simulation.checkers.evidence import Evidence
 from tests.simulation.fresh import Digests
 from tests.simulation.history import Claimed, Stood
@@ -47,7 +47,7 @@ def check_saved(run: Evidence) -> Found:
             head = saved.head(partition)
             if head is None:
                 continue
-            other = ran(restored(_empty(run, partition), saved))
+            other = ran(load_partition(_empty(run, partition), saved))
             if other is None:
                 yield f"what {name} saved of {partition} cannot be used"
                 continue
@@ -98,7 +98,7 @@ def _difference(run: Evidence, other: FoldedPartition, digest: int) -> str:
         return ""
     if other.halted:
         return f"halts: {other.halted}"
-    if reduced(digest) != steps[-1].digest:
+    if digest_bytes(digest) != steps[-1].digest:
         return "has other rows"
     if other.running != steps[-1].running:
         return "has another hash of its records"

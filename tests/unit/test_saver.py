@@ -17,10 +17,10 @@ from eventstore.errors import FatalError, LogMismatch
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import FLEET_0, Partition, Record
 from eventstore.replica_limits import LoopBudget, ReplicaLimits
-from eventstore.saved.archive import Keeping
-from eventstore.saved.rocks_store import RocksStore, checkpoints, open_checkpoint
-from eventstore.saved.saving import Saver, restored, save
-from eventstore.saved.snapshots import Head, MemoryStore, SaveBatch, SaveFailed
+from eventstore.state_store.checkpoints import CheckpointRetention
+from eventstore.state_store.rocks_store import RocksStore, list_checkpoints, open_checkpoint
+from eventstore.state_store.saver import Saver, load_partition, save
+from eventstore.state_store.store import DigestStore, SaveBatch, SavedHead, SaveFailed
 from schemas.events import Event
 from tests.support.decisions import Heard
 from tests.support.toy_fold import ToyFold, ToyLaterFold, ToyLaterState
@@ -67,7 +67,7 @@ async def whole(log: Sequence[Record]) -> FoldedPartition:
     partition = empty()
     for record in log:
         partition.fold(record)
-    await save(partition, MemoryStore())
+    await save(partition, DigestStore())
     return partition
 
 
@@ -112,9 +112,9 @@ def test_any_saves_and_any_crashes_end_in_the_same_state(
             if step in crashes:
                 store.close()
                 store = RocksStore(path)
-                partition = await restored(empty(), store) or empty()
+                partition = await load_partition(empty(), store) or empty()
         await save(partition, store)
-        reopened = await restored(empty(), store)
+        reopened = await load_partition(empty(), store)
         store.close()
         expected = await whole(log)
         assert same(partition, expected)
@@ -127,7 +127,7 @@ def test_any_saves_and_any_crashes_end_in_the_same_state(
 @given(seed=st.integers(0, 10_000), saves=st.sets(st.integers(0, 120), max_size=20))
 def test_the_digest_depends_on_content_and_not_on_saves(seed: int, saves: set[int]) -> None:
     async def run() -> None:
-        log, store, partition = story(seed), MemoryStore(), empty()
+        log, store, partition = story(seed), DigestStore(), empty()
         for number, record in enumerate(log):
             partition.fold(record)
             if number in saves:
@@ -156,7 +156,7 @@ async def test_rows_that_come_and_go_leave_the_empty_digest(tmp_path: Path) -> N
 
 
 async def test_a_store_without_a_disk_keeps_nothing_of_rows_that_are_gone() -> None:
-    store, partition, issue = MemoryStore(), empty(), Issuer()
+    store, partition, issue = DigestStore(), empty(), Issuer()
     for record in records([created(), issue.set("stays")]):
         partition.fold(record)
     await save(partition, store)
@@ -168,7 +168,7 @@ async def test_a_store_without_a_disk_keeps_nothing_of_rows_that_are_gone() -> N
     assert _rows_known(store) == before
 
 
-def _rows_known(store: MemoryStore) -> set[tuple[Partition, str, str]]:
+def _rows_known(store: DigestStore) -> set[tuple[Partition, str, str]]:
     found = store._hashes.items()
     return {(partition, table, key) for partition, tables in found for table, rows in tables.items() for key in rows}
 
@@ -176,7 +176,7 @@ def _rows_known(store: MemoryStore) -> set[tuple[Partition, str, str]]:
 # -- failures
 
 
-class FailingStore(MemoryStore):
+class FailingStore(DigestStore):
     """Commits fail until it is mended."""
 
     broken = True
@@ -185,7 +185,7 @@ class FailingStore(MemoryStore):
         inner = super().batch(FLEET_0)
         commit = inner.commit
 
-        def failing(head: Head) -> None:
+        def failing(head: SavedHead) -> None:
             if self.broken:
                 raise SaveFailed("saved state: no space left")
             commit(head)
@@ -222,7 +222,7 @@ async def test_a_cancelled_save_loses_no_change(tmp_path: Path) -> None:
         await saving
     assert store.head(FLEET_0) is None
     await save(partition, store)
-    again = await restored(empty(), store)
+    again = await load_partition(empty(), store)
     assert again is not None
     assert len(again.state.policies.rows) == 1_500
     store.close()
@@ -249,7 +249,7 @@ async def test_a_save_leaves_the_loop_to_others_when_its_turn_is_over_and_not_be
         partition = empty()
         for record in records([created(), *[fact(f"p{number}-{i}") for i in range(count)]]):
             partition.fold(record)
-        await save(partition, MemoryStore(), yield_loop)
+        await save(partition, DigestStore(), yield_loop)
         return passes - before
 
     counting = asyncio.create_task(count_passes())
@@ -275,7 +275,7 @@ async def test_the_ids_of_a_save_are_written_in_slices_and_all_come_back(tmp_pat
     await save(partition, store, yield_loop)
     assert sum(slices) == 3_000
     assert max(slices) <= 200
-    again = await restored(empty(), store)
+    again = await load_partition(empty(), store)
     assert again is not None
     assert again.ledger.entries == partition.ledger.entries
     store.close()
@@ -285,7 +285,7 @@ async def test_a_halted_partition_is_saved_no_more() -> None:
     partition = empty()
     for record in records([created(), fact("raise in evolve")]):
         partition.fold(record)
-    saver = Saver(MemoryStore(), ReplicaLimits(), now_s=0.0)
+    saver = Saver(DigestStore(), ReplicaLimits(), now_s=0.0)
     await saver.save_all([partition], now_s=1.0)
     assert partition.halted
     assert partition.saved_position == 0
@@ -317,7 +317,7 @@ async def test_what_a_listener_has_dealt_with_is_saved_when_nothing_more_is_fold
 
 async def test_a_partition_of_which_nothing_was_folded_is_not_saved() -> None:
     """Its rows are those that a state begins with, and a replica that had not saved them would have another digest."""
-    store = MemoryStore()
+    store = DigestStore()
     saver = Saver(store, ReplicaLimits(), now_s=0.0)
     await saver.save_all([FoldedPartition(FLEET_0, {1: ToyFold()}, LOG_ID, Behind())], now_s=1.0)
     assert store.head(FLEET_0) is None
@@ -338,7 +338,7 @@ async def test_the_state_of_another_log_is_refused(tmp_path: Path) -> None:
     await saved_at(tmp_path, log_id="that one")
     store = RocksStore(tmp_path)
     with pytest.raises(LogMismatch, match=f"that one.*{LOG_ID}"):
-        await restored(empty(), store)
+        await load_partition(empty(), store)
     store.close()
 
 
@@ -351,9 +351,9 @@ async def test_rows_that_do_not_match_their_digest_are_not_served(tmp_path: Path
     store = RocksStore(tmp_path)
     [(key, row)] = [(key, row) for key, row in every_row(store) if key.endswith(b"policies\0a")]
     store._db[key] = row.replace(b"\x01", b"\x02")
-    assert await restored(empty(), store) is None
+    assert await load_partition(empty(), store) is None
     store._db[key] = b"\xc1 not msgpack"
-    assert await restored(empty(), store) is None
+    assert await load_partition(empty(), store) is None
     store.forget(FLEET_0)
     assert every_row(store) == []
     store.close()
@@ -397,7 +397,7 @@ async def test_a_damaged_file_is_found_or_harmless_and_never_a_wrong_state(tmp_p
     file.write_bytes(content)
     with suppress(FatalError):
         store = RocksStore(tmp_path)
-        again = await restored(empty(), store)
+        again = await load_partition(empty(), store)
         store.close()
         assert again is None or same(again, partition)
 
@@ -406,9 +406,9 @@ async def test_a_damaged_file_is_found_or_harmless_and_never_a_wrong_state(tmp_p
 
 
 async def test_checkpoints_keep_what_was_saved_then_and_only_a_few(tmp_path: Path) -> None:
-    store, partition = RocksStore(tmp_path, keeping=Keeping(states=4)), empty()
+    store, partition = RocksStore(tmp_path, retention=CheckpointRetention(states=4)), empty()
     await store.checkpoint()
-    assert checkpoints(tmp_path) == []
+    assert list_checkpoints(tmp_path) == []
     for number in range(7):
         for record in records(
             [created() if number == 0 else fact(f"p{number}")], start=number, time_ms=T0 + number * 1_000
@@ -417,20 +417,20 @@ async def test_checkpoints_keep_what_was_saved_then_and_only_a_few(tmp_path: Pat
         await save(partition, store)
         await store.checkpoint()
         await store.checkpoint()
-    found = checkpoints(tmp_path)
+    found = list_checkpoints(tmp_path)
     assert [state.records for state in found] == [1, 5, 6, 7]
     old = open_checkpoint(found[1].path)
     head = old.head(FLEET_0)
     assert head is not None
     assert (head.position, head.time_ms) == (5, T0 + 4_000)
-    again = await restored(empty(), old)
+    again = await load_partition(empty(), old)
     assert again is not None
     assert sorted(again.state.policies.rows) == ["p1", "p2", "p3", "p4"]
     old.close()
     store.close()
 
 
-class CountingStore(MemoryStore):
+class CountingStore(DigestStore):
     """Remembers what it was asked to do for looking back."""
 
     def __init__(self) -> None:
@@ -483,7 +483,7 @@ async def test_rows_of_a_state_that_was_left_are_not_saved_any_more(tmp_path: Pa
         "totals": [],
         "sums": ["all"],
     }
-    again = await restored(empty(), store)
+    again = await load_partition(empty(), store)
     assert again is not None
     assert isinstance(again.state, ToyLaterState)
     assert facts(again) == facts(partition)
@@ -496,5 +496,5 @@ async def test_what_a_later_version_saved_is_left_by_a_binary_without_it(tmp_pat
         partition.fold(record)
     await save(partition, store)
     older = FoldedPartition(FLEET_0, {1: ToyFold(), 2: ToyFold(version=2)}, LOG_ID)
-    assert await restored(older, store) is None
+    assert await load_partition(older, store) is None
     store.close()

@@ -23,13 +23,19 @@ from eventstore.disk_space import reserve_for_reopening
 from eventstore.errors import FatalError
 from eventstore.folding.hashes import row_hash, row_hashes
 from eventstore.log import Partition
-from eventstore.saved.archive import Archived, Keeping, archive_name, archived, thin
-from eventstore.saved.snapshots import EncodedRow, Head, SaveBatch, SaveFailed, StateDamaged
+from eventstore.state_store.checkpoints import (
+    CheckpointRetention,
+    StateCheckpoint,
+    checkpoint_name,
+    checkpoints_in,
+    prune,
+)
+from eventstore.state_store.store import EncodedRow, SaveBatch, SavedHead, SaveFailed, StateDamaged
 
 _CHUNK = struct.Struct(">QQ")
 _CHECKPOINTS = "checkpoints"
-_HEAD = msgspec.msgpack.Decoder(Head)
-_KEEPING = Keeping()
+_HEAD = msgspec.msgpack.Decoder(SavedHead)
+_RETENTION = CheckpointRetention()
 _OWNER_KEY = b"owner"
 _HEADS_PREFIX = b"h\x00"
 _WRITE_BUFFER_BYTES = 32 << 20
@@ -53,7 +59,7 @@ _ADVICE = {
 logger = logging.getLogger(__name__)
 
 
-class RocksSaved:
+class RocksStateReader:
     """The reading half of a Store, over an open database."""
 
     def __init__(self, path: Path, access: AccessType) -> None:
@@ -61,11 +67,11 @@ class RocksSaved:
         with self._advice():
             self._db = Rdict(str(path), _options(), access_type=access)
 
-    def head(self, partition: Partition) -> Head | None:
+    def head(self, partition: Partition) -> SavedHead | None:
         head = self._get(_HEADS_PREFIX + str(partition).encode())
         return None if head is None else _HEAD.decode(head)
 
-    def heads(self) -> list[Head]:
+    def heads(self) -> list[SavedHead]:
         """The heads of all partitions."""
         return [_HEAD.decode(head) for _, head in self._scan(_HEADS_PREFIX)]
 
@@ -118,14 +124,14 @@ class RocksSaved:
             raise FatalError(f"saved state {self._path} cannot be {advice.format(error)}") from error
 
 
-class RocksStore(RocksSaved):
+class RocksStore(RocksStateReader):
     """A Store in the folder `path`; `owner` names the replica whose state it is, where that should be checked."""
 
-    def __init__(self, path: Path, owner: str = "", keeping: Keeping = _KEEPING) -> None:
+    def __init__(self, path: Path, owner: str = "", retention: CheckpointRetention = _RETENTION) -> None:
         path.mkdir(parents=True, exist_ok=True)
         super().__init__(path / "current", AccessType.read_write())
         self._checkpoints = path / _CHECKPOINTS
-        self._keeping = keeping
+        self._retention = retention
         self._saved_positions: dict[Partition, int] = {}
         self._is_failing = False
         self._is_closed = False
@@ -157,7 +163,7 @@ class RocksStore(RocksSaved):
         self._write(batch)
         self._saved_positions.pop(partition, None)
 
-    def _commit(self, batch: WriteBatch, partition: Partition, head: Head) -> None:
+    def _commit(self, batch: WriteBatch, partition: Partition, head: SavedHead) -> None:
         self._write(batch)
         self._saved_positions[partition] = head.position
 
@@ -196,25 +202,27 @@ class RocksStore(RocksSaved):
         with _save_errors():
             heads = self.heads()
             newest_ms = max((head.time_ms for head in heads), default=0)
-            target = self._checkpoints / archive_name(newest_ms, sum(head.position for head in heads))
+            target = self._checkpoints / checkpoint_name(newest_ms, sum(head.position for head in heads))
             if heads and not target.exists():
                 self._checkpoints.mkdir(exist_ok=True)
                 Checkpoint(self._db).create_checkpoint(str(target))
-            await thin(self._checkpoints, self._path, self._keeping)
+            await prune(self._checkpoints, self._path, self._retention)
 
 
-def checkpoints(path: Path) -> list[Archived]:
+def list_checkpoints(path: Path) -> list[StateCheckpoint]:
     """The checkpoints of the store in this folder, oldest first; `open_checkpoint` reads one."""
-    return archived(path / _CHECKPOINTS)
+    return checkpoints_in(path / _CHECKPOINTS)
 
 
-def open_checkpoint(path: Path) -> RocksSaved:
+def open_checkpoint(path: Path) -> RocksStateReader:
     """Read a checkpoint. Others may read it, and its store be written, meanwhile."""
-    return RocksSaved(path, AccessType.read_only(error_if_log_file_exist=False))
+    return RocksStateReader(path, AccessType.read_only(error_if_log_file_exist=False))
 
 
 class _RocksBatch:
-    def __init__(self, db: Rdict, partition: Partition, commit: Callable[[WriteBatch, Partition, Head], None]) -> None:
+    def __init__(
+        self, db: Rdict, partition: Partition, commit: Callable[[WriteBatch, Partition, SavedHead], None]
+    ) -> None:
         self._db = db
         self._commit = commit
         self._partition = partition
@@ -252,7 +260,7 @@ class _RocksBatch:
         prefix = _prefix(b"l", self._partition)
         self._batch.delete_range(prefix + _CHUNK.pack(bucket, 0), prefix + _CHUNK.pack(bucket + 1, 0))
 
-    def commit(self, head: Head) -> None:
+    def commit(self, head: SavedHead) -> None:
         for bucket, chunk in self._ids:
             self._batch.put(_prefix(b"l", self._partition) + _CHUNK.pack(bucket, head.position), chunk)
         self._batch.put(_HEADS_PREFIX + str(self._partition).encode(), msgspec.msgpack.encode(head))

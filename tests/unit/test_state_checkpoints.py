@@ -8,7 +8,15 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventstore.saved.archive import Archived, Keeping, archive_name, archived, most_superfluous, own_bytes, thin
+from eventstore.state_store.checkpoints import (
+    CheckpointRetention,
+    StateCheckpoint,
+    checkpoint_name,
+    checkpoints_in,
+    most_redundant,
+    prune,
+    unshared_bytes,
+)
 
 KEPT = 24
 
@@ -17,7 +25,7 @@ def thinned(kept: list[int], records: int, most: int = KEPT) -> list[int]:
     """What is kept when one more state is made, after so many records."""
     kept = [*kept, records]
     while len(kept) > most:
-        kept.pop(most_superfluous(kept))
+        kept.pop(most_redundant(kept))
     return kept
 
 
@@ -45,7 +53,7 @@ def test_any_distances_keep_the_newest_state_and_the_bound(distances: list[int],
 
 
 def made(folder: Path, records: int, **files: int) -> None:
-    state = folder / archive_name(1_000 + records, records)
+    state = folder / checkpoint_name(1_000 + records, records)
     state.mkdir(parents=True)
     for name, size in files.items():
         (state / name).write_bytes(bytes(size))
@@ -57,13 +65,13 @@ async def test_states_over_the_bytes_allowed_go_and_shared_files_do_not_count(tm
     (current / "shared").write_bytes(bytes(5_000))
     for records in range(1, 6):
         made(folder, records, own=1_000)
-        (archived(folder)[-1].path / "shared").hardlink_to(current / "shared")
-    assert own_bytes(archived(folder), current) == 5_000
-    await thin(folder, current, Keeping(states=10, bytes_max=2_500))
-    assert [state.records for state in archived(folder)] == [4, 5]
+        (checkpoints_in(folder)[-1].path / "shared").hardlink_to(current / "shared")
+    assert unshared_bytes(checkpoints_in(folder), current) == 5_000
+    await prune(folder, current, CheckpointRetention(states=10, bytes_max=2_500))
+    assert [state.records for state in checkpoints_in(folder)] == [4, 5]
     assert not list(folder.glob("*.tmp"))
-    await thin(folder, current, Keeping(states=10, bytes_max=0))
-    assert [state.records for state in archived(folder)] == [5], "the newest stays whatever it takes"
+    await prune(folder, current, CheckpointRetention(states=10, bytes_max=0))
+    assert [state.records for state in checkpoints_in(folder)] == [5], "the newest stays whatever it takes"
 
 
 async def test_what_a_killed_process_left_half_made_is_cleared(tmp_path: Path) -> None:
@@ -72,9 +80,9 @@ async def test_what_a_killed_process_left_half_made_is_cleared(tmp_path: Path) -
     made(folder, 7, own=1)
     (folder / "000000000001008-000000000000008.tmp").mkdir()
     (folder / "notes").mkdir()
-    await thin(folder, current, Keeping())
-    assert sorted(path.name for path in folder.iterdir()) == [archive_name(1_007, 7), "notes"]
-    assert archived(folder) == [Archived(1_007, 7, folder / archive_name(1_007, 7))]
+    await prune(folder, current, CheckpointRetention())
+    assert sorted(path.name for path in folder.iterdir()) == [checkpoint_name(1_007, 7), "notes"]
+    assert checkpoints_in(folder) == [StateCheckpoint(1_007, 7, folder / checkpoint_name(1_007, 7))]
 
 
 async def test_a_file_that_goes_while_sizes_are_taken_stops_nothing(tmp_path: Path) -> None:
@@ -83,5 +91,5 @@ async def test_a_file_that_goes_while_sizes_are_taken_stops_nothing(tmp_path: Pa
     for records in (1, 2, 3):
         made(folder, records, data=1_000)
     (current / "replaced.sst").symlink_to(tmp_path / "gone")
-    await thin(folder, current, Keeping(states=2))
-    assert len(archived(folder)) == 2
+    await prune(folder, current, CheckpointRetention(states=2))
+    assert len(checkpoints_in(folder)) == 2

@@ -1,9 +1,9 @@
 """Saving a folded partition and loading it again, in slices that leave the loop to others.
 
 Rows are encoded and compared with the saved ones some hundred at a time; only the last step, the write, is whole. The
-loop is left when a turn is over, not after every slice: most partitions have a few changed rows in each of their
-tables, nothing is folded meanwhile, and in a busy process every wait for others takes longer than such a slice. A save
-that fails or is cancelled leaves every row marked as changed, for the next one.
+loop is yielded when the budget is spent, not after every slice: most partitions have a few changed rows in each of
+their tables, nothing is folded meanwhile, and in a busy process every wait for others takes longer than such a slice. A
+save that fails or is cancelled leaves every row marked as changed, for the next one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,15 @@ from eventstore.folding.partition import FoldedPartition
 from eventstore.folding.table import Table
 from eventstore.log import Partition
 from eventstore.replica_limits import ReplicaLimits
-from eventstore.saved.snapshots import Head, SaveBatch, Saved, SaveFailed, StateDamaged, Store, reduced
+from eventstore.state_store.store import (
+    SaveBatch,
+    SavedHead,
+    SaveFailed,
+    StateDamaged,
+    StateReader,
+    StateStore,
+    digest_bytes,
+)
 
 YieldLoop: TypeAlias = Callable[[int], Awaitable[None]]
 """Lets others have the loop if they are due, now that so many rows have been saved."""
@@ -61,7 +69,7 @@ class Saver:
     What is saved of `stale` partitions cannot be trusted, and is dropped before their next save.
     """
 
-    def __init__(self, store: Store, limits: ReplicaLimits, now_s: float, stale: Iterable[Partition] = ()) -> None:
+    def __init__(self, store: StateStore, limits: ReplicaLimits, now_s: float, stale: Iterable[Partition] = ()) -> None:
         self.failures = 0
         self.saved_s = now_s
         self.next_s = now_s + limits.save_every_s
@@ -143,7 +151,7 @@ class Saver:
             self._failing = False
 
 
-async def save(folded: FoldedPartition, store: Store, yield_loop: YieldLoop = _yield_loop) -> None:
+async def save(folded: FoldedPartition, store: StateStore, yield_loop: YieldLoop = _yield_loop) -> None:
     """Make everything up to the folded position durable. Nothing may be folded meanwhile. Raises SaveFailed."""
     batch = store.batch(folded.partition)
     drained = [(table, table.drain()) for table in folded.tables]
@@ -169,15 +177,15 @@ async def save(folded: FoldedPartition, store: Store, yield_loop: YieldLoop = _y
     folded.saved_position, folded.saved_owed_from = head.position, head.owed_from
 
 
-def head_of(folded: FoldedPartition, digest: int) -> Head:
+def head_of(folded: FoldedPartition, digest: int) -> SavedHead:
     """What is saved of a partition besides its rows and ids."""
     last_offset, last = folded.last()
-    return Head(
+    return SavedHead(
         log_id=folded.log_id,
         position=folded.position,
         time_ms=folded.time_ms,
         version=folded.version,
-        digest=reduced(digest),
+        digest=digest_bytes(digest),
         running=folded.running,
         first=folded.first,
         last_offset=last_offset,
@@ -188,7 +196,7 @@ def head_of(folded: FoldedPartition, digest: int) -> Head:
     )
 
 
-async def restored(folded: FoldedPartition, saved: Saved) -> FoldedPartition | None:
+async def load_partition(folded: FoldedPartition, saved: StateReader) -> FoldedPartition | None:
     """Fill an empty partition with what was saved of it; None if nothing was, or nothing that can be trusted.
 
     Damaged or foreign rows, and those of a later fold version, are left behind, visibly, to be folded afresh and
@@ -211,7 +219,7 @@ async def restored(folded: FoldedPartition, saved: Saved) -> FoldedPartition | N
         digest = sum([await _load_rows(folded, saved, table) for table in folded.state.tables])
         ids = ((n, chunk if is_chunk(n) else _IDS.decode(chunk)) for n, chunk in saved.ids(folded.partition))
         folded.ledger.load(head.ranges, ids)
-        if reduced(digest) == head.digest:
+        if digest_bytes(digest) == head.digest:
             _take_over(folded, head)
             return folded
         reason = "its rows do not match their digest"
@@ -224,7 +232,7 @@ async def restored(folded: FoldedPartition, saved: Saved) -> FoldedPartition | N
     return None
 
 
-async def _load_rows(folded: FoldedPartition, saved: Saved, table: Table[Any]) -> int:
+async def _load_rows(folded: FoldedPartition, saved: StateReader, table: Table[Any]) -> int:
     decode = msgspec.msgpack.Decoder(table.row_type).decode
     rows = saved.rows(folded.partition, table.name)
     digest = 0
@@ -235,7 +243,7 @@ async def _load_rows(folded: FoldedPartition, saved: Saved, table: Table[Any]) -
     return digest
 
 
-def _take_over(folded: FoldedPartition, head: Head) -> None:
+def _take_over(folded: FoldedPartition, head: SavedHead) -> None:
     folded.position = folded.saved_position = head.position
     folded.saved_owed_from = head.owed_from
     folded.time_ms = head.time_ms

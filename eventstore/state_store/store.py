@@ -1,4 +1,4 @@
-"""Saved state: what a store must keep of each partition, so that a restart folds a second of log and not all of it.
+"""The port of the state store: what it keeps of each partition, so that a restart folds a second of log, not all of it.
 
 A save is one atomic write per partition: the rows that changed, the ids, and a head that says up to which record they
 hold. Written apart, state and position were torn in half of all kills. The digest of a partition is the sum of its
@@ -29,7 +29,7 @@ class StateDamaged(PermanentError):
     """Of what is saved some cannot be read. It is derived, so it is folded afresh."""
 
 
-class Head(msgspec.Struct, frozen=True):
+class SavedHead(msgspec.Struct, frozen=True):
     """All of a partition but its rows and ids. Digests are 16 bytes, `digest` being that of the rows.
 
     `owed_from` is where a listener has to be told again what was decided; -1 is as the position, for nothing is owed.
@@ -68,15 +68,15 @@ class SaveBatch(Protocol):
         """Remove a bucket of the ledger."""
         ...
 
-    def commit(self, head: Head) -> None:
+    def commit(self, head: SavedHead) -> None:
         """Write it all at once. Raises SaveFailed."""
         ...
 
 
-class Saved(Protocol):
+class StateReader(Protocol):
     """Partitions as they were saved. Iterators are to be run to their ends."""
 
-    def head(self, partition: Partition) -> Head | None:
+    def head(self, partition: Partition) -> SavedHead | None:
         """What was last committed, or None."""
         ...
 
@@ -93,7 +93,7 @@ class Saved(Protocol):
         ...
 
 
-class Store(Saved, Protocol):
+class StateStore(StateReader, Protocol):
     """Where one replica saves its partitions."""
 
     def batch(self, partition: Partition) -> SaveBatch:
@@ -113,13 +113,13 @@ class Store(Saved, Protocol):
         ...
 
 
-class MemoryStore:
+class DigestStore:
     """Keeps digests and nothing else: for replicas without a disk, and for replays."""
 
     def __init__(self) -> None:
         self._hashes: dict[Partition, dict[str, dict[str, int]]] = {}
 
-    def head(self, partition: Partition) -> Head | None:
+    def head(self, partition: Partition) -> SavedHead | None:
         return None
 
     def rows(self, partition: Partition, table: str) -> Iterator[tuple[str, bytes]]:
@@ -129,7 +129,7 @@ class MemoryStore:
         return iter(())
 
     def batch(self, partition: Partition) -> SaveBatch:
-        return _MemoryBatch(self._hashes.setdefault(partition, {}))
+        return _DigestBatch(self._hashes.setdefault(partition, {}))
 
     def forget(self, partition: Partition) -> None:
         self._hashes.pop(partition, None)
@@ -144,7 +144,7 @@ class MemoryStore:
         """There is nothing to let go of."""
 
 
-class _MemoryBatch:
+class _DigestBatch:
     """The hashes of a partition's rows, by table and key, and those that this batch puts there or takes away."""
 
     def __init__(self, hashes: dict[str, dict[str, int]]) -> None:
@@ -175,13 +175,13 @@ class _MemoryBatch:
     def forget_ids(self, bucket: int) -> None:
         """Ids have no digest."""
 
-    def commit(self, head: Head) -> None:
+    def commit(self, head: SavedHead) -> None:
         for table, rows in self._put.items():
             self._hashes.setdefault(table, {}).update(rows)
         for table, key in self._gone:
             self._hashes[table].pop(key, None)
 
 
-def reduced(digest: int) -> bytes:
+def digest_bytes(digest: int) -> bytes:
     """A digest as it is saved and shown."""
     return (digest % MODULUS).to_bytes(16, "big")

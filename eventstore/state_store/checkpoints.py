@@ -1,4 +1,4 @@
-"""Which saved states of the past are kept, so that no moment is far from one.
+"""Retention of checkpoints: which saved states of the past are kept, so that one is near every point in the past.
 
 A state is a checkpoint of the store: hard links, which cost nothing until the store replaces the files. They are made
 at even distances and thinned the older they get: what counts is how many records lie between a moment and the state
@@ -18,37 +18,37 @@ from typing import NamedTuple
 _NEWEST_KEPT = 2
 
 
-class Archived(NamedTuple):
-    """A state by the time of its latest record and the number of records folded into it."""
+class StateCheckpoint(NamedTuple):
+    """A checkpoint of the state store: the time of its latest record, and the number of records folded into it."""
 
     time_ms: int
     records: int
     path: Path
 
 
-class Keeping(NamedTuple):
-    """How many states are kept, and how much disk they may take beyond what the store itself takes."""
+class CheckpointRetention(NamedTuple):
+    """How many checkpoints are kept, and how much disk they may take beyond the store itself."""
 
     states: int = 24
     bytes_max: int = 4 << 30
 
 
-def archive_name(time_ms: int, records: int) -> str:
+def checkpoint_name(time_ms: int, records: int) -> str:
     """The name of a state's folder; names sort by age."""
     return f"{time_ms:015d}-{records:015d}"
 
 
-def archived(folder: Path) -> list[Archived]:
+def checkpoints_in(folder: Path) -> list[StateCheckpoint]:
     """The states in a folder, oldest first."""
-    return [] if not folder.exists() else sorted(filter(None, map(_archived, folder.iterdir())))
+    return [] if not folder.exists() else sorted(filter(None, map(_checkpoint_at, folder.iterdir())))
 
 
-def _archived(path: Path) -> Archived | None:
+def _checkpoint_at(path: Path) -> StateCheckpoint | None:
     time_ms, _, records = path.name.partition("-")
-    return Archived(int(time_ms), int(records), path) if time_ms.isdigit() and records.isdigit() else None
+    return StateCheckpoint(int(time_ms), int(records), path) if time_ms.isdigit() and records.isdigit() else None
 
 
-def most_superfluous(records: Sequence[int]) -> int:
+def most_redundant(records: Sequence[int]) -> int:
     """Which state to drop, of these by the records folded into them, oldest first.
 
     The one whose loss leaves the smallest gap, as seen from now; never the first, which bounds how far back one goes
@@ -59,19 +59,19 @@ def most_superfluous(records: Sequence[int]) -> int:
     return min(inner, key=lambda i: (records[i + 1] - records[i - 1]) / (now - records[i - 1] or 1), default=0)
 
 
-async def thin(folder: Path, current: Path, keeping: Keeping) -> None:
+async def prune(folder: Path, current: Path, retention: CheckpointRetention) -> None:
     """Drop states until no more are left than may be kept. Raises OSError."""
-    for _ in _thinning(folder, current, keeping):
+    for _ in _pruning(folder, current, retention):
         await asyncio.sleep(0)
 
 
-def _thinning(folder: Path, current: Path, keeping: Keeping) -> Iterator[None]:
+def _pruning(folder: Path, current: Path, retention: CheckpointRetention) -> Iterator[None]:
     """File by file, so that nobody waits long for the disk."""
     for path in folder.glob("*.tmp"):
         yield from _removing(path)
-    states = archived(folder)
-    while len(states) > keeping.states or (len(states) > 1 and own_bytes(states, current) > keeping.bytes_max):
-        dropped = states.pop(most_superfluous([state.records for state in states]))
+    states = checkpoints_in(folder)
+    while len(states) > retention.states or (len(states) > 1 and unshared_bytes(states, current) > retention.bytes_max):
+        dropped = states.pop(most_redundant([state.records for state in states]))
         yield from _removing(dropped.path.rename(dropped.path.with_suffix(".tmp")))
 
 
@@ -82,7 +82,7 @@ def _removing(folder: Path) -> Iterator[None]:
     folder.rmdir()
 
 
-def own_bytes(states: Sequence[Archived], current: Path) -> int:
+def unshared_bytes(states: Sequence[StateCheckpoint], current: Path) -> int:
     """What these states take on disk that the store would not take without them."""
     shared = {stat.st_ino for stat in _files(current)}
     own = {stat.st_ino: stat.st_size for state in states for stat in _files(state.path)}
