@@ -161,7 +161,9 @@ def open_store(settings: Settings) -> Iterator[StateStore]:
 
 def _rocks(folder: Path, settings: Settings) -> StateStore:
     _make(folder, "state")
-    return RocksStore(folder, settings.name, CheckpointRetention(settings.archive_states, settings.archive_mb << 20))
+    return RocksStore(
+        folder, settings.name, CheckpointRetention(settings.state_checkpoints, settings.state_checkpoints_mb << 20)
+    )
 
 
 def _make(folder: Path, setting: str) -> None:

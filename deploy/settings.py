@@ -126,13 +126,13 @@ class Settings(BaseModel):
         description="Folder of this process's saved state, so that a restart does not fold the whole log. "
         "Default: none on Kafka; a folder inside `data`.",
     )
-    archive_states: int = Field(
+    state_checkpoints: int = Field(
         24,
         ge=1,
         le=1_000,
         description="Checkpoints of the saved state that are kept, so that a query of the past folds few records.",
     )
-    archive_mb: int = Field(
+    state_checkpoints_mb: int = Field(
         4_096,
         ge=0,
         description="Disk (MB) that state checkpoints may take beyond the present state; the newest is always kept.",

@@ -41,8 +41,12 @@ before the file.
 @click.option("--simulate", metavar="N", help="Make up N simulated DPUs in every zone: no hardware is written.")
 @fail_option("--simulate-fail")
 @click.option("--state", metavar="DIR", help="Save folded state here, so that a restart is quick.")
-@click.option("--archive-states", metavar="N", help="Saved states kept for looking back.  [24]")
-@click.option("--archive-mb", metavar="N", help="Disk that they may take beyond the present one.  [4096]")
+@click.option(
+    "--state-checkpoints",
+    metavar="N",
+    help="Checkpoints of the saved state that are kept, for queries of the past.  [24]",
+)
+@click.option("--state-checkpoints-mb", metavar="N", help="Disk that they may take beyond the present one.  [4096]")
 @click.option("--decisions/--no-decisions", default=None, help="Write decisions to a topic, for analysts.  [decisions]")
 @click.option("--pasts", metavar="N", help="Moments of the past (--at) kept open at once; 0 for none.  [2]")
 @click.option("--name", metavar="NAME", help="Name of this replica.  [host name and a random part]")

@@ -60,11 +60,11 @@ class Order(BaseModel):
 async def folded(order: Order, say: Callable[[int, int], None]) -> FoldedLogAsOf:
     """The plane as it stood then. Raises PermanentError if there is no such moment, else PlaneError."""
     folder = state_folder(order.settings)
-    archive = list_checkpoints(folder) if folder is not None else []
+    checkpoints = list_checkpoints(folder) if folder is not None else []
     async with open_to_read(place_of(order.settings), rng=random.Random()) as log:
         origin = await await_origin(log)
         cut = await cut_of(log, origin.log_id, FOLDED_TOPICS, parse_as_of(order.at))
-        return await fold_as_of(log, folds_of(log.partition_count), cut, archive, say)
+        return await fold_as_of(log, folds_of(log.partition_count), cut, checkpoints, say)
 
 
 def service(past: FoldedLogAsOf, settings: Settings) -> QueriesService:

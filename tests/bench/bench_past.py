@@ -1,4 +1,4 @@
-"""Looking back: from the question to the first answer, from the nearest archived state and from the log's beginning.
+"""Looking back: from the question to the first answer, from the nearest state checkpoint and from the log's beginning.
 
 The log is a fleet of nodes, then claims and releases of clique indices, spread over a month; a plane folds it once, and
 archives states on the way. `python -m tests.bench.bench_past 10000000` makes it as long as that (some minutes).
@@ -53,7 +53,7 @@ def figures(records: int = RECORDS) -> list[Figure]:
         apart(_churn, data, records, began_ms)
         with serving("--data", str(data)):
             states = len(list_checkpoints(data / STATE_FOLDER))
-        print(f"{records:,} records, {states} archived states", file=sys.stderr, flush=True)
+        print(f"{records:,} records, {states} state checkpoints", file=sys.stderr, flush=True)
         rng = random.Random(5)
         moments = [began_ms + round(MONTH_MS * rng.random()) for _ in range(LOOKS)]
         near = uvloop.run(_looks(data, [*moments, began_ms + MONTH_MS * 99 // 100]))

@@ -82,7 +82,7 @@ async def test_every_query_at_every_position_answers_as_it_did(tmp_path: Path, s
         wrong, totals = await differing(plane.settings, remembered)
         assert not wrong, "\n".join(wrong)
         whole = sum(status.position for status in plane.replica.partitions_status())
-        assert totals[remembered[-1].position] < whole / 2, "a moment after an archived state is folded from there"
+        assert totals[remembered[-1].position] < whole / 2, "a moment after an state checkpoint is folded from there"
 
 
 @pytest.mark.kafka

@@ -1,4 +1,4 @@
-"""A moment folded: from the nearest archived states that can be used, up to its cut and no further."""
+"""A moment folded: from the nearest state checkpoints that can be used, up to its cut and no further."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ async def archive_of(path: Path, *saves: dict[Partition, int]) -> list[StateChec
     return list_checkpoints(path)
 
 
-async def folded(log: MemoryLog, cut: Cut, archive: list[StateCheckpoint]) -> tuple[FoldedLogAsOf, int]:
+async def folded(log: MemoryLog, cut: Cut, checkpoints: list[StateCheckpoint]) -> tuple[FoldedLogAsOf, int]:
     """The moment, and how many records were folded for it."""
     said = [(0, 0)]
-    past = await fold_as_of(log, FOLDS, cut, archive, lambda done, total: said.append((done, total)))
+    past = await fold_as_of(log, FOLDS, cut, checkpoints, lambda done, total: said.append((done, total)))
     assert said[-1][0] == said[-1][1]
     for partition in (FLEET_0, ZONES_0, ZONES_1):
         by_hand = await state_at(log, partition, cut.offsets[partition])
@@ -64,35 +64,35 @@ def cut(fleet: int, zones_1: int, time_ms: int = T0 + 99_000) -> Cut:
 
 
 async def test_each_partition_begins_at_its_own_nearest_state(tmp_path: Path) -> None:
-    archive = await archive_of(tmp_path, {FLEET_0: 4, ZONES_1: 5}, {FLEET_0: 12, ZONES_1: 10}, {FLEET_0: 18})
-    past, records = await folded(filled(), cut(15, 8), archive)
+    checkpoints = await archive_of(tmp_path, {FLEET_0: 4, ZONES_1: 5}, {FLEET_0: 12, ZONES_1: 10}, {FLEET_0: 18})
+    past, records = await folded(filled(), cut(15, 8), checkpoints)
     assert records == (15 - 12) + 1 + (8 - 5)
     assert (past.log_id, past.generation, past.ends_seen_ms) == (LOG_ID, 1, T0 + 99_000)
-    assert (await folded(filled(), cut(21, 21), archive))[1] == (21 - 18) + 1 + (21 - 10)
-    assert (await folded(filled(), cut(3, 2), archive))[1] == 3 + 1 + 2
-    assert (await folded(filled(), cut(0, 0), archive))[1] == 1
+    assert (await folded(filled(), cut(21, 21), checkpoints))[1] == (21 - 18) + 1 + (21 - 10)
+    assert (await folded(filled(), cut(3, 2), checkpoints))[1] == 3 + 1 + 2
+    assert (await folded(filled(), cut(0, 0), checkpoints))[1] == 1
 
 
 async def test_states_later_than_the_moment_are_not_even_opened(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    archive = await archive_of(tmp_path, {FLEET_0: 4}, {FLEET_0: 12})
-    shutil.rmtree(archive[1].path)
-    assert (await folded(filled(), cut(8, 1, archive[1].time_ms - 1), archive))[1] == (8 - 4) + 1 + 1
+    checkpoints = await archive_of(tmp_path, {FLEET_0: 4}, {FLEET_0: 12})
+    shutil.rmtree(checkpoints[1].path)
+    assert (await folded(filled(), cut(8, 1, checkpoints[1].time_ms - 1), checkpoints))[1] == (8 - 4) + 1 + 1
     assert caplog.messages == [], "what is opened and not there is passed over with a warning"
 
 
 async def test_a_state_is_used_for_the_very_moment_at_which_it_was_saved(tmp_path: Path) -> None:
-    archive = await archive_of(tmp_path, {FLEET_0: 4}, {FLEET_0: 12})
-    assert (await folded(filled(), cut(12, 1, archive[1].time_ms), archive))[1] == 0 + 1 + 1
+    checkpoints = await archive_of(tmp_path, {FLEET_0: 4}, {FLEET_0: 12})
+    assert (await folded(filled(), cut(12, 1, checkpoints[1].time_ms), checkpoints))[1] == 0 + 1 + 1
 
 
 async def test_states_older_than_the_nearest_that_has_everything_are_not_even_opened(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    archive = await archive_of(tmp_path, {FLEET_0: 4, ZONES_1: 2}, {FLEET_0: 8})
-    shutil.rmtree(archive[0].path)
-    assert (await folded(filled(), cut(15, 0), archive))[1] == (15 - 8) + 1
+    checkpoints = await archive_of(tmp_path, {FLEET_0: 4, ZONES_1: 2}, {FLEET_0: 8})
+    shutil.rmtree(checkpoints[0].path)
+    assert (await folded(filled(), cut(15, 0), checkpoints))[1] == (15 - 8) + 1
     assert caplog.messages == []
 
 
@@ -104,12 +104,12 @@ async def test_a_state_is_named_by_its_newest_record_and_by_how_many_there_are(t
 
 
 async def test_saved_state_of_another_log_is_refused_and_not_passed_over(tmp_path: Path) -> None:
-    archive = await archive_of(tmp_path, {FLEET_0: 4})
+    checkpoints = await archive_of(tmp_path, {FLEET_0: 4})
     another = filled()
     for partition in (FLEET_0, ZONES_0, ZONES_1):
         another.contents.records[partition][0] = Record(0, T0, b"", encode(created("another", partition_count=2)))
     with pytest.raises(LogMismatch, match="it belongs to log"):
-        await fold_as_of(another, FOLDS, cut(15, 8), archive, lambda done, total: None)
+        await fold_as_of(another, FOLDS, cut(15, 8), checkpoints, lambda done, total: None)
 
 
 @pytest.mark.parametrize(("begin", "until", "count"), [(2, 5, 3), (5, 5, 0), (8, 5, 0)])
@@ -152,14 +152,14 @@ async def test_a_moment_before_a_restore_is_of_the_parents_generation(
 
 
 async def test_a_state_that_is_gone_or_damaged_is_passed_over(tmp_path: Path) -> None:
-    archive = await archive_of(tmp_path, {FLEET_0: 4}, {FLEET_0: 8}, {FLEET_0: 12})
-    shutil.rmtree(archive[2].path)
-    for table in archive[1].path.glob("*.sst"):
+    checkpoints = await archive_of(tmp_path, {FLEET_0: 4}, {FLEET_0: 8}, {FLEET_0: 12})
+    shutil.rmtree(checkpoints[2].path)
+    for table in checkpoints[1].path.glob("*.sst"):
         content = bytearray(table.read_bytes())
         content[20] ^= 0xFF
         table.unlink()  # the file is shared with other states by a hard link
         table.write_bytes(content)
-    assert (await folded(filled(), cut(15, 1), archive))[1] == (15 - 4) + 1 + 1
+    assert (await folded(filled(), cut(15, 1), checkpoints))[1] == (15 - 4) + 1 + 1
 
 
 async def test_a_state_whose_rows_do_not_match_their_digest_is_passed_over_for_an_older_one(tmp_path: Path) -> None:
