@@ -90,7 +90,7 @@ class Witness:
         if isinstance(fold, ZonesFold):
             return _NotingZoneFold(self.leaves)
         if isinstance(fold, FleetFold):
-            return _NotingFleetFold(fold.empty(FLEET_0).partition_count, self.forwards)
+            return _NotingFleetFold(fold.initial_state(FLEET_0).partition_count, self.forwards)
         return fold
 
     def heard(self, partition: int, offset: int) -> _Forward | None:

@@ -20,14 +20,14 @@ from eventstore.folding.table import Table
 from eventstore.log import Partition
 from schemas.events import Event
 
-Code = Literal["done", "waiting", "held", "unchanged", "refused"]
+OutcomeCode = Literal["done", "waiting", "held", "unchanged", "refused"]
 
 
 class ItemOutcome(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The outcome of one item of a batch, given only where it differs from the outcome of the whole."""
 
     name: str
-    code: Code
+    code: OutcomeCode
     reason: str = ""
 
 
@@ -39,7 +39,7 @@ class Outcome(msgspec.Struct, frozen=True, array_like=True):
     line, from 1, of a waiting claim (or 0), `hold` the id of the hold (or -1).
     """
 
-    code: Code
+    code: OutcomeCode
     reason: str = ""
     index: int = -1
     place: int = 0
@@ -56,7 +56,7 @@ def refused(reason: str) -> Outcome:
     return Outcome("refused", reason)
 
 
-SET_BACK_MS = 60_000
+CLOCK_CORRECTION_MS = 60_000
 """Append times further behind the fold time than this mean that a clock was put right; less is two brokers' difference,
 or a record that overtook another."""
 
@@ -68,7 +68,7 @@ def fold_time(time_ms: int, append_ms: int) -> int:
     before, and fold time follows it back. A fold time that waited until the clock had caught up would stand still for
     as long as the clock had been ahead, and with it every window and deadline that is measured in it.
     """
-    return append_ms if append_ms > time_ms or append_ms < time_ms - SET_BACK_MS else time_ms
+    return append_ms if append_ms > time_ms or append_ms < time_ms - CLOCK_CORRECTION_MS else time_ms
 
 
 class At(NamedTuple):
@@ -97,7 +97,7 @@ def refusal(reason: str) -> Decision:
     return Decision(None, refused(reason))
 
 
-def honest(decision: Decision) -> Decision:
+def normalize(decision: Decision) -> Decision:
     """The same decision; one that changes nothing says so.
 
     An outcome with an index keeps its code: a repeated claim asks for the index, and is given it.
@@ -108,7 +108,7 @@ def honest(decision: Decision) -> Decision:
     return Decision(None, UNCHANGED if outcome == DONE else structs.replace(outcome, code="unchanged"))
 
 
-class State(Protocol):
+class FoldState(Protocol):
     """The state of one partition under one fold. Everything that is not in its tables is derived from them."""
 
     @property
@@ -121,7 +121,7 @@ class State(Protocol):
         ...
 
 
-S = TypeVar("S", bound=State)
+S = TypeVar("S", bound=FoldState)
 
 
 class Fold(Protocol[S]):
@@ -140,7 +140,7 @@ class Fold(Protocol[S]):
         """Names of the event types it takes; anything else in its topic is quarantined."""
         ...
 
-    def empty(self, partition: Partition) -> S: ...
+    def initial_state(self, partition: Partition) -> S: ...
 
     def decide(self, state: S, event: Event, at: At) -> Decision: ...
 
@@ -148,11 +148,12 @@ class Fold(Protocol[S]):
 
 
 @runtime_checkable
-class AdoptingFold(Protocol):
-    """Rules of a later version that keep their state in another way than the version before them."""
+class MigratingFold(Protocol):
+    """Rules of a later version whose state has another form than that of the version before."""
 
-    def adopt(self, state: Any, at: At) -> Any:
-        """The state of the version before, as these rules keep it: the same one, changed, or a new one, as if loaded.
+    def migrate(self, state: Any, at: At) -> Any:
+        """Migrate the state of the version before to the form of these rules: change it, or return a new one, as if
+        loaded.
 
         As pure and as total as `evolve`. What it changes for those who follow the state changes at `at`, the record
         that raises the version.
@@ -164,7 +165,7 @@ class AdoptingFold(Protocol):
 class TimedFold(Protocol):
     """Rules whose state holds times to come: ends of windows, deadlines."""
 
-    def set_back(self, state: Any, time_ms: int) -> None:
+    def rewind(self, state: Any, time_ms: int) -> None:
         """The fold time goes back to `time_ms`, as a clock was put right: bring forward what would come too late.
 
         As pure and as total as `evolve`.

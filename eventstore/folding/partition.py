@@ -21,15 +21,15 @@ from eventstore.folding.bodies import body_of
 from eventstore.folding.decision_listener import DecidedRecord, DecidedRun, DecisionListener
 from eventstore.folding.fold import (
     DONE,
-    AdoptingFold,
     At,
     Decision,
     Fold,
+    MigratingFold,
     Outcome,
     RunFold,
     TimedFold,
     fold_time,
-    honest,
+    normalize,
 )
 from eventstore.folding.hashes import chained, content_of, record_hash
 from eventstore.folding.ledger import Entry, Ledger
@@ -95,7 +95,7 @@ class FoldedPartition:
 
     def begin(self, version: int) -> None:
         """Have nothing folded yet, under the rules of this version; halted if this binary does not have them."""
-        self.state = self.rules.get(version, self.rules[max(self.rules)]).empty(self.partition)
+        self.state = self.rules.get(version, self.rules[max(self.rules)]).initial_state(self.partition)
         self._use_version(version)
 
     @property
@@ -147,7 +147,7 @@ class FoldedPartition:
         time_ms = fold_time(self.time_ms, append_ms)
         try:
             if time_ms < self.time_ms:
-                self.set_back(time_ms)
+                self.rewind(time_ms)
             entry = self._take(value, content, At(self.partition, offset, append_ms, time_ms))
         except _Halt as halt:
             self.halt(str(halt))
@@ -223,16 +223,16 @@ class FoldedPartition:
     def dry_run(self, event: Event, append_ms: int) -> Decision:
         """What would be decided of this event if it were the next record. Changes nothing."""
         at = At(self.partition, self.position, append_ms, fold_time(self.time_ms, append_ms))
-        return honest(self._fold.decide(self.state, event, at))
+        return normalize(self._fold.decide(self.state, event, at))
 
     def changed_rows(self) -> int:
         """Rows changed since they were last saved."""
         return sum(table.changes() for table in self.tables)
 
-    def set_back(self, time_ms: int) -> None:
+    def rewind(self, time_ms: int) -> None:
         """The fold time goes back to `time_ms`. To do so twice is to do so once."""
         if isinstance(self._fold, TimedFold):
-            self._fold.set_back(self.state, time_ms)
+            self._fold.rewind(self.state, time_ms)
         about = {"partition": self.partition, "position": self.position, "back_ms": self.time_ms - time_ms}
         logger.warning("fold time set back: the log's clock had been ahead", extra=about)
 
@@ -265,7 +265,7 @@ class FoldedPartition:
         if type(event) is FoldVersionUpgraded:
             change, outcome = None, self._raise_version(event.version, at)
         else:
-            change, outcome = honest(self._fold.decide(self.state, event, at))
+            change, outcome = normalize(self._fold.decide(self.state, event, at))
             if change is not None:
                 self._fold.evolve(self.state, change, at)
         if self.listener is not None:
@@ -282,12 +282,12 @@ class FoldedPartition:
             )
         for step in steps:
             fold = self.rules[step]
-            if isinstance(fold, AdoptingFold):
-                self._adopt(fold.adopt(self.state, at), {table.name: table for table in self.tables})
+            if isinstance(fold, MigratingFold):
+                self._migrate(fold.migrate(self.state, at), {table.name: table for table in self.tables})
         self._use_version(version)
         return DONE
 
-    def _adopt(self, state: Any, before: dict[str, Table[Any]]) -> None:
+    def _migrate(self, state: Any, before: dict[str, Table[Any]]) -> None:
         """Go on with this state, and have all that it does not share with the one before saved, or removed."""
         now = {table.name: table for table in state.tables}
         left = [Table(name, table.row_type) for name, table in before.items() if name not in now]

@@ -17,7 +17,7 @@ from operator import lt, methodcaller
 from typing import Any, NamedTuple
 
 from eventstore.avro.codec import HEADER_BYTES
-from eventstore.folding.fold import DONE, SET_BACK_MS, RunFold, fold_time
+from eventstore.folding.fold import CLOCK_CORRECTION_MS, DONE, RunFold, fold_time
 from eventstore.folding.hashes import chained_all, content_of
 from eventstore.folding.ledger import MINUTE_MS, Entry, Ledger
 from eventstore.log import Record
@@ -86,7 +86,7 @@ def run_end(header: bytes, time_ms: int, records: Sequence[Record], start: int, 
     end = min(end, start + RUN_RECORDS)
     next_minute_ms = (fold_time(time_ms, first.timestamp_ms) // MINUTE_MS + 1) * MINUTE_MS
     offsets, appended_ms, _, values, headers = zip(*records[start:end], strict=True)
-    is_in_time = max(appended_ms) < next_minute_ms and min(appended_ms) >= next_minute_ms - SET_BACK_MS
+    is_in_time = max(appended_ms) < next_minute_ms and min(appended_ms) >= next_minute_ms - CLOCK_CORRECTION_MS
     is_whole = offsets[-1] < next_mark and is_in_time and time_ms < next_minute_ms and not any(headers)
     if is_whole and all(map(methodcaller("startswith", header), values)):
         return end

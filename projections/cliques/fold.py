@@ -61,7 +61,7 @@ class CliquesFold:
         )
     )
 
-    def empty(self, partition: Partition) -> CliquesState:
+    def initial_state(self, partition: Partition) -> CliquesState:
         return CliquesState()
 
     def decide(self, state: CliquesState, event: Event, at: At) -> Decision:
@@ -81,7 +81,7 @@ class CliquesFold:
             case _:
                 return refusal(f"event: {type(event).__name__} is not one that decides about cliques")
 
-    def set_back(self, state: CliquesState, time_ms: int) -> None:
+    def rewind(self, state: CliquesState, time_ms: int) -> None:
         """Statements of the corrected time are not late copies of those of the fast one."""
         rows = []
         for key, member in state.members.rows.items():

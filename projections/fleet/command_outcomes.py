@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from eventstore.folding.fold import At, Code
+from eventstore.folding.fold import At, OutcomeCode
 from eventstore.folding.table import Table
 from projections.fleet.withdrawals import Hold
 from projections.names import shown
@@ -24,7 +24,7 @@ MAX_OUTCOMES = 10_000
 class CommandOutcome(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The outcome of a command in fleet, decided at `offset`. `hold` is -1 if there was none."""
 
-    code: Code
+    code: OutcomeCode
     reason: str
     hold: int
     offset: int

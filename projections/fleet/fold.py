@@ -103,7 +103,7 @@ class FleetFold:
     def __init__(self, partition_count: int = 12) -> None:
         self._partition_count = partition_count
 
-    def empty(self, partition: Partition) -> FleetState:
+    def initial_state(self, partition: Partition) -> FleetState:
         return FleetState(self._partition_count)
 
     def decide(self, state: FleetState, event: Event, at: At) -> Decision:
@@ -129,11 +129,11 @@ class FleetFold:
             case _:
                 return refusal(f"event: {type(event).__name__} is not of the fleet topic")
 
-    def set_back(self, state: FleetState, time_ms: int) -> None:
+    def rewind(self, state: FleetState, time_ms: int) -> None:
         """Windows and levels of budgets do not wait until the clock has caught up."""
         state.set_levels_back(time_ms)
         for key, window in sorted(state.windows.rows.items()):
-            corrected = window.set_back(time_ms)
+            corrected = window.rewind(time_ms)
             if corrected != window:
                 state.windows.put(key, corrected)
 

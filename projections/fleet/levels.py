@@ -37,7 +37,7 @@ class Levels(msgspec.Struct, frozen=True, array_like=True):
             return Levels((*kept[:-1], (kept[-1][0], min(level, kept[-1][1]))))
         return Levels((*kept, (step_ms, level)))
 
-    def set_back(self, step_ms: int) -> Levels:
+    def rewind(self, step_ms: int) -> Levels:
         """These, with the samples of later steps as one of this step: the smallest of them."""
         ahead = [level for start, level in self.samples if start >= step_ms]
         if not ahead:

@@ -314,7 +314,7 @@ class FleetState:
         """Samples that a fast clock dated ahead are of the time of its correction."""
         step_ms = time_ms - time_ms % STEP_MS
         for key, levels in sorted(self.levels.rows.items()):
-            corrected = levels.set_back(step_ms)
+            corrected = levels.rewind(step_ms)
             if corrected != levels:
                 self.levels.put(key, corrected)
         if self.clocks.rows.get(SAMPLED, 0) > step_ms:

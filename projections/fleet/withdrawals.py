@@ -125,7 +125,7 @@ class Window(msgspec.Struct, frozen=True, array_like=True):
         bucket = now_ms - now_ms % BUCKET_MS
         return merged([Window(((bucket, count + dict(self.buckets).get(bucket, 0)),)), self], now_ms)
 
-    def set_back(self, now_ms: int) -> Window:
+    def rewind(self, now_ms: int) -> Window:
         """This window after the fold time went back to `now_ms`. What was withdrawn at later times counts as withdrawn
         now, so that it is forgotten a window from now, however far the clock was ahead."""
         ahead = sum(count for start, count in self.buckets if start > now_ms)

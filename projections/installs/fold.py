@@ -63,7 +63,7 @@ class InstallsFold:
     version = 1
     accepts = frozenset({InstallsReported.__name__})
 
-    def empty(self, partition: Partition) -> InstallsState:
+    def initial_state(self, partition: Partition) -> InstallsState:
         return InstallsState()
 
     def decide(self, state: InstallsState, event: Event, at: At) -> Decision:

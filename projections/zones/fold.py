@@ -70,7 +70,7 @@ class ZonesFold:
         )
     )
 
-    def empty(self, partition: Partition) -> ZonesState:
+    def initial_state(self, partition: Partition) -> ZonesState:
         return ZonesState()
 
     def decide(self, state: ZonesState, event: Event, at: At) -> Decision:
@@ -100,10 +100,10 @@ class ZonesFold:
             case _:
                 return refusal(f"event: {type(event).__name__} is not one that decides about zones")
 
-    def set_back(self, state: ZonesState, time_ms: int) -> None:
+    def rewind(self, state: ZonesState, time_ms: int) -> None:
         """An attempt gets its whole time once more, and not as long as the clock had been ahead; lists of the corrected
         time are not older than those of the fast one."""
-        state.set_back(time_ms)
+        state.rewind(time_ms)
 
     def evolve(self, state: ZonesState, change: ZonesChange, at: At) -> None:
         state.apply(change, at)

@@ -199,7 +199,7 @@ class ZonesState:
                 self._prune(change.marks.forwarded)
             self.marks.put(_MARKS, change.marks)
 
-    def set_back(self, time_ms: int) -> None:
+    def rewind(self, time_ms: int) -> None:
         """The fold time goes back to `time_ms`: set the deadlines of attempts that began later anew, and bring forward
         the times of complete lists."""
         late = {key: row for key, row in self.lists.rows.items() if row.said_ms > time_ms}

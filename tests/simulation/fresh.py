@@ -60,7 +60,7 @@ def refold(
     for record in records:
         time_ms = fold_time(folded.time_ms, record.timestamp_ms)
         if time_ms < folded.time_ms:  # what a corrected clock changes is not of this record
-            folded.set_back(time_ms)
+            folded.rewind(time_ms)
             digests.take_in(folded)
         entry = folded.fold(record)
         if folded.halted:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eventstore.folding.fold import Code, ItemOutcome, Outcome
+from eventstore.folding.fold import ItemOutcome, Outcome, OutcomeCode
 from eventstore.log import Partition
 from eventstore.position import from_token
 from eventstore.replicas.replica import Answer
@@ -33,6 +33,6 @@ def outcome_of(answer: pb.CommandResult) -> Outcome:
     )
 
 
-def _code(outcome: int) -> Code:
-    code: Code = outcome_name(outcome)  # type: ignore[assignment]
+def _code(outcome: int) -> OutcomeCode:
+    code: OutcomeCode = outcome_name(outcome)  # type: ignore[assignment]
     return code

@@ -33,7 +33,7 @@ class CliqueLog:
         self.domain, self.clique = domain, clique
         self.checked = checked
         self.fold = CliquesFold()
-        self.state = self.fold.empty(PARTITION)
+        self.state = self.fold.initial_state(PARTITION)
         self.events: list[tuple[Event, At]] = []
         self.now_ms = START_MS
 

@@ -63,14 +63,14 @@ class Fleet:
 
     def __init__(self) -> None:
         self.fold = FleetFold(PARTITIONS)
-        self.state: FleetState = self.fold.empty(HERE)
+        self.state: FleetState = self.fold.initial_state(HERE)
         self.offset = 10
         self.now_ms = self.time_ms = 1_000_000
 
     def apply(self, event: Event) -> Outcome:
         before_ms, self.time_ms = self.time_ms, fold_time(self.time_ms, self.now_ms)
         if self.time_ms < before_ms:
-            self.fold.set_back(self.state, self.time_ms)
+            self.fold.rewind(self.state, self.time_ms)
         at = At(HERE, self.offset, self.now_ms, self.time_ms)
         decision = self.fold.decide(self.state, event, at)
         if decision.change is not None:
@@ -166,7 +166,7 @@ class Fleet:
 
     def reload(self) -> FleetState:
         """A state made from this one's saved rows alone."""
-        loaded = self.fold.empty(HERE)
+        loaded = self.fold.initial_state(HERE)
         for rows, saved in zip(loaded.tables, self.state.tables, strict=True):
             packed = {key: msgspec.msgpack.encode(row) for key, row in saved.rows.items()}
             rows.rows.clear()

@@ -39,10 +39,10 @@ class LaterZoneFold:
     def __init__(self) -> None:
         self._before = ZonesFold()
 
-    def empty(self, partition: Partition) -> LaterZoneState:
+    def initial_state(self, partition: Partition) -> LaterZoneState:
         return LaterZoneState()
 
-    def adopt(self, state: ZonesState, at: At) -> LaterZoneState:
+    def migrate(self, state: ZonesState, at: At) -> LaterZoneState:
         later = LaterZoneState()
         for name in ("nodes", "tombstones", "lists", "dpus", "marks", "causes", "askers"):
             setattr(later, name, getattr(state, name))

@@ -68,7 +68,7 @@ class ToyFold:
         self.version = version
         self.accepts = ACCEPTS
 
-    def empty(self, partition: Partition) -> ToyState:
+    def initial_state(self, partition: Partition) -> ToyState:
         return ToyState()
 
     def decide(self, state: ToyState, event: Event, at: At) -> Decision:
@@ -114,10 +114,10 @@ class ToyLaterFold(ToyFold):
     def __init__(self, topic: str = FLEET, version: int = 3) -> None:
         super().__init__(topic, version)
 
-    def empty(self, partition: Partition) -> ToyState:
+    def initial_state(self, partition: Partition) -> ToyState:
         return ToyLaterState()
 
-    def adopt(self, state: ToyState, at: At) -> ToyState:
+    def migrate(self, state: ToyState, at: At) -> ToyState:
         later = ToyLaterState()
         for name, row in state.policies.rows.items():
             if row.priority >= 0:

@@ -47,7 +47,7 @@ class ZoneLog:
 
     def __init__(self) -> None:
         self.fold = ZonesFold()
-        self.state = self.fold.empty(PARTITION)
+        self.state = self.fold.initial_state(PARTITION)
         self.events: list[tuple[Event, At]] = []
         self.now_ms = START_MS
         self.actor = "?test"
@@ -244,7 +244,7 @@ def reloaded(state: ZonesState) -> ZonesState:
 def replayed(log: ZoneLog) -> ZonesState:
     """The state of a fresh fold over the same log."""
     fold = ZonesFold()
-    state = fold.empty(PARTITION)
+    state = fold.initial_state(PARTITION)
     for event, at in log.events:
         decision = fold.decide(state, event, at)
         if decision.change is not None:

@@ -98,7 +98,7 @@ def test_a_pod_from_a_fast_clock_gives_way_once_it_is_put_right(log: CliqueLog) 
     log.now_ms += 3_600_000
     log.claim("a", "fast", address="10.0.0.1")
     log.now_ms -= 3_600_000
-    CliquesFold().set_back(log.state, log.now_ms)
+    CliquesFold().rewind(log.state, log.now_ms)
     assert log.claim("b", "right", address="10.0.0.1").code == "done"
     assert log.claim("a", "later", address="10.0.0.2").code == "done"
     assert {member.node: (member.uid, member.address) for member in log.view().members} == {
@@ -322,7 +322,7 @@ def test_what_is_said_at_the_corrected_time_is_no_late_copy_of_what_a_fast_clock
     assert log.hear("n0", "s1").code == "done"
     assert log.ready("n0").code == "done"
     log.now_ms -= 3_600_000
-    CliquesFold().set_back(log.state, log.now_ms)
+    CliquesFold().rewind(log.state, log.now_ms)
     assert log.line() == ["late", "later"]
     assert log.hear("n0", "s2").reason == "" and log.ready("n0", False).code == "done"
     log.release("n0", internal=True)

@@ -17,13 +17,13 @@ NOW_MS = 1_700_000_000_000
 
 def test_fleet_takes_a_full_forward() -> None:
     zones = _joined(5)
-    sizes = _forward_all(zones, FleetFold(1).empty(Partition(FLEET, 0)))
+    sizes = _forward_all(zones, FleetFold(1).initial_state(Partition(FLEET, 0)))
     assert (max(sizes), sum(sizes)) == (MAX_FORWARD_ITEMS, 5 * MAX_ITEMS)
 
 
 def test_no_record_takes_more_from_a_zone_than_one_forward_can_say() -> None:
     """Fleet never supersedes so many at once, but its topic may hold what fleet did not say."""
-    zones, members = _joined(3), FleetFold(1).empty(Partition(FLEET, 0))
+    zones, members = _joined(3), FleetFold(1).initial_state(Partition(FLEET, 0))
     _forward_all(zones, members)
     names = list(zones.nodes.rows)
     for count, code in ((MAX_FORWARD_ITEMS + 1, "refused"), (MAX_FORWARD_ITEMS, "done")):
@@ -49,7 +49,7 @@ def test_no_record_takes_more_from_a_zone_than_one_forward_can_say() -> None:
 def _joined(records: int) -> ZonesState:
     """A zones partition with so many full records of nodes."""
     zones = ZonesFold()
-    state, rng = zones.empty(Partition(ZONES, 0)), Random(1)
+    state, rng = zones.initial_state(Partition(ZONES, 0)), Random(1)
     for number in range(records):
         at = At(Partition(ZONES, 0), number + 1, NOW_MS, NOW_MS)
         names = [f"n{number}-{i}" for i in range(MAX_ITEMS)]

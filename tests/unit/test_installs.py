@@ -61,7 +61,7 @@ def report(
 
 
 def folded(reports: Sequence[InstallsReported], state: InstallsState | None = None) -> InstallsState:
-    state = state or FOLD.empty(PARTITION)
+    state = state or FOLD.initial_state(PARTITION)
     for offset, event in enumerate(reports):
         apply(state, event, offset)
     return state
@@ -170,8 +170,8 @@ def test_a_report_that_says_nothing_new_changes_no_row() -> None:
 
 
 def test_an_unknown_zone_has_no_progress() -> None:
-    assert zone_progress(FOLD.empty(PARTITION), "nowhere") is None
-    assert laggards(FOLD.empty(PARTITION), "nowhere") == []
+    assert zone_progress(FOLD.initial_state(PARTITION), "nowhere") is None
+    assert laggards(FOLD.initial_state(PARTITION), "nowhere") == []
 
 
 @pytest.mark.parametrize(
@@ -193,12 +193,12 @@ def test_an_unknown_zone_has_no_progress() -> None:
     ],
 )
 def test_malformed_reports_are_refused_whole(changes: dict[str, object], fault: str) -> None:
-    state = FOLD.empty(PARTITION)
+    state = FOLD.initial_state(PARTITION)
     event = msgspec.structs.replace(report([(5, 1, [1], 10)]), **changes)
     outcome = apply(state, event)
     assert outcome.code == "refused"
     assert outcome.reason.startswith(fault)
-    assert rows_of(state) == rows_of(FOLD.empty(PARTITION))
+    assert rows_of(state) == rows_of(FOLD.initial_state(PARTITION))
 
 
 def test_a_column_of_one_stands_for_every_entry() -> None:
@@ -286,7 +286,7 @@ def test_a_row_keeps_its_type_through_saving() -> None:
 
 def test_reports_that_contradict_each_other_cost_precision_and_no_memory() -> None:
     """Each entry claims another append time, so rounding to a part of the distance bounds nothing."""
-    state = FOLD.empty(PARTITION)
+    state = FOLD.initial_state(PARTITION)
     for number in range(5):
         claimed = [APPENDED + 10 * i + number for i in range(1_000)]
         ordinals = [bytes(BitMap([1_000 * number + i]).serialize()) for i in range(1_000)]

@@ -22,12 +22,12 @@ def test_an_attempt_that_began_under_a_fast_clock_ends_in_its_time_after_the_cor
     log.now_ms += ahead_ms
     log.start("late")
     now_ms = log.now_ms - ahead_ms
-    ZonesFold().set_back(log.state, now_ms)
+    ZonesFold().rewind(log.state, now_ms)
     assert log.row("early").deadline_ms == early_ms, "its attempt began before"
     assert log.row("late").deadline_ms == now_ms + STEPS[NODE_EFFECT].deadline_ms
     assert derived_of(log.state) == derived_of(reloaded(log.state))
     rows = rows_of(log.state)
-    ZonesFold().set_back(log.state, now_ms)
+    ZonesFold().rewind(log.state, now_ms)
     assert rows_of(log.state) == rows
 
 
@@ -50,7 +50,7 @@ def test_a_list_of_the_corrected_time_is_not_older_than_one_of_a_fast_clock() ->
     log.now_ms += 3_600_000
     assert log.complete(b"first").code == "done"
     log.now_ms -= 3_600_000
-    ZonesFold().set_back(log.state, log.now_ms)
+    ZonesFold().rewind(log.state, log.now_ms)
     assert log.complete(b"second").reason == ""
     (row,) = log.state.lists.rows.values()
     assert row.list_hash == b"second"

@@ -71,7 +71,7 @@ class NodesMachine(DeliveredMachine):
         self.marks = [0]
         self.fleet: dict[str, Known] = {}
         self.fold = FleetFold(1)
-        self.real = self.fold.empty(FLEET_0)
+        self.real = self.fold.initial_state(FLEET_0)
         self.fleet_end = 0
         self.sent: list[MembershipChanged] = []
         self.lists = 0
@@ -153,7 +153,7 @@ class NodesMachine(DeliveredMachine):
         if not records:
             return self.log.state
         fold = ZonesFold()
-        state = fold.empty(PARTITION)
+        state = fold.initial_state(PARTITION)
         for event, at in self.log.events[:-records]:
             decision = fold.decide(state, event, at)
             if decision.change is not None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventstore.errors import LogMismatch
-from eventstore.folding.fold import DONE, SET_BACK_MS, Outcome, fold_time
+from eventstore.folding.fold import CLOCK_CORRECTION_MS, DONE, Outcome, fold_time
 from eventstore.folding.ledger import Entry
 from eventstore.folding.partition import FoldedPartition
 from eventstore.folding.runs import MARK_RECORDS
@@ -266,8 +266,8 @@ def test_every_event_type_goes_through_without_an_exception() -> None:
 
 
 def test_fold_time_follows_a_clock_that_was_put_right_and_no_small_difference() -> None:
-    assert [fold_time(T0, T0 + step) - T0 for step in (5, 0, -1, -SET_BACK_MS)] == [5, 0, 0, 0]
-    assert fold_time(T0, T0 - SET_BACK_MS - 1) == T0 - SET_BACK_MS - 1
+    assert [fold_time(T0, T0 + step) - T0 for step in (5, 0, -1, -CLOCK_CORRECTION_MS)] == [5, 0, 0, 0]
+    assert fold_time(T0, T0 - CLOCK_CORRECTION_MS - 1) == T0 - CLOCK_CORRECTION_MS - 1
 
 
 @given(st.lists(st.integers(-10_000_000, 10_000_000), min_size=1, max_size=50))
@@ -276,5 +276,5 @@ def test_fold_time_is_never_far_from_append_time(appended: list[int]) -> None:
     time_ms = appended[0]
     for append_ms in appended:
         before_ms, time_ms = time_ms, fold_time(time_ms, append_ms)
-        assert 0 <= time_ms - append_ms <= SET_BACK_MS
+        assert 0 <= time_ms - append_ms <= CLOCK_CORRECTION_MS
         assert time_ms >= before_ms or time_ms == append_ms

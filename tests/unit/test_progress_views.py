@@ -28,7 +28,7 @@ def dpu(ordinal: int, phase: str = PENDING, **more: object) -> Dpu:
 
 
 def zone_of(*dpus: Dpu) -> ZonesState:
-    state = ZonesFold().empty(Partition(ZONES, 0))
+    state = ZonesFold().initial_state(Partition(ZONES, 0))
     state.apply(ZonesChange(zones={"z": Zone()}, dpus={f"d{each.ordinal}": each for each in dpus}), AT)
     return state
 
@@ -85,7 +85,7 @@ def test_what_was_counted_is_counted_again_when_the_row_or_the_dpus_change() -> 
 def test_who_gets_an_older_version_while_a_newer_is_under_way_waits_for_the_newer() -> None:
     """The row of the newer one is as it was, and since when the zone waits is not."""
     fold, progress, state, fleet = InstallsFold(), ProgressViews(), zone_of(dpu(0), dpu(1)), FleetState(1)
-    installs = fold.empty(Partition(INSTALLS, 0))
+    installs = fold.initial_state(Partition(INSTALLS, 0))
     seen = []
     for version, ordinal in ((7, 0), (9, 0), (7, 1)):
         columns = [version], [2], [bytes(BitMap([ordinal]).serialize())], [APPENDED + version], [0]

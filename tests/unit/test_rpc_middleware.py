@@ -246,13 +246,13 @@ def test_lists_that_become_one_have_been_as_small_as_the_smaller_one() -> None:
 def test_samples_that_a_fast_clock_dated_ahead_are_of_the_time_of_its_correction() -> None:
     levels = Levels(((0, 10), (120_000, 7), (240_000, 30)))
     corrected = Levels(((0, 10), (60_000, 7)))
-    assert levels.set_back(60_000) == corrected.set_back(60_000) == corrected
-    assert levels.set_back(300_000) == levels
+    assert levels.rewind(60_000) == corrected.rewind(60_000) == corrected
+    assert levels.rewind(300_000) == levels
     assert corrected.sampled(60_000, 40) == corrected
     assert corrected.sampled(60_000, 5) == Levels(((0, 10), (60_000, 5)))
     fleet = settled()
     fleet.limit("z0", 1, 1)
-    fleet.fold.set_back(fleet.state, fleet.now_ms - SETTLED_MS)
+    fleet.fold.rewind(fleet.state, fleet.now_ms - SETTLED_MS)
     fleet.now_ms -= SETTLED_MS
     assert fleet.leave(*(f"n{i}" for i in range(LEAVES))).code == "held", "a fast clock settles nothing"
 

@@ -94,7 +94,7 @@ def joined(state: ZonesState, offset: int, name: str, zone: str = "z") -> None:
 def test_fleet_has_heard_of_every_change_below(changes: list[int], mark: int, offset: int) -> None:
     """Also of one that a later change of its node overtook: fleet has that one neither. Gaps are records that changed
     no node: nobody forwards those, and if nothing else waits, nobody waits for them."""
-    state = ZonesFold().empty(Partition(ZONES, 0))
+    state = ZonesFold().initial_state(Partition(ZONES, 0))
     for position, which in enumerate(changes, 1):
         if which:
             joined(state, position, f"n{which}")
@@ -106,7 +106,7 @@ def test_fleet_has_heard_of_every_change_below(changes: list[int], mark: int, of
 
 
 def test_a_node_in_two_zones_is_in_that_of_its_newest_incarnation() -> None:
-    states = [ZonesFold().empty(Partition(ZONES, number)) for number in range(2)]
+    states = [ZonesFold().initial_state(Partition(ZONES, number)) for number in range(2)]
     joined(states[0], 1, "n", "old")
     joined(states[1], 2, "n", "new")
     assert node_views.zone_of_node("n", states, FleetState(1)) == "new"

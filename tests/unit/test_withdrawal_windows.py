@@ -71,8 +71,8 @@ def test_what_was_withdrawn_under_a_fast_clock_is_forgotten_a_window_after_the_c
     """It was counted for as long as the clock had been ahead, and every leave was held."""
     window, plain = charged(spends)
     now_ms = (plain[-1][0] if plain else 0) - ahead_ms
-    corrected = window.set_back(now_ms)
-    assert corrected.set_back(now_ms) == corrected
+    corrected = window.rewind(now_ms)
+    assert corrected.rewind(now_ms) == corrected
     assert corrected.spent(now_ms) == window.spent(now_ms), "a correction frees nothing by itself"
     assert corrected.spent(now_ms + since_ms) <= window.spent(now_ms + since_ms)
     assert corrected.spent(now_ms + WINDOW_MS + BUCKET_MS) == 0

@@ -151,7 +151,7 @@ class Levels:
         """Time goes on, or back where a fast clock was corrected."""
         if now_ms < self._now_ms:
             for zone in self._zones.values():
-                zone.set_back(self._now_ms, now_ms)
+                zone.rewind(self._now_ms, now_ms)
         self._now_ms = now_ms
 
     def base(self, now_ms: int, spent: Sequence[tuple[int, int]]) -> Base:
@@ -172,7 +172,7 @@ class _ZoneLevels:
         if not self._noted or self._noted[-1][1] != count:
             self._noted.append((now_ms, count))
 
-    def set_back(self, was_ms: int, now_ms: int) -> None:
+    def rewind(self, was_ms: int, now_ms: int) -> None:
         """What a fast clock dated ahead is of the time of its correction. What was forgotten because an hour seemed to
         have passed stays forgotten."""
         ends = [at_ms for at_ms, _ in self._noted[1:]] + [was_ms]
