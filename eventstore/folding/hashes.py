@@ -18,19 +18,19 @@ MODULUS = 1 << 128
 _RECORD = struct.Struct(">qqI16s")
 
 
-def content_of(value: bytes) -> bytes:
+def value_digest(value: bytes) -> bytes:
     """The digest of a record value. Equal events have equal ones, as encoding is deterministic."""
     return xxh3_128_digest(value)
 
 
-def chained(running: bytes, record: Record, content: bytes) -> bytes:
+def running_hash(running: bytes, record: Record, content: bytes) -> bytes:
     """The running hash after this record: offset, append time, key, headers and value, whose digest is `content`."""
     offset, timestamp_ms, key, _, headers = record
     packed = running + _RECORD.pack(offset, timestamp_ms, len(key), content) + key
     return xxh3_128_digest(packed + repr(headers).encode() if headers else packed)
 
 
-def chained_all(
+def running_hash_all(
     running: bytes, offsets: Sequence[int], append_ms: Sequence[int], keys: Sequence[bytes], contents: Sequence[bytes]
 ) -> bytes:
     """The running hash after records without headers, as `chained` for each."""
@@ -42,7 +42,7 @@ def chained_all(
 
 def record_hash(record: Record) -> bytes:
     """The digest of a whole record."""
-    return chained(b"", record, content_of(record.value))
+    return running_hash(b"", record, value_digest(record.value))
 
 
 def row_hashes(table: str, keys: Iterable[str], rows: Iterable[bytes]) -> Iterator[int]:

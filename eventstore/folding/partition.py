@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from eventstore.avro.codec import HEADER_BYTES, accepting, decode
 from eventstore.errors import Undecodable
-from eventstore.folding.bodies import body_of
+from eventstore.folding.command_digest import command_digest
 from eventstore.folding.decision_listener import DecidedRecord, DecidedRun, DecisionListener
 from eventstore.folding.fold import (
     DONE,
@@ -31,7 +31,7 @@ from eventstore.folding.fold import (
     fold_time,
     normalize,
 )
-from eventstore.folding.hashes import chained, content_of, record_hash
+from eventstore.folding.hashes import record_hash, running_hash, value_digest
 from eventstore.folding.ledger import Entry, Ledger
 from eventstore.folding.origin import check_origin
 from eventstore.folding.runs import MARK_RECORDS, RUN_RECORDS_MIN, Tries, fold_run, run_end
@@ -143,7 +143,7 @@ class FoldedPartition:
         if not self.first:
             check_origin(self.partition, record, self.log_id)
         offset, append_ms, _, value, _ = record
-        content = content_of(value)
+        content = value_digest(value)
         time_ms = fold_time(self.time_ms, append_ms)
         try:
             if time_ms < self.time_ms:
@@ -157,7 +157,7 @@ class FoldedPartition:
             self.halt(f"offset {offset}: {type(error).__name__}: {error}")
             return None
         self.first = self.first or record_hash(record)
-        self._go_on(offset, record, chained(self.running, record, content), time_ms)
+        self._go_on(offset, record, running_hash(self.running, record, content), time_ms)
         return entry
 
     def fold_some(self, records: Sequence[Record], start: int, end: int) -> tuple[int, list[Entry]]:
@@ -251,7 +251,7 @@ class FoldedPartition:
         if not envelope.command_id:
             self._decide(event, at, value)
             return None
-        body = body_of(event, content)
+        body = command_digest(event, content)
         entry = self.ledger.admit(envelope, body, at)
         if entry is None:
             entry = Entry(body, self._decide(event, at, value), at.offset)

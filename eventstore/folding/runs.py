@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from eventstore.avro.codec import HEADER_BYTES
 from eventstore.folding.fold import CLOCK_CORRECTION_MS, DONE, RunFold, fold_time
-from eventstore.folding.hashes import chained_all, content_of
+from eventstore.folding.hashes import running_hash_all, value_digest
 from eventstore.folding.ledger import MINUTE_MS, Entry, Ledger
 from eventstore.log import Record
 
@@ -117,9 +117,9 @@ def fold_run(
         return None
     change, count = decision
     append_ms = append_ms[:count]
-    contents = list(map(content_of, values[:count]))
+    contents = list(map(value_digest, values[:count]))
     entries = list(map(Entry, contents, repeat(DONE), offsets))
     fold.evolve_run(state, change)
     ledger.remember_all(commands.ids[:count], entries, time_ms)
-    running = chained_all(running, offsets[:count], append_ms, keys[:count], contents)
+    running = running_hash_all(running, offsets[:count], append_ms, keys[:count], contents)
     return Run(change, entries, running, max(time_ms, *append_ms))

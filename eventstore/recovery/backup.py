@@ -21,7 +21,7 @@ import msgspec
 
 from eventstore.avro.codec import decode
 from eventstore.errors import LogMismatch, PermanentError, Undecodable
-from eventstore.folding.hashes import chained, content_of
+from eventstore.folding.hashes import running_hash, value_digest
 from eventstore.log import (
     CLIQUES,
     DECIDING_TOPICS,
@@ -131,7 +131,7 @@ async def _copy(
                         f"{partition}: record {next_offset} is missing, so a restore could not keep the offsets"
                     )
                 write_record(file, record)
-                running = chained(running, record, content_of(record.value))
+                running = running_hash(running, record, value_digest(record.value))
                 count, next_offset, last_ms = count + 1, record.offset + 1, record.timestamp_ms
                 if see is not None:
                     see(record)
@@ -199,7 +199,7 @@ def check(folder: Path, manifest: Manifest, say: Say) -> None:
         path = file_of(folder, partition_named(name))
         try:
             for record in read_records(path):
-                running = chained(running, record, content_of(record.value))
+                running = running_hash(running, record, value_digest(record.value))
                 count += 1
         except OSError as error:
             raise PermanentError(f"backup: {path} cannot be read: {error.strerror}") from error

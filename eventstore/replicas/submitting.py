@@ -12,8 +12,8 @@ from functools import partial
 
 from eventstore.avro.codec import encode
 from eventstore.errors import AppendUnknown, LogUnavailable
-from eventstore.folding.bodies import body_of
-from eventstore.folding.hashes import content_of
+from eventstore.folding.command_digest import command_digest
+from eventstore.folding.hashes import value_digest
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import EventLog
 from eventstore.replicas.tracing import Appending, Tracing
@@ -33,7 +33,7 @@ async def submit(
 ) -> Answer:
     """See Replica.submit."""
     value = encode(event)
-    content = body_of(event, content_of(value))
+    content = command_digest(event, value_digest(value))
     command_id = event.envelope.command_id
     assert command_id, "an internal event has no outcome to wait for"
     if known := folded.ledger.known(command_id, content):

@@ -219,8 +219,8 @@ BUGS = (
         "a session that is opened again through another process is another command",
         "I23",
         lambda: patched(
-            (eventstore.folding.partition, "body_of", lambda body_of: lambda event, content: content),
-            (eventstore.replicas.submitting, "body_of", lambda body_of: lambda event, content: content),
+            (eventstore.folding.partition, "command_digest", lambda command_digest: lambda event, content: content),
+            (eventstore.replicas.submitting, "command_digest", lambda command_digest: lambda event, content: content),
         ),
         Simulated(1, given=lambda: _only(claim=2, session=3)),
     ),

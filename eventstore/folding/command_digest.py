@@ -9,12 +9,12 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from eventstore.avro.codec import encode
-from eventstore.folding.hashes import content_of
+from eventstore.folding.hashes import value_digest
 from schemas.events import Event, SessionOpened
 
 
-def body_of(event: Event, content: bytes) -> bytes:
+def command_digest(event: Event, content: bytes) -> bytes:
     """The digest of a command's body. `content` is the digest of its whole record value."""
     if type(event) is SessionOpened:
-        return content_of(encode(replace(event, edge="")))
+        return value_digest(encode(replace(event, edge="")))
     return content
