@@ -58,7 +58,7 @@ _CHUNK_BIT = 1 << 63
 """Chunks of used ids are saved beside the buckets, under numbers that have this bit."""
 
 
-class Entry(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class LedgerEntry(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """What became of a command. `content` is the digest of its body and its principal (`folding/bodies.py`)."""
 
     content: bytes
@@ -66,7 +66,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False, array_like=True):
     offset: int
 
 
-class Unsaved(NamedTuple):
+class UnsavedIds(NamedTuple):
     """What to write and to delete, by bucket; `chunks` are written whole. Of `added` the ids, as they may be as many as
     are remembered."""
 
@@ -81,7 +81,7 @@ class Ledger:
     __slots__ = ("_buckets", "_forgotten", "_ids_max", "_minute", "_newest", "_saved", "_used", "entries")
 
     def __init__(self, ids_max: int = IDS_MAX, used_max: int = USED_MAX) -> None:
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, LedgerEntry] = {}
         self._ids_max = ids_max
         self._minute = 0
         self._newest = 0
@@ -103,32 +103,32 @@ class Ledger:
         """Whether a command of this id may have been decided, and its outcome is not remembered."""
         return command_id in self._used
 
-    def admit(self, envelope: Envelope, content: bytes, at: At) -> Entry | None:
+    def admit(self, envelope: Envelope, content: bytes, at: At) -> LedgerEntry | None:
         """None if the command is to be decided now; else what was decided of it, now or before."""
         self._go_to(at.time_ms // MINUTE_MS)
         command_id = envelope.command_id
         if command_id in self.entries:
-            return self.known(command_id, content)
+            return self.find(command_id, content)
         if mistake := _malformed(envelope):
-            return Entry(content, refused(mistake), at.offset)
+            return LedgerEntry(content, refused(mistake), at.offset)
         if command_id in self._used:
-            return Entry(content, refused(self._expired(command_id)), at.offset)
+            return LedgerEntry(content, refused(self._expired(command_id)), at.offset)
         late_ms = at.append_ms - envelope.issued_at_ms
         if not -AHEAD_MS <= late_ms <= LATE_MS:
-            entry = Entry(content, refused(_untimely(late_ms)), at.offset)
+            entry = LedgerEntry(content, refused(_untimely(late_ms)), at.offset)
             self.remember(envelope, entry, at.time_ms)
             return entry
         return None
 
-    def known(self, command_id: str, content: bytes) -> Entry | None:
-        """What is remembered of a command: its outcome, or a refusal if its id was used for another one."""
+    def find(self, command_id: str, content: bytes) -> LedgerEntry | None:
+        """The entry of a command, or a refusal if its id was used for another command; None if it has no entry."""
         entry = self.entries.get(command_id)
         if entry is None or entry.content == content:
             return entry
         other = refused(f"command id: {command_id} was used for another command, at offset {entry.offset}")
-        return Entry(content, other, entry.offset)
+        return LedgerEntry(content, other, entry.offset)
 
-    def remember(self, envelope: Envelope, entry: Entry, time_ms: int) -> None:
+    def remember(self, envelope: Envelope, entry: LedgerEntry, time_ms: int) -> None:
         """This was decided of an admitted command, at fold time `time_ms`."""
         self._bucket(time_ms // MINUTE_MS, 1).append(envelope.command_id)
         self.entries[envelope.command_id] = entry
@@ -153,18 +153,18 @@ class Ledger:
             and self._filled(time_ms // MINUTE_MS) + len(ids) <= _BUCKET_IDS
         )
 
-    def remember_all(self, ids: Sequence[str], entries: Sequence[Entry], time_ms: int) -> None:
+    def remember_all(self, ids: Sequence[str], entries: Sequence[LedgerEntry], time_ms: int) -> None:
         """This was decided of the commands with these ids, which `admits_all` has found good."""
         self._bucket(time_ms // MINUTE_MS, len(ids)).extend(ids)
         self.entries.update(zip(ids, entries, strict=True))
 
-    def unsaved(self) -> Unsaved:
+    def unsaved(self) -> UnsavedIds:
         """What changed since `mark_saved`."""
         fresh = {bucket: ids[self._saved.get(bucket, 0) :] for bucket, ids in self._buckets.items()}
         chunks = self._used.chunks()
         changed = {_CHUNK_BIT | number: chunks[number] for number in sorted(self._used.changed)}
         gone = self._forgotten | changed.keys() | {_CHUNK_BIT | number for number in self._used.dropped}
-        return Unsaved({bucket: ids for bucket, ids in fresh.items() if ids}, changed, frozenset(gone))
+        return UnsavedIds({bucket: ids for bucket, ids in fresh.items() if ids}, changed, frozenset(gone))
 
     def mark_saved(self) -> None:
         """All that `unsaved` gave is durable."""
@@ -172,7 +172,9 @@ class Ledger:
         self._forgotten.clear()
         self._used.mark_saved()
 
-    def load(self, ranges: Sequence[IdRange], saved: Iterable[tuple[int, Iterable[tuple[str, Entry]] | bytes]]) -> None:
+    def load(
+        self, ranges: Sequence[IdRange], saved: Iterable[tuple[int, Iterable[tuple[str, LedgerEntry]] | bytes]]
+    ) -> None:
         """Fill an empty ledger from its saved ranges, buckets, and chunks of used ids, by number."""
         chunks: dict[int, bytes] = {}
         for bucket, found in saved:

@@ -32,7 +32,7 @@ from eventstore.folding.fold import (
     normalize,
 )
 from eventstore.folding.hashes import record_hash, running_hash, value_digest
-from eventstore.folding.ledger import Entry, Ledger
+from eventstore.folding.ledger import Ledger, LedgerEntry
 from eventstore.folding.origin import check_origin
 from eventstore.folding.runs import MARK_RECORDS, RUN_RECORDS_MIN, Tries, fold_run, run_end
 from eventstore.folding.table import Table
@@ -135,7 +135,7 @@ class FoldedPartition:
             "partition halted", extra={"partition": self.partition, "position": self.position, "reason": reason}
         )
 
-    def fold(self, record: Record) -> Entry | None:
+    def fold(self, record: Record) -> LedgerEntry | None:
         """Take one record; what was decided if it is a command. Raises LogMismatch if it is of another log."""
         assert record.offset >= self.position, "the log went backwards"
         if self.halted:
@@ -160,7 +160,7 @@ class FoldedPartition:
         self._go_on(offset, record, running_hash(self.running, record, content), time_ms)
         return entry
 
-    def fold_some(self, records: Sequence[Record], start: int, end: int) -> tuple[int, list[Entry]]:
+    def fold_some(self, records: Sequence[Record], start: int, end: int) -> tuple[int, list[LedgerEntry]]:
         """Take one record or a run of them, of those from `start` to before `end`.
 
         Where the next one is, and what was decided of the commands among these. Raises as `fold` does.
@@ -180,7 +180,7 @@ class FoldedPartition:
         entry = self.fold(first)
         return start + 1, [] if entry is None else [entry]
 
-    def _fold_run(self, records: Sequence[Record]) -> list[Entry] | None:
+    def _fold_run(self, records: Sequence[Record]) -> list[LedgerEntry] | None:
         """What was decided of the first of these; None if they are to be folded one by one."""
         if self.halted or self._run_fold is None:
             return None
@@ -236,7 +236,7 @@ class FoldedPartition:
         about = {"partition": self.partition, "position": self.position, "back_ms": self.time_ms - time_ms}
         logger.warning("fold time set back: the log's clock had been ahead", extra=about)
 
-    def _take(self, value: bytes, content: bytes, at: At) -> Entry | None:
+    def _take(self, value: bytes, content: bytes, at: At) -> LedgerEntry | None:
         if value[:HEADER_BYTES] not in self._admitted:
             self._quarantine(at, content, f"event type not accepted by fold version {self.version}")
             return None
@@ -254,7 +254,7 @@ class FoldedPartition:
         body = command_digest(event, content)
         entry = self.ledger.admit(envelope, body, at)
         if entry is None:
-            entry = Entry(body, self._decide(event, at, value), at.offset)
+            entry = LedgerEntry(body, self._decide(event, at, value), at.offset)
             self.ledger.remember(envelope, entry, at.time_ms)
         elif self.listener is not None and entry.offset == at.offset:  # refused by its id; else it is a copy
             self.listener.on_decision(DecidedRecord(event, None, entry.outcome, at, self.version, value))

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from eventstore.avro.codec import HEADER_BYTES
 from eventstore.folding.fold import CLOCK_CORRECTION_MS, DONE, RunFold, fold_time
 from eventstore.folding.hashes import running_hash_all, value_digest
-from eventstore.folding.ledger import MINUTE_MS, Entry, Ledger
+from eventstore.folding.ledger import MINUTE_MS, Ledger, LedgerEntry
 from eventstore.log import Record
 
 RUN_RECORDS = 256
@@ -45,7 +45,7 @@ class Run(NamedTuple):
     last."""
 
     change: Any
-    entries: list[Entry]
+    entries: list[LedgerEntry]
     running: bytes
     time_ms: int
 
@@ -118,7 +118,7 @@ def fold_run(
     change, count = decision
     append_ms = append_ms[:count]
     contents = list(map(value_digest, values[:count]))
-    entries = list(map(Entry, contents, repeat(DONE), offsets))
+    entries = list(map(LedgerEntry, contents, repeat(DONE), offsets))
     fold.evolve_run(state, change)
     ledger.remember_all(commands.ids[:count], entries, time_ms)
     running = running_hash_all(running, offsets[:count], append_ms, keys[:count], contents)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from eventstore.errors import PermanentError
 from eventstore.folding.fold import Fold
-from eventstore.folding.ledger import Entry
+from eventstore.folding.ledger import LedgerEntry
 from eventstore.folding.origin import await_origin, read_first
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import EventLog, Partition, Record
@@ -26,7 +26,7 @@ from eventstore.state_store.store import DigestStore, StateReader, digest_bytes
 
 _SLICE_S = 0.003
 
-Observer = Callable[[FoldedPartition, Record, Entry | None], None]
+Observer = Callable[[FoldedPartition, Record, LedgerEntry | None], None]
 """Called after each record, with the partition as it is after it."""
 
 

@@ -36,7 +36,7 @@ async def submit(
     content = command_digest(event, value_digest(value))
     command_id = event.envelope.command_id
     assert command_id, "an internal event has no outcome to wait for"
-    if known := folded.ledger.known(command_id, content):
+    if known := folded.ledger.find(command_id, content):
         return Answer(known.outcome, folded.partition, known.offset)
     if folded.halted:
         raise LogUnavailable(f"partition: {folded.partition} is halted on this replica: {folded.halted}")

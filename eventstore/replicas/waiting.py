@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 
 from eventstore.deadlines import Deadlines, Late
 from eventstore.folding.fold import Outcome
-from eventstore.folding.ledger import Entry
+from eventstore.folding.ledger import LedgerEntry
 from eventstore.log import Partition
 
 _GONE_MAX = 100
@@ -48,7 +48,7 @@ class Answers:
         if not waiting:
             del self._waiting[content]
 
-    def resolve(self, partition: Partition, entries: Iterable[Entry]) -> None:
+    def resolve(self, partition: Partition, entries: Iterable[LedgerEntry]) -> None:
         """The first answer holds; a later copy of the record has the same one."""
         if not self._waiting:
             return

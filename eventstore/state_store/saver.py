@@ -21,7 +21,7 @@ import msgspec
 from eventstore.backoff import ceiling
 from eventstore.errors import LogMismatch
 from eventstore.folding.hashes import MODULUS, row_hash
-from eventstore.folding.ledger import Entry, is_chunk
+from eventstore.folding.ledger import LedgerEntry, is_chunk
 from eventstore.folding.partition import FoldedPartition
 from eventstore.folding.table import Table
 from eventstore.log import Partition
@@ -52,7 +52,7 @@ _LIST_OF = 0xDD
 """How msgpack begins a list, before the number of its items."""
 
 _ROWS = msgspec.msgpack.Encoder(order="deterministic")
-_IDS = msgspec.msgpack.Decoder(list[tuple[str, Entry]])
+_IDS = msgspec.msgpack.Decoder(list[tuple[str, LedgerEntry]])
 
 logger = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from eventstore.avro.codec import HEADER_BYTES, decode, encode
 from eventstore.avro.released import released
 from eventstore.errors import Undecodable
 from eventstore.folding.fold import Fold
-from eventstore.folding.ledger import Entry
+from eventstore.folding.ledger import LedgerEntry
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import CLIQUES, FLEET, INSTALLS, ZONES, Partition, Record
 from eventstore.state_store.saver import load_partition, save
@@ -89,7 +89,7 @@ def folds(topic: str, data: bytes) -> bool:
     return any(table.rows != empty.rows for table, empty in zip(alone.tables, partition(topic).tables, strict=True))
 
 
-def _check_outcome(entry: Entry, record: Record) -> None:
+def _check_outcome(entry: LedgerEntry, record: Record) -> None:
     outcome = entry.outcome
     assert (outcome.code == "refused") <= bool(outcome.reason)
     for reason in filter(None, (outcome.reason, *(item.reason for item in outcome.items))):

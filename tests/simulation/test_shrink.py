@@ -10,7 +10,7 @@ import pytest
 
 from eventstore.errors import PermanentError
 from eventstore.folding.fold import At
-from eventstore.folding.ledger import Entry, Ledger
+from eventstore.folding.ledger import Ledger, LedgerEntry
 from schemas.events import Envelope
 from tests.simulation.__main__ import main
 from tests.simulation.run import follow, simulate
@@ -25,7 +25,7 @@ def without_memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A plane that decides commands again which it has decided before."""
     admit = Ledger.admit
 
-    def forgetful(self: Ledger, envelope: Envelope, content: bytes, at: At) -> Entry | None:
+    def forgetful(self: Ledger, envelope: Envelope, content: bytes, at: At) -> LedgerEntry | None:
         found = admit(self, envelope, content, at)
         return None if envelope.command_id in self.entries else found
 

@@ -15,7 +15,7 @@ import msgspec
 from eventstore.avro.codec import decode, encode
 from eventstore.folding.fold import At, Fold, Outcome
 from eventstore.folding.hashes import value_digest
-from eventstore.folding.ledger import Entry, Ledger
+from eventstore.folding.ledger import Ledger, LedgerEntry
 from eventstore.folding.partition import FoldedPartition
 from eventstore.ids import uuid7
 from eventstore.log import Partition, Record
@@ -33,7 +33,7 @@ class Delivered:
     def __init__(self, partition: Partition, fold: Fold[Any], now_ms: int) -> None:
         self.partition = partition
         self.records = [Record(0, now_ms, b"log", encode(created()))]
-        self.commands: list[tuple[Record, Entry]] = []
+        self.commands: list[tuple[Record, LedgerEntry]] = []
         self._fold = fold
         self._store = KeptRows()
         self._rng = Random(1)
@@ -68,7 +68,7 @@ class Delivered:
         """What will be decided of a statement, which has no id to remember it by."""
         return self._fold.decide(self.folded.state, event, at).outcome
 
-    def _append(self, record: Record) -> Entry | None:
+    def _append(self, record: Record) -> LedgerEntry | None:
         self.records.append(record)
         entry = self.folded.fold(record)
         assert not self.folded.halted, self.folded.halted

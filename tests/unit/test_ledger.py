@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from eventstore.folding.fold import DONE, At, fold_time
-from eventstore.folding.ledger import AHEAD_MS, KEEP_MS, LATE_MS, Entry, Ledger
+from eventstore.folding.ledger import AHEAD_MS, KEEP_MS, LATE_MS, Ledger, LedgerEntry
 from eventstore.folding.used_ids import RANGES_MAX
 from eventstore.ids import envelope, uuid7
 from eventstore.log import FLEET_0
@@ -30,15 +30,15 @@ def at(append_ms: int, time_ms: int | None = None, offset: int = 7) -> At:
     return At(FLEET_0, offset, append_ms, append_ms if time_ms is None else time_ms)
 
 
-def take(ledger: Ledger, said: Envelope, where: At, content: bytes = CONTENT) -> Entry | None:
+def take(ledger: Ledger, said: Envelope, where: At, content: bytes = CONTENT) -> LedgerEntry | None:
     """Fold a command: None if it takes effect now, else what was decided of it."""
     entry = ledger.admit(said, content, where)
     if entry is None:
-        ledger.remember(said, Entry(content, DONE, where.offset), where.time_ms)
+        ledger.remember(said, LedgerEntry(content, DONE, where.offset), where.time_ms)
     return entry
 
 
-def refusal(entry: Entry | None) -> str:
+def refusal(entry: LedgerEntry | None) -> str:
     assert entry is not None
     assert entry.outcome.code == "refused"
     return entry.outcome.reason
@@ -47,7 +47,7 @@ def refusal(entry: Entry | None) -> str:
 def test_a_repeat_has_the_outcome_and_offset_of_the_first() -> None:
     ledger, said = Ledger(), command()
     assert take(ledger, said, at(T0, offset=7)) is None
-    assert take(ledger, said, at(T0 + 5, offset=9)) == Entry(CONTENT, DONE, 7)
+    assert take(ledger, said, at(T0 + 5, offset=9)) == LedgerEntry(CONTENT, DONE, 7)
 
 
 def test_an_id_used_for_another_body_or_by_another_principal_is_refused() -> None:
@@ -56,7 +56,7 @@ def test_an_id_used_for_another_body_or_by_another_principal_is_refused() -> Non
     assert f"{said.command_id} was used for another command, at offset 7" in refusal(
         take(ledger, said, at(T0), content=b"x" * 16)
     )
-    assert take(ledger, said, at(T0)) == Entry(CONTENT, DONE, 7)
+    assert take(ledger, said, at(T0)) == LedgerEntry(CONTENT, DONE, 7)
 
 
 @pytest.mark.parametrize("late_ms", [0, LATE_MS, -AHEAD_MS])
@@ -164,7 +164,7 @@ def test_a_time_that_is_not_that_of_the_id_is_refused() -> None:
     assert f"{T0 + 5}" in refusal(take(Ledger(), Envelope(said.command_id, "s", "a", T0 + 5), at(T0)))
 
 
-Saved = dict[int, list[tuple[str, Entry]] | bytes]
+Saved = dict[int, list[tuple[str, LedgerEntry]] | bytes]
 
 
 def reloaded(ledger: Ledger, saved: Saved) -> Ledger:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventstore.folding.fold import DONE, At
-from eventstore.folding.ledger import AHEAD_MS, KEEP_MS, LATE_MS, Entry, Ledger
+from eventstore.folding.ledger import AHEAD_MS, KEEP_MS, LATE_MS, Ledger, LedgerEntry
 from eventstore.ids import envelope, uuid7
 from eventstore.log import FLEET_0
 from schemas.events import Envelope
@@ -37,7 +37,7 @@ def together(ledger: Ledger, said: Sequence[Envelope], append_ms: Sequence[int],
     batch = Batch([each.command_id for each in said], [each.issued_at_ms for each in said])
     if not ledger.admits_all(batch, append_ms, time_ms):
         return False
-    ledger.remember_all(batch.ids, [Entry(CONTENT, DONE, offset) for offset in range(len(said))], time_ms)
+    ledger.remember_all(batch.ids, [LedgerEntry(CONTENT, DONE, offset) for offset in range(len(said))], time_ms)
     return True
 
 
@@ -48,7 +48,7 @@ def alone(ledger: Ledger, said: Sequence[Envelope], append_ms: Sequence[int], ti
         where = At(FLEET_0, offset, append_ms[offset], time_ms)
         found.append(ledger.admit(each, CONTENT, where) is None)
         if found[-1]:
-            ledger.remember(each, Entry(CONTENT, DONE, offset), time_ms)
+            ledger.remember(each, LedgerEntry(CONTENT, DONE, offset), time_ms)
     return all(found)
 
 

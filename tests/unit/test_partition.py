@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from eventstore.errors import LogMismatch
 from eventstore.folding.fold import CLOCK_CORRECTION_MS, DONE, Outcome, fold_time
-from eventstore.folding.ledger import Entry
+from eventstore.folding.ledger import LedgerEntry
 from eventstore.folding.partition import FoldedPartition
 from eventstore.folding.runs import MARK_RECORDS
 from eventstore.log import FLEET_0, INSTALLS, Partition, Record
@@ -31,7 +31,7 @@ def folded(items: Iterable[Event | bytes], versions: Sequence[int] = (1,)) -> Fo
     return partition
 
 
-def fold_next(partition: FoldedPartition, item: Event | bytes, time_ms: int = T0) -> Entry | None:
+def fold_next(partition: FoldedPartition, item: Event | bytes, time_ms: int = T0) -> LedgerEntry | None:
     [record] = records([item], start=partition.position, time_ms=time_ms)
     return partition.fold(record)
 

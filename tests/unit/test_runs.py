@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from eventstore.avro.codec import encode
 from eventstore.folding.hashes import record_hash
-from eventstore.folding.ledger import Entry
+from eventstore.folding.ledger import LedgerEntry
 from eventstore.folding.partition import FoldedPartition
 from eventstore.folding.runs import MARK_RECORDS, RUN_RECORDS, RUN_RECORDS_MIN
 from eventstore.folding.table import Table
@@ -54,15 +54,15 @@ def log_of(events: Sequence[Event | bytes], times_ms: Sequence[int] = (), step: 
     return [Record(number * step, times[number], b"k" * (number % 3), value) for number, value in enumerate(values)]
 
 
-def one_by_one(records: Sequence[Record]) -> tuple[FoldedPartition, list[Entry]]:
+def one_by_one(records: Sequence[Record]) -> tuple[FoldedPartition, list[LedgerEntry]]:
     folded = FoldedPartition(ZONES_0, {1: ZonesFold()}, LOG_ID)
     return folded, [entry for record in records if (entry := folded.fold(record)) is not None]
 
 
-def together(records: Sequence[Record], splits: Sequence[int]) -> tuple[FoldedPartition, list[Entry], int]:
+def together(records: Sequence[Record], splits: Sequence[int]) -> tuple[FoldedPartition, list[LedgerEntry], int]:
     """Folded in the batches that end at these splits; and how many steps that took."""
     folded = FoldedPartition(ZONES_0, {1: ZonesFold()}, LOG_ID)
-    answers: list[Entry] = []
+    answers: list[LedgerEntry] = []
     start = steps = 0
     for end in [*sorted(split for split in splits if split < len(records)), len(records)]:
         while start < end:
