@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkabl
 import msgspec
 from msgspec import structs
 
-from eventstore.folding.table import Table
+from eventstore.folding.state_table import StateTable
 from eventstore.log import Partition
 from schemas.events import Event
 
@@ -112,7 +112,7 @@ class FoldState(Protocol):
     """The state of one partition under one fold. Everything that is not in its tables is derived from them."""
 
     @property
-    def tables(self) -> Sequence[Table[Any]]:
+    def tables(self) -> Sequence[StateTable[Any]]:
         """All rows that are saved, in a fixed order."""
         ...
 

@@ -35,7 +35,7 @@ from eventstore.folding.hashes import record_hash, running_hash, value_digest
 from eventstore.folding.ledger import Ledger, LedgerEntry
 from eventstore.folding.origin import check_origin
 from eventstore.folding.runs import MARK_RECORDS, RUN_RECORDS_MIN, Tries, fold_run, run_end
-from eventstore.folding.table import Table
+from eventstore.folding.state_table import StateTable
 from eventstore.log import Partition, Record
 from schemas.events import Event, FoldVersionUpgraded, LogCreated
 
@@ -76,7 +76,7 @@ class FoldedPartition:
         self.log_id = log_id
         self.rules = rules
         self.state: Any = None
-        self._left: list[Table[Any]] = []
+        self._left: list[StateTable[Any]] = []
         self.ledger = Ledger()
         self.position = 0
         self.time_ms = 0
@@ -99,7 +99,7 @@ class FoldedPartition:
         self._use_version(version)
 
     @property
-    def tables(self) -> Sequence[Table[Any]]:
+    def tables(self) -> Sequence[StateTable[Any]]:
         """All rows to save: those of the state, and of tables that a state before it had and it has not."""
         return (*self.state.tables, *self._left)
 
@@ -287,10 +287,10 @@ class FoldedPartition:
         self._use_version(version)
         return DONE
 
-    def _migrate(self, state: Any, before: dict[str, Table[Any]]) -> None:
+    def _migrate(self, state: Any, before: dict[str, StateTable[Any]]) -> None:
         """Go on with this state, and have all that it does not share with the one before saved, or removed."""
         now = {table.name: table for table in state.tables}
-        left = [Table(name, table.row_type) for name, table in before.items() if name not in now]
+        left = [StateTable(name, table.row_type) for name, table in before.items() if name not in now]
         for table in (*now.values(), *left):
             old = before.get(table.name)
             if old is None:

@@ -23,7 +23,7 @@ from eventstore.errors import LogMismatch
 from eventstore.folding.hashes import MODULUS, row_hash
 from eventstore.folding.ledger import LedgerEntry, is_chunk
 from eventstore.folding.partition import FoldedPartition
-from eventstore.folding.table import Table
+from eventstore.folding.state_table import StateTable
 from eventstore.log import Partition
 from eventstore.replica_limits import ReplicaLimits
 from eventstore.state_store.store import (
@@ -159,10 +159,10 @@ async def save(folded: FoldedPartition, store: StateStore, yield_loop: YieldLoop
         digest = folded.digest
         for table, changes in drained:
             for keys in _slices(changes.fresh):
-                digest += batch.add(table.name, keys, list(map(_ROWS.encode, table.some(keys))))
+                digest += batch.add(table.name, keys, list(map(_ROWS.encode, table.get_many(keys))))
                 await yield_loop(len(keys))
             for keys in _slices(changes.changed):
-                digest += batch.replace(table.name, list(zip(keys, map(_encoded, table.some(keys)), strict=True)))
+                digest += batch.replace(table.name, list(zip(keys, map(_encoded, table.get_many(keys)), strict=True)))
                 await yield_loop(len(keys))
         await _add_ids(folded, batch, yield_loop)
         digest %= MODULUS
@@ -232,7 +232,7 @@ async def load_partition(folded: FoldedPartition, saved: StateReader) -> FoldedP
     return None
 
 
-async def _load_rows(folded: FoldedPartition, saved: StateReader, table: Table[Any]) -> int:
+async def _load_rows(folded: FoldedPartition, saved: StateReader, table: StateTable[Any]) -> int:
     decode = msgspec.msgpack.Decoder(table.row_type).decode
     rows = saved.rows(folded.partition, table.name)
     digest = 0

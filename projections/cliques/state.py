@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from eventstore.folding.table import Table
+from eventstore.folding.state_table import StateTable
 
 DEFAULT_CAPACITY = 18
 """GB200 and GB300: an NVL72 rack has 18 compute trays."""
@@ -126,8 +126,8 @@ class CliquesState:
     """
 
     def __init__(self) -> None:
-        self.capacities: Table[Capacity] = Table("capacities", Capacity)
-        self.members: Table[Member] = Table("members", Member)
+        self.capacities: StateTable[Capacity] = StateTable("capacities", Capacity)
+        self.members: StateTable[Member] = StateTable("members", Member)
         self._clear()
 
     def _clear(self) -> None:
@@ -139,7 +139,7 @@ class CliquesState:
         self.unused: set[str] = set()
 
     @property
-    def tables(self) -> Sequence[Table[Any]]:
+    def tables(self) -> Sequence[StateTable[Any]]:
         return (self.capacities, self.members)
 
     def rederive(self) -> None:

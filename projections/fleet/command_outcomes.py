@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import msgspec
 
 from eventstore.folding.fold import At, OutcomeCode
-from eventstore.folding.table import Table
+from eventstore.folding.state_table import StateTable
 from projections.fleet.withdrawals import Hold
 from projections.names import shown
 
@@ -45,7 +45,7 @@ def overtaken(hold: int, at: At) -> CommandOutcome:
     return CommandOutcome("refused", reason, hold, at.offset)
 
 
-class CommandOutcomes(Table[CommandOutcome]):
+class CommandOutcomes(StateTable[CommandOutcome]):
     """Outcomes by command. The one that was decided first is forgotten first."""
 
     __slots__ = ("_order",)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from eventstore.folding.table import Table
+from eventstore.folding.state_table import StateTable
 from projections.fleet.address_index import Address
 from projections.fleet.contested import grant
 from projections.fleet.impact import AddressShift, Impact, MemberChange
@@ -149,7 +149,7 @@ def _end_empty(state: FleetState, holds: Iterable[int]) -> None:
             state.held_names.pop(hold, None)
 
 
-def _table_of(state: FleetState, hold: int) -> Table[Hold]:
+def _table_of(state: FleetState, hold: int) -> StateTable[Hold]:
     return state.rejected if hold_key(hold) in state.rejected.rows else state.holds
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from eventstore.folding.table import Table
+from eventstore.folding.state_table import StateTable
 from projections.fleet.rulesets import RuleSet
 from projections.rules.policies import Selector, selector
 from projections.tries import Tries
@@ -94,7 +94,7 @@ class PreviousList(NamedTuple):
     sets: tuple[RuleSet, ...]
 
 
-class FleetZones(Table[FleetZone]):
+class FleetZones(StateTable[FleetZone]):
     """The saved rows of zones, and the zones of each label set."""
 
     __slots__ = ("by_labels",)

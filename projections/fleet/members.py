@@ -13,7 +13,7 @@ from itertools import repeat
 
 import numpy as np
 
-from eventstore.folding.table import Table
+from eventstore.folding.state_table import StateTable
 from projections.fleet.labels import Labels
 from projections.fleet.membership import Member
 from projections.fleet.slot_table import SlotTable
@@ -105,7 +105,7 @@ class MemberRows(MutableMapping[str, Member]):
         """The members that are kept as single rows. Members without a slot are among them."""
         return self._single
 
-    def some(self, names: Sequence[str]) -> list[Member | None]:
+    def get_many(self, names: Sequence[str]) -> list[Member | None]:
         """The rows of these members, None for those that are none: by columns, as a save takes them by the hundred."""
         if self._columnar and len(names) > _BATCH_LOOKUP_MIN:
             slot = self._index.find_one(names[0])
@@ -250,7 +250,7 @@ class MemberRows(MutableMapping[str, Member]):
             zones,
             created_ms,
             uids,
-            *self._slot_table.some(taken),
+            *self._slot_table.get_many(taken),
             slots,
             repeat(False),
             repeat(-1),
@@ -264,7 +264,7 @@ def _fits_columns(row: Member) -> bool:
     return row.slot >= 0 and not row.contested4 and not row.contested6
 
 
-class Members(Table[Member]):
+class Members(StateTable[Member]):
     """The saved rows of members."""
 
     __slots__ = ()
@@ -274,8 +274,8 @@ class Members(Table[Member]):
         super().__init__("members", Member)
         self.rows = MemberRows(SlotTable(Labels()))
 
-    def some(self, keys: Sequence[str]) -> Sequence[Member | None]:
-        return self.rows.some(keys)
+    def get_many(self, keys: Sequence[str]) -> Sequence[Member | None]:
+        return self.rows.get_many(keys)
 
     def add_all(self, rows: Mapping[str, Member]) -> None:
         self.rows.add(rows)

@@ -121,7 +121,7 @@ class SlotTable:
         address6 = (high << 64 | low).to_bytes(16, "big") if high or low else b""
         return self._four[slot], address6, self.labels.sets[self.label[slot]]
 
-    def some(self, slots: npt.NDArray[np.int64]) -> tuple[list[int], list[bytes], list[dict[str, str]]]:
+    def get_many(self, slots: npt.NDArray[np.int64]) -> tuple[list[int], list[bytes], list[dict[str, str]]]:
         """As `at` for each slot, side by side."""
         fours = np.asarray(self._four, np.uint32)[slots].tolist()
         sixes = np.asarray(self._six, np.uint64).reshape(-1, 2)[slots]

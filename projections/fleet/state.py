@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from eventstore.folding.table import Table
+from eventstore.folding.state_table import StateTable
 from projections.fleet.address_index import Address
 from projections.fleet.allowed import Allowed
 from projections.fleet.command_outcomes import CommandOutcomes
@@ -100,20 +100,20 @@ class FleetState:
     def __init__(self, partition_count: int) -> None:
         self.partition_count = partition_count
         self.members = Members()
-        self.retained: Table[RetainedStates] = Table("retained", RetainedStates)
-        self.policies: Table[Policy] = Table("policies", Policy)
+        self.retained: StateTable[RetainedStates] = StateTable("retained", RetainedStates)
+        self.policies: StateTable[Policy] = StateTable("policies", Policy)
         self.zones = FleetZones()
-        self.list_changes: Table[ListChange] = Table("list_changes", ListChange)
-        self.holds: Table[Hold] = Table("holds", Hold)
-        self.rejected: Table[Hold] = Table("rejected", Hold)
-        self.budgets: Table[Budget] = Table("budgets", Budget)
-        self.windows: Table[Window] = Table("windows", Window)
-        self.levels: Table[Levels] = Table("levels", Levels)
-        self.clocks: Table[int] = Table("clocks", int)
-        self.set_rows: Table[SetRow] = Table("sets", SetRow)
-        self.freezes: Table[Freeze] = Table("freezes", Freeze)
-        self.mark_rows: Table[int] = Table("marks", int)
-        self.outbox_entries: Table[OutboxEntry] = Table("outbox", OutboxEntry)
+        self.list_changes: StateTable[ListChange] = StateTable("list_changes", ListChange)
+        self.holds: StateTable[Hold] = StateTable("holds", Hold)
+        self.rejected: StateTable[Hold] = StateTable("rejected", Hold)
+        self.budgets: StateTable[Budget] = StateTable("budgets", Budget)
+        self.windows: StateTable[Window] = StateTable("windows", Window)
+        self.levels: StateTable[Levels] = StateTable("levels", Levels)
+        self.clocks: StateTable[int] = StateTable("clocks", int)
+        self.set_rows: StateTable[SetRow] = StateTable("sets", SetRow)
+        self.freezes: StateTable[Freeze] = StateTable("freezes", Freeze)
+        self.mark_rows: StateTable[int] = StateTable("marks", int)
+        self.outbox_entries: StateTable[OutboxEntry] = StateTable("outbox", OutboxEntry)
         self.tombstones = Tombstones()
         self.command_outcomes = CommandOutcomes()
         self.policies.put(BUILT_IN.name, BUILT_IN)
@@ -122,7 +122,7 @@ class FleetState:
         self.rederive()
 
     @property
-    def tables(self) -> Sequence[Table[Any]]:
+    def tables(self) -> Sequence[StateTable[Any]]:
         return (
             self.members,
             self.retained,

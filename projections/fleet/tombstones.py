@@ -48,7 +48,7 @@ from typing import Protocol
 
 import msgspec
 
-from eventstore.folding.table import Table
+from eventstore.folding.state_table import StateTable
 from projections.incarnations import is_older
 
 MAX_TOMBSTONES = 100_000
@@ -114,7 +114,7 @@ class TombstoneRow(msgspec.Struct, frozen=True, gc=False, array_like=True):
     tombstones: tuple[Tombstone, ...]
 
 
-class Tombstones(Table[TombstoneRow]):
+class Tombstones(StateTable[TombstoneRow]):
     """The tombstones that fleet remembers, by node."""
 
     __slots__ = ("_order",)

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 from pyroaring import BitMap
 
-from eventstore.folding.table import Table
+from eventstore.folding.state_table import StateTable
 
 RECEIVED, APPLIED, IN_HARDWARE = range(3)
 LEVELS = ("received", "applied", "in_hardware")
@@ -76,12 +76,12 @@ class InstallsState:
     """`zones` is keyed by zone, `versions` by zone and version; `numbers` has each zone's versions, ascending."""
 
     def __init__(self) -> None:
-        self.zones: Table[ZoneInstalls] = Table("zones", ZoneInstalls)
-        self.versions: Table[VersionInstalls] = Table("versions", VersionInstalls)
+        self.zones: StateTable[ZoneInstalls] = StateTable("zones", ZoneInstalls)
+        self.versions: StateTable[VersionInstalls] = StateTable("versions", VersionInstalls)
         self.numbers: dict[str, list[int]] = {}
 
     @property
-    def tables(self) -> Sequence[Table[Any]]:
+    def tables(self) -> Sequence[StateTable[Any]]:
         return (self.zones, self.versions)
 
     def rederive(self) -> None:

@@ -34,7 +34,7 @@ class Joined(NamedTuple):
         """All of them, in order."""
         return islice(map(Node, *self._columns()), len(self.event.names))
 
-    def some(self, places: Sequence[int]) -> Iterator[Node]:
+    def get_many(self, places: Sequence[int]) -> Iterator[Node]:
         """The nodes in these places."""
         return islice(map(Node, *(picked(column, places) for column in self._columns())), len(places))
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eventstore.folding.table import Table
+from eventstore.folding.state_table import StateTable
 from projections.columns import value_at
 from projections.name_index import NUMBERS, UNKNOWN, NameIndex, Numbers
 from projections.zones.joined import Joined
@@ -136,7 +136,7 @@ class NodeRows(MutableMapping[str, Node]):
                 names, zones = joined.event.names, joined.zones
                 yield from (names[place] for place in self._places(index) if value_at(zones, place) == zone)
 
-    def some(self, names: Sequence[str]) -> list[Node | None]:
+    def get_many(self, names: Sequence[str]) -> list[Node | None]:
         """The rows of these nodes, None for those that are not here."""
         if self._joined and len(names) > _FEW and (as_joined := self._as_joined(names)) is not None:
             return [*as_joined]
@@ -195,7 +195,7 @@ class NodeRows(MutableMapping[str, Node]):
         joined, first, places = self._joined[index], self._firsts[index], self._places(index)
         names = [joined.event.names[place] for place in places]
         self._index.remove(names, np.array(places, np.int64) + first)
-        self._alone.update(zip(names, joined.some(places), strict=True))
+        self._alone.update(zip(names, joined.get_many(places), strict=True))
         self._together -= len(names)
         self._lost.difference_update(range(first, first + len(joined.event.names)))
         del self._joined[index], self._firsts[index], self._left[index]
@@ -242,7 +242,7 @@ class NodeRows(MutableMapping[str, Node]):
             elif len(places) <= _FEW:
                 rows += map(joined.node, places)
             else:
-                rows += joined.some(places)
+                rows += joined.get_many(places)
         return rows
 
     def _row_of(self, number: int) -> Node:
@@ -254,11 +254,11 @@ class NodeRows(MutableMapping[str, Node]):
         rows = self._alone.copy()
         for index, joined in enumerate(self._joined):
             places = self._places(index)
-            rows.update(zip(map(joined.event.names.__getitem__, places), joined.some(places), strict=True))
+            rows.update(zip(map(joined.event.names.__getitem__, places), joined.get_many(places), strict=True))
         return rows
 
 
-class Nodes(Table[Node]):
+class Nodes(StateTable[Node]):
     """The saved rows of nodes."""
 
     __slots__ = ()
@@ -268,8 +268,8 @@ class Nodes(Table[Node]):
         super().__init__("nodes", Node)
         self.rows = NodeRows()
 
-    def some(self, keys: Sequence[str]) -> list[Node | None]:
-        return self.rows.some(keys)
+    def get_many(self, keys: Sequence[str]) -> list[Node | None]:
+        return self.rows.get_many(keys)
 
     def add_all(self, rows: Mapping[str, Node]) -> None:
         self.rows.add(rows)

@@ -63,7 +63,7 @@ def join(state: ZonesState, event: NodesJoined, at: At) -> Decision:
     rows = _rows(event, at)
     put: dict[str, Node] = {}
     items: list[ItemOutcome] = []
-    for (name, stated), old in zip(rows.items(), state.nodes.some(event.names), strict=True):
+    for (name, stated), old in zip(rows.items(), state.nodes.get_many(event.names), strict=True):
         row = agents.merged(name, stated, old, zone or Zone()) if by_agent else stated
         if isinstance(row, str):
             items.append(_refused(name, row))
@@ -82,7 +82,7 @@ def change(state: ZonesState, event: NodesChanged, at: At) -> Decision:
     put: dict[str, Node] = {}
     items: list[ItemOutcome] = []
     rows = _rows(event, at)
-    before = state.nodes.some(event.names)
+    before = state.nodes.get_many(event.names)
     by_agent, zone = is_node_agent(event.envelope.actor), _zone(state, event.zone)
     for (name, stated), old, meant in zip(rows.items(), before, incarnations(event), strict=False):
         if old is None or old.zone != event.zone:
@@ -110,7 +110,7 @@ def leave(state: ZonesState, event: NodesLeft, at: At) -> Decision:
         return refusal(fault)
     tombstones: dict[str, NodeTombstone] = {}
     items: list[ItemOutcome] = []
-    before = state.nodes.some(event.names)
+    before = state.nodes.get_many(event.names)
     by_agent, zone = is_node_agent(event.envelope.actor), _zone(state, event.zone)
     for name, old, meant in zip(event.names, before, incarnations(event), strict=False):
         if old is None or old.zone != event.zone:
@@ -155,7 +155,7 @@ def supersede(state: ZonesState, event: NodesSuperseded, at: At) -> Decision:
     if len(event.names) > MAX_FORWARD_ITEMS:
         return refusal(f"names: {len(event.names)} items must be at most {MAX_FORWARD_ITEMS}, as fit one forward")
     tombstones: dict[str, NodeTombstone] = {}
-    before = state.nodes.some(event.names)
+    before = state.nodes.get_many(event.names)
     columns = zip(event.zones, event.names, event.created_ms, event.uids, before, strict=True)
     for zone, name, created_ms, uid, old in columns:
         if old is None or old.zone != zone or old.changed >= event.seen_offset:

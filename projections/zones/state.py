@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from eventstore.folding.fold import At
-from eventstore.folding.table import Table
+from eventstore.folding.state_table import StateTable
 from projections.columns import each
 from projections.zones.dpu_index import DpuIndex
 from projections.zones.joined import Joined
@@ -63,13 +63,13 @@ class ZonesState:
 
     def __init__(self) -> None:
         self.nodes = Nodes()
-        self.tombstones: Table[NodeTombstone] = Table("tombstones", NodeTombstone)
-        self.zone_rows: Table[Zone] = Table("zones", Zone)
-        self.lists: Table[CompleteList] = Table("lists", CompleteList)
-        self.dpus: Table[Dpu] = Table("dpus", Dpu)
-        self.marks: Table[Marks] = Table("marks", Marks)
-        self.causes: Table[Cause] = Table("causes", Cause)
-        self.askers: Table[Asker] = Table("askers", Asker)
+        self.tombstones: StateTable[NodeTombstone] = StateTable("tombstones", NodeTombstone)
+        self.zone_rows: StateTable[Zone] = StateTable("zones", Zone)
+        self.lists: StateTable[CompleteList] = StateTable("lists", CompleteList)
+        self.dpus: StateTable[Dpu] = StateTable("dpus", Dpu)
+        self.marks: StateTable[Marks] = StateTable("marks", Marks)
+        self.causes: StateTable[Cause] = StateTable("causes", Cause)
+        self.askers: StateTable[Asker] = StateTable("askers", Asker)
         self._clear()
 
     def _clear(self) -> None:
@@ -82,7 +82,7 @@ class ZonesState:
         self.dpu_index = DpuIndex()
 
     @property
-    def tables(self) -> Sequence[Table[Any]]:
+    def tables(self) -> Sequence[StateTable[Any]]:
         return (
             self.nodes,
             self.tombstones,
@@ -147,7 +147,7 @@ class ZonesState:
 
     def last_changes(self, names: Sequence[str], offsets: Sequence[int]) -> Sequence[Node | NodeTombstone | None]:
         """Each node, or its tombstone, if its last change was at the offset that goes with it."""
-        rows: list[Node | NodeTombstone | None] = [*self.nodes.some(names)]
+        rows: list[Node | NodeTombstone | None] = [*self.nodes.get_many(names)]
         if all(rows) and list(map(_CHANGED, rows)) == offsets:
             return rows
         rows = [row or self.tombstones.rows.get(name) for name, row in zip(names, rows, strict=True)]
@@ -270,7 +270,7 @@ class ZonesState:
 
     def _overtake(self, change: ZonesChange) -> None:
         """Take leave of what these nodes were before."""
-        for old in self.nodes.some([*change.nodes, *change.tombstones]):
+        for old in self.nodes.get_many([*change.nodes, *change.tombstones]):
             if old is not None:
                 self._count(old.zone, -1)
                 self._stale(old.changed)

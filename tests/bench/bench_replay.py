@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from fastavro import parse_schema, schemaless_reader, schemaless_writer
 
-from eventstore.folding.table import Table
+from eventstore.folding.state_table import StateTable
 from eventstore.log import FLEET_0
 from projections.fleet.fold import FleetFold
 from projections.fleet.membership import Member
@@ -99,7 +99,7 @@ def _read(listed: Iterable[bytes]) -> Iterable[dict[str, Any]]:
 
 
 def _fold_zone(listed: Iterable[bytes]) -> None:
-    nodes: Table[Node] = Table("nodes", Node)
+    nodes: StateTable[Node] = StateTable("nodes", Node)
     for offset, row in enumerate(_read(listed)):
         faults = (
             check_name("name", row["name"]),
@@ -112,7 +112,7 @@ def _fold_zone(listed: Iterable[bytes]) -> None:
 
 
 def _fold_fleet(listed: Iterable[bytes]) -> None:
-    members: Table[Member] = Table("members", Member)
+    members: StateTable[Member] = StateTable("members", Member)
     holders: dict[int, int] = {}
     for slot, row in enumerate(_read(listed)):
         if row["name"] not in members.rows and row["address4"] not in holders:

@@ -21,7 +21,7 @@ import projections.zones.forwarding
 import projections.zones.nodes
 from eventstore.folding.fold import DONE, Decision
 from eventstore.folding.ledger import Ledger
-from eventstore.folding.table import Table
+from eventstore.folding.state_table import StateTable
 from projections.cliques.state import Clique
 from projections.fleet.holds import Budgeted, EditHeld
 from projections.fleet.levels import Base
@@ -226,7 +226,7 @@ def _behind_its_offset(take_over: Any) -> Any:
 
 
 def _only_new_rows(put: Any) -> Any:
-    def kept(self: Table[Any], key: str, row: Any) -> None:
+    def kept(self: StateTable[Any], key: str, row: Any) -> None:
         is_new = key not in self.rows
         self.rows[key] = row
         if is_new:
@@ -457,7 +457,7 @@ BUGS = (
         "changed-rows-not-saved",
         "a row is saved when it is new, and not when it changes",
         "I11",
-        lambda: patched((Table, "put", _only_new_rows)),
+        lambda: patched((StateTable, "put", _only_new_rows)),
         Stepped(1, steps=120),
     ),
     Bug(

@@ -98,7 +98,9 @@ class Digests:
     def take_in(self, folded: FoldedPartition) -> dict[str, list[tuple[str, Any]]]:
         """The rows that changed since the last time, by table."""
         drained = {table: [*chain(*table.drain())] for table in folded.state.tables}
-        rows = {table.name: list(zip(keys, table.some(keys), strict=True)) for table, keys in drained.items() if keys}
+        rows = {
+            table.name: list(zip(keys, table.get_many(keys), strict=True)) for table, keys in drained.items() if keys
+        }
         for table, changes in rows.items():
             for key, row in changes:
                 self._put(table, key, row)

@@ -13,7 +13,7 @@ from typing import Any
 from deploy import roles
 from deploy.cli import main
 from eventstore.folding.fold import At, Decision, refusal
-from eventstore.folding.table import Table
+from eventstore.folding.state_table import StateTable
 from eventstore.log import Partition
 from projections.zones.fold import ZonesFold
 from projections.zones.rows import Zone
@@ -26,7 +26,7 @@ class LaterZoneState(ZonesState):
 
     def __init__(self) -> None:
         super().__init__()
-        self.zone_rows = Table("places", Zone)
+        self.zone_rows = StateTable("places", Zone)
 
 
 class LaterZoneFold:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from eventstore.folding.fold import DONE, At, Decision, refused
-from eventstore.folding.table import Table
+from eventstore.folding.state_table import StateTable
 from eventstore.log import FLEET, Partition
 from schemas.events import Event, PolicyDeleted, PolicySet
 
@@ -38,12 +38,12 @@ class ToyState:
     """Two tables, and the number of policies, which is derived."""
 
     def __init__(self) -> None:
-        self.policies: Table[Policy] = Table("policies", Policy)
-        self.totals: Table[Total] = Table("totals", Total)
+        self.policies: StateTable[Policy] = StateTable("policies", Policy)
+        self.totals: StateTable[Total] = StateTable("totals", Total)
         self.count = 0
 
     @property
-    def tables(self) -> tuple[Table[Policy], Table[Total]]:
+    def tables(self) -> tuple[StateTable[Policy], StateTable[Total]]:
         return (self.policies, self.totals)
 
     def rederive(self) -> None:
@@ -105,7 +105,7 @@ class ToyLaterState(ToyState):
 
     def __init__(self) -> None:
         super().__init__()
-        self.totals = Table("sums", Total)
+        self.totals = StateTable("sums", Total)
 
 
 class ToyLaterFold(ToyFold):

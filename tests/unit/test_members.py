@@ -79,7 +79,7 @@ def test_who_joins_at_once_is_who_joins_one_by_one(items: list[Item], first: int
 def check_some(rows: MemberRows, names: list[str]) -> None:
     """Many rows are what one after the other is, in whatever order they are asked for."""
     for some in (names, names[3:], names[3:-3], names[::-1], [*names, "nobody"], [*names[MANY // 2 :], *names[:9]]):
-        assert rows.some(some) == [rows.get(name) for name in some]
+        assert rows.get_many(some) == [rows.get(name) for name in some]
 
 
 @pytest.mark.parametrize("restarted", [False, True])
@@ -111,6 +111,6 @@ def test_who_joined_at_once_changes_leaves_and_comes_back(restarted: bool) -> No
     counted = fleet.reload().slot_table.count_by_bits()
     assert +Counter(fleet.state.slot_table.count_by_bits()) == +Counter(counted)
     keys = [key for part in fleet.state.members.drain() for key in part]
-    changed = dict(zip(keys, fleet.state.members.some(keys), strict=True))
+    changed = dict(zip(keys, fleet.state.members.get_many(keys), strict=True))
     assert changed == {name: rows.get(name) for name in changed}
     assert changed["n0"] is None and changed.keys() > {item.name for item in more}

@@ -57,7 +57,7 @@ def test_a_node_is_the_same_whichever_way_it_is_read(data: st.DataObject) -> Non
     nodes = [*columns.nodes()]
     assert nodes == [columns.node(place) for place in range(len(names))]
     places = data.draw(st.lists(st.integers(0, len(names) - 1)))
-    assert [*columns.some(places)] == [nodes[place] for place in places]
+    assert [*columns.get_many(places)] == [nodes[place] for place in places]
     start = data.draw(st.integers(0, len(names) - 1))
     stop = data.draw(st.integers(start + 1, len(names)))
     part = columns.between(start, stop)
@@ -120,7 +120,7 @@ class NodeRowsMachine(RuleBasedStateMachine):
 
     @rule(names=st.lists(st.sampled_from([*NAMES, "x", "n1\0"]), max_size=60))
     def look(self, names: list[str]) -> None:
-        assert self.rows.some(names) == [self.model.get(name) for name in names]
+        assert self.rows.get_many(names) == [self.model.get(name) for name in names]
         assert self.rows.has_any(names) == any(name in self.model for name in names)
         for name in names[:5]:
             assert (self.rows.get(name), name in self.rows) == (self.model.get(name), name in self.model)
@@ -130,9 +130,9 @@ class NodeRowsMachine(RuleBasedStateMachine):
         assert len(self.rows) == len(self.model)
         assert sorted(self.rows) == sorted(self.model)
         assert dict(self.rows.items()) == self.model
-        assert self.rows.some(sorted(self.model)) == [self.model[name] for name in sorted(self.model)]
-        assert self.rows.some(self.order) == [self.model.get(name) for name in self.order]
-        assert self.rows.some(self.order[5:]) == [self.model.get(name) for name in self.order[5:]]
+        assert self.rows.get_many(sorted(self.model)) == [self.model[name] for name in sorted(self.model)]
+        assert self.rows.get_many(self.order) == [self.model.get(name) for name in self.order]
+        assert self.rows.get_many(self.order[5:]) == [self.model.get(name) for name in self.order[5:]]
         for zone in ("y", "z", "w"):
             assert sorted(self.rows.in_zone(zone)) == sorted(n for n, row in self.model.items() if row.zone == zone)
         if 0 < self.columns() < len(self.model):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventstore.folding.table import Table
+from eventstore.folding.state_table import StateTable
 
 Step = tuple[str, int, int]
 
@@ -21,7 +21,7 @@ _STEPS = st.lists(
 
 @given(_STEPS)
 def test_what_is_drained_is_what_changed_since_the_last_drain(steps: list[Step]) -> None:
-    table: Table[int] = Table("numbers", int)
+    table: StateTable[int] = StateTable("numbers", int)
     rows: dict[str, int] = {}
     changed: set[str] = set()
     saved: set[str] = set()
@@ -53,7 +53,7 @@ def test_what_is_drained_is_what_changed_since_the_last_drain(steps: list[Step])
                 fresh, known = table.drain()
                 assert sorted([*fresh, *known]) == sorted(changed)
                 assert saved.isdisjoint(fresh)
-                assert table.some(fresh) == [rows[key] for key in fresh]
+                assert table.get_many(fresh) == [rows[key] for key in fresh]
                 changed, saved = set(), set(rows)
         assert table.rows == rows
     assert table.changes() >= len(changed)
@@ -62,7 +62,7 @@ def test_what_is_drained_is_what_changed_since_the_last_drain(steps: list[Step])
 
 
 def test_rows_that_change_again_and_again_are_remembered_once() -> None:
-    table: Table[int] = Table("numbers", int)
+    table: StateTable[int] = StateTable("numbers", int)
     rows = dict.fromkeys(map(str, range(1_000)), 0)
     for _ in range(100):
         table.put_all(rows)
@@ -71,7 +71,7 @@ def test_rows_that_change_again_and_again_are_remembered_once() -> None:
 
 
 def test_a_row_that_is_new_need_not_be_looked_up_unless_its_key_was_saved_before() -> None:
-    table: Table[int] = Table("numbers", int)
+    table: StateTable[int] = StateTable("numbers", int)
     table.add_all({"a": 1, "b": 2})
     assert table.drain() == (["a", "b"], [])
     table.remove("a")

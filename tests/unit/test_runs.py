@@ -17,7 +17,7 @@ from eventstore.folding.hashes import record_hash
 from eventstore.folding.ledger import LedgerEntry
 from eventstore.folding.partition import FoldedPartition
 from eventstore.folding.runs import MARK_RECORDS, RUN_RECORDS, RUN_RECORDS_MIN
-from eventstore.folding.table import Table
+from eventstore.folding.state_table import StateTable
 from eventstore.ids import envelope, internal_envelope, uuid7
 from eventstore.log import ZONES, Partition, Record
 from eventstore.state_store.saver import save
@@ -91,8 +91,8 @@ def all_of(folded: FoldedPartition) -> dict[str, object]:
     return found
 
 
-def changes_of(table: Table[Any]) -> list[tuple[list[str], Sequence[object]]]:
-    return [(keys, table.some(keys)) for keys in table.drain()]
+def changes_of(table: StateTable[Any]) -> list[tuple[list[str], Sequence[object]]]:
+    return [(keys, table.get_many(keys)) for keys in table.drain()]
 
 
 def assert_alike(records: Sequence[Record], splits: Sequence[int] = ()) -> int:

@@ -1,4 +1,4 @@
-"""Rows in memory that know which of them changed since they were last saved."""
+"""A table of a fold's state: rows in memory, with the keys that changed since the last save."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Generic, NamedTuple, TypeVar
 
 Row = TypeVar("Row")
 
-_FEW = 64
+_SET_KEYS_MAX = 64
 """Keys up to which a list of their own is not worth it."""
 
 
-class Drained(NamedTuple):
+class ChangedKeys(NamedTuple):
     """The keys of rows to save, each list sorted; under those in `fresh` nothing was saved that could be looked up."""
 
     fresh: list[str]
     changed: list[str]
 
 
-class Table(Generic[Row]):
+class StateTable(Generic[Row]):
     """A mapping from text keys to rows, with the keys that changed since `drain`.
 
     `rows` is read freely, and written only through `put`, `put_all` and `remove`. `row_type` is what msgspec decodes a
@@ -63,7 +63,7 @@ class Table(Generic[Row]):
 
     def touch(self, keys: Collection[str]) -> None:
         """These rows are to be saved, whether or not they changed. Nobody may alter `keys` from here on."""
-        if len(keys) <= _FEW:
+        if len(keys) <= _SET_KEYS_MAX:
             self._changed.update(keys)
             return
         self._together.append(keys)
@@ -79,17 +79,17 @@ class Table(Generic[Row]):
         """How many rows changed since the last drain; one that changed several times may count as several."""
         return len(self._changed) + len(self._added) + self._listed
 
-    def drain(self) -> Drained:
+    def drain(self) -> ChangedKeys:
         """What changed since the last drain."""
         added, self._added = self._added, []
         self._gather()
         if not self._changed.isdisjoint(added):
             added = [key for key in added if key not in self._changed]
-        drained = Drained(sorted(added), sorted(self._changed))
+        drained = ChangedKeys(sorted(added), sorted(self._changed))
         self._changed.clear()
         return drained
 
-    def some(self, keys: Sequence[str]) -> Sequence[Row | None]:
+    def get_many(self, keys: Sequence[str]) -> Sequence[Row | None]:
         """The rows under these keys, None for those that are not there."""
         return list(map(self.rows.get, keys))
 
