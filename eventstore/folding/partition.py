@@ -34,7 +34,7 @@ from eventstore.folding.fold import (
 from eventstore.folding.hashes import record_hash, running_hash, value_digest
 from eventstore.folding.ledger import Ledger, LedgerEntry
 from eventstore.folding.origin import check_origin
-from eventstore.folding.runs import MARK_RECORDS, RUN_RECORDS_MIN, Tries, fold_run, run_end
+from eventstore.folding.runs import MARK_RECORDS, RUN_RECORDS_MIN, RunProbe, fold_run, run_end
 from eventstore.folding.state_table import StateTable
 from eventstore.log import Partition, Record
 from schemas.events import Event, FoldVersionUpgraded, LogCreated
@@ -90,7 +90,7 @@ class FoldedPartition:
         self.quarantined = 0
         self.quarantine: deque[Quarantined] = deque(maxlen=_QUARANTINE_SHOWN)
         self.halted = ""
-        self._runs = Tries()
+        self._runs = RunProbe()
         self.begin(FIRST_VERSION)
 
     def begin(self, version: int) -> None:
@@ -172,11 +172,11 @@ class FoldedPartition:
                 entries = self._fold_run(records[start:stop])
                 if self.halted:
                     return stop, []
-                self._runs.came_to(len(entries or ()), records[start:stop])
+                self._runs.record_result(len(entries or ()), records[start:stop])
                 if entries:
                     return start + len(entries), entries
             else:
-                self._runs.too_short(records[max(start, stop - 1)])
+                self._runs.skip_past(records[max(start, stop - 1)])
         entry = self.fold(first)
         return start + 1, [] if entry is None else [entry]
 

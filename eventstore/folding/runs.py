@@ -50,8 +50,8 @@ class Run(NamedTuple):
     time_ms: int
 
 
-class Tries:
-    """From which offset on another run may be tried, by what the last ones came to."""
+class RunProbe:
+    """From which offset on the next run is tried, by how long the last runs were."""
 
     __slots__ = ("_pause_records", "from_offset")
 
@@ -59,12 +59,12 @@ class Tries:
         self.from_offset = 0
         self._pause_records = PAUSE_RECORDS_MIN
 
-    def too_short(self, last: Record) -> None:
-        """Up to this record too few looked plain."""
+    def skip_past(self, last: Record) -> None:
+        """Up to this record, too few records in a row looked plain."""
         self.from_offset = last.offset + 1
 
-    def came_to(self, plain: int, records: Sequence[Record]) -> None:
-        """Of a run of these records so many were plain."""
+    def record_result(self, plain: int, records: Sequence[Record]) -> None:
+        """The first `plain` of these records were folded as a run."""
         if plain == len(records):
             self._pause_records = max(self._pause_records // 2, PAUSE_RECORDS_MIN)
         elif plain >= RUN_RECORDS_PLAIN:
