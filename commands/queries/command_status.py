@@ -13,7 +13,7 @@ from commands import results
 from eventstore.folding.ledger import AHEAD_MS, LATE_MS
 from eventstore.ids import issued_at_ms
 from eventstore.log import DECIDING_TOPICS
-from eventstore.replicas.folds import Folds
+from eventstore.replicas.folded_log import FoldedLog
 from eventstore.replicas.status import PartitionStatus
 from schemas.api import dpuplane_pb2 as pb
 
@@ -23,7 +23,7 @@ class CommandStatus:
 
     def __init__(
         self,
-        folds: Folds,
+        folds: FoldedLog,
         now_ms: Callable[[], int],
         with_fleet: Callable[[pb.CommandResult], pb.CommandResult] = lambda answer: answer,
     ) -> None:

@@ -9,7 +9,7 @@ from commands import results
 from commands.queries.keeping import note_holds
 from commands.rpc.middleware import Call, NotFound
 from eventstore.log import CLIQUES, FLEET, FLEET_0, INSTALLS, ZONES, Partition
-from eventstore.replicas.folds import Folds
+from eventstore.replicas.folded_log import FoldedLog
 from projections.cliques.state import CliquesState
 from projections.fleet import views as fleet_views
 from projections.fleet.state import FleetState
@@ -32,7 +32,7 @@ class PositionWaiting(Protocol):
 class FoldReader:
     """States of the folds by what they are about. Read them between awaits only."""
 
-    def __init__(self, folds: Folds, waiting: PositionWaiting) -> None:
+    def __init__(self, folds: FoldedLog, waiting: PositionWaiting) -> None:
         self._folds = folds
         self._states = FoldStates(folds)
         self._position_waiter = waiting

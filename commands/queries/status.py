@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 
 from eventstore.log import ZONES, Partition
 from eventstore.replicas.beacons import Beacon
-from eventstore.replicas.folds import Folds
+from eventstore.replicas.folded_log import FoldedLog
 from eventstore.replicas.status import PartitionStatus
 from projections.rules.rule import Holdings
 from schemas.api import dpuplane_pb2 as pb
@@ -33,7 +33,7 @@ class StatusReporter:
 
     def __init__(
         self,
-        folds: Folds,
+        folds: FoldedLog,
         *,
         location: LogLocation,
         roles: Sequence[str],

@@ -21,7 +21,7 @@ from eventstore.folding.origin import await_origin
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import FLEET_0, EventLog, Partition, Record
 from eventstore.recovery.cuts import Cut
-from eventstore.replicas.folds import Folds
+from eventstore.replicas.folded_log import FoldedLog
 from eventstore.replicas.lineage import lineage_of
 from eventstore.state_store.checkpoints import StateCheckpoint
 from eventstore.state_store.rocks_store import open_checkpoint
@@ -37,7 +37,7 @@ Say = Callable[[int, int], None]
 logger = logging.getLogger(__name__)
 
 
-class FoldedLogAsOf(Folds):
+class FoldedLogAsOf(FoldedLog):
     """The plane as it stood at a cut. It stays there."""
 
     def __init__(

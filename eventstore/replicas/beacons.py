@@ -220,7 +220,7 @@ class Beacons:
 
     def _compare(self, beacon: Beacon) -> None:
         for theirs in beacon.partitions:
-            if theirs.partition.topic not in DECIDING_TOPICS or not self._replica.folds(theirs.partition):
+            if theirs.partition.topic not in DECIDING_TOPICS or not self._replica.is_folded(theirs.partition):
                 continue
             if difference := _difference(self._replica.folded(theirs.partition), theirs):
                 self.divergences += 1

@@ -27,7 +27,7 @@ from eventstore.folding.partition import FoldedPartition
 from eventstore.log import DECIDING_TOPICS, Batch, EventLog, Partition, Record
 from eventstore.progress import Progress
 from eventstore.replica_limits import LoopBudget, ReplicaLimits
-from eventstore.replicas.folds import Folds
+from eventstore.replicas.folded_log import FoldedLog
 from eventstore.replicas.lineage import lineage_of
 from eventstore.replicas.reading import Backoff, follow, recheck
 from eventstore.replicas.status import PartitionStatus
@@ -45,7 +45,7 @@ logger = logging.getLogger(__name__)
 _LIMITS = ReplicaLimits()
 
 
-class Replica(Folds):
+class Replica(FoldedLog):
     """Folds the topics of its folds; several versions of one topic's rules are several folds.
 
     `creates` lets it make a new log; a replica that may not waits until there is one. `listener_for` makes the decision

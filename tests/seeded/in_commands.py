@@ -9,7 +9,7 @@ from msgspec.structs import replace
 import commands.queries.position_waiter
 import eventstore.folding.ledger
 import eventstore.folding.partition
-import eventstore.replicas.folds
+import eventstore.replicas.folded_log
 import eventstore.replicas.replica
 import eventstore.replicas.submitting
 import tests.simulation.clients
@@ -277,7 +277,7 @@ BUGS = (
         "position-ahead",
         "a replica says that it has folded three records more than it has",
         "I9",
-        lambda: patched((eventstore.replicas.folds, "status_of", _ahead)),
+        lambda: patched((eventstore.replicas.folded_log, "status_of", _ahead)),
         Simulated(1),
     ),
 )

@@ -29,7 +29,7 @@ from eventstore.log import (
     Record,
     partitions_of,
 )
-from eventstore.replicas.folds import Folds
+from eventstore.replicas.folded_log import FoldedLog
 from eventstore.replicas.replica import Answer, Replica
 from eventstore.state_store.saver import load_partition, save
 from eventstore.state_store.store import SavedHead
@@ -70,7 +70,7 @@ class Device:
     boot: int = 0
 
 
-class Plane(Folds):
+class Plane(FoldedLog):
     """Everything, in one place."""
 
     def __init__(self, seed: int) -> None:

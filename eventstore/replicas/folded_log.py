@@ -1,7 +1,7 @@
-"""What a query reads: folded partitions, whoever folded them.
+"""The log as folded so far: what queries read.
 
-A replica folds on while it is asked; a moment of the past (recovery/past) was folded up to a cut and stays there.
-Queries read either through this class and cannot tell them apart, so the past is answered by the code of the present.
+A replica goes on folding while it answers; a `FoldedLogAsOf` (recovery/fold_as_of) was folded up to a cut and stays
+there. Queries read both through this class, so the code that answers about the present also answers about the past.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from eventstore.replicas.waiting import Answer
 _KEYS_REMEMBERED = 100_000
 
 
-class Folds:
+class FoldedLog:
     """Partitions of one log, as folded so far. Read them between awaits, and never change them from outside."""
 
     def __init__(self, name: str, partition_count: int) -> None:
@@ -53,7 +53,7 @@ class Folds:
             raise PermanentError(f"partition: {partition} is not folded by this replica")
         return found
 
-    def folds(self, partition: Partition) -> bool:
+    def is_folded(self, partition: Partition) -> bool:
         """Whether a partition is folded here."""
         return partition in self._folded
 
