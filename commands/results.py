@@ -31,8 +31,8 @@ def to_result(command_id: str, answer: Answer, log_id: str) -> pb.CommandResult:
     )
     if outcome.index >= 0:
         message.index = outcome.index
-    if outcome.place > 0:
-        message.place = outcome.place
+    if outcome.queue_position > 0:
+        message.queue_position = outcome.queue_position
     if outcome.hold >= 0:
         message.hold = outcome.hold
     if outcome.items:

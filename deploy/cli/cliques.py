@@ -90,7 +90,7 @@ def show(*, client: Client, output: str, domain: str, clique: str) -> None:
         return
     click.echo(f"{found.domain}/{found.clique}: {len(found.members)} of {found.capacity} indices taken")
     rows = [(member.index, member.node, "ready" if member.ready else "", member.address) for member in found.members]
-    waiting = [(f"line {w.place}", w.node, "waiting", "") for w in found.waiting]
+    waiting = [(f"line {w.queue_position}", w.node, "waiting", "") for w in found.waiting]
     out.print_table(("index", "node", "state", "address"), [*rows, *waiting])
 
 

@@ -48,8 +48,8 @@ def sentence(answer: pb.CommandResult) -> str:
     said = [outcome_name(answer.outcome)]
     if answer.HasField("index"):
         said.append(f"index {answer.index}")
-    if answer.HasField("place"):
-        said.append(f"place {answer.place} in line")
+    if answer.HasField("queue_position"):
+        said.append(f"queue position {answer.queue_position}")
     if answer.HasField("hold"):
         said.append(f"hold {answer.hold}")
     line = ", ".join(said)

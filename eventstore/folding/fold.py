@@ -42,7 +42,7 @@ class Outcome(msgspec.Struct, frozen=True, array_like=True):
     code: OutcomeCode
     reason: str = ""
     index: int = -1
-    place: int = 0
+    queue_position: int = 0
     hold: int = -1
     items: tuple[ItemOutcome, ...] = ()
 

@@ -252,7 +252,9 @@ def _outcome(clique: Clique, index: int, place: int) -> Outcome:
     """Waiting is told in upstream's words, which people search for."""
     if index >= 0:
         return Outcome("done", index=index)
-    return Outcome("waiting", f"no available indices within maxNodesPerIMEXDomain ({clique.capacity})", place=place)
+    return Outcome(
+        "waiting", f"no available indices within maxNodesPerIMEXDomain ({clique.capacity})", queue_position=place
+    )
 
 
 def _forgotten(state: CliquesState, clique_id: str) -> list[str]:

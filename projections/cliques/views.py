@@ -18,7 +18,7 @@ class MemberView(msgspec.Struct, frozen=True):
 
 
 class WaiterView(msgspec.Struct, frozen=True):
-    place: int
+    queue_position: int
     node: str
     uid: str
     created_ms: int

@@ -26,7 +26,7 @@ def _member(key: str, row: Member, event: Event, outcome: Outcome, at: At) -> It
     if row.standing == "left":
         yield one("index_released", node, detail | _index(row))
     elif row.standing == "waits":
-        place = {"place": str(outcome.place)} if is_claimant and outcome.place else {}
+        place = {"queue_position": str(outcome.queue_position)} if is_claimant and outcome.queue_position else {}
         yield one("index_waiting", node, detail | place)
     elif row.since == at.offset:
         yield one("index_assigned", node, detail | _index(row) | _address(row))

@@ -85,7 +85,7 @@ def _waiting_still(event: Event, outcome: Outcome, at: At) -> Iterable[Items]:
     """Who asks again while in line is told the place; nothing changes."""
     if outcome.code == "waiting":
         kind = "index_waiting" if at.partition.topic == CLIQUES else "dpu_waiting"
-        yield one(kind, event.envelope.subject, {"place": str(outcome.place)})
+        yield one(kind, event.envelope.subject, {"queue_position": str(outcome.queue_position)})
     elif outcome.index >= 0:
         yield one("index_kept", event.envelope.subject, {"index": str(outcome.index)})
 

@@ -75,7 +75,7 @@ def _dpu(name: str, dpu: Dpu | None, event: Event, outcome: Outcome, at: At) -> 
         detail = {"phase": dpu.phase, "attempt": str(dpu.attempt + 1)}
         yield one("step_opened", name, detail | _if("not_before_ms", dpu.not_before_ms))
     if outcome.code == "waiting" and _subject(event) == name:
-        yield one("dpu_waiting", name, {"place": str(outcome.place)})
+        yield one("dpu_waiting", name, {"queue_position": str(outcome.queue_position)})
 
 
 def _subject(event: Event) -> str:

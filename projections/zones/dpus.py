@@ -147,8 +147,8 @@ def _outcome(state: ZonesState, changed: Changed, admitted: Admitted) -> Outcome
     if changed.new is None or changed.new.phase != PENDING or changed.name in admitted.rows:
         return DONE
     if changed.new.paused:
-        return Outcome("waiting", f"dpu: {changed.name!r} is paused", place=place_of(state, changed, admitted))
-    return Outcome("waiting", admitted.full, place=place_of(state, changed, admitted))
+        return Outcome("waiting", f"dpu: {changed.name!r} is paused", queue_position=place_of(state, changed, admitted))
+    return Outcome("waiting", admitted.full, queue_position=place_of(state, changed, admitted))
 
 
 def _tries(state: ZonesState, row: Dpu) -> Tries:

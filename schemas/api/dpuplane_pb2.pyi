@@ -25,12 +25,12 @@ OUTCOME_REFUSED: Outcome
 OUTCOME_UNCHANGED: Outcome
 
 class CommandResult(_message.Message):
-    __slots__ = ("command_id", "outcome", "reason", "index", "place", "hold", "items", "position", "dry_run", "partitions")
+    __slots__ = ("command_id", "outcome", "reason", "index", "queue_position", "hold", "items", "position", "dry_run", "partitions")
     COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     INDEX_FIELD_NUMBER: _ClassVar[int]
-    PLACE_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_POSITION_FIELD_NUMBER: _ClassVar[int]
     HOLD_FIELD_NUMBER: _ClassVar[int]
     ITEMS_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
@@ -40,13 +40,13 @@ class CommandResult(_message.Message):
     outcome: Outcome
     reason: str
     index: int
-    place: int
+    queue_position: int
     hold: int
     items: _containers.RepeatedCompositeFieldContainer[ItemResult]
     position: str
     dry_run: DryRun
     partitions: _containers.RepeatedCompositeFieldContainer[PartitionResult]
-    def __init__(self, command_id: _Optional[str] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., reason: _Optional[str] = ..., index: _Optional[int] = ..., place: _Optional[int] = ..., hold: _Optional[int] = ..., items: _Optional[_Iterable[_Union[ItemResult, _Mapping]]] = ..., position: _Optional[str] = ..., dry_run: _Optional[_Union[DryRun, _Mapping]] = ..., partitions: _Optional[_Iterable[_Union[PartitionResult, _Mapping]]] = ...) -> None: ...
+    def __init__(self, command_id: _Optional[str] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., reason: _Optional[str] = ..., index: _Optional[int] = ..., queue_position: _Optional[int] = ..., hold: _Optional[int] = ..., items: _Optional[_Iterable[_Union[ItemResult, _Mapping]]] = ..., position: _Optional[str] = ..., dry_run: _Optional[_Union[DryRun, _Mapping]] = ..., partitions: _Optional[_Iterable[_Union[PartitionResult, _Mapping]]] = ...) -> None: ...
 
 class PartitionResult(_message.Message):
     __slots__ = ("partition", "outcome", "reason", "position")
@@ -899,16 +899,16 @@ class CliqueMember(_message.Message):
     def __init__(self, index: _Optional[int] = ..., node: _Optional[str] = ..., ready: _Optional[bool] = ..., address: _Optional[str] = ..., uid: _Optional[str] = ..., created_ms: _Optional[int] = ..., heard: _Optional[bool] = ...) -> None: ...
 
 class WaitingClaim(_message.Message):
-    __slots__ = ("place", "node", "uid", "created_ms")
-    PLACE_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("queue_position", "node", "uid", "created_ms")
+    QUEUE_POSITION_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
     CREATED_MS_FIELD_NUMBER: _ClassVar[int]
-    place: int
+    queue_position: int
     node: str
     uid: str
     created_ms: int
-    def __init__(self, place: _Optional[int] = ..., node: _Optional[str] = ..., uid: _Optional[str] = ..., created_ms: _Optional[int] = ...) -> None: ...
+    def __init__(self, queue_position: _Optional[int] = ..., node: _Optional[str] = ..., uid: _Optional[str] = ..., created_ms: _Optional[int] = ...) -> None: ...
 
 class GetCliqueRequest(_message.Message):
     __slots__ = ("min_position", "domain", "clique", "at")

@@ -213,10 +213,10 @@ async def test_eighteen_concurrent_claims_and_a_nineteenth(plane: Served) -> Non
     answers = await asyncio.gather(*(claim(number) for number in range(19)))
     assert sorted(answer.index for answer in answers if answer.HasField("index")) == list(range(18))
     (waiting,) = (answer for answer in answers if answer.outcome == pb.OUTCOME_WAITING)
-    assert (waiting.place, "(18)" in waiting.reason) == (1, True)
+    assert (waiting.queue_position, "(18)" in waiting.reason) == (1, True)
     shown = await plane.queries.GetClique(pb.GetCliqueRequest(domain="d", clique="c", min_position=waiting.position))
     assert [member.index for member in shown.members] == list(range(18))
-    assert [place.place for place in shown.waiting] == [1]
+    assert [place.queue_position for place in shown.waiting] == [1]
     config = await plane.queries.GetCliqueConfig(pb.GetCliqueConfigRequest(domain="d", clique="c"))
     assert (len(config.peers.splitlines()), len(config.hosts.splitlines())) == (18, 18)
 

@@ -101,7 +101,7 @@ async def test_cliques_are_claimed_shown_and_released(run: Run, tmp_path: Path) 
     second = await run("cliques", "claim", "d", "c", "n2")
     assert (second.json["index"], second.stderr) == (1, ""), "a zone has it"
     third = await run("cliques", "claim", "d", "c", "n3")
-    assert (third.status, third.json["outcome"], third.json["place"]) == (0, "waiting", 1)
+    assert (third.status, third.json["outcome"], third.json["queue_position"]) == (0, "waiting", 1)
     assert (await run("cliques", "ready", "d", "c", "n1")).status == 0
     shown = (await run("cliques", "show", "d", "c")).json
     assert shown["capacity"] == 2

@@ -61,7 +61,7 @@ async def test_eighteen_claims_get_dense_indices_and_the_nineteenth_waits(tmp_pa
         indices = [ran.json()["index"] for ran in await asyncio.gather(*claims)]
         assert sorted(indices) == list(range(18))
         late = await run("cliques", "claim", "d", "c", "n18", "--output", "json", server=server)
-        assert (late.status, late.json()["outcome"], late.json()["place"]) == (0, "waiting", 1)
+        assert (late.status, late.json()["outcome"], late.json()["queue_position"]) == (0, "waiting", 1)
         shown = (await run("cliques", "show", "d", "c", "--output", "json", server=server)).json()
         assert shown["capacity"] == 18
         assert [member["index"] for member in shown["members"]] == list(range(18))

@@ -27,7 +27,7 @@ def outcome_of(answer: pb.CommandResult) -> Outcome:
         _code(answer.outcome),
         answer.reason,
         index=answer.index if answer.HasField("index") else -1,
-        place=answer.place,
+        queue_position=answer.queue_position,
         hold=answer.hold if answer.HasField("hold") else -1,
         items=tuple(ItemOutcome(item.name, _code(item.outcome), item.reason) for item in answer.items),
     )

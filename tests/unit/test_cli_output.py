@@ -70,14 +70,17 @@ def test_only_an_answer_has_a_position_and_not_each_of_its_items() -> None:
 
 def test_index_zero_is_written_and_absent_ones_are_not() -> None:
     assert message_to_dict(pb.CommandResult(outcome=pb.OUTCOME_DONE, index=0))["index"] == 0
-    assert {"index", "place", "hold"}.isdisjoint(message_to_dict(pb.CommandResult(outcome=pb.OUTCOME_DONE)))
+    assert {"index", "queue_position", "hold"}.isdisjoint(message_to_dict(pb.CommandResult(outcome=pb.OUTCOME_DONE)))
 
 
 @pytest.mark.parametrize(
     ("answer", "status"),
     [
         (pb.CommandResult(outcome=pb.OUTCOME_DONE, index=0), 0),
-        (pb.CommandResult(outcome=pb.OUTCOME_WAITING, place=1, reason="no available indices within c (18)"), 0),
+        (
+            pb.CommandResult(outcome=pb.OUTCOME_WAITING, queue_position=1, reason="no available indices within c (18)"),
+            0,
+        ),
         (pb.CommandResult(outcome=pb.OUTCOME_HELD, hold=3), 0),
         (pb.CommandResult(outcome=pb.OUTCOME_REFUSED, reason="zone: no"), 1),
         (
@@ -104,8 +107,8 @@ def test_an_answer_is_one_value_and_an_exit_status(answer: pb.CommandResult, sta
 
 def test_the_sentence_says_what_the_answer_holds() -> None:
     assert (
-        sentence(pb.CommandResult(outcome=pb.OUTCOME_WAITING, place=2, reason="full"))
-        == "waiting, place 2 in line: full"
+        sentence(pb.CommandResult(outcome=pb.OUTCOME_WAITING, queue_position=2, reason="full"))
+        == "waiting, queue position 2: full"
     )
     assert sentence(pb.CommandResult(outcome=pb.OUTCOME_DONE, index=0)) == "done, index 0"
     assert f"dpuplane commands show {ID}" in sentence(pb.CommandResult(outcome=pb.OUTCOME_UNKNOWN, command_id=ID))

@@ -110,7 +110,7 @@ class CliqueMachine(DeliveredMachine):
     def claim(self, clique: str, node: str, age: int, requested_index: int) -> None:
         before = self.model.newest.get((clique, node))
         outcome = self.log.claim(node, f"u{age}", clique=clique, created_ms=age, requested_index=requested_index)
-        assert (outcome.code, outcome.index, outcome.place) == self.model.claim(
+        assert (outcome.code, outcome.index, outcome.queue_position) == self.model.claim(
             clique, node, (age, f"u{age}"), requested_index
         )
         assert bool(outcome.reason) == (outcome.code != "done")

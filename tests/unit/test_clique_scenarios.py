@@ -37,8 +37,8 @@ def test_02_the_nineteenth_waits_and_the_others_are_untouched(log: CliqueLog) ->
     log.fill()
     before = log.indices()
     outcome = log.claim("n18", "u18")
-    assert (outcome.code, outcome.reason, outcome.index, outcome.place) == ("waiting", TEXT, -1, 1)
-    assert log.claim("n19", "u19").place == 2
+    assert (outcome.code, outcome.reason, outcome.index, outcome.queue_position) == ("waiting", TEXT, -1, 1)
+    assert log.claim("n19", "u19").queue_position == 2
     assert log.indices() == before
 
 
@@ -50,7 +50,7 @@ def test_03_one_leaves_and_the_nineteenth_gets_its_index(log: CliqueLog) -> None
     assert log.indices()["n18"] == 7
     assert log.line() == ["n19"]
     assert log.claim("n18", "u18").index == 7
-    assert log.claim("n19", "u19").place == 1
+    assert log.claim("n19", "u19").queue_position == 1
 
 
 def test_04_a_gap_is_filled_before_the_clique_grows(log: CliqueLog) -> None:

@@ -48,13 +48,13 @@ def test_a_capacity_out_of_range_is_refused(log: CliqueLog, capacity: int) -> No
 def test_a_place_in_line_ends_with_its_pod(log: CliqueLog) -> None:
     log.resize(1)
     log.claim("holder", "u")
-    assert [log.claim(node, "u1").place for node in ("a", "b", "c")] == [1, 2, 3]
+    assert [log.claim(node, "u1").queue_position for node in ("a", "b", "c")] == [1, 2, 3]
     log.release("b", "a-pod-of-before")
     assert log.line() == ["a", "b", "c"]
-    assert log.claim("a", "u2").place == 3
+    assert log.claim("a", "u2").queue_position == 3
     log.release("b", "u1")
     assert log.line() == ["c", "a"]
-    assert log.claim("c", "u1").place == 1
+    assert log.claim("c", "u1").queue_position == 1
 
 
 def test_an_older_incarnation_changes_nothing(log: CliqueLog) -> None:
@@ -289,7 +289,7 @@ def test_the_line_is_bounded() -> None:
         assert log.claim(f"w{number}", "u").code == "waiting"
     outcome = log.claim("one-more", "u")
     assert outcome.reason == f"clique: 'c' has {MAX_LINE} nodes in line, the most there may be"
-    assert log.claim("w7", "u").place == 8
+    assert log.claim("w7", "u").queue_position == 8
     log.release("n0")
     assert log.claim("one-more", "u").code == "waiting"
 
@@ -299,7 +299,7 @@ def test_the_largest_clique_fills_and_restarts() -> None:
     log.resize(MAX_CAPACITY)
     for number in range(MAX_CAPACITY):
         assert log.claim(f"n{number}", "u").index == number
-    assert log.claim("late", "u").place == 1
+    assert log.claim("late", "u").queue_position == 1
     log.release("n2048")
     check_invariants(log.state)
     log.state = reloaded(log.state)

@@ -92,7 +92,7 @@ def fields_of(outcome: Outcome | None) -> object:
     if outcome is None:
         return None
     items = [(item.name, item.code, item.reason) for item in outcome.items]
-    return outcome.code, outcome.reason, outcome.index, outcome.place, outcome.hold, items
+    return outcome.code, outcome.reason, outcome.index, outcome.queue_position, outcome.hold, items
 
 
 def hash_of(*values: object) -> str:

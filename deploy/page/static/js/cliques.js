@@ -77,7 +77,7 @@ function card(clique) {
           <tr><td class="right">${member.index}</td><td class="name">${member.node}</td><td class="name">${member.address || "–"}</td>
             <td>${member.ready ? tag("ready", "good") : tag("not ready", "behind")}${member.heard ? nothing : tag("not heard", "far")}</td></tr>`)}
           ${clique.waiting.map((waiter) => html`
-          <tr><td class="right">–</td><td class="name">${waiter.node}</td><td>–</td><td>${tag(`waits, place ${waiter.place}`, "moving")}</td></tr>`)}</tbody>
+          <tr><td class="right">–</td><td class="name">${waiter.node}</td><td>–</td><td>${tag(`waits, place ${waiter.queue_position}`, "moving")}</td></tr>`)}</tbody>
       </table></div></details>
     </article>`;
 }
