@@ -99,10 +99,10 @@ def _rule(found: RuleChange) -> pb.RuleEffect:
         priority=rule.priority,
         protocol=rule.protocol,
         ports=ports(rule.ports),
-        prefixes_appearing=len(change.add4) // SIZE4 + len(change.add6) // SIZE6,
-        prefixes_vanishing=len(change.remove4) // SIZE4 + len(change.remove6) // SIZE6,
-        appearing=_texts(change.add4, change.add6),
-        vanishing=_texts(change.remove4, change.remove6),
+        prefixes_added=len(change.add4) // SIZE4 + len(change.add6) // SIZE6,
+        prefixes_removed=len(change.remove4) // SIZE4 + len(change.remove6) // SIZE6,
+        added=_texts(change.add4, change.add6),
+        removed=_texts(change.remove4, change.remove6),
     )
 
 

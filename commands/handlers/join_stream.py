@@ -64,7 +64,7 @@ class _SummaryBuilder:
         summary = self.summary
         summary.requests += 1
         summary.nodes += count
-        summary.not_stated += count
+        summary.not_appended += count
         if len(summary.errors) < _MAX_ERRORS:
             status, shown_id = status_of(error).name, command_id[:_ID_CHARACTERS]
             summary.errors.add(request=number, command_id=shown_id, status=status, reason=str(error))

@@ -13,18 +13,18 @@ class Comparison(NamedTuple):
     """Nodes of the file by what becomes of them, and what else the file would do.
 
     A moved node is in another zone now. `readdressed` counts the known nodes of the file that get another address,
-    moved or not. `gone` nodes are in a zone of the file but not in the file: an import leaves them where they are.
-    `appearing` and `vanishing` count addresses that the plane has for no node before, or for no node after.
+    moved or not. `not_in_file` nodes are in a zone of the file but not in the file: an import leaves them where they
+    are. `added` and `removed` count addresses that the plane has for no node before, or for no node after.
     """
 
     new: int
     moved: int
     changed: int
     unchanged: int
-    gone: int
+    not_in_file: int
     readdressed: int
-    appearing: int
-    vanishing: int
+    added: int
+    removed: int
 
     @property
     def shifts_most(self) -> bool:
@@ -57,8 +57,10 @@ def compare(plan: InventoryPlan, known: Mapping[str, KnownNode]) -> Comparison:
     others = {name: node for name, node in known.items() if name not in names}
     before = {address for node in known.values() for address in addresses_of(node)}
     after = planned | {address for node in others.values() for address in addresses_of(node)}
-    gone = sum(node.zone in zones for node in others.values())
-    return Comparison(new, moved, changed, unchanged, gone, readdressed, len(after - before), len(before - after))
+    not_in_file = sum(node.zone in zones for node in others.values())
+    return Comparison(
+        new, moved, changed, unchanged, not_in_file, readdressed, len(after - before), len(before - after)
+    )
 
 
 def addresses_of(node: KnownNode) -> Iterator[int]:

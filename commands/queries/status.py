@@ -82,7 +82,7 @@ class StatusReporter:
                 if part.halted
             ],
             replica=folds.name,
-            clocks=self._clock_faults(),
+            clock_faults=self._clock_faults(),
             stalled=[
                 pb.StalledPartition(partition=str(part), reason=why) for part, why in sorted(self._stalled().items())
             ],

@@ -62,11 +62,11 @@ def _print_rule(rule: pb.RuleEffect) -> None:
     traffic = " ".join(filter(None, [rule.protocol, ports_text(rule.ports)]))
     click.echo(
         f"    {rule.action} {traffic}, priority {rule.priority}, policy {rule.policy}:"
-        f" {rule.prefixes_appearing} prefixes added, {rule.prefixes_vanishing} removed"
+        f" {rule.prefixes_added} prefixes added, {rule.prefixes_removed} removed"
     )
     for sign, prefixes, count in (
-        ("+", rule.appearing, rule.prefixes_appearing),
-        ("-", rule.vanishing, rule.prefixes_vanishing),
+        ("+", rule.added, rule.prefixes_added),
+        ("-", rule.removed, rule.prefixes_removed),
     ):
         for prefix in prefixes[:_SHOWN]:
             click.echo(f"      {sign} {prefix}")

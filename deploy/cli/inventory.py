@@ -154,9 +154,9 @@ def _start(plan: InventoryPlan, found: Comparison) -> pb.ImportSummary:
         moved=found.moved,
         changed=found.changed,
         unchanged=found.unchanged,
-        gone=found.gone,
-        addresses_appearing=found.appearing,
-        addresses_vanishing=found.vanishing,
+        not_in_file=found.not_in_file,
+        addresses_added=found.added,
+        addresses_removed=found.removed,
     )
 
 
@@ -171,7 +171,7 @@ def _join(client: Client, plan: InventoryPlan, summary: pb.ImportSummary) -> Non
 
     joined: pb.JoinSummary = client.stream("JoinNodesStream", requests(), _STREAM_TIMEOUT_S)
     summary.joined, summary.unknown = joined.done, joined.unknown
-    summary.refused = joined.refused + joined.not_stated
+    summary.refused = joined.refused + joined.not_appended
     summary.refusals.extend(joined.refusals)
     summary.refusals.extend(_refusal(error) for error in joined.errors)
     summary.position = joined.position
@@ -251,7 +251,7 @@ def _print(summary: pb.ImportSummary) -> None:
             *([] if summary.dry_run else [("claims", claims)]),
             ("rows skipped", summary.skipped_rows),
             ("compared", _compared(summary)),
-            ("addresses", f"{summary.addresses_appearing} appear, {summary.addresses_vanishing} vanish"),
+            ("addresses", f"{summary.addresses_added} appear, {summary.addresses_removed} vanish"),
             *(_foreseen(summary) if summary.dry_run else ()),
             ("nodes", _told(summary)),
         )
@@ -268,7 +268,7 @@ def _foreseen(summary: pb.ImportSummary) -> tuple[tuple[str, object], ...]:
 
 
 def _compared(summary: pb.ImportSummary) -> str:
-    gone = f"; {summary.gone} in these zones are not in the file, and stay" if summary.gone else ""
+    gone = f"; {summary.not_in_file} in these zones are not in the file, and stay" if summary.not_in_file else ""
     known = f"{summary.moved} moved, {summary.changed} changed, {summary.unchanged} unchanged"
     return f"{summary.new} new, {known}{gone}"
 

@@ -46,7 +46,7 @@ def verdict(found: pb.Status) -> str:
     wrong = [
         *(f"{len(found.halted)} halted" for _ in found.halted[:1]),
         *(f"{len(found.stalled)} not forwarded" for _ in found.stalled[:1]),
-        *(f"{len(found.clocks)} about clocks" for _ in found.clocks[:1]),
+        *(f"{len(found.clock_faults)} about clocks" for _ in found.clock_faults[:1]),
         *("DPUs hold more than this log knows" for r in found.replicas if r.dpus_ahead_of_log),
         *("revoked certificates not read" for r in found.replicas if r.revocations_fault),
     ]
@@ -104,7 +104,7 @@ def summary(found: pb.Status) -> list[tuple[str, str]]:
             if r.revocations_fault
         ),
         *((f"not forwarded {s.partition}", s.reason) for s in found.stalled),
-        *(("clock", fault) for fault in found.clocks),
+        *(("clock", fault) for fault in found.clock_faults),
     ]
 
 

@@ -16,7 +16,7 @@ ZONE_COLUMNS = (
     "nodes",
     "dpus",
     "version",
-    "waiting_ms",
+    "pending_since_ms",
     "reported",
     "received",
     "applied",
@@ -24,7 +24,7 @@ ZONE_COLUMNS = (
     "frozen",
     "exceptions",
     "stuck",
-    "unreported_ms",
+    "unreported_since_ms",
 )
 CHANGE_COLUMNS = ("version", "appended_ms", "dpus", "p50_ms", "p99_ms", "last_ms")
 BUCKET_COLUMNS = ("from_ms", "to_ms", "dpus")

@@ -33,8 +33,8 @@ class ProgressView(NamedTuple):
     nodes: int
     dpus: int
     version: int
-    waiting_ms: int
-    unreported_ms: int
+    pending_since_ms: int
+    unreported_since_ms: int
     reported: int
     received: int
     applied: int
@@ -69,7 +69,7 @@ class _Reach(NamedTuple):
     received: int
     applied: int
     in_hardware: int
-    waiting_ms: int
+    pending_since_ms: int
 
 
 _NOWHERE = _Reach(0, 0, 0, 0)
@@ -104,8 +104,8 @@ class ProgressViews:
             nodes=state.node_counts.get(zone, 0),
             dpus=len(dpus.names),
             version=now.version,
-            waiting_ms=reach.waiting_ms,
-            unreported_ms=tables.earliest_since(fleet, zone, reported) if is_unreported else 0,
+            pending_since_ms=reach.pending_since_ms,
+            unreported_since_ms=tables.earliest_since(fleet, zone, reported) if is_unreported else 0,
             reported=reported,
             received=reach.received,
             applied=reach.applied,
@@ -190,7 +190,7 @@ def _waiting_ms(zone: str, there: BitMap, installs: InstallsState) -> int:
 
     Who has a version has those before it, so the DPUs that have one are those of all versions from it on.
     """
-    missing, waiting_ms = BitMap(there), 0
+    missing, pending_since_ms = BitMap(there), 0
     for number in reversed(installs.numbers[zone]):
         row = installs.version(zone, number)
         assert row is not None, f"{zone} has no row of its version {number}"
@@ -198,8 +198,8 @@ def _waiting_ms(zone: str, there: BitMap, installs: InstallsState) -> int:
             missing -= BitMap.deserialize(packed)
         if not missing:
             break
-        waiting_ms = row.appended_ms or waiting_ms
-    return waiting_ms
+        pending_since_ms = row.appended_ms or pending_since_ms
+    return pending_since_ms
 
 
 def _delays(row: VersionInstalls) -> Counter[int]:

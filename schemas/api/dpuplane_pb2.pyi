@@ -85,26 +85,26 @@ class TableEffect(_message.Message):
     def __init__(self, zones: _Optional[_Iterable[str]] = ..., zone_count: _Optional[int] = ..., rules: _Optional[_Iterable[_Union[RuleEffect, _Mapping]]] = ..., addresses_allowed: _Optional[int] = ..., addresses_denied: _Optional[int] = ...) -> None: ...
 
 class RuleEffect(_message.Message):
-    __slots__ = ("policy", "action", "priority", "protocol", "ports", "prefixes_appearing", "prefixes_vanishing", "appearing", "vanishing")
+    __slots__ = ("policy", "action", "priority", "protocol", "ports", "prefixes_added", "prefixes_removed", "added", "removed")
     POLICY_FIELD_NUMBER: _ClassVar[int]
     ACTION_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     PORTS_FIELD_NUMBER: _ClassVar[int]
-    PREFIXES_APPEARING_FIELD_NUMBER: _ClassVar[int]
-    PREFIXES_VANISHING_FIELD_NUMBER: _ClassVar[int]
-    APPEARING_FIELD_NUMBER: _ClassVar[int]
-    VANISHING_FIELD_NUMBER: _ClassVar[int]
+    PREFIXES_ADDED_FIELD_NUMBER: _ClassVar[int]
+    PREFIXES_REMOVED_FIELD_NUMBER: _ClassVar[int]
+    ADDED_FIELD_NUMBER: _ClassVar[int]
+    REMOVED_FIELD_NUMBER: _ClassVar[int]
     policy: str
     action: str
     priority: int
     protocol: str
     ports: _containers.RepeatedCompositeFieldContainer[PortRange]
-    prefixes_appearing: int
-    prefixes_vanishing: int
-    appearing: _containers.RepeatedScalarFieldContainer[str]
-    vanishing: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, policy: _Optional[str] = ..., action: _Optional[str] = ..., priority: _Optional[int] = ..., protocol: _Optional[str] = ..., ports: _Optional[_Iterable[_Union[PortRange, _Mapping]]] = ..., prefixes_appearing: _Optional[int] = ..., prefixes_vanishing: _Optional[int] = ..., appearing: _Optional[_Iterable[str]] = ..., vanishing: _Optional[_Iterable[str]] = ...) -> None: ...
+    prefixes_added: int
+    prefixes_removed: int
+    added: _containers.RepeatedScalarFieldContainer[str]
+    removed: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, policy: _Optional[str] = ..., action: _Optional[str] = ..., priority: _Optional[int] = ..., protocol: _Optional[str] = ..., ports: _Optional[_Iterable[_Union[PortRange, _Mapping]]] = ..., prefixes_added: _Optional[int] = ..., prefixes_removed: _Optional[int] = ..., added: _Optional[_Iterable[str]] = ..., removed: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ItemResult(_message.Message):
     __slots__ = ("name", "outcome", "reason", "note")
@@ -119,7 +119,7 @@ class ItemResult(_message.Message):
     def __init__(self, name: _Optional[str] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., reason: _Optional[str] = ..., note: _Optional[str] = ...) -> None: ...
 
 class JoinSummary(_message.Message):
-    __slots__ = ("requests", "nodes", "done", "refused", "unknown", "refusals", "position", "not_stated", "errors")
+    __slots__ = ("requests", "nodes", "done", "refused", "unknown", "refusals", "position", "not_appended", "errors")
     REQUESTS_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
     DONE_FIELD_NUMBER: _ClassVar[int]
@@ -127,7 +127,7 @@ class JoinSummary(_message.Message):
     UNKNOWN_FIELD_NUMBER: _ClassVar[int]
     REFUSALS_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
-    NOT_STATED_FIELD_NUMBER: _ClassVar[int]
+    NOT_APPENDED_FIELD_NUMBER: _ClassVar[int]
     ERRORS_FIELD_NUMBER: _ClassVar[int]
     requests: int
     nodes: int
@@ -136,9 +136,9 @@ class JoinSummary(_message.Message):
     unknown: int
     refusals: _containers.RepeatedCompositeFieldContainer[CommandResult]
     position: str
-    not_stated: int
+    not_appended: int
     errors: _containers.RepeatedCompositeFieldContainer[RequestError]
-    def __init__(self, requests: _Optional[int] = ..., nodes: _Optional[int] = ..., done: _Optional[int] = ..., refused: _Optional[int] = ..., unknown: _Optional[int] = ..., refusals: _Optional[_Iterable[_Union[CommandResult, _Mapping]]] = ..., position: _Optional[str] = ..., not_stated: _Optional[int] = ..., errors: _Optional[_Iterable[_Union[RequestError, _Mapping]]] = ...) -> None: ...
+    def __init__(self, requests: _Optional[int] = ..., nodes: _Optional[int] = ..., done: _Optional[int] = ..., refused: _Optional[int] = ..., unknown: _Optional[int] = ..., refusals: _Optional[_Iterable[_Union[CommandResult, _Mapping]]] = ..., position: _Optional[str] = ..., not_appended: _Optional[int] = ..., errors: _Optional[_Iterable[_Union[RequestError, _Mapping]]] = ...) -> None: ...
 
 class RequestError(_message.Message):
     __slots__ = ("request", "command_id", "status", "reason")
@@ -153,7 +153,7 @@ class RequestError(_message.Message):
     def __init__(self, request: _Optional[int] = ..., command_id: _Optional[str] = ..., status: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class ImportSummary(_message.Message):
-    __slots__ = ("nodes", "zones", "cliques", "joined", "refused", "unknown", "claims", "claims_waiting", "claims_refused", "claims_unknown", "skipped_rows", "skipped", "refusals", "position", "new", "moved", "changed", "unchanged", "gone", "addresses_appearing", "addresses_vanishing", "held", "holds", "dry_run", "command_id", "held_before")
+    __slots__ = ("nodes", "zones", "cliques", "joined", "refused", "unknown", "claims", "claims_waiting", "claims_refused", "claims_unknown", "skipped_rows", "skipped", "refusals", "position", "new", "moved", "changed", "unchanged", "not_in_file", "addresses_added", "addresses_removed", "held", "holds", "dry_run", "command_id", "held_before")
     NODES_FIELD_NUMBER: _ClassVar[int]
     ZONES_FIELD_NUMBER: _ClassVar[int]
     CLIQUES_FIELD_NUMBER: _ClassVar[int]
@@ -172,9 +172,9 @@ class ImportSummary(_message.Message):
     MOVED_FIELD_NUMBER: _ClassVar[int]
     CHANGED_FIELD_NUMBER: _ClassVar[int]
     UNCHANGED_FIELD_NUMBER: _ClassVar[int]
-    GONE_FIELD_NUMBER: _ClassVar[int]
-    ADDRESSES_APPEARING_FIELD_NUMBER: _ClassVar[int]
-    ADDRESSES_VANISHING_FIELD_NUMBER: _ClassVar[int]
+    NOT_IN_FILE_FIELD_NUMBER: _ClassVar[int]
+    ADDRESSES_ADDED_FIELD_NUMBER: _ClassVar[int]
+    ADDRESSES_REMOVED_FIELD_NUMBER: _ClassVar[int]
     HELD_FIELD_NUMBER: _ClassVar[int]
     HOLDS_FIELD_NUMBER: _ClassVar[int]
     DRY_RUN_FIELD_NUMBER: _ClassVar[int]
@@ -198,15 +198,15 @@ class ImportSummary(_message.Message):
     moved: int
     changed: int
     unchanged: int
-    gone: int
-    addresses_appearing: int
-    addresses_vanishing: int
+    not_in_file: int
+    addresses_added: int
+    addresses_removed: int
     held: int
     holds: _containers.RepeatedScalarFieldContainer[int]
     dry_run: bool
     command_id: str
     held_before: int
-    def __init__(self, nodes: _Optional[int] = ..., zones: _Optional[int] = ..., cliques: _Optional[int] = ..., joined: _Optional[int] = ..., refused: _Optional[int] = ..., unknown: _Optional[int] = ..., claims: _Optional[int] = ..., claims_waiting: _Optional[int] = ..., claims_refused: _Optional[int] = ..., claims_unknown: _Optional[int] = ..., skipped_rows: _Optional[int] = ..., skipped: _Optional[_Iterable[str]] = ..., refusals: _Optional[_Iterable[_Union[CommandResult, _Mapping]]] = ..., position: _Optional[str] = ..., new: _Optional[int] = ..., moved: _Optional[int] = ..., changed: _Optional[int] = ..., unchanged: _Optional[int] = ..., gone: _Optional[int] = ..., addresses_appearing: _Optional[int] = ..., addresses_vanishing: _Optional[int] = ..., held: _Optional[int] = ..., holds: _Optional[_Iterable[int]] = ..., dry_run: _Optional[bool] = ..., command_id: _Optional[str] = ..., held_before: _Optional[int] = ...) -> None: ...
+    def __init__(self, nodes: _Optional[int] = ..., zones: _Optional[int] = ..., cliques: _Optional[int] = ..., joined: _Optional[int] = ..., refused: _Optional[int] = ..., unknown: _Optional[int] = ..., claims: _Optional[int] = ..., claims_waiting: _Optional[int] = ..., claims_refused: _Optional[int] = ..., claims_unknown: _Optional[int] = ..., skipped_rows: _Optional[int] = ..., skipped: _Optional[_Iterable[str]] = ..., refusals: _Optional[_Iterable[_Union[CommandResult, _Mapping]]] = ..., position: _Optional[str] = ..., new: _Optional[int] = ..., moved: _Optional[int] = ..., changed: _Optional[int] = ..., unchanged: _Optional[int] = ..., not_in_file: _Optional[int] = ..., addresses_added: _Optional[int] = ..., addresses_removed: _Optional[int] = ..., held: _Optional[int] = ..., holds: _Optional[_Iterable[int]] = ..., dry_run: _Optional[bool] = ..., command_id: _Optional[str] = ..., held_before: _Optional[int] = ...) -> None: ...
 
 class JoinNodesRequest(_message.Message):
     __slots__ = ("command_id", "zone", "nodes", "columns")
@@ -1258,7 +1258,7 @@ class GetStatusRequest(_message.Message):
     def __init__(self, min_position: _Optional[str] = ..., at: _Optional[str] = ...) -> None: ...
 
 class Status(_message.Message):
-    __slots__ = ("log_id", "generation", "log", "replicas", "halted", "holds", "frozen", "position", "replica", "stalled", "clocks")
+    __slots__ = ("log_id", "generation", "log", "replicas", "halted", "holds", "frozen", "position", "replica", "stalled", "clock_faults")
     LOG_ID_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     LOG_FIELD_NUMBER: _ClassVar[int]
@@ -1269,7 +1269,7 @@ class Status(_message.Message):
     POSITION_FIELD_NUMBER: _ClassVar[int]
     REPLICA_FIELD_NUMBER: _ClassVar[int]
     STALLED_FIELD_NUMBER: _ClassVar[int]
-    CLOCKS_FIELD_NUMBER: _ClassVar[int]
+    CLOCK_FAULTS_FIELD_NUMBER: _ClassVar[int]
     log_id: str
     generation: int
     log: LogLocation
@@ -1280,8 +1280,8 @@ class Status(_message.Message):
     position: str
     replica: str
     stalled: _containers.RepeatedCompositeFieldContainer[StalledPartition]
-    clocks: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, log_id: _Optional[str] = ..., generation: _Optional[int] = ..., log: _Optional[_Union[LogLocation, _Mapping]] = ..., replicas: _Optional[_Iterable[_Union[Replica, _Mapping]]] = ..., halted: _Optional[_Iterable[_Union[HaltedPartition, _Mapping]]] = ..., holds: _Optional[int] = ..., frozen: _Optional[_Iterable[str]] = ..., position: _Optional[str] = ..., replica: _Optional[str] = ..., stalled: _Optional[_Iterable[_Union[StalledPartition, _Mapping]]] = ..., clocks: _Optional[_Iterable[str]] = ...) -> None: ...
+    clock_faults: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, log_id: _Optional[str] = ..., generation: _Optional[int] = ..., log: _Optional[_Union[LogLocation, _Mapping]] = ..., replicas: _Optional[_Iterable[_Union[Replica, _Mapping]]] = ..., halted: _Optional[_Iterable[_Union[HaltedPartition, _Mapping]]] = ..., holds: _Optional[int] = ..., frozen: _Optional[_Iterable[str]] = ..., position: _Optional[str] = ..., replica: _Optional[str] = ..., stalled: _Optional[_Iterable[_Union[StalledPartition, _Mapping]]] = ..., clock_faults: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class LogLocation(_message.Message):
     __slots__ = ("engine", "data", "bootstrap", "topic_prefix", "partition_count")
@@ -1388,7 +1388,7 @@ class ListZoneProgressResponse(_message.Message):
     def __init__(self, zones: _Optional[_Iterable[_Union[ZoneProgress, _Mapping]]] = ..., position: _Optional[str] = ...) -> None: ...
 
 class ZoneProgress(_message.Message):
-    __slots__ = ("zone", "nodes", "dpus", "version", "waiting_ms", "reported", "received", "applied", "in_hardware", "frozen", "exceptions", "stuck", "phases", "unreported_ms")
+    __slots__ = ("zone", "nodes", "dpus", "version", "pending_since_ms", "reported", "received", "applied", "in_hardware", "frozen", "exceptions", "stuck", "phases", "unreported_since_ms")
     class PhasesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -1400,7 +1400,7 @@ class ZoneProgress(_message.Message):
     NODES_FIELD_NUMBER: _ClassVar[int]
     DPUS_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
-    WAITING_MS_FIELD_NUMBER: _ClassVar[int]
+    PENDING_SINCE_MS_FIELD_NUMBER: _ClassVar[int]
     REPORTED_FIELD_NUMBER: _ClassVar[int]
     RECEIVED_FIELD_NUMBER: _ClassVar[int]
     APPLIED_FIELD_NUMBER: _ClassVar[int]
@@ -1409,12 +1409,12 @@ class ZoneProgress(_message.Message):
     EXCEPTIONS_FIELD_NUMBER: _ClassVar[int]
     STUCK_FIELD_NUMBER: _ClassVar[int]
     PHASES_FIELD_NUMBER: _ClassVar[int]
-    UNREPORTED_MS_FIELD_NUMBER: _ClassVar[int]
+    UNREPORTED_SINCE_MS_FIELD_NUMBER: _ClassVar[int]
     zone: str
     nodes: int
     dpus: int
     version: int
-    waiting_ms: int
+    pending_since_ms: int
     reported: int
     received: int
     applied: int
@@ -1423,8 +1423,8 @@ class ZoneProgress(_message.Message):
     exceptions: int
     stuck: int
     phases: _containers.ScalarMap[str, int]
-    unreported_ms: int
-    def __init__(self, zone: _Optional[str] = ..., nodes: _Optional[int] = ..., dpus: _Optional[int] = ..., version: _Optional[int] = ..., waiting_ms: _Optional[int] = ..., reported: _Optional[int] = ..., received: _Optional[int] = ..., applied: _Optional[int] = ..., in_hardware: _Optional[int] = ..., frozen: _Optional[bool] = ..., exceptions: _Optional[int] = ..., stuck: _Optional[int] = ..., phases: _Optional[_Mapping[str, int]] = ..., unreported_ms: _Optional[int] = ...) -> None: ...
+    unreported_since_ms: int
+    def __init__(self, zone: _Optional[str] = ..., nodes: _Optional[int] = ..., dpus: _Optional[int] = ..., version: _Optional[int] = ..., pending_since_ms: _Optional[int] = ..., reported: _Optional[int] = ..., received: _Optional[int] = ..., applied: _Optional[int] = ..., in_hardware: _Optional[int] = ..., frozen: _Optional[bool] = ..., exceptions: _Optional[int] = ..., stuck: _Optional[int] = ..., phases: _Optional[_Mapping[str, int]] = ..., unreported_since_ms: _Optional[int] = ...) -> None: ...
 
 class GetLatencyRequest(_message.Message):
     __slots__ = ("min_position", "at")

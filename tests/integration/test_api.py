@@ -238,7 +238,7 @@ async def test_bulk_joins_say_what_was_refused(plane: Served) -> None:
 
     summary = await plane.calls.JoinNodesStream(iter(requests()))
     assert (summary.requests, summary.nodes, summary.done, summary.refused, summary.unknown) == (42, 8001, 8000, 0, 0)
-    assert (summary.not_stated, list(summary.refusals)) == (1, [])
+    assert (summary.not_appended, list(summary.refusals)) == (1, [])
     assert [(error.request, error.status, error.reason.partition(":")[0]) for error in summary.errors] == [
         (40, "INVALID_ARGUMENT", "zone"),
         (41, "INVALID_ARGUMENT", "nodes"),

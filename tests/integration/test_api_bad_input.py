@@ -225,7 +225,7 @@ async def test_an_id_of_the_future_is_an_error_of_the_call_and_says_nothing_of_t
         await plane.calls.JoinNodes(request)
     assert caught.value.code() == grpc.StatusCode.FAILED_PRECONDITION
     summary = await plane.calls.JoinNodesStream(iter([request]))
-    assert (summary.refused, summary.not_stated, [error.status for error in summary.errors]) == (
+    assert (summary.refused, summary.not_appended, [error.status for error in summary.errors]) == (
         0,
         1,
         ["FAILED_PRECONDITION"],

@@ -341,7 +341,7 @@ async def test_an_inventory_is_joined_and_its_cliques_are_claimed(run: Run, tmp_
         50,
     )
     again = await run("import", str(file), *options, "--command-id", command_id)
-    compared = {"new": 0, "unchanged": 100, "addresses_appearing": 0}
+    compared = {"new": 0, "unchanged": 100, "addresses_added": 0}
     assert again.json == summary | compared, "the same import under the same id is the same commands"
     shown = (await run("nodes", "show", "node-007", "--min-position", summary["position"])).json
     assert (shown["labels"], shown["addresses"]) == ({"gpu": "1", "model": "A1"}, ["10.1.0.8"])

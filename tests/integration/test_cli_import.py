@@ -26,7 +26,7 @@ async def test_a_dry_run_counts_nodes_and_addresses_and_states_nothing(run: Run,
     file = inventory(tmp_path, *range(1, 12), app="web")
     dry = await run("import", file, *POOL, "--dry-run")
     assert dry.status == 0
-    kinds = ("new", "moved", "changed", "unchanged", "gone", "addresses_appearing", "addresses_vanishing", "joined")
+    kinds = ("new", "moved", "changed", "unchanged", "gone", "addresses_added", "addresses_removed", "joined")
     assert [dry.json[kind] for kind in kinds] == [2, 0, 9, 0, 1, 2, 0, 0]
     table = (await run("import", file, *POOL, "--dry-run", "--output", "table")).stdout
     assert "2 new, 0 moved, 9 changed, 0 unchanged; 1 in these zones are not in the file, and stay" in table

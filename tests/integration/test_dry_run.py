@@ -46,8 +46,8 @@ async def test_a_policy_is_foreseen_and_nothing_is_appended(tmp_path: Path) -> N
         (effect,) = said.dry_run.effects
         (rule,) = effect.rules
         assert (effect.zones, effect.zone_count) == (["z1"], 1)
-        assert (rule.policy, rule.appearing, rule.vanishing) == ("web", ["10.0.0.0/29"], [])
-        assert (rule.prefixes_appearing, rule.prefixes_vanishing) == (1, 0)
+        assert (rule.policy, rule.added, rule.removed) == ("web", ["10.0.0.0/29"], [])
+        assert (rule.prefixes_added, rule.prefixes_removed) == (1, 0)
         assert (effect.addresses_allowed, effect.addresses_denied) == (0, 0), "the default allows them already"
         assert await plane.stated() == stated and await rules_of(plane) == before
         assert (await plane.calls.SetPolicy(request)).outcome == pb.OUTCOME_DONE
@@ -65,7 +65,7 @@ async def test_a_leave_over_its_budget_is_foreseen_as_held(tmp_path: Path) -> No
         assert (said.dry_run.budget, said.dry_run.addresses) == ("denied-by-leave", 2)
         (effect,) = said.dry_run.effects
         (rule,) = effect.rules
-        assert rule.vanishing == ["10.0.0.0/29"] and rule.appearing == ["10.0.0.2/31", "10.0.0.4/30"]
+        assert rule.removed == ["10.0.0.0/29"] and rule.added == ["10.0.0.2/31", "10.0.0.4/30"]
         assert (effect.addresses_allowed, effect.addresses_denied) == (0, 2), "not the six that keep their verdict"
         assert [(item.name, item.outcome) for item in said.items] == [("nobody", pb.OUTCOME_UNCHANGED)]
         real = await plane.calls.LeaveNodes(pb.LeaveNodesRequest(zone="z1", names=names))
@@ -82,7 +82,7 @@ async def test_a_deletion_and_what_would_be_refused_are_foreseen(tmp_path: Path)
         await plane.calls.SetPolicy(pb.SetPolicyRequest(policy=policy()))
         gone = await plane.calls.DeletePolicy(pb.DeletePolicyRequest(name="web", dry_run=True))
         (effect,) = gone.dry_run.effects
-        assert [rule.vanishing for rule in effect.rules] == [["10.0.0.0/29"]]
+        assert [rule.removed for rule in effect.rules] == [["10.0.0.0/29"]]
         assert (effect.addresses_allowed, effect.addresses_denied) == (0, 0), "the default goes on to allow them"
         with pytest.raises(grpc.aio.AioRpcError, match="action"):
             await plane.calls.SetPolicy(pb.SetPolicyRequest(policy=policy(action="maybe"), dry_run=True))

@@ -106,7 +106,7 @@ def comparable(answer: Message) -> Message:
         answer.ClearField("waiting_since_ms")
     if isinstance(answer, pb.ListZoneProgressResponse):
         for zone in answer.zones:
-            for field in {field.name for field, _ in zone.ListFields()} & {"waiting_ms", "unreported_ms"}:
+            for field in {field.name for field, _ in zone.ListFields()} & {"pending_since_ms", "unreported_since_ms"}:
                 zone.ClearField(field)
     return answer
 

@@ -66,7 +66,7 @@ def test_zones_of_a_dry_run(count: int, listed: int, said: str) -> None:
 
 @pytest.mark.parametrize(("count", "more"), [(20, []), (25, ["+ and 5 more prefixes"])])
 def test_prefixes_of_a_dry_run(count: int, more: list[str]) -> None:
-    rule = pb.RuleEffect(appearing=[f"10.0.0.{number}/32" for number in range(count)], prefixes_appearing=count)
+    rule = pb.RuleEffect(added=[f"10.0.0.{number}/32" for number in range(count)], prefixes_added=count)
     lines = dry_run(["n"], pb.TableEffect(zones=["z"], zone_count=1, rules=[rule]))
     first = lines.index("      + 10.0.0.0/32")
     assert [line.strip() for line in lines[first + 20 :]] == more

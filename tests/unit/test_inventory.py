@@ -349,7 +349,7 @@ def test_a_comparison_counts_each_node_once_and_addresses_apart() -> None:
     before = f"{header}label,z,10.0.0.2,x\nto,y,10.0.0.3,x\nfree,z,10.0.0.4,x\ngone,z,10.0.0.5,x\n"
     after = f"{header}label,z,10.0.0.2,y\nto,z,10.0.0.3,x\nfree,z,10.0.0.9,x\nnew,z,10.0.0.8,x\n"
     found = compare(planned(after), known_of(planned(before)))
-    assert found == Comparison(new=1, moved=1, changed=2, unchanged=1, gone=1, readdressed=1, appearing=2, vanishing=1)
+    assert found == Comparison(new=1, moved=1, changed=2, unchanged=1, not_in_file=1, readdressed=1, added=2, removed=1)
     assert not found.shifts_most
 
 

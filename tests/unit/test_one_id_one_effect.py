@@ -128,7 +128,7 @@ def test_a_stream_states_one_id_in_one_partition() -> None:
             command_id = servers.command_id()
             requests = joining("n", "z1", command_id), joining("n", apart(servers, "z1"), command_id)
             summary = await servers.late.join_all(*requests)
-            assert (summary.requests, summary.done, summary.refused, summary.not_stated) == (2, 1, 0, 1)
+            assert (summary.requests, summary.done, summary.refused, summary.not_appended) == (2, 1, 0, 1)
             (error,) = summary.errors
             assert (error.request, error.command_id, error.status) == (1, command_id, "ALREADY_EXISTS")
             assert zone_with(servers.late, "n") == ["z1"]
