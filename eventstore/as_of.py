@@ -29,7 +29,7 @@ def parse_as_of(text: str) -> AsOf:
     time_ms = parse_time(text)
     if time_ms is None:
         raise PermanentError(
-            f"at: {text[:_TEXT_SHOWN]!r} must be the position of an answer, a time in ISO 8601, or milliseconds"
+            f"as_of: {text[:_TEXT_SHOWN]!r} must be the position of an answer, a time in ISO 8601, or milliseconds"
         )
     return time_ms
 
@@ -38,7 +38,7 @@ def _check_token(text: str) -> None:
     try:
         check_token(text)
     except BadPosition as error:
-        raise PermanentError(f"at: {error}") from error
+        raise PermanentError(f"as_of: {error}") from error
 
 
 def parse_time(text: str) -> int | None:
@@ -62,4 +62,4 @@ def format_time(time_ms: int) -> str:
 def check_not_in_future(as_of: AsOf, now_ms: int) -> None:
     """Raise PermanentError if this is a time in the future."""
     if isinstance(as_of, int) and as_of > now_ms:
-        raise PermanentError(f"at: {format_time(as_of)} is in the future: this host's time is {format_time(now_ms)}")
+        raise PermanentError(f"as_of: {format_time(as_of)} is in the future: this host's time is {format_time(now_ms)}")

@@ -40,7 +40,7 @@ class NoAsOfSource:
     """Of a server that keeps none."""
 
     async def at(self, text: str, *, timeout_s: float) -> Any:
-        raise PermanentError("at: this server answers from now only; start it with --pasts 2, or leave at out")
+        raise PermanentError("as_of: this server answers from now only; start it with --pasts 2, or leave as_of out")
 
 
 def with_as_of(live: S, past: AsOfSource) -> S:
@@ -72,7 +72,7 @@ class _AsOfRouter:
             return answer
 
         def ask(request: Any, call: Call) -> Awaitable[Message]:
-            return ask_past(request, call) if request.at else live(request, call)
+            return ask_past(request, call) if request.as_of else live(request, call)
 
         return ask
 
@@ -85,20 +85,20 @@ class _AsOfRouter:
                 yield message
 
         def ask(request: Any, call: Call) -> AsyncIterator[Message]:
-            return ask_past(request, call) if request.at else live(request, call)
+            return ask_past(request, call) if request.as_of else live(request, call)
 
         return ask
 
     async def _route(self, request: Any, call: Call) -> tuple[Any, Message, Call]:
         """The service of the moment, what to ask it, and what is left of the call's time."""
         if request.min_position:
-            raise PermanentError("min_position: must not be given with at, which says what the answer is read at")
+            raise PermanentError("min_position: must not be given with as_of, which says what the answer is read at")
         now_s = asyncio.get_running_loop().time
         until_s = now_s() + call.timeout_s
-        service = await self._past.at(request.at, timeout_s=call.timeout_s)
+        service = await self._past.at(request.as_of, timeout_s=call.timeout_s)
         past_request = type(request)()
         past_request.CopyFrom(request)
-        past_request.at = ""
+        past_request.as_of = ""
         return service, past_request, call._replace(timeout_s=until_s - now_s())
 
 
@@ -144,8 +144,8 @@ def _as_raised_remotely(error: grpc.aio.AioRpcError) -> Exception:
         case grpc.StatusCode.INVALID_ARGUMENT:
             return PermanentError(details)
         case _:
-            return LogUnavailable(f"at: the past did not answer ({details}); ask again")
+            return LogUnavailable(f"as_of: the past did not answer ({details}); ask again")
 
 
 def _accepts_as_of(method: MethodDescriptor) -> bool:
-    return "at" in method.input_type.fields_by_name
+    return "as_of" in method.input_type.fields_by_name

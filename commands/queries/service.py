@@ -307,7 +307,7 @@ class QueriesService(ProgressQueries):
     async def _held(self, zones: frozenset[str], call: Call) -> Holdings:
         """What DPUs hold. Raises LogUnavailable if not every relay says so in time, PermanentError of the past."""
         if self._devices is None:
-            raise PermanentError("at: what devices hold is known of now only; leave at out")
+            raise PermanentError("as_of: what devices hold is known of now only; leave as_of out")
         try:
             async with asyncio.timeout(call.timeout_s):
                 return await self._devices(zones)

@@ -57,7 +57,7 @@ class Client:
         self._timeout_s = timeout_s
         self._min_position = min_position
         self._seen: list[str] = []
-        self.at = ""
+        self.as_of = ""
         """The moment of the past that queries are about; empty for now."""
         self.stated: dict[str, None] = {}
         """Ids of the commands that were sent, which may have taken effect."""
@@ -133,8 +133,8 @@ class Client:
         """Call a method of Queries; the minimum position and the moment are filled in."""
         if self._min_position and "min_position" in request.DESCRIPTOR.fields_by_name:
             request.min_position = self._min_position  # type: ignore[attr-defined]
-        if self.at:
-            request.at = self.at  # type: ignore[attr-defined]
+        if self.as_of:
+            request.as_of = self.as_of  # type: ignore[attr-defined]
         until_ms = self._now_ms() + _FOLDING_MS_MAX
         while True:
             try:

@@ -23,8 +23,8 @@ def explain(*, client: Client, output: str, node: str, dpu: str, zone: str) -> N
 
     The verdict is that of the rule table of the DPU's zone: per address of the node, on which protocols and ports it is
     allowed or denied. The steps lead to the DPU: stated in its zone, accepted by the fleet, intended by the zone's
-    table, sent, received, applied, in hardware. The first that is missing says why. With --at a moment of the past, the
-    last steps are known from what relays had reported by then.
+    table, sent, received, applied, in hardware. The first that is missing says why. With --as-of a point of the past,
+    the last steps are known from what relays had reported by then.
     """
     found: pb.Explanation = client.query("ExplainAccess", pb.ExplainAccessRequest(node=node, dpu=dpu, zone=zone))
     if output != "table":

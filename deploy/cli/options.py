@@ -60,7 +60,7 @@ _MIN_POSITION = click.option(
     help="Wait until what is read is at least as new as this `position` of an earlier answer.",
 )
 _AT = click.option(
-    "--at",
+    "--as-of",
     callback=values.as_of_text,
     metavar="POSITION|TIME",
     default="",
@@ -147,7 +147,7 @@ def queries_in(*outputs: str) -> Callable[[F], F]:
 
 
 def looks_back(function: F) -> F:
-    """As `queries`, and `--at` and `--watch`; for what asks about the state of the plane and nothing else."""
+    """As `queries`, and `--as-of` and `--watch`; for what asks about the state of the plane and nothing else."""
     return looks_back_in(*_OUTPUTS)(function)
 
 
@@ -156,10 +156,10 @@ def looks_back_in(*outputs: str) -> Callable[[F], F]:
 
     def decorated(function: F) -> F:
         @functools.wraps(function)
-        def run(*, client: Client, at: str, watch: bool, **given: Any) -> None:
-            if at and watch:
-                raise click.UsageError("--watch: what was at a moment of the past (--at) never changes")
-            client.at = at
+        def run(*, client: Client, as_of: str, watch: bool, **given: Any) -> None:
+            if as_of and watch:
+                raise click.UsageError("--watch: what was at a moment of the past (--as-of) never changes")
+            client.as_of = as_of
             show = functools.partial(function, client=client, **given)
             if watch:
                 watch_until_interrupted(client, show)

@@ -29,10 +29,10 @@ from schemas.api import dpuplane_pb2 as pb
 
 
 @click.command(name="replay", epilog="Example: dpuplane replay --data plane")
-@click.option("--at", callback=as_of, metavar="POSITION|TIME", help="Stop there.  [the present end of the log]")
+@click.option("--as-of", callback=as_of, metavar="POSITION|TIME", help="Stop there.  [the present end of the log]")
 @reads_log
 @queries
-def replay_command(client: Client, output: str, place: LogPlace | None, at: AsOf | None) -> None:
+def replay_command(client: Client, output: str, place: LogPlace | None, as_of: AsOf | None) -> None:
     """Fold the log afresh, and print the position and the digest of every partition, and how fast it went.
 
     POSITION is the token of an answer; TIME is ISO 8601, UTC if it names no zone, or milliseconds since the epoch.
@@ -40,7 +40,7 @@ def replay_command(client: Client, output: str, place: LogPlace | None, at: AsOf
     where = place or place_of_status(client.query("GetStatus", pb.GetStatusRequest()), client.server)
     level = "WARNING" if sys.stderr.isatty() else "INFO"  # a terminal has the line of progress
     with failing(), logging_here(level):
-        replayed = asyncio.run(_replay(where, at))
+        replayed = asyncio.run(_replay(where, as_of))
     if output != "table":
         out.print_value(_as_dict(replayed), output)
     else:
@@ -56,17 +56,17 @@ def replay_command(client: Client, output: str, place: LogPlace | None, at: AsOf
     sys.exit(1 if any(folded.halted for folded in replayed.partitions.values()) else 0)
 
 
-async def _replay(place: LogPlace, at: AsOf | None) -> Replayed:
+async def _replay(place: LogPlace, as_of: AsOf | None) -> Replayed:
     async with open_to_read(place, rng=random.Random()) as log:
-        until = None if at is None else await _cut(log, at)
+        until = None if as_of is None else await _cut(log, as_of)
         with ProgressLine("replay") as progress:
             return await replay(log, folds_of(log.partition_count), until=until, say=progress.show)
 
 
-async def _cut(log: EventLog, at: AsOf) -> Mapping[Partition, int]:
-    check_not_in_future(at, time.time_ns() // 1_000_000)
+async def _cut(log: EventLog, as_of: AsOf) -> Mapping[Partition, int]:
+    check_not_in_future(as_of, time.time_ns() // 1_000_000)
     origin = await await_origin(log)
-    return (await cut_of(log, origin.log_id, FOLDED_TOPICS, at)).offsets
+    return (await cut_of(log, origin.log_id, FOLDED_TOPICS, as_of)).offsets
 
 
 def _digest(replayed: Replayed, partition: Partition) -> str:

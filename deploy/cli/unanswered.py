@@ -21,7 +21,7 @@ _WITH_TLS = "it must speak TLS, and each side must accept the other's certificat
 
 def is_folding(error: grpc.RpcError) -> bool:
     """Whether a moment of the past was asked about that the server is still folding the log up to."""
-    return error.code() is grpc.StatusCode.UNAVAILABLE and _details(error).startswith("at: ")
+    return error.code() is grpc.StatusCode.UNAVAILABLE and _details(error).startswith("as_of: ")
 
 
 def is_answer(error: grpc.RpcError) -> bool:

@@ -82,7 +82,7 @@ def as_of(_context: click.Context, _parameter: click.Parameter, given: str | Non
     try:
         return parse_as_of(given)
     except PermanentError as error:
-        raise click.BadParameter(str(error).removeprefix("at: ").removeprefix("position: ")) from error
+        raise click.BadParameter(str(error).removeprefix("as_of: ").removeprefix("position: ")) from error
 
 
 def as_of_text(context: click.Context, parameter: click.Parameter, given: str) -> str:

@@ -80,11 +80,11 @@ class Data:
         at = parameters(request, ("at",)).get("at", "")
         source = self._source()
         zones: list[pb.ZoneProgress] = []
-        async for part in source.queries.list_zone_progress(pb.ListZoneProgressRequest(at=at), source.call):
+        async for part in source.queries.list_zone_progress(pb.ListZoneProgressRequest(as_of=at), source.call):
             zones.extend(part.zones)
-        latency = await source.queries.get_latency(pb.GetLatencyRequest(at=at), source.call)
-        holds = await source.queries.list_holds(pb.ListHoldsRequest(at=at), source.call)
-        status = await source.queries.get_status(pb.GetStatusRequest(at=at), source.call)
+        latency = await source.queries.get_latency(pb.GetLatencyRequest(as_of=at), source.call)
+        holds = await source.queries.list_holds(pb.ListHoldsRequest(as_of=at), source.call)
+        status = await source.queries.get_status(pb.GetStatusRequest(as_of=at), source.call)
         return {
             "now_ms": source.now_ms(),
             "zones": fleet.rows(zones),
@@ -97,7 +97,7 @@ class Data:
     async def zone(self, request: web.Request) -> Any:
         given = parameters(request, ("at", "zone"))
         source = self._source()
-        wanted = pb.GetZoneRequest(zone=given.get("zone", ""), at=given.get("at", ""))
+        wanted = pb.GetZoneRequest(zone=given.get("zone", ""), as_of=given.get("at", ""))
         return message_to_dict(await source.queries.get_zone(wanted, source.call))
 
     async def dpus(self, request: web.Request) -> Any:
@@ -109,7 +109,7 @@ class Data:
             stuck=bool(number("stuck", given.get("stuck", ""), most=1)),
             page_size=DPUS_PER_PAGE,
             page_token=given.get("page_token", ""),
-            at=given.get("at", ""),
+            as_of=given.get("at", ""),
         )
         return message_to_dict(await source.queries.list_dpus(wanted, source.call))
 
@@ -120,14 +120,14 @@ class Data:
             domain=given.get("domain", ""),
             page_size=CLIQUES_PER_PAGE,
             page_token=given.get("page_token", ""),
-            at=given.get("at", ""),
+            as_of=given.get("at", ""),
         )
         return message_to_dict(await source.queries.list_cliques(wanted, source.call))
 
     async def holds(self, request: web.Request) -> Any:
         given = parameters(request, ("at",))
         source = self._source()
-        wanted = pb.ListHoldsRequest(at=given.get("at", ""))
+        wanted = pb.ListHoldsRequest(as_of=given.get("at", ""))
         return message_to_dict(await source.queries.list_holds(wanted, source.call))
 
     async def events(self, request: web.Request) -> Any:

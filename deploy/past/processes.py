@@ -77,7 +77,7 @@ class Pasts:
         until_s = now_s() + timeout_s
         while (moment := self._found_or_made(text)) is None:
             if now_s() >= until_s:
-                raise LogUnavailable(f"at: {len(self._moments)} other moments are being looked at; ask again")
+                raise LogUnavailable(f"as_of: {len(self._moments)} other moments are being looked at; ask again")
             await asyncio.sleep(min(PAUSE_S, max(0.0, until_s - now_s())))
         return await moment.ready(max(0.0, until_s - now_s()))
 
@@ -155,7 +155,7 @@ class _Moment:
             async with asyncio.timeout(timeout_s):
                 return await asyncio.shield(self._serving)
         except TimeoutError:
-            raise LogUnavailable(f"at: {self._progress}; ask again for the answer") from None
+            raise LogUnavailable(f"as_of: {self._progress}; ask again for the answer") from None
         finally:
             self._waiting -= 1
             self._asked_s = self._loop.time()
@@ -175,7 +175,7 @@ class _Moment:
         finally:
             process.kill()
             if not self._serving.done():
-                self._fail(LogUnavailable("at: the process that folds it ended; ask again"))
+                self._fail(LogUnavailable("as_of: the process that folds it ended; ask again"))
             if self._channel is not None:
                 await self._channel.close(None)
             await asyncio.to_thread(process.wait)
@@ -192,7 +192,7 @@ class _Moment:
             case {"refused": str(reason)}:
                 self._fail(PermanentError(reason))
             case {"failed": str(reason)}:
-                self._fail(LogUnavailable(f"at: {reason}"))
+                self._fail(LogUnavailable(f"as_of: {reason}"))
 
     def _fail(self, error: Exception) -> None:
         self._serving.set_exception(error)

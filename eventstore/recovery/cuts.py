@@ -33,10 +33,10 @@ async def cut_of(log: EventLog, log_id: str, topics: Collection[str], as_of: AsO
             offsets = await cut_at_position(log, topics, named)
             time_ms = await time_before(log, named)
     except PermanentError as error:
-        raise PermanentError(f"at: {error}") from error
+        raise PermanentError(f"as_of: {error}") from error
     if isinstance(as_of, int) and offsets.get(FLEET_0) == 0:
         first = (await read_first(log, {FLEET_0: 0}))[FLEET_0]
         raise PermanentError(
-            f"at: {format_time(as_of)} is before the first record of this log, at {format_time(first.timestamp_ms)}"
+            f"as_of: {format_time(as_of)} is before the first record of this log, at {format_time(first.timestamp_ms)}"
         )
     return Cut(offsets, time_ms)

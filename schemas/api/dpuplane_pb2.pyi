@@ -578,18 +578,18 @@ class ThawRequest(_message.Message):
     def __init__(self, command_id: _Optional[str] = ..., zone: _Optional[str] = ..., all_zones: _Optional[bool] = ...) -> None: ...
 
 class ListNodesRequest(_message.Message):
-    __slots__ = ("min_position", "zone", "page_size", "page_token", "at")
+    __slots__ = ("min_position", "zone", "page_size", "page_token", "as_of")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
     ZONE_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
-    AT_FIELD_NUMBER: _ClassVar[int]
+    AS_OF_FIELD_NUMBER: _ClassVar[int]
     min_position: str
     zone: str
     page_size: int
     page_token: str
-    at: str
-    def __init__(self, min_position: _Optional[str] = ..., zone: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., at: _Optional[str] = ...) -> None: ...
+    as_of: str
+    def __init__(self, min_position: _Optional[str] = ..., zone: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., as_of: _Optional[str] = ...) -> None: ...
 
 class ListNodesResponse(_message.Message):
     __slots__ = ("nodes", "next_page_token", "position")
@@ -635,24 +635,24 @@ class Node(_message.Message):
     def __init__(self, name: _Optional[str] = ..., zone: _Optional[str] = ..., addresses: _Optional[_Iterable[str]] = ..., labels: _Optional[_Mapping[str, str]] = ..., created_ms: _Optional[int] = ..., uid: _Optional[str] = ..., held: _Optional[bool] = ..., conflicts: _Optional[_Iterable[str]] = ..., position: _Optional[str] = ..., standing: _Optional[str] = ..., withheld: _Optional[str] = ...) -> None: ...
 
 class GetNodeRequest(_message.Message):
-    __slots__ = ("min_position", "name", "at")
+    __slots__ = ("min_position", "name", "as_of")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
-    AT_FIELD_NUMBER: _ClassVar[int]
+    AS_OF_FIELD_NUMBER: _ClassVar[int]
     min_position: str
     name: str
-    at: str
-    def __init__(self, min_position: _Optional[str] = ..., name: _Optional[str] = ..., at: _Optional[str] = ...) -> None: ...
+    as_of: str
+    def __init__(self, min_position: _Optional[str] = ..., name: _Optional[str] = ..., as_of: _Optional[str] = ...) -> None: ...
 
 class LocateNodesRequest(_message.Message):
-    __slots__ = ("min_position", "names", "at")
+    __slots__ = ("min_position", "names", "as_of")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
     NAMES_FIELD_NUMBER: _ClassVar[int]
-    AT_FIELD_NUMBER: _ClassVar[int]
+    AS_OF_FIELD_NUMBER: _ClassVar[int]
     min_position: str
     names: _containers.RepeatedScalarFieldContainer[str]
-    at: str
-    def __init__(self, min_position: _Optional[str] = ..., names: _Optional[_Iterable[str]] = ..., at: _Optional[str] = ...) -> None: ...
+    as_of: str
+    def __init__(self, min_position: _Optional[str] = ..., names: _Optional[_Iterable[str]] = ..., as_of: _Optional[str] = ...) -> None: ...
 
 class LocateNodesResponse(_message.Message):
     __slots__ = ("zones", "position")
@@ -670,16 +670,16 @@ class LocateNodesResponse(_message.Message):
     def __init__(self, zones: _Optional[_Mapping[str, str]] = ..., position: _Optional[str] = ...) -> None: ...
 
 class ListZonesRequest(_message.Message):
-    __slots__ = ("min_position", "page_size", "page_token", "at")
+    __slots__ = ("min_position", "page_size", "page_token", "as_of")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
-    AT_FIELD_NUMBER: _ClassVar[int]
+    AS_OF_FIELD_NUMBER: _ClassVar[int]
     min_position: str
     page_size: int
     page_token: str
-    at: str
-    def __init__(self, min_position: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., at: _Optional[str] = ...) -> None: ...
+    as_of: str
+    def __init__(self, min_position: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., as_of: _Optional[str] = ...) -> None: ...
 
 class ListZonesResponse(_message.Message):
     __slots__ = ("zones", "next_page_token", "position")
@@ -791,24 +791,24 @@ class Milestone(_message.Message):
     def __init__(self, level: _Optional[str] = ..., permille: _Optional[int] = ..., after_ms: _Optional[int] = ...) -> None: ...
 
 class GetZoneRequest(_message.Message):
-    __slots__ = ("min_position", "zone", "at")
+    __slots__ = ("min_position", "zone", "as_of")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
     ZONE_FIELD_NUMBER: _ClassVar[int]
-    AT_FIELD_NUMBER: _ClassVar[int]
+    AS_OF_FIELD_NUMBER: _ClassVar[int]
     min_position: str
     zone: str
-    at: str
-    def __init__(self, min_position: _Optional[str] = ..., zone: _Optional[str] = ..., at: _Optional[str] = ...) -> None: ...
+    as_of: str
+    def __init__(self, min_position: _Optional[str] = ..., zone: _Optional[str] = ..., as_of: _Optional[str] = ...) -> None: ...
 
 class GetRulesRequest(_message.Message):
-    __slots__ = ("min_position", "zone", "at")
+    __slots__ = ("min_position", "zone", "as_of")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
     ZONE_FIELD_NUMBER: _ClassVar[int]
-    AT_FIELD_NUMBER: _ClassVar[int]
+    AS_OF_FIELD_NUMBER: _ClassVar[int]
     min_position: str
     zone: str
-    at: str
-    def __init__(self, min_position: _Optional[str] = ..., zone: _Optional[str] = ..., at: _Optional[str] = ...) -> None: ...
+    as_of: str
+    def __init__(self, min_position: _Optional[str] = ..., zone: _Optional[str] = ..., as_of: _Optional[str] = ...) -> None: ...
 
 class Rules(_message.Message):
     __slots__ = ("zone", "version", "digest", "rules", "position")
@@ -841,18 +841,18 @@ class Rule(_message.Message):
     def __init__(self, prefix: _Optional[str] = ..., action: _Optional[str] = ..., priority: _Optional[int] = ..., protocol: _Optional[str] = ..., ports: _Optional[_Iterable[_Union[PortRange, _Mapping]]] = ..., policy: _Optional[str] = ...) -> None: ...
 
 class ListCliquesRequest(_message.Message):
-    __slots__ = ("min_position", "domain", "page_size", "page_token", "at")
+    __slots__ = ("min_position", "domain", "page_size", "page_token", "as_of")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
     DOMAIN_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
-    AT_FIELD_NUMBER: _ClassVar[int]
+    AS_OF_FIELD_NUMBER: _ClassVar[int]
     min_position: str
     domain: str
     page_size: int
     page_token: str
-    at: str
-    def __init__(self, min_position: _Optional[str] = ..., domain: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., at: _Optional[str] = ...) -> None: ...
+    as_of: str
+    def __init__(self, min_position: _Optional[str] = ..., domain: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., as_of: _Optional[str] = ...) -> None: ...
 
 class ListCliquesResponse(_message.Message):
     __slots__ = ("cliques", "next_page_token", "position")
@@ -911,28 +911,28 @@ class WaitingClaim(_message.Message):
     def __init__(self, queue_position: _Optional[int] = ..., node: _Optional[str] = ..., uid: _Optional[str] = ..., created_ms: _Optional[int] = ...) -> None: ...
 
 class GetCliqueRequest(_message.Message):
-    __slots__ = ("min_position", "domain", "clique", "at")
+    __slots__ = ("min_position", "domain", "clique", "as_of")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
     DOMAIN_FIELD_NUMBER: _ClassVar[int]
     CLIQUE_FIELD_NUMBER: _ClassVar[int]
-    AT_FIELD_NUMBER: _ClassVar[int]
+    AS_OF_FIELD_NUMBER: _ClassVar[int]
     min_position: str
     domain: str
     clique: str
-    at: str
-    def __init__(self, min_position: _Optional[str] = ..., domain: _Optional[str] = ..., clique: _Optional[str] = ..., at: _Optional[str] = ...) -> None: ...
+    as_of: str
+    def __init__(self, min_position: _Optional[str] = ..., domain: _Optional[str] = ..., clique: _Optional[str] = ..., as_of: _Optional[str] = ...) -> None: ...
 
 class GetCliqueConfigRequest(_message.Message):
-    __slots__ = ("min_position", "domain", "clique", "at")
+    __slots__ = ("min_position", "domain", "clique", "as_of")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
     DOMAIN_FIELD_NUMBER: _ClassVar[int]
     CLIQUE_FIELD_NUMBER: _ClassVar[int]
-    AT_FIELD_NUMBER: _ClassVar[int]
+    AS_OF_FIELD_NUMBER: _ClassVar[int]
     min_position: str
     domain: str
     clique: str
-    at: str
-    def __init__(self, min_position: _Optional[str] = ..., domain: _Optional[str] = ..., clique: _Optional[str] = ..., at: _Optional[str] = ...) -> None: ...
+    as_of: str
+    def __init__(self, min_position: _Optional[str] = ..., domain: _Optional[str] = ..., clique: _Optional[str] = ..., as_of: _Optional[str] = ...) -> None: ...
 
 class CliqueConfig(_message.Message):
     __slots__ = ("domain", "clique", "peers", "hosts", "position")
@@ -949,22 +949,22 @@ class CliqueConfig(_message.Message):
     def __init__(self, domain: _Optional[str] = ..., clique: _Optional[str] = ..., peers: _Optional[str] = ..., hosts: _Optional[str] = ..., position: _Optional[str] = ...) -> None: ...
 
 class ListDpusRequest(_message.Message):
-    __slots__ = ("min_position", "zone", "phase", "page_size", "page_token", "stuck", "at")
+    __slots__ = ("min_position", "zone", "phase", "page_size", "page_token", "stuck", "as_of")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
     ZONE_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     STUCK_FIELD_NUMBER: _ClassVar[int]
-    AT_FIELD_NUMBER: _ClassVar[int]
+    AS_OF_FIELD_NUMBER: _ClassVar[int]
     min_position: str
     zone: str
     phase: str
     page_size: int
     page_token: str
     stuck: bool
-    at: str
-    def __init__(self, min_position: _Optional[str] = ..., zone: _Optional[str] = ..., phase: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., stuck: _Optional[bool] = ..., at: _Optional[str] = ...) -> None: ...
+    as_of: str
+    def __init__(self, min_position: _Optional[str] = ..., zone: _Optional[str] = ..., phase: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., stuck: _Optional[bool] = ..., as_of: _Optional[str] = ...) -> None: ...
 
 class ListDpusResponse(_message.Message):
     __slots__ = ("dpus", "next_page_token", "position")
@@ -1032,16 +1032,16 @@ class Dpu(_message.Message):
     def __init__(self, dpu: _Optional[str] = ..., zone: _Optional[str] = ..., ordinal: _Optional[int] = ..., node: _Optional[str] = ..., serial: _Optional[str] = ..., bmc_address: _Optional[str] = ..., image: _Optional[str] = ..., phase: _Optional[str] = ..., step_state: _Optional[str] = ..., tries: _Optional[int] = ..., attempt: _Optional[int] = ..., provisioner: _Optional[str] = ..., task: _Optional[str] = ..., percent: _Optional[int] = ..., paused: _Optional[bool] = ..., swapped: _Optional[bool] = ..., failures: _Optional[int] = ..., message: _Optional[str] = ..., since_ms: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., facts: _Optional[_Mapping[str, str]] = ..., position: _Optional[str] = ...) -> None: ...
 
 class GetDpuRequest(_message.Message):
-    __slots__ = ("min_position", "dpu", "zone", "at")
+    __slots__ = ("min_position", "dpu", "zone", "as_of")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
     DPU_FIELD_NUMBER: _ClassVar[int]
     ZONE_FIELD_NUMBER: _ClassVar[int]
-    AT_FIELD_NUMBER: _ClassVar[int]
+    AS_OF_FIELD_NUMBER: _ClassVar[int]
     min_position: str
     dpu: str
     zone: str
-    at: str
-    def __init__(self, min_position: _Optional[str] = ..., dpu: _Optional[str] = ..., zone: _Optional[str] = ..., at: _Optional[str] = ...) -> None: ...
+    as_of: str
+    def __init__(self, min_position: _Optional[str] = ..., dpu: _Optional[str] = ..., zone: _Optional[str] = ..., as_of: _Optional[str] = ...) -> None: ...
 
 class ListDevicesRequest(_message.Message):
     __slots__ = ("zones",)
@@ -1070,12 +1070,12 @@ class Device(_message.Message):
     def __init__(self, zone: _Optional[str] = ..., dpu: _Optional[str] = ..., epoch: _Optional[int] = ..., version: _Optional[int] = ..., digest: _Optional[str] = ...) -> None: ...
 
 class ListPoliciesRequest(_message.Message):
-    __slots__ = ("min_position", "at")
+    __slots__ = ("min_position", "as_of")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
-    AT_FIELD_NUMBER: _ClassVar[int]
+    AS_OF_FIELD_NUMBER: _ClassVar[int]
     min_position: str
-    at: str
-    def __init__(self, min_position: _Optional[str] = ..., at: _Optional[str] = ...) -> None: ...
+    as_of: str
+    def __init__(self, min_position: _Optional[str] = ..., as_of: _Optional[str] = ...) -> None: ...
 
 class ListPoliciesResponse(_message.Message):
     __slots__ = ("policies", "position")
@@ -1120,12 +1120,12 @@ class Policy(_message.Message):
     def __init__(self, name: _Optional[str] = ..., priority: _Optional[int] = ..., action: _Optional[str] = ..., protocol: _Optional[str] = ..., ports: _Optional[_Iterable[_Union[PortRange, _Mapping]]] = ..., sources: _Optional[_Mapping[str, str]] = ..., zones: _Optional[_Mapping[str, str]] = ..., version: _Optional[int] = ...) -> None: ...
 
 class ListHoldsRequest(_message.Message):
-    __slots__ = ("min_position", "at")
+    __slots__ = ("min_position", "as_of")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
-    AT_FIELD_NUMBER: _ClassVar[int]
+    AS_OF_FIELD_NUMBER: _ClassVar[int]
     min_position: str
-    at: str
-    def __init__(self, min_position: _Optional[str] = ..., at: _Optional[str] = ...) -> None: ...
+    as_of: str
+    def __init__(self, min_position: _Optional[str] = ..., as_of: _Optional[str] = ...) -> None: ...
 
 class ListHoldsResponse(_message.Message):
     __slots__ = ("holds", "position")
@@ -1136,14 +1136,14 @@ class ListHoldsResponse(_message.Message):
     def __init__(self, holds: _Optional[_Iterable[_Union[Hold, _Mapping]]] = ..., position: _Optional[str] = ...) -> None: ...
 
 class GetHoldRequest(_message.Message):
-    __slots__ = ("min_position", "hold", "at")
+    __slots__ = ("min_position", "hold", "as_of")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
     HOLD_FIELD_NUMBER: _ClassVar[int]
-    AT_FIELD_NUMBER: _ClassVar[int]
+    AS_OF_FIELD_NUMBER: _ClassVar[int]
     min_position: str
     hold: int
-    at: str
-    def __init__(self, min_position: _Optional[str] = ..., hold: _Optional[int] = ..., at: _Optional[str] = ...) -> None: ...
+    as_of: str
+    def __init__(self, min_position: _Optional[str] = ..., hold: _Optional[int] = ..., as_of: _Optional[str] = ...) -> None: ...
 
 class Hold(_message.Message):
     __slots__ = ("hold", "kind", "subject", "reason", "nodes", "node_count", "addresses", "zones", "policy", "requested_by", "approved_by", "hash", "since_ms", "command_id", "rejected_by", "position")
@@ -1182,18 +1182,18 @@ class Hold(_message.Message):
     def __init__(self, hold: _Optional[int] = ..., kind: _Optional[str] = ..., subject: _Optional[str] = ..., reason: _Optional[str] = ..., nodes: _Optional[_Iterable[str]] = ..., node_count: _Optional[int] = ..., addresses: _Optional[int] = ..., zones: _Optional[_Iterable[str]] = ..., policy: _Optional[str] = ..., requested_by: _Optional[str] = ..., approved_by: _Optional[_Iterable[str]] = ..., hash: _Optional[str] = ..., since_ms: _Optional[int] = ..., command_id: _Optional[str] = ..., rejected_by: _Optional[str] = ..., position: _Optional[str] = ...) -> None: ...
 
 class ListHoldNodesRequest(_message.Message):
-    __slots__ = ("min_position", "hold", "page_size", "page_token", "at")
+    __slots__ = ("min_position", "hold", "page_size", "page_token", "as_of")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
     HOLD_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
-    AT_FIELD_NUMBER: _ClassVar[int]
+    AS_OF_FIELD_NUMBER: _ClassVar[int]
     min_position: str
     hold: int
     page_size: int
     page_token: str
-    at: str
-    def __init__(self, min_position: _Optional[str] = ..., hold: _Optional[int] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., at: _Optional[str] = ...) -> None: ...
+    as_of: str
+    def __init__(self, min_position: _Optional[str] = ..., hold: _Optional[int] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., as_of: _Optional[str] = ...) -> None: ...
 
 class ListHoldNodesResponse(_message.Message):
     __slots__ = ("nodes", "next_page_token", "position")
@@ -1214,12 +1214,12 @@ class HoldNode(_message.Message):
     def __init__(self, name: _Optional[str] = ..., zone: _Optional[str] = ...) -> None: ...
 
 class ListBudgetsRequest(_message.Message):
-    __slots__ = ("min_position", "at")
+    __slots__ = ("min_position", "as_of")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
-    AT_FIELD_NUMBER: _ClassVar[int]
+    AS_OF_FIELD_NUMBER: _ClassVar[int]
     min_position: str
-    at: str
-    def __init__(self, min_position: _Optional[str] = ..., at: _Optional[str] = ...) -> None: ...
+    as_of: str
+    def __init__(self, min_position: _Optional[str] = ..., as_of: _Optional[str] = ...) -> None: ...
 
 class ListBudgetsResponse(_message.Message):
     __slots__ = ("budgets", "position")
@@ -1240,22 +1240,22 @@ class Budget(_message.Message):
     def __init__(self, kind: _Optional[str] = ..., permille: _Optional[int] = ..., min_addresses: _Optional[int] = ...) -> None: ...
 
 class GetCommandRequest(_message.Message):
-    __slots__ = ("command_id", "min_position", "at")
+    __slots__ = ("command_id", "min_position", "as_of")
     COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
-    AT_FIELD_NUMBER: _ClassVar[int]
+    AS_OF_FIELD_NUMBER: _ClassVar[int]
     command_id: str
     min_position: str
-    at: str
-    def __init__(self, command_id: _Optional[str] = ..., min_position: _Optional[str] = ..., at: _Optional[str] = ...) -> None: ...
+    as_of: str
+    def __init__(self, command_id: _Optional[str] = ..., min_position: _Optional[str] = ..., as_of: _Optional[str] = ...) -> None: ...
 
 class GetStatusRequest(_message.Message):
-    __slots__ = ("min_position", "at")
+    __slots__ = ("min_position", "as_of")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
-    AT_FIELD_NUMBER: _ClassVar[int]
+    AS_OF_FIELD_NUMBER: _ClassVar[int]
     min_position: str
-    at: str
-    def __init__(self, min_position: _Optional[str] = ..., at: _Optional[str] = ...) -> None: ...
+    as_of: str
+    def __init__(self, min_position: _Optional[str] = ..., as_of: _Optional[str] = ...) -> None: ...
 
 class Status(_message.Message):
     __slots__ = ("log_id", "generation", "log", "replicas", "halted", "holds", "frozen", "position", "replica", "stalled", "clock_faults")
@@ -1372,12 +1372,12 @@ class StalledPartition(_message.Message):
     def __init__(self, partition: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class ListZoneProgressRequest(_message.Message):
-    __slots__ = ("min_position", "at")
+    __slots__ = ("min_position", "as_of")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
-    AT_FIELD_NUMBER: _ClassVar[int]
+    AS_OF_FIELD_NUMBER: _ClassVar[int]
     min_position: str
-    at: str
-    def __init__(self, min_position: _Optional[str] = ..., at: _Optional[str] = ...) -> None: ...
+    as_of: str
+    def __init__(self, min_position: _Optional[str] = ..., as_of: _Optional[str] = ...) -> None: ...
 
 class ListZoneProgressResponse(_message.Message):
     __slots__ = ("zones", "position")
@@ -1427,12 +1427,12 @@ class ZoneProgress(_message.Message):
     def __init__(self, zone: _Optional[str] = ..., nodes: _Optional[int] = ..., dpus: _Optional[int] = ..., version: _Optional[int] = ..., pending_since_ms: _Optional[int] = ..., reported: _Optional[int] = ..., received: _Optional[int] = ..., applied: _Optional[int] = ..., in_hardware: _Optional[int] = ..., frozen: _Optional[bool] = ..., exceptions: _Optional[int] = ..., stuck: _Optional[int] = ..., phases: _Optional[_Mapping[str, int]] = ..., unreported_since_ms: _Optional[int] = ...) -> None: ...
 
 class GetLatencyRequest(_message.Message):
-    __slots__ = ("min_position", "at")
+    __slots__ = ("min_position", "as_of")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
-    AT_FIELD_NUMBER: _ClassVar[int]
+    AS_OF_FIELD_NUMBER: _ClassVar[int]
     min_position: str
-    at: str
-    def __init__(self, min_position: _Optional[str] = ..., at: _Optional[str] = ...) -> None: ...
+    as_of: str
+    def __init__(self, min_position: _Optional[str] = ..., as_of: _Optional[str] = ...) -> None: ...
 
 class Latency(_message.Message):
     __slots__ = ("changes", "buckets", "position")
@@ -1471,18 +1471,18 @@ class LatencyBucket(_message.Message):
     def __init__(self, from_ms: _Optional[int] = ..., to_ms: _Optional[int] = ..., dpus: _Optional[int] = ...) -> None: ...
 
 class ExplainAccessRequest(_message.Message):
-    __slots__ = ("min_position", "node", "dpu", "zone", "at")
+    __slots__ = ("min_position", "node", "dpu", "zone", "as_of")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     DPU_FIELD_NUMBER: _ClassVar[int]
     ZONE_FIELD_NUMBER: _ClassVar[int]
-    AT_FIELD_NUMBER: _ClassVar[int]
+    AS_OF_FIELD_NUMBER: _ClassVar[int]
     min_position: str
     node: str
     dpu: str
     zone: str
-    at: str
-    def __init__(self, min_position: _Optional[str] = ..., node: _Optional[str] = ..., dpu: _Optional[str] = ..., zone: _Optional[str] = ..., at: _Optional[str] = ...) -> None: ...
+    as_of: str
+    def __init__(self, min_position: _Optional[str] = ..., node: _Optional[str] = ..., dpu: _Optional[str] = ..., zone: _Optional[str] = ..., as_of: _Optional[str] = ...) -> None: ...
 
 class Explanation(_message.Message):
     __slots__ = ("node", "dpu", "zone", "addresses", "steps", "missing", "reason", "position", "verdicts", "verdict", "sentence", "notes")

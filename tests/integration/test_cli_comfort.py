@@ -138,7 +138,7 @@ async def test_a_dry_run_over_a_log_that_is_not_there_is_refused(plane: Served, 
 
 
 async def test_what_is_past_cannot_be_watched(plane: Served) -> None:
-    ended = await run("zones", "list", "--watch", "--at", "2026-01-01", server=plane.address)
+    ended = await run("zones", "list", "--watch", "--as-of", "2026-01-01", server=plane.address)
     assert ended.status == 2
     assert "--watch" in ended.stderr
 

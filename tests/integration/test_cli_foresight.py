@@ -65,11 +65,11 @@ async def test_an_operator_looks_before_and_after(plane: Process, tmp_path: Path
         assert (await ran(plane, "holds", "approve", str(hold), "--as", actor)).status == 0
     dropped = (await ran(plane, "explain", "n3", dpus[0]["dpu"])).stdout.splitlines()[-2]
     assert "denied on tcp 443 by policy web" in dropped
-    then = (await ran(plane, "explain", "n3", dpus[0]["dpu"], "--at", before)).stdout.splitlines()
+    then = (await ran(plane, "explain", "n3", dpus[0]["dpu"], "--as-of", before)).stdout.splitlines()
     assert verdict in then and "denied" not in then[-2]
 
     assert (await ran(plane, "holds", "show", str(hold))).status == 1
-    at_then = await ran(plane, "holds", "show", str(hold), "--at", waits["position"], "--output", "json")
+    at_then = await ran(plane, "holds", "show", str(hold), "--as-of", waits["position"], "--output", "json")
     assert at_then.json() == waits and waits["nodes"] == []
 
     happened = await ran(plane, "history", "n3", "--output", "json")

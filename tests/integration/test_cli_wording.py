@@ -57,7 +57,7 @@ async def test_a_replay_to_a_moment_that_the_log_has_not_is_refused_as_a_query_i
     at: str, said: str, tmp_path: Path
 ) -> None:
     await stated(tmp_path, records=4)
-    ran = await asyncio.to_thread(CliRunner().invoke, cli, ["replay", "--data", str(tmp_path), "--at", at])
+    ran = await asyncio.to_thread(CliRunner().invoke, cli, ["replay", "--data", str(tmp_path), "--as-of", at])
     assert (ran.exit_code, ran.stdout) == (1, "")
     assert said in ran.stderr
 

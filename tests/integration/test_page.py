@@ -207,7 +207,7 @@ async def test_a_moment_of_the_past_shows_the_alerts_holds_and_stuck_dpus_of_the
 async def test_a_plane_that_still_folds_up_to_a_moment_is_asked_again_and_alarms_nobody(fleet: ShownPlane) -> None:
     context = await fleet.browser.new_context()
     page = await context.new_page()
-    folding = {"error": "at: 3 of 9 records are folded (33 %); ask again for the answer"}
+    folding = {"error": "as_of: 3 of 9 records are folded (33 %); ask again for the answer"}
     await page.route("**/page/data/fleet?*", lambda route: route.fulfill(status=503, json=folding))
     await page.goto(f"{fleet.address}#/fleet?at={time.time_ns() // 1_000_000}")
     await expect(page.locator("#tiles-caption")).to_contain_text("3 of 9 records are folded (33 %)")
@@ -223,7 +223,7 @@ async def test_a_moment_that_is_not_there_shows_why_and_nothing_of_another(fleet
     await page.goto(fleet.address)
     await expect(page.locator('.tile[data-zone="rack-1"]')).to_be_visible()
     await page.goto(f"{fleet.address}#/fleet?at={2 * time.time_ns() // 1_000_000}")
-    await expect(page.locator(".notice")).to_contain_text("at: ")
+    await expect(page.locator(".notice")).to_contain_text("as_of: ")
     await expect(page.locator("#pulse")).to_contain_text("No such moment")
     await expect(page.locator("#tiles-caption")).to_have_text("this moment cannot be shown")
     await expect(page.locator(".tile[data-zone]")).to_have_count(0)
@@ -258,14 +258,14 @@ async def test_nothing_is_cut_off_or_overlaps_on_a_narrow_screen(fleet: ShownPla
 async def test_bad_questions_are_refused_with_one_sentence(fleet: ShownPlane) -> None:
     asked = {
         "fleet?zone=a": (400, "query: 'zone' is not a parameter here"),
-        "fleet?at=then": (400, "at: 'then' must be"),
+        "fleet?at=then": (400, "as_of: 'then' must be"),
         "dpus?phase=Asleep": (400, "phase: 'Asleep' must be one of"),
         "dpus?stuck=maybe": (400, "stuck: 'maybe' must be a whole number"),
         "dpus?zone=a&zone=b": (400, "zone: must be given once only"),
         "cliques?page_token=x": (400, "page_token: 'x' must be"),
         "events?type=Nothing": (400, "type: 'Nothing' must be the name of an event"),
         "events?before=zones/99999=1": (400, "before: "),
-        "events?at=99999999999999999": (400, "at: "),
+        "events?at=99999999999999999": (400, "as_of: "),
         "zone?zone=nowhere": (404, "zone: 'nowhere' is not known"),
     }
     async with aiohttp.ClientSession() as session:

@@ -122,14 +122,14 @@ async def test_what_is_no_moment_of_this_log_is_refused_in_a_sentence(tmp_path: 
         await History(channel, seed=6).go_on(3)
         log_id = plane.replica.log_id
         for text, sentence in {
-            "2020-01-01": "at: 2020-01-01T00:00:00.000Z is before the first record of this log, at 20",
-            "9999-01-01": "at: 9999-01-01T00:00:00.000Z is in the future: this host's time is 20",
-            "999999999999999": "at: 999999999999999 ms is in the future",
-            "9" * 20: f"at: '{'9' * 20}' must be the position of an answer, a time in ISO 8601, or milliseconds",
-            "yesterday": "at: 'yesterday' must be the position of an answer, a time in ISO 8601, or milliseconds",
-            "other:fleet/0=1": "at: position: log id 'other' must be that of this log",
-            f"{log_id}:fleet/0=99": "at: position: fleet/0 ends at",
-            f"{log_id}:zones/7=1": "at: position: 'zones/7' is not a partition of this log",
+            "2020-01-01": "as_of: 2020-01-01T00:00:00.000Z is before the first record of this log, at 20",
+            "9999-01-01": "as_of: 9999-01-01T00:00:00.000Z is in the future: this host's time is 20",
+            "999999999999999": "as_of: 999999999999999 ms is in the future",
+            "9" * 20: f"as_of: '{'9' * 20}' must be the position of an answer, a time in ISO 8601, or milliseconds",
+            "yesterday": "as_of: 'yesterday' must be the position of an answer, a time in ISO 8601, or milliseconds",
+            "other:fleet/0=1": "as_of: position: log id 'other' must be that of this log",
+            f"{log_id}:fleet/0=99": "as_of: position: fleet/0 ends at",
+            f"{log_id}:zones/7=1": "as_of: position: 'zones/7' is not a partition of this log",
         }.items():
             with pytest.raises(PermanentError) as refused:
                 await pasts.at(text, timeout_s=30)
@@ -163,7 +163,7 @@ async def test_whoever_cannot_wait_hears_how_far_it_is_and_may_ask_again(tmp_pat
 
 async def test_a_killed_plane_leaves_no_moment_behind(tmp_path: Path) -> None:
     async with serving("--data", str(tmp_path / "plane")) as plane:
-        done = await run("status", "--at", str(now_ms()), server=plane.address("api"))
+        done = await run("status", "--as-of", str(now_ms()), server=plane.address("api"))
         assert done.status == 0, done.stderr
         [moment] = children(plane.child.pid)
         plane.kill()
@@ -191,20 +191,20 @@ async def test_the_command_line_looks_back(tmp_path: Path) -> None:
         api = plane.address("api")
         joined = await run("nodes", "join", "n1", "--zone", "z", "--address", "10.0.0.1", "-o", "json", server=api)
         await run("nodes", "join", "n2", "--zone", "z", "--address", "10.0.0.2", server=api)
-        then = await run("nodes", "list", "--at", joined.json()["position"], "-o", "json", server=api)
+        then = await run("nodes", "list", "--as-of", joined.json()["position"], "-o", "json", server=api)
         assert [node["name"] for node in then.json()["nodes"]] == ["n1"]
         now = await run("nodes", "list", "-o", "json", server=api)
         assert [node["name"] for node in now.json()["nodes"]] == ["n1", "n2"]
-        early = await run("zones", "show", "z", "--at", "2020-01-01", server=api)
+        early = await run("zones", "show", "z", "--as-of", "2020-01-01", server=api)
         assert (early.status, early.stdout) == (1, "")
         assert "is before the first record of this log" in early.stderr
         both = await run(
-            "nodes", "list", "--at", str(now_ms()), "--min-position", joined.json()["position"], server=api
+            "nodes", "list", "--as-of", str(now_ms()), "--min-position", joined.json()["position"], server=api
         )
         assert both.status == 1
         assert "min_position" in both.stderr
     async with serving("--data", str(tmp_path / "plane"), "--pasts", "0") as plane:
-        none = await run("nodes", "list", "--at", str(now_ms()), server=plane.address("api"))
+        none = await run("nodes", "list", "--as-of", str(now_ms()), server=plane.address("api"))
         assert none.status == 1
         assert "--pasts" in none.stderr
 

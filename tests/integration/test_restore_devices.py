@@ -75,7 +75,7 @@ async def test_a_dpu_that_has_more_than_the_backup_is_stated_and_waits_for_a_tha
 
         restored = (await plane.say("zones", "show", "z")).json()
         assert (restored["installs"], restored["lagging"]) == ([], []), "what was reported of tables of the old log"
-        before = (await plane.say("zones", "show", "z", "--at", then_ms)).json()
+        before = (await plane.say("zones", "show", "z", "--as-of", then_ms)).json()
         assert before["installs"][0]["in_hardware"] == DPUS, "as it was said then"
         waited = await plane.say("wait", "zone", "z", "--for", "applied", "--timeout", "1")
         assert (waited.status, "no DPU has reported" in waited.stderr) == (3, True)

@@ -146,10 +146,10 @@ def test_commands_that_read_no_log_import_none_of_its_libraries() -> None:
         ["events", "export", "--type", "NodesJoinde"],
         ["events", "export", "--command", "not-an-id"],
         ["events", "export", "--since", "yesterday"],
-        ["replay", "--at", "yesterday"],
-        ["replay", "--at", ""],
-        ["replay", "--at", "log:zones/0=1,"],
-        ["nodes", "list", "--at", "log:zones/0=one"],
+        ["replay", "--as-of", "yesterday"],
+        ["replay", "--as-of", ""],
+        ["replay", "--as-of", "log:zones/0=1,"],
+        ["nodes", "list", "--as-of", "log:zones/0=one"],
         ["nodes", "list", "--min-position", "foo"],
         ["nodes", "list", "--min-position", "log:zones/0=1,"],
         ["nodes", "list", "--zone", ""],
@@ -189,7 +189,7 @@ def test_a_command_to_nobody_was_not_sent_and_has_no_unknown_outcome() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [("nodes", "list", "--at"), ("nodes", "list", "--min-position"), ("freeze", "--command-id")]
+    "arguments", [("nodes", "list", "--as-of"), ("nodes", "list", "--min-position"), ("freeze", "--command-id")]
 )
 def test_an_option_that_is_empty_is_not_one_that_was_left_out(arguments: tuple[str, ...]) -> None:
     ran = CliRunner().invoke(cli, [*arguments, ""])

@@ -188,10 +188,10 @@ async def test_a_moment_is_a_time_or_the_position_of_an_answer() -> None:
     now = {FLEET_0: 21, ZONES_1: 21}
     assert (await cut_of(log, LOG_ID, topics, to_token(Position(LOG_ID, now)))).offsets == now | {ZONES_0: 1}
     with pytest.raises(
-        PermanentError, match=r"^at: 2023-11-14T22:13:19.999Z is before the first record of this log, at 2023"
+        PermanentError, match=r"^as_of: 2023-11-14T22:13:19.999Z is before the first record of this log, at 2023"
     ):
         await cut_of(log, LOG_ID, topics, T0 - 1)
-    with pytest.raises(PermanentError, match=r"^at: position: zones/1 ends at 21, before 22$"):
+    with pytest.raises(PermanentError, match=r"^as_of: position: zones/1 ends at 21, before 22$"):
         await cut_of(log, LOG_ID, topics, to_token(Position(LOG_ID, {ZONES_1: 22})))
 
 
@@ -204,7 +204,7 @@ async def test_a_moment_outlives_the_reports_that_its_position_names(tmp_path: P
         topics = (FLEET, INSTALLS, ZONES)
         named = {FLEET_0: 1, INSTALLS_0: 3, ZONES_0: 1}
         assert await cut_of(log, LOG_ID, topics, to_token(Position(LOG_ID, named))) == Cut(named, T0)
-        with pytest.raises(PermanentError, match=r"^at: position: the record before it in installs/0 has expired$"):
+        with pytest.raises(PermanentError, match=r"^as_of: position: the record before it in installs/0 has expired$"):
             await cut_of(log, LOG_ID, topics, to_token(Position(LOG_ID, {INSTALLS_0: 3})))
 
 
@@ -237,6 +237,6 @@ def test_what_is_to_come_is_refused_by_both_times() -> None:
         check_not_in_future(T0 + 1, T0)
     assert (
         str(refused.value)
-        == "at: 2023-11-14T22:13:20.001Z is in the future: this host's time is 2023-11-14T22:13:20.000Z"
+        == "as_of: 2023-11-14T22:13:20.001Z is in the future: this host's time is 2023-11-14T22:13:20.000Z"
     )
     assert format_time(10**30) == f"{10**30} ms"

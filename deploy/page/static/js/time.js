@@ -61,7 +61,7 @@ async function travelled(signal) {
       return await ask("fleet", {}, { signal });
     } catch (error) {
       if (signal.aborted || !error.isTransient) return error.message;
-      state.progress = error.message.replace(/^at: /, "").replace(/; ask again.*/, ""); // this asks again by itself
+      state.progress = error.message.replace(/^as_of: /, "").replace(/; ask again.*/, ""); // this asks again by itself
       tell("link");
     }
     await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
