@@ -76,11 +76,11 @@ class CommandsService:
     async def release_index(self, request: pb.ReleaseIndexRequest, call: Call) -> pb.CommandResult:
         return await self._handler.handle(cliques.release_index, request, call)
 
-    async def set_capacity(self, request: pb.SetCapacityRequest, call: Call) -> pb.CommandResult:
-        return await self._handler.handle(cliques.set_capacity, request, call)
+    async def set_clique_capacity(self, request: pb.SetCliqueCapacityRequest, call: Call) -> pb.CommandResult:
+        return await self._handler.handle(cliques.set_clique_capacity, request, call)
 
-    async def report_ready(self, request: pb.ReportReadyRequest, call: Call) -> pb.CommandResult:
-        return await self._handler.handle(cliques.report_ready, request, call)
+    async def report_daemon_readiness(self, request: pb.ReportDaemonReadinessRequest, call: Call) -> pb.CommandResult:
+        return await self._handler.handle(cliques.report_daemon_readiness, request, call)
 
     async def open_session(self, request: pb.OpenSessionRequest, call: Call) -> pb.CommandResult:
         return await self._handler.handle(partial(cliques.open_session, edge=self._replica_name), request, call)
@@ -104,14 +104,14 @@ class CommandsService:
     async def set_budget(self, request: pb.SetBudgetRequest, call: Call) -> pb.CommandResult:
         return await self._edit(fleet.set_budget, request, call)
 
-    async def freeze(self, request: pb.FreezeRequest, call: Call) -> pb.CommandResult:
-        return await self._handler.handle(fleet.freeze, request, call)
+    async def freeze_writes(self, request: pb.FreezeWritesRequest, call: Call) -> pb.CommandResult:
+        return await self._handler.handle(fleet.freeze_writes, request, call)
 
-    async def raise_fold_version(self, request: pb.RaiseFoldVersionRequest, call: Call) -> pb.CommandResult:
-        return await self._upgrade_handler.raise_version(request, call)
+    async def upgrade_fold_version(self, request: pb.UpgradeFoldVersionRequest, call: Call) -> pb.CommandResult:
+        return await self._upgrade_handler.upgrade_fold_version(request, call)
 
-    async def thaw(self, request: pb.ThawRequest, call: Call) -> pb.CommandResult:
-        return await self._handler.handle(fleet.thaw, request, call)
+    async def thaw_writes(self, request: pb.ThawWritesRequest, call: Call) -> pb.CommandResult:
+        return await self._handler.handle(fleet.thaw_writes, request, call)
 
     async def _edit(self, shape: EventBuilder[R], request: R, call: Call) -> pb.CommandResult:
         """A command that may be held. Repeated under its id, it is answered with what became of the hold since."""

@@ -29,14 +29,14 @@ SupportedVersions = Callable[[], Mapping[str, Mapping[str, Sequence[int]]] | Non
 
 
 class UpgradeHandler:
-    """Serves RaiseFoldVersion."""
+    """Serves UpgradeFoldVersion."""
 
     def __init__(self, command_handler: CommandHandler, replica: Replica, supports: SupportedVersions) -> None:
         self._handler = command_handler
         self._replica = replica
         self._supports = supports
 
-    async def raise_version(self, request: pb.RaiseFoldVersionRequest, call: Call) -> pb.CommandResult:
+    async def upgrade_fold_version(self, request: pb.UpgradeFoldVersionRequest, call: Call) -> pb.CommandResult:
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + call.timeout_s
         command_id = self._handler.command_id(request.command_id)
@@ -57,7 +57,7 @@ class UpgradeHandler:
         self._handler.bindings.settle(command_id)
         return results.merged_result(command_id, told, self._handler.log_id)
 
-    def _partitions(self, request: pb.RaiseFoldVersionRequest) -> tuple[Partition, ...]:
+    def _partitions(self, request: pb.UpgradeFoldVersionRequest) -> tuple[Partition, ...]:
         topics = sorted(self._replica.supports())
         if request.topic not in topics:
             raise InvalidRequest(f"topic: {shown(request.topic)} must be one of {', '.join(topics)}")

@@ -38,14 +38,14 @@ def release_index(request: pb.ReleaseIndexRequest, envelope: EnvelopeFactory) ->
     return NewEvent(CLIQUES, request.domain, event)
 
 
-def set_capacity(request: pb.SetCapacityRequest, envelope: EnvelopeFactory) -> NewEvent:
+def set_clique_capacity(request: pb.SetCliqueCapacityRequest, envelope: EnvelopeFactory) -> NewEvent:
     subject = _subject(request.domain, request.clique, None)
     require_range("capacity", request.capacity, 1, MAX_CAPACITY)
     event = CliqueCapacitySet(envelope(subject), request.domain, request.clique, request.capacity)
     return NewEvent(CLIQUES, request.domain, event)
 
 
-def report_ready(request: pb.ReportReadyRequest, envelope: EnvelopeFactory) -> NewEvent:
+def report_daemon_readiness(request: pb.ReportDaemonReadinessRequest, envelope: EnvelopeFactory) -> NewEvent:
     subject = _subject(request.domain, request.clique, request.node)
     require(names.check_uid("uid", request.uid))
     event = DaemonReadinessReported(

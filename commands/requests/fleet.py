@@ -139,19 +139,19 @@ def _limit(request: pb.UpdateZoneRequest, field: str) -> int:
     return value
 
 
-def freeze(request: pb.FreezeRequest, envelope: EnvelopeFactory) -> NewEvent:
+def freeze_writes(request: pb.FreezeWritesRequest, envelope: EnvelopeFactory) -> NewEvent:
     _check_zone_or_all(request)
     subject = request.zone or EVERY_ZONE
     return NewEvent(FLEET, subject, WritesFrozen(envelope(subject), request.zone))
 
 
-def thaw(request: pb.ThawRequest, envelope: EnvelopeFactory) -> NewEvent:
+def thaw_writes(request: pb.ThawWritesRequest, envelope: EnvelopeFactory) -> NewEvent:
     _check_zone_or_all(request)
     subject = request.zone or EVERY_ZONE
     return NewEvent(FLEET, subject, WritesThawed(envelope(subject), request.zone))
 
 
-def _check_zone_or_all(request: pb.FreezeRequest | pb.ThawRequest) -> None:
+def _check_zone_or_all(request: pb.FreezeWritesRequest | pb.ThawWritesRequest) -> None:
     """An empty zone alone is refused: an unset variable of a script must not freeze or thaw the whole fleet."""
     if request.all_zones and request.zone:
         raise InvalidRequest(f"all_zones: true must not be given together with zone {names.shown(request.zone)}")

@@ -189,8 +189,8 @@ def capacity(*, client: Client, output: str, domain: str, clique: str, capacity:
 
     Example: dpuplane cliques capacity domain-1 clique-a 36
     """
-    request = pb.SetCapacityRequest(domain=domain, clique=clique, capacity=capacity)
-    finish(client.command("SetCapacity", request), output)
+    request = pb.SetCliqueCapacityRequest(domain=domain, clique=clique, capacity=capacity)
+    finish(client.command("SetCliqueCapacity", request), output)
 
 
 @cliques.command()
@@ -205,5 +205,5 @@ def ready(*, client: Client, output: str, domain: str, clique: str, node: str, n
 
     Example: dpuplane cliques ready domain-1 clique-a node-3
     """
-    request = pb.ReportReadyRequest(domain=domain, clique=clique, node=node, uid=uid, ready=not not_ready)
-    finish(client.command("ReportReady", request), output)
+    request = pb.ReportDaemonReadinessRequest(domain=domain, clique=clique, node=node, uid=uid, ready=not not_ready)
+    finish(client.command("ReportDaemonReadiness", request), output)

@@ -43,7 +43,7 @@ def freeze(*, client: Client, output: str, zone: str | None, all_zones: bool, cr
     known = all_zones or is_known(client, name)
     if not known and not create:
         raise Refused(f"zone: {shown(name)} is not known; --create freezes it from its first node or DPU on")
-    answer: pb.CommandResult = client.command("Freeze", pb.FreezeRequest(zone=name, all_zones=all_zones))
+    answer: pb.CommandResult = client.command("FreezeWrites", pb.FreezeWritesRequest(zone=name, all_zones=all_zones))
     if not known and exit_status(answer) == 0:
         click.echo(f"zone: {shown(name)} has no node and no DPU; it is frozen from its first one on", err=True)
     finish(answer, output)
@@ -59,4 +59,4 @@ def thaw(*, client: Client, output: str, zone: str | None, all_zones: bool) -> N
     Example: dpuplane thaw rack7
     """
     name = _check_one(zone, all_zones)
-    finish(client.command("Thaw", pb.ThawRequest(zone=name, all_zones=all_zones)), output)
+    finish(client.command("ThawWrites", pb.ThawWritesRequest(zone=name, all_zones=all_zones)), output)

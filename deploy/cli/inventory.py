@@ -193,7 +193,7 @@ def _request(batch: NodeBatch, command_id: str) -> pb.JoinNodesRequest:
 
 
 def _claim(client: Client, plan: InventoryPlan, summary: pb.ImportSummary) -> None:
-    for answer in client.pipelined("SetCapacity", map(_capacity, plan.cliques)):
+    for answer in client.pipelined("SetCliqueCapacity", map(_capacity, plan.cliques)):
         _count(answer, summary)
     claims = [claim for clique in plan.cliques for claim in _claims(clique)]
     with ProgressLine("import") as progress:
@@ -204,8 +204,8 @@ def _claim(client: Client, plan: InventoryPlan, summary: pb.ImportSummary) -> No
             progress.show(f"{number:,} of {len(claims):,} claims answered", number / len(claims))
 
 
-def _capacity(clique: CliquePlan) -> pb.SetCapacityRequest:
-    return pb.SetCapacityRequest(domain=clique.domain, clique=clique.clique, capacity=clique.capacity)
+def _capacity(clique: CliquePlan) -> pb.SetCliqueCapacityRequest:
+    return pb.SetCliqueCapacityRequest(domain=clique.domain, clique=clique.clique, capacity=clique.capacity)
 
 
 def _claims(clique: CliquePlan) -> Iterator[pb.ClaimIndexRequest]:

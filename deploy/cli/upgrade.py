@@ -52,7 +52,7 @@ def upgrade(
         finish(pb.CommandResult(outcome=pb.OUTCOME_UNCHANGED, reason=NOTHING), output)
     parts: list[Part] = []
     for name, to_version in wanted.items():
-        answer = client.command("RaiseFoldVersion", pb.RaiseFoldVersionRequest(topic=name, version=to_version))
+        answer = client.command("UpgradeFoldVersion", pb.UpgradeFoldVersionRequest(topic=name, version=to_version))
         parts.append(([name], answer))
         if exit_status(answer):
             break

@@ -56,7 +56,7 @@ def claims(fleet: InventoryPlan) -> Iterator[pb.ClaimIndexRequest]:
             yield pb.ClaimIndexRequest(domain=clique.domain, clique=clique.clique, node=node, address=address)
 
 
-def capacities(fleet: InventoryPlan) -> Iterator[pb.SetCapacityRequest]:
+def capacities(fleet: InventoryPlan) -> Iterator[pb.SetCliqueCapacityRequest]:
     """Commands that give every clique the capacity that its plan says."""
     for clique in fleet.cliques:
-        yield pb.SetCapacityRequest(domain=clique.domain, clique=clique.clique, capacity=clique.capacity)
+        yield pb.SetCliqueCapacityRequest(domain=clique.domain, clique=clique.clique, capacity=clique.capacity)

@@ -90,7 +90,7 @@ class Story:
     async def _claim(self) -> None:
         wanted = list(fleet.claims(self._fleet))
         with self._display.step("clique indices claimed", len(wanted)) as step:
-            await run_all(lambda each: self._api.command("SetCapacity", each), fleet.capacities(self._fleet))
+            await run_all(lambda each: self._api.command("SetCliqueCapacity", each), fleet.capacities(self._fleet))
             await self._ask("ClaimIndex", wanted, step)
 
     async def _provision(self) -> None:

@@ -423,7 +423,7 @@ class ReleaseIndexRequest(_message.Message):
     uid: str
     def __init__(self, command_id: _Optional[str] = ..., domain: _Optional[str] = ..., clique: _Optional[str] = ..., node: _Optional[str] = ..., created_ms: _Optional[int] = ..., uid: _Optional[str] = ...) -> None: ...
 
-class SetCapacityRequest(_message.Message):
+class SetCliqueCapacityRequest(_message.Message):
     __slots__ = ("command_id", "domain", "clique", "capacity")
     COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
     DOMAIN_FIELD_NUMBER: _ClassVar[int]
@@ -435,7 +435,7 @@ class SetCapacityRequest(_message.Message):
     capacity: int
     def __init__(self, command_id: _Optional[str] = ..., domain: _Optional[str] = ..., clique: _Optional[str] = ..., capacity: _Optional[int] = ...) -> None: ...
 
-class ReportReadyRequest(_message.Message):
+class ReportDaemonReadinessRequest(_message.Message):
     __slots__ = ("command_id", "domain", "clique", "node", "uid", "ready")
     COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
     DOMAIN_FIELD_NUMBER: _ClassVar[int]
@@ -557,7 +557,7 @@ class SetBudgetRequest(_message.Message):
     min_addresses: int
     def __init__(self, command_id: _Optional[str] = ..., kind: _Optional[str] = ..., permille: _Optional[int] = ..., min_addresses: _Optional[int] = ...) -> None: ...
 
-class FreezeRequest(_message.Message):
+class FreezeWritesRequest(_message.Message):
     __slots__ = ("command_id", "zone", "all_zones")
     COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
     ZONE_FIELD_NUMBER: _ClassVar[int]
@@ -567,7 +567,7 @@ class FreezeRequest(_message.Message):
     all_zones: bool
     def __init__(self, command_id: _Optional[str] = ..., zone: _Optional[str] = ..., all_zones: _Optional[bool] = ...) -> None: ...
 
-class ThawRequest(_message.Message):
+class ThawWritesRequest(_message.Message):
     __slots__ = ("command_id", "zone", "all_zones")
     COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
     ZONE_FIELD_NUMBER: _ClassVar[int]
@@ -1568,7 +1568,7 @@ class FoldVersions(_message.Message):
     versions: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, versions: _Optional[_Iterable[int]] = ...) -> None: ...
 
-class RaiseFoldVersionRequest(_message.Message):
+class UpgradeFoldVersionRequest(_message.Message):
     __slots__ = ("topic", "version", "command_id")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]

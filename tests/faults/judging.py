@@ -74,7 +74,7 @@ async def faults_of(world: World) -> tuple[list[Fault], list[str]]:
 async def _thaw(world: World) -> None:
     """A frozen zone rightly has an old table."""
     for zone in ZONE_NAMES:
-        await world.clients[0].ask(Asked("Thaw", pb.ThawRequest(zone=zone), FLEET_0))
+        await world.clients[0].ask(Asked("ThawWrites", pb.ThawWritesRequest(zone=zone), FLEET_0))
 
 
 async def _differences(world: World) -> list[str]:

@@ -76,7 +76,7 @@ async def test_a_client_that_gives_up_says_so(tmp_path: Path, monkeypatch: pytes
     papers, rng = Office(tmp_path).issue("operator/ann"), random.Random(1)
     workload = Workload(rng, 1)
     client = Client("c", ["127.0.0.1:9"], History(), papers=papers, rng=rng, workload=workload, pause_s=1.0)
-    await client.ask(Asked("Thaw", pb.ThawRequest(zone="z"), FLEET_0))
+    await client.ask(Asked("ThawWrites", pb.ThawWritesRequest(zone="z"), FLEET_0))
     await client.close()
     assert client.counts[GAVE_UP] == 1
 

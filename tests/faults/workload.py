@@ -83,8 +83,8 @@ class Workload:
 
     def _ready(self) -> Asked:
         domain, clique, node = self._spot()
-        request = pb.ReportReadyRequest(domain=domain, clique=clique, node=node, ready=True)
-        return self._of_domain("ReportReady", domain, request)
+        request = pb.ReportDaemonReadinessRequest(domain=domain, clique=clique, node=node, ready=True)
+        return self._of_domain("ReportDaemonReadiness", domain, request)
 
     def _spot(self) -> tuple[str, str, str]:
         return self._rng.choice(DOMAINS), self._rng.choice(("c0", "c1")), self._rng.choice(NODES[:12])
@@ -108,10 +108,10 @@ class Workload:
         return self._of_fleet("UpdateZone", request)
 
     def _freeze(self) -> Asked:
-        return self._of_fleet("Freeze", pb.FreezeRequest(zone=self._rng.choice(ZONE_NAMES)))
+        return self._of_fleet("FreezeWrites", pb.FreezeWritesRequest(zone=self._rng.choice(ZONE_NAMES)))
 
     def _thaw(self) -> Asked:
-        return self._of_fleet("Thaw", pb.ThawRequest(zone=self._rng.choice(ZONE_NAMES)))
+        return self._of_fleet("ThawWrites", pb.ThawWritesRequest(zone=self._rng.choice(ZONE_NAMES)))
 
     def _provision(self) -> Asked:
         zone = self._rng.choice(ZONE_NAMES)

@@ -40,16 +40,16 @@ SHAPES: dict[type[Message], Callable[[Any, EnvelopeFactory], NewEvent]] = {
     pb.RequestLifecycleRequest: dpus.request_lifecycle,
     pb.ClaimIndexRequest: cliques.claim_index,
     pb.ReleaseIndexRequest: cliques.release_index,
-    pb.SetCapacityRequest: cliques.set_capacity,
-    pb.ReportReadyRequest: cliques.report_ready,
+    pb.SetCliqueCapacityRequest: cliques.set_clique_capacity,
+    pb.ReportDaemonReadinessRequest: cliques.report_daemon_readiness,
     pb.OpenSessionRequest: partial(cliques.open_session, edge="edge-1"),
     pb.SetPolicyRequest: fleet.set_policy,
     pb.DeletePolicyRequest: fleet.delete_policy,
     pb.ApproveHoldRequest: fleet.approve_hold,
     pb.RejectHoldRequest: fleet.reject_hold,
     pb.SetBudgetRequest: fleet.set_budget,
-    pb.FreezeRequest: fleet.freeze,
-    pb.ThawRequest: fleet.thaw,
+    pb.FreezeWritesRequest: fleet.freeze_writes,
+    pb.ThawWritesRequest: fleet.thaw_writes,
 }
 KINDS = list(SHAPES)
 

@@ -88,17 +88,17 @@ def _commands() -> Iterable[bytes]:
         pb.RequestLifecycleRequest(zone="z", dpu="d1", verb="VERB_PROVISION", image="bf-bundle-2.10"),
         pb.ClaimIndexRequest(**about, address="10.0.0.1", created_ms=T0, uid="u", requested_index=3),
         pb.ReleaseIndexRequest(**about, created_ms=T0, uid="u"),
-        pb.SetCapacityRequest(domain="d", clique="c", capacity=4),
-        pb.ReportReadyRequest(**about, uid="u", ready=True),
+        pb.SetCliqueCapacityRequest(domain="d", clique="c", capacity=4),
+        pb.ReportDaemonReadinessRequest(**about, uid="u", ready=True),
         pb.OpenSessionRequest(**about, uid="u", session="s1"),
         pb.SetPolicyRequest(policy=policy),
         pb.DeletePolicyRequest(name="web"),
         pb.ApproveHoldRequest(hold=7, hash="00ff"),
         pb.RejectHoldRequest(hold=7),
         pb.SetBudgetRequest(kind="denied-by-leave", permille=10, min_addresses=100),
-        pb.FreezeRequest(zone="z"),
-        pb.FreezeRequest(zone="z", all_zones=True),
-        pb.ThawRequest(all_zones=True),
+        pb.FreezeWritesRequest(zone="z"),
+        pb.FreezeWritesRequest(zone="z", all_zones=True),
+        pb.ThawWritesRequest(all_zones=True),
     ]
     return [bytes((KINDS.index(type(request)),)) + request.SerializeToString() for request in requests]
 

@@ -94,9 +94,9 @@ async def test_junk_is_refused_and_costs_little(plane: Guarded, case: str) -> No
 
 
 async def test_unknown_fields_up_to_the_size_change_nothing(plane: Guarded) -> None:
-    request = pb.FreezeRequest(zone="z1").SerializeToString() + field(100, bytes(MIB // 2))
+    request = pb.FreezeWritesRequest(zone="z1").SerializeToString() + field(100, bytes(MIB // 2))
     answer = pb.CommandResult.FromString(
-        await raw(plane.caller("operator/ann"), "Commands/Freeze")(request, timeout=10)
+        await raw(plane.caller("operator/ann"), "Commands/FreezeWrites")(request, timeout=10)
     )
     assert answer.outcome == pb.OUTCOME_DONE
 
@@ -147,7 +147,7 @@ async def test_a_compressed_message_is_not_even_opened(plane: Guarded) -> None:
     assert len(gzip.compress(bomb[:MIB])) < MIB // 100
     caller = plane.caller("operator/eve")
     before = resident_kib()
-    call = raw(caller, "Commands/Freeze")
+    call = raw(caller, "Commands/FreezeWrites")
     code, details = await refused(call(bomb, compression=grpc.Compression.Gzip, timeout=30))
     assert (code, "ompress" in details) == (Code.UNIMPLEMENTED, True)
     assert resident_kib() - before < 300 * 1024, "what the client needs to make the bomb, and nothing of the server's"
@@ -177,7 +177,9 @@ async def test_one_principal_over_its_rate_takes_nothing_from_others(tmp_path: P
 async def test_what_is_denied_counts_against_the_rate_as_well(tmp_path: Path) -> None:
     async with guarded(tmp_path, limits=Limits(rate_per_s=0.001, burst=3)) as plane:
         caller = plane.caller("viewer/eve")
-        codes = [(await refused(caller.calls.Freeze(pb.FreezeRequest(all_zones=True))))[0] for _ in range(6)]
+        codes = [
+            (await refused(caller.calls.FreezeWrites(pb.FreezeWritesRequest(all_zones=True))))[0] for _ in range(6)
+        ]
         assert codes == [Code.PERMISSION_DENIED] * 3 + [Code.RESOURCE_EXHAUSTED] * 3
 
 
@@ -233,10 +235,12 @@ async def test_a_captured_command_works_for_nobody_else_and_not_with_another_bod
 async def test_an_id_taken_first_by_another_makes_the_command_refused_and_not_theirs(plane: Guarded) -> None:
     ann, eve = plane.caller("operator/ann"), plane.caller("operator/eve")
     command_id = plane.plane.command_id()
-    await eve.calls.Freeze(pb.FreezeRequest(command_id=command_id, zone="z9"))
-    answer = await ann.calls.Freeze(pb.FreezeRequest(command_id=command_id, zone="z1"))
+    await eve.calls.FreezeWrites(pb.FreezeWritesRequest(command_id=command_id, zone="z9"))
+    answer = await ann.calls.FreezeWrites(pb.FreezeWritesRequest(command_id=command_id, zone="z1"))
     assert (answer.outcome, command_id in answer.reason) == (pb.OUTCOME_REFUSED, True)
-    old = await ann.calls.Freeze(pb.FreezeRequest(command_id=plane.plane.command_id(late_ms=3_600_000), zone="z1"))
+    old = await ann.calls.FreezeWrites(
+        pb.FreezeWritesRequest(command_id=plane.plane.command_id(late_ms=3_600_000), zone="z1")
+    )
     assert old.outcome == pb.OUTCOME_REFUSED
     assert list((await ann.queries.GetStatus(pb.GetStatusRequest())).frozen) == ["z9"]
 
@@ -285,7 +289,7 @@ async def test_a_server_does_not_start_with_a_parser_that_nesting_can_kill(
 async def test_a_server_does_not_start_while_a_method_has_no_rule(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delitem(METHODS, "Commands.Freeze")
+    monkeypatch.delitem(METHODS, "Commands.FreezeWrites")
     with pytest.raises(ExceptionGroup) as caught:
         async with guarded(tmp_path):
             pass

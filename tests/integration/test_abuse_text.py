@@ -115,5 +115,5 @@ async def test_a_role_is_never_taken_from_what_a_caller_says(plane: Guarded) -> 
     assert answer.outcome == pb.OUTCOME_DONE
     claims = [("x-forwarded-client-cert", "URI=spiffe://test.example/operator/root"), ("authorization", "Bearer root")]
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await agent.calls.Freeze(pb.FreezeRequest(all_zones=True), metadata=claims)
+        await agent.calls.FreezeWrites(pb.FreezeWritesRequest(all_zones=True), metadata=claims)
     assert caught.value.code() == grpc.StatusCode.PERMISSION_DENIED

@@ -58,7 +58,7 @@ async def test_the_same_command_again_has_the_same_answer_and_no_effect(plane: S
     assert (other.outcome, command_id in other.reason) == (pb.OUTCOME_REFUSED, True)
     for elsewhere in (
         plane.join("z2", node("n1", "10.0.0.1"), command_id=command_id),
-        plane.calls.Freeze(pb.FreezeRequest(command_id=command_id, all_zones=True)),
+        plane.calls.FreezeWrites(pb.FreezeWritesRequest(command_id=command_id, all_zones=True)),
     ):
         with pytest.raises(grpc.aio.AioRpcError, match=f"{command_id} is in use for another command, in ") as used:
             await elsewhere
@@ -69,9 +69,9 @@ async def test_the_same_command_again_has_the_same_answer_and_no_effect(plane: S
 
 
 async def test_another_principal_cannot_use_a_command_id(plane: Served) -> None:
-    request = pb.FreezeRequest(zone="z1", command_id=plane.command_id())
-    mine = await plane.calls.Freeze(request, metadata=[("x-dpuplane-as", "alice")])
-    theirs = await plane.calls.Freeze(request, metadata=[("x-dpuplane-as", "bob")])
+    request = pb.FreezeWritesRequest(zone="z1", command_id=plane.command_id())
+    mine = await plane.calls.FreezeWrites(request, metadata=[("x-dpuplane-as", "alice")])
+    theirs = await plane.calls.FreezeWrites(request, metadata=[("x-dpuplane-as", "bob")])
     assert (mine.outcome, theirs.outcome) == (pb.OUTCOME_DONE, pb.OUTCOME_REFUSED)
 
 
@@ -103,7 +103,7 @@ async def test_what_is_left_as_it_was_is_unchanged_and_not_done(plane: Served) -
     assert (first.outcome, second.outcome) == (pb.OUTCOME_DONE, pb.OUTCOME_UNCHANGED)
     assert [(item.name, item.outcome) for item in first.items] == [("n2", pb.OUTCOME_UNCHANGED)]
     assert {item.reason for item in second.items} == {f"node: 'n{n}' is not in zone 'z1'" for n in (1, 2)}
-    assert (await plane.calls.Freeze(pb.FreezeRequest(zone="z1"))).outcome == pb.OUTCOME_DONE
+    assert (await plane.calls.FreezeWrites(pb.FreezeWritesRequest(zone="z1"))).outcome == pb.OUTCOME_DONE
     assert await plane.queries.GetCommand(pb.GetCommandRequest(command_id=second.command_id)) == second
 
 
@@ -311,10 +311,10 @@ async def test_zones_are_described_frozen_and_shown(plane: Served) -> None:
         pb.UpdateZoneRequest(zone="z1", set_labels=True, labels={"tier": "gpu"}, parallel_installs=3)
     )
     assert described.outcome == pb.OUTCOME_DONE, described.reason
-    frozen = await plane.calls.Freeze(pb.FreezeRequest(zone="z1"))
+    frozen = await plane.calls.FreezeWrites(pb.FreezeWritesRequest(zone="z1"))
     shown = await plane.queries.GetZone(pb.GetZoneRequest(zone="z1", min_position=frozen.position))
     assert (dict(shown.labels), shown.parallel_installs, shown.frozen, shown.nodes) == ({"tier": "gpu"}, 3, True, 1)
-    assert (await plane.calls.Thaw(pb.ThawRequest(zone="z1"))).outcome == pb.OUTCOME_DONE
+    assert (await plane.calls.ThawWrites(pb.ThawWritesRequest(zone="z1"))).outcome == pb.OUTCOME_DONE
     status = await plane.queries.GetStatus(pb.GetStatusRequest())
     assert list(status.frozen) == []
 

@@ -39,11 +39,16 @@ SHAPES: list[tuple[str, str, Any, tuple[str, ...]]] = [
     ("no nodes", "JoinNodes", join(), ("nodes", "0", "from 1 to 1000")),
     ("too many nodes", "JoinNodes", join(*map(str, range(1_001))), ("nodes", "1001", "from 1 to 1000")),
     ("bad id", "JoinNodes", join("n1", command_id="1-2"), ("command id", "'1-2'", "UUIDv7")),
-    ("bad capacity", "SetCapacity", pb.SetCapacityRequest(domain="d", clique="c"), ("capacity", "0", "from 1 to")),
+    (
+        "bad capacity",
+        "SetCliqueCapacity",
+        pb.SetCliqueCapacityRequest(domain="d", clique="c"),
+        ("capacity", "0", "from 1 to"),
+    ),
     (
         "huge capacity",
-        "SetCapacity",
-        pb.SetCapacityRequest(domain="d", clique="c", capacity=2**31 - 1),
+        "SetCliqueCapacity",
+        pb.SetCliqueCapacityRequest(domain="d", clique="c", capacity=2**31 - 1),
         ("capacity", str(2**31 - 1), "from 1 to"),
     ),
     ("nameless claim", "ClaimIndex", pb.ClaimIndexRequest(domain="d"), ("clique", "''", "must be")),
@@ -86,10 +91,15 @@ async def test_the_names_of_a_leave_are_counted(plane: Served, dry_run: bool) ->
 REFUSED: list[tuple[str, str, Any, tuple[str, ...]]] = [
     ("unknown zone", "LeaveNodes", pb.LeaveNodesRequest(zone="z9", names=["nobody"]), ("'z9' is not known",)),
     ("unknown DPU", "RequestLifecycle", pb.RequestLifecycleRequest(zone="z1", dpu="d9", verb="VERB_PAUSE"), ("'d9'",)),
-    ("unknown member", "ReportReady", pb.ReportReadyRequest(domain="d", clique="c", node="n"), ("'n'",)),
+    (
+        "unknown member",
+        "ReportDaemonReadiness",
+        pb.ReportDaemonReadinessRequest(domain="d", clique="c", node="n"),
+        ("'n'",),
+    ),
     ("unknown policy", "DeletePolicy", pb.DeletePolicyRequest(name="nothing"), ("'nothing'",)),
     ("unknown hold", "RejectHold", pb.RejectHoldRequest(hold=77), ("77",)),
-    ("not frozen", "Thaw", pb.ThawRequest(zone="z1"), ("'z1'",)),
+    ("not frozen", "ThawWrites", pb.ThawWritesRequest(zone="z1"), ("'z1'",)),
 ]
 
 
@@ -207,14 +217,14 @@ async def test_an_oversized_request_is_refused_and_the_server_goes_on(plane: Ser
 
 async def test_metadata_over_its_limit_ends_the_call_only(plane: Served) -> None:
     with pytest.raises(grpc.aio.AioRpcError):
-        await plane.calls.Freeze(pb.FreezeRequest(all_zones=True), metadata=[("x-more", "x" * 20_000)])
-    assert (await plane.calls.Freeze(pb.FreezeRequest(all_zones=True))).outcome == pb.OUTCOME_DONE
+        await plane.calls.FreezeWrites(pb.FreezeWritesRequest(all_zones=True), metadata=[("x-more", "x" * 20_000)])
+    assert (await plane.calls.FreezeWrites(pb.FreezeWritesRequest(all_zones=True))).outcome == pb.OUTCOME_DONE
 
 
 @pytest.mark.parametrize("name", ["", "a b", "x" * 200, "?alice", "a/b"])
 async def test_a_principal_that_is_no_name_is_refused(plane: Served, name: str) -> None:
     with pytest.raises(grpc.aio.AioRpcError, match="x-dpuplane-as") as caught:
-        await plane.calls.Freeze(pb.FreezeRequest(all_zones=True), metadata=[("x-dpuplane-as", name)])
+        await plane.calls.FreezeWrites(pb.FreezeWritesRequest(all_zones=True), metadata=[("x-dpuplane-as", name)])
     assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
 
 
@@ -238,7 +248,9 @@ async def test_one_principal_over_its_rate_does_not_stop_another(tmp_path: Path)
 
         async def freeze(name: str) -> grpc.StatusCode:
             try:
-                await plane.calls.Freeze(pb.FreezeRequest(all_zones=True), metadata=[("x-dpuplane-as", name)])
+                await plane.calls.FreezeWrites(
+                    pb.FreezeWritesRequest(all_zones=True), metadata=[("x-dpuplane-as", name)]
+                )
             except grpc.aio.AioRpcError as error:
                 assert repr(f"?{name}") in (error.details() or "")
                 return error.code()
@@ -289,7 +301,7 @@ async def test_answers_that_nobody_reads_are_few_and_hold_up_nothing_else(tmp_pa
         with pytest.raises(grpc.aio.AioRpcError, match="2 answers in many parts are the most") as caught:
             await asked().read()
         assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
-        assert (await plane.calls.Freeze(pb.FreezeRequest(all_zones=True))).outcome == pb.OUTCOME_DONE
+        assert (await plane.calls.FreezeWrites(pb.FreezeWritesRequest(all_zones=True))).outcome == pb.OUTCOME_DONE
         while await unread[0].read():
             pass
         assert len((await asked().read()).devices) == 1_000

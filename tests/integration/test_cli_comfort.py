@@ -47,7 +47,7 @@ async def test_wait_sees_what_is_there_and_what_comes(plane: Served) -> None:
     bare = await run("wait", "zone", "z1", "--output", "json", server=plane.address)
     assert bare.json()["seen"].endswith("no DPUs"), "an empty zone has nothing to wait for"
     coming = asyncio.create_task(run("wait", "clique", "d", "c", "--for", "full", server=plane.address))
-    await plane.calls.SetCapacity(pb.SetCapacityRequest(domain="d", clique="c", capacity=1))
+    await plane.calls.SetCliqueCapacity(pb.SetCliqueCapacityRequest(domain="d", clique="c", capacity=1))
     await plane.calls.ClaimIndex(pb.ClaimIndexRequest(domain="d", clique="c", node="n1"))
     assert (await coming).stdout == "clique d/c: full: 1 of 1 indices taken, 0 ready\n"
 
@@ -68,7 +68,7 @@ async def test_a_wait_that_is_over_says_what_it_saw_last(plane: Served, argument
     drop = pb.PolicySpec(name="shut", action="drop", priority=9)
     await plane.calls.SetPolicy(pb.SetPolicyRequest(policy=drop))
     await plane.calls.RegisterDpu(pb.RegisterDpuRequest(zone="z1", dpu="d1"))
-    await plane.calls.SetCapacity(pb.SetCapacityRequest(domain="d", clique="c", capacity=1))
+    await plane.calls.SetCliqueCapacity(pb.SetCliqueCapacityRequest(domain="d", clique="c", capacity=1))
     await plane.calls.ClaimIndex(pb.ClaimIndexRequest(domain="d", clique="c", node="n1"))
     ended = await run("wait", *arguments, "--timeout", "0.5", server=plane.address)
     assert (ended.status, ended.stdout) == (3, "")
@@ -159,7 +159,9 @@ async def on_a_terminal(*arguments: str, **environment: str) -> str:
 
 async def test_colours_are_for_terminals_whose_owner_wants_them(plane: Served) -> None:
     await plane.calls.ClaimIndex(pb.ClaimIndexRequest(domain="d", clique="c", node="n1"))
-    await plane.calls.ReportReady(pb.ReportReadyRequest(domain="d", clique="c", node="n1", ready=True))
+    await plane.calls.ReportDaemonReadiness(
+        pb.ReportDaemonReadinessRequest(domain="d", clique="c", node="n1", ready=True)
+    )
     show = ("cliques", "show", "d", "c", "--server", plane.address)
     coloured = await on_a_terminal(*show)
     assert "\x1b[32mready\x1b[0m" in coloured

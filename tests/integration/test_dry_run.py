@@ -168,7 +168,7 @@ async def test_an_explanation_names_the_freeze_the_missing_policy_and_the_versio
         assert {address.version for address in late.addresses} == {version}
         assert [address.prefix for address in late.addresses] == ["10.9.0.1/32", "fd00::1/128"]
         assert late.steps[2].position == f"fleet/0/{version - 1}"
-        await plane.calls.Freeze(pb.FreezeRequest(zone="z1"))
+        await plane.calls.FreezeWrites(pb.FreezeWritesRequest(zone="z1"))
         assert "frozen" in (await explained(plane, "late")).reason
         only = policy("default", sources={"tier": "web"})
         await plane.calls.SetPolicy(pb.SetPolicyRequest(policy=only))

@@ -53,7 +53,7 @@ async def _furnish(calls: Any) -> None:
     await calls.RequestLifecycle(
         pb.RequestLifecycleRequest(zone="rack-2", dpu="odd", verb="VERB_PROVISION", image="bundle-1")
     )
-    await calls.Freeze(pb.FreezeRequest(zone="rack-6"))
+    await calls.FreezeWrites(pb.FreezeWritesRequest(zone="rack-6"))
     await calls.SetBudget(pb.SetBudgetRequest(kind="denied-by-leave", permille=1, min_addresses=3))
     await calls.LeaveNodes(pb.LeaveNodesRequest(zone="rack-5", names=[f"n-5-{n}" for n in range(20)]))
 
@@ -184,11 +184,11 @@ async def test_any_moment_of_the_past_is_shown_whole_and_can_be_linked(fleet: Sh
 
 async def test_a_moment_of_the_past_shows_the_alerts_holds_and_stuck_dpus_of_then(fleet: ShownPlane) -> None:
     frozen = "zone rack-4, zone rack-6: frozen"
-    await fleet.calls.Freeze(pb.FreezeRequest(zone="rack-4"))
+    await fleet.calls.FreezeWrites(pb.FreezeWritesRequest(zone="rack-4"))
     await asyncio.sleep(0.01)
     then_ms = time.time_ns() // 1_000_000
     await asyncio.sleep(0.01)
-    await fleet.calls.Thaw(pb.ThawRequest(zone="rack-4"))
+    await fleet.calls.ThawWrites(pb.ThawWritesRequest(zone="rack-4"))
     async with looking(fleet.browser, fleet.address) as page:
         await expect(page.locator(".notice")).to_have_text(re.compile("^zone rack-6: frozen"))
     async with looking(fleet.browser, f"{fleet.address}#/fleet?at={then_ms}") as page:

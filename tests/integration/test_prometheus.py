@@ -42,7 +42,7 @@ async def lively(office: Office, data: Path) -> AsyncIterator[Plane]:
                 pb.JoinNodesRequest(zone="z1", nodes=[pb.NodeSpec(name="n", addresses=["10.0.0.1"])])
             )
             await ann.calls.LeaveNodes(pb.LeaveNodesRequest(zone="nowhere", names=["nobody"]))
-            await ann.calls.Freeze(pb.FreezeRequest(zone="z2"))
+            await ann.calls.FreezeWrites(pb.FreezeWritesRequest(zone="z2"))
             dpu = (await ann.queries.ListDpus(pb.ListDpusRequest(zone="z1"))).dpus[0].dpu
             await ann.calls.RequestLifecycle(
                 pb.RequestLifecycleRequest(

@@ -41,12 +41,12 @@ def join(*names: str) -> pb.JoinNodesRequest:
     return pb.JoinNodesRequest(zone="z1", nodes=[pb.NodeSpec(name=name) for name in names])
 
 
-def freeze() -> pb.FreezeRequest:
-    return pb.FreezeRequest(zone="z1")
+def freeze() -> pb.FreezeWritesRequest:
+    return pb.FreezeWritesRequest(zone="z1")
 
 
 async def test_who_asked_stands_in_the_log_as_the_certificate_names_them(plane: Guarded) -> None:
-    assert (await plane.caller("operator/ann").calls.Freeze(freeze())).outcome == pb.OUTCOME_DONE
+    assert (await plane.caller("operator/ann").calls.FreezeWrites(freeze())).outcome == pb.OUTCOME_DONE
     actors = []
     async for _, records in plane.plane.log.read({FLEET_0: 0}):
         actors = [event.envelope.actor for event in map(decode, (r.value for r in records)) if hasattr(event, "zone")]
@@ -56,7 +56,7 @@ async def test_who_asked_stands_in_the_log_as_the_certificate_names_them(plane: 
 
 async def test_a_denial_names_method_principal_and_role_and_appends_nothing(plane: Guarded) -> None:
     stated = await plane.plane.stated()
-    said = await refused(plane.caller("viewer/vic").calls.Freeze(freeze()))
+    said = await refused(plane.caller("viewer/vic").calls.FreezeWrites(freeze()))
     assert said == (
         Code.PERMISSION_DENIED,
         "Commands.Freeze: viewer/vic must have the role approver or operator",
@@ -74,7 +74,9 @@ async def test_a_nodes_agent_joins_claims_and_leaves_for_its_node_only(plane: Gu
         agent.calls.JoinNodes(join("n1", "n2")),
         agent.calls.LeaveNodes(pb.LeaveNodesRequest(zone="z1", names=["n2"])),
         agent.calls.ClaimIndex(pb.ClaimIndexRequest(domain="d", clique="c", node="n2")),
-        agent.calls.ReportReady(pb.ReportReadyRequest(domain="d", clique="c", node="n2", ready=True)),
+        agent.calls.ReportDaemonReadiness(
+            pb.ReportDaemonReadinessRequest(domain="d", clique="c", node="n2", ready=True)
+        ),
         agent.queries.GetNode(pb.GetNodeRequest(name="n2")),
         agent.queries.ListNodes(pb.ListNodesRequest()),
         agent.queries.GetCommand(pb.GetCommandRequest(command_id=plane.plane.command_id())),
@@ -85,7 +87,7 @@ async def test_a_nodes_agent_joins_claims_and_leaves_for_its_node_only(plane: Gu
 
 
 async def test_nobody_says_who_they_are_where_a_certificate_does(plane: Guarded) -> None:
-    call = plane.caller("operator/ann").calls.Freeze(freeze(), metadata=[("x-dpuplane-as", "root")])
+    call = plane.caller("operator/ann").calls.FreezeWrites(freeze(), metadata=[("x-dpuplane-as", "root")])
     code, details = await refused(call)
     assert (code, "the certificate says who calls, operator/ann" in details) == (Code.PERMISSION_DENIED, True)
 
@@ -126,15 +128,19 @@ async def test_two_approvers_are_two_persons_with_the_role(plane: Guarded) -> No
 
 async def test_a_command_id_belongs_to_its_principal_and_its_body(plane: Guarded) -> None:
     command_id = plane.plane.command_id()
-    request = pb.FreezeRequest(zone="z1", command_id=command_id)
+    request = pb.FreezeWritesRequest(zone="z1", command_id=command_id)
     ann, bob = plane.caller("operator/ann"), plane.caller("operator/bob")
-    first = await ann.calls.Freeze(request)
+    first = await ann.calls.FreezeWrites(request)
     assert first.outcome == pb.OUTCOME_DONE
-    assert await ann.calls.Freeze(request) == first
+    assert await ann.calls.FreezeWrites(request) == first
     stated = await plane.plane.stated()
-    other_body = pb.FreezeRequest(zone="z2", command_id=command_id)
+    other_body = pb.FreezeWritesRequest(zone="z2", command_id=command_id)
     other_role = plane.caller("approver/ann")
-    for call in (bob.calls.Freeze(request), ann.calls.Freeze(other_body), other_role.calls.Freeze(request)):
+    for call in (
+        bob.calls.FreezeWrites(request),
+        ann.calls.FreezeWrites(other_body),
+        other_role.calls.FreezeWrites(request),
+    ):
         answer = await call
         assert answer.outcome == pb.OUTCOME_REFUSED
         assert command_id in answer.reason
@@ -250,7 +256,7 @@ async def test_a_server_of_another_authority_is_not_believed(plane: Guarded, tmp
     papers = plane.office.issue("operator/ann")
     other = Office(tmp_path / "elsewhere").authority.cert
     caller = plane.caller(papers._replace(ca=other))
-    assert (await refused(caller.calls.Freeze(freeze())))[0] == Code.UNAVAILABLE
+    assert (await refused(caller.calls.FreezeWrites(freeze())))[0] == Code.UNAVAILABLE
 
 
 async def test_the_schema_is_not_told_when_reflection_is_off(plane: Guarded) -> None:

@@ -64,7 +64,7 @@ async def test_a_call_that_is_under_way_is_refused_before_its_answer(tmp_path: P
         )
         await until(lambda: plane.plane.server.admission.under_way == 1)
         plane.authenticator.revoke(frozenset({serial_of(vic)}))
-        await ann.calls.Freeze(pb.FreezeRequest(all_zones=True))
+        await ann.calls.FreezeWrites(pb.FreezeWritesRequest(all_zones=True))
         with pytest.raises(grpc.aio.AioRpcError, match="that of viewer/vic is revoked"):
             await waiting
 

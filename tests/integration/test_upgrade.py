@@ -144,7 +144,7 @@ async def test_a_raise_that_cannot_be_now_is_an_error_of_the_call_and_nothing_is
     async with served(tmp_path, supports=lambda: living) as plane:
         before = await plane.stated()
         with pytest.raises(grpc.aio.AioRpcError, match=says) as caught:
-            await plane.calls.RaiseFoldVersion(pb.RaiseFoldVersionRequest(topic="zones", version=2))
+            await plane.calls.UpgradeFoldVersion(pb.UpgradeFoldVersionRequest(topic="zones", version=2))
         assert caught.value.code() == grpc.StatusCode.FAILED_PRECONDITION
         assert await plane.stated() == before
 
@@ -152,8 +152,8 @@ async def test_a_raise_that_cannot_be_now_is_an_error_of_the_call_and_nothing_is
 async def test_who_does_not_fold_the_topic_needs_no_rules_for_it(tmp_path: Path) -> None:
     living = {"replica-1": {"zones": [1, 2]}, "relay": {"fleet": [1]}}
     async with served(tmp_path, supports=lambda: living) as plane:
-        request = pb.RaiseFoldVersionRequest(topic="zones", version=2)
-        answer = await plane.calls.RaiseFoldVersion(request, timeout=5)
+        request = pb.UpgradeFoldVersionRequest(topic="zones", version=2)
+        answer = await plane.calls.UpgradeFoldVersion(request, timeout=5)
         assert (answer.outcome, plane.replica.folded(plane.replica.partitions("zones")[0]).halted != "") == (
             pb.OUTCOME_UNKNOWN,
             True,
@@ -162,9 +162,9 @@ async def test_who_does_not_fold_the_topic_needs_no_rules_for_it(tmp_path: Path)
 
 async def test_a_version_that_is_there_already_is_unchanged_as_each_partition_says(tmp_path: Path) -> None:
     async with served(tmp_path) as plane:
-        one = await plane.calls.RaiseFoldVersion(pb.RaiseFoldVersionRequest(topic="fleet", version=1))
+        one = await plane.calls.UpgradeFoldVersion(pb.UpgradeFoldVersionRequest(topic="fleet", version=1))
         assert (one.outcome, one.reason) == (pb.OUTCOME_UNCHANGED, "version: fleet/0 has fold version 1 already")
-        all_of = await plane.calls.RaiseFoldVersion(pb.RaiseFoldVersionRequest(topic="zones", version=1))
+        all_of = await plane.calls.UpgradeFoldVersion(pb.UpgradeFoldVersionRequest(topic="zones", version=1))
         assert all_of.outcome == pb.OUTCOME_UNCHANGED
         assert [part.outcome for part in all_of.partitions] == [pb.OUTCOME_UNCHANGED] * 3
         shown = await plane.queries.GetCommand(pb.GetCommandRequest(command_id=all_of.command_id))
@@ -174,11 +174,11 @@ async def test_a_version_that_is_there_already_is_unchanged_as_each_partition_sa
 @pytest.mark.parametrize(
     ("request_", "says"),
     [
-        (pb.RaiseFoldVersionRequest(topic="zone", version=2), "topic: 'zone' must be one of"),
-        (pb.RaiseFoldVersionRequest(topic="zones"), "version: 0 must be at least 1"),
+        (pb.UpgradeFoldVersionRequest(topic="zone", version=2), "topic: 'zone' must be one of"),
+        (pb.UpgradeFoldVersionRequest(topic="zones"), "version: 0 must be at least 1"),
     ],
 )
-async def test_a_bad_shape_is_named(tmp_path: Path, request_: pb.RaiseFoldVersionRequest, says: str) -> None:
+async def test_a_bad_shape_is_named(tmp_path: Path, request_: pb.UpgradeFoldVersionRequest, says: str) -> None:
     async with served(tmp_path) as plane:
         with pytest.raises(grpc.aio.AioRpcError, match=says):
-            await plane.calls.RaiseFoldVersion(request_)
+            await plane.calls.UpgradeFoldVersion(request_)

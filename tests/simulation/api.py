@@ -133,8 +133,8 @@ _QUERIES: dict[str, tuple[str, Any, Any]] = {
 _LIKE: dict[type[e.Event], tuple[str, type[Message]]] = {
     e.IndexClaimed: ("ClaimIndex", pb.ClaimIndexRequest),
     e.IndexReleased: ("ReleaseIndex", pb.ReleaseIndexRequest),
-    e.CliqueCapacitySet: ("SetCapacity", pb.SetCapacityRequest),
-    e.DaemonReadinessReported: ("ReportReady", pb.ReportReadyRequest),
+    e.CliqueCapacitySet: ("SetCliqueCapacity", pb.SetCliqueCapacityRequest),
+    e.DaemonReadinessReported: ("ReportDaemonReadiness", pb.ReportDaemonReadinessRequest),
     e.SessionOpened: ("OpenSession", pb.OpenSessionRequest),
     e.PolicyDeleted: ("DeletePolicy", pb.DeletePolicyRequest),
     e.BudgetSet: ("SetBudget", pb.SetBudgetRequest),
@@ -165,9 +165,9 @@ def asked(event: e.Event) -> tuple[str, Message] | None:
             seen = event.hold_hash.hex()
             return "ApproveHold", pb.ApproveHoldRequest(command_id=command_id, hold=event.hold, hash=seen)
         case e.WritesFrozen(zone=zone):
-            return "Freeze", pb.FreezeRequest(command_id=command_id, zone=zone, all_zones=not zone)
+            return "FreezeWrites", pb.FreezeWritesRequest(command_id=command_id, zone=zone, all_zones=not zone)
         case e.WritesThawed(zone=zone):
-            return "Thaw", pb.ThawRequest(command_id=command_id, zone=zone, all_zones=not zone)
+            return "ThawWrites", pb.ThawWritesRequest(command_id=command_id, zone=zone, all_zones=not zone)
         case e.LifecycleRequested():
             verb = LIFECYCLE_VERBS[event.request]
             return "RequestLifecycle", pb.RequestLifecycleRequest(

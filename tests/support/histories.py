@@ -191,7 +191,11 @@ def _budget(rng: random.Random) -> tuple[str, Message]:
 
 def _freeze(rng: random.Random) -> tuple[str, Message]:
     zone = rng.choice(ZONES)
-    return ("Freeze", pb.FreezeRequest(zone=zone)) if rng.random() < 0.5 else ("Thaw", pb.ThawRequest(zone=zone))
+    return (
+        ("FreezeWrites", pb.FreezeWritesRequest(zone=zone))
+        if rng.random() < 0.5
+        else ("ThawWrites", pb.ThawWritesRequest(zone=zone))
+    )
 
 
 _COMMANDS = (_join, _join, _join, _change, _leave, _leave, _describe, _policy, _claim, _claim, _dpu, _budget, _freeze)

@@ -57,7 +57,7 @@ def test_who_may_approve_or_raise_a_budget_may_withdraw_nothing() -> None:
 
 
 def test_anybody_who_runs_the_fleet_may_stop_it() -> None:
-    assert {role for role in ROLES if may(role, "Commands.Freeze")} == {OPERATOR, APPROVER}
+    assert {role for role in ROLES if may(role, "Commands.FreezeWrites")} == {OPERATOR, APPROVER}
 
 
 def test_provisioners_and_simulators_register_dpus_and_do_little_else() -> None:
@@ -92,7 +92,11 @@ OWN: list[tuple[str, Any, Any]] = [
     ("Commands.LeaveNodes", pb.LeaveNodesRequest(names=["n1"]), pb.LeaveNodesRequest(zone="z")),
     ("Commands.ClaimIndex", pb.ClaimIndexRequest(node="n1"), pb.ClaimIndexRequest(node="n10")),
     ("Commands.ReleaseIndex", pb.ReleaseIndexRequest(node="n1"), pb.ReleaseIndexRequest()),
-    ("Commands.ReportReady", pb.ReportReadyRequest(node="n1"), pb.ReportReadyRequest(node="N1")),
+    (
+        "Commands.ReportDaemonReadiness",
+        pb.ReportDaemonReadinessRequest(node="n1"),
+        pb.ReportDaemonReadinessRequest(node="N1"),
+    ),
     ("Commands.OpenSession", pb.OpenSessionRequest(node="n1"), pb.OpenSessionRequest(node="n2")),
     ("Queries.GetNode", pb.GetNodeRequest(name="n1"), pb.GetNodeRequest(name="n2")),
     ("Queries.LocateNodes", pb.LocateNodesRequest(names=["n1"]), pb.LocateNodesRequest(names=["n1", "n2"])),

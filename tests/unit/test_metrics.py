@@ -64,14 +64,14 @@ def test_refusals_are_told_apart_by_field_and_no_caller_can_make_many() -> None:
     refused = pb.CommandResult(outcome=pb.OUTCOME_REFUSED, reason="labels: 'evil\nx' must be short")
     metrics.record_result("Commands.JoinNodes", refused, 0.01)
     metrics.record_error(
-        "Commands.Freeze", "permission_denied", "Commands.Freeze: viewer/vic must have the role operator", 0.01
+        "Commands.FreezeWrites", "permission_denied", "Commands.Freeze: viewer/vic must have the role operator", 0.01
     )
     assert metrics.refusals == {"labels": 1, OTHER: 1}
     for number in range(10 * REASONS_MAX):
         metrics.record_refusal("".join(chr(ord("a") + int(digit)) for digit in str(number)) + ": no")
     assert len(metrics.refusals) == REASONS_MAX
     assert metrics.refusals.total() == 2 + 10 * REASONS_MAX
-    assert metrics.calls == {("Commands.JoinNodes", "refused"): 1, ("Commands.Freeze", "permission_denied"): 1}
+    assert metrics.calls == {("Commands.JoinNodes", "refused"): 1, ("Commands.FreezeWrites", "permission_denied"): 1}
 
 
 class Given:

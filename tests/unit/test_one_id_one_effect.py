@@ -64,10 +64,10 @@ REQUESTS: dict[str, tuple[str, Message, str]] = {
         pb.RequestLifecycleRequest(zone="z1", dpu="d9", verb="VERB_PAUSE"),
         "refused",
     ),
-    "a freeze": ("Freeze", pb.FreezeRequest(zone="z1"), "done"),
+    "a freeze": ("FreezeWrites", pb.FreezeWritesRequest(zone="z1"), "done"),
     "a raise of a version that is there": (
-        "RaiseFoldVersion",
-        pb.RaiseFoldVersionRequest(topic="zones", version=1),
+        "UpgradeFoldVersion",
+        pb.UpgradeFoldVersionRequest(topic="zones", version=1),
         "unchanged",
     ),
 }
@@ -109,7 +109,7 @@ def test_a_server_states_one_id_in_one_partition() -> None:
             await asyncio.sleep(0.1)
             others = {
                 "JoinNodes": joining("n", elsewhere, command_id),
-                "Freeze": pb.FreezeRequest(command_id=command_id, all_zones=True),
+                "FreezeWrites": pb.FreezeWritesRequest(command_id=command_id, all_zones=True),
             }
             for method, request in others.items():
                 assert await status_of(servers.late, method, request) == grpc.StatusCode.ALREADY_EXISTS, "under way"
@@ -176,8 +176,8 @@ def test_every_partition_that_knows_an_id_is_shown() -> None:
             assert {name: part.outcome for name, part in told.items()} == {str(homes[0]): done, str(homes[1]): refused}
             assert "is not known" in told[str(homes[1])].reason
             assert await servers.late.show(command_id) == shown
-            freeze_all = pb.FreezeRequest(command_id=command_id, all_zones=True)
-            assert await status_of(servers.prompt, "Freeze", freeze_all) == (grpc.StatusCode.ALREADY_EXISTS)
+            freeze_all = pb.FreezeWritesRequest(command_id=command_id, all_zones=True)
+            assert await status_of(servers.prompt, "FreezeWrites", freeze_all) == (grpc.StatusCode.ALREADY_EXISTS)
 
     run_virtual(scenario())
 
@@ -187,12 +187,12 @@ def test_a_raise_that_cannot_be_made_now_is_no_outcome() -> None:
         async with two_servers() as servers:
             before = dict(servers.contents.records)
             counts = {partition: len(records) for partition, records in before.items()}
-            raising = pb.RaiseFoldVersionRequest(command_id=servers.command_id(), topic="zones", version=99)
-            assert await status_of(servers.prompt, "RaiseFoldVersion", raising) == grpc.StatusCode.FAILED_PRECONDITION
+            raising = pb.UpgradeFoldVersionRequest(command_id=servers.command_id(), topic="zones", version=99)
+            assert await status_of(servers.prompt, "UpgradeFoldVersion", raising) == grpc.StatusCode.FAILED_PRECONDITION
             raising.version = 1
             servers.late.replica.folded(Partition(ZONES, 2)).halted = "a fault of this machine"
-            assert await status_of(servers.late, "RaiseFoldVersion", raising) == grpc.StatusCode.FAILED_PRECONDITION
+            assert await status_of(servers.late, "UpgradeFoldVersion", raising) == grpc.StatusCode.FAILED_PRECONDITION
             assert {partition: len(records) for partition, records in before.items()} == counts, "nothing was appended"
-            assert (await servers.prompt.ask("RaiseFoldVersion", raising)).outcome == unchanged
+            assert (await servers.prompt.ask("UpgradeFoldVersion", raising)).outcome == unchanged
 
     run_virtual(scenario())

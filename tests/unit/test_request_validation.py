@@ -107,14 +107,24 @@ BAD: list[tuple[str, Shape, Any, tuple[str, ...]]] = [
         pb.ClaimIndexRequest(domain="d", clique="c", node="n", requested_index=-2),
         ("requested_index", "-2", "from -1"),
     ),
-    ("no capacity", cliques.set_capacity, pb.SetCapacityRequest(domain="d", clique="c"), ("capacity", "0", "from 1")),
+    (
+        "no capacity",
+        cliques.set_clique_capacity,
+        pb.SetCliqueCapacityRequest(domain="d", clique="c"),
+        ("capacity", "0", "from 1"),
+    ),
     (
         "huge capacity",
-        cliques.set_capacity,
-        pb.SetCapacityRequest(domain="d", clique="c", capacity=1 << 30),
+        cliques.set_clique_capacity,
+        pb.SetCliqueCapacityRequest(domain="d", clique="c", capacity=1 << 30),
         ("capacity", str(1 << 30), "from 1"),
     ),
-    ("slash in a domain", cliques.set_capacity, pb.SetCapacityRequest(domain="a/b", clique="c"), ("domain", "'a/b'")),
+    (
+        "slash in a domain",
+        cliques.set_clique_capacity,
+        pb.SetCliqueCapacityRequest(domain="a/b", clique="c"),
+        ("domain", "'a/b'"),
+    ),
     ("bad action", fleet.set_policy, policy(action="permit"), ("action", "'permit'", "allow or drop")),
     ("bad protocol", fleet.set_policy, policy(protocol="sctp"), ("protocol", "'sctp'", "tcp")),
     (
@@ -150,11 +160,21 @@ BAD: list[tuple[str, Shape, Any, tuple[str, ...]]] = [
         pb.UpdateZoneRequest(zone="z", parallel_installs=-1),
         ("parallel_installs", "-1", "from 0"),
     ),
-    ("bad freeze", fleet.freeze, pb.FreezeRequest(zone="a b"), ("zone", "'a b'", "must be")),
-    ("freeze of nothing", fleet.freeze, pb.FreezeRequest(), ("zone", "''", "must be")),
-    ("thaw of nothing", fleet.thaw, pb.ThawRequest(), ("zone", "''", "must be")),
-    ("freeze of both", fleet.freeze, pb.FreezeRequest(zone="a", all_zones=True), ("all_zones", "true", "zone 'a'")),
-    ("thaw of both", fleet.thaw, pb.ThawRequest(zone="a", all_zones=True), ("all_zones", "true", "zone 'a'")),
+    ("bad freeze", fleet.freeze_writes, pb.FreezeWritesRequest(zone="a b"), ("zone", "'a b'", "must be")),
+    ("freeze of nothing", fleet.freeze_writes, pb.FreezeWritesRequest(), ("zone", "''", "must be")),
+    ("thaw of nothing", fleet.thaw_writes, pb.ThawWritesRequest(), ("zone", "''", "must be")),
+    (
+        "freeze of both",
+        fleet.freeze_writes,
+        pb.FreezeWritesRequest(zone="a", all_zones=True),
+        ("all_zones", "true", "zone 'a'"),
+    ),
+    (
+        "thaw of both",
+        fleet.thaw_writes,
+        pb.ThawWritesRequest(zone="a", all_zones=True),
+        ("all_zones", "true", "zone 'a'"),
+    ),
 ]
 
 
