@@ -1,10 +1,10 @@
-"""What comes in. The edge checks shapes and states; it never decides.
+"""The API and everything that happens around a call: it checks requests and appends events; it never decides.
 
 Start with `handlers/service.py`, one line per command, and follow one: `nodes`, `dpus`, `cliques` or `fleet` in
-`requests` makes the request a record (`validation`), `command_handler` appends it and turns what the fold decided into
-the answer. `queries/service.py` is the other service: it waits for the caller's position (`waiting`) and reads folds
-(`reader`). `server` puts both behind gRPC, and `rpc` does around every method what all need alike. `inventory` reads
-fleets out of files, for those who send commands.
+`requests` validates the request and makes the event (`validation`); `command_handler` appends the event and turns what
+the fold decided into the result. `queries/service.py` is the other service: it waits for the caller's position
+(`position_waiter`) and reads folds (`fold_reader`). `server` serves both with gRPC; `rpc` authenticates, authorizes,
+limits and counts every call. `inventory` reads fleets from files, for clients that send commands.
 
 Imports projections, eventstore and schemas; never drivers.
 """

@@ -1,7 +1,7 @@
 """The gRPC server: both services, health, reflection, and the tasks that belong to them.
 
-With `credentials` it listens with TLS and asks every client for a certificate; `gate` then says who they are and what
-they may do. The one makes no sense without the other.
+With `credentials` it listens with TLS and asks every client for a certificate; `access` then authenticates and
+authorizes each call. The one makes no sense without the other.
 """
 
 from __future__ import annotations

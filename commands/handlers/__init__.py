@@ -1,1 +1,1 @@
-"""The Commands service: what is stated, and the answer that the log has for it."""
+"""The Commands service: one handler for most commands, and one each for joins, leaves, upgrades and dry runs."""

@@ -1,11 +1,11 @@
-"""Where a request becomes a record and a record becomes an answer.
+"""Handles a command: validates the request, appends the event, and returns the result that the fold decided.
 
-A caller is told one of six things: done, waiting, held, unchanged, refused, or unknown. The first five are outcomes,
-and the log alone decides them: no outcome is given before a record was appended, so every server gives the same one
-under one id. A fault of the call itself (its shape, its id, the caller's clock) is an error of the call instead.
+A result has one of six outcomes: done, waiting, held, unchanged, refused or unknown. A fold decides the first five
+after the event was appended, so every server returns the same outcome for one command id. A fault of the call itself
+(an invalid request, an id in use, a clock that is ahead) is an error of the call instead.
 
-Unknown is an answer, not an error: the record may be in the log, now or later, and the command's id makes that definite
-by itself. So a log that does not answer in time ends no call with an exception.
+Unknown is a result and not an error: the event may be in the log, now or later, and the command id decides which. So a
+log that does not respond in time never ends a call with an exception.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ EventBuilder: TypeAlias = Callable[[R, EnvelopeFactory], NewEvent]
 
 
 class CommandHandler:
-    """Checks shapes, appends, answers. `unknown` counts the commands whose outcome could not be told."""
+    """Handles commands of one partition each. `unknown` counts the results with an unknown outcome."""
 
     def __init__(self, replica: Replica, now_ms: Callable[[], int], rng: random.Random) -> None:
         self._replica = replica

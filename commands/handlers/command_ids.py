@@ -1,8 +1,8 @@
-"""The partitions to which the ids of callers are bound, so that one id states one command.
+"""Binds each command id to the partitions of its command, so that one id stands for one command.
 
-A fold sees one partition, so no fold can see an id that is used for two of them. This server refuses the second use,
-before anything is appended: it knows the ids that it is stating now, and those that its folds remember. Other servers
-do not hear of ids before their records are folded; what holds across servers is in the operations guide.
+A fold sees one partition, so no fold can see an id that is used for two of them. This server refuses the second use
+before it appends anything: it knows the ids that it is appending now, and the ids that its folds remember. Other
+servers learn of an id when they fold its event; the operations guide says what holds across servers.
 """
 
 from __future__ import annotations

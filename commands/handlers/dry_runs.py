@@ -32,7 +32,7 @@ PREFIXES_SHOWN = 1_000
 
 
 class DryRunHandler:
-    """Answers commands that are not to be stated."""
+    """Handles commands with `dry_run`, for which no event is appended."""
 
     def __init__(self, replica: Replica, now_ms: Callable[[], int]) -> None:
         self._replica = replica

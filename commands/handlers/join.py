@@ -1,10 +1,10 @@
-"""Joins and changes of nodes. Those of a node's agent are answered after fleet folded them, as leaves are.
+"""JoinNodes and ChangeNodes. The result for a node agent waits until the fleet fold has taken the event, as for leaves.
 
-Only fleet knows whether another node holds an address that the agent stated, or whether the node lives in a zone of
-another partition. The caller hears `refused` then, with what became of the statement.
+Only the fleet fold knows whether another node holds an address of the request, or whether the node is in a zone of
+another partition. The result is `refused` then, and its reason says why.
 
-What an operator states is held only if it moves or changes a node that fleet has: then the answer waits for fleet as
-well, and says so. Nobody waits for nodes that are new. That this replica has a node of fleet decides no more than that.
+An operator's request is held only if it moves or changes a node that fleet has, so its result waits for fleet in that
+case only. Whether this replica has folded the node decides whether the call waits, and nothing else.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class JoinHandler:
         return answer
 
     async def _await_fleet(self, answer: pb.CommandResult, deadline_s: float, unknown: str) -> pb.CommandResult:
-        """The answer of the zone, with what became of the command in fleet; `unknown` says what is unknown if late."""
+        """The result of the zone, corrected by the fleet fold; `unknown` says what is not known if fleet is late."""
         ((partition, position),) = from_token(answer.position, self._handler.log_id).offsets.items()
         left_s = deadline_s - asyncio.get_running_loop().time()
         try:

@@ -1,8 +1,8 @@
-"""Joins by stream: many requests under way at once, one summary.
+"""JoinNodesStream: many requests of one call in flight at once, one summary.
 
 Reading the stream pauses while as many requests are under way as allowed, which is all the flow control there is:
-gRPC's own window then stops the sender; over the rate limit, requests wait for their turn. A request in error (a bad
-shape, an id that is in use) is listed as such in the summary and ends nothing: it was not stated, so it has no outcome.
+gRPC's own window then stops the sender; over the rate limit, requests wait for a token. A request in error (invalid, or
+with an id in use) is listed in the summary and does not end the stream: no event was appended, so it has no outcome.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ID_CHARACTERS = 36
 
 
 class _SummaryBuilder:
-    """What became of a stream so far."""
+    """Builds the summary of a stream."""
 
     def __init__(self) -> None:
         self.summary = pb.JoinSummary()
@@ -60,7 +60,7 @@ class _SummaryBuilder:
                 self._offsets[partition] = max(self._offsets.get(partition, 0), offset)
 
     def fail(self, count: int, number: int, command_id: str, error: Exception) -> None:
-        """A request was not stated."""
+        """Count a request for which no event was appended."""
         summary = self.summary
         summary.requests += 1
         summary.nodes += count

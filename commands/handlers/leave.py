@@ -1,4 +1,4 @@
-"""Leaves, whose answer waits for fleet: only fleet knows whether one is over the withdrawal budget, and thus held."""
+"""LeaveNodes. Its result waits for the fleet fold, which holds a leave that exceeds the withdrawal budget."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Commands service: it states. Each method checks a shape, appends one record and answers from the log."""
+"""The Commands service: each method validates a request, appends one event and returns what the fold decided."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ R = TypeVar("R")
 
 
 class CommandsService:
-    """Methods of the service in snake case, called by `commands.rpc.middleware.Guard`."""
+    """Methods of the service in snake case, called by `commands.rpc.middleware.RpcMiddleware`."""
 
     def __init__(
         self,

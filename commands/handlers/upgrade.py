@@ -1,4 +1,4 @@
-"""Raises of the fold version: every partition of a topic, and only while every living replica has the later rules.
+"""Upgrades of the fold version: every partition of a topic, and only while every live replica has the later rules.
 
 A replica that lacks them halts at the record that raises, so the living replicas are asked before the first partition,
 and again before each. A halted partition and a replica without the rules are faults of the present, which no log

@@ -1,1 +1,1 @@
-"""The Queries service: what it waits for, where it looks, and what it shows, now and at a moment of the past."""
+"""The Queries service: it waits for a position and reads folds, live or as of a point of the past."""

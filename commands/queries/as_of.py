@@ -1,7 +1,7 @@
-"""Queries at a moment of the past: a request that names one is answered by whoever has folded the log up to there.
+"""Queries as of a point of the past: a request with `as_of` is answered from folds of the log up to that point.
 
-`travelling` makes a Queries service of one: what names no moment goes to the one that was given, as ever. The past runs
-in a process of its own, which serves the very same service over a socket; `PastQueries` is that service as seen here.
+`with_as_of` wraps a Queries service: a request without `as_of` goes to the live service. A process of its own folds the
+log up to a point and serves the same service over a socket; `AsOfQueries` is the client of that service.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _STUB: Callable[[grpc.aio.Channel], Any] = QueriesStub
 
 
 class AsOfSource(Protocol):
-    """Whoever can answer queries as they were answered at a moment."""
+    """Provides the Queries service as of points of the past."""
 
     async def at(self, text: str, *, timeout_s: float) -> Any:
         """The Queries service (methods in snake case, taking a request and a Call) at a position or time.
@@ -37,14 +37,14 @@ class AsOfSource(Protocol):
 
 
 class NoAsOfSource:
-    """Of a server that keeps none."""
+    """The source of a server that answers live queries only."""
 
     async def at(self, text: str, *, timeout_s: float) -> Any:
         raise PermanentError("as_of: this server answers from now only; start it with --pasts 2, or leave as_of out")
 
 
 def with_as_of(live: S, past: AsOfSource) -> S:
-    """A Queries service that answers from `live`, or from the moment that a request names."""
+    """A Queries service that answers from `live`, or as of the point that a request names."""
     return cast(S, _AsOfRouter(live, past))
 
 
@@ -103,7 +103,7 @@ class _AsOfRouter:
 
 
 class AsOfQueries:
-    """The Queries service at the other end of a channel. What it raises is what the service raised there."""
+    """The client of a Queries service on a channel. It raises the errors that the service raised."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         stub = _STUB(channel)

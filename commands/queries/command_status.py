@@ -1,8 +1,8 @@
-"""What became of a command, by its id alone.
+"""The status of a command by its id.
 
-Unknown becomes definite by itself. A fold takes a command only if it was appended within two minutes of the time in its
-id, so an id that is still not in the log a minute after that (which is what clocks may differ by), as read to its end,
-is refused wherever a copy of it may still land.
+An unknown outcome becomes definite by itself. A fold takes a command only if it was appended within two minutes of the
+time in its id, so an id that is still not in the log a minute after that (which is what clocks may differ by), as read
+to its end, is refused wherever a copy of it may still land.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from schemas.api import dpuplane_pb2 as pb
 
 
 class CommandStatus:
-    """Answers GetCommand."""
+    """Serves GetCommand."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class CommandStatus:
         self._now_ms = now_ms
 
     def answer(self, command_id: str) -> pb.CommandResult:
-        """What every partition remembers of it. Raises PermanentError if it is no command id."""
+        """The result of a command, from what every partition remembers. Raises PermanentError for a bad id."""
         latest_ms = issued_at_ms(command_id) + LATE_MS + AHEAD_MS
         known = self._folds.outcomes(command_id)
         if known:

@@ -1,4 +1,4 @@
-"""Explanations as messages: what is asked about is looked up here, why things are so is said by projections."""
+"""ExplainAccess: looks up the node and the DPU; projections explain."""
 
 from __future__ import annotations
 

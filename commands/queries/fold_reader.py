@@ -1,4 +1,4 @@
-"""Reads folds, of a replica or of the past: which partition a name is in, and at which position it was read."""
+"""Reads folds, live or as of a point of the past: finds the partition of a name, and the position of what was read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LONGEST_KEY = 128
 
 
 class PositionWaiting(Protocol):
-    """Whoever can wait until folds are at least as new as a token says."""
+    """Waits until folds are at least as new as a token."""
 
     async def wait_for_token(self, token: str, topics: Collection[str], timeout_s: float) -> None: ...
 

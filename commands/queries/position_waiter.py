@@ -1,11 +1,11 @@
-"""Waiting until this replica has folded far enough: for a caller's position, for fleet to have taken a zone's change.
+"""Read-your-writes: waits until this replica has folded a caller's position, and until fleet has taken a zone's change.
 
 A position of a zones partition means two things to a query. What reads the zone waits until this replica has folded so
 far; what reads fleet waits until *fleet* has taken everything that the zone accepted below it, which is when fleet's
 mark has passed it or nothing below it is left to forward.
 
-Hundreds may wait for fleet at once, of many partitions, and zones are folded all the time: so whoever waits is looked
-at when something was folded that may end the wait, and wakes up when it is over.
+Hundreds of calls may wait for fleet at once, on many partitions, and zones are folded all the time. So the waiters of a
+partition are checked only when a record was folded that may end their wait.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from projections.zones.forwarding import is_forwarded
 
 
 class PositionWaiter:
-    """Wakes those who wait for the folds of a replica to get on. One task (`run`) watches for all of them."""
+    """Wakes waiters when the folds of a replica have reached their position. One task (`run`) serves all of them."""
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
         self._waiters: dict[Partition, dict[asyncio.Future[None], int]] = {}
-        """By zones partition, up to which offset of it."""
+        """The offset that each waiter waits for, by zones partition."""
 
     async def run(self) -> None:
         with self._replica.watch(ZONES, FLEET) as watch:

@@ -1,4 +1,4 @@
-"""The queries for who watches the whole fleet: every zone in short, and how long the last changes took."""
+"""Queries about the whole fleet: the progress of every zone, and the latency of the last changes."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ _CLIQUE_NODES_PER_PAGE = 4_096
 
 
 class QueriesService(ProgressQueries):
-    """Methods of the service in snake case, called by `commands.rpc.middleware.Guard`."""
+    """Methods of the service in snake case, called by `commands.rpc.middleware.RpcMiddleware`."""
 
     def __init__(
         self, reader: FoldReader, command_status: CommandStatus, status: StatusReporter, devices: DeviceSource | None

@@ -1,4 +1,1 @@
-"""Requests as statements: what each kind must look like, and the record that it becomes.
-
-Whatever makes a statement raises BadRequest for a shape that is wrong.
-"""
+"""Validates requests and makes the event of each. Each function raises InvalidRequest for an invalid request."""

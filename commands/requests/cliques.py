@@ -1,4 +1,4 @@
-"""Requests about cliques, as statements. Their key is the domain: a domain is decided in one partition."""
+"""Requests about cliques, as events. Their key is the domain: a domain is decided in one partition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests about DPUs, as statements. Their key is the zone, as for its nodes: one partition decides both.
+"""Requests about DPUs, as events. Their key is the zone, as for its nodes: one partition decides both.
 
 What a BMC or a provisioner would go and fetch is held against more than the folds ask: an image is a name that the BMC
 looks up, never an address, and a BMC's address carries no credentials and is not where clouds serve theirs.

@@ -1,4 +1,4 @@
-"""Requests that the whole fleet must agree on, as statements: policies, holds, budgets, freezes, what a zone is."""
+"""Requests that the whole fleet must agree on, as events: policies, holds, budgets, freezes, what a zone is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests about the nodes of one zone, as statements.
+"""Requests about the nodes of one zone, as events.
 
 A join may come as nodes or as columns: columns are what the log has, and the bulk path passes them through. Either way
 the record is held against the rules by which the zone fold takes it, so both forms are refused with the same sentences.

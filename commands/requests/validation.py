@@ -1,8 +1,8 @@
-"""The shape of a request: what can be said to be wrong with it without knowing any state.
+"""Validation of requests: every rule that needs no state.
 
-An edge refuses a bad shape before anything is appended, so nothing of the request takes effect and the log holds no
-record of it. Everything that depends on state (an unknown node, a full clique) is decided by a fold instead. A shape
-becomes a `Statement`: the one record to append, and where.
+The API refuses an invalid request before anything is appended, so it takes no effect and the log has no record of it.
+Everything that depends on state (an unknown node, a full clique) is decided by a fold instead. A valid request becomes
+a `NewEvent`: the event to append, and where.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from schemas.events import MAX_ITEMS, Envelope, Event
 
 
 class InvalidRequest(PermanentError):
-    """A request with a bad shape; the message names the field, the value and the rule."""
+    """A request that breaks a rule; the message names the field, the value and the rule. gRPC: INVALID_ARGUMENT."""
 
 
 class NewEvent(NamedTuple):
-    """One record to append to the topic's partition for this key."""
+    """An event to append to the partition of a topic that has this key."""
 
     topic: str
     key: str
@@ -28,7 +28,7 @@ class NewEvent(NamedTuple):
 
 
 EnvelopeFactory: TypeAlias = Callable[[str], Envelope]
-"""The envelope of a command about a subject: its id and its principal are known by then."""
+"""Makes the envelope of a command from its subject; the command id and the principal are bound in it."""
 
 TIME_MS_MAX = 1 << 53
 """Latest time that a caller may state: what a JSON number holds exactly."""

@@ -1,1 +1,1 @@
-"""Around every call alike: who calls, what they may do, how much and how often, by when, and counts of all that."""
+"""What every RPC needs: authentication, authorization, limits, deadlines, status codes and metrics."""

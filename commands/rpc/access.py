@@ -1,4 +1,4 @@
-"""The gate of a listener that asks for certificates: who calls, and whether the table lets them."""
+"""Access control of a listener that asks for certificates: authenticates the peer and authorizes the call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PEM = "x509_pem_cert"
 
 
 class AccessControl:
-    """Asked at every call, so that a certificate which has expired meanwhile opens nothing any more."""
+    """Checks every call, so that a certificate that expires or is revoked stops working on open connections."""
 
     def __init__(self, authenticator: CertificateAuthenticator, denials: Denials) -> None:
         self.denials = denials
@@ -23,7 +23,7 @@ class AccessControl:
     def authenticate(
         self, auth_context: Callable[[], Mapping[str, Iterable[bytes]]], peer: Callable[[], str]
     ) -> Principal:
-        """Whom the certificate of a connection names. Raises Unauthenticated."""
+        """The principal that the certificate of a connection names. Raises Unauthenticated."""
         certificates = list(auth_context().get(_PEM, ()))
         try:
             if len(certificates) != 1:
@@ -35,11 +35,11 @@ class AccessControl:
 
     @property
     def revision(self) -> int:
-        """Of the list of revoked certificates: a call that began under another one is asked again who makes it."""
+        """The revision of the revocation list. A call that began under an earlier revision is authenticated again."""
         return self._authenticator.revision
 
     def denial_reason(self, method: str, principal: Principal, request: Any) -> str | None:
-        """None if they may; else why not, counted and logged."""
+        """Why the principal may not call the method, counted and logged; None if it may."""
         fault = authorization.denial_reason(method, principal, request)
         if fault is not None:
             self.denials.count_denied(str(principal), fault)

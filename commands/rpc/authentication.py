@@ -1,4 +1,4 @@
-"""Whom a certificate names, for every listener alike.
+"""Authentication by certificate, for every listener.
 
 The handshake has proved that the certificate is one of the authority's and that the peer has its key. What is left is
 read here: exactly one URI name of this trust domain (never the common name, which no authority checks), and whether the
@@ -22,11 +22,11 @@ CACHE_SIZE = 4_096
 
 
 class Unauthenticated(PermanentError):
-    """Nobody has proved who calls."""
+    """The caller has not proved its identity. gRPC: UNAUTHENTICATED."""
 
 
 class Identity(NamedTuple):
-    """Whom a certificate names, until when, and its serial number."""
+    """The principal that a certificate names, its expiry and its serial number."""
 
     principal: Principal
     expires_ms: int
@@ -34,7 +34,7 @@ class Identity(NamedTuple):
 
 
 class CertificateAuthenticator:
-    """Reads certificates, and remembers those read last: a connection shows the same one at every call."""
+    """Authenticates certificates, and caches those parsed last: a connection shows the same one at every call."""
 
     def __init__(self, trust_domain: str, now_ms: Callable[[], int]) -> None:
         self.trust_domain = trust_domain
@@ -44,10 +44,10 @@ class CertificateAuthenticator:
         """Goes up whenever the list of revoked certificates changes."""
         self._revoked: frozenset[int] = frozenset()
         self._open: dict[int, dict[object, Callable[[], None]]] = {}
-        """By serial number, how to break off what was opened with that certificate and lasts."""
+        """By serial number, how to disconnect each connection that was opened with that certificate."""
 
     def authenticate(self, certificate: bytes) -> Identity:
-        """Whom a certificate (PEM or DER) that was proved names. Raises Unauthenticated."""
+        """The identity in a certificate (PEM or DER) that the handshake has verified. Raises Unauthenticated."""
         known = self._known.get(certificate)
         if known is None:
             known = self._known[certificate] = _read(certificate, self.trust_domain)
@@ -62,7 +62,7 @@ class CertificateAuthenticator:
         return known
 
     def revoke(self, serials: frozenset[int]) -> None:
-        """Believe no certificate with one of these serial numbers, nor what is open with one."""
+        """Reject certificates with these serial numbers, and disconnect what was opened with one."""
         self._revoked = serials
         self.revision += 1
         for serial in sorted(serials & self._open.keys()):
@@ -71,7 +71,7 @@ class CertificateAuthenticator:
 
     @contextmanager
     def unless_revoked(self, identity: Identity, disconnect: Callable[[], None]) -> Iterator[None]:
-        """Around what lasts: breaks it off once the certificate that opened it is revoked."""
+        """The context of a long-lived connection: it is disconnected when its certificate is revoked."""
         opened, key = self._open.setdefault(identity.serial, {}), object()
         opened[key] = disconnect
         try:
@@ -82,7 +82,7 @@ class CertificateAuthenticator:
                 self._open.pop(identity.serial, None)
 
     def remaining_s(self, identity: Identity) -> float:
-        """How long a certificate is valid yet."""
+        """How many seconds a certificate is still valid."""
         return max(0.0, (identity.expires_ms - self._now_ms()) / 1_000)
 
 

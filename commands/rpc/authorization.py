@@ -1,4 +1,4 @@
-"""Who may call what: one line per method, and what no line allows is denied.
+"""Authorization: which roles may call each method. A call that no line of the table allows is denied.
 
 An operator changes the fleet; an approver says yes to what is over a budget, and sets the budgets. They are two roles
 so that no mass withdrawal is the work of one certificate: who may raise a budget may not withdraw anything. Stopping is
@@ -23,7 +23,7 @@ NodeNames = Callable[[Any], Iterable[str]]
 
 
 class Permission(NamedTuple):
-    """Who may call a method. A node's agent may if `own` is given, and the request is about its own node only."""
+    """Which roles may call a method. With `node_names`, a node agent may call it for its own node."""
 
     roles: frozenset[str]
     node_names: NodeNames | None = None
@@ -105,13 +105,13 @@ METHODS = {
 
 
 def unlisted_methods(services: Iterable[ServiceDescriptor]) -> list[str]:
-    """Methods that no line is about."""
+    """Methods that the table does not list."""
     every = [f"{service.name}.{method.name}" for service in services for method in service.methods]
     return [method for method in every if method not in METHODS]
 
 
 def denial_reason(method: str, principal: Principal, request: Any) -> str | None:
-    """None if they may; else one sentence that says why not."""
+    """Why the principal may not call the method, in one sentence; None if it may."""
     rule = METHODS.get(method)
     if rule is None:
         return f"{method}: nobody may call it"

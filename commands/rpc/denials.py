@@ -1,4 +1,4 @@
-"""Denials: counted, and told to the log with the peer that caused them, which the log samples.
+"""Denials: each is counted and logged with its peer; the log handler samples them.
 
 A denial is what an attack looks like from inside, so the log must show it. The handler of the process writes a few
 lines of each peer and counts the others (`deploy.peer_lines`), so a caller that is denied in a loop fills no disk.
@@ -12,18 +12,18 @@ logger = logging.getLogger(__name__)
 
 
 class Denials:
-    """Counts since the start: `unauthenticated` callers, and those `denied` what they asked for."""
+    """Counts since the start: `unauthenticated` calls, and calls `denied` to a known principal."""
 
     def __init__(self) -> None:
         self.denied = 0
         self.unauthenticated = 0
 
     def count_denied(self, principal: str, reason: str) -> None:
-        """A known principal asked for what it may not have."""
+        """A known principal called a method that it may not call."""
         self.denied += 1
         logger.warning("denied", extra={"peer": principal, "reason": reason})
 
     def count_unauthenticated(self, peer: str, reason: str) -> None:
-        """A caller came without a certificate that names it. `peer` is its address without the port."""
+        """A caller has no valid certificate. `peer` is its address without the port."""
         self.unauthenticated += 1
         logger.warning("turned away", extra={"peer": peer, "reason": reason})

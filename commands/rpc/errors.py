@@ -1,4 +1,4 @@
-"""Errors of a call that say nothing of the command: nothing was appended, and no error is an outcome.
+"""Errors of a call: nothing was appended, and an error is not an outcome of the command.
 
 Another server, or this one later, may take the same command. The log alone decides an outcome.
 """
@@ -13,4 +13,4 @@ class CommandIdInUse(PermanentError):
 
 
 class PreconditionFailed(PermanentError):
-    """This server cannot state the command now; the message says what must change. gRPC: FAILED_PRECONDITION."""
+    """This server cannot append the command now; the message says what must change. gRPC: FAILED_PRECONDITION."""

@@ -1,7 +1,7 @@
-"""How much one principal may ask of one server: a rate, a number of calls at once, a size.
+"""Limits of one principal on one server: call rate, concurrent calls, message size.
 
 A token bucket per principal keeps one caller's loop from starving the others; it is filled by the clock that is passed
-in. What is refused here was not looked at, so the caller may simply come again later.
+in. A call refused here was not read, so the client may retry it later.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from projections.names import shown
 
 
 class LimitExceeded(Exception):
-    """This principal asks for more than its share; the message says which share."""
+    """The principal exceeds a limit; the message says which. gRPC: RESOURCE_EXHAUSTED."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +33,8 @@ class Limits:
     """Calls of one principal under way at once."""
 
     concurrent_streams: int = 100
-    """Answers in many parts of one principal under way at once. All that one is made of, such as a whole table, is kept
-    until it is read, and nobody need read it soon."""
+    """Response streams of one principal under way at once. The data of a stream, such as a whole table, stays in memory
+    until the client has read it."""
 
     deadline_s_max: float = 30.0
     """Longest time that a call may wait for the log, whatever its own deadline says."""
@@ -81,7 +81,7 @@ DEFAULTS = Limits()
 
 
 class _TokenBucket:
-    """What is left to one principal; entered for the time of each call."""
+    """The token bucket of one principal and its calls under way; entered for the time of each call."""
 
     __slots__ = ("_admission", "answers", "calls", "filled_at_s", "tokens")
 
@@ -113,7 +113,7 @@ class Admission:
         self._drained: asyncio.Event | None = None
 
     def admit(self, principal: str) -> AbstractContextManager[None]:
-        """Take a token for a call, and, once entered, a place for the time of it. Raises OverLimit."""
+        """Take a token for a call and, once entered, count it as under way. Raises LimitExceeded."""
         bucket = self._bucket(principal)
         if bucket.calls >= self._limits.concurrent_calls:
             self.refused += 1
@@ -125,7 +125,7 @@ class Admission:
 
     @contextmanager
     def admit_stream(self, principal: str) -> Iterator[None]:
-        """The same around a call whose answer comes in many parts. Raises OverLimit."""
+        """Like `admit`, for a call whose response is a stream. Raises LimitExceeded."""
         bucket = self._bucket(principal)
         if bucket.answers >= self._limits.concurrent_streams:
             self.refused += 1

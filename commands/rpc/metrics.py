@@ -1,4 +1,4 @@
-"""What became of the calls of a server: how many by method and outcome, how long they took, what was refused.
+"""Metrics of the calls of a server: counts by method and outcome, durations, and refusals by field.
 
 Everything counted here comes from outside, so everything is bounded: methods and outcomes are the API's own, and what a
 refusal is about is the field that its sentence begins with, of which so many are told apart and no more.
@@ -27,7 +27,7 @@ _FIELD = re.compile(r"[a-z][a-z_]{0,39}").match
 
 
 class DurationHistogram:
-    """Seconds, in the buckets that BOUNDS_S ends."""
+    """A histogram of seconds with the buckets of BUCKET_BOUNDS_S."""
 
     __slots__ = ("_counts", "sum_s")
 
@@ -41,7 +41,7 @@ class DurationHistogram:
         self.sum_s += seconds
 
     def cumulative_counts(self) -> list[int]:
-        """How many took at most each of BOUNDS_S, and how many there are."""
+        """How many calls took at most each of BUCKET_BOUNDS_S, and how many there are."""
         return list(accumulate(self._counts))
 
 
@@ -73,7 +73,7 @@ class RpcMetrics:
         self._end(method, status, seconds)
 
     def record_stream(self, method: str, seconds: float) -> None:
-        """An answer in many parts has ended."""
+        """A response stream has ended."""
         self._end(method, "ok", seconds)
 
     def record_refusal(self, reason: str) -> None:

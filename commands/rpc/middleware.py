@@ -1,8 +1,8 @@
-"""What every method of the API needs alike, done once around each: who calls, by when, how much, and how faults read.
+"""The middleware around every RPC: it authenticates, authorizes, limits, sets the deadline, maps errors and counts.
 
 Handlers are built from the service descriptors rather than by the generated `add_..._to_server`, so that a request
-that is no protobuf at all is refused by name like any other bad shape, and so that no interceptor is on the path of a
-unary call (grpc.aio charges about a tenth of a call for one).
+that is no protobuf at all is refused like any other invalid request, and so that no interceptor is on the path of a
+unary call (one grpc.aio interceptor costs about a tenth of a call).
 """
 
 from __future__ import annotations
@@ -39,30 +39,30 @@ Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
 
 
 class Call(NamedTuple):
-    """Who calls, and how long the answer may take."""
+    """The principal of a call, and the time that is left for its response."""
 
     principal: str
     timeout_s: float
 
 
 class Tracing(Protocol):
-    """Follows calls that somebody wants followed."""
+    """Traces calls whose client asks for a trace."""
 
     def call(self, method: str, metadata: Any) -> AbstractContextManager[None]:
-        """Around a call; what is appended inside belongs to it."""
+        """The context of a call; events appended inside belong to its trace."""
         ...
 
 
 class NotFound(PermanentError):
-    """What a query names is not there."""
+    """A query names something that does not exist. gRPC: NOT_FOUND."""
 
 
 class PermissionDenied(PermanentError):
-    """The caller may not do this."""
+    """The principal may not call this method. gRPC: PERMISSION_DENIED."""
 
 
 class UndecodableRequest(NamedTuple):
-    """Stands for a request that could not be decoded."""
+    """The placeholder for a request that could not be decoded."""
 
     size: int
     kind: str
@@ -73,7 +73,7 @@ class UndecodableRequest(NamedTuple):
 
 
 class RpcMiddleware:
-    """Turns methods that take (request, Call) into gRPC handlers. `tally` counts the calls that ended."""
+    """Turns methods that take (request, Call) into gRPC handlers. `metrics` counts the calls that ended."""
 
     def __init__(
         self, limits: Limits, admission: Admission, access: AccessControl | None = None, tracing: Tracing | None = None
@@ -165,7 +165,7 @@ class RpcMiddleware:
         await context.abort(status, reason, _ANSWERED)
 
     def _permitted(self, method: str, request: Any, proved: Principal | None, context: Context) -> Any:
-        """The request, or the stream of them, if it can be read and they may ask it."""
+        """The request, or the stream of requests, if it was decoded and the principal may send it."""
         request = _well_formed(request)
         if self._access is None or proved is None:
             return request
@@ -174,7 +174,7 @@ class RpcMiddleware:
         return _while_valid(self._access, request, context) if isinstance(request, AsyncIterator) else request
 
     def _call(self, context: Context) -> tuple[Call, Principal | None]:
-        """Who calls and by when; and the principal that a certificate proves, where the listener asks for one."""
+        """The call, and the principal that the certificate proves, if the listener asks for certificates."""
         remaining_s = context.time_remaining()
         if remaining_s is None:
             timeout_s = self._limits.deadline_s_default
