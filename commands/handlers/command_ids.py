@@ -28,7 +28,7 @@ class CommandIdBindings:
         self._bound: dict[str, tuple[Partition, ...]] = {}
 
     def bind(self, command_id: str, partitions: tuple[Partition, ...]) -> None:
-        """The id is for a command of these partitions from now on. Raises IdInUse if it is for another one's."""
+        """The id is for a command of these partitions from now on. Raises CommandIdInUse if it is for another one's."""
         bound = self._bound.get(command_id, partitions)
         if bound != partitions:
             raise _in_use(command_id, bound)

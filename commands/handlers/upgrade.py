@@ -66,7 +66,7 @@ class UpgradeHandler:
         return self._replica.partitions(request.topic)
 
     def _check(self, partition: Partition, version: int, stated: int) -> None:
-        """Raises NotNow if this partition cannot be raised now, after `stated` other ones were."""
+        """Raises PreconditionFailed if this partition cannot be raised now, after `stated` other ones were."""
         if fault := self._fault(partition, version):
             before = f"; {stated} partitions before it have the record, repeat it under its id" if stated else ""
             raise PreconditionFailed(f"{fault}{before}")

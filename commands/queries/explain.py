@@ -17,7 +17,8 @@ from schemas.api import dpuplane_pb2 as pb
 def zone_of_dpu(reader: FoldReader, dpu: str, zone: str) -> str:
     """The zone of a DPU, which has to be `zone` if that is given.
 
-    Raises NotFound if there is none, which may still come, and BadRequest if there are several: for that nobody waits.
+    Raises NotFound if there is none, which may still come, and InvalidRequest if there are several: for that nobody
+    waits.
     """
     found = [known for known in zones_of_dpu(dpu, reader.all_zones()) if zone in ("", known)]
     if not found:

@@ -118,7 +118,7 @@ def update_zone(request: pb.UpdateZoneRequest, envelope: EnvelopeFactory) -> New
 
 
 def _check_agent_limits(request: pb.UpdateZoneRequest) -> None:
-    """Check what node agents shall be allowed to state. Raises BadRequest."""
+    """Check what node agents shall be allowed to state. Raises InvalidRequest."""
     require(names.check_networks("agent_networks", request.agent_networks))
     require(names.check_label_keys("agent_label_keys", request.agent_label_keys))
     if request.agent_networks and not request.set_agent_networks:

@@ -58,14 +58,14 @@ def leave(request: pb.LeaveNodesRequest, envelope: EnvelopeFactory) -> NewEvent:
 
 
 def validated(event: NodesJoined | NodesChanged | NodesLeft) -> NewEvent:
-    """The record, if its shape is right. Raises BadRequest."""
+    """The record, if its shape is right. Raises InvalidRequest."""
     # How far ahead an incarnation may lie depends on the log's time, which only the fold has.
     require(fault_of_nodes(event, TIME_MS_MAX))
     return NewEvent(ZONES, event.zone, event)
 
 
 def _columns_as_given(given: pb.NodeColumns) -> dict[str, Any]:
-    """Columns as they are. Raises BadRequest for more of them than a record has, before each is looked at."""
+    """Columns as they are. Raises InvalidRequest for more of them than a record has, before each is looked at."""
     if len(given.label_sets) > MAX_ITEMS:
         raise InvalidRequest(f"label_sets: {len(given.label_sets)} items must be at most {MAX_ITEMS}")
     return {

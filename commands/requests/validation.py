@@ -37,44 +37,45 @@ TIME_MS_MAX = 1 << 53
 def sorted_labels(field: str, labels: Mapping[str, str]) -> dict[str, str]:
     """Labels by key. A protobuf map has no order, and a repeated command must become the very same record.
 
-    Raises BadRequest if they are too many, before they are sorted: a message has room for a hundred thousand.
+    Raises InvalidRequest if they are too many, before they are sorted: a message has room for a hundred thousand.
     """
     require(names.check_label_count(field, len(labels)))
     return dict(sorted(labels.items()))
 
 
 def require(fault: str | None) -> None:
-    """Raise BadRequest if there is a fault."""
+    """Raise InvalidRequest if there is a fault."""
     if fault is not None:
         raise InvalidRequest(fault)
 
 
 def require_range(field: str, value: int, low: int, high: int) -> None:
-    """Raise BadRequest for a number that is not from `low` to `high`."""
+    """Raise InvalidRequest for a number that is not from `low` to `high`."""
     if not low <= value <= high:
         raise InvalidRequest(f"{field}: {value} must be from {low} to {high}")
 
 
 def require_one_of(field: str, value: str, allowed: tuple[str, ...]) -> None:
-    """Raise BadRequest for a word that is none of these."""
+    """Raise InvalidRequest for a word that is none of these."""
     if value not in allowed:
         raise InvalidRequest(f"{field}: {names.shown(value)} must be one of {', '.join(allowed)}")
 
 
 def require_count(field: str, count: int) -> None:
-    """Raise BadRequest unless there is an item, and no more than one record may hold."""
+    """Raise InvalidRequest unless there is an item, and no more than one record may hold."""
     if not 1 <= count <= MAX_ITEMS:
         raise InvalidRequest(f"{field}: {count} items must be from 1 to {MAX_ITEMS}")
 
 
 def require_zone(zone: str, query: str) -> None:
-    """Raise BadRequest unless the zone is named. A server that looked it up would answer from what it has folded."""
+    """Raise InvalidRequest unless the zone is named. A server that looked it up would answer from what it has
+    folded."""
     if not zone:
         raise InvalidRequest(f"zone: '' must name a zone: a command id is bound to it; {query} tells which one it is")
     require(names.check_zone("zone", zone))
 
 
 def require_incarnation(created_ms: int, uid: str) -> None:
-    """Raise BadRequest for what names no incarnation; 0 and an empty uid stand for none that is named."""
+    """Raise InvalidRequest for what names no incarnation; 0 and an empty uid stand for none that is named."""
     require_range("created_ms", created_ms, 0, TIME_MS_MAX)
     require(names.check_uid("uid", uid))

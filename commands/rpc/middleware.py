@@ -192,7 +192,7 @@ class RpcMiddleware:
 
 
 def principal_of(metadata: Any, peer: Callable[[], str]) -> str:
-    """The principal of a call; `?` marks that nobody has proved it. Raises Forbidden or PermanentError."""
+    """The principal of a call; `?` marks that nobody has proved it. Raises PermissionDenied or PermanentError."""
     for key, value in metadata:
         if key == PRINCIPAL_KEY:
             if not peer().startswith(_LOOPBACK):
