@@ -1,8 +1,8 @@
-"""How an event written under an older schema becomes one of the newest: a pure function per version step.
+"""Upcasts: pure functions that convert an event of an older schema version to the next version.
 
 A log is never rewritten. When an event type gets a schema `Name.v2`, its Struct follows v2, `Name.v1` stays released
 for ever, and one function here turns the fields of v1 into those of v2. A reader chains them, so each is written once
-and never touched again. A step may use nothing but the fields it is given: what it does is part of every replay.
+and never changed. A step may use only the fields that it is given, because every replay runs it.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 Fields: TypeAlias = dict[str, Any]
-"""The fields of an event by name, its envelope (an Envelope) among them."""
+"""The fields of an event by name, with its envelope (an Envelope)."""
 
 Upcast: TypeAlias = Callable[[Fields], Fields]
 
 UPCASTS: Mapping[str, Upcast] = {}
-"""From the schema that it reads, as `Name.v1`, to the function that makes fields of the next version of it."""
+"""The upcast of each old schema version, such as `Name.v1`, to the next version."""

@@ -1,1 +1,1 @@
-"""Protobuf contracts: the API that callers see (dpuplane.proto) and the messages between relays and agents."""
+"""Protobuf contracts: the API (dpuplane.proto) and the messages between relays and agents (agent.proto)."""

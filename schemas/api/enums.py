@@ -1,7 +1,7 @@
 """Enum values of the API in short: `done` for `OUTCOME_DONE`, as the CLI, the metrics and JSON output show it.
 
-Protobuf's style guide wants the name of the enum in front of each value. People and scripts read the rest, in lower
-case.
+Protobuf's style guide requires the name of the enum as a prefix of each value. People and scripts see the short name
+in lower case.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ def short_name(value: EnumValueDescriptor) -> str:
 
 
 def values_by_short_name(enum: EnumDescriptor) -> dict[str, Any]:
-    """The numbers of an enum by short name, without the zero value, which says that none was given."""
+    """The numbers of an enum by short name, without the zero value, which means that none was given."""
     return {short_name(value): value.number for value in enum.values if value.number}
 
 
 def outcome_name(outcome: int) -> str:
-    """The short name of an outcome. Raises KeyError for a number of none."""
+    """The short name of an outcome. Raises KeyError for an unknown number."""
     return short_name(pb.Outcome.DESCRIPTOR.values_by_number[outcome])
 
 

@@ -1,8 +1,8 @@
 """Regenerates the protobuf code beside the .proto files: `python -m schemas.api.generate`.
 
 The generated modules are committed, so neither an installation nor a test needs protoc. They are generated from the
-root of the tree, because protoc derives their import paths (`schemas.api.*`) from the paths it is given. Of services
-nothing is generated: stubs.py and the server read their descriptors.
+root of the tree, because protoc derives their import paths (`schemas.api.*`) from the paths it is given. No code
+is generated for services: stubs.py and the server read their descriptors.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def generate(root: Path) -> int:
 
 
 def describe(root: Path, out: Path) -> None:
-    """Write what every .proto file says, comments included, as a FileDescriptorSet. Raises OSError if protoc fails."""
+    """Write all .proto files, with comments, as a FileDescriptorSet. Raises OSError if protoc fails."""
     sources = [str(path.relative_to(root)) for path in sorted(HERE.glob("*.proto"))]
     if _run(root, ["--include_source_info", f"--descriptor_set_out={out}", *sources]):
         raise OSError(f"protoc could not read {', '.join(sources)}")

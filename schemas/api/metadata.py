@@ -1,9 +1,9 @@
-"""The keys of gRPC metadata that the API gives a meaning, for both of its ends."""
+"""The keys of gRPC metadata that the API uses, for clients and servers."""
 
 from __future__ import annotations
 
 PRINCIPAL_KEY = "x-dpuplane-as"
-"""Of a request: who calls, where no certificate says it."""
+"""On a request: the principal of a caller without a certificate."""
 
 ANSWERED_KEY = "x-dpuplane-answered"
-"""Of a failure: a server of the plane said so. Without it a client's own library, or a proxy, gave up on the way."""
+"""On an error: a server of the plane returned it. Without this key, the client's library or a proxy failed the call."""

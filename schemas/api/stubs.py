@@ -1,7 +1,7 @@
-"""Clients of the services, made from their descriptors, as the server's handlers are (commands/rpc/middleware.py).
+"""Clients of the services, built from their descriptors, as the server's handlers are (commands/rpc/middleware.py).
 
-What grpc's own generator would add is a class per service whose every method is spelled out, and servers that answer
-nothing; both would have to be kept in step with the contract.
+The code of grpc's own generator would add one class per service with every method written out, and empty servers; both
+would have to be kept in step with the contract.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _SERVICES = pb.DESCRIPTOR.services_by_name
 
 
 class _Stub:
-    """Has a callable per method of its service, by its name, on a channel of grpc or grpc.aio."""
+    """A client with one callable per method of its service, on a channel of grpc or grpc.aio."""
 
     SERVICE: ClassVar[ServiceDescriptor]
 

@@ -1,10 +1,11 @@
-"""Every event of the log, as folds see it. One Struct per Avro schema that lies beside it.
+"""The events of the log, as folds see them: one Struct for each Avro schema in this folder.
 
-Field order here is field order there: a decoded Avro record turns into its Struct by position, which a test holds.
-Events that carry many items are columnar: one list (or one packed bytes) per field, and **a column of length 1 stands
-for every item**, an empty one for "not given". Times are milliseconds since the epoch, offsets are log offsets.
+A Struct has its fields in the order of its schema: a decoded Avro record becomes a Struct by position, and a test
+checks the order. Events about many items are columnar: each field is a list, or packed bytes. **A column of length 1
+applies to every item**; an empty column means "not given". Times are milliseconds since the epoch, offsets are log
+offsets.
 
-An event states what was asked or observed; whether it takes effect is decided by the fold that reads it.
+An event records a request or an observation. The fold that reads it decides whether it takes effect.
 """
 
 from __future__ import annotations
@@ -151,13 +152,13 @@ Event: TypeAlias = (
 )
 
 MAX_ITEMS = 1_000
-"""Items of one record at most."""
+"""Maximum of items in one record."""
 
 MAX_STATED_BYTES = 256 * 1024
-"""Encoded size of a stated record at most; what one record changes must fit one forward."""
+"""Maximum of the encoded size of a record from outside. The changes of one record must fit one forward."""
 
 MAX_FORWARD_ITEMS = 2_000
-"""Items of a MembershipChanged at most: two full records, some milliseconds for whoever makes or folds it."""
+"""Maximum of items in a MembershipChanged: two full records. To encode or fold that many takes some milliseconds."""
 
 MAX_FORWARD_BYTES = 512 * 1024
-"""Encoded size of a MembershipChanged at most."""
+"""Maximum of the encoded size of a MembershipChanged."""

@@ -1,4 +1,4 @@
-"""Cliques: who claims which index, and whose daemon speaks and is ready."""
+"""Events about cliques: claims of indices, and the sessions and readiness of daemons."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class IndexClaimed(msgspec.Struct, frozen=True, gc=False):
     """A node claims an index of a clique.
 
     `created_ms` and `uid` are the claiming pod's incarnation; an empty uid means (issued_at_ms, command_id).
-    `requested_index` is the index that a foreign row already shows for it, or -1.
+    `requested_index` is the index that an external system already shows for the node, or -1.
     """
 
     envelope: Envelope
@@ -25,7 +25,7 @@ class IndexClaimed(msgspec.Struct, frozen=True, gc=False):
 
 
 class IndexReleased(msgspec.Struct, frozen=True, gc=False):
-    """A node gives its index (or its place in line) back. Empty uid: whichever incarnation holds it."""
+    """A node releases its index, or its place in the queue. An empty uid means any incarnation."""
 
     envelope: Envelope
     domain: str
@@ -36,7 +36,7 @@ class IndexReleased(msgspec.Struct, frozen=True, gc=False):
 
 
 class CliqueCapacitySet(msgspec.Struct, frozen=True, gc=False):
-    """How many indices a clique has."""
+    """Sets the number of indices of a clique."""
 
     envelope: Envelope
     domain: str
@@ -56,7 +56,7 @@ class DaemonReadinessReported(msgspec.Struct, frozen=True, gc=False):
 
 
 class SessionOpened(msgspec.Struct, frozen=True, gc=False):
-    """A member's daemon speaks through this edge now; a newer session replaces an older one."""
+    """A member's daemon has a session through this edge; a newer session replaces an older one."""
 
     envelope: Envelope
     domain: str

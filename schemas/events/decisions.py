@@ -10,9 +10,9 @@ from schemas.envelope import Envelope
 class DecisionRecorded(msgspec.Struct, frozen=True, gc=False):
     """The decision about the record at (topic, partition, offset), rendered for analysis.
 
-    The envelope is that of the record, so every process renders the same bytes for one record. `event` is its type,
-    `outcome` and `reason` are what its author was answered. Per item, `kinds` says what was decided, `subjects` about
-    whom, `details` what else there is to say; columns as everywhere, one entry standing for all items.
+    The envelope is that of the record, so every process renders the same bytes for one record. `event` is its type;
+    `outcome` and `reason` are those of the command. Each item has the kind of the decision in `kinds`, its subject in
+    `subjects` and further fields in `details`. A column of one entry applies to all items.
     """
 
     envelope: Envelope

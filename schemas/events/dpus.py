@@ -1,4 +1,4 @@
-"""DPUs and their lifecycle, in the partition of their zone."""
+"""Events about DPUs and their lifecycle, in the partition of their zone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from schemas.envelope import Envelope
 
 
 class DpuRegistered(msgspec.Struct, frozen=True, gc=False):
-    """A DPU of a zone: where its BMC is, and its serial number, which tells a swapped card from the old one."""
+    """Registers a DPU of a zone, with the address of its BMC and its serial number, which identifies the card."""
 
     envelope: Envelope
     zone: str
@@ -19,7 +19,7 @@ class DpuRegistered(msgspec.Struct, frozen=True, gc=False):
 
 
 class LifecycleRequested(msgspec.Struct, frozen=True, gc=False):
-    """What an operator wants of a DPU: provision (with an image), pause, resume, retry, skip, abort or delete."""
+    """An operator's request for a DPU: provision (with an image), pause, resume, retry, skip, abort or delete."""
 
     envelope: Envelope
     zone: str
@@ -29,9 +29,9 @@ class LifecycleRequested(msgspec.Struct, frozen=True, gc=False):
 
 
 class StepStarted(msgspec.Struct, frozen=True, gc=False):
-    """A provisioner takes the open step of a DPU as attempt `attempt`; the fold takes the first that fits.
+    """A provisioner starts attempt `attempt` at the open step of a DPU; the fold accepts the first that fits.
 
-    `provisioner` is the replica's name, a `#`, and a mark of this life of its process.
+    `provisioner` is the replica's name, a `#`, and an id of its process run.
     """
 
     envelope: Envelope
@@ -43,7 +43,7 @@ class StepStarted(msgspec.Struct, frozen=True, gc=False):
 
 
 class StepProgressed(msgspec.Struct, frozen=True, gc=False):
-    """The device accepted a task for the open attempt (whoever takes over adopts it), or got further with it."""
+    """The device accepted a task for the open attempt, or made progress. A later provisioner adopts the task."""
 
     envelope: Envelope
     zone: str
@@ -55,7 +55,7 @@ class StepProgressed(msgspec.Struct, frozen=True, gc=False):
 
 
 class StepSucceeded(msgspec.Struct, frozen=True, gc=False):
-    """The open attempt is done; `facts` is what the device said of itself (image, serial, boot id)."""
+    """The open attempt succeeded; `facts` are the device's own reports (image, serial, boot id)."""
 
     envelope: Envelope
     zone: str
@@ -66,9 +66,10 @@ class StepSucceeded(msgspec.Struct, frozen=True, gc=False):
 
 
 class StepFailed(msgspec.Struct, frozen=True, gc=False):
-    """The open attempt failed. `kind` is transient, device or operator and decides what follows, never the message.
+    """The open attempt failed. `kind` (transient, device or operator), never the message, decides the next step.
 
-    A fourth, lost, is said by another provisioner: the attempt's own one is gone, and whoever comes next may go on.
+    A fourth kind, lost, comes from another provisioner: the provisioner of the attempt has vanished, and another may
+    continue.
     """
 
     envelope: Envelope
@@ -81,7 +82,7 @@ class StepFailed(msgspec.Struct, frozen=True, gc=False):
 
 
 class DeadlinePassed(msgspec.Struct, frozen=True, gc=False):
-    """A timer's statement about its subject. It counts only if its own append time has reached the deadline."""
+    """A deadline of the subject has passed. It counts only if its own append time has reached the deadline."""
 
     envelope: Envelope
     kind: str

@@ -1,4 +1,4 @@
-"""What all must agree on in one order: members, policies, budgets, holds, freezes, and what zones are."""
+"""Events in the one order that all zones share: members, policies, budgets, holds, freezes, updates of zones."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import msgspec
 from schemas.envelope import Envelope
 
 PRESENT, LEFT, INFERRED, SUPERSEDED = range(4)
-"""What became of a node: it is there, somebody stated that it left, its silence did, or it is newer in another zone."""
+"""States of a node: present, left by command, left by inference from a snapshot, or newer in another zone."""
 
 AGENT_JOINED, AGENT_ADDRESS4, AGENT_ADDRESS6 = 1, 2, 4
-"""Bits that say what the node's own agent stated of a present node: that it is in this zone, its IPv4 address, its IPv6
-address. The state of such a node is SUPERSEDED plus these bits; PRESENT means that an operator stated all of it."""
+"""Bits of a present node for the fields that its own agent set: membership in this zone, IPv4 address, IPv6 address.
+The state of such a node is SUPERSEDED plus these bits; PRESENT means that an operator set all of them."""
 
 MAX_STATE = SUPERSEDED + AGENT_JOINED + AGENT_ADDRESS4 + AGENT_ADDRESS6
 
@@ -19,18 +19,18 @@ MAX_STATE = SUPERSEDED + AGENT_JOINED + AGENT_ADDRESS4 + AGENT_ADDRESS6
 class MembershipChanged(msgspec.Struct, frozen=True, gc=False):
     """The accepted changes of zones partition `cause_partition` in [from_offset, to_offset), as absolute states.
 
-    Accepted only if `from_offset` is fleet's mark for that partition. `states` are PRESENT, the three ways to leave,
-    and SUPERSEDED plus the bits of what the node's agent stated (AGENT_JOINED and the like). Columns as in NodesJoined,
-    and a zone per item. `earliest_ms` is the append time of the earliest change.
+    Accepted only if `from_offset` is fleet's mark for that partition. `states` are PRESENT, LEFT, INFERRED, SUPERSEDED,
+    or SUPERSEDED plus the bits of the fields that the node's agent set (AGENT_JOINED and the like). The columns are
+    those of NodesJoined, and a zone per item. `earliest_ms` is the append time of the earliest change.
 
     `changed_ms` is the append time of each node's last change; empty if it is `earliest_ms` for all. For a node that
-    left, `last_present_ms` is the append time of the last record by which it was present. It is 0 for a present node
-    and for one that its own agent had put there; the column is empty if it is 0 for all.
+    left, `last_present_ms` is the append time of the last record that kept it present. It is 0 for a present node and
+    for a node that its own agent had joined; the column is empty if it is 0 for all.
 
-    `command_ids` and `actors` say which commands caused the changes, and who gave them: each of the next `cause_items`
-    items, in order. The id is empty for a node that joined alone and was new to the partition: that node's uid is the
-    id of the command, unless the command stated another one. Both are empty where no command is behind an item. Without
-    any, all three are empty.
+    `command_ids` and `actors` name the commands behind the changes, and their principals: each entry applies to the
+    next `cause_items` items, in order. The id is empty for a node that joined alone and was new to the partition: its
+    uid is the command id, unless the command gave another uid. Both are empty for items without a command. If no item
+    has a command, all three columns are empty.
     """
 
     envelope: Envelope
@@ -55,11 +55,11 @@ class MembershipChanged(msgspec.Struct, frozen=True, gc=False):
 
 
 class PolicySet(msgspec.Struct, frozen=True, gc=False):
-    """A rule policy: which sources (by node labels) may, or may not, reach the DPUs of which zones (by zone labels).
+    """Sets a rule policy: it allows or drops traffic from sources (by node labels) to DPUs of zones (by zone labels).
 
-    Both selectors are conjunctions of `key=value`; an empty one matches everything. `action` is allow or drop. Higher
-    `priority` goes first; at one priority drop goes before allow. `protocol` is any, tcp, udp or icmp; `ports` are
-    inclusive `first`-`last` pairs, flat, and empty for all.
+    Both selectors are conjunctions of `key=value`; an empty one matches everything. `action` is allow or drop. A higher
+    `priority` goes first; at equal priority, drop goes before allow. `protocol` is any, tcp, udp or icmp; `ports` are
+    inclusive `first`-`last` pairs in one flat list, which is empty for all ports.
     """
 
     envelope: Envelope
@@ -73,17 +73,17 @@ class PolicySet(msgspec.Struct, frozen=True, gc=False):
 
 
 class PolicyDeleted(msgspec.Struct, frozen=True, gc=False):
-    """The policy is gone. Deleting `default` brings the built-in default back."""
+    """Deletes a policy. Deleting `default` restores the built-in default."""
 
     envelope: Envelope
     name: str
 
 
 class BudgetSet(msgspec.Struct, frozen=True, gc=False):
-    """How many addresses of a table may turn per 10 minutes before a change is held: a share, and at least a count.
+    """Sets a budget: how many addresses of a table may change verdict per 10 minutes before a change is held.
 
-    `kind` says what it governs: `denied-by-leave`, `denied-by-change`, `allowed-by-change` or `allowed-by-join`.
-    A `permille` of 1,000 is no limit.
+    The limit is a share, and at least a count. `kind` is the kind of change that it governs: `denied-by-leave`,
+    `denied-by-change`, `allowed-by-change` or `allowed-by-join`. A `permille` of 1,000 means no limit.
     """
 
     envelope: Envelope
@@ -93,7 +93,7 @@ class BudgetSet(msgspec.Struct, frozen=True, gc=False):
 
 
 class HoldApproved(msgspec.Struct, frozen=True, gc=False):
-    """A principal approves a change that is held; it takes two of them. `hold_hash` is the hash of what they saw."""
+    """A principal approves a hold; two must. `hold_hash` is the hash of the hold that the principal saw."""
 
     envelope: Envelope
     hold: int
@@ -101,19 +101,20 @@ class HoldApproved(msgspec.Struct, frozen=True, gc=False):
 
 
 class HoldRejected(msgspec.Struct, frozen=True, gc=False):
-    """A principal refuses a change that is held: what it would take away stays, what would replace it is dropped."""
+    """A principal rejects a hold: the addresses that it would withdraw stay, and their replacements are dropped."""
 
     envelope: Envelope
     hold: int
 
 
 class ZoneUpdated(msgspec.Struct, frozen=True, gc=False):
-    """Labels (if `set_labels`) and limits of a zone. A limit of 0 means the default, one of -1 leaves it as it is.
+    """Sets labels (if `set_labels`) and limits of a zone. A limit of 0 means the default, -1 leaves it unchanged.
 
-    `agent_networks` (if `set_agent_networks`) are the networks, as CIDR, that an address which a node agent states must
-    come from. `agent_label_keys` (if `set_agent_label_keys`) are the label keys that node agents of the zone own.
+    `agent_networks` (if `set_agent_networks`) are the networks, in CIDR notation, from which node agents may set
+    addresses. `agent_label_keys` (if `set_agent_label_keys`) are the label keys that node agents of the zone own.
 
-    `tries` says how often a step of a DPU is tried, by kind of failure: transient, device, operator; empty leaves all.
+    `tries` is the maximum of attempts at a step of a DPU, by kind of failure: transient, device, operator; empty
+    leaves all of them unchanged.
     """
 
     envelope: Envelope
@@ -130,14 +131,14 @@ class ZoneUpdated(msgspec.Struct, frozen=True, gc=False):
 
 
 class WritesFrozen(msgspec.Struct, frozen=True, gc=False):
-    """Stops every write to devices of a zone, or of all zones if empty."""
+    """Stops every write to devices of a zone, or of all zones if `zone` is empty."""
 
     envelope: Envelope
     zone: str
 
 
 class WritesThawed(msgspec.Struct, frozen=True, gc=False):
-    """Ends a freeze of a zone, or the freeze of all if empty."""
+    """Ends the freeze of a zone, or the freeze of all zones if `zone` is empty."""
 
     envelope: Envelope
     zone: str

@@ -1,4 +1,4 @@
-"""What relays saw of the DPUs of their zones, gathered; folded for display only."""
+"""Reports of relays about the DPUs of their zones, folded for display only."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from schemas.envelope import Envelope
 
 
 class InstallsReported(msgspec.Struct, frozen=True, gc=False):
-    """Which rule tables the DPUs of one zone have, as a relay saw since its last report.
+    """Rule tables of the DPUs of one zone, as a relay observed them since its last report.
 
-    Per entry i: version `versions[i]` reached level `levels[i]` (0 received, 1 applied, 2 in hardware) on the DPUs
+    Entry i: version `versions[i]` reached level `levels[i]` (0 received, 1 applied, 2 in hardware) on the DPUs
     whose ordinals are in the roaring bitmap `ordinals[i]`. The version's earliest change was appended at
-    `appended_ms[i]`; the last of these DPUs said so at `reached_ms[i]` by the relay's clock. `regressed` names DPUs
-    that now hold an older version than they had reported; `refused` maps DPUs to why they refused their last table.
+    `appended_ms[i]`; the last of these DPUs reported it at `reached_ms[i]` by the relay's clock. `regressed` names
+    DPUs that now hold an older version than they had reported; `refused` maps DPUs to the reason why they refused their
+    last table.
     """
 
     envelope: Envelope

@@ -1,4 +1,4 @@
-"""What every partition may hold, whatever it is about: its first record, and the rules under which it is folded."""
+"""Events of every topic: the first record of a partition, and the fold version of a partition."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from schemas.envelope import Envelope
 
 
 class LogCreated(msgspec.Struct, frozen=True, gc=False):
-    """Record 0 of every partition of zones, cliques and fleet. The first one of fleet decides; the others copy it."""
+    """Record 0 of every partition of zones, cliques and fleet. The record of fleet is appended first; the others copy
+    it."""
 
     envelope: Envelope
     log_id: str
@@ -18,7 +19,7 @@ class LogCreated(msgspec.Struct, frozen=True, gc=False):
 
 
 class FoldVersionUpgraded(msgspec.Struct, frozen=True, gc=False):
-    """From the next record on, this partition is folded under the rules of `version`."""
+    """From the next record on, the rules of fold version `version` apply to this partition."""
 
     envelope: Envelope
     version: int

@@ -1,4 +1,4 @@
-"""Nodes of zones, and the events that fleet causes in their partitions."""
+"""Events about nodes of zones, and the events that fleet causes in their partitions."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from schemas.envelope import Envelope
 
 
 class NodesJoined(msgspec.Struct, frozen=True, gc=False):
-    """Nodes of one zone, stated absolutely. A name is `name` or `source/name`.
+    """Nodes join one zone, each with its complete addresses and labels. A name is `name` or `source/name`.
 
-    `created_ms` and `uids` are the incarnation; empty means (issued_at_ms, command_id) for all. `addresses4` is 4 bytes
-    per node (0.0.0.0: none), `addresses6` 16 bytes per node (:: : none); either may be empty for none at all.
-    `label_index[i]` picks node i's labels from `label_sets`.
+    `created_ms` and `uids` are the incarnation; empty columns mean (issued_at_ms, command_id) for all nodes.
+    `addresses4` is 4 bytes per node (0.0.0.0: none), `addresses6` 16 bytes per node (:: : none); either column may be
+    empty if no node has one. `label_index[i]` is the index of node i's labels in `label_sets`.
     """
 
     envelope: Envelope
@@ -27,10 +27,10 @@ class NodesJoined(msgspec.Struct, frozen=True, gc=False):
 
 
 class NodesChanged(msgspec.Struct, frozen=True, gc=False):
-    """New addresses and labels of nodes that are there, same columns as NodesJoined.
+    """New addresses and labels of present nodes, in the columns of NodesJoined.
 
-    Refused, item by item, for a node that is not there or whose incarnation is newer. Empty incarnation columns mean
-    whichever incarnation is there.
+    An item is refused if its node is absent or has a newer incarnation. Empty incarnation columns mean the present
+    incarnation.
     """
 
     envelope: Envelope
@@ -45,10 +45,10 @@ class NodesChanged(msgspec.Struct, frozen=True, gc=False):
 
 
 class NodesLeft(msgspec.Struct, frozen=True, gc=False):
-    """Nodes of one zone that left. `inferred` says that nobody asked: a source's complete list lacks them.
+    """Nodes left one zone. `inferred` means that a source's snapshot lacks them, without a request to leave.
 
-    An inferred leave quotes the hash of the list that lacks the node and is refused unless that is the last complete
-    list of its source in this zone (`SnapshotCompleted`). Empty incarnation columns mean any incarnation.
+    An inferred leave quotes the hash of that snapshot. It is refused unless this is the last snapshot of its source in
+    this zone (`SnapshotCompleted`). Empty incarnation columns mean any incarnation.
     """
 
     envelope: Envelope
@@ -61,7 +61,7 @@ class NodesLeft(msgspec.Struct, frozen=True, gc=False):
 
 
 class SnapshotCompleted(msgspec.Struct, frozen=True, gc=False):
-    """A source sent the complete list of its nodes in this zone; its count and hash. Every inferred leave quotes it."""
+    """A source sent a snapshot, the complete list of its nodes in this zone. Every inferred leave quotes its hash."""
 
     envelope: Envelope
     zone: str
@@ -71,9 +71,9 @@ class SnapshotCompleted(msgspec.Struct, frozen=True, gc=False):
 
 
 class ZoneDeleted(msgspec.Struct, frozen=True, gc=False):
-    """A zone is forgotten. Refused while it has a node or a DPU.
+    """Deletes a zone. Refused while it has a node or a DPU.
 
-    What fleet states of it (labels, limits) is not touched: ZoneUpdated takes that away.
+    The zone's labels and limits in fleet stay: ZoneUpdated removes them.
     """
 
     envelope: Envelope
@@ -83,8 +83,8 @@ class ZoneDeleted(msgspec.Struct, frozen=True, gc=False):
 class NodesSuperseded(msgspec.Struct, frozen=True, gc=False):
     """Caused by fleet: these nodes have, or had, a newer incarnation in another zone, and leave this one.
 
-    Accepted only if `from_offset` is this partition's mark for fleet. Fleet had folded this partition's
-    changes before `seen_offset` when it decided so.
+    Accepted only if `from_offset` is this partition's mark for fleet. Fleet decided it after it had folded this
+    partition's changes before `seen_offset`.
     """
 
     envelope: Envelope
@@ -115,7 +115,7 @@ class ZoneLimitsSet(msgspec.Struct, frozen=True, gc=False):
 
 
 class OutboxAcknowledged(msgspec.Struct, frozen=True, gc=False):
-    """Caused by fleet, which has folded this partition's changes before `to_offset`: they leave the outbox."""
+    """Caused by fleet: it has folded this partition's changes before `to_offset`, which leave the outbox."""
 
     envelope: Envelope
     to_offset: int
