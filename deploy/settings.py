@@ -29,6 +29,7 @@ ENVIRONMENT_PREFIX = "DPUPLANE_"
 Role = Literal["all", "api", "relay", "provisioner"]
 
 _KAFKA_FILES = tuple(f"kafka_{name}" for name in KafkaAccess._fields if "file" in name)
+_LOG_FIELDS = ("data", "kafka", "topic_prefix", *(f"kafka_{name}" for name in KafkaAccess._fields))
 _FILES = ("tls_cert", "tls_key", "tls_client_ca", "tls_revoked", *_KAFKA_FILES)
 
 
@@ -269,6 +270,22 @@ def load_settings(flags: Mapping[str, object], config: Path | None, environment:
         return Settings(**{**from_file, **from_environment, **given})
     except ValidationError as error:
         raise BadSettings("; ".join(sentence(mistake) for mistake in error.errors())) from error
+
+
+def log_settings(config: Path) -> dict[str, Any]:
+    """The settings in a file that say where the log is and how it is reached; none if it names no log.
+
+    Raises BadSettings, as load_settings does; the file's other settings are not checked.
+    """
+    content = _read_config(config)
+    if not content.keys() & {"data", "kafka"}:
+        return {}
+    found = {name: content[name] for name in _LOG_FIELDS if name in content}
+    try:
+        settings = Settings(**found)
+    except ValidationError as error:
+        raise BadSettings("; ".join(sentence(mistake) for mistake in error.errors())) from error
+    return {name: getattr(settings, name) for name in found}
 
 
 def _read_config(path: Path) -> dict[str, Any]:

@@ -20,6 +20,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from deploy.cli.failures import STATED, untold
+from deploy.environment import unknown_variables
 from projections.names import shown
 
 
@@ -97,6 +98,9 @@ class LazyGroup(click.Group):
             close = difflib.get_close_matches(args[0], SUBCOMMANDS, n=3)
             meant = f"did you mean {' or '.join(close)}?" if close else "`dpuplane --help` lists them all"
             raise click.UsageError(f"no such command {shown(args[0])}: {meant}", ctx)
+        if not ctx.resilient_parsing and args[0] != "serve":  # serve reports them in its log
+            for sentence in unknown_variables(os.environ):
+                click.echo(f"Warning: {sentence}", err=True)
         return super().resolve_command(ctx, args)
 
     def make_context(self, *arguments: Any, **more: Any) -> click.Context:

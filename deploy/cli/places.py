@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from deploy.cli.failures import Refused, Unreachable
 from deploy.cli.kafka_options import kafka_access_options, take_access
@@ -22,32 +23,85 @@ F = TypeVar("F", bound=Callable[..., Any])
 _DATA = click.option(
     "--data",
     type=Folder(),
+    envvar="DPUPLANE_DATA",
     help="Folder of an embedded log; read beside the process that owns it.",
 )
 _KAFKA = click.option(
     "--kafka",
     callback=addresses_if_given,
     metavar="HOST:PORT,...",
+    envvar="DPUPLANE_KAFKA",
     default="",
     help="Kafka cluster that holds the log.",
 )
-_PREFIX = click.option("--topic-prefix", metavar="NAME", default="dpuplane", show_default=True, help="Of its topics.")
+_PREFIX = click.option(
+    "--topic-prefix",
+    metavar="NAME",
+    envvar="DPUPLANE_TOPIC_PREFIX",
+    default="dpuplane",
+    show_default=True,
+    help="Of its topics.",
+)
+_CONFIG = click.option(
+    "--config",
+    metavar="FILE",
+    envvar="DPUPLANE_CONFIG",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="YAML file of settings that names the log, as for `dpuplane serve`.",
+)
 
 
 def reads_log(function: F) -> F:
     """Gives a command `place`: a LogPlace, or None if no flag names one, so that the server is to be asked."""
 
     @functools.wraps(function)
-    def run(*, data: Path | None, kafka: str, topic_prefix: str, **given: Any) -> None:
-        if data is not None and kafka:
-            raise click.UsageError("give --data or --kafka, not both")
-        access = take_access(given)
-        click.get_current_context().obj = access
+    def run(*, config: Path | None, **given: Any) -> None:
+        context = click.get_current_context()
+        if config is not None:
+            given |= _from_file(context, config, given)
+        data, kafka = _one_engine(context, given.pop("data"), given.pop("kafka"))
+        topic_prefix = given.pop("topic_prefix")
+        context.obj = access = take_access(given)
         named = data is not None or bool(kafka)
         with logging_here("WARNING"):
             function(place=LogPlace(data, kafka, topic_prefix, access) if named else None, **given)
 
-    return _DATA(_KAFKA(kafka_access_options(_PREFIX(run))))  # type: ignore[return-value]
+    return _DATA(_KAFKA(kafka_access_options(_PREFIX(_CONFIG(run)))))  # type: ignore[return-value]
+
+
+def _one_engine(context: click.Context, data: Path | None, kafka: str) -> tuple[Path | None, str]:
+    """The folder or the brokers; neither if a server is named by a flag and the log only by environment or file.
+
+    Flags override environment and file, so --data overrides DPUPLANE_KAFKA and --kafka overrides DPUPLANE_DATA. Raises
+    UsageError if both come from the same place.
+    """
+    by_flag = {name for name in ("data", "kafka", "servers") if _is_flag(context, name)}
+    if by_flag == {"servers"}:
+        return None, ""
+    if data is not None and kafka:
+        if len(by_flag & {"data", "kafka"}) != 1:
+            raise click.UsageError("give --data or --kafka, not both")
+        return (data, "") if "data" in by_flag else (None, kafka)
+    return data, kafka
+
+
+def _from_file(context: click.Context, config: Path, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What the file of settings says of the log, unless a flag or variable says it. Raises UsageError."""
+    from deploy.settings import BadSettings, log_settings
+
+    try:
+        found = log_settings(config)
+    except BadSettings as error:
+        raise click.UsageError(str(error)) from error
+    return {name: value for name, value in found.items() if name in given and _is_default(context, name)}
+
+
+def _is_flag(context: click.Context, name: str) -> bool:
+    return context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
+def _is_default(context: click.Context, name: str) -> bool:
+    return context.get_parameter_source(name) in (ParameterSource.DEFAULT, None)
 
 
 def place_of_status(status: Any, server: str) -> LogPlace:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from pathlib import Path
@@ -10,7 +11,10 @@ import click
 
 from deploy.cli.kafka_options import kafka_options
 from deploy.cli.simulated_failures import fail_option
+from deploy.environment import unknown_variables
 from deploy.settings import BadSettings, load_settings
+
+logger = logging.getLogger(__name__)
 
 EXAMPLES = """
 \b
@@ -98,12 +102,15 @@ def serve(config: Path | None, log_level: str, log_format: str, **flags: object)
     DPUs are served that connect to --agents. With --simulate they are made up, BMCs included, and no hardware is
     written; `dpuplane agent` and `dpuplane simulator` are simulated devices in processes of their own.
     """
+    unknown = unknown_variables(os.environ)
     try:
         settings = load_settings(flags, config, os.environ)
     except BadSettings as mistake:
-        raise click.UsageError(str(mistake)) from mistake
+        raise click.UsageError("\n".join([str(mistake), *unknown])) from mistake
     from deploy.logs import configure_logs
     from deploy.process import run_process
 
     configure_logs(log_level, log_format)
+    for sentence in unknown:
+        logger.warning("%s", sentence)
     sys.exit(run_process(settings))

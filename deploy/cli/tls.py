@@ -1,4 +1,8 @@
-"""The certificate with which a command of the command line goes to the plane."""
+"""The certificate that a client command presents to the plane.
+
+Its variables begin with DPUPLANE_CLIENT_TLS_, not with DPUPLANE_TLS_: a shell or container that holds the variables of
+`dpuplane serve` has a server's certificate, which is no operator's.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +23,9 @@ def _option(flag: str, envvar: str, text: str) -> Callable[[F], F]:
     return click.option(flag, type=kind, envvar=envvar, show_envvar=True, metavar="FILE", help=text)
 
 
-_CERT: Any = _option("--tls-cert", "DPUPLANE_TLS_CERT", "Your certificate: the plane is called with mutual TLS.")
-_KEY: Any = _option("--tls-key", "DPUPLANE_TLS_KEY", "Its key.")
-_CA: Any = _option("--tls-ca", "DPUPLANE_TLS_CA", "The authority whose certificates are believed.")
+_CERT: Any = _option("--tls-cert", "DPUPLANE_CLIENT_TLS_CERT", "Your certificate: the plane is called with mutual TLS.")
+_KEY: Any = _option("--tls-key", "DPUPLANE_CLIENT_TLS_KEY", "Its key.")
+_CA: Any = _option("--tls-ca", "DPUPLANE_CLIENT_TLS_CA", "The authority whose certificates are believed.")
 
 
 def tls_options(function: F) -> F:

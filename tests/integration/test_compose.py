@@ -21,7 +21,7 @@ UP_S = 300.0
 async def test_what_compose_brings_up_is_a_plane_that_is_watched(
     docker_host: str, image: str, kafka_image: str, prometheus_image: str
 ) -> None:
-    images = {"DPUPLANE_IMAGE": image, "KAFKA_IMAGE": kafka_image, "PROMETHEUS_IMAGE": prometheus_image}
+    images = {"PLANE_IMAGE": image, "KAFKA_IMAGE": kafka_image, "PROMETHEUS_IMAGE": prometheus_image}
     with composed(docker_host, **images) as plane:
         api = plane.address("api", 7080)
         await _joined(api, "n1", "10.0.0.1")

@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import pytest
 
-COMPLETE = "DPUPLANE_TESTS_COMPLETE"
+COMPLETE = "TESTS_COMPLETE"
 """Set by `.ci/run` once it has installed all that tests need."""
 
 
