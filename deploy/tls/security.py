@@ -89,7 +89,7 @@ def api_options(settings: Settings, security: Security | None, connections: int)
     if security is None:
         return {"limits": limits, "reflects": reflects}
     credentials = security.certificates.grpc_server()
-    return {"limits": limits, "reflects": reflects, "gate": security.access, "credentials": credentials}
+    return {"limits": limits, "reflects": reflects, "access": security.access, "credentials": credentials}
 
 
 @asynccontextmanager
