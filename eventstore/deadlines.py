@@ -1,8 +1,8 @@
-"""Deadlines of many who wait, with one timer for all of them.
+"""Deadlines of many futures, with one timer for all of them.
 
-Nearly everybody has an answer long before. A timer of its own is made, started, cancelled and closed by the loop then,
-all for nothing, and every command had two of them. In an outage nobody has, and deadlines pass one by one: so they are
-a heap, in which those who are done stay until their time has come, or until they are more than those who wait.
+Nearly every future is done long before its deadline, and a timer for each would be made, started, cancelled and closed
+for nothing: every command had two of them. In an outage the deadlines pass one by one. So they are a heap, in which
+futures that are done stay until their deadlines, or until they outnumber the waiting ones.
 """
 
 from __future__ import annotations
@@ -14,36 +14,37 @@ from itertools import count
 from math import inf
 from typing import Any, TypeAlias
 
-Late: TypeAlias = Callable[[], Exception]
-"""Makes the error of somebody whose time is up."""
+MakeError: TypeAlias = Callable[[], Exception]
+"""Makes the error of a future whose deadline has passed."""
 
 _ROUNDING_S = 0.001
 """Loops round timers to milliseconds, up or down."""
 
 _DROPPED_MAX = 100
-"""How many more may be in the heap who are done than who wait."""
+"""How many more futures that are done than waiting ones the heap may hold."""
 
 
 class Deadlines:
     """Fails futures that are not done in time."""
 
     def __init__(self) -> None:
-        self._waiting: dict[asyncio.Future[Any], Late] = {}
+        self._waiting: dict[asyncio.Future[Any], MakeError] = {}
         self._heap: list[tuple[float, int, asyncio.Future[Any]]] = []
         self._ticket = count()
         self._timer: asyncio.TimerHandle | None = None
         self._look_s = inf
 
-    def put(self, future: asyncio.Future[Any], timeout_s: float, late: Late) -> None:
-        """The future fails with what `late` makes, unless it is done by then. Give it to `drop` when it is.
+    def put(self, future: asyncio.Future[Any], timeout_s: float, make_error: MakeError) -> None:
+        """The future fails with the error that `make_error` returns, unless it is done by then. Give it to `drop` when
+        it is.
 
         A future is put once.
         """
         until_s = asyncio.get_running_loop().time() + timeout_s
-        self._waiting[future] = late
+        self._waiting[future] = make_error
         heappush(self._heap, (until_s, next(self._ticket), future))
         if len(self._heap) > 2 * len(self._waiting) + _DROPPED_MAX:
-            self._let_go_of_dropped()
+            self._remove_dropped()
         if until_s < self._look_s:
             self._look_at(until_s)
 
@@ -51,7 +52,7 @@ class Deadlines:
         """Nobody waits for this any more. The timer stays: whoever comes next will need one."""
         self._waiting.pop(future, None)
 
-    def _let_go_of_dropped(self) -> None:
+    def _remove_dropped(self) -> None:
         self._heap = [entry for entry in self._heap if entry[2] in self._waiting]
         heapify(self._heap)
 
@@ -66,9 +67,9 @@ class Deadlines:
         heap, waiting = self._heap, self._waiting
         while heap and (heap[0][0] <= now_s or heap[0][2] not in waiting):
             future = heappop(heap)[2]
-            late = waiting.pop(future, None)
-            if late is not None and not future.done():
-                future.set_exception(late())
+            make_error = waiting.pop(future, None)
+            if make_error is not None and not future.done():
+                future.set_exception(make_error())
         self._look_s = inf
         if heap:
             self._look_at(heap[0][0])

@@ -52,7 +52,7 @@ class PositionWaiter:
         deadline_s = asyncio.get_running_loop().time() + timeout_s
         for partition, offset in position.offsets.items():
             self._check(partition)
-            await self._replica.reached(partition, offset, timeout_s=_remaining_s(deadline_s))
+            await self._replica.wait_for_position(partition, offset, timeout_s=_remaining_s(deadline_s))
             if FLEET in topics and partition.topic == ZONES:
                 await self.wait_until_forwarded(partition, offset, timeout_s=_remaining_s(deadline_s))
 

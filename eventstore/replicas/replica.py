@@ -33,7 +33,7 @@ from eventstore.replicas.reading import Backoff, follow, recheck
 from eventstore.replicas.status import PartitionStatus
 from eventstore.replicas.submitting import submit
 from eventstore.replicas.tracing import Tracing
-from eventstore.replicas.waiting import Answer, Answers, Positions, Watch
+from eventstore.replicas.waiting import Answer, AnswerWaitList, PositionWaitList, Watch
 from eventstore.state_store.saver import Saver, load_partition
 from eventstore.state_store.store import StateStore
 from schemas.events import Event, LogCreated
@@ -85,8 +85,8 @@ class Replica(FoldedLog):
         self._ends = dict.fromkeys(self._folded, 0)
         self._mailbox: asyncio.Queue[Batch] = asyncio.Queue(limits.mailbox_batches)
         self._ready = asyncio.Event()
-        self._answers = Answers()
-        self._positions = Positions()
+        self._answers = AnswerWaitList()
+        self._positions = PositionWaitList()
         self._watches: list[Watch] = []
         self._saver = Saver(store, limits, now_s=0.0)
 
@@ -121,13 +121,13 @@ class Replica(FoldedLog):
         self._watches.append(watch)
         return watch
 
-    async def reached(self, partition: Partition, position: int, *, timeout_s: float) -> None:
+    async def wait_for_position(self, partition: Partition, position: int, *, timeout_s: float) -> None:
         """Return when everything below `position` is folded. Raises LogUnavailable if that takes too long."""
         if self.folded(partition).position >= position:
             return
         try:
             async with asyncio.timeout(timeout_s):
-                await self._positions.reached(partition, position)
+                await self._positions.wait_for_position(partition, position)
         except TimeoutError:
             late = f"position: {partition} was not folded up to {position} within {timeout_s:.3g} s"
             raise LogUnavailable(late) from None

@@ -17,14 +17,14 @@ from eventstore.folding.hashes import value_digest
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import EventLog
 from eventstore.replicas.tracing import Appending, Tracing
-from eventstore.replicas.waiting import Answer, Answers
+from eventstore.replicas.waiting import Answer, AnswerWaitList
 from schemas.events import Event
 
 
 async def submit(
     log: EventLog,
     folded: FoldedPartition,
-    answers: Answers,
+    answers: AnswerWaitList,
     *,
     key: bytes,
     event: Event,

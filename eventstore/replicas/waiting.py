@@ -1,4 +1,4 @@
-"""Who waits for what is folded: callers for their answers, queries for positions, drivers for any change."""
+"""Wait lists on what is folded: callers wait for answers, queries for positions, drivers for any change."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import NamedTuple, Self
 
-from eventstore.deadlines import Deadlines, Late
+from eventstore.deadlines import Deadlines, MakeError
 from eventstore.folding.fold import Outcome
 from eventstore.folding.ledger import LedgerEntry
 from eventstore.log import Partition
 
-_GONE_MAX = 100
-"""How many more may be in a heap who gave up than who wait."""
+_CANCELLED_MAX = 100
+"""How many more cancelled waiters than live ones a heap may hold."""
 
 
 class Answer(NamedTuple):
@@ -25,18 +25,18 @@ class Answer(NamedTuple):
     offset: int
 
 
-class Answers:
+class AnswerWaitList:
     """Waiters by the body of the command they appended: an id misused for another command answers nobody else."""
 
     def __init__(self) -> None:
         self._waiting: dict[bytes, list[asyncio.Future[Answer]]] = {}
         self._deadlines = Deadlines()
 
-    def expect(self, content: bytes, timeout_s: float, late: Late) -> asyncio.Future[Answer]:
+    def expect(self, content: bytes, timeout_s: float, make_error: MakeError) -> asyncio.Future[Answer]:
         """A future of the answer to the command with this body, which fails after that time. Give it to `forget`
         when done."""
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._deadlines.put(future, timeout_s, late)
+        self._deadlines.put(future, timeout_s, make_error)
         self._waiting.setdefault(content, []).append(future)
         return future
 
@@ -58,37 +58,37 @@ class Answers:
                     future.set_result(Answer(entry.outcome, partition, entry.offset))
 
 
-class Positions:
+class PositionWaitList:
     """Waiters for partitions to be folded up to a position, the nearest first."""
 
     def __init__(self) -> None:
-        self._lines: dict[Partition, _Line] = {}
+        self._partitions: dict[Partition, _PartitionWaitList] = {}
         self._ticket = count()
 
-    async def reached(self, partition: Partition, position: int) -> None:
+    async def wait_for_position(self, partition: Partition, position: int) -> None:
         """Wait until `advance` has come this far."""
-        line = self._lines.setdefault(partition, _Line())
+        waiters = self._partitions.setdefault(partition, _PartitionWaitList())
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        heappush(line.heap, (position, next(self._ticket), future))
-        line.waiting += 1
+        heappush(waiters.heap, (position, next(self._ticket), future))
+        waiters.waiting += 1
         try:
             await future
         finally:
-            line.waiting -= 1
-            line.let_go_of_gone()
+            waiters.waiting -= 1
+            waiters.drop_cancelled()
 
     def advance(self, partition: Partition, position: int) -> None:
         """The partition is folded up to this position."""
-        heap = line.heap if (line := self._lines.get(partition)) else ()
+        heap = waiters.heap if (waiters := self._partitions.get(partition)) else ()
         while heap and heap[0][0] <= position:
             _, _, future = heappop(heap)
             if not future.done():
                 future.set_result(None)
 
 
-class _Line:
-    """Those who wait for one partition. Who gave up stays in the heap until such are more than those who wait: taken
-    out one by one, thousands whose deadlines pass at once would keep the loop for most of a second."""
+class _PartitionWaitList:
+    """Waiters for one partition. Cancelled waiters stay in the heap until they outnumber live ones: removing thousands
+    one by one blocked the loop for most of a second."""
 
     __slots__ = ("heap", "waiting")
 
@@ -96,8 +96,8 @@ class _Line:
         self.heap: list[tuple[int, int, asyncio.Future[None]]] = []
         self.waiting = 0
 
-    def let_go_of_gone(self) -> None:
-        if len(self.heap) > 2 * self.waiting + _GONE_MAX:
+    def drop_cancelled(self) -> None:
+        if len(self.heap) > 2 * self.waiting + _CANCELLED_MAX:
             self.heap[:] = [entry for entry in self.heap if not entry[2].done()]
             heapify(self.heap)
 

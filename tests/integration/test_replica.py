@@ -49,7 +49,7 @@ async def agreed(log: EventLog, replicas: list[Replica]) -> None:
     for partition in (*log.partitions(FLEET), *log.partitions(ZONES)):
         end = await log.end(partition)
         for replica in replicas:
-            await replica.reached(partition, end, timeout_s=10)
+            await replica.wait_for_position(partition, end, timeout_s=10)
     await asyncio.sleep(0.3)
     statuses = [replica.partitions_status() for replica in replicas]
     afresh = await replay(log, FOLDS)

@@ -22,7 +22,7 @@ from eventstore.folding.ledger import Ledger
 from eventstore.folding.used_ids import UsedIds
 from eventstore.log import ZONES
 from eventstore.replicas.replica import Answer, Replica
-from eventstore.replicas.waiting import Answers
+from eventstore.replicas.waiting import AnswerWaitList
 from schemas.api import dpuplane_pb2 as pb
 from tests.seeded.bugs import Bug, Simulated, Stepped, does, instead, patched
 
@@ -47,7 +47,7 @@ def _says_done_at_once(submit: Any) -> Any:
 
 
 def _answers_anybody(resolve: Any) -> Any:
-    def resolved(self: Answers, partition: Any, entries: Any) -> None:
+    def resolved(self: AnswerWaitList, partition: Any, entries: Any) -> None:
         for entry in entries:
             for futures in self._waiting.values():
                 for future in futures:
@@ -58,7 +58,7 @@ def _answers_anybody(resolve: Any) -> Any:
 
 
 def _end_of_the_batch(resolve: Any) -> Any:
-    def resolved(self: Answers, partition: Any, entries: Any) -> None:
+    def resolved(self: AnswerWaitList, partition: Any, entries: Any) -> None:
         resolve(self, partition, [replace(entry, offset=entry.offset // 64 * 64 + 63) for entry in entries])
 
     return resolved
@@ -242,14 +242,14 @@ BUGS = (
         "answer-of-another",
         "whatever is folded first answers everybody who waits",
         "I1",
-        lambda: patched((Answers, "resolve", _answers_anybody)),
+        lambda: patched((AnswerWaitList, "resolve", _answers_anybody)),
         Simulated(1),
     ),
     Bug(
         "position-rounded-up",
         "an answer carries the end of the batch that its record may be in",
         "I6",
-        lambda: patched((Answers, "resolve", _end_of_the_batch)),
+        lambda: patched((AnswerWaitList, "resolve", _end_of_the_batch)),
         Simulated(1),
     ),
     Bug(

@@ -128,7 +128,7 @@ async def two_owing(few: int, many: int) -> AsyncIterator[tuple[Scene, Behind, l
         for number in range(few):
             event = NodesJoined(made.world.command(zone), zone, [f"n{number}"], [], [], b"", b"", [], [])
             made.world.contents.add(other, made.world.now_ms(), zone.encode(), encode(event))
-        await made.replica.reached(other, few + 1, timeout_s=60)
+        await made.replica.wait_for_position(other, few + 1, timeout_s=60)
         owing_few.restored(0, few + 1)
         rank, owed = Behind(1_000), {made.partition: made.owed, other: owing_few}
         writer = DecisionWriter(made.replica, owed, rank, now_ms=made.world.now_ms, rng=Random(1))

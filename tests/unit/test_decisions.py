@@ -220,7 +220,7 @@ def test_what_the_topic_could_not_keep_up_with_is_folded_again() -> None:
         ]
         for value in records:
             world.contents.add(partition_for(ZONES, "z", 2), world.now_ms(), b"z", value)
-        await replica.reached(partition_for(ZONES, "z", 2), count, timeout_s=60)
+        await replica.wait_for_position(partition_for(ZONES, "z", 2), count, timeout_s=60)
         owed = replica.listeners[partition_for(ZONES, "z", 2)]
         assert isinstance(owed, Owed) and owed.gap is not None
         await world.agree()
@@ -272,7 +272,7 @@ async def replica_with(world: World, count: int, *, age_ms: int = 0) -> tuple[Re
     for number in range(count):
         event = NodesJoined(world.command("z"), "z", [f"n{number}"], [], [], b"", b"", [], [])
         world.contents.add(partition, world.now_ms() - age_ms, b"z", encode(event))
-    await replica.reached(partition, count + 1, timeout_s=60)
+    await replica.wait_for_position(partition, count + 1, timeout_s=60)
     owed.restored(0, count + 1)
     return replica, partition, owed
 

@@ -84,7 +84,7 @@ def test_two_starters_make_one_log() -> None:
                 assert isinstance(first, LogCreated), partition
                 assert (first.log_id, first.partition_count) == (one.log_id, 4)
             await submit(one, Issuer().set("a"))
-            await other.reached(FLEET_0, one.position(FLEET_0), timeout_s=5)
+            await other.wait_for_position(FLEET_0, one.position(FLEET_0), timeout_s=5)
             assert other.state(FLEET_0).count == 1
 
     run_virtual(run())
@@ -246,14 +246,14 @@ def test_an_id_of_another_command_is_refused_without_an_append() -> None:
 def test_reached_waits_for_a_position_and_gives_up_at_its_deadline() -> None:
     async def run() -> None:
         async with running(replica := toy_replica(FlakyLog())):
-            await replica.reached(FLEET_0, 1, timeout_s=0)
-            waits = [asyncio.ensure_future(replica.reached(FLEET_0, n, timeout_s=9)) for n in (3, 2, 3)]
+            await replica.wait_for_position(FLEET_0, 1, timeout_s=0)
+            waits = [asyncio.ensure_future(replica.wait_for_position(FLEET_0, n, timeout_s=9)) for n in (3, 2, 3)]
             for name in ("a", "b"):
                 await replica.append_event(FLEET_0, b"", fact(name), timeout_s=5)
             await asyncio.gather(*waits)
             with pytest.raises(LogUnavailable, match=r"fleet/0.* 99 "):
-                await replica.reached(FLEET_0, 99, timeout_s=1)
-            assert not replica._positions._lines[FLEET_0].waiting, "who gave up is forgotten"
+                await replica.wait_for_position(FLEET_0, 99, timeout_s=1)
+            assert not replica._positions._partitions[FLEET_0].waiting, "who gave up is forgotten"
 
     run_virtual(run())
 
@@ -264,7 +264,7 @@ def test_a_watch_gathers_what_was_folded_since_it_was_asked() -> None:
             with replica.watch(ZONES) as watch:
                 for partition in (ZONES_2, ZONES_2, FLEET_0, Partition(ZONES, 0)):
                     await replica.append_event(partition, b"", fact("a"), timeout_s=5)
-                await replica.reached(Partition(ZONES, 0), 2, timeout_s=5)
+                await replica.wait_for_position(Partition(ZONES, 0), 2, timeout_s=5)
                 assert await watch.changed() == {ZONES_2, Partition(ZONES, 0)}
                 with pytest.raises(TimeoutError):
                     await asyncio.wait_for(watch.changed(), 5)

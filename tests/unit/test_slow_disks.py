@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from eventstore.deadlines import Deadlines, Late
+from eventstore.deadlines import Deadlines, MakeError
 from eventstore.embedded.log import EmbeddedLog
 from eventstore.embedded.rocks import Rocks, RocksError
 from eventstore.errors import AppendUnknown, LogUnavailable
@@ -109,7 +109,7 @@ async def test_the_time_that_an_append_waits_for_room_is_of_its_own(
     left_s: list[float] = []
     put_deadline = Deadlines.put
 
-    def noted(deadlines: Deadlines, future: asyncio.Future[None], timeout_s: float, late: Late) -> None:
+    def noted(deadlines: Deadlines, future: asyncio.Future[None], timeout_s: float, late: MakeError) -> None:
         left_s.append(timeout_s)
         put_deadline(deadlines, future, timeout_s, late)
 

@@ -13,7 +13,7 @@ from commands.queries.position_waiter import PositionWaiter
 from eventstore.errors import LogUnavailable
 from eventstore.log import FLEET_0, ZONES, Partition
 from eventstore.replicas.replica import Replica, Watch
-from eventstore.replicas.waiting import Positions
+from eventstore.replicas.waiting import PositionWaitList
 from tests.support.virtual_loop import run_virtual
 from tests.support.zones import ZoneLog
 
@@ -98,15 +98,15 @@ def test_many_who_give_up_at_once_are_let_go_of_together_and_wake_nobody(monkeyp
         heapq.heapify(heap)
 
     async def run() -> None:
-        positions = Positions()
-        stay = [asyncio.create_task(positions.reached(FLEET_0, 10 * number)) for number in range(1, 4)]
-        leave = [asyncio.create_task(positions.reached(FLEET_0, 15 + number)) for number in range(5_000)]
+        positions = PositionWaitList()
+        stay = [asyncio.create_task(positions.wait_for_position(FLEET_0, 10 * number)) for number in range(1, 4)]
+        leave = [asyncio.create_task(positions.wait_for_position(FLEET_0, 15 + number)) for number in range(5_000)]
         await asyncio.sleep(0.01)
         for task in leave:
             task.cancel()
         await asyncio.wait(leave)
         assert 1 <= heaps <= 3
-        assert len(positions._lines[FLEET_0].heap) < 200
+        assert len(positions._partitions[FLEET_0].heap) < 200
         positions.advance(FLEET_0, 29)
         await asyncio.sleep(0.01)
         assert [task.done() for task in stay] == [True, True, False]
