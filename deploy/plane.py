@@ -46,7 +46,7 @@ from drivers.wire.accepting import ConnectionLimits
 from drivers.wire.links import Link, pair
 from drivers.wire.websocket import AgentListener
 from eventstore.log import EventLog
-from eventstore.replicas.beacons import Beacon, Beacons, Ranks, Solo
+from eventstore.replicas.beacons import Beacon, Beacons, Ranks, SingleReplica
 from eventstore.replicas.clocks import Clocks
 from eventstore.replicas.replica import Replica
 from projections.fold_states import FoldStates
@@ -299,7 +299,7 @@ class Plane:
     def _ranks(self, running: _Running) -> Ranks:
         """One process has nobody to share with; on Kafka the beacons say who is there."""
         if self.settings.data is not None:
-            return Solo(self.name)
+            return SingleReplica(self.name)
         self.parts.beacons = self._beacons = Beacons(
             self.log,
             self.replica,

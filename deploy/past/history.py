@@ -88,7 +88,7 @@ async def _fold(log: EventLog, folded: FoldedPartition, end: int) -> AsyncGenera
             while stop and records[stop - 1].offset >= end:
                 stop -= 1
             while start < stop and not folded.halted:
-                start, _ = folded.fold_some(records, start, stop)
+                start, _ = folded.fold_next(records, start, stop)
             yield folded.position
             await asyncio.sleep(0)
             if records[-1].offset + 1 >= end or folded.halted:

@@ -20,7 +20,7 @@ from eventstore.folding.decision_listener import DecidedRecord, DecidedRun
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import Partition
 from eventstore.recovery.replay import started
-from eventstore.replicas.reading import Backoff
+from eventstore.replicas.log_follower import Backoff
 from eventstore.replicas.replica import Replica
 from eventstore.state_store.store import StateReader
 
@@ -99,7 +99,7 @@ class Missed:
                     stop = min(start + STEP_RECORDS, len(records))
                     began_s = asyncio.get_running_loop().time()
                     while start < stop and asyncio.get_running_loop().time() < began_s + SLICE_S:
-                        start, _ = folded.fold_some(records, start, stop)
+                        start, _ = folded.fold_next(records, start, stop)
                     owed.made_again(heard.take(), folded.position)
                     self._fold_watcher.wake(partition)
                     await self._pause(owed, asyncio.get_running_loop().time() - began_s)

@@ -29,7 +29,7 @@ from eventstore.avro.codec import encode
 from eventstore.errors import FatalError, LogUnavailable, PlaneError
 from eventstore.log import DECISIONS, Partition
 from eventstore.replicas.beacons import Ranks
-from eventstore.replicas.reading import Backoff, follow
+from eventstore.replicas.log_follower import Backoff, follow
 from eventstore.replicas.replica import Replica
 from projections.decisions.decided import DECIDED_TOPICS, decided, key_of
 

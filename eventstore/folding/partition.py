@@ -76,7 +76,7 @@ class FoldedPartition:
         self.log_id = log_id
         self.rules = rules
         self.state: Any = None
-        self._left: list[StateTable[Any]] = []
+        self._dropped_tables: list[StateTable[Any]] = []
         self.ledger = Ledger()
         self.position = 0
         self.time_ms = 0
@@ -101,7 +101,7 @@ class FoldedPartition:
     @property
     def tables(self) -> Sequence[StateTable[Any]]:
         """All rows to save: those of the state, and of tables that a state before it had and it has not."""
-        return (*self.state.tables, *self._left)
+        return (*self.state.tables, *self._dropped_tables)
 
     @property
     def owed_from(self) -> int:
@@ -148,7 +148,7 @@ class FoldedPartition:
         try:
             if time_ms < self.time_ms:
                 self.rewind(time_ms)
-            entry = self._take(value, content, At(self.partition, offset, append_ms, time_ms))
+            entry = self._apply(value, content, At(self.partition, offset, append_ms, time_ms))
         except _Halt as halt:
             self.halt(str(halt))
             return None
@@ -157,10 +157,10 @@ class FoldedPartition:
             self.halt(f"offset {offset}: {type(error).__name__}: {error}")
             return None
         self.first = self.first or record_hash(record)
-        self._go_on(offset, record, running_hash(self.running, record, content), time_ms)
+        self._advance(offset, record, running_hash(self.running, record, content), time_ms)
         return entry
 
-    def fold_some(self, records: Sequence[Record], start: int, end: int) -> tuple[int, list[LedgerEntry]]:
+    def fold_next(self, records: Sequence[Record], start: int, end: int) -> tuple[int, list[LedgerEntry]]:
         """Take one record or a run of them, of those from `start` to before `end`.
 
         Where the next one is, and what was decided of the commands among these. Raises as `fold` does.
@@ -198,10 +198,10 @@ class FoldedPartition:
         if self.listener is not None:
             first = At(self.partition, records[0].offset, records[0].timestamp_ms, time_ms)
             self.listener.on_decision(DecidedRun(records, self._run_fold, run.change, first, self.version))
-        self._go_on(records[0].offset, records[-1], run.running, run.time_ms)
+        self._advance(records[0].offset, records[-1], run.running, run.time_ms)
         return run.entries
 
-    def _go_on(self, offset: int, last: Record, running: bytes, time_ms: int) -> None:
+    def _advance(self, offset: int, last: Record, running: bytes, time_ms: int) -> None:
         """What began at `offset`, and crosses no mark, is folded up to this last record."""
         if offset // MARK_RECORDS != (self.position - 1) // MARK_RECORDS:
             self.marks.append((self.position, self.running))
@@ -236,7 +236,7 @@ class FoldedPartition:
         about = {"partition": self.partition, "position": self.position, "back_ms": self.time_ms - time_ms}
         logger.warning("fold time set back: the log's clock had been ahead", extra=about)
 
-    def _take(self, value: bytes, content: bytes, at: At) -> LedgerEntry | None:
+    def _apply(self, value: bytes, content: bytes, at: At) -> LedgerEntry | None:
         if value[:HEADER_BYTES] not in self._admitted:
             self._quarantine(at, content, f"event type not accepted by fold version {self.version}")
             return None
@@ -298,7 +298,7 @@ class FoldedPartition:
             elif old is not table:
                 unsaved = old.drain()
                 table.touch([*table.rows, *old.rows, *unsaved.fresh, *unsaved.changed])
-        self.state, self._left = state, left
+        self.state, self._dropped_tables = state, left
 
     def _quarantine(self, at: At, content: bytes, reason: str) -> None:
         self.quarantined += 1

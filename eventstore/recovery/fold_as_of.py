@@ -158,5 +158,5 @@ async def _fold_batch(folded: FoldedPartition, records: Sequence[Record], end: i
     while start < end and not folded.halted:
         stop = min(end, start + _SLICE_RECORDS)
         while start < stop and not folded.halted:
-            start, _ = folded.fold_some(records, start, stop)
+            start, _ = folded.fold_next(records, start, stop)
         await asyncio.sleep(0)

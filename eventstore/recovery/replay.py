@@ -179,7 +179,7 @@ class _Run:
     def _fold_some(self, folded: FoldedPartition, records: Sequence[Record], start: int, end: int) -> int:
         """Fold some of these records, one if there is an observer; where the next one is."""
         if self._observer is None:
-            after, _ = folded.fold_some(records, start, end)
+            after, _ = folded.fold_next(records, start, end)
         else:
             after = start + 1
             self._observer(folded, records[start], folded.fold(records[start]))

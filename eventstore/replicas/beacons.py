@@ -24,7 +24,7 @@ from eventstore.errors import AppendRefused, LogMismatch, LogUnavailable, Transi
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import DECIDING_TOPICS, REPLICAS, EventLog, Partition, Record
 from eventstore.replicas.clocks import LOG, Clocks
-from eventstore.replicas.reading import Backoff
+from eventstore.replicas.log_follower import Backoff
 from eventstore.replicas.replica import Replica
 from eventstore.replicas.status import PartitionStatus
 from eventstore.state_store.store import digest_bytes
@@ -69,7 +69,7 @@ class Ranks(Protocol):
         ...
 
 
-class Solo:
+class SingleReplica:
     """Ranks of a plane that is one process: nobody else is there."""
 
     def __init__(self, name: str) -> None:

@@ -14,7 +14,7 @@ from eventstore.folding.partition import FoldedPartition
 from eventstore.log import Partition, partition_for, partitions_of
 from eventstore.replicas.lineage import Lineage
 from eventstore.replicas.status import PartitionStatus, status_of
-from eventstore.replicas.waiting import Answer
+from eventstore.replicas.wait_lists import Answer
 
 _KEYS_REMEMBERED = 100_000
 

@@ -29,11 +29,11 @@ from eventstore.progress import Progress
 from eventstore.replica_limits import LoopBudget, ReplicaLimits
 from eventstore.replicas.folded_log import FoldedLog
 from eventstore.replicas.lineage import lineage_of
-from eventstore.replicas.reading import Backoff, follow, recheck
+from eventstore.replicas.log_follower import Backoff, check_same_log, follow
 from eventstore.replicas.status import PartitionStatus
-from eventstore.replicas.submitting import submit
+from eventstore.replicas.submission import submit
 from eventstore.replicas.tracing import Tracing
-from eventstore.replicas.waiting import Answer, AnswerWaitList, PositionWaitList, Watch
+from eventstore.replicas.wait_lists import Answer, AnswerWaitList, PositionWaitList, Watch
 from eventstore.state_store.saver import Saver, load_partition
 from eventstore.state_store.store import StateStore
 from schemas.events import Event, LogCreated
@@ -205,7 +205,7 @@ class Replica(FoldedLog):
 
     async def _read(self) -> None:
         async def check() -> None:
-            await recheck(self._log, self._folded.values())
+            await check_same_log(self._log, self._folded.values())
 
         async with aclosing(follow(self._log, self._all_positions(), self._rng, check)) as batches:
             async for batch in batches:
@@ -256,7 +256,7 @@ class Replica(FoldedLog):
         """Fold these records from `start` on, until the budget is spent; returns where the next slice starts."""
         end = min(len(records), start + budget.records)
         while start < end:
-            stop, entries = folded.fold_some(records, start, end)
+            stop, entries = folded.fold_next(records, start, end)
             self._answers.resolve(folded.partition, entries)
             budget.records -= stop - start
             start = stop
@@ -283,7 +283,7 @@ class Replica(FoldedLog):
             try:
                 await self._see_ends()
                 if loop.time() >= recheck_at_s:
-                    await recheck(self._log, self._folded.values())
+                    await check_same_log(self._log, self._folded.values())
                     recheck_at_s = loop.time() + self._limits.recheck_s
             except LogUnavailable as error:
                 logger.info("log health check failed, retrying: %s", error)

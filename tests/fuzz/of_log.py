@@ -100,7 +100,7 @@ def _check_outcome(entry: LedgerEntry, record: Record) -> None:
 def _in_runs(topic: str, records: Sequence[Record]) -> FoldedPartition:
     folded, start = partition(topic), 0
     while start < len(records):
-        start, _ = folded.fold_some(records, start, len(records))
+        start, _ = folded.fold_next(records, start, len(records))
     return folded
 
 

@@ -23,7 +23,7 @@ from eventstore.folding.origin import await_origin
 from eventstore.log import DECIDING_TOPICS, FLEET_0, INSTALLS, ZONES, EventLog, Partition, Record
 from eventstore.recovery.attestation import records_before
 from eventstore.recovery.backup import COPIED_TOPICS, Manifest, load_manifest
-from eventstore.replicas.beacons import Solo
+from eventstore.replicas.beacons import SingleReplica
 from eventstore.replicas.lineage import lineage_of
 from eventstore.replicas.replica import Replica
 from eventstore.state_store.store import DigestStore
@@ -249,7 +249,7 @@ async def goes_on(copy: Path, data: Path) -> None:
         running = [tasks.create_task(replica.run())]
         await replica.ready()
         assert (replica.log_id, replica.generation) == (restored.origin.log_id, restored.origin.generation)
-        forwarder = Forwarder(replica, Solo("r"), now_ms=now_ms, rng=random.Random(4))
+        forwarder = Forwarder(replica, SingleReplica("r"), now_ms=now_ms, rng=random.Random(4))
         running.append(tasks.create_task(forwarder.run()))
         names = {name for part in replica.partitions(ZONES) for name in replica.state(part).nodes.rows}
         assert names

@@ -22,7 +22,7 @@ from eventstore.embedded.log import EmbeddedLog
 from eventstore.folding.fold import Fold
 from eventstore.ids import envelope, uuid7
 from eventstore.log import FLEET, FLEET_0, INSTALLS, ZONES, Partition, partition_of
-from eventstore.replicas.beacons import Solo
+from eventstore.replicas.beacons import SingleReplica
 from eventstore.replicas.replica import Replica
 from eventstore.state_store.store import DigestStore
 from projections.fleet.fold import FleetFold
@@ -82,7 +82,7 @@ class Plane:
             relay = Relay(rules, name=replica.name, now_ms=now_ms, rng=self.rng, settings=settings)
             self.relays[replica.name] = relay
             self.start(relay.run())
-        self.start(Forwarder(self.replicas[0], Solo("r0"), now_ms=now_ms, rng=self.rng).run())
+        self.start(Forwarder(self.replicas[0], SingleReplica("r0"), now_ms=now_ms, rng=self.rng).run())
         self.simulator = Simulator(
             LocalDirectory(self.replicas[0], now_ms=now_ms, rng=self.rng, expected=ZONE_NAMES),
             sorted(self.relays),

@@ -11,7 +11,7 @@ import eventstore.folding.ledger
 import eventstore.folding.partition
 import eventstore.replicas.folded_log
 import eventstore.replicas.replica
-import eventstore.replicas.submitting
+import eventstore.replicas.submission
 import tests.simulation.clients
 from commands.handlers.command_handler import CommandHandler
 from commands.handlers.command_ids import CommandIdBindings
@@ -22,7 +22,7 @@ from eventstore.folding.ledger import Ledger
 from eventstore.folding.used_ids import UsedIds
 from eventstore.log import ZONES
 from eventstore.replicas.replica import Answer, Replica
-from eventstore.replicas.waiting import AnswerWaitList
+from eventstore.replicas.wait_lists import AnswerWaitList
 from schemas.api import dpuplane_pb2 as pb
 from tests.seeded.bugs import Bug, Simulated, Stepped, does, instead, patched
 
@@ -220,7 +220,7 @@ BUGS = (
         "I23",
         lambda: patched(
             (eventstore.folding.partition, "command_digest", lambda command_digest: lambda event, content: content),
-            (eventstore.replicas.submitting, "command_digest", lambda command_digest: lambda event, content: content),
+            (eventstore.replicas.submission, "command_digest", lambda command_digest: lambda event, content: content),
         ),
         Simulated(1, given=lambda: _only(claim=2, session=3)),
     ),

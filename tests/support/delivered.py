@@ -115,7 +115,7 @@ class Delivered:
         """The same from the whole log in runs, and without any copy."""
         afresh, start = self._empty(), 0
         while start < self.end:
-            start, _ = afresh.fold_some(self.records, start, self.end)
+            start, _ = afresh.fold_next(self.records, start, self.end)
         assert all_of(afresh) == all_of(self.folded)
         firsts = {record.offset for record, _ in self.commands}
         ids = {record.value for record, _ in self.commands}

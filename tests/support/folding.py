@@ -38,7 +38,7 @@ class Folding:
     def in_runs(self) -> Folding:
         start = 0
         while start < len(self.records):
-            end, entries = self.folded.fold_some(self.records, start, len(self.records))
+            end, entries = self.folded.fold_next(self.records, start, len(self.records))
             for record, entry in zip(self.records[start:end], entries, strict=False):
                 self.told[record.offset] = entry.outcome
             start = end

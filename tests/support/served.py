@@ -24,7 +24,7 @@ from eventstore.folding.fold import Fold
 from eventstore.ids import uuid7
 from eventstore.log import Headers, Partition
 from eventstore.recovery.attestation import records_before
-from eventstore.replicas.beacons import Solo
+from eventstore.replicas.beacons import SingleReplica
 from eventstore.replicas.replica import Replica
 from eventstore.state_store.store import DigestStore
 from projections.cliques.fold import CliquesFold
@@ -118,7 +118,7 @@ async def served(
         replica = Replica(log, folds, store=DigestStore(), name="replica-1", now_ms=now_ms, rng=rng)
         running = [tasks.create_task(replica.run())]
         if forwards:
-            forwarder = Forwarder(replica, Solo("replica-1"), now_ms=now_ms, rng=rng)
+            forwarder = Forwarder(replica, SingleReplica("replica-1"), now_ms=now_ms, rng=rng)
             running.append(tasks.create_task(forwarder.run()))
         await replica.ready()
         stall_detector = StallDetector(replica, now_ms=now_ms)

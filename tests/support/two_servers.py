@@ -17,7 +17,7 @@ from deploy.roles import folds_of
 from drivers.forwarder import Forwarder
 from eventstore.ids import uuid7
 from eventstore.log import Batch, Partition
-from eventstore.replicas.beacons import Solo
+from eventstore.replicas.beacons import SingleReplica
 from eventstore.replicas.replica import Replica
 from eventstore.state_store.store import DigestStore
 from projections.rules.rule import Holdings
@@ -64,7 +64,7 @@ class Server:
         self._api = Api(self.commands)
 
     async def run(self) -> None:
-        forwarder = Forwarder(self.replica, Solo(self.replica.name), now_ms=_now_ms, rng=self._rng)
+        forwarder = Forwarder(self.replica, SingleReplica(self.replica.name), now_ms=_now_ms, rng=self._rng)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.replica.run())
             tasks.create_task(forwarder.run())

@@ -13,7 +13,7 @@ import pytest
 from commands.queries.status import LogLocation, StatusReporter
 from eventstore.errors import AppendUnknown
 from eventstore.log import FLEET_0, REPLICAS, Partition
-from eventstore.replicas.beacons import EVERY_S, FRESH_S, Beacon, Beacons, Solo
+from eventstore.replicas.beacons import EVERY_S, FRESH_S, Beacon, Beacons, SingleReplica
 from eventstore.replicas.clocks import LOG, Clocks
 from tests.support.memory_log import Contents, MemoryLog
 from tests.support.replicas import running, toy_replica
@@ -335,6 +335,6 @@ def test_two_busy_replicas_do_not_mistake_each_other() -> None:
 
 
 def test_a_plane_of_one_process_is_always_first() -> None:
-    solo = Solo("me")
+    solo = SingleReplica("me")
     assert solo.rank("zone-1", "api") == 0
     assert (solo.is_alive("me"), solo.is_alive("me before the restart")) == (True, False)

@@ -49,7 +49,7 @@ def heard_of(records: Sequence[Record], *, together: bool) -> Heard:
     start = 0
     while start < len(records):
         if together:
-            start, _ = folded.fold_some(records, start, len(records))
+            start, _ = folded.fold_next(records, start, len(records))
         else:
             folded.fold(records[start])
             start += 1

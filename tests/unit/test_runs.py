@@ -66,7 +66,7 @@ def together(records: Sequence[Record], splits: Sequence[int]) -> tuple[FoldedPa
     start = steps = 0
     for end in [*sorted(split for split in splits if split < len(records)), len(records)]:
         while start < end:
-            start, entries = folded.fold_some(records, start, end)
+            start, entries = folded.fold_next(records, start, end)
             answers += entries
             steps += 1
     return folded, answers, steps
@@ -180,7 +180,7 @@ def test_a_log_whose_runs_are_never_plain_is_hardly_ever_tried() -> None:
     records = log_of([join(number, names=["node-1"]) for number in range(10_000)])
     folded, start = FoldedPartition(ZONES_0, {1: CountingFold()}, LOG_ID), 0
     while start < len(records):
-        start, _ = folded.fold_some(records, start, len(records))
+        start, _ = folded.fold_next(records, start, len(records))
     assert sum(tries) < len(records) / 4
 
 
@@ -282,7 +282,7 @@ def test_what_raises_in_a_run_halts_the_partition_before_it() -> None:
     records = log_of(joins(RUN_RECORDS_MIN))
     folded = FoldedPartition(ZONES_0, {1: FailingFold()}, LOG_ID)
     folded.fold(records[0])
-    folded.fold_some(records, 1, len(records))
+    folded.fold_next(records, 1, len(records))
     assert folded.position == 1
     assert folded.halted == "run from offset 1: RuntimeError: a bug"
     assert folded.last() == (0, record_hash(records[0]))

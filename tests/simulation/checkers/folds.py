@@ -88,7 +88,7 @@ def _fold_on(folded: FoldedPartition, run: Evidence, position: int) -> None:
     start = turn = 0
     while start < len(records) and not folded.halted:
         end = min(len(records), start + PORTIONS[turn % len(PORTIONS)])
-        start, _ = folded.fold_some(records, start, end)
+        start, _ = folded.fold_next(records, start, end)
         turn += 1
 
 

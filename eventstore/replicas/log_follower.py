@@ -1,4 +1,4 @@
-"""Reading a log for ever, across its outages, and making sure that it is still the same log.
+"""Follows a log for ever, across its outages, and checks that it is still the same log.
 
 An engine cannot see everything: a truncated and refilled partition, or an edited record, looks like any other to it.
 So whenever reading begins, begins again, and every minute, the first and the last folded record of each partition are
@@ -62,7 +62,7 @@ async def follow(
         await backoff.wait()
 
 
-async def recheck(log: EventLog, partitions: Iterable[FoldedPartition]) -> None:
+async def check_same_log(log: EventLog, partitions: Iterable[FoldedPartition]) -> None:
     """Raise LogMismatch unless the log still has the first and the last record that were folded of each partition."""
     deciding = [p for p in partitions if p.partition.topic in DECIDING_TOPICS and p.first]
     firsts = {p.partition: (0, p.first) for p in deciding}

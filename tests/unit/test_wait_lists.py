@@ -13,7 +13,7 @@ from commands.queries.position_waiter import PositionWaiter
 from eventstore.errors import LogUnavailable
 from eventstore.log import FLEET_0, ZONES, Partition
 from eventstore.replicas.replica import Replica, Watch
-from eventstore.replicas.waiting import PositionWaitList
+from eventstore.replicas.wait_lists import PositionWaitList
 from tests.support.virtual_loop import run_virtual
 from tests.support.zones import ZoneLog
 
@@ -113,5 +113,5 @@ def test_many_who_give_up_at_once_are_let_go_of_together_and_wake_nobody(monkeyp
         positions.advance(FLEET_0, 30)
         await stay[2]
 
-    monkeypatch.setattr("eventstore.replicas.waiting.heapify", counted)
+    monkeypatch.setattr("eventstore.replicas.wait_lists.heapify", counted)
     run_virtual(run())

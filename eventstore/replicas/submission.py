@@ -17,7 +17,7 @@ from eventstore.folding.hashes import value_digest
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import EventLog
 from eventstore.replicas.tracing import Appending, Tracing
-from eventstore.replicas.waiting import Answer, AnswerWaitList
+from eventstore.replicas.wait_lists import Answer, AnswerWaitList
 from schemas.events import Event
 
 
