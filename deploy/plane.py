@@ -47,7 +47,7 @@ from drivers.wire.links import Link, pair
 from drivers.wire.websocket import AgentListener
 from eventstore.log import EventLog
 from eventstore.replicas.beacons import Beacon, Beacons, Ranks, SingleReplica
-from eventstore.replicas.clocks import Clocks
+from eventstore.replicas.clock_skew import ClockSkew
 from eventstore.replicas.replica import Replica
 from projections.fold_states import FoldStates
 
@@ -77,7 +77,7 @@ class Plane:
         self.log: EventLog
         self.parts: Parts
         self.replica: Replica
-        self.clocks: Clocks
+        self.clocks: ClockSkew
         self.states: FoldStates
         self.relay: Relay | None = None
         self.simulator: Simulator | None = None
@@ -120,7 +120,7 @@ class Plane:
                 tracing=follower,
             )
             plane.states = FoldStates(plane.replica)
-            plane.clocks = Clocks(now_ms, lambda: plane.replica.append_ms)
+            plane.clocks = ClockSkew(now_ms, lambda: plane.replica.append_ms)
             plane.parts = plane._made_parts()
             stack.push_async_callback(plane._save)
             running = await stack.enter_async_context(_Running())

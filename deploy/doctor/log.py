@@ -22,7 +22,7 @@ from eventstore.kafka.clients import Clients
 from eventstore.kafka.topics import COPIES, ENOUGH, settings_of
 from eventstore.log import DECIDING_TOPICS, REPLICAS, TOPICS, ZONES, EventLog, Partition, partitions_of
 from eventstore.replicas.beacons import Beacon
-from eventstore.replicas.clocks import OFF_MS
+from eventstore.replicas.clock_skew import OFF_MS
 
 REACH_S = 3.0
 HEAR_S = 2.5

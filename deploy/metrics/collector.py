@@ -23,7 +23,7 @@ from drivers.relays.relay import Relay
 from drivers.stall_detector import StallDetector
 from drivers.wire.accepting import REFUSING, BoundedListener
 from eventstore.replicas.beacons import Beacons
-from eventstore.replicas.clocks import Clocks
+from eventstore.replicas.clock_skew import ClockSkew
 from eventstore.replicas.replica import Replica
 
 
@@ -43,7 +43,7 @@ class Parts:
     beacons: Beacons | None = None
     server: CommandServer | None = None
     stall_detector: StallDetector | None = None
-    clocks: Clocks | None = None
+    clocks: ClockSkew | None = None
     actors: Actors = field(default_factory=Actors)
     refused_feeds: Callable[[], int] | None = None
     """Of the page."""

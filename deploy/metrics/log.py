@@ -13,7 +13,7 @@ from eventstore.embedded.log import EmbeddedLog
 from eventstore.kafka.appender import Appender
 from eventstore.kafka.log import KafkaLog
 from eventstore.log import EventLog
-from eventstore.replicas.clocks import LOG, Clocks
+from eventstore.replicas.clock_skew import LOG, ClockSkew
 from eventstore.replicas.replica import Replica
 from eventstore.replicas.status import PartitionStatus
 
@@ -38,7 +38,7 @@ def collect(replica: Replica, stall_detector: StallDetector | None, now_ms: int)
         yield catalog.STALLED.family(len(stall_detector.reasons))
 
 
-def collect_clocks(clocks: Clocks) -> Iterator[Metric]:
+def collect_clocks(clocks: ClockSkew) -> Iterator[Metric]:
     """How this host's clock compares with others."""
     offsets_ms = clocks.offsets_ms()
     made = catalog.CLOCK_OFFSET.family()

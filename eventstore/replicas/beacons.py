@@ -23,7 +23,7 @@ from xxhash import xxh3_64_intdigest
 from eventstore.errors import AppendRefused, LogMismatch, LogUnavailable, TransientError
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import DECIDING_TOPICS, REPLICAS, EventLog, Partition, Record
-from eventstore.replicas.clocks import LOG, Clocks
+from eventstore.replicas.clock_skew import LOG, ClockSkew
 from eventstore.replicas.log_follower import Backoff
 from eventstore.replicas.replica import Replica
 from eventstore.replicas.status import PartitionStatus
@@ -96,7 +96,7 @@ class Beacons:
         rng: Random,
         dpus_ahead_of_log: Callable[[], int] = lambda: 0,
         revocations_fault: Callable[[], str] = lambda: "",
-        clocks: Clocks | None = None,
+        clocks: ClockSkew | None = None,
     ) -> None:
         self.divergences = 0
         self._clocks = clocks
@@ -204,11 +204,11 @@ class Beacons:
             self._heard = {name: heard for name, heard in self._heard.items() if self._is_fresh(name)}
         self._heard[beacon.replica] = (now_s, beacon)
 
-    def _compare_clocks(self, clocks: Clocks, beacon: Beacon, record: Record) -> None:
+    def _compare_clocks(self, clocks: ClockSkew, beacon: Beacon, record: Record) -> None:
         if beacon.replica == self._replica.name:
-            clocks.hear(LOG, record.timestamp_ms)
+            clocks.observe(LOG, record.timestamp_ms)
         elif beacon.now_ms:
-            clocks.hear(beacon.replica, beacon.now_ms)
+            clocks.observe(beacon.replica, beacon.now_ms)
 
     def _is_fresh(self, replica: str) -> bool:
         heard = self._heard.get(replica)

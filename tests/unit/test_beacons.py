@@ -14,7 +14,7 @@ from commands.queries.status import LogLocation, StatusReporter
 from eventstore.errors import AppendUnknown
 from eventstore.log import FLEET_0, REPLICAS, Partition
 from eventstore.replicas.beacons import EVERY_S, FRESH_S, Beacon, Beacons, SingleReplica
-from eventstore.replicas.clocks import LOG, Clocks
+from eventstore.replicas.clock_skew import LOG, ClockSkew
 from tests.support.memory_log import Contents, MemoryLog
 from tests.support.replicas import running, toy_replica
 from tests.support.toy_log import T0, Issuer
@@ -37,7 +37,7 @@ class Plane:
 
     @asynccontextmanager
     async def joined(
-        self, name: str, roles: Sequence[str] = ("api",), clocks: Clocks | None = None, fault: str = ""
+        self, name: str, roles: Sequence[str] = ("api",), clocks: ClockSkew | None = None, fault: str = ""
     ) -> AsyncIterator[Beacons]:
         log = self.logs[name] = MemoryLog(self.contents, self.now_ms)
         replica = toy_replica(log, name=name, now_ms=self.now_ms)
@@ -101,7 +101,7 @@ def test_replicas_hear_whose_list_of_revoked_certificates_is_not_taken_up() -> N
 def test_replicas_find_whose_clock_differs_from_theirs_and_from_the_logs() -> None:
     async def run() -> None:
         plane = Plane()
-        right, fast = Clocks(plane.now_ms, lambda: 0), Clocks(lambda: plane.now_ms() + 3_600_000, lambda: 0)
+        right, fast = ClockSkew(plane.now_ms, lambda: 0), ClockSkew(lambda: plane.now_ms() + 3_600_000, lambda: 0)
         async with plane.joined("one", clocks=right), plane.joined("other", clocks=fast), plane.joined("silent"):
             await asyncio.sleep(3)
             assert {name: round(ms, -2) for name, ms in right.offsets_ms().items()} == {LOG: 0, "other": -3_600_000}

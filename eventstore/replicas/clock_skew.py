@@ -31,43 +31,43 @@ STEP_SHOWN_S = 3_600.0
 STEPS_SHOWN = 4
 
 
-class Step(NamedTuple):
+class ClockStep(NamedTuple):
     """The clock was set ahead by `ms` (back, if negative), at `at_s` of the monotonic clock."""
 
     at_s: float
     ms: int
 
 
-class Clocks:
+class ClockSkew:
     """`append_ms` is the append time of the record that was folded last, 0 for none."""
 
     def __init__(self, now_ms: Callable[[], int], append_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
         self._append_ms = append_ms
         self._heard: dict[str, tuple[float, deque[int]]] = {}
-        self._steps: deque[Step] = deque(maxlen=STEPS_SHOWN)
+        self._steps: deque[ClockStep] = deque(maxlen=STEPS_SHOWN)
         self._zero_ms: int | None = None
 
     async def run(self) -> None:
         """Look for steps, for ever."""
         while True:
-            self.look()
+            self.check()
             await asyncio.sleep(CHECK_S)
 
     def now_ms(self) -> int:
         """The time by this clock."""
         return self._now_ms()
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Compare the clock with the monotonic one."""
         now_s = asyncio.get_running_loop().time()
         zero_ms = self._now_ms() - round(now_s * 1_000)
         if self._zero_ms is not None and abs(zero_ms - self._zero_ms) > OFF_MS:
-            self._steps.append(Step(now_s, zero_ms - self._zero_ms))
+            self._steps.append(ClockStep(now_s, zero_ms - self._zero_ms))
             self._heard.clear()
         self._zero_ms = zero_ms
 
-    def hear(self, whose: str, time_ms: int) -> None:
+    def observe(self, whose: str, time_ms: int) -> None:
         """This clock showed that time a moment ago."""
         now_s = asyncio.get_running_loop().time()
         _, samples = self._heard.pop(whose, (0.0, deque[int](maxlen=SAMPLES)))
@@ -84,7 +84,7 @@ class Clocks:
         """How far the record that was folded last lies ahead of this clock; 0 if it does not."""
         return max(0, self._append_ms() - self._now_ms())
 
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[ClockStep]:
         """When the clock was set in the last hour, the latest few."""
         now_s = asyncio.get_running_loop().time()
         return [step for step in self._steps if now_s - step.at_s < STEP_SHOWN_S]

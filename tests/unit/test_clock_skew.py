@@ -10,7 +10,7 @@ import pytest
 
 from deploy.cli.status import summary, verdict
 from deploy.metrics.log import collect_clocks
-from eventstore.replicas.clocks import CHECK_S, FRESH_S, LOG, SAMPLES, STEP_SHOWN_S, Clocks
+from eventstore.replicas.clock_skew import CHECK_S, FRESH_S, LOG, SAMPLES, STEP_SHOWN_S, ClockSkew
 from schemas.api import dpuplane_pb2 as pb
 from tests.support.virtual_loop import run_virtual
 
@@ -24,7 +24,7 @@ class Host:
     def __init__(self) -> None:
         self.ahead_ms = 0
         self.append_ms = 0
-        self.clocks = Clocks(self.now_ms, lambda: self.append_ms)
+        self.clocks = ClockSkew(self.now_ms, lambda: self.append_ms)
 
     def true_ms(self) -> int:
         return START_MS + round(asyncio.get_running_loop().time() * 1_000)
@@ -49,8 +49,8 @@ def test_clocks_that_agree_are_no_fault() -> None:
         for latency_ms in (5, 900, 4_000, 7):
             said_ms, host.append_ms = host.true_ms(), host.true_ms()
             await asyncio.sleep(latency_ms / 1_000)
-            host.clocks.hear("p2", said_ms)
-            host.clocks.hear(LOG, said_ms)
+            host.clocks.observe("p2", said_ms)
+            host.clocks.observe(LOG, said_ms)
         assert host.clocks.offsets_ms() == {"p2": 5, LOG: 5}, "the least of the samples has the least latency"
         assert not [*host.clocks.faults()] and not host.clocks.log_ahead_ms()
 
@@ -60,13 +60,13 @@ def test_clocks_that_agree_are_no_fault() -> None:
 @pytest.mark.parametrize(("ahead_ms", "words"), [(HOUR_MS, "3600.0 s ahead of"), (-HOUR_MS, "3600.0 s behind")])
 def test_a_clock_that_differs_from_the_logs_or_a_replicas_is_named(ahead_ms: int, words: str) -> None:
     async def scenario(host: Host) -> None:
-        host.clocks.hear(LOG, host.now_ms() - ahead_ms)
-        host.clocks.hear("p2", host.now_ms())
+        host.clocks.observe(LOG, host.now_ms() - ahead_ms)
+        host.clocks.observe("p2", host.now_ms())
         assert [*host.clocks.faults()] == [f"this host's clock is {words} that of the log"]
-        host.clocks.hear("p3", host.now_ms() - ahead_ms)
+        host.clocks.observe("p3", host.now_ms() - ahead_ms)
         assert f"this host's clock is {words} that of replica p3" in host.clocks.faults()
         for _ in range(SAMPLES):
-            host.clocks.hear("p3", host.now_ms())
+            host.clocks.observe("p3", host.now_ms())
         assert len([*host.clocks.faults()]) == 1, "it is right again"
         await asyncio.sleep(FRESH_S)
         assert not host.clocks.offsets_ms(), "nobody is heard"
@@ -105,9 +105,9 @@ def test_a_clock_that_is_slewed_by_little_is_not_set() -> None:
 
 def test_metrics_and_the_verdict_tell_of_a_clock_that_is_off() -> None:
     async def scenario(host: Host) -> None:
-        host.clocks.hear(LOG, host.now_ms() - 2_000)
-        host.clocks.hear("p2", host.now_ms() + 500)
-        host.clocks.hear("p3", host.now_ms() + 7_000)
+        host.clocks.observe(LOG, host.now_ms() - 2_000)
+        host.clocks.observe("p2", host.now_ms() + 500)
+        host.clocks.observe("p3", host.now_ms() + 7_000)
         host.append_ms = host.now_ms() + 4_000
         shown = {
             (sample.name, *sample.labels.values()): sample.value
