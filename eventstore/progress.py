@@ -1,4 +1,4 @@
-"""How far a long fold has come: known to whoever asks, and said in the log every some seconds."""
+"""Progress of a long fold: for callers that ask, and as a log line every few seconds."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from eventstore.log import Partition
 
 _SAY_EVERY_S = 5.0
 
-Say = Callable[[str, float], None]
-"""Told how far it is, in words and from 0 to 1; decides by itself how often it says so."""
+ReportProgress = Callable[[str, float], None]
+"""Is called often with the present step in words and the share that is done, from 0 to 1."""
 
 logger = logging.getLogger(__name__)
 
@@ -20,9 +20,13 @@ class Progress:
     if it wants to know them."""
 
     def __init__(
-        self, starts: Mapping[Partition, int], targets: Mapping[Partition, int], now_s: float, tell: Say | None = None
+        self,
+        starts: Mapping[Partition, int],
+        targets: Mapping[Partition, int],
+        now_s: float,
+        report_to: ReportProgress | None = None,
     ) -> None:
-        self._tell = tell
+        self._report_to = report_to
         self.records = 0
         self.bytes = 0
         self._starts = dict(starts)
@@ -43,10 +47,10 @@ class Progress:
         """How long it has taken so far."""
         return now_s - self._began_s
 
-    def say(self, positions: Mapping[Partition, int], now_s: float) -> None:
+    def report(self, positions: Mapping[Partition, int], now_s: float) -> None:
         """One log line now and then, and whoever is to be told."""
-        if self._tell is not None:
-            self._tell(f"{self.records:,} records", self.percent(positions) / 100)
+        if self._report_to is not None:
+            self._report_to(f"{self.records:,} records", self.percent(positions) / 100)
         if now_s - self._said_s < _SAY_EVERY_S:
             return
         self._said_s = now_s

@@ -12,7 +12,7 @@ from deploy.opening import LOG_FOLDER, LogPlace, open_to_read
 from eventstore.errors import PermanentError
 from eventstore.folding.origin import await_origin
 from eventstore.kafka.clients import Clients
-from eventstore.progress import Say
+from eventstore.progress import ReportProgress
 from eventstore.recovery.backup import FORMAT, MANIFEST, Manifest, check, copy, load_manifest
 from eventstore.recovery.restoring import Restored, into_folder, into_kafka, restoration_of
 from projections.names import shown
@@ -20,14 +20,14 @@ from projections.names import shown
 _CLOSE_S = 5.0
 
 
-async def make(place: LogPlace, folder: Path, now_ms: int, rng: random.Random, say: Say) -> Manifest:
+async def make(place: LogPlace, folder: Path, now_ms: int, rng: random.Random, report: ReportProgress) -> Manifest:
     """Copy the log of this place into a folder. Raises PermanentError if that is not empty."""
     _check_empty(folder, "out")
     async with open_to_read(place, rng=rng) as log:
         origin = await await_origin(log)
         _make(folder, "out")
         try:
-            copied = await copy(log, folder, say)
+            copied = await copy(log, folder, report)
         except OSError as error:
             raise PermanentError(f"out: {folder} cannot be written: {error.strerror or error}") from error
     manifest = Manifest(
@@ -52,22 +52,22 @@ async def remake(
     frozen: bool,
     now_ms: int,
     rng: random.Random,
-    say: Say,
+    report: ReportProgress,
 ) -> Restored:
     """Make the log of a backup in an empty place, if every record is as it was copied. Raises PermanentError."""
     manifest = load_manifest(folder)
     restoration = restoration_of(folder, manifest, generation=generation, frozen=frozen, now_ms=now_ms, rng=rng)
     if place.data is not None:
         _check_empty(place.data, "data", but=f"{LOG_FOLDER}.restoring")
-        check(folder, manifest, say)
+        check(folder, manifest, report)
         _make(place.data, "data")
-        restored = into_folder(restoration, place.data / LOG_FOLDER, say)
+        restored = into_folder(restoration, place.data / LOG_FOLDER, report)
         sync_folder(place.data)
         return restored
-    check(folder, manifest, say)
+    check(folder, manifest, report)
     clients = Clients(place.kafka, rng, place.access.options)
     try:
-        return await into_kafka(restoration, clients, place.topic_prefix, say)
+        return await into_kafka(restoration, clients, place.topic_prefix, report)
     finally:
         await clients.close(_CLOSE_S)
 

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from eventstore.errors import LogMismatch, PermanentError
 from eventstore.folding.origin import await_origin, find_origin
 from eventstore.log import DECIDING_TOPICS, EventLog, Partition
-from eventstore.progress import Say
+from eventstore.progress import ReportProgress
 from eventstore.recovery.attestation import HASH_BYTES, Attestation, Difference, attest, find_difference
 from eventstore.replicas.lineage import lineage_of
 
@@ -70,7 +70,7 @@ def new_keys(path: Path, public_path: Path) -> None:
             raise PermanentError(f"key: {file} cannot be made: {error.strerror}") from error
 
 
-async def state(log: EventLog, now_ms: int, hashes: Path | None, say: Say) -> Statement:
+async def state(log: EventLog, now_ms: int, hashes: Path | None, report: ReportProgress) -> Statement:
     """What the log holds now; the hash of each record goes to `hashes`."""
     origin = await await_origin(log)
     partitions = sorted((p for topic in DECIDING_TOPICS for p in log.partitions(topic)), key=str)
@@ -79,7 +79,7 @@ async def state(log: EventLog, now_ms: int, hashes: Path | None, say: Say) -> St
     attestation: dict[str, Attestation] = {}
     with (hashes or Path("/dev/null")).open("wb") as kept:
         for partition, end in ends.items():
-            say(str(partition), done / total)
+            report(str(partition), done / total)
             attestation[str(partition)] = await attest(log, partition, end, kept.write if hashes else None)
             done += end
     digest = _digest(hashes) if hashes else ""
@@ -129,7 +129,7 @@ def load(path: Path, public_key_path: Path) -> Statement:
     return found.statement
 
 
-async def prove(log: EventLog, statement: Statement, hashes: Path | None, say: Say) -> Proven:
+async def prove(log: EventLog, statement: Statement, hashes: Path | None, report: ReportProgress) -> Proven:
     """Hold a log against a checkpoint. Raises PermanentError if the file of hashes is not the one that was signed; if
     none was, one that is there is of a checkpoint before it."""
     kept = _open_hashes(statement, hashes) if hashes and statement.hashes else {}
@@ -145,7 +145,7 @@ async def prove(log: EventLog, statement: Statement, hashes: Path | None, say: S
     total, done, proven = sum(attestation.end for attestation in ends.values()) or 1, 0, 0
     differences: list[str] = []
     for partition, attestation in ends.items():
-        say(str(partition), done / total)
+        report(str(partition), done / total)
         done += attestation.end
         found: Difference | None = Difference(partition, 0, -1, "the log has no such partition")
         if partition in there:

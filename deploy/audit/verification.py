@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from deploy.audit.agreement import Agreement, Witness, compare
 from eventstore.folding.fold import Fold
 from eventstore.log import FLEET, FLEET_0, ZONES, EventLog, Partition
-from eventstore.progress import Say
+from eventstore.progress import ReportProgress
 from eventstore.recovery.replay import Replayed, replay
 from eventstore.replicas.lineage import Lineage
 from projections.fleet.state import FleetState
@@ -72,7 +72,7 @@ class Devices(NamedTuple):
 
 
 async def fold_afresh(
-    log: EventLog, folds: Sequence[Fold[Any]], claims: Iterable[Claim], say: Say | None = None
+    log: EventLog, folds: Sequence[Fold[Any]], claims: Iterable[Claim], report: ReportProgress | None = None
 ) -> Fresh:
     """Fold the log up to its present ends, and hold each claim about it against the fold."""
     claims = [claim for claim in claims if claim.position]  # a replica that has saved nothing yet claims nothing
@@ -80,7 +80,7 @@ async def fold_afresh(
     for claim in claims:
         wanted.setdefault(claim.partition, set()).add(claim.position)
     witness = Witness()
-    replayed = await replay(log, witness.folds(folds), until=await _ends(log, folds), digests_at=wanted, say=say)
+    replayed = await replay(log, witness.folds(folds), until=await _ends(log, folds), digests_at=wanted, report=report)
     differences = [
         f"{partition} cannot be folded at {folded.position}: {folded.halted}"
         for partition, folded in replayed.partitions.items()

@@ -80,7 +80,7 @@ def restore(place: LogPlace | None, folder: Path, generation: int | None, thawed
                 frozen=not thawed,
                 now_ms=time.time_ns() // 1_000_000,
                 rng=random.Random(),
-                say=progress.show,
+                report=progress.show,
             )
         )
     origin = restored.origin

@@ -195,7 +195,7 @@ async def _write(
             if kind == "lines":
                 return await _write_lines(log, wanted, partial, progress)
             with ParquetFile(partial, explode=explode) as table:
-                async with aclosing(batches(log, wanted, follow=False, say=progress.show)) as found:
+                async with aclosing(batches(log, wanted, follow=False, report=progress.show)) as found:
                     async for partition, records in found:
                         table.add(rows(partition, records, wanted, explode=explode))
         return table.rows
@@ -204,7 +204,7 @@ async def _write(
 async def _write_lines(log: EventLog, wanted: Wanted, path: Path, progress: ProgressLine) -> int:
     count = 0
     with path.open("w", encoding="utf-8") as file:
-        async with aclosing(lines(log, wanted, follow=False, say=progress.show)) as found:
+        async with aclosing(lines(log, wanted, follow=False, report=progress.show)) as found:
             async for line in found:
                 file.write(f"{as_json(line)}\n")
                 count += 1

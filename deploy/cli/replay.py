@@ -60,7 +60,7 @@ async def _replay(place: LogPlace, as_of: AsOf | None) -> Replayed:
     async with open_to_read(place, rng=random.Random()) as log:
         until = None if as_of is None else await _cut(log, as_of)
         with ProgressLine("replay") as progress:
-            return await replay(log, folds_of(log.partition_count), until=until, say=progress.show)
+            return await replay(log, folds_of(log.partition_count), until=until, report=progress.show)
 
 
 async def _cut(log: EventLog, as_of: AsOf) -> Mapping[Partition, int]:

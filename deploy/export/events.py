@@ -15,7 +15,7 @@ from eventstore.errors import PermanentError, Undecodable
 from eventstore.folding.origin import await_origin
 from eventstore.log import DECISIONS, FOLDED_TOPICS, Batch, EventLog, Partition, Record
 from eventstore.position import from_token
-from eventstore.progress import Say
+from eventstore.progress import ReportProgress
 from eventstore.recovery.replay import cut_at_position
 
 EXPORTED_TOPICS = (*FOLDED_TOPICS, DECISIONS)
@@ -53,10 +53,10 @@ class Wanted(NamedTuple):
 
 
 async def lines(
-    log: EventLog, wanted: Wanted, *, follow: bool, say: Say = _unsaid
+    log: EventLog, wanted: Wanted, *, follow: bool, report: ReportProgress = _unsaid
 ) -> AsyncGenerator[dict[str, object], None]:
     """Events in order per partition, up to the present ends of the log, or for ever if `follow`."""
-    async with aclosing(batches(log, wanted, follow=follow, say=say)) as found:
+    async with aclosing(batches(log, wanted, follow=follow, report=report)) as found:
         async for partition, records in found:
             for record in records:
                 line = as_line(partition, record)
@@ -64,7 +64,9 @@ async def lines(
                     yield line
 
 
-async def batches(log: EventLog, wanted: Wanted, *, follow: bool, say: Say = _unsaid) -> AsyncGenerator[Batch, None]:
+async def batches(
+    log: EventLog, wanted: Wanted, *, follow: bool, report: ReportProgress = _unsaid
+) -> AsyncGenerator[Batch, None]:
     """The records of the topics and positions that are wanted, whatever is in them."""
     begins, ends = await _range(log, wanted)
     follow = follow and wanted.until is None
@@ -80,7 +82,7 @@ async def batches(log: EventLog, wanted: Wanted, *, follow: bool, say: Say = _un
             if within:
                 yield partition, within
             done += len(within)
-            say(str(partition), min(done / total, 1.0) if total else 1.0)
+            report(str(partition), min(done / total, 1.0) if total else 1.0)
             if records and records[-1].offset + 1 >= ends[partition]:
                 behind.discard(partition)
             if not behind and not follow:

@@ -35,7 +35,7 @@ from eventstore.log import (
     Partition,
     Record,
 )
-from eventstore.progress import Say
+from eventstore.progress import ReportProgress
 from eventstore.recovery.attestation import records_before
 from schemas.events import MembershipChanged
 
@@ -94,7 +94,7 @@ def file_of(folder: Path, partition: Partition) -> Path:
     return folder / f"{partition.topic}-{partition.number}.records"
 
 
-async def copy(log: EventLog, folder: Path, say: Say) -> dict[str, Copied]:
+async def copy(log: EventLog, folder: Path, report: ReportProgress) -> dict[str, Copied]:
     """Copy all partitions, cut so that none cites what another lacks."""
     expiring = {p: await log.end(p) for topic in (DECISIONS, INSTALLS) for p in log.partitions(topic)}
     deciding = {p: await log.end(p) for topic in (ZONES, CLIQUES) for p in log.partitions(topic)}
@@ -106,7 +106,7 @@ async def copy(log: EventLog, folder: Path, say: Say) -> dict[str, Copied]:
         end = seen
         if partition.topic == ZONES:
             end = min(max(seen, marks.taken.get(partition.number, 0)), await log.end(partition))
-        say(str(partition), done / total)
+        report(str(partition), done / total)
         see = marks.see if partition.topic == FLEET else None
         copied[str(partition)] = await _copy(log, partition, end, file_of(folder, partition), see)
         done += seen
@@ -190,11 +190,11 @@ def partition_named(text: str) -> Partition:
     return Partition(topic, int(number))
 
 
-def check(folder: Path, manifest: Manifest, say: Say) -> None:
+def check(folder: Path, manifest: Manifest, report: ReportProgress) -> None:
     """Raises PermanentError unless every record is there as it was copied."""
     total, done = sum(each.bytes for each in manifest.partitions.values()) or 1, 0
     for name, copied in manifest.partitions.items():
-        say(f"checking {name}", done / total)
+        report(f"checking {name}", done / total)
         running, count = bytes(16), 0
         path = file_of(folder, partition_named(name))
         try:

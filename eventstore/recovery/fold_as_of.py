@@ -31,7 +31,7 @@ from schemas.events import LogCreated
 
 _SLICE_RECORDS = 2_000
 
-Say = Callable[[int, int], None]
+ReportRecords = Callable[[int, int], None]
 """Told how many records are folded, of how many."""
 
 logger = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class FoldedLogAsOf(FoldedLog):
 
 
 async def fold_as_of(
-    log: EventLog, folds: Sequence[Fold[Any]], cut: Cut, checkpoints: Sequence[StateCheckpoint], say: Say
+    log: EventLog, folds: Sequence[Fold[Any]], cut: Cut, checkpoints: Sequence[StateCheckpoint], report: ReportRecords
 ) -> FoldedLogAsOf:
     """Fold the topics of these folds up to a cut. Raises LogUnavailable and LogMismatch."""
     origin = await await_origin(log)
@@ -69,7 +69,7 @@ async def fold_as_of(
         found = folded.setdefault(partition, empty(partition))
         # What expired is not missed, but nobody goes beyond the cut.
         found.position = max(found.position, min(await log.begin(partition), cut.offsets[partition]))
-    await _fold_on(log, folded, cut.offsets, say)
+    await _fold_on(log, folded, cut.offsets, report)
     return FoldedLogAsOf(origin.log_id, _generation_at(cut, origin), cut, folded, log.partition_count)
 
 
@@ -127,7 +127,7 @@ async def _restore(
 
 
 async def _fold_on(
-    log: EventLog, folded: Mapping[Partition, FoldedPartition], ends: Mapping[Partition, int], say: Say
+    log: EventLog, folded: Mapping[Partition, FoldedPartition], ends: Mapping[Partition, int], report: ReportRecords
 ) -> None:
     """Fold every partition up to its end.
 
@@ -146,7 +146,7 @@ async def _fold_on(
                 before = bisect_left(records, end, key=attrgetter("offset"))
                 await _fold_batch(pending[partition], records, before)
                 done += before
-                say(done, total)
+                report(done, total)
                 if before < len(records) or records[-1].offset + 1 >= end or pending[partition].halted:
                     del pending[partition]
                     if len(pending) <= enough:

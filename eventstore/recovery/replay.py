@@ -20,7 +20,7 @@ from eventstore.folding.ledger import LedgerEntry
 from eventstore.folding.origin import await_origin, read_first
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import EventLog, Partition, Record
-from eventstore.progress import Progress, Say
+from eventstore.progress import Progress, ReportProgress
 from eventstore.state_store.saver import load_partition, save
 from eventstore.state_store.store import DigestStore, StateReader, digest_bytes
 
@@ -84,7 +84,7 @@ async def replay(
     digests_at: Mapping[Partition, Iterable[int]] | None = None,
     start: StateReader | None = None,
     observer: Observer | None = None,
-    say: Say | None = None,
+    report: ReportProgress | None = None,
 ) -> Replayed:
     """Fold the topics of these folds up to `until` (by default the ends they have now).
 
@@ -97,7 +97,7 @@ async def replay(
         rules.setdefault(fold.topic, {})[fold.version] = fold
     partitions = [partition for topic in rules for partition in log.partitions(topic)]
     ends = {p: await log.end(p) if until is None else until[p] for p in partitions}
-    run = _Run(log, ends, digests_at or {}, observer, say)
+    run = _Run(log, ends, digests_at or {}, observer, report)
     for partition in partitions:
         first = min((ends[partition], *run.wanted(partition)))
         folded = await started(FoldedPartition(partition, rules[partition.topic], origin.log_id), start, first)
@@ -129,14 +129,14 @@ class _Run:
         ends: Mapping[Partition, int],
         digests_at: Mapping[Partition, Iterable[int]],
         observer: Observer | None,
-        say: Say | None,
+        report: ReportProgress | None,
     ) -> None:
         self.partitions: dict[Partition, FoldedPartition] = {}
         self._log = log
         self._ends = ends
         self._digests_at = digests_at
         self._observer = observer
-        self._say = say
+        self._report = report
         self._store = DigestStore()
         self._digests: dict[Partition, dict[int, str]] = {}
         self._loop = asyncio.get_running_loop()
@@ -146,7 +146,7 @@ class _Run:
         return sorted(at for at in self._digests_at.get(partition, ()) if at < self._ends[partition])
 
     async def fold(self) -> Replayed:
-        self._progress = Progress(self._positions(), self._ends, self._loop.time(), self._say)
+        self._progress = Progress(self._positions(), self._ends, self._loop.time(), self._report)
         for partition, folded in self.partitions.items():
             self._digests[partition] = {}
             for stop in (*self.wanted(partition), self._ends[partition]):
@@ -170,7 +170,7 @@ class _Run:
                 while start < end and not folded.halted:
                     start = self._fold_some(folded, records, start, end)
                     if self._loop.time() >= until_s:
-                        self._progress.say(self._positions(), self._loop.time())
+                        self._progress.report(self._positions(), self._loop.time())
                         await asyncio.sleep(0)
                         until_s = self._loop.time() + _SLICE_S
                 if folded.position >= stop or end < len(records) or folded.halted:

@@ -33,7 +33,7 @@ from eventstore.kafka.clients import Clients, make_producer, reason
 from eventstore.kafka.topics import copies_of_new, create_topics, new_topics, until_led
 from eventstore.log import DECIDING_TOPICS, FLEET_0, TOPICS, Partition, Record, size_of
 from eventstore.position import Position
-from eventstore.progress import Say
+from eventstore.progress import ReportProgress
 from eventstore.recovery.backup import Manifest, file_of, partition_named, read_records
 from eventstore.replicas.lineage import parent_text
 from schemas.events import LogCreated, WritesFrozen
@@ -110,7 +110,7 @@ def restoration_of(
     return Restoration(folder, manifest, origin, now_ms, frozen)
 
 
-def into_folder(restoration: Restoration, path: Path, say: Say) -> Restored:
+def into_folder(restoration: Restoration, path: Path, report: ReportProgress) -> Restored:
     """Make the log of one process in this folder, which must not be there. Blocks; for a command, not for a plane.
 
     Raises FatalError if the disk does not take it, PermanentError if the backup has changed since it was checked.
@@ -123,7 +123,7 @@ def into_folder(restoration: Restoration, path: Path, say: Say) -> Restored:
         try:
             rocks.write_header(restoration.manifest.partition_count)
             for done, partition in enumerate(restoration.partitions):
-                say(f"restoring {partition}", done / len(restoration.partitions))
+                report(f"restoring {partition}", done / len(restoration.partitions))
                 count += _into_rocks(rocks, partition, restoration.records(partition))
             rocks.sync()
         finally:
@@ -142,7 +142,7 @@ def _into_rocks(rocks: Rocks, partition: Partition, records: Iterable[Record]) -
     return count
 
 
-async def into_kafka(restoration: Restoration, clients: Clients, prefix: str, say: Say) -> Restored:
+async def into_kafka(restoration: Restoration, clients: Clients, prefix: str, report: ReportProgress) -> Restored:
     """Make the log's topics, none of which may be there. Raises LogUnavailable, PermanentError, FatalError."""
     admin = Admin(clients)
     try:
@@ -158,7 +158,7 @@ async def into_kafka(restoration: Restoration, clients: Clients, prefix: str, sa
             await until_led(admin, names)
         producer = await clients.started(make_producer)
         try:
-            count = await _into_topics(restoration, producer, prefix, say)
+            count = await _into_topics(restoration, producer, prefix, report)
         finally:
             clients.discard(producer)
         await admin.alter(topics)
@@ -169,7 +169,9 @@ async def into_kafka(restoration: Restoration, clients: Clients, prefix: str, sa
         admin.close()
 
 
-async def _into_topics(restoration: Restoration, producer: AIOKafkaProducer, prefix: str, say: Say) -> int:
+async def _into_topics(
+    restoration: Restoration, producer: AIOKafkaProducer, prefix: str, report: ReportProgress
+) -> int:
     free, done, counts = asyncio.Semaphore(_AT_ONCE), 0, 0
 
     async def write(partition: Partition) -> None:
@@ -179,7 +181,7 @@ async def _into_topics(restoration: Restoration, producer: AIOKafkaProducer, pre
                 producer, f"{prefix}.{partition.topic}", partition, restoration.records(partition)
             )
         done += 1
-        say(f"restored {partition}", done / len(restoration.partitions))
+        report(f"restored {partition}", done / len(restoration.partitions))
 
     try:
         async with asyncio.TaskGroup() as tasks:

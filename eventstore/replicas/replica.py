@@ -268,7 +268,7 @@ class Replica(FoldedLog):
         """Say how far catching up has come, until it is done."""
         live = {partition: folded.position for partition, folded in self._folded.items() if not folded.halted}
         if self._progress.behind(live):
-            self._progress.say(live, asyncio.get_running_loop().time())
+            self._progress.report(live, asyncio.get_running_loop().time())
             return
         self._ready.set()
         about = {"log": self.log_id, "partitions": len(live), "halted": len(self._folded) - len(live)}

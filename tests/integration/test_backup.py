@@ -241,7 +241,7 @@ async def another_forward(plane: Served) -> None:
 async def goes_on(copy: Path, data: Path) -> None:
     """A plane on the restored log brings every node of its zones into fleet: no forward is stuck."""
     restored = await remake(
-        copy, LogPlace(data), generation=None, frozen=True, now_ms=now_ms(), rng=random.Random(2), say=unsaid
+        copy, LogPlace(data), generation=None, frozen=True, now_ms=now_ms(), rng=random.Random(2), report=unsaid
     )
     folds: list[Any] = [ZonesFold(), FleetFold(PARTITIONS)]
     async with EmbeddedLog.open(data / LOG_FOLDER, now_ms=now_ms) as log, asyncio.TaskGroup() as tasks:
@@ -268,7 +268,7 @@ async def test_a_log_goes_from_one_process_to_kafka_and_back(kafka_log: KafkaUnd
     kafka_log.partition_count = STATED_PARTITIONS
 
     async def restored(copy: Path, place: LogPlace) -> None:
-        await remake(copy, place, generation=None, frozen=True, now_ms=now_ms(), rng=random.Random(2), say=unsaid)
+        await remake(copy, place, generation=None, frozen=True, now_ms=now_ms(), rng=random.Random(2), report=unsaid)
 
     first = await make(embedded, tmp_path / "copy1", now_ms(), random.Random(1), unsaid)
     await restored(tmp_path / "copy1", kafka)

@@ -166,5 +166,5 @@ def test_a_long_fold_tells_how_far_it_is() -> None:
     progress = Progress({FLEET_0: 0}, {FLEET_0: 20}, 0.0, lambda what, share: told.append((what, share)))
     for position in (5, 20):
         progress.records = position
-        progress.say({FLEET_0: position}, 1.0)
+        progress.report({FLEET_0: position}, 1.0)
     assert told == [("5 records", 0.25), ("20 records", 1.0)]
