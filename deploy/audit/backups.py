@@ -14,7 +14,7 @@ from eventstore.folding.origin import await_origin
 from eventstore.kafka.clients import Clients
 from eventstore.progress import ReportProgress
 from eventstore.recovery.backup import FORMAT, MANIFEST, Manifest, check, copy, load_manifest
-from eventstore.recovery.restoring import Restored, into_folder, into_kafka, restoration_of
+from eventstore.recovery.restore import RestoreResult, plan_restore, restore_to_folder, restore_to_kafka
 from projections.names import shown
 
 _CLOSE_S = 5.0
@@ -53,21 +53,21 @@ async def remake(
     now_ms: int,
     rng: random.Random,
     report: ReportProgress,
-) -> Restored:
+) -> RestoreResult:
     """Make the log of a backup in an empty place, if every record is as it was copied. Raises PermanentError."""
     manifest = load_manifest(folder)
-    restoration = restoration_of(folder, manifest, generation=generation, frozen=frozen, now_ms=now_ms, rng=rng)
+    plan = plan_restore(folder, manifest, generation=generation, frozen=frozen, now_ms=now_ms, rng=rng)
     if place.data is not None:
         _check_empty(place.data, "data", but=f"{LOG_FOLDER}.restoring")
         check(folder, manifest, report)
         _make(place.data, "data")
-        restored = into_folder(restoration, place.data / LOG_FOLDER, report)
+        restored = restore_to_folder(plan, place.data / LOG_FOLDER, report)
         sync_folder(place.data)
         return restored
     check(folder, manifest, report)
     clients = Clients(place.kafka, rng, place.access.options)
     try:
-        return await into_kafka(restoration, clients, place.topic_prefix, report)
+        return await restore_to_kafka(plan, clients, place.topic_prefix, report)
     finally:
         await clients.close(_CLOSE_S)
 

@@ -14,7 +14,7 @@ from deploy.audit.agreement import Agreement, Witness, compare
 from eventstore.folding.fold import Fold
 from eventstore.log import FLEET, FLEET_0, ZONES, EventLog, Partition
 from eventstore.progress import ReportProgress
-from eventstore.recovery.replay import Replayed, replay
+from eventstore.recovery.replay import ReplayResult, replay
 from eventstore.replicas.lineage import Lineage
 from projections.fleet.state import FleetState
 from projections.fleet.tables import table
@@ -34,7 +34,7 @@ class Claim(NamedTuple):
 class Fresh(NamedTuple):
     """A log folded afresh, and what differs, a sentence each: claims of replicas, and zones from fleet."""
 
-    replayed: Replayed
+    replayed: ReplayResult
     claims: int
     differences: tuple[str, ...]
     agreement: Agreement

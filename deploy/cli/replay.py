@@ -24,7 +24,7 @@ from eventstore.as_of import AsOf, check_not_in_future
 from eventstore.folding.origin import await_origin
 from eventstore.log import FOLDED_TOPICS, EventLog, Partition
 from eventstore.recovery.cuts import cut_of
-from eventstore.recovery.replay import Replayed, replay
+from eventstore.recovery.replay import ReplayResult, replay
 from schemas.api import dpuplane_pb2 as pb
 
 
@@ -56,7 +56,7 @@ def replay_command(client: Client, output: str, place: LogPlace | None, as_of: A
     sys.exit(1 if any(folded.halted for folded in replayed.partitions.values()) else 0)
 
 
-async def _replay(place: LogPlace, as_of: AsOf | None) -> Replayed:
+async def _replay(place: LogPlace, as_of: AsOf | None) -> ReplayResult:
     async with open_to_read(place, rng=random.Random()) as log:
         until = None if as_of is None else await _cut(log, as_of)
         with ProgressLine("replay") as progress:
@@ -69,12 +69,12 @@ async def _cut(log: EventLog, as_of: AsOf) -> Mapping[Partition, int]:
     return (await cut_of(log, origin.log_id, FOLDED_TOPICS, as_of)).offsets
 
 
-def _digest(replayed: Replayed, partition: Partition) -> str:
+def _digest(replayed: ReplayResult, partition: Partition) -> str:
     digests = replayed.digests.get(partition, {})
     return digests[max(digests)] if digests else ""
 
 
-def _as_dict(replayed: Replayed) -> dict[str, Any]:
+def _as_dict(replayed: ReplayResult) -> dict[str, Any]:
     return {
         "partitions": [
             {

@@ -50,7 +50,7 @@ COPIED_TOPICS = (*DECIDING_TOPICS, INSTALLS, DECISIONS)
 """All but the beacons, which are of processes."""
 
 
-class Copied(msgspec.Struct, frozen=True):
+class PartitionCopy(msgspec.Struct, frozen=True):
     """What was copied of a partition: its offsets and append times, how many records and bytes, the running hash."""
 
     begin: int
@@ -70,7 +70,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     parent: str
     partition_count: int
     made_at_ms: int
-    partitions: dict[str, Copied]
+    partitions: dict[str, PartitionCopy]
 
 
 class Marks:
@@ -94,14 +94,14 @@ def file_of(folder: Path, partition: Partition) -> Path:
     return folder / f"{partition.topic}-{partition.number}.records"
 
 
-async def copy(log: EventLog, folder: Path, report: ReportProgress) -> dict[str, Copied]:
+async def copy(log: EventLog, folder: Path, report: ReportProgress) -> dict[str, PartitionCopy]:
     """Copy all partitions, cut so that none cites what another lacks."""
     expiring = {p: await log.end(p) for topic in (DECISIONS, INSTALLS) for p in log.partitions(topic)}
     deciding = {p: await log.end(p) for topic in (ZONES, CLIQUES) for p in log.partitions(topic)}
     fleet = await log.end(FLEET_0)
     total = sum((*expiring.values(), *deciding.values(), fleet)) or 1
     marks, done = Marks(), 0
-    copied: dict[str, Copied] = {}
+    copied: dict[str, PartitionCopy] = {}
     for partition, seen in ({FLEET_0: fleet} | deciding | expiring).items():
         end = seen
         if partition.topic == ZONES:
@@ -115,7 +115,7 @@ async def copy(log: EventLog, folder: Path, report: ReportProgress) -> dict[str,
 
 async def _copy(
     log: EventLog, partition: Partition, end: int, path: Path, see: Callable[[Record], None] | None
-) -> Copied:
+) -> PartitionCopy:
     begin = min(await log.begin(partition), end)
     running, count, next_offset, last_ms = bytes(16), 0, begin, 0
     is_kept = partition.topic in DECIDING_TOPICS
@@ -138,7 +138,7 @@ async def _copy(
         size = file.tell()
         file.flush()
         os.fsync(file.fileno())
-    return Copied(begin, end, count, size, running.hex(), last_ms)
+    return PartitionCopy(begin, end, count, size, running.hex(), last_ms)
 
 
 def write_record(file: BinaryIO, record: Record) -> None:

@@ -30,7 +30,7 @@ Observer = Callable[[FoldedPartition, Record, LedgerEntry | None], None]
 """Called after each record, with the partition as it is after it."""
 
 
-class Replayed(NamedTuple):
+class ReplayResult(NamedTuple):
     """What was folded. `digests` are by position: of each that was asked for, and of the last."""
 
     partitions: dict[Partition, FoldedPartition]
@@ -85,7 +85,7 @@ async def replay(
     start: StateReader | None = None,
     observer: Observer | None = None,
     report: ReportProgress | None = None,
-) -> Replayed:
+) -> ReplayResult:
     """Fold the topics of these folds up to `until` (by default the ends they have now).
 
     `start` is a checkpoint to go on from, where it lies before the cut and before every position in `digests_at`.
@@ -145,7 +145,7 @@ class _Run:
         """The positions at which a digest is wanted, before the end."""
         return sorted(at for at in self._digests_at.get(partition, ()) if at < self._ends[partition])
 
-    async def fold(self) -> Replayed:
+    async def fold(self) -> ReplayResult:
         self._progress = Progress(self._positions(), self._ends, self._loop.time(), self._report)
         for partition, folded in self.partitions.items():
             self._digests[partition] = {}
@@ -157,7 +157,7 @@ class _Run:
                 await save(folded, self._store)
                 self._digests[partition][stop] = digest_bytes(folded.digest).hex()
         progress = self._progress
-        return Replayed(
+        return ReplayResult(
             self.partitions, self._digests, progress.records, progress.bytes, progress.seconds(self._loop.time())
         )
 

@@ -18,7 +18,7 @@ from drivers.wire.relay_messages import GoAway, HeartbeatReply, Unserved, Welcom
 from eventstore.ids import uuid7
 from eventstore.log import FLEET_0, ZONES, Partition
 from eventstore.position import Position, to_token
-from eventstore.recovery.backup import Copied, Manifest, write_record
+from eventstore.recovery.backup import Manifest, PartitionCopy, write_record
 from projections.rules.device_table import EMPTY, Code, DeviceTable, apply
 from projections.rules.digests import digest_of, to_bytes
 from projections.rules.rule import Delta, Rule, SetStep
@@ -146,7 +146,10 @@ def _backup_records() -> Iterable[bytes]:
 
 
 def _manifests() -> Iterable[bytes]:
-    partitions = {"fleet/0": Copied(0, 3, 3, 300, bytes(16).hex(), T0), "zones/11": Copied(0, 0, 0, 0, "", 0)}
+    partitions = {
+        "fleet/0": PartitionCopy(0, 3, 3, 300, bytes(16).hex(), T0),
+        "zones/11": PartitionCopy(0, 0, 0, 0, "", 0),
+    }
     said = {"log_id": LOG_ID, "generation": 1, "parent": "", "partition_count": 12, "made_at_ms": T0}
     yield msgspec.json.encode(Manifest(format=1, partitions=partitions, **said))  # type: ignore[arg-type]
     yield msgspec.json.encode(Manifest(format=1, partitions={}, **said))  # type: ignore[arg-type]

@@ -18,8 +18,8 @@ from eventstore.errors import FatalError, LogMismatch
 from eventstore.folding.origin import establish
 from eventstore.kafka.clients import BATCH_BYTES
 from eventstore.log import FLEET_0, ZONES, Partition, Record
-from eventstore.recovery.backup import Copied, Manifest, copy, file_of, partition_named, read_records
-from eventstore.recovery.restoring import _batches, into_folder, restoration_of
+from eventstore.recovery.backup import Manifest, PartitionCopy, copy, file_of, partition_named, read_records
+from eventstore.recovery.restore import _batches, plan_restore, restore_to_folder
 from schemas.events import LogCreated
 from tests.support.memory_log import Contents, MemoryLog
 from tests.support.samples import sample
@@ -44,7 +44,7 @@ class GrowingLog(MemoryLog):
         return await super().end(partition)
 
 
-def manifest_of(origin: LogCreated, copied: dict[str, Copied]) -> Manifest:
+def manifest_of(origin: LogCreated, copied: dict[str, PartitionCopy]) -> Manifest:
     return Manifest(
         format=1,
         log_id=origin.log_id,
@@ -133,8 +133,8 @@ async def test_a_log_is_on_disk_before_it_gets_its_name(tmp_path: Path, monkeypa
 
         monkeypatch.setattr(Rocks, name, noted)
     rng = random.Random(8)
-    restoration = restoration_of(folder, manifest, generation=None, frozen=False, now_ms=NOW_MS, rng=rng)
-    into_folder(restoration, target, unsaid)
+    restoration = plan_restore(folder, manifest, generation=None, frozen=False, now_ms=NOW_MS, rng=rng)
+    restore_to_folder(restoration, target, unsaid)
     assert ("write", False) in done
     assert done[-1] == ("sync", False)
     assert target.exists()
@@ -159,10 +159,10 @@ async def test_a_disk_that_takes_no_log_is_named_in_a_sentence(tmp_path: Path, m
     origin = await establish(MemoryLog(contents, lambda: NOW_MS), "test", NOW_MS, random.Random(7))
     copied = await copy(MemoryLog(contents, lambda: NOW_MS), folder, unsaid)
     rng = random.Random(8)
-    restoration = restoration_of(
+    restoration = plan_restore(
         folder, manifest_of(origin, copied), generation=None, frozen=False, now_ms=NOW_MS, rng=rng
     )
     monkeypatch.setattr(Rocks, "write", full)
     with pytest.raises(FatalError, match=f"{target} cannot be created: No space left"):
-        into_folder(restoration, target, unsaid)
+        restore_to_folder(restoration, target, unsaid)
     assert not target.exists()

@@ -25,7 +25,7 @@ from eventstore.log import (
     partitions_of,
 )
 from eventstore.recovery.backup import COPIED_TOPICS, Manifest, check, copy, file_of, read_records, write_record
-from eventstore.recovery.restoring import into_folder, restoration_of
+from eventstore.recovery.restore import plan_restore, restore_to_folder
 from schemas.events import LogCreated, WritesFrozen
 from tests.contract.engine import read_all
 from tests.support.embedded import Clock
@@ -75,8 +75,8 @@ async def test_a_copy_with_one_record_changed_is_damaged(tmp_path: Path, partiti
 
 async def remade(folder: Path, manifest: Manifest, target: Path, *, frozen: bool) -> dict[Partition, list[Record]]:
     rng = random.Random(8)
-    restoration = restoration_of(folder, manifest, generation=None, frozen=frozen, now_ms=NOW_MS - 1_000, rng=rng)
-    into_folder(restoration, target, unsaid)
+    restoration = plan_restore(folder, manifest, generation=None, frozen=frozen, now_ms=NOW_MS - 1_000, rng=rng)
+    restore_to_folder(restoration, target, unsaid)
     async with EmbeddedLog.open(target, partition_count=COUNT, now_ms=Clock()) as log:
         return {partition: await read_all(log, partition) for partition in COPIED}
 
@@ -113,8 +113,8 @@ async def test_a_generation_that_devices_have_seen_is_refused(tmp_path: Path) ->
     _, manifest = await backup(tmp_path)
     for generation in (0, manifest.generation):
         with pytest.raises(PermanentError, match=f"generation: {generation} must be {manifest.generation + 1} or more"):
-            restoration_of(tmp_path, manifest, generation=generation, frozen=True, now_ms=NOW_MS, rng=random.Random(8))
+            plan_restore(tmp_path, manifest, generation=generation, frozen=True, now_ms=NOW_MS, rng=random.Random(8))
     for now_ms in (0, NOW_MS):
-        made = restoration_of(tmp_path, manifest, generation=None, frozen=True, now_ms=now_ms, rng=random.Random(8))
+        made = plan_restore(tmp_path, manifest, generation=None, frozen=True, now_ms=now_ms, rng=random.Random(8))
         assert made.origin.generation == max(manifest.generation + 1, now_ms)
     assert encode(made.origin)

@@ -47,14 +47,14 @@ _AT_ONCE = 8
 _STATED_TIME = {"message.timestamp.type": "CreateTime"}
 
 
-class Restored(NamedTuple):
+class RestoreResult(NamedTuple):
     """What was made."""
 
     origin: LogCreated
     records: int
 
 
-class Restoration(NamedTuple):
+class RestorePlan(NamedTuple):
     """What is to be made: from where, the log's first record, and what is appended to fleet at last."""
 
     folder: Path
@@ -85,9 +85,9 @@ class Restoration(NamedTuple):
         return [Record(last.end, max(last.last_ms, self.now_ms), b"", encode(event))]
 
 
-def restoration_of(
+def plan_restore(
     folder: Path, manifest: Manifest, *, generation: int | None, frozen: bool, now_ms: int, rng: random.Random
-) -> Restoration:
+) -> RestorePlan:
     """What a restore of this backup makes. Raises PermanentError for a generation that devices would take for older.
 
     Unless one is given, the generation is made of the time. Were it simply the next, two logs restored from one backup
@@ -107,10 +107,10 @@ def restoration_of(
     old = LogCreated(said, manifest.log_id, manifest.generation, manifest.partition_count, manifest.parent)
     parent = parent_text(old, Position(manifest.log_id, ends))
     origin = LogCreated(said, uuid7(now_ms, rng), generation or max(least, now_ms), manifest.partition_count, parent)
-    return Restoration(folder, manifest, origin, now_ms, frozen)
+    return RestorePlan(folder, manifest, origin, now_ms, frozen)
 
 
-def into_folder(restoration: Restoration, path: Path, report: ReportProgress) -> Restored:
+def restore_to_folder(plan: RestorePlan, path: Path, report: ReportProgress) -> RestoreResult:
     """Make the log of one process in this folder, which must not be there. Blocks; for a command, not for a plane.
 
     Raises FatalError if the disk does not take it, PermanentError if the backup has changed since it was checked.
@@ -121,17 +121,17 @@ def into_folder(restoration: Restoration, path: Path, report: ReportProgress) ->
     count = 0
     try:
         try:
-            rocks.write_header(restoration.manifest.partition_count)
-            for done, partition in enumerate(restoration.partitions):
-                report(f"restoring {partition}", done / len(restoration.partitions))
-                count += _into_rocks(rocks, partition, restoration.records(partition))
+            rocks.write_header(plan.manifest.partition_count)
+            for done, partition in enumerate(plan.partitions):
+                report(f"restoring {partition}", done / len(plan.partitions))
+                count += _into_rocks(rocks, partition, plan.records(partition))
             rocks.sync()
         finally:
             rocks.close()
         partial.rename(path)
     except (RocksError, OSError) as error:
         raise FatalError(f"log directory {path} cannot be created: {error}") from error
-    return Restored(restoration.origin, count)
+    return RestoreResult(plan.origin, count)
 
 
 def _into_rocks(rocks: Rocks, partition: Partition, records: Iterable[Record]) -> int:
@@ -142,7 +142,7 @@ def _into_rocks(rocks: Rocks, partition: Partition, records: Iterable[Record]) -
     return count
 
 
-async def into_kafka(restoration: Restoration, clients: Clients, prefix: str, report: ReportProgress) -> Restored:
+async def restore_to_kafka(plan: RestorePlan, clients: Clients, prefix: str, report: ReportProgress) -> RestoreResult:
     """Make the log's topics, none of which may be there. Raises LogUnavailable, PermanentError, FatalError."""
     admin = Admin(clients)
     try:
@@ -150,7 +150,7 @@ async def into_kafka(restoration: Restoration, clients: Clients, prefix: str, re
         if found := await admin.topics(names):
             raise PermanentError(f"topic prefix: topic {min(found)} already exists; restore under another prefix")
         copies = await copies_of_new(admin)
-        topics = new_topics(prefix, restoration.manifest.partition_count, copies)
+        topics = new_topics(prefix, plan.manifest.partition_count, copies)
         async with asyncio.timeout(_MADE_S):
             await create_topics(
                 admin, [topic._replace(settings={**topic.settings, **_STATED_TIME}) for topic in topics]
@@ -158,34 +158,30 @@ async def into_kafka(restoration: Restoration, clients: Clients, prefix: str, re
             await until_led(admin, names)
         producer = await clients.started(make_producer)
         try:
-            count = await _into_topics(restoration, producer, prefix, report)
+            count = await _into_topics(plan, producer, prefix, report)
         finally:
             clients.discard(producer)
         await admin.alter(topics)
-        return Restored(restoration.origin, count)
+        return RestoreResult(plan.origin, count)
     except TimeoutError as error:
         raise LogUnavailable(f"topics {prefix}.* were not ready in {_MADE_S:.0f} s") from error
     finally:
         admin.close()
 
 
-async def _into_topics(
-    restoration: Restoration, producer: AIOKafkaProducer, prefix: str, report: ReportProgress
-) -> int:
+async def _into_topics(plan: RestorePlan, producer: AIOKafkaProducer, prefix: str, report: ReportProgress) -> int:
     free, done, counts = asyncio.Semaphore(_AT_ONCE), 0, 0
 
     async def write(partition: Partition) -> None:
         nonlocal done, counts
         async with free:
-            counts += await _into_topic(
-                producer, f"{prefix}.{partition.topic}", partition, restoration.records(partition)
-            )
+            counts += await _into_topic(producer, f"{prefix}.{partition.topic}", partition, plan.records(partition))
         done += 1
-        report(f"restored {partition}", done / len(restoration.partitions))
+        report(f"restored {partition}", done / len(plan.partitions))
 
     try:
         async with asyncio.TaskGroup() as tasks:
-            for partition in restoration.partitions:
+            for partition in plan.partitions:
                 tasks.create_task(write(partition))
     except BaseExceptionGroup as failed:
         raise failed.exceptions[0] from failed
