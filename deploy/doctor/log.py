@@ -19,7 +19,7 @@ from eventstore.errors import PlaneError
 from eventstore.folding.origin import find_origin, read_first
 from eventstore.kafka.admin import Admin, Topic
 from eventstore.kafka.clients import Clients
-from eventstore.kafka.topics import COPIES, ENOUGH, settings_of
+from eventstore.kafka.topics import MIN_IN_SYNC_REPLICAS, REPLICATION_FACTOR, settings_of
 from eventstore.log import DECIDING_TOPICS, REPLICAS, TOPICS, ZONES, EventLog, Partition, partitions_of
 from eventstore.replicas.beacons import Beacon
 from eventstore.replicas.clock_skew import OFF_MS
@@ -89,7 +89,7 @@ async def _check_cluster(settings: Settings, rng: random.Random) -> tuple[list[F
     count = len(topics[names[ZONES]].leaders) if names[ZONES] in topics else 0
     for topic, name in names.items():
         if name in topics:
-            found += check_topic(topic, topics[name], effective[name], count, min(COPIES, brokers))
+            found += check_topic(topic, topics[name], effective[name], count, min(REPLICATION_FACTOR, brokers))
         elif topics:
             found.append(Finding(f"topic {name}", False, "missing, and others are there", MADE_BY))
     if not topics:
@@ -108,9 +108,9 @@ def check_topic(
     fits = len(found.leaders) == wanted
     advice = "" if fits else f"it must have {wanted}: restore a backup under another prefix"
     yield Finding(name, fits, f"{len(found.leaders)} partitions", advice)
-    if not found.is_led:
+    if not found.has_all_leaders:
         yield Finding(name, False, "a partition has no leader", "start the brokers that have its copies")
-    least = min(ENOUGH, copies)
+    least = min(MIN_IN_SYNC_REPLICAS, copies)
     advice = "" if found.replicas >= least else f"reassign it to {copies} brokers (kafka-reassign-partitions.sh)"
     yield Finding(name, found.replicas >= least, f"{found.replicas} copies", advice)
     for setting in settings_of(topic, found.replicas):

@@ -8,7 +8,7 @@ from typing import Any
 from deploy.reference.markdown import code, table
 from deploy.reference.markdown import page as whole
 from eventstore.avro.released import Schema, released
-from eventstore.kafka.topics import COPIES, settings_of
+from eventstore.kafka.topics import REPLICATION_FACTOR, settings_of
 from eventstore.log import DEFAULT_PARTITION_COUNT, KEYED_TOPICS, TOPICS
 
 ENVELOPE = "envelope"
@@ -32,12 +32,12 @@ def page() -> str:
 
 
 def _setting_names() -> list[str]:
-    return [code(setting.name) for setting in settings_of(TOPICS[0], COPIES)]
+    return [code(setting.name) for setting in settings_of(TOPICS[0], REPLICATION_FACTOR)]
 
 
 def _topic(topic: str) -> list[str]:
     count = str(DEFAULT_PARTITION_COUNT) if topic in KEYED_TOPICS else "1"
-    return [code(topic), count, *(setting.value for setting in settings_of(topic, COPIES))]
+    return [code(topic), count, *(setting.value for setting in settings_of(topic, REPLICATION_FACTOR))]
 
 
 def _event(schema: Schema) -> str:

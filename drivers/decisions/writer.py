@@ -55,7 +55,7 @@ LOOKED_BACK = 4_096
 """Records at the end of a partition that are looked at, at a start, for what others have written."""
 OVERLAP = 2 * AT_ONCE
 """Decisions before the last of those that are written again: of these some may have failed while later ones landed."""
-KEPT_MS = 30 * 86_400_000
+RETENTION_MS = 30 * 86_400_000
 """What is older would expire at once."""
 
 
@@ -130,7 +130,7 @@ class DecisionWriter:
         return left <= 0 or left_bytes <= 0
 
     async def _write_all(self, due: Sequence[tuple[Owed, Sequence[Kept]]]) -> None:
-        oldest_ms = self._now_ms() - KEPT_MS
+        oldest_ms = self._now_ms() - RETENTION_MS
         lasting = [(owed, decision) for owed, taken in due for decision in taken if decision.at.append_ms >= oldest_ms]
         decisions = [decision for _, decision in lasting]
         try:

@@ -63,7 +63,7 @@ _NO_LINGER = frozenset({FLEET, INSTALLS, REPLICAS, DECISIONS})
 """Topics in which hardly a caller waits for an append: internal events, and an operator's commands now and then. They
 come with the batch in which they are; one that waited for as many of them as last time would mostly wait in vain."""
 
-KEPT_MS: Mapping[str, int] = {REPLICAS: 3_600_000, INSTALLS: 30 * _DAY_MS, DECISIONS: 30 * _DAY_MS}
+RETENTION_MS: Mapping[str, int] = {REPLICAS: 3_600_000, INSTALLS: 30 * _DAY_MS, DECISIONS: 30 * _DAY_MS}
 """How long records of these topics stay; all others stay for ever."""
 
 
@@ -355,7 +355,7 @@ class EmbeddedLog(RocksReader):
 
     def _expire_old(self) -> None:
         for partition, bounds in self._bounds.items():
-            kept_ms = KEPT_MS.get(partition.topic)
+            kept_ms = RETENTION_MS.get(partition.topic)
             if kept_ms is None or bounds.end == bounds.begin:
                 continue
             try:

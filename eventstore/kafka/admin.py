@@ -137,7 +137,7 @@ class Topic(NamedTuple):
     """Leading broker of each partition, -1 where there is none."""
 
     @property
-    def is_led(self) -> bool:
+    def has_all_leaders(self) -> bool:
         return -1 not in self.leaders.values()
 
 

@@ -52,7 +52,7 @@ class Pending(NamedTuple):
         return len(self.key) + len(self.value) + size_of(self.headers) + RECORD_BYTES * (1 + len(self.headers))
 
 
-class _Lane:
+class _PartitionSender:
     """What waits for one partition, and the task that sends it."""
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class Appender:
         self._topics = topics
         self._fail = fail
         self._producer: Kept[AIOKafkaProducer] = Kept(clients, make_producer)
-        self._lanes: dict[Partition, _Lane] = {}
+        self._senders: dict[Partition, _PartitionSender] = {}
         self._queued_bytes = 0
         self._room = asyncio.Event()
         self._room.set()
@@ -102,50 +102,52 @@ class Appender:
         """Take nothing more. What waits, or is on its way, ends as unknown, or with the mismatch that is the reason."""
         self._ended = why
         self._room.set()
-        for lane in self._lanes.values():
-            if lane.task is not None:
-                lane.task.cancel()
-            _answer(lane.queue, _ending(why))
-            lane.queue.clear()
+        for sender in self._senders.values():
+            if sender.task is not None:
+                sender.task.cancel()
+            _answer(sender.queue, _ending(why))
+            sender.queue.clear()
 
     async def close(self) -> None:
         """After `end`: wait for the lanes."""
-        await asyncio.gather(*(lane.task for lane in self._lanes.values() if lane.task), return_exceptions=True)
+        await asyncio.gather(*(sender.task for sender in self._senders.values() if sender.task), return_exceptions=True)
         self._producer.close()
 
     def _enqueue(self, partition: Partition, pending: Pending) -> None:
-        lane = self._lanes.get(partition)
-        if lane is None:
-            lane = self._lanes[partition] = _Lane()
-            lane.task = asyncio.create_task(self._guard(partition, lane))
-        lane.queue.append(pending)
-        lane.work.set()
+        sender = self._senders.get(partition)
+        if sender is None:
+            sender = self._senders[partition] = _PartitionSender()
+            sender.task = asyncio.create_task(self._guard(partition, sender))
+        sender.queue.append(pending)
+        sender.work.set()
         self._queued_bytes += pending.cost
         if self._queued_bytes >= QUEUED_BYTES:
             self._room.clear()
 
-    async def _guard(self, partition: Partition, lane: _Lane) -> None:
+    async def _guard(self, partition: Partition, sender: _PartitionSender) -> None:
         """Run a lane; its failure ends the log for everybody instead of leaving them waiting."""
         try:
-            await self._run(partition, lane)
+            await self._run(partition, sender)
         except PlaneError as error:
             self._fail(error)
         except Exception as error:
             logger.exception("append task stopped by an unhandled exception", extra={"partition": str(partition)})
             self._fail(FatalError(f"append to {partition}: {type(error).__name__}: {error}"))
 
-    async def _run(self, partition: Partition, lane: _Lane) -> None:
+    async def _run(self, partition: Partition, sender: _PartitionSender) -> None:
         comes_together = partition.topic == CLIQUES
         while True:
-            await lane.work.wait()
+            await sender.work.wait()
             if comes_together:
-                await wait_for_batch(lane.linger, lambda: len(lane.queue), lambda: len(lane.queue) >= BATCH_RECORDS)
+                await wait_for_batch(
+                    sender.linger, lambda: len(sender.queue), lambda: len(sender.queue) >= BATCH_RECORDS
+                )
             producer = await self._connected()
-            batch = self._take(lane)
+            batch = self._take(sender)
             if batch:
                 await self._send(producer, partition, batch)
             if comes_together:
-                lane.linger.observe(len(batch) + len(lane.queue), asyncio.get_running_loop().time())
+                sender.linger.observe(len(batch) + len(sender.queue), asyncio.get_running_loop().time())
             # Those whose append just ended run before the next batch is taken, and put their next one into it.
             await asyncio.sleep(0)
 
@@ -157,17 +159,17 @@ class Appender:
                 logger.debug("producer not started, retrying: %s", error)
                 await self._clients.pause()
 
-    def _take(self, lane: _Lane) -> list[Pending]:
+    def _take(self, sender: _PartitionSender) -> list[Pending]:
         batch: list[Pending] = []
         size = 0
-        while lane.queue and len(batch) < BATCH_RECORDS and size + lane.queue[0].cost <= BATCH_FILL_BYTES:
-            pending = lane.queue.popleft()
+        while sender.queue and len(batch) < BATCH_RECORDS and size + sender.queue[0].cost <= BATCH_FILL_BYTES:
+            pending = sender.queue.popleft()
             self._queued_bytes -= pending.cost
             if not pending.acknowledged.done():
                 batch.append(pending)
                 size += pending.cost
-        if not lane.queue:
-            lane.work.clear()
+        if not sender.queue:
+            sender.work.clear()
         if self._queued_bytes < QUEUED_BYTES:
             self._room.set()
         return batch

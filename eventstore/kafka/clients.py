@@ -76,7 +76,7 @@ Access = Callable[[], Mapping[str, Any]]
 client: so certificates and passwords that were replaced are used from the next client on."""
 
 
-def in_plain() -> Mapping[str, Any]:
+def plaintext() -> Mapping[str, Any]:
     """The Access of brokers that ask nobody who they are."""
     return {}
 
@@ -127,7 +127,7 @@ def _require(setting: str, value: object, wanted: object) -> None:
 class Clients:
     """Starts clients, and owns the tasks that close them."""
 
-    def __init__(self, bootstrap: str, rng: random.Random, access: Access = in_plain) -> None:
+    def __init__(self, bootstrap: str, rng: random.Random, access: Access = plaintext) -> None:
         self._access = access
         self._servers = [server.strip() for server in bootstrap.split(",") if server.strip()]
         rng.shuffle(self._servers)

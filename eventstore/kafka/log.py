@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager
 from eventstore.errors import FatalError, LogUnavailable, PlaneError
 from eventstore.kafka.admin import Admin
 from eventstore.kafka.appender import Appender
-from eventstore.kafka.clients import Access, Clients, in_plain
+from eventstore.kafka.clients import Access, Clients, plaintext
 from eventstore.kafka.offsets import Offsets
 from eventstore.kafka.reader import Reader
 from eventstore.kafka.topics import Topics
@@ -54,7 +54,7 @@ class KafkaLog:
         partition_count: int | None = None,
         rng: random.Random,
         create: bool = True,
-        access: Access = in_plain,
+        access: Access = plaintext,
     ) -> AsyncIterator[KafkaLog]:
         """Open the log in these topics; missing ones are made if `create`.
 

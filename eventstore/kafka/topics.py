@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 
 from eventstore.errors import LogMismatch, LogMissing, LogUnavailable
 from eventstore.kafka.admin import Admin, NewTopic, Topic
-from eventstore.kafka.clients import BATCH_BYTES, Access, Clients, in_plain
+from eventstore.kafka.clients import BATCH_BYTES, Access, Clients, plaintext
 from eventstore.log import (
     DECISIONS,
     DEFAULT_PARTITION_COUNT,
@@ -31,8 +31,8 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-COPIES = 3
-ENOUGH = 2
+REPLICATION_FACTOR = 3
+MIN_IN_SYNC_REPLICAS = 2
 """Copies that have a record before it is acknowledged."""
 _PREPARE_S = 30.0
 _BROKERS_S = 15.0
@@ -42,7 +42,7 @@ _GONE_CHECK_S = 0.5
 _MINUTE_MS = 60_000
 _DAY_MS = 24 * 60 * _MINUTE_MS
 
-KEPT_MS: Mapping[str, int] = {REPLICAS: 60 * _MINUTE_MS, INSTALLS: 30 * _DAY_MS, DECISIONS: 30 * _DAY_MS}
+RETENTION_MS: Mapping[str, int] = {REPLICAS: 60 * _MINUTE_MS, INSTALLS: 30 * _DAY_MS, DECISIONS: 30 * _DAY_MS}
 """How long records of these topics stay; all others stay for ever."""
 SEGMENT_MS: Mapping[str, int] = {REPLICAS: 10 * _MINUTE_MS, INSTALLS: _DAY_MS, DECISIONS: _DAY_MS}
 """Only whole segments expire, so they have to be shorter than what is kept."""
@@ -65,12 +65,12 @@ def settings_of(topic: str, replicas: int) -> tuple[Setting, ...]:
     """What a topic with so many copies has to have. With compression off, brokers unpack what others compress, so no
     reader ever meets a record that is small on the wire and huge in memory. Copies of a decision have one key, and
     brokers drop all but one."""
-    kept_ms = KEPT_MS.get(topic)
+    kept_ms = RETENTION_MS.get(topic)
     return (
         Setting("cleanup.policy", "compact,delete" if topic == DECISIONS else "delete"),
         Setting("retention.ms", "-1") if kept_ms is None else Setting("retention.ms", str(kept_ms), is_least=True),
         Setting("retention.bytes", "-1"),
-        Setting("min.insync.replicas", str(min(ENOUGH, replicas)), is_least=True),
+        Setting("min.insync.replicas", str(min(MIN_IN_SYNC_REPLICAS, replicas)), is_least=True),
         Setting("unclean.leader.election.enable", "false"),
         Setting("message.timestamp.type", "LogAppendTime"),
         Setting("compression.type", "uncompressed"),
@@ -103,8 +103,8 @@ class Topics:
                 if create and len(found) < len(TOPICS):
                     found = await self._create(found, partition_count)
                 self._take_up(found, partition_count)
-                copies = min(COPIES, await self._admin.count_brokers())
-                settings = await _patiently(lambda: self._admin.settings(self._wanted()))
+                copies = min(REPLICATION_FACTOR, await self._admin.count_brokers())
+                settings = await _retry_while_unavailable(lambda: self._admin.settings(self._wanted()))
                 self._check_settings(found, copies, settings)
         except TimeoutError as error:
             raise LogUnavailable(f"topics {', '.join(self._wanted())} were not ready in {_PREPARE_S:.0f} s") from error
@@ -138,7 +138,7 @@ class Topics:
         return list(self._names.values())
 
     async def _create(self, found: Mapping[str, Topic], partition_count: int | None) -> dict[str, Topic]:
-        copies = await copies_of_new(self._admin)
+        copies = await replication_factor_of_new(self._admin)
         if partition_count is None:
             known = found.get(self._names[ZONES])
             partition_count = len(known.leaders) if known else DEFAULT_PARTITION_COUNT
@@ -146,7 +146,7 @@ class Topics:
             _new_topic(topic, name, partition_count, copies) for topic, name in self._names.items() if name not in found
         ]
         await create_topics(self._admin, missing)
-        return await until_led(self._admin, self._wanted())
+        return await wait_for_leaders(self._admin, self._wanted())
 
     def _check_partitions(self, found: Mapping[str, Topic]) -> None:
         for topic, name in self._names.items():
@@ -159,8 +159,10 @@ class Topics:
     ) -> None:
         for topic, name in self._names.items():
             replicas = found[name].replicas
-            if replicas < min(ENOUGH, copies):
-                raise LogMismatch(f"topic {name}: replication factor {replicas} must be at least {ENOUGH}")
+            if replicas < min(MIN_IN_SYNC_REPLICAS, copies):
+                raise LogMismatch(
+                    f"topic {name}: replication factor {replicas} must be at least {MIN_IN_SYNC_REPLICAS}"
+                )
             if replicas < copies:
                 logger.warning(
                     "topic %s has %d replicas: %d are needed to survive the loss of a broker", name, replicas, copies
@@ -177,20 +179,20 @@ def new_topics(prefix: str, partition_count: int, copies: int) -> list[NewTopic]
     return [_new_topic(topic, f"{prefix}.{topic}", partition_count, copies) for topic in TOPICS]
 
 
-async def copies_of_new(admin: Admin) -> int:
+async def replication_factor_of_new(admin: Admin) -> int:
     """How many copies topics get that are made now: one on every broker, up to COPIES.
 
     Brokers that are named to us and have not started yet are waited for: in a cluster that is just coming up topics
     would be made on the first broker alone, and stay there. Raises LogUnavailable if they do not come.
     """
-    wanted = min(COPIES, admin.server_count)
+    wanted = min(REPLICATION_FACTOR, admin.server_count)
     there = 0
     try:
         async with asyncio.timeout(_BROKERS_S):
             while True:
-                there = await _patiently(admin.count_brokers)
+                there = await _retry_while_unavailable(admin.count_brokers)
                 if there >= wanted:
-                    return min(COPIES, there)
+                    return min(REPLICATION_FACTOR, there)
                 await asyncio.sleep(_SOON_S)
     except TimeoutError:
         raise LogUnavailable(
@@ -201,14 +203,14 @@ async def copies_of_new(admin: Admin) -> int:
 
 async def create_topics(admin: Admin, topics: Sequence[NewTopic]) -> None:
     """Make topics, however long the cluster takes for it."""
-    await _patiently(lambda: admin.create(topics))
+    await _retry_while_unavailable(lambda: admin.create(topics))
 
 
-async def until_led(admin: Admin, names: Sequence[str]) -> dict[str, Topic]:
+async def wait_for_leaders(admin: Admin, names: Sequence[str]) -> dict[str, Topic]:
     """All of these topics, once each partition has a leader."""
     while True:
         there = await admin.topics(names)
-        if len(there) == len(names) and all(topic.is_led for topic in there.values()):
+        if len(there) == len(names) and all(topic.has_all_leaders for topic in there.values()):
             return there
         await asyncio.sleep(_SOON_S)
 
@@ -220,7 +222,7 @@ def _new_topic(topic: str, name: str, partition_count: int, copies: int) -> NewT
     return NewTopic(name, partition_count if topic in KEYED_TOPICS else 1, copies, settings)
 
 
-async def _patiently(ask: Callable[[], Awaitable[T]]) -> T:
+async def _retry_while_unavailable(ask: Callable[[], Awaitable[T]]) -> T:
     """The answer, in the end: a broker that is asked about a new topic may not know it yet."""
     while True:
         try:
@@ -229,7 +231,7 @@ async def _patiently(ask: Callable[[], Awaitable[T]]) -> T:
             await asyncio.sleep(_SOON_S)
 
 
-async def count_brokers(bootstrap: str, rng: random.Random, access: Access = in_plain) -> int:
+async def count_brokers(bootstrap: str, rng: random.Random, access: Access = plaintext) -> int:
     """How many brokers the cluster has at the moment. LogUnavailable if it does not say."""
     clients = Clients(bootstrap, rng, access)
     admin = Admin(clients)

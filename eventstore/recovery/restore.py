@@ -30,7 +30,7 @@ from eventstore.ids import internal_envelope, uuid7
 from eventstore.kafka.admin import Admin
 from eventstore.kafka.appender import RECORD_BYTES
 from eventstore.kafka.clients import Clients, make_producer, reason
-from eventstore.kafka.topics import copies_of_new, create_topics, new_topics, until_led
+from eventstore.kafka.topics import create_topics, new_topics, replication_factor_of_new, wait_for_leaders
 from eventstore.log import DECIDING_TOPICS, FLEET_0, TOPICS, Partition, Record, size_of
 from eventstore.position import Position
 from eventstore.progress import ReportProgress
@@ -149,13 +149,13 @@ async def restore_to_kafka(plan: RestorePlan, clients: Clients, prefix: str, rep
         names = [f"{prefix}.{topic}" for topic in TOPICS]
         if found := await admin.topics(names):
             raise PermanentError(f"topic prefix: topic {min(found)} already exists; restore under another prefix")
-        copies = await copies_of_new(admin)
+        copies = await replication_factor_of_new(admin)
         topics = new_topics(prefix, plan.manifest.partition_count, copies)
         async with asyncio.timeout(_MADE_S):
             await create_topics(
                 admin, [topic._replace(settings={**topic.settings, **_STATED_TIME}) for topic in topics]
             )
-            await until_led(admin, names)
+            await wait_for_leaders(admin, names)
         producer = await clients.started(make_producer)
         try:
             count = await _into_topics(plan, producer, prefix, report)

@@ -15,7 +15,7 @@ from rocksdict import Options, Rdict, WriteBatch, WriteOptions
 
 from eventstore.embedded import log as embedding
 from eventstore.embedded import secondary
-from eventstore.embedded.log import KEPT_MS, EmbeddedLog
+from eventstore.embedded.log import RETENTION_MS, EmbeddedLog
 from eventstore.embedded.rocks import Bounds, Rocks, RocksError
 from eventstore.errors import AppendRefused, AppendUnknown, FatalError, LogMismatch, LogUnavailable
 from eventstore.log import FLEET, FLEET_0, INSTALLS, REPLICAS, ZONES, Partition
@@ -27,7 +27,7 @@ ZONES_0 = Partition(ZONES, 0)
 ZONES_1 = Partition(ZONES, 1)
 REPLICAS_0 = Partition(REPLICAS, 0)
 INSTALLS_0 = Partition(INSTALLS, 0)
-HOUR_MS = KEPT_MS[REPLICAS]
+HOUR_MS = RETENTION_MS[REPLICAS]
 
 
 @pytest.fixture
