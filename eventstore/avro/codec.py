@@ -5,7 +5,7 @@ claim, and ends in an event or in Undecodable, on every replica alike. Writing i
 bytes, so the bytes of a command stand for its content.
 
 Decoding is most of what folding costs, hence the shortcuts: one lookup by the first five bytes, and readers that build
-Structs by position (eventstore/avro/reading.py; a test holds that their fields are those of the schemas).
+Structs by position (eventstore/avro/reader.py; a test holds that their fields are those of the schemas).
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, get_args
 
-from eventstore.avro import reading as avro
-from eventstore.avro import writing as avro_writer
-from eventstore.avro.reading import Reader
+from eventstore.avro import reader as avro
+from eventstore.avro import writer as avro_writer
+from eventstore.avro.reader import Reader
 from eventstore.avro.released import Schema, released
-from eventstore.avro.writing import Writer
+from eventstore.avro.writer import Writer
 from eventstore.errors import Undecodable
 from schemas.events import Envelope, Event
 from schemas.upcasts import UPCASTS, Fields, Upcast
@@ -44,12 +44,12 @@ class Codec:
             make, header = structs[schema.name], _header(schema.id)
             newest = max(version for name, version in versions if name == schema.name)
             chain = tuple(upcasts[f"{schema.name}.v{version}"] for version in range(schema.version, newest))
-            read = avro.compiled(
+            read = avro.compile_reader(
                 schema.document, {"Envelope": Envelope, schema.name: _by_name(schema.document) if chain else make}
             )
             self._readers[header] = _Reader(read, chain, make)
             if schema.version == newest:
-                self._writers[make] = avro_writer.compiled(schema.document, header)
+                self._writers[make] = avro_writer.compile_writer(schema.document, header)
 
     def encode(self, event: Any) -> bytes:
         """The record value of an event."""
@@ -70,7 +70,7 @@ class Codec:
             raise Undecodable(f"body: {len(value) - end} bytes follow the {reader.make.__name__}")
         return event
 
-    def accepting(self, names: Iterable[str]) -> frozenset[bytes]:
+    def accepted_headers(self, names: Iterable[str]) -> frozenset[bytes]:
         """The first bytes of every record that these names admit.
 
         `Name.v2` admits the versions of Name up to 2; a bare `Name` is `Name.v1`. So a fold version fixes the schema
@@ -119,6 +119,6 @@ decode: Callable[[bytes], Event] = _CODEC.decode
 """The event of a record value, brought up to its newest version. Raises Undecodable."""
 
 
-def accepting(names: Iterable[str]) -> frozenset[bytes]:
+def accepted_headers(names: Iterable[str]) -> frozenset[bytes]:
     """The first HEADER_BYTES bytes of every record that a fold with these `accepts` takes."""
-    return _CODEC.accepting(names)
+    return _CODEC.accepted_headers(names)

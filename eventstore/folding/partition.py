@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from eventstore.avro.codec import HEADER_BYTES, accepting, decode
+from eventstore.avro.codec import HEADER_BYTES, accepted_headers, decode
 from eventstore.errors import Undecodable
 from eventstore.folding.command_digest import command_digest
 from eventstore.folding.decision_listener import DecidedRecord, DecidedRun, DecisionListener
@@ -124,9 +124,9 @@ class FoldedPartition:
             self.halt(f"fold version {version} is not supported: this binary supports {sorted(self.rules)}; upgrade it")
             return
         self._fold = fold
-        self._admitted = accepting(fold.accepts | _PLANE_EVENTS)
+        self._admitted = accepted_headers(fold.accepts | _PLANE_EVENTS)
         self._run_fold = fold if isinstance(fold, RunFold) else None
-        (self._run_header,) = accepting({self._run_fold.run_of}) if self._run_fold else (b"",)
+        (self._run_header,) = accepted_headers({self._run_fold.run_of}) if self._run_fold else (b"",)
 
     def halt(self, reason: str) -> None:
         """Fold nothing more of this partition. What raised may have said all of its record, and beacons repeat it."""

@@ -12,8 +12,8 @@ from fastavro import parse_schema, schemaless_reader, schemaless_writer
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from eventstore.avro import writing as avro_writer
-from eventstore.avro.reading import compiled
+from eventstore.avro import writer as avro_writer
+from eventstore.avro.reader import compile_reader
 
 LONG_MIN, LONG_MAX = -(1 << 63), (1 << 63) - 1
 EVERYTHING: dict[str, Any] = {
@@ -33,8 +33,8 @@ EVERYTHING: dict[str, Any] = {
     ],
 }
 PARSED = parse_schema(EVERYTHING)
-WRITE = avro_writer.compiled(EVERYTHING, b"header")
-READ = compiled(EVERYTHING, {"Everything": lambda *values: values, "Inner": lambda last: {"last": last}})
+WRITE = avro_writer.compile_writer(EVERYTHING, b"header")
+READ = compile_reader(EVERYTHING, {"Everything": lambda *values: values, "Inner": lambda last: {"last": last}})
 
 NOTHING: dict[str, Any] = {
     "text": "",
@@ -214,4 +214,4 @@ def test_numbers_of_more_than_64_bits_are_refused(before: bytes, huge: bytes) ->
 
 def test_a_type_that_events_do_not_have_is_refused_with_its_schema() -> None:
     with pytest.raises(ValueError, match="double"):
-        compiled({"type": "record", "name": "Bad", "fields": [{"name": "x", "type": "double"}]}, {})
+        compile_reader({"type": "record", "name": "Bad", "fields": [{"name": "x", "type": "double"}]}, {})

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from eventstore.avro.codec import Codec, accepting, decode, encode
+from eventstore.avro.codec import Codec, accepted_headers, decode, encode
 from eventstore.avro.released import Schema, released
 from eventstore.errors import Undecodable
 from schemas.events import Envelope, PolicySet, StepSucceeded
@@ -172,12 +172,13 @@ def test_a_step_without_an_upcast_is_found_at_once() -> None:
 def test_a_fold_version_fixes_the_schema_ids_that_it_accepts() -> None:
     codec = Codec([ONE, TWO, THREE], [Parcel], UPCASTS)
     ids = [
-        {int.from_bytes(header[1:], "big") for header in codec.accepting([name])} for name in ("Parcel", "Parcel.v2")
+        {int.from_bytes(header[1:], "big") for header in codec.accepted_headers([name])}
+        for name in ("Parcel", "Parcel.v2")
     ]
     assert ids == [{900}, {900, 905}]
     with pytest.raises(KeyError):
-        codec.accepting(["Parcel.v4"])
-    assert accepting(["NodesJoined"]) == {HEADERS["NodesJoined"]}
+        codec.accepted_headers(["Parcel.v4"])
+    assert accepted_headers(["NodesJoined"]) == {HEADERS["NodesJoined"]}
 
 
 def test_the_compatibility_check_tells_good_changes_from_bad_ones() -> None:

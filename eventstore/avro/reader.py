@@ -34,7 +34,7 @@ _ONE_BYTE = bytes((n >> 1 ^ -(n & 1)) & 255 for n in range(128)).ljust(256)
 """The numbers that fit one byte, by that byte, in two's complement."""
 
 
-def compiled(document: Mapping[str, Any], makes: Mapping[str, Callable[..., Any]]) -> Reader:
+def compile_reader(document: Mapping[str, Any], makes: Mapping[str, Callable[..., Any]]) -> Reader:
     """The reader of a record schema. `makes` builds each record, by name, from its fields in order."""
     names = (f"v{number}" for number in count())
     body, value = _record(document, names)

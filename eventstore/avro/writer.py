@@ -1,4 +1,4 @@
-"""Writing Avro bodies: for each schema one function, compiled from text, as `eventstore/avro/reading.py` reads them.
+"""Writing Avro bodies: for each schema one function, compiled from text, as `eventstore/avro/reader.py` reads them.
 
 Every command, forward and decision is encoded on the loop that serves callers. fastavro, which the tests hold this
 writer to byte by byte, wants dictionaries and takes every string of a column by itself; here a column of a thousand
@@ -32,7 +32,7 @@ _LENGTHS = [_ONE_BYTE[length : length + 1] for length in range(_SHORT)]
 _PREFIXES = [chr(length << 1) for length in range(_SHORT)]
 
 
-def compiled(document: Mapping[str, Any], header: bytes) -> Writer:
+def compile_writer(document: Mapping[str, Any], header: bytes) -> Writer:
     """The writer of a record schema, whose bodies begin with this header."""
     lines = ["def write(e):", "    o = bytearray(HEADER)", *_indented(_record(document, "e")), "    return bytes(o)"]
     scope: dict[str, Any] = {"HEADER": header, "LENGTHS": _LENGTHS, "long": _field, "longs": _longs, "texts": _texts}
