@@ -25,7 +25,7 @@ from eventstore.folding.fold import Fold
 from eventstore.log import CLIQUES, FLEET, INSTALLS, ZONES, EventLog, Partition
 from eventstore.replicas.beacons import Ranks
 from eventstore.replicas.replica import Replica
-from eventstore.replicas.tracing import Tracing
+from eventstore.replicas.tracing import LogTracing
 from eventstore.state_store.store import StateStore
 from projections.cliques.fold import CliquesFold
 from projections.decisions.decided import DECIDED_TOPICS
@@ -83,7 +83,7 @@ def replica_of(
     now_ms: Callable[[], int],
     rng: random.Random,
     decisions: bool = True,
-    tracing: Tracing | None = None,
+    tracing: LogTracing | None = None,
 ) -> Replica:
     """The replica of a process. Only one that takes commands may make a new log, and spells out what is decided."""
     folds, takes_commands, room = folds_of(log.partition_count, roles), "api" in roles, Room()

@@ -70,7 +70,7 @@ class Follower:
             finally:
                 _appends_left.reset(left)
 
-    def appending(self, partition: Partition, event: Event) -> _Append | None:
+    def on_append(self, partition: Partition, event: Event) -> _Append | None:
         """Of a call that is followed, or a forward of records that are."""
         if isinstance(event, MembershipChanged):
             source = Partition(ZONES, event.cause_partition)
@@ -87,7 +87,7 @@ class Follower:
         about = {"dpuplane.partition": str(partition), "dpuplane.event": type(event).__name__}
         return _Append([self._begin(name, parent, SpanKind.PRODUCER, about) for parent in parents])
 
-    def folded(self, partition: Partition, records: Sequence[Record]) -> None:
+    def on_fold(self, partition: Partition, records: Sequence[Record]) -> None:
         """A followed record was folded here: what comes of it belongs to the same trace."""
         for record in records:
             for parent in _parents(record.headers) if record.headers else ():
@@ -152,7 +152,7 @@ class _Append:
         self._spans = spans
         self.headers: Headers = tuple((HEADER, _text(span.get_span_context())) for span in spans)
 
-    def ended(self, error: BaseException | None) -> None:
+    def finish(self, error: BaseException | None) -> None:
         for span in self._spans:
             if error is not None:
                 span.set_status(Status(StatusCode.ERROR, type(error).__name__))

@@ -32,7 +32,7 @@ from eventstore.replicas.lineage import lineage_of
 from eventstore.replicas.log_follower import Backoff, check_same_log, follow
 from eventstore.replicas.status import PartitionStatus
 from eventstore.replicas.submission import submit
-from eventstore.replicas.tracing import Tracing
+from eventstore.replicas.tracing import LogTracing
 from eventstore.replicas.wait_lists import Answer, AnswerWaitList, PositionWaitList, Watch
 from eventstore.state_store.saver import Saver, load_partition
 from eventstore.state_store.store import StateStore
@@ -65,7 +65,7 @@ class Replica(FoldedLog):
         creates: bool = True,
         limits: ReplicaLimits = _LIMITS,
         listener_for: Callable[[Partition], DecisionListener | None] = lambda partition: None,
-        tracing: Tracing | None = None,
+        tracing: LogTracing | None = None,
     ) -> None:
         super().__init__(name, log.partition_count)
         self.folded_records = 0
@@ -142,16 +142,16 @@ class Replica(FoldedLog):
 
     async def append_event(self, partition: Partition, key: bytes, event: Event, *, timeout_s: float) -> None:
         """Append an internal event, without waiting for its outcome. Raises as `submit` does."""
-        followed = self._tracing.appending(partition, event) if self._tracing is not None else None
-        if followed is None:
+        traced = self._tracing.on_append(partition, event) if self._tracing is not None else None
+        if traced is None:
             await self._log.append(partition, key, encode(event), timeout_s=timeout_s)
             return
         try:
-            await self._log.append(partition, key, encode(event), timeout_s=timeout_s, headers=followed.headers)
+            await self._log.append(partition, key, encode(event), timeout_s=timeout_s, headers=traced.headers)
         except BaseException as error:
-            followed.ended(error)
+            traced.finish(error)
             raise
-        followed.ended(None)
+        traced.finish(None)
 
     # -- its own life
 
@@ -242,7 +242,7 @@ class Replica(FoldedLog):
             self.folded_records += start - before
             self.append_ms = records[start - 1].timestamp_ms
             if self._tracing is not None and self._ready.is_set():
-                self._tracing.folded(folded.partition, records[before:start])
+                self._tracing.on_fold(folded.partition, records[before:start])
             self._positions.advance(folded.partition, folded.position)
             for watch in self._watches:
                 watch.notify(folded.partition)

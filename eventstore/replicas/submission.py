@@ -16,7 +16,7 @@ from eventstore.folding.command_digest import command_digest
 from eventstore.folding.hashes import value_digest
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import EventLog
-from eventstore.replicas.tracing import Appending, Tracing
+from eventstore.replicas.tracing import LogTracing, TracedAppend
 from eventstore.replicas.wait_lists import Answer, AnswerWaitList
 from schemas.events import Event
 
@@ -29,7 +29,7 @@ async def submit(
     key: bytes,
     event: Event,
     timeout_s: float,
-    tracing: Tracing | None = None,
+    tracing: LogTracing | None = None,
 ) -> Answer:
     """See Replica.submit."""
     value = encode(event)
@@ -41,7 +41,7 @@ async def submit(
     if folded.halted:
         raise LogUnavailable(f"partition: {folded.partition} is halted on this replica: {folded.halted}")
     answer = answers.expect(content, timeout_s, partial(_late, command_id, timeout_s))
-    followed = tracing.appending(folded.partition, event) if tracing is not None else None
+    followed = tracing.on_append(folded.partition, event) if tracing is not None else None
     headers = followed.headers if followed is not None else ()
     append = asyncio.ensure_future(log.append(folded.partition, key, value, timeout_s=timeout_s, headers=headers))
     append.add_done_callback(partial(_end_if_not_appended, answer))
@@ -59,9 +59,9 @@ def _late(command_id: str, timeout_s: float) -> AppendUnknown:
     return AppendUnknown(f"command {command_id}: {reason}")
 
 
-def _end_followed(followed: Appending, append: asyncio.Future[None]) -> None:
+def _end_followed(followed: TracedAppend, append: asyncio.Future[None]) -> None:
     """A cancelled append is one whose record was folded before the brokers acknowledged it, or a caller who is gone."""
-    followed.ended(None if append.cancelled() else append.exception())
+    followed.finish(None if append.cancelled() else append.exception())
 
 
 def _end_if_not_appended(answer: asyncio.Future[Answer], append: asyncio.Future[None]) -> None:

@@ -1,8 +1,8 @@
-"""Following single commands through the log: what a replica tells whoever does it, and what goes with a record.
+"""Tracing hooks of a replica: which trace an appended record belongs to, and which records were folded.
 
-Which trace a record belongs to stands beside it in its headers, as W3C's trace context has it. Nothing is decided by
-it, and its content hash is that of the value alone, so a copy of a command is a copy whoever follows it. Without
-anybody who follows, a replica pays for one comparison per append and per slice of records.
+The trace of a record is in its headers, as in W3C's trace context. No fold reads it, and the digest of a command covers
+the record value alone, so copies of one command count as copies whatever their traces are. Without tracing, a replica
+pays for one comparison per append and per slice of records.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from eventstore.log import Headers, Partition, Record
 from schemas.events import Event
 
 
-class Appending(Protocol):
-    """An append that is followed."""
+class TracedAppend(Protocol):
+    """An append under way that belongs to a trace."""
 
     @property
     def headers(self) -> Headers:
-        """What goes with the record."""
+        """The headers to append the record with."""
         ...
 
-    def ended(self, error: BaseException | None) -> None:
-        """It was acknowledged, or ended in this error."""
+    def finish(self, error: BaseException | None) -> None:
+        """The append was acknowledged, or ended in this error."""
         ...
 
 
-class Tracing(Protocol):
-    """Who follows. Everything here returns at once and never raises."""
+class LogTracing(Protocol):
+    """Tracing hooks. They return immediately and never raise."""
 
-    def appending(self, partition: Partition, event: Event) -> Appending | None:
-        """This is about to be appended; None if nobody follows it."""
+    def on_append(self, partition: Partition, event: Event) -> TracedAppend | None:
+        """This event is about to be appended; None if it belongs to no trace."""
         ...
 
-    def folded(self, partition: Partition, records: Sequence[Record]) -> None:
-        """These were folded, some of which may be followed."""
+    def on_fold(self, partition: Partition, records: Sequence[Record]) -> None:
+        """These records were folded; some of them may belong to a trace."""
         ...

@@ -68,31 +68,31 @@ def test_headers_decide_nothing_and_a_copy_under_others_is_a_copy(headers: list[
 def test_what_is_no_trace_is_none(contents: list[bytes]) -> None:
     recorded = InMemorySpanExporter()
     with following(SimpleSpanProcessor(recorded), share=1.0, replica="r") as follower:
-        follower.folded(ZONES_0, [followed(1, *contents), followed(2, SAMPLED[:-2] % (1, 1) + b"00")])
+        follower.on_fold(ZONES_0, [followed(1, *contents), followed(2, SAMPLED[:-2] % (1, 1) + b"00")])
     assert names(recorded) == []
 
 
 def test_a_record_of_many_traces_is_followed_in_a_few(follower: Follower, recorded: InMemorySpanExporter) -> None:
-    follower.folded(ZONES_0, [followed(7, *(SAMPLED % (number, 1) for number in range(1, 1_000)))])
+    follower.on_fold(ZONES_0, [followed(7, *(SAMPLED % (number, 1) for number in range(1, 1_000)))])
     assert names(recorded) == ["fold zones/0"] * TRACES_MAX
 
 
 def test_a_forward_belongs_to_the_records_it_takes(follower: Follower, recorded: InMemorySpanExporter) -> None:
-    follower.folded(ZONES_0, [followed(offset, SAMPLED % (offset, 1)) for offset in (4, 5, 6, 7)])
+    follower.on_fold(ZONES_0, [followed(offset, SAMPLED % (offset, 1)) for offset in (4, 5, 6, 7)])
     event = forwarding(0, 5, 7)
-    forward = follower.appending(FLEET_0, event)
+    forward = follower.on_append(FLEET_0, event)
     assert forward is not None
     assert [content[3:35] for _, content in forward.headers] == [b"%032x" % 5, b"%032x" % 6]
-    forward.ended(None)
+    forward.finish(None)
     assert names(recorded)[-2:] == ["forward zones/0", "forward zones/0"]
-    assert follower.appending(FLEET_0, forwarding(1, 5, 7)) is None
+    assert follower.on_append(FLEET_0, forwarding(1, 5, 7)) is None
 
 
 def test_a_device_that_skips_a_version_ends_the_traces_of_both(
     follower: Follower, recorded: InMemorySpanExporter
 ) -> None:
     for offset in (1, 2):
-        follower.folded(FLEET_0, [followed(offset, SAMPLED % (offset, 1))])
+        follower.on_fold(FLEET_0, [followed(offset, SAMPLED % (offset, 1))])
         follower.distributing({"z": offset + 1, "other": offset})
     follower.reached("z", 3, Level.IN_HARDWARE)
     assert "device z" not in names(recorded), "nothing was sent yet"
@@ -103,12 +103,12 @@ def test_a_device_that_skips_a_version_ends_the_traces_of_both(
 
 def test_zones_that_never_answer_do_not_pile_up(follower: Follower, recorded: InMemorySpanExporter) -> None:
     for offset in range(1, 4 * VERSIONS_MAX):
-        follower.folded(FLEET_0, [followed(offset, SAMPLED % (offset, 1))])
+        follower.on_fold(FLEET_0, [followed(offset, SAMPLED % (offset, 1))])
         follower.distributing({"z": offset + 1})
         follower.sent("z", offset + 1)
     assert names(recorded).count("device z") == 4 * VERSIONS_MAX - 1 - VERSIONS_MAX
     for number in range(2 * KEPT_MAX):
-        follower.folded(FLEET_0, [followed(1_000 + number, SAMPLED % (number + 1, 1))])
+        follower.on_fold(FLEET_0, [followed(1_000 + number, SAMPLED % (number + 1, 1))])
         follower.distributing({f"z{number}": 1_001 + number})
     assert len(follower._awaited) == KEPT_MAX
 
