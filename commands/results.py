@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from eventstore.folding.fold import ItemOutcome
 from eventstore.log import Partition
-from eventstore.position import Position, one_token, to_token
+from eventstore.position import Position, partition_token, to_token
 from eventstore.replicas.replica import Answer
 from projections.fleet.command_outcomes import CommandOutcome
 from schemas.api import dpuplane_pb2 as pb
@@ -27,7 +27,7 @@ def to_result(command_id: str, answer: Answer, log_id: str) -> pb.CommandResult:
         command_id=command_id,
         outcome=_CODES[outcome.code],
         reason=outcome.reason,
-        position=one_token(log_id, answer.partition, answer.offset + 1),
+        position=partition_token(log_id, answer.partition, answer.offset + 1),
     )
     if outcome.index >= 0:
         message.index = outcome.index
@@ -69,7 +69,7 @@ def _by_partition(answer: Answer, log_id: str) -> pb.PartitionResult:
         partition=str(answer.partition),
         outcome=_CODES[answer.outcome.code],
         reason=answer.outcome.reason,
-        position=one_token(log_id, answer.partition, answer.offset + 1),
+        position=partition_token(log_id, answer.partition, answer.offset + 1),
     )
 
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import TypeAlias
 
 from eventstore.errors import PermanentError
-from eventstore.position import BadPosition, check_token
+from eventstore.position import InvalidPosition, check_token
 
 AsOf: TypeAlias = str | int
 """The token of a position, or milliseconds since the epoch."""
@@ -37,7 +37,7 @@ def parse_as_of(text: str) -> AsOf:
 def _check_token(text: str) -> None:
     try:
         check_token(text)
-    except BadPosition as error:
+    except InvalidPosition as error:
         raise PermanentError(f"as_of: {error}") from error
 
 

@@ -13,6 +13,6 @@ T = TypeVar("T", int, float)
 _DOUBLINGS_MAX = 20
 
 
-def ceiling(failures: int, first: T, longest: T) -> T:
+def backoff_ceiling(failures: int, first: T, longest: T) -> T:
     """`first` after no failure, and twice as long after each, until `longest`."""
     return min(longest, first * (1 << min(failures, _DOUBLINGS_MAX)))

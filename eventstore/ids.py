@@ -19,7 +19,7 @@ _NUMBER_DIGITS = 6
 """Hex digits of an id that number a part."""
 
 
-class BadCommandId(PermanentError):
+class InvalidCommandId(PermanentError):
     """Text that is no UUIDv7 in canonical form."""
 
 
@@ -32,7 +32,7 @@ def part_id(command_id: str, number: int) -> str:
     """The id of the `number`-th part of a command given under one id: issued at the same time, and always the same.
 
     The first 50 of its 74 free bits are a digest of the whole's id, the last 24 are the number. So the parts of a
-    command are known by its id alone: see `is_part_of`. Raises BadCommandId.
+    command are known by its id alone: see `is_part_of`. Raises InvalidCommandId.
     """
     assert 0 < number < 1 << 24, "more parts than any command has"
     family = int.from_bytes(sha256(command_id.encode()).digest()[:8], "big") >> 14
@@ -51,15 +51,15 @@ def _text(now_ms: int, chance: int) -> str:
 
 
 def issued_at_ms(command_id: str) -> int:
-    """The time inside an id. Raises BadCommandId."""
+    """The time inside an id. Raises InvalidCommandId."""
     match = _UUID7(command_id)
     if match is None:
-        raise BadCommandId(f"command id: {command_id[:40]!a} is not a UUIDv7 in lower case with hyphens")
+        raise InvalidCommandId(f"command id: {command_id[:40]!a} is not a UUIDv7 in lower case with hyphens")
     return int(match[1] + match[2], 16)
 
 
 def envelope(subject: str, actor: str, command_id: str) -> Envelope:
-    """The envelope of a command. Raises BadCommandId."""
+    """The envelope of a command. Raises InvalidCommandId."""
     return Envelope(command_id, subject, actor, issued_at_ms(command_id))
 
 

@@ -14,7 +14,7 @@ _MAX_TOKEN = 65_536
 """Room for every partition of a log with a thousand of them, twice."""
 
 
-class BadPosition(PermanentError):
+class InvalidPosition(PermanentError):
     """A token that is not one of ours, or of another log."""
 
 
@@ -31,30 +31,30 @@ def to_token(position: Position) -> str:
     return f"{position.log_id}:{parts}"
 
 
-def one_token(log_id: str, partition: Partition, offset: int) -> str:
+def partition_token(log_id: str, partition: Partition, offset: int) -> str:
     """The token of a position in one partition, as every answer to a command has one."""
     return f"{log_id}:{partition.topic}/{partition.number}={offset}"
 
 
 def check_token(token: str) -> None:
-    """Raises BadPosition for what is no token, of whatever log."""
+    """Raises InvalidPosition for what is no token, of whatever log."""
     log_id, colon, _ = token.partition(":")
     if not log_id or not colon:
-        raise BadPosition(f"position: {token[:40]!r} must have the form LOGID:TOPIC/PARTITION=OFFSET,...")
+        raise InvalidPosition(f"position: {token[:40]!r} must have the form LOGID:TOPIC/PARTITION=OFFSET,...")
     from_token(token, log_id)
 
 
 def from_token(token: str, log_id: str) -> Position:
-    """Parse a token of the log `log_id`. Raises BadPosition."""
+    """Parse a token of the log `log_id`. Raises InvalidPosition."""
     if len(token) > _MAX_TOKEN:
-        raise BadPosition(f"position: {len(token)} characters are more than the {_MAX_TOKEN} allowed")
+        raise InvalidPosition(f"position: {len(token)} characters are more than the {_MAX_TOKEN} allowed")
     owner, _, rest = token.partition(":")
     if owner != log_id:
-        raise BadPosition(f"position: log id {owner[:40]!r} must be that of this log, {log_id!r}")
+        raise InvalidPosition(f"position: log id {owner[:40]!r} must be that of this log, {log_id!r}")
     offsets: dict[Partition, int] = {}
     for part in rest.split(",") if rest else ():
         match = _PART.fullmatch(part)
         if match is None or match[1] not in FOLDED_TOPICS:
-            raise BadPosition(f"position: {part[:40]!r} must have the form TOPIC/PARTITION=OFFSET")
+            raise InvalidPosition(f"position: {part[:40]!r} must have the form TOPIC/PARTITION=OFFSET")
         offsets[Partition(match[1], int(match[2]))] = int(match[3])
     return Position(log_id, offsets)

@@ -46,8 +46,8 @@ class CommandHandler:
         return self._replica.log_id
 
     def command_id(self, given: str) -> str:
-        """A caller's id, or a new one. Raises BadCommandId if it is no UUIDv7, and PreconditionFailed if it is one of
-        the future.
+        """A caller's id, or a new one. Raises InvalidCommandId if it is no UUIDv7, and PreconditionFailed if it is one
+        of the future.
 
         Either this server's clock or the caller's may be wrong, so that is an error of the call and says nothing of the
         command. Appended, the log would refuse it for good; and one remembered id of the future keeps every fold from

@@ -15,7 +15,7 @@ from collections.abc import Collection
 
 from eventstore.errors import LogUnavailable
 from eventstore.log import FLEET, FLEET_0, ZONES, Partition
-from eventstore.position import BadPosition, from_token
+from eventstore.position import InvalidPosition, from_token
 from eventstore.replicas.replica import Replica
 from projections.names import shown
 from projections.zones.forwarding import is_forwarded
@@ -44,7 +44,7 @@ class PositionWaiter:
     async def wait_for_token(self, token: str, topics: Collection[str], timeout_s: float) -> None:
         """Wait until what is read of these topics is at least as new as a caller's token (none if empty).
 
-        Raises BadPosition, or LogUnavailable at the deadline.
+        Raises InvalidPosition, or LogUnavailable at the deadline.
         """
         if not token:
             return
@@ -77,7 +77,7 @@ class PositionWaiter:
 
     def _check(self, partition: Partition) -> None:
         if partition not in self._replica.partitions(partition.topic):
-            raise BadPosition(f"position: {shown(str(partition))} is not a partition of this log")
+            raise InvalidPosition(f"position: {shown(str(partition))} is not a partition of this log")
 
 
 def _remaining_s(deadline_s: float) -> float:

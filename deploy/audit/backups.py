@@ -10,7 +10,7 @@ import msgspec
 from deploy.atomic_files import atomic_write, sync_folder
 from deploy.opening import LOG_FOLDER, LogPlace, open_to_read
 from eventstore.errors import PermanentError
-from eventstore.folding.origin import await_origin
+from eventstore.folding.origin import wait_for_origin
 from eventstore.kafka.clients import Clients
 from eventstore.progress import ReportProgress
 from eventstore.recovery.backup import FORMAT, MANIFEST, Manifest, check, copy, load_manifest
@@ -24,7 +24,7 @@ async def make(place: LogPlace, folder: Path, now_ms: int, rng: random.Random, r
     """Copy the log of this place into a folder. Raises PermanentError if that is not empty."""
     _check_empty(folder, "out")
     async with open_to_read(place, rng=rng) as log:
-        origin = await await_origin(log)
+        origin = await wait_for_origin(log)
         _make(folder, "out")
         try:
             copied = await copy(log, folder, report)

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from eventstore.errors import LogMismatch, PermanentError
-from eventstore.folding.origin import await_origin, find_origin
+from eventstore.folding.origin import find_origin, wait_for_origin
 from eventstore.log import DECIDING_TOPICS, EventLog, Partition
 from eventstore.progress import ReportProgress
 from eventstore.recovery.attestation import HASH_BYTES, Attestation, Difference, attest, find_difference
@@ -72,7 +72,7 @@ def new_keys(path: Path, public_path: Path) -> None:
 
 async def state(log: EventLog, now_ms: int, hashes: Path | None, report: ReportProgress) -> Statement:
     """What the log holds now; the hash of each record goes to `hashes`."""
-    origin = await await_origin(log)
+    origin = await wait_for_origin(log)
     partitions = sorted((p for topic in DECIDING_TOPICS for p in log.partitions(topic)), key=str)
     ends = {partition: await log.end(partition) for partition in partitions}
     total, done = sum(ends.values()) or 1, 0

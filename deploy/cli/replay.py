@@ -21,7 +21,7 @@ from deploy.logs import logging_here
 from deploy.opening import LogPlace, open_to_read
 from deploy.roles import folds_of
 from eventstore.as_of import AsOf, check_not_in_future
-from eventstore.folding.origin import await_origin
+from eventstore.folding.origin import wait_for_origin
 from eventstore.log import FOLDED_TOPICS, EventLog, Partition
 from eventstore.recovery.cuts import cut_of
 from eventstore.recovery.replay import ReplayResult, replay
@@ -65,7 +65,7 @@ async def _replay(place: LogPlace, as_of: AsOf | None) -> ReplayResult:
 
 async def _cut(log: EventLog, as_of: AsOf) -> Mapping[Partition, int]:
     check_not_in_future(as_of, time.time_ns() // 1_000_000)
-    origin = await await_origin(log)
+    origin = await wait_for_origin(log)
     return (await cut_of(log, origin.log_id, FOLDED_TOPICS, as_of)).offsets
 
 

@@ -22,7 +22,7 @@ from deploy.cli.places import failing, place_of_status, reads_log
 from deploy.cli.progress import ProgressLine
 from deploy.opening import LogPlace, open_to_read
 from deploy.roles import folds_of
-from eventstore.folding.origin import await_origin
+from eventstore.folding.origin import wait_for_origin
 from eventstore.log import DECIDING_TOPICS, Partition
 from eventstore.replicas.lineage import lineage_of
 from projections.rules.rule import Held, Holdings
@@ -125,7 +125,7 @@ async def _verify(client: Client, place: LogPlace | None) -> Verdict:
     for left in reversed(range(TRIES)):
         live, where = _live(client, place)
         async with open_to_read(where, rng=random.Random()) as log:
-            origin = await await_origin(log)
+            origin = await wait_for_origin(log)
             if live.is_running and live.log_id != origin.log_id:
                 is_of = f"{client.server} is a server of log {live.log_id}, and this is log {origin.log_id}"
                 raise Refused(f"log: {is_of}; name a server of this log by --server, or leave out the place of the log")

@@ -12,7 +12,7 @@ from deploy.export.spelling import spelled
 from eventstore.as_of import AsOf
 from eventstore.avro.codec import decode
 from eventstore.errors import PermanentError, Undecodable
-from eventstore.folding.origin import await_origin
+from eventstore.folding.origin import wait_for_origin
 from eventstore.log import DECISIONS, FOLDED_TOPICS, Batch, EventLog, Partition, Record
 from eventstore.position import from_token
 from eventstore.progress import ReportProgress
@@ -115,7 +115,7 @@ async def _cut(log: EventLog, as_of: AsOf, more_ms: int) -> dict[Partition, int]
     if isinstance(as_of, int):
         there = [partition for topic in EXPORTED_TOPICS for partition in log.partitions(topic)]
         return {partition: await log.position_at(partition, as_of + more_ms) for partition in there}
-    named = from_token(as_of, (await await_origin(log)).log_id)
+    named = from_token(as_of, (await wait_for_origin(log)).log_id)
     return await cut_at_position(log, EXPORTED_TOPICS, named.offsets)
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from drivers.decisions.kept import decided_records_of
 from eventstore.folding.decision_listener import DecidedRecord, DecidedRun
 from eventstore.folding.fold import Fold
-from eventstore.folding.origin import await_origin
+from eventstore.folding.origin import wait_for_origin
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import EventLog
 from projections.decisions.decided import DECIDED_TOPICS
@@ -45,7 +45,7 @@ class Happening(NamedTuple):
 
 async def history(log: EventLog, folds: Sequence[Fold[Any]], subject: str, heard: Heard) -> list[Happening]:
     """Everything up to the present end of the log, oldest first. Raises as EventLog does."""
-    origin = await await_origin(log)
+    origin = await wait_for_origin(log)
     rules: dict[str, dict[int, Fold[Any]]] = {}
     for fold in folds:
         rules.setdefault(fold.topic, {})[fold.version] = fold

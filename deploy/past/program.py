@@ -35,7 +35,7 @@ from deploy.roles import folds_of
 from deploy.settings import Settings
 from eventstore.as_of import parse_as_of
 from eventstore.errors import PermanentError, PlaneError
-from eventstore.folding.origin import await_origin
+from eventstore.folding.origin import wait_for_origin
 from eventstore.log import FOLDED_TOPICS
 from eventstore.recovery.cuts import cut_of
 from eventstore.recovery.fold_as_of import FoldedLogAsOf, fold_as_of
@@ -62,7 +62,7 @@ async def folded(order: Order, say: Callable[[int, int], None]) -> FoldedLogAsOf
     folder = state_folder(order.settings)
     checkpoints = list_checkpoints(folder) if folder is not None else []
     async with open_to_read(place_of(order.settings), rng=random.Random()) as log:
-        origin = await await_origin(log)
+        origin = await wait_for_origin(log)
         cut = await cut_of(log, origin.log_id, FOLDED_TOPICS, parse_as_of(order.at))
         return await fold_as_of(log, folds_of(log.partition_count), cut, checkpoints, say)
 

@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 
 from drivers.wire.agent_messages import Refusal
 from drivers.wire.protocol import TableStatus
-from eventstore.backoff import ceiling
+from eventstore.backoff import backoff_ceiling
 from projections.rules.device_table import Code
 
 WINDOW = 2
@@ -134,7 +134,7 @@ def after_refusal(state: DeliveryState, refusal: Refusal, now: float, jitter: fl
     failures = state.failures + 1
     first = failures == 1
     at_once = first and refusal.code in (Code.BASE, Code.DIGEST)
-    wait_s = 0.0 if at_once else jitter * ceiling(failures, BACKOFF_FIRST_S, BACKOFF_LAST_S)
+    wait_s = 0.0 if at_once else jitter * backoff_ceiling(failures, BACKOFF_FIRST_S, BACKOFF_LAST_S)
     repair = refusal.code not in (Code.FULL, Code.DEVICE) and not (first and refusal.code is Code.BASE)
     return kept._replace(repair=repair, failures=failures, not_before=now + wait_s)
 

@@ -21,7 +21,7 @@ from drivers.backends.simulated_records import NEVER
 from drivers.simulators.zone import SimulatedZone
 from drivers.wire.links import Dial
 from drivers.wire.relay_connector import RelayConnector
-from eventstore.backoff import ceiling
+from eventstore.backoff import backoff_ceiling
 from eventstore.errors import PermanentError, TransientError
 
 logger = logging.getLogger(__name__)
@@ -139,7 +139,7 @@ class Simulator:
                 return await ask()
             except TransientError as error:
                 logger.info("cannot %s, retrying: %s", what, error)
-            await asyncio.sleep(self._rng.uniform(0.0, ceiling(failures, BACKOFF_FIRST_S, BACKOFF_LAST_S)))
+            await asyncio.sleep(self._rng.uniform(0.0, backoff_ceiling(failures, BACKOFF_FIRST_S, BACKOFF_LAST_S)))
         raise AssertionError("count() does not end")
 
     async def _tick(self) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from drivers.wire.links import Busy, Dial, Link, LinkClosed
 from drivers.wire.relay_messages import GoAway
-from eventstore.backoff import ceiling
+from eventstore.backoff import backoff_ceiling
 
 logger = logging.getLogger(__name__)
 
@@ -64,6 +64,6 @@ class RelayConnector:
         if isinstance(error, Busy | GoAwayReceived):
             self._wait_s = error.retry_after_s * self._rng.uniform(1.0, 1.2)
         else:
-            self._wait_s = self._rng.uniform(0.0, ceiling(self._failures, BACKOFF_FIRST_S, BACKOFF_LAST_S))
+            self._wait_s = self._rng.uniform(0.0, backoff_ceiling(self._failures, BACKOFF_FIRST_S, BACKOFF_LAST_S))
         self._failures += 1
         logger.info("%s has no relay, next try in %.1f s: %s", self._who, self._wait_s, error)

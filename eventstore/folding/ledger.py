@@ -30,7 +30,7 @@ import msgspec
 
 from eventstore.folding.fold import At, Commands, Outcome, refused
 from eventstore.folding.used_ids import USED_MAX, IdRange, UsedIds
-from eventstore.ids import BadCommandId, issued_at_ms
+from eventstore.ids import InvalidCommandId, issued_at_ms
 from schemas.events import Envelope
 
 LATE_MS = 120_000
@@ -234,7 +234,7 @@ def _malformed(envelope: Envelope) -> str:
     """Why an id is malformed; empty if it is not. Malformed ids are not remembered, as they are always refused."""
     try:
         issued_ms = issued_at_ms(envelope.command_id)
-    except BadCommandId as error:
+    except InvalidCommandId as error:
         return str(error)
     if issued_ms != envelope.issued_at_ms:
         return f"issued_at_ms: {envelope.issued_at_ms} is not the time in the command id, which is {issued_ms}"

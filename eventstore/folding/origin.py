@@ -36,16 +36,16 @@ async def find_origin(log: EventLog) -> LogCreated | None:
     """The LogCreated that decides, or None in an empty log. Raises LogUnavailable, LogMismatch."""
     if await log.end(FLEET_0) == 0:
         return None
-    return await await_origin(log)
+    return await wait_for_origin(log)
 
 
-async def await_origin(log: EventLog) -> LogCreated:
+async def wait_for_origin(log: EventLog) -> LogCreated:
     """The LogCreated of a log that somebody else makes. Raises LogUnavailable after a while without."""
     first = await read_first(log, {FLEET_0: 0})
     return _checked(log, first[FLEET_0])
 
 
-async def establish(log: EventLog, actor: str, now_ms: int, rng: Random) -> LogCreated:
+async def ensure_origin(log: EventLog, actor: str, now_ms: int, rng: Random) -> LogCreated:
     """The LogCreated of this log, made if it is new, and then at the head of every partition that decides.
 
     Raises LogUnavailable and AppendUnknown; trying again goes on where it ended.

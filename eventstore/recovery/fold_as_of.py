@@ -17,7 +17,7 @@ from typing import Any
 
 from eventstore.errors import FatalError, LogMismatch
 from eventstore.folding.fold import Fold
-from eventstore.folding.origin import await_origin
+from eventstore.folding.origin import wait_for_origin
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import FLEET_0, EventLog, Partition, Record
 from eventstore.recovery.cuts import Cut
@@ -55,7 +55,7 @@ async def fold_as_of(
     log: EventLog, folds: Sequence[Fold[Any]], cut: Cut, checkpoints: Sequence[StateCheckpoint], report: ReportRecords
 ) -> FoldedLogAsOf:
     """Fold the topics of these folds up to a cut. Raises LogUnavailable and LogMismatch."""
-    origin = await await_origin(log)
+    origin = await wait_for_origin(log)
     rules: dict[str, dict[int, Fold[Any]]] = {}
     for fold in folds:
         rules.setdefault(fold.topic, {})[fold.version] = fold

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from eventstore.errors import PermanentError
 from eventstore.folding.fold import Fold
 from eventstore.folding.ledger import LedgerEntry
-from eventstore.folding.origin import await_origin, read_first
+from eventstore.folding.origin import read_first, wait_for_origin
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import EventLog, Partition, Record
 from eventstore.progress import Progress, ReportProgress
@@ -91,7 +91,7 @@ async def replay(
     `start` is a checkpoint to go on from, where it lies before the cut and before every position in `digests_at`.
     Raises LogUnavailable and LogMismatch.
     """
-    origin = await await_origin(log)
+    origin = await wait_for_origin(log)
     rules: dict[str, dict[int, Fold[Any]]] = {}
     for fold in folds:
         rules.setdefault(fold.topic, {})[fold.version] = fold

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from eventstore.errors import LogMismatch
 from eventstore.log import FLEET_0
-from eventstore.position import BadPosition, Position, from_token, to_token
+from eventstore.position import InvalidPosition, Position, from_token, to_token
 from schemas.events import LogCreated
 
 
@@ -50,7 +50,7 @@ def lineage_of(origin: LogCreated) -> Lineage:
         for text in origin.parent.split():
             generation, _, token = text.partition("@")
             forks.append((int(generation), from_token(token, token.partition(":")[0])))
-    except (BadPosition, ValueError) as error:
+    except (InvalidPosition, ValueError) as error:
         raise LogMismatch(
             f"log: parent {origin.parent[:80]!r} must list GENERATION@POSITION of each restore"
         ) from error

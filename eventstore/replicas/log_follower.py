@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mappi
 from contextlib import aclosing
 from random import Random
 
-from eventstore.backoff import ceiling
+from eventstore.backoff import backoff_ceiling
 from eventstore.errors import LogMismatch, LogUnavailable
 from eventstore.folding.hashes import record_hash
 from eventstore.folding.origin import read_first
@@ -35,7 +35,7 @@ class Backoff:
         self._failures = 0
 
     async def wait(self) -> None:
-        await asyncio.sleep(self._rng.uniform(0, ceiling(self._failures, _BACKOFF_S, _BACKOFF_MAX_S)))
+        await asyncio.sleep(self._rng.uniform(0, backoff_ceiling(self._failures, _BACKOFF_S, _BACKOFF_MAX_S)))
         self._failures += 1
 
     def reset(self) -> None:

@@ -22,7 +22,7 @@ from eventstore.avro.codec import encode
 from eventstore.errors import LogUnavailable, TransientError
 from eventstore.folding.decision_listener import DecisionListener
 from eventstore.folding.fold import Decision, Fold
-from eventstore.folding.origin import await_origin, establish
+from eventstore.folding.origin import ensure_origin, wait_for_origin
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import DECIDING_TOPICS, Batch, EventLog, Partition, Record
 from eventstore.progress import Progress
@@ -200,8 +200,8 @@ class Replica(FoldedLog):
 
     async def _find_origin(self) -> LogCreated:
         if self._creates:
-            return await establish(self._log, self.name, self._now_ms(), self._rng)
-        return await await_origin(self._log)
+            return await ensure_origin(self._log, self.name, self._now_ms(), self._rng)
+        return await wait_for_origin(self._log)
 
     async def _read(self) -> None:
         async def check() -> None:

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from eventstore.backoff import ceiling
+from eventstore.backoff import backoff_ceiling
 from eventstore.errors import LogMismatch
 from eventstore.folding.hashes import MODULUS, row_hash
 from eventstore.folding.ledger import LedgerEntry, is_chunk
@@ -97,7 +97,7 @@ class Saver:
         for folded in further:
             if not await self._save(folded, yield_loop):
                 self._failed_rounds += 1
-                self.next_s = now_s + ceiling(self._failed_rounds, self._limits.save_every_s, _RETRY_MAX_S)
+                self.next_s = now_s + backoff_ceiling(self._failed_rounds, self._limits.save_every_s, _RETRY_MAX_S)
                 return
         self._failed_rounds = 0
         self.saved_s = now_s

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 import numpy as np
 
-from eventstore.ids import BadCommandId, issued_at_ms
+from eventstore.ids import InvalidCommandId, issued_at_ms
 from projections.columns import fault_of_label_numbers, fault_of_widths
 from projections.fleet.address_index import Address, Column4, column4
 from projections.fleet.slot_table import Column6
@@ -126,7 +126,7 @@ def _command_of(uid: str, created_ms: int) -> str:
     """The command that stated this incarnation, if it stated none of its own: then it is the uid, and says the time."""
     try:
         return uid if issued_at_ms(uid) == created_ms else ""
-    except BadCommandId:
+    except InvalidCommandId:
         return ""
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
-from eventstore.backoff import ceiling
+from eventstore.backoff import backoff_ceiling
 from eventstore.folding.fold import At
 from projections.names import shown
 from projections.tries import DEFAULT_TRIES, Tries
@@ -87,7 +87,7 @@ def backoff_ms(name: str, attempt: int, failures: int) -> int:
     """Half of a ceiling that doubles with each failure, and up to as much again. With full jitter a device that reboots
     could be given up at any time, as all waits can be short."""
     drawn = int.from_bytes(blake2b(f"{name}/{attempt}".encode(), digest_size=8).digest(), "big")
-    ceiling_ms = ceiling(failures - 1, BACKOFF_MS, LONGEST_BACKOFF_MS)
+    ceiling_ms = backoff_ceiling(failures - 1, BACKOFF_MS, LONGEST_BACKOFF_MS)
     half_ms = ceiling_ms // 2
     return half_ms + drawn % (ceiling_ms - half_ms) + 1
 

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 from eventstore.avro.codec import HEADER_BYTES, decode
 from eventstore.avro.scan import Irregular, Scan
 from eventstore.errors import Undecodable
-from eventstore.ids import BadCommandId, issued_at_ms
+from eventstore.ids import InvalidCommandId, issued_at_ms
 from projections.actors import NODE_AGENT_PREFIX, is_node_agent
 from projections.columns import fault_of_nodes, part, part_of, shared
 from projections.names import check_zone
@@ -54,7 +54,7 @@ def read(values: Sequence[bytes]) -> SingleJoins | None:
     """The joins in these record values, if each is of one node and plain."""
     try:
         return _scanned(values) if len(values) >= SCANNED_MIN else _decoded(values)
-    except (Irregular, Undecodable, BadCommandId):
+    except (Irregular, Undecodable, InvalidCommandId):
         return None
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from deploy.kafka.brokers import Brokers
 from deploy.kafka.jars import cache_folder
 from eventstore.avro.codec import encode
-from eventstore.folding.origin import establish
+from eventstore.folding.origin import ensure_origin
 from eventstore.kafka.log import KafkaLog
 from eventstore.log import ZONES, Partition, partition_of
 from schemas.events import NodesJoined
@@ -46,7 +46,7 @@ async def append_joins(bootstrap: str, prefix: str, events: Iterable[NodesJoined
     """Make the log, and append these to the partitions of their zones, in order."""
     rng = random.Random(1)
     async with KafkaLog.open(bootstrap, topic_prefix=prefix, rng=rng) as log:
-        await establish(log, "bench", now_ms(), rng)
+        await ensure_origin(log, "bench", now_ms(), rng)
 
         async def append(event: NodesJoined) -> None:
             key = event.zone.encode()

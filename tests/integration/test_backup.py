@@ -19,7 +19,7 @@ from deploy.opening import LOG_FOLDER, LogPlace, open_to_read
 from drivers.forwarder import Forwarder
 from eventstore.avro.codec import decode
 from eventstore.embedded.log import EmbeddedLog
-from eventstore.folding.origin import await_origin
+from eventstore.folding.origin import wait_for_origin
 from eventstore.log import DECIDING_TOPICS, FLEET_0, INSTALLS, ZONES, EventLog, Partition, Record
 from eventstore.recovery.attestation import records_before
 from eventstore.recovery.backup import COPIED_TOPICS, Manifest, load_manifest
@@ -125,7 +125,7 @@ def test_two_logs_of_one_backup_are_told_apart_by_every_dpu(tmp_path: Path) -> N
 
 async def origin_at(data: Path) -> LogCreated:
     async with EmbeddedLog.secondary(data / LOG_FOLDER) as log:
-        return await await_origin(log)
+        return await wait_for_origin(log)
 
 
 def test_a_restored_log_still_proves_the_checkpoints_of_its_parent(tmp_path: Path) -> None:

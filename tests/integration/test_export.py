@@ -17,7 +17,7 @@ from deploy.cli import cli
 from deploy.opening import LOG_FOLDER
 from eventstore.avro.codec import encode
 from eventstore.embedded.log import EmbeddedLog
-from eventstore.folding.origin import await_origin
+from eventstore.folding.origin import wait_for_origin
 from eventstore.log import ZONES
 from tests.support.embedded import Clock
 from tests.support.stated_log import ZONES_0, joined, stated
@@ -67,7 +67,7 @@ def places(found: Sequence[dict[str, Any]]) -> list[tuple[str, int]]:
 def token(data: Path, offset: int) -> str:
     async def ask() -> str:
         async with EmbeddedLog.secondary(data / LOG_FOLDER) as log:
-            return f"{(await await_origin(log)).log_id}:zones/0={offset}"
+            return f"{(await wait_for_origin(log)).log_id}:zones/0={offset}"
 
     return asyncio.run(ask())
 

@@ -9,7 +9,7 @@ from deploy.roles import folds_of
 from drivers.decisions.kept import decided_records_of
 from eventstore.avro.codec import encode
 from eventstore.folding.decision_listener import DecidedRecord, DecidedRun
-from eventstore.folding.origin import await_origin
+from eventstore.folding.origin import wait_for_origin
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import DECISIONS, EventLog
 from projections.decisions.decided import DECIDED_TOPICS, decided, key_of
@@ -59,7 +59,7 @@ async def written(log: EventLog) -> dict[str, set[bytes]]:
 
 async def refolded(log: EventLog) -> dict[str, set[bytes]]:
     """Every decision of the log, by a fold of its own, one record after the other."""
-    origin = await await_origin(log)
+    origin = await wait_for_origin(log)
     found: dict[str, set[bytes]] = {}
     for fold in folds_of(log.partition_count):
         for partition in log.partitions(fold.topic) if fold.topic in DECIDED_TOPICS else ():

@@ -8,7 +8,7 @@ from pathlib import Path
 from deploy.opening import LOG_FOLDER
 from eventstore.avro.codec import encode
 from eventstore.embedded.log import EmbeddedLog
-from eventstore.folding.origin import establish
+from eventstore.folding.origin import ensure_origin
 from eventstore.ids import internal_envelope, uuid7
 from eventstore.log import FLEET_0, INSTALLS, ZONES, EventLog, Partition
 from schemas.events import Envelope, InstallsReported, NodesJoined, WritesFrozen
@@ -34,7 +34,7 @@ def installed(now_ms: int) -> InstallsReported:
 
 async def fill(log: EventLog, clock: Clock, *, records: int = 40, seed: int = 7) -> None:
     """So many joins in both partitions of zones, some statements in fleet, and reports in installs."""
-    await establish(log, "test", clock.ms, random.Random(seed))
+    await ensure_origin(log, "test", clock.ms, random.Random(seed))
     for number in range(records):
         clock.ms += 1_000
         await log.append(ZONES_0, b"zone-1", encode(joined(number, clock.ms)))

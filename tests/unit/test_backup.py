@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from eventstore.avro.codec import encode
 from eventstore.embedded.rocks import Rocks, RocksError
 from eventstore.errors import FatalError, LogMismatch
-from eventstore.folding.origin import establish
+from eventstore.folding.origin import ensure_origin
 from eventstore.kafka.clients import BATCH_BYTES
 from eventstore.log import FLEET_0, ZONES, Partition, Record
 from eventstore.recovery.backup import Manifest, PartitionCopy, copy, file_of, partition_named, read_records
@@ -62,7 +62,7 @@ def unsaid(_what: str, _share: float) -> None:
 
 async def test_zones_are_copied_up_to_what_fleet_has_taken_and_no_further(tmp_path: Path) -> None:
     contents = Contents(1)
-    await establish(MemoryLog(contents, lambda: NOW_MS), "test", NOW_MS, random.Random(7))
+    await ensure_origin(MemoryLog(contents, lambda: NOW_MS), "test", NOW_MS, random.Random(7))
     copied = await copy(GrowingLog(contents, lambda: NOW_MS), tmp_path, unsaid)
     assert (copied["fleet/0"].end, copied["zones/0"].end) == (2, 2)
     assert contents.end(ZONES_0) == 3, "what was forwarded later is later than the cut"
@@ -71,7 +71,7 @@ async def test_zones_are_copied_up_to_what_fleet_has_taken_and_no_further(tmp_pa
 
 async def test_a_forward_that_fleet_refuses_moves_no_cut(tmp_path: Path) -> None:
     contents = Contents(1)
-    await establish(MemoryLog(contents, lambda: NOW_MS), "test", NOW_MS, random.Random(7))
+    await ensure_origin(MemoryLog(contents, lambda: NOW_MS), "test", NOW_MS, random.Random(7))
     for number in range(3):
         contents.add(ZONES_0, NOW_MS + number, b"z", encode(sample("NodesJoined")))
     forged = replace(sample("MembershipChanged"), cause_partition=0, from_offset=9, to_offset=1_000)
@@ -83,7 +83,7 @@ async def test_a_forward_that_fleet_refuses_moves_no_cut(tmp_path: Path) -> None
 
 async def test_a_mark_that_was_forged_ahead_of_its_zone_keeps_no_copy_waiting(tmp_path: Path) -> None:
     contents = Contents(1)
-    await establish(MemoryLog(contents, lambda: NOW_MS), "test", NOW_MS, random.Random(7))
+    await ensure_origin(MemoryLog(contents, lambda: NOW_MS), "test", NOW_MS, random.Random(7))
     forged = replace(sample("MembershipChanged"), cause_partition=0, from_offset=0, to_offset=1_000)
     contents.add(FLEET_0, NOW_MS, b"", encode(forged))
     async with asyncio.timeout(10):
@@ -100,7 +100,7 @@ async def test_a_copy_is_on_disk_when_it_is_said_to_be_made(tmp_path: Path, monk
         sync(file)
 
     contents = Contents(1)
-    await establish(MemoryLog(contents, lambda: NOW_MS), "test", NOW_MS, random.Random(7))
+    await ensure_origin(MemoryLog(contents, lambda: NOW_MS), "test", NOW_MS, random.Random(7))
     monkeypatch.setattr(os, "fsync", noted)
     copied = await copy(MemoryLog(contents, lambda: NOW_MS), tmp_path, unsaid)
     assert sorted(synced) == sorted(str(file_of(tmp_path, partition_named(name))) for name in copied)
@@ -108,7 +108,7 @@ async def test_a_copy_is_on_disk_when_it_is_said_to_be_made(tmp_path: Path, monk
 
 async def test_a_log_that_lost_its_head_is_not_taken_for_whole(tmp_path: Path) -> None:
     contents = Contents(1)
-    await establish(MemoryLog(contents, lambda: NOW_MS), "test", NOW_MS, random.Random(7))
+    await ensure_origin(MemoryLog(contents, lambda: NOW_MS), "test", NOW_MS, random.Random(7))
     contents.add(ZONES_0, NOW_MS, b"z", encode(sample("NodesJoined")))
     del contents.records[ZONES_0][0]
     contents.begins[ZONES_0] = 1
@@ -119,7 +119,7 @@ async def test_a_log_that_lost_its_head_is_not_taken_for_whole(tmp_path: Path) -
 async def test_a_log_is_on_disk_before_it_gets_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     contents, folder, target = Contents(1), tmp_path / "backup", tmp_path / "log"
     folder.mkdir()
-    origin = await establish(MemoryLog(contents, lambda: NOW_MS), "test", NOW_MS, random.Random(7))
+    origin = await ensure_origin(MemoryLog(contents, lambda: NOW_MS), "test", NOW_MS, random.Random(7))
     contents.add(ZONES_0, NOW_MS, b"z", encode(sample("NodesJoined")))
     copied = await copy(MemoryLog(contents, lambda: NOW_MS), folder, unsaid)
     manifest = manifest_of(origin, copied)
@@ -156,7 +156,7 @@ async def test_a_disk_that_takes_no_log_is_named_in_a_sentence(tmp_path: Path, m
 
     contents, folder, target = Contents(1), tmp_path / "backup", tmp_path / "log"
     folder.mkdir()
-    origin = await establish(MemoryLog(contents, lambda: NOW_MS), "test", NOW_MS, random.Random(7))
+    origin = await ensure_origin(MemoryLog(contents, lambda: NOW_MS), "test", NOW_MS, random.Random(7))
     copied = await copy(MemoryLog(contents, lambda: NOW_MS), folder, unsaid)
     rng = random.Random(8)
     restoration = plan_restore(

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from eventstore.avro.codec import decode, encode
 from eventstore.embedded.log import EmbeddedLog
 from eventstore.errors import PermanentError
-from eventstore.folding.origin import establish
+from eventstore.folding.origin import ensure_origin
 from eventstore.log import (
     CLIQUES,
     DECISIONS,
@@ -40,7 +40,7 @@ async def backup(folder: Path) -> tuple[Contents, Manifest]:
     """A log with some records in every partition, of which reports have expired, and its copy."""
     contents = Contents(COUNT)
     log = MemoryLog(contents, lambda: NOW_MS)
-    origin = await establish(log, "test", NOW_MS, random.Random(7))
+    origin = await ensure_origin(log, "test", NOW_MS, random.Random(7))
     for topic in (ZONES, CLIQUES, FLEET, INSTALLS, DECISIONS, REPLICAS):
         for partition in partitions_of(topic, COUNT):
             for number in range(4 + partition.number):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventstore.ids import BadCommandId, envelope, internal_envelope, is_part_of, issued_at_ms, part_id, uuid7
+from eventstore.ids import InvalidCommandId, envelope, internal_envelope, is_part_of, issued_at_ms, part_id, uuid7
 
 times = st.integers(0, (1 << 48) - 1)
 
@@ -51,7 +51,7 @@ def test_ids_of_one_moment_differ_and_repeat_with_their_generator() -> None:
     ],
 )
 def test_anything_else_is_refused_by_value(text: str) -> None:
-    with pytest.raises(BadCommandId, match="UUIDv7"):
+    with pytest.raises(InvalidCommandId, match="UUIDv7"):
         issued_at_ms(text)
 
 

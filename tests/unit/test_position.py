@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventstore.log import FOLDED_TOPICS, Partition
-from eventstore.position import BadPosition, Position, check_token, from_token, to_token
+from eventstore.position import InvalidPosition, Position, check_token, from_token, to_token
 
 LOG = "0198c5a2"
 
@@ -27,7 +27,7 @@ def test_equal_positions_have_equal_tokens(positions: dict[Partition, int]) -> N
 def test_any_text_is_a_position_or_refused(text: str) -> None:
     try:
         position = from_token(f"{LOG}:{text}", LOG)
-    except BadPosition as refusal:
+    except InvalidPosition as refusal:
         assert str(refusal).startswith("position: ")
     else:
         assert from_token(to_token(position), LOG) == position
@@ -48,7 +48,7 @@ def test_any_text_is_a_position_or_refused(text: str) -> None:
     ],
 )
 def test_what_is_not_ours_is_refused_with_the_reason(token: str, reason: str) -> None:
-    with pytest.raises(BadPosition, match=reason):
+    with pytest.raises(InvalidPosition, match=reason):
         from_token(token, LOG)
 
 
@@ -72,13 +72,13 @@ _SHAPE = "must have the form LOGID:TOPIC/PARTITION=OFFSET,..."
     ],
 )
 def test_what_is_no_token_of_any_log_is_refused_and_quoted_as_far_as_fits(token: str, reason: str) -> None:
-    with pytest.raises(BadPosition) as refused:
+    with pytest.raises(InvalidPosition) as refused:
         check_token(token)
     assert str(refused.value) == reason
 
 
 def test_a_token_of_a_log_with_a_long_name_is_refused_in_one_line() -> None:
-    with pytest.raises(BadPosition) as refused:
+    with pytest.raises(InvalidPosition) as refused:
         from_token(f"{'y' * 50}:zones/3=15", LOG)
     assert str(refused.value) == f"position: log id '{'y' * 40}' must be that of this log, '{LOG}'"
 
@@ -88,5 +88,5 @@ def test_the_longest_token_is_read_and_one_character_more_is_not() -> None:
     longest = f"{LOG}:{parts}zones/2={'7' * 9}"
     assert len(longest) == 65_536
     assert from_token(longest, LOG).offsets[Partition("zones", 2)] == 777_777_777
-    with pytest.raises(BadPosition, match="65537 characters are more than the 65536 allowed"):
+    with pytest.raises(InvalidPosition, match="65537 characters are more than the 65536 allowed"):
         from_token(f"{longest}7", LOG)

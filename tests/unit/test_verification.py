@@ -6,7 +6,7 @@ import random
 
 from deploy.audit.verification import Claim, compare_devices, fold_afresh
 from eventstore.avro.codec import encode
-from eventstore.folding.origin import establish
+from eventstore.folding.origin import ensure_origin
 from eventstore.ids import internal_envelope
 from eventstore.log import FLEET_0, ZONES, partition_for
 from eventstore.replicas.lineage import Lineage
@@ -22,7 +22,7 @@ NOW_MS = 1_700_000_000_000
 
 async def new_log() -> MemoryLog:
     log = MemoryLog(Contents(3), lambda: NOW_MS)
-    await establish(log, "test", NOW_MS, random.Random(7))
+    await ensure_origin(log, "test", NOW_MS, random.Random(7))
     return log
 
 
