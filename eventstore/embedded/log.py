@@ -27,7 +27,7 @@ from rocksdict import AccessType
 from eventstore.deadlines import Deadlines
 from eventstore.disk_space import reserve_for_reopening
 from eventstore.embedded.reader import RocksReader
-from eventstore.embedded.rocks import Bounds, Rocks, RocksError, Row, check_header, open_rocks
+from eventstore.embedded.rocks import Bounds, LogRow, Rocks, RocksError, check_header, open_rocks
 from eventstore.embedded.secondary import SecondaryLog
 from eventstore.errors import AppendUnknown, FatalError, LogMismatch, LogUnavailable, PlaneError
 from eventstore.linger import Linger, wait_for_batch
@@ -105,7 +105,7 @@ class EmbeddedLog(RocksReader):
         self._linger = Linger()
         self.batches = 0
         self.failed_batches = 0
-        self._tasks = [asyncio.create_task(self._guard(work)) for work in (self._commit_forever, self._keep)]
+        self._tasks = [asyncio.create_task(self._guard(work)) for work in (self._commit_forever, self._maintain)]
 
     @classmethod
     @asynccontextmanager
@@ -281,15 +281,15 @@ class EmbeddedLog(RocksReader):
             self._answer(batch, None)
             self._announce()
 
-    def _rows_of(self, batch: Sequence[_Pending]) -> tuple[list[Row], dict[Partition, Bounds]]:
+    def _rows_of(self, batch: Sequence[_Pending]) -> tuple[list[LogRow], dict[Partition, Bounds]]:
         """These appends as the next rows of their partitions, and where the partitions end with them."""
         now_ms = self._now_ms()
         bounds: dict[Partition, Bounds] = {}
-        rows: list[Row] = []
+        rows: list[LogRow] = []
         for partition, key, value, _, headers in batch:
             begin, offset, last_ms = bounds.get(partition) or self._bounds[partition]
             append_ms = max(last_ms, now_ms) if last_ms - now_ms <= _STEP_BACK_MS else now_ms
-            rows.append(Row(partition, offset, append_ms, key, value, headers))
+            rows.append(LogRow(partition, offset, append_ms, key, value, headers))
             bounds[partition] = Bounds(begin, offset + 1, append_ms)
         return rows, bounds
 
@@ -323,7 +323,7 @@ class EmbeddedLog(RocksReader):
         self._write_error = f"log directory {self._path} accepts no writes: {error}"
         logger.error("%s", self._write_error)
 
-    async def _keep(self) -> None:
+    async def _maintain(self) -> None:
         checks = 0
         while True:
             await asyncio.sleep(_CHECK_S)

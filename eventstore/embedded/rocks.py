@@ -33,7 +33,7 @@ _HAS_HEADERS = 1 << 31
 _WRITE_BUFFER_BYTES = 16 << 20
 OPEN_FILES_MAX = 128
 """Files that the owner of a log keeps open. Without a limit it opens every file of the log and keeps it open."""
-EVERY_FILE = -1
+ALL_FILES = -1
 """Of a secondary, which must keep every file open: the owner deletes files that it still reads."""
 _BATCH_RECORDS = 512
 _BATCH_BYTES = 512 << 10
@@ -43,7 +43,7 @@ class RocksError(Exception):
     """RocksDB failed to read or write."""
 
 
-class Header(msgspec.Struct, frozen=True):
+class LogHeader(msgspec.Struct, frozen=True):
     """What a log directory says of itself."""
 
     format: int
@@ -58,7 +58,7 @@ class Bounds(NamedTuple):
     last_ms: int = 0
 
 
-class Row(NamedTuple):
+class LogRow(NamedTuple):
     """One record to write."""
 
     partition: Partition
@@ -78,22 +78,22 @@ class Rocks:
             self._db = Rdict(str(path), _options(open_files), access_type=access)
         self._last_ms: dict[Partition, int] = {}
 
-    def header(self) -> Header | None:
+    def header(self) -> LogHeader | None:
         """What the directory says of itself, or None if it was just made."""
         with _rocks_errors():
             raw = self._db.get(_HEADER_KEY)
-        return None if raw is None else msgspec.json.decode(raw, type=Header)
+        return None if raw is None else msgspec.json.decode(raw, type=LogHeader)
 
     def write_header(self, partition_count: int) -> None:
         """Say for ever how many partitions there are."""
         batch = WriteBatch(raw_mode=True)
-        batch.put(_HEADER_KEY, msgspec.json.encode(Header(_FORMAT, partition_count)))
+        batch.put(_HEADER_KEY, msgspec.json.encode(LogHeader(_FORMAT, partition_count)))
         synced = WriteOptions()
         synced.sync = True
         with _rocks_errors():
             self._db.write(batch, synced)
 
-    def write(self, rows: Sequence[Row]) -> None:
+    def write(self, rows: Sequence[LogRow]) -> None:
         """All of these rows, on disk after the next `sync`, or after a crash none that follows a missing one."""
         batch = WriteBatch(raw_mode=True)
         for row in rows:
@@ -217,7 +217,7 @@ class Rocks:
             self._db.close()
 
 
-def _packed(row: Row) -> bytes:
+def _packed(row: LogRow) -> bytes:
     """Append time, length of the key, key, value. A bit of the length says that headers stand before the key."""
     if not row.headers:
         return _ROW_HEAD.pack(row.timestamp_ms, len(row.key)) + row.key + row.value
@@ -263,7 +263,7 @@ def open_rocks(path: Path, access: AccessType, open_files: int = OPEN_FILES_MAX)
         raise FatalError(f"log directory {path} cannot be opened: {error}") from error
 
 
-def check_header(path: Path, header: Header, partition_count: int | None) -> int:
+def check_header(path: Path, header: LogHeader, partition_count: int | None) -> int:
     """The partition count of the log; raises LogMismatch if it is another kind of log than the one that is wanted."""
     if header.format != _FORMAT:
         raise LogMismatch(f"log directory {path} has format {header.format}; this program reads format {_FORMAT}")

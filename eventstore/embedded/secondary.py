@@ -21,7 +21,7 @@ from pathlib import Path
 from rocksdict import AccessType
 
 from eventstore.embedded.reader import RocksReader
-from eventstore.embedded.rocks import EVERY_FILE, Bounds, Rocks, RocksError, check_header, open_rocks
+from eventstore.embedded.rocks import ALL_FILES, Bounds, Rocks, RocksError, check_header, open_rocks
 from eventstore.errors import AppendRefused, FatalError, LogMismatch, LogUnavailable
 from eventstore.log import Headers, Partition
 
@@ -50,7 +50,7 @@ class SecondaryLog(RocksReader):
         if not (path / "CURRENT").exists():
             raise FatalError(f"log directory {path} holds no log: no CURRENT file")
         with tempfile.TemporaryDirectory(prefix="dpuplane-log-") as scratch:
-            rocks = open_rocks(path, AccessType.secondary(scratch), EVERY_FILE)
+            rocks = open_rocks(path, AccessType.secondary(scratch), ALL_FILES)
             try:
                 header = rocks.header()
                 if header is None:

@@ -24,7 +24,7 @@ from aiokafka.errors import KafkaError
 from rocksdict import AccessType
 
 from eventstore.avro.codec import encode
-from eventstore.embedded.rocks import Rocks, RocksError, Row, open_rocks
+from eventstore.embedded.rocks import LogRow, Rocks, RocksError, open_rocks
 from eventstore.errors import FatalError, LogUnavailable, PermanentError
 from eventstore.ids import internal_envelope, uuid7
 from eventstore.kafka.admin import Admin
@@ -137,7 +137,7 @@ def restore_to_folder(plan: RestorePlan, path: Path, report: ReportProgress) -> 
 def _into_rocks(rocks: Rocks, partition: Partition, records: Iterable[Record]) -> int:
     count = 0
     for batch in _batches(records):
-        rocks.write([Row(partition, *each) for each in batch])
+        rocks.write([LogRow(partition, *each) for each in batch])
         count += len(batch)
     return count
 

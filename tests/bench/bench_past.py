@@ -23,7 +23,7 @@ from deploy.opening import LOG_FOLDER, STATE_FOLDER
 from deploy.past.processes import Pasts
 from deploy.settings import load_settings
 from eventstore.avro.codec import encode
-from eventstore.embedded.rocks import Row, open_rocks
+from eventstore.embedded.rocks import LogRow, open_rocks
 from eventstore.ids import envelope, uuid7
 from eventstore.log import CLIQUES, Partition, partition_for
 from eventstore.state_store.rocks_store import list_checkpoints
@@ -93,7 +93,7 @@ def _churn(data: Path, records: int, began_ms: int) -> None:
             rows = []
             for at_ms, event in batch:
                 partition: Partition = partition_for(CLIQUES, event.domain, header.partition_count)
-                rows.append(Row(partition, ends[partition], at_ms, event.domain.encode(), encode(event)))
+                rows.append(LogRow(partition, ends[partition], at_ms, event.domain.encode(), encode(event)))
                 ends[partition] += 1
             rocks.write(rows)
     finally:

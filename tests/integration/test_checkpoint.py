@@ -15,7 +15,7 @@ from rocksdict import AccessType
 from deploy.cli import cli
 from deploy.opening import LOG_FOLDER
 from eventstore.embedded.log import EmbeddedLog
-from eventstore.embedded.rocks import Rocks, Row, open_rocks
+from eventstore.embedded.rocks import LogRow, Rocks, open_rocks
 from eventstore.log import FLEET_0, Partition, Record
 from tests.support.embedded import Clock
 from tests.support.stated_log import PARTITIONS, ZONES_0, ZONES_1, stated
@@ -67,7 +67,7 @@ def copied_up_to(data: Path, ends: dict[Partition, int]) -> None:
 
 
 def put(rocks: Rocks, partition: Partition, records: Iterable[Record]) -> None:
-    rocks.write([Row(partition, *each) for each in records])
+    rocks.write([LogRow(partition, *each) for each in records])
 
 
 def test_an_untouched_log_is_proven_and_may_have_grown(data: Path) -> None:
