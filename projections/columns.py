@@ -30,7 +30,7 @@ from projections.names import (
     check_zone,
     shown,
 )
-from schemas.events import MAX_ITEMS, MAX_STATED_BYTES, MembershipChanged, NodesChanged, NodesJoined, NodesLeft
+from schemas.events import MAX_COMMAND_BYTES, MAX_ITEMS, MembershipChanged, NodesChanged, NodesJoined, NodesLeft
 
 _NAMES = re.compile(rf"(?:{NAME_PATTERN}\n)*+")
 _OCTETS = bytes(range(256))
@@ -338,8 +338,8 @@ def _fault_of_size(event: NodesJoined | NodesChanged | NodesLeft, names_bytes: i
     size = names_bytes + len("".join(event.uids))
     if not isinstance(event, NodesLeft):
         size += len(event.addresses4) + len(event.addresses6) + sum(map(size_of_labels, event.label_sets))
-    if size > MAX_STATED_BYTES:
-        return f"names: {size} bytes of names, uids, addresses and labels are more than the {MAX_STATED_BYTES} allowed"
+    if size > MAX_COMMAND_BYTES:
+        return f"names: {size} bytes of names, uids, addresses and labels are more than the {MAX_COMMAND_BYTES} allowed"
     return None
 
 

@@ -8,12 +8,12 @@ from ipaddress import IPv4Address, IPv6Address
 from typing import NamedTuple
 
 from projections.columns import label_columns, size_of_labels
-from schemas.events import MAX_ITEMS, MAX_STATED_BYTES
+from schemas.events import MAX_COMMAND_BYTES, MAX_ITEMS
 
 _BYTES_PER_NODE = 64
 """Addresses, lengths and the number of a label set, with room to spare."""
 
-_MAX_BYTES = MAX_STATED_BYTES - 16 * 1024
+_MAX_BYTES = MAX_COMMAND_BYTES - 16 * 1024
 """Leaves room for the envelope and the zone's name."""
 
 

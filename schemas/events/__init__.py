@@ -69,11 +69,11 @@ __all__ = [
     "AGENT_JOINED",
     "INFERRED",
     "LEFT",
+    "MAX_COMMAND_BYTES",
     "MAX_FORWARD_BYTES",
     "MAX_FORWARD_ITEMS",
     "MAX_ITEMS",
     "MAX_STATE",
-    "MAX_STATED_BYTES",
     "PRESENT",
     "SUPERSEDED",
     "BudgetSet",
@@ -154,7 +154,7 @@ Event: TypeAlias = (
 MAX_ITEMS = 1_000
 """Maximum of items in one record."""
 
-MAX_STATED_BYTES = 256 * 1024
+MAX_COMMAND_BYTES = 256 * 1024
 """Maximum of the encoded size of a record from outside. The changes of one record must fit one forward."""
 
 MAX_FORWARD_ITEMS = 2_000

@@ -6,7 +6,15 @@ import pytest
 
 from eventstore.avro.codec import encode
 from projections.zones.forwarding import forward, is_forwarded
-from schemas.events import LEFT, MAX_FORWARD_BYTES, MAX_FORWARD_ITEMS, MAX_ITEMS, MAX_STATED_BYTES, PRESENT, NodesJoined
+from schemas.events import (
+    LEFT,
+    MAX_COMMAND_BYTES,
+    MAX_FORWARD_BYTES,
+    MAX_FORWARD_ITEMS,
+    MAX_ITEMS,
+    PRESENT,
+    NodesJoined,
+)
 from tests.support.zones import ZoneLog
 
 
@@ -108,7 +116,7 @@ def test_a_forward_is_bounded_in_bytes_and_one_record_always_fits(distinct: int)
         names = [f"source/{i}-{j}-".ljust(253, "x") for j in range(count)]
         index = [j % distinct for j in range(count)]
         event = NodesJoined(log.envelope(), "z1", names, [1], ["u" * 128], b"", b"", labels, index)
-        assert len(encode(event)) <= MAX_STATED_BYTES
+        assert len(encode(event)) <= MAX_COMMAND_BYTES
         assert log.append(event).code == "done"
     mark, sizes = 0, []
     while (found := forward(log.state, 0, mark)) is not None:

@@ -22,7 +22,7 @@ from commands.inventory.rows import MAX_FAULTS, MAX_LINE_BYTES
 from eventstore.avro.codec import encode
 from projections.columns import fault_of_nodes, nth
 from projections.names import is_printable
-from schemas.events import MAX_ITEMS, MAX_STATED_BYTES, Envelope, NodesJoined
+from schemas.events import MAX_COMMAND_BYTES, MAX_ITEMS, Envelope, NodesJoined
 
 EXCERPT = Path(__file__).parent / "data" / "openb-nodes-excerpt.csv"
 
@@ -251,7 +251,7 @@ def test_batches_fit_a_record_by_count_and_by_size() -> None:
     events = joined(planned(large, address_pool="2001:db8::/64"))
     assert sum(len(event.names) for event in events) == 300
     assert len(events) > 5
-    assert all(len(encode(event)) <= MAX_STATED_BYTES for event in events)
+    assert all(len(encode(event)) <= MAX_COMMAND_BYTES for event in events)
 
 
 def test_the_same_file_gives_the_same_plan() -> None:
