@@ -23,10 +23,10 @@ from projections.rules.device_table import EMPTY, Code, DeviceTable, apply
 from projections.rules.digests import digest_of, to_bytes
 from projections.rules.rule import Delta, Rule, SetStep
 from schemas.api import dpuplane_pb2 as pb
+from tests.fuzz.api_targets import KINDS
+from tests.fuzz.files_targets import first_rows
 from tests.fuzz.framing import Part, joined
-from tests.fuzz.of_api import KINDS
-from tests.fuzz.of_files import first_rows
-from tests.fuzz.of_log import records_of
+from tests.fuzz.log_targets import records_of
 from tests.fuzz.seeds_log import lifecycle
 from tests.support.toy_log import LOG_ID, T0, Issuer
 
@@ -35,7 +35,7 @@ ONE, TWO, SIX = bytes((10, 0, 0, 1, 32)), bytes((10, 0, 1, 0, 24)), bytes(15) + 
 HOLDING = TableStatus(1, 1, 5, 5, 5, bytes(16))
 
 
-def _agent_says() -> Iterable[bytes]:
+def _agent_messages() -> Iterable[bytes]:
     hello = Hello("rack-1", ["d1", "src/d2"], ["b1", "b2"], [HOLDING])
     refusal = Refusal(HOLDING, 7, Code.FULL, "table is full")
     said: list[FromAgent] = [hello, Ack([HOLDING], [refusal]), Heartbeat([HOLDING._replace(dpus=1 << 77)])]
@@ -57,7 +57,7 @@ def _deltas() -> list[Delta]:
     ]
 
 
-def _relay_says() -> Iterable[bytes]:
+def _relay_messages() -> Iterable[bytes]:
     frames = [relay_messages.encode_frame(1, delta) for delta in _deltas()]
     welcome = Welcome(1, 5, False, 10_000, [Unserved(5, "not registered", 1_500)])
     refused = GoAway("zone 'z' is not served here", 2_000)
@@ -199,8 +199,8 @@ def _policies() -> Iterable[bytes]:
 
 
 MAKERS: dict[str, Callable[[], Iterable[bytes]]] = {
-    "agent-says": _agent_says,
-    "relay-says": _relay_says,
+    "agent-messages": _agent_messages,
+    "relay-messages": _relay_messages,
     "command": _commands,
     "inventory": _inventories,
     "text": _texts,

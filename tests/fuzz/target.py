@@ -22,7 +22,7 @@ class Target(NamedTuple):
     max_bytes: int = 4_096
 
 
-def told(refusal: object) -> None:
+def check_refusal(refusal: object) -> None:
     """A refusal is one printable sentence that does not grow with what it refuses."""
     from projections.names import is_printable  # not before the fuzzer has instrumented it
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tests.fuzz import of_api, of_files, of_inventory, of_links, of_log, of_texts
+from tests.fuzz import api_targets, files_targets, inventory_targets, links_targets, log_targets, texts_targets
 from tests.fuzz.target import Target
 
-_MODULES = (of_log, of_links, of_api, of_inventory, of_texts, of_files)
+_MODULES = (log_targets, links_targets, api_targets, inventory_targets, texts_targets, files_targets)
 
 TARGETS: dict[str, Target] = {target.name: target for module in _MODULES for target in module.TARGETS}

@@ -6,7 +6,7 @@ import pytest
 
 from tests.fuzz import corpus
 from tests.fuzz.findings import FINDINGS
-from tests.fuzz.target import told
+from tests.fuzz.target import check_refusal
 from tests.fuzz.targets import TARGETS
 
 BYTES_MAX = 300_000
@@ -32,4 +32,4 @@ def test_the_corpus_is_small_and_every_file_has_a_target() -> None:
 @pytest.mark.parametrize("refusal", ["", "two\nlines", "\x1b[31m", "x" * 9_999])
 def test_a_refusal_that_is_no_sentence_is_a_finding(refusal: str) -> None:
     with pytest.raises(AssertionError):
-        told(refusal)
+        check_refusal(refusal)

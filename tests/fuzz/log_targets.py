@@ -29,7 +29,7 @@ from projections.installs.fold import InstallsFold
 from projections.zones.fold import ZonesFold
 from tests.fuzz.framing import split
 from tests.fuzz.mutators import event_mutated, history_mutated
-from tests.fuzz.target import Target, told
+from tests.fuzz.target import Target, check_refusal
 from tests.support.delivered import all_of, ran
 from tests.support.kept_rows import KeptRows
 from tests.support.toy_log import LOG_ID, T0, created
@@ -50,7 +50,7 @@ def decodes(data: bytes) -> bool:
     try:
         event = decode(data)
     except Undecodable as error:
-        told(error)
+        check_refusal(error)
         return False
     written = encode(event)
     assert decode(written) == event
@@ -93,7 +93,7 @@ def _check_outcome(entry: LedgerEntry, record: Record) -> None:
     outcome = entry.outcome
     assert (outcome.code == "refused") <= bool(outcome.reason)
     for reason in filter(None, (outcome.reason, *(item.reason for item in outcome.items))):
-        told(reason)
+        check_refusal(reason)
     assert len(msgspec.msgpack.encode(outcome)) <= 4_096 + 64 * len(record.value)
 
 

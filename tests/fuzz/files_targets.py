@@ -29,9 +29,9 @@ from eventstore.state_store.saver import load_partition, save
 from eventstore.state_store.store import digest_bytes
 from projections.rules.device_table import EMPTY, digest_of
 from tests.fuzz.framing import split
-from tests.fuzz.of_log import partition, records_of
+from tests.fuzz.log_targets import partition, records_of
 from tests.fuzz.seeds_log import lifecycle
-from tests.fuzz.target import Target, told
+from tests.fuzz.target import Target, check_refusal
 from tests.support.delivered import ran
 from tests.support.kept_rows import KeptRows
 from tests.support.toy_log import T0
@@ -56,7 +56,7 @@ def backup_records(data: bytes) -> bool:
     try:
         records = list(read_records(path))
     except PermanentError as error:
-        told(error)
+        check_refusal(error)
         return False
     again = BytesIO()
     for record in records:
@@ -73,7 +73,7 @@ def backup_manifest(data: bytes) -> bool:
         manifest = load_manifest(_folder())
         check(_folder(), manifest, lambda doing, share: None)
     except PermanentError as error:
-        told(error)
+        check_refusal(error)
         return False
     return True
 
@@ -144,7 +144,7 @@ def checkpoint(data: bytes) -> bool:
     try:
         found = load(path, public)
     except PermanentError as error:
-        told(error)
+        check_refusal(error)
         return False
     assert signed(found, key) == path.read_bytes()
     return True
@@ -169,7 +169,7 @@ def settings(data: bytes) -> bool:
     try:
         found = load_settings({}, path if content else None, environment)
     except BadSettings as error:
-        told(error)
+        check_refusal(error)
         return False
     assert (found.data is None) == bool(found.kafka)
     assert found.listen.is_loopback or found.insecure or found.tls_cert is not None
@@ -183,7 +183,7 @@ def policies(data: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     except Refused as error:
-        told(error)
+        check_refusal(error)
         return False
     assert all(policy.message().name == policy.name for policy in found)
     return True

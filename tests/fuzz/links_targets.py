@@ -20,17 +20,17 @@ from schemas.api import agent_pb2 as pb
 from tests.fuzz.framing import Part, joined, split
 from tests.fuzz.messages import message_mutated
 from tests.fuzz.mutators import Bytes
-from tests.fuzz.target import Target, told
+from tests.fuzz.target import Target, check_refusal
 
 CAPACITY = 64
 
 
-def agent_says(data: bytes) -> bool:
+def from_agent(data: bytes) -> bool:
     """A message to a relay."""
     try:
         message = agent_messages.decode(data)
     except ProtocolError as error:
-        told(error)
+        check_refusal(error)
         return False
     assert agent_messages.decode(agent_messages.encode(message)) == message
     assert len(message.statuses) <= MAX_PARTS
@@ -41,14 +41,14 @@ def agent_says(data: bytes) -> bool:
     return True
 
 
-def relay_says(data: bytes) -> bool:
+def from_relay(data: bytes) -> bool:
     """Messages to an agent, one after the other. Accepted, if its device took a frame."""
     table = EMPTY
     for part in split(data):
         try:
             message = relay_messages.decode(part.content)
         except ProtocolError as error:
-            told(error)
+            check_refusal(error)
             continue
         if isinstance(message, Frame):
             told_again = relay_messages.encode_frame(message.epoch, message.delta)
@@ -62,7 +62,7 @@ def relay_says(data: bytes) -> bool:
 def _taken(table: DeviceTable, frame: Frame) -> DeviceTable:
     after = device_table.apply(table, frame.epoch, frame.delta, capacity=CAPACITY)
     if isinstance(after, FrameRefused):
-        told(after.reason)
+        check_refusal(after.reason)
         return table
     assert (after.epoch, after.version) >= (table.epoch, table.version)
     assert after.size <= CAPACITY
@@ -117,6 +117,6 @@ def _with_right_digest(content: bytes, before: list[Part]) -> bytes:
 
 
 TARGETS = (
-    Target("agent-says", agent_says, _agent_mutated),
-    Target("relay-says", relay_says, _relay_mutated, 8_192),
+    Target("agent-messages", from_agent, _agent_mutated),
+    Target("relay-messages", from_relay, _relay_mutated, 8_192),
 )

@@ -13,7 +13,7 @@ from eventstore.avro.codec import encode
 from eventstore.ids import envelope, uuid7
 from projections.columns import fault_of_nodes
 from schemas.events import MAX_ITEMS, NodesJoined
-from tests.fuzz.target import Target, told
+from tests.fuzz.target import Target, check_refusal
 from tests.support.toy_log import T0, Issuer
 
 _ISSUER = Issuer()
@@ -24,11 +24,11 @@ def inventory(data: bytes) -> bool:
     try:
         found = plan(BytesIO(content), options_of(first))
     except InventoryError as error:
-        told(error)
+        check_refusal(error)
         assert error.count >= len(error.faults) > 0
         assert len(error.faults) <= MAX_FAULTS
         for fault in error.faults:
-            told(fault)
+            check_refusal(fault)
         return False
     names = [name for batch in found.batches for name in batch.names]
     assert len(names) == len({*names}) == found.node_count

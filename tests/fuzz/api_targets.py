@@ -21,10 +21,10 @@ from eventstore.ids import envelope, issued_at_ms, uuid7
 from eventstore.log import MAX_RECORD_BYTES, Record
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.metadata import PRINCIPAL_KEY
+from tests.fuzz.log_targets import partition
 from tests.fuzz.messages import message_mutated
 from tests.fuzz.mutators import Bytes
-from tests.fuzz.of_log import partition
-from tests.fuzz.target import Target, told
+from tests.fuzz.target import Target, check_refusal
 from tests.support.toy_log import T0, created
 
 ORIGIN = Record(0, T0, b"", encode(created()))
@@ -67,7 +67,7 @@ def command(data: bytes) -> bool:
         issued_at_ms(command_id)
         statement = SHAPES[kind](request, lambda subject: envelope(subject, principal, command_id))
     except PermanentError as error:
-        told(error)
+        check_refusal(error)
         return False
     value = encode(statement.event)
     assert decode(value) == statement.event
@@ -79,7 +79,7 @@ def command(data: bytes) -> bool:
     assert not folded.quarantined, folded.quarantine
     assert entry is not None
     if entry.outcome.reason:
-        told(entry.outcome.reason)
+        check_refusal(entry.outcome.reason)
     return True
 
 

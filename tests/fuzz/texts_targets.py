@@ -26,7 +26,7 @@ from projections import names
 from projections.fleet.principals import Principal, parse_uri, uri_of
 from projections.pages import page
 from schemas.api.metadata import PRINCIPAL_KEY
-from tests.fuzz.target import Target, told
+from tests.fuzz.target import Target, check_refusal
 from tests.support.toy_log import LOG_ID, created
 
 PARTITIONS = 12
@@ -43,7 +43,7 @@ def _position(text: str) -> None:
 def _moment(text: str) -> None:
     found = parse_as_of(text)
     if isinstance(found, int):
-        told(format_time(found))
+        check_refusal(format_time(found))
 
 
 def _page(text: str) -> None:
@@ -112,7 +112,7 @@ def _name(text: str) -> None:
     checks = (names.check_name, names.check_zone, names.check_clique, names.check_label_key, names.check_text)
     faults = [check("field", text) for check in (*checks, names.check_uid, names.check_bmc_address)]
     for fault in filter(None, faults):
-        told(fault)
+        check_refusal(fault)
     if all(faults):
         raise PermanentError("field: no rule admits it")
 
@@ -164,7 +164,7 @@ def text(data: bytes) -> bool:
     try:
         PARSERS[word](rest.decode(errors="surrogateescape"))
     except PermanentError as error:
-        told(error)
+        check_refusal(error)
         return False
     return True
 
