@@ -14,7 +14,7 @@ from drivers.backends.simulated_bmc import BmcFaults
 PLAIN = BmcFaults(latency_s=0.0, pace=0.01, no_images=frozenset({"missing"}))
 SLOW = PLAIN._replace(pace=100.0)
 """Its tasks outlast any scenario, however busy the machine is."""
-PATIENCE_S = 10.0
+TIMEOUT_S = 10.0
 Scenario = Callable[[Bmc], Awaitable[None]]
 
 
@@ -73,5 +73,5 @@ class BmcContract(ABC):
 
 async def in_time(scenario: Awaitable[None]) -> None:
     """A scenario that hangs fails."""
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         await scenario

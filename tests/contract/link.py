@@ -13,7 +13,7 @@ from drivers.wire.links import Link, LinkClosed
 
 MESSAGES = [b"message %d" % number for number in range(300)]
 Scenario = Callable[[Link, Link], Awaitable[None]]
-PATIENCE_S = 10.0
+TIMEOUT_S = 10.0
 
 
 class LinkContract(ABC):
@@ -132,5 +132,5 @@ async def _close(link: Link) -> None:
 
 async def in_time(scenario: Awaitable[None]) -> None:
     """A scenario that hangs fails."""
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         await scenario
