@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
-from eventstore.folding.fold import At, Fold
+from eventstore.folding.fold import Fold, RecordMetadata
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import FLEET, FLEET_0, ZONES, Partition
 from projections.fleet.fold import FleetFold
@@ -104,7 +104,7 @@ class _NotingZoneFold(ZonesFold):
     def __init__(self, leaves: dict[int, dict[str, NodeTombstone]]) -> None:
         self._leaves = leaves
 
-    def evolve(self, state: ZonesState, change: ZonesChange, at: At) -> None:
+    def evolve(self, state: ZonesState, change: ZonesChange, at: RecordMetadata) -> None:
         super().evolve(state, change, at)
         left = self._leaves.setdefault(at.partition.number, {})
         for name, gone in change.tombstones.items():
@@ -118,7 +118,7 @@ class _NotingFleetFold(FleetFold):
         super().__init__(partition_count)
         self._forwards = forwards
 
-    def evolve(self, state: FleetState, change: Any, at: At) -> None:
+    def evolve(self, state: FleetState, change: Any, at: RecordMetadata) -> None:
         super().evolve(state, change, at)
         if isinstance(change, Joined | Moved):
             forward = _Forward(change.source.to_offset, at.offset, at.append_ms)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from eventstore.avro.codec import decode
 from eventstore.folding.decision_listener import DecidedRecord, DecidedRun
-from eventstore.folding.fold import DONE, At, Outcome
+from eventstore.folding.fold import DONE, Outcome, RecordMetadata
 
 
 class Kept(NamedTuple):
@@ -17,7 +17,7 @@ class Kept(NamedTuple):
     value: bytes
     change: Any
     outcome: Outcome
-    at: At
+    at: RecordMetadata
     version: int
 
     def decided_record(self) -> DecidedRecord:

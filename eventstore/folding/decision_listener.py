@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
-from eventstore.folding.fold import At, Outcome, RunFold
+from eventstore.folding.fold import Outcome, RecordMetadata, RunFold
 from eventstore.log import Record
 from schemas.events import Event
 
@@ -21,7 +21,7 @@ class DecidedRecord(NamedTuple):
     event: Event
     change: Any
     outcome: Outcome
-    at: At
+    at: RecordMetadata
     version: int
     value: bytes
 
@@ -33,7 +33,7 @@ class DecidedRun(NamedTuple):
     records: Sequence[Record]
     fold: RunFold
     change: Any
-    first: At
+    first: RecordMetadata
     version: int
 
 

@@ -1,8 +1,8 @@
 """What a fold is: a pure function from the records of one partition to state and outcomes.
 
 `decide` reads only and never raises for anything an event may contain: a refusal is a value. `evolve` is small and
-total. Neither does I/O, reads a clock, draws a random number, or walks an unsorted set. Time is `At.time_ms`, the fold
-time of the partition (`fold_time`).
+total. Neither does I/O, reads a clock, draws a random number, or walks an unsorted set. Time is
+`RecordMetadata.time_ms`, the fold time of the partition (`fold_time`).
 
 What every fold needs alike (command ids seen, expiry, the version gate, LogCreated, quarantine) is done by the replica
 around it, so a fold sees each command once and only events of its topic.
@@ -71,8 +71,8 @@ def fold_time(time_ms: int, append_ms: int) -> int:
     return append_ms if append_ms > time_ms or append_ms < time_ms - CLOCK_CORRECTION_MS else time_ms
 
 
-class At(NamedTuple):
-    """Where and when a record stands: its partition, offset, append time, and fold time (`fold_time`)."""
+class RecordMetadata(NamedTuple):
+    """The metadata of a record: its partition, offset, append time, and fold time (`fold_time`)."""
 
     partition: Partition
     offset: int
@@ -142,16 +142,16 @@ class Fold(Protocol[S]):
 
     def initial_state(self, partition: Partition) -> S: ...
 
-    def decide(self, state: S, event: Event, at: At) -> Decision: ...
+    def decide(self, state: S, event: Event, at: RecordMetadata) -> Decision: ...
 
-    def evolve(self, state: S, change: Any, at: At) -> None: ...
+    def evolve(self, state: S, change: Any, at: RecordMetadata) -> None: ...
 
 
 @runtime_checkable
 class MigratingFold(Protocol):
     """Rules of a later version whose state has another form than that of the version before."""
 
-    def migrate(self, state: Any, at: At) -> Any:
+    def migrate(self, state: Any, at: RecordMetadata) -> Any:
         """Migrate the state of the version before to the form of these rules: change it, or return a new one, as if
         loaded.
 

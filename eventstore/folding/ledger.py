@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from eventstore.folding.fold import At, Commands, Outcome, refused
+from eventstore.folding.fold import Commands, Outcome, RecordMetadata, refused
 from eventstore.folding.used_ids import USED_MAX, IdRange, UsedIds
 from eventstore.ids import InvalidCommandId, issued_at_ms
 from schemas.events import Envelope
@@ -103,7 +103,7 @@ class Ledger:
         """Whether a command of this id may have been decided, and its outcome is not remembered."""
         return command_id in self._used
 
-    def admit(self, envelope: Envelope, content: bytes, at: At) -> LedgerEntry | None:
+    def admit(self, envelope: Envelope, content: bytes, at: RecordMetadata) -> LedgerEntry | None:
         """None if the command is to be decided now; else what was decided of it, now or before."""
         self._go_to(at.time_ms // MINUTE_MS)
         command_id = envelope.command_id

@@ -21,11 +21,11 @@ from eventstore.folding.command_digest import command_digest
 from eventstore.folding.decision_listener import DecidedRecord, DecidedRun, DecisionListener
 from eventstore.folding.fold import (
     DONE,
-    At,
     Decision,
     Fold,
     MigratingFold,
     Outcome,
+    RecordMetadata,
     RunFold,
     TimedFold,
     fold_time,
@@ -148,7 +148,7 @@ class FoldedPartition:
         try:
             if time_ms < self.time_ms:
                 self.rewind(time_ms)
-            entry = self._apply(value, content, At(self.partition, offset, append_ms, time_ms))
+            entry = self._apply(value, content, RecordMetadata(self.partition, offset, append_ms, time_ms))
         except _Halt as halt:
             self.halt(str(halt))
             return None
@@ -196,7 +196,7 @@ class FoldedPartition:
             return None
         records = records[: len(run.entries)]
         if self.listener is not None:
-            first = At(self.partition, records[0].offset, records[0].timestamp_ms, time_ms)
+            first = RecordMetadata(self.partition, records[0].offset, records[0].timestamp_ms, time_ms)
             self.listener.on_decision(DecidedRun(records, self._run_fold, run.change, first, self.version))
         self._advance(records[0].offset, records[-1], run.running, run.time_ms)
         return run.entries
@@ -222,7 +222,7 @@ class FoldedPartition:
 
     def dry_run(self, event: Event, append_ms: int) -> Decision:
         """What would be decided of this event if it were the next record. Changes nothing."""
-        at = At(self.partition, self.position, append_ms, fold_time(self.time_ms, append_ms))
+        at = RecordMetadata(self.partition, self.position, append_ms, fold_time(self.time_ms, append_ms))
         return normalize(self._fold.decide(self.state, event, at))
 
     def changed_rows(self) -> int:
@@ -236,7 +236,7 @@ class FoldedPartition:
         about = {"partition": self.partition, "position": self.position, "back_ms": self.time_ms - time_ms}
         logger.warning("fold time set back: the log's clock had been ahead", extra=about)
 
-    def _apply(self, value: bytes, content: bytes, at: At) -> LedgerEntry | None:
+    def _apply(self, value: bytes, content: bytes, at: RecordMetadata) -> LedgerEntry | None:
         if value[:HEADER_BYTES] not in self._admitted:
             self._quarantine(at, content, f"event type not accepted by fold version {self.version}")
             return None
@@ -260,7 +260,7 @@ class FoldedPartition:
             self.listener.on_decision(DecidedRecord(event, None, entry.outcome, at, self.version, value))
         return entry
 
-    def _decide(self, event: Event, at: At, value: bytes) -> Outcome:
+    def _decide(self, event: Event, at: RecordMetadata, value: bytes) -> Outcome:
         version = self.version
         if type(event) is FoldVersionUpgraded:
             change, outcome = None, self._raise_version(event.version, at)
@@ -272,7 +272,7 @@ class FoldedPartition:
             self.listener.on_decision(DecidedRecord(event, change, outcome, at, version, value))
         return outcome
 
-    def _raise_version(self, version: int, at: At) -> Outcome:
+    def _raise_version(self, version: int, at: RecordMetadata) -> Outcome:
         if version <= self.version:
             return Outcome("unchanged", f"version: {self.partition} already has fold version {self.version}")
         steps = range(self.version + 1, version + 1)
@@ -300,7 +300,7 @@ class FoldedPartition:
                 table.touch([*table.rows, *old.rows, *unsaved.fresh, *unsaved.changed])
         self.state, self._dropped_tables = state, left
 
-    def _quarantine(self, at: At, content: bytes, reason: str) -> None:
+    def _quarantine(self, at: RecordMetadata, content: bytes, reason: str) -> None:
         self.quarantined += 1
         self.quarantine.append(Quarantined(at.offset, content.hex(), reason))
         if self.quarantined <= _QUARANTINE_SHOWN:

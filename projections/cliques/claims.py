@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from eventstore.folding.fold import At, Decision, Outcome, refusal
+from eventstore.folding.fold import Decision, Outcome, RecordMetadata, refusal
 from projections.cliques.state import (
     MAX_LEFT,
     MAX_LEFT_PER_CLIQUE,
@@ -45,7 +45,7 @@ class Pod(NamedTuple):
     uid: str
 
 
-def said_ms(envelope: Envelope, at: At) -> int:
+def said_ms(envelope: Envelope, at: RecordMetadata) -> int:
     """When something was said, but never later than the log's own time: a fast clock must not silence others."""
     return min(envelope.issued_at_ms, at.time_ms)
 
@@ -55,7 +55,7 @@ def is_late_copy(envelope: Envelope, since_ms: int) -> bool:
     return not envelope.command_id and envelope.issued_at_ms < since_ms
 
 
-def claim(state: CliquesState, event: IndexClaimed, at: At) -> Decision:
+def claim(state: CliquesState, event: IndexClaimed, at: RecordMetadata) -> Decision:
     pod = _pod(event)
     fault = _fault(event, pod, at) or _outdated(state, event, pod, at)
     if fault is not None:
@@ -77,7 +77,7 @@ def claim(state: CliquesState, event: IndexClaimed, at: At) -> Decision:
     return Decision(CliquesChange(tuple(rows.items())), _outcome(clique, index, place))
 
 
-def depart(state: CliquesState, key: str, member: Member, said: int, at: At) -> Rows:
+def depart(state: CliquesState, key: str, member: Member, said: int, at: RecordMetadata) -> Rows:
     """The rows of a member that leaves: what is forgotten for it, its own, and that of who gets its index."""
     clique_id = split_key(key)[0]
     clique = state.cliques[clique_id]
@@ -88,7 +88,7 @@ def depart(state: CliquesState, key: str, member: Member, said: int, at: At) -> 
     return rows
 
 
-def serve(state: CliquesState, clique_id: str, used: int, capacity: int, at: At) -> Rows:
+def serve(state: CliquesState, clique_id: str, used: int, capacity: int, at: RecordMetadata) -> Rows:
     """Rows of those in line who get an index, first come first served, when `used` of `capacity` are in use."""
     rows: Rows = {}
     clique = state.cliques.get(clique_id)
@@ -109,7 +109,7 @@ def _pod(event: IndexClaimed) -> Pod:
     return Pod(created_ms, event.uid or event.envelope.command_id)
 
 
-def _fault(event: IndexClaimed, pod: Pod, at: At) -> str | None:
+def _fault(event: IndexClaimed, pod: Pod, at: RecordMetadata) -> str | None:
     """What is wrong with a claim, whatever the state."""
     fault = (
         check_clique("domain", event.domain)
@@ -131,7 +131,7 @@ def _fault(event: IndexClaimed, pod: Pod, at: At) -> str | None:
     return None
 
 
-def _outdated(state: CliquesState, event: IndexClaimed, pod: Pod, at: At) -> str | None:
+def _outdated(state: CliquesState, event: IndexClaimed, pod: Pod, at: RecordMetadata) -> str | None:
     """Whether the claim is about an incarnation whose time is over, or that is in another clique."""
     key = clique_key(event.domain, event.clique)
     home = state.home(event.domain, event.node) or key
@@ -154,7 +154,7 @@ def _outdated(state: CliquesState, event: IndexClaimed, pod: Pod, at: At) -> str
     return None
 
 
-def _again(state: CliquesState, event: IndexClaimed, mine: Member, at: At) -> Decision:
+def _again(state: CliquesState, event: IndexClaimed, mine: Member, at: RecordMetadata) -> Decision:
     """A claim of an incarnation that holds an index or waits: only its address can change, and it is not ready then."""
     key = clique_key(event.domain, event.clique)
     clique = state.cliques[key]
@@ -206,7 +206,7 @@ def _requested_index_fault(clique: Clique, event: IndexClaimed, running: int) ->
     return None
 
 
-def _leave_home(state: CliquesState, event: IndexClaimed, key: str, at: At) -> Rows:
+def _leave_home(state: CliquesState, event: IndexClaimed, key: str, at: RecordMetadata) -> Rows:
     home = state.home(event.domain, event.node)
     if home is None or home == key:
         return {}
@@ -214,7 +214,7 @@ def _leave_home(state: CliquesState, event: IndexClaimed, key: str, at: At) -> R
     return depart(state, old_key, state.members.rows[old_key], said_ms(event.envelope, at), at)
 
 
-def _address(state: CliquesState, event: IndexClaimed, pod: Pod, rows: Rows, at: At) -> str:
+def _address(state: CliquesState, event: IndexClaimed, pod: Pod, rows: Rows, at: RecordMetadata) -> str:
     """The address that the claimant gets; in `rows`, an older pod that has it loses it.
 
     A claim that names neither an address nor a pod is about the pod that the node has, and keeps its address. A new pod
@@ -240,7 +240,7 @@ def _known_address(state: CliquesState, event: IndexClaimed) -> str:
     return known.address if known is not None else ""
 
 
-def _new_row(mine: Member | None, pod: Pod, index: int, at: At) -> Member:
+def _new_row(mine: Member | None, pod: Pod, index: int, at: RecordMetadata) -> Member:
     """The row of a new incarnation, which is not ready yet, whatever the one before it was."""
     if index < 0:
         return Member("waits", mine.last if mine is not None else -1, at.offset, "", *pod, 0)

@@ -14,7 +14,7 @@ from operator import itemgetter
 
 from msgspec.structs import replace
 
-from eventstore.folding.fold import DONE, UNCHANGED, At, Decision, refusal, unchanged
+from eventstore.folding.fold import DONE, UNCHANGED, Decision, RecordMetadata, refusal, unchanged
 from eventstore.log import CLIQUES, Partition
 from projections.cliques.claims import claim, depart, is_late_copy, said_ms, serve
 from projections.cliques.state import (
@@ -64,7 +64,7 @@ class CliquesFold:
     def initial_state(self, partition: Partition) -> CliquesState:
         return CliquesState()
 
-    def decide(self, state: CliquesState, event: Event, at: At) -> Decision:
+    def decide(self, state: CliquesState, event: Event, at: RecordMetadata) -> Decision:
         match event:
             case IndexClaimed():
                 return claim(state, event, at)
@@ -91,11 +91,11 @@ class CliquesFold:
                 rows.append((key, replace(member, said_ms=said, ready_ms=ready, session_ms=session)))
         state.apply(CliquesChange(tuple(sorted(rows, key=itemgetter(0)))))
 
-    def evolve(self, state: CliquesState, change: CliquesChange, at: At) -> None:
+    def evolve(self, state: CliquesState, change: CliquesChange, at: RecordMetadata) -> None:
         state.apply(change)
 
 
-def _release(state: CliquesState, event: IndexReleased, at: At) -> Decision:
+def _release(state: CliquesState, event: IndexReleased, at: RecordMetadata) -> Decision:
     """Afterwards the named incarnation holds nothing, which is so already if another one holds it."""
     key, member, absence = _find(state, event, event.uid)
     if member is None:
@@ -106,7 +106,7 @@ def _release(state: CliquesState, event: IndexReleased, at: At) -> Decision:
     return Decision(CliquesChange(tuple(rows.items())), DONE)
 
 
-def _resize(state: CliquesState, event: CliqueCapacitySet, at: At) -> Decision:
+def _resize(state: CliquesState, event: CliqueCapacitySet, at: RecordMetadata) -> Decision:
     fault = check_clique("domain", event.domain) or check_clique("clique", event.clique)
     if fault is not None:
         return refusal(fault)
@@ -130,7 +130,7 @@ def _resize(state: CliquesState, event: CliqueCapacitySet, at: At) -> Decision:
     return Decision(CliquesChange(tuple(rows.items()), capacity=(key, event.capacity)), DONE)
 
 
-def _ready(state: CliquesState, event: DaemonReadinessReported, at: At) -> Decision:
+def _ready(state: CliquesState, event: DaemonReadinessReported, at: RecordMetadata) -> Decision:
     key, member, fault = _find(state, event, event.uid)
     if member is None:
         return refusal(fault)
@@ -144,7 +144,7 @@ def _ready(state: CliquesState, event: DaemonReadinessReported, at: At) -> Decis
     return Decision(CliquesChange(((key, row),)), DONE) if row != member else Decision(None, UNCHANGED)
 
 
-def _open_session(state: CliquesState, event: SessionOpened, at: At) -> Decision:
+def _open_session(state: CliquesState, event: SessionOpened, at: RecordMetadata) -> Decision:
     key, member, fault = _find(state, event, event.uid)
     if member is None:
         return refusal(fault)

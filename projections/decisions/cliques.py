@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from eventstore.folding.fold import At, Outcome
+from eventstore.folding.fold import Outcome, RecordMetadata
 from projections.cliques.state import CliquesChange, Member, split_key
 from projections.decisions.items import Items, one
 from schemas.events import DaemonReadinessReported, Event, IndexClaimed, SessionExpired, SessionOpened
 
 
-def items(event: Event, change: CliquesChange, outcome: Outcome, at: At) -> Iterator[Items]:
+def items(event: Event, change: CliquesChange, outcome: Outcome, at: RecordMetadata) -> Iterator[Items]:
     if change.capacity is not None:
         clique, capacity = change.capacity
         yield one("clique_capacity_set", clique, {"capacity": str(capacity)})
@@ -19,7 +19,7 @@ def items(event: Event, change: CliquesChange, outcome: Outcome, at: At) -> Iter
             yield from _member(key, row, event, outcome, at)
 
 
-def _member(key: str, row: Member, event: Event, outcome: Outcome, at: At) -> Iterator[Items]:
+def _member(key: str, row: Member, event: Event, outcome: Outcome, at: RecordMetadata) -> Iterator[Items]:
     clique, node = split_key(key)
     detail = {"clique": clique}
     is_claimant = isinstance(event, IndexClaimed) and clique == f"{event.domain}/{event.clique}" and event.node == node

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any, TypeVar
 
-from eventstore.folding.fold import At, Outcome
+from eventstore.folding.fold import Outcome, RecordMetadata
 from eventstore.log import CLIQUES, FLEET, ZONES
 from projections.decisions import cliques as clique_decisions
 from projections.decisions import fleet as fleet_decisions
@@ -29,12 +29,12 @@ MAX_TEXT = 600_000
 """Characters of items in one record; the items beyond are counted, not listed, so that it fits the log."""
 
 
-def key_of(at: At) -> str:
+def key_of(at: RecordMetadata) -> str:
     """The key of a decision: where its cause stands."""
     return f"{at.partition.topic}/{at.partition.number}/{at.offset}"
 
 
-def decided(event: Event, change: Any, outcome: Outcome, at: At, version: int) -> DecisionRecorded:
+def decided(event: Event, change: Any, outcome: Outcome, at: RecordMetadata, version: int) -> DecisionRecorded:
     """The record that says what a fold of this version decided."""
     items = list(_bounded(spell(event, change, outcome, at)))
     counts = [len(each.subjects) for each in items]
@@ -54,7 +54,7 @@ def decided(event: Event, change: Any, outcome: Outcome, at: At, version: int) -
     )
 
 
-def spell(event: Event, change: Any, outcome: Outcome, at: At) -> list[Items]:
+def spell(event: Event, change: Any, outcome: Outcome, at: RecordMetadata) -> list[Items]:
     """Every item of a decision: at least one."""
     items = [*_changed(event, change, outcome, at), *_answered(outcome)]
     if items:
@@ -65,7 +65,7 @@ def spell(event: Event, change: Any, outcome: Outcome, at: At) -> list[Items]:
     return [one("unchanged", subject, {"reason": outcome.reason} if outcome.reason else {})]
 
 
-def _changed(event: Event, change: Any, outcome: Outcome, at: At) -> Iterable[Items]:
+def _changed(event: Event, change: Any, outcome: Outcome, at: RecordMetadata) -> Iterable[Items]:
     if isinstance(event, FoldVersionUpgraded):
         raised = one("fold_version_upgraded", str(at.partition), {"version": str(event.version)})
         return [raised] if outcome.code == "done" else []
@@ -81,7 +81,7 @@ def _changed(event: Event, change: Any, outcome: Outcome, at: At) -> Iterable[It
     raise AssertionError(f"{at.partition} decides nothing")
 
 
-def _waiting_still(event: Event, outcome: Outcome, at: At) -> Iterable[Items]:
+def _waiting_still(event: Event, outcome: Outcome, at: RecordMetadata) -> Iterable[Items]:
     """Who asks again while in line is told the place; nothing changes."""
     if outcome.code == "waiting":
         kind = "index_waiting" if at.partition.topic == CLIQUES else "dpu_waiting"

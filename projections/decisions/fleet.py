@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from eventstore.folding.fold import At
+from eventstore.folding.fold import RecordMetadata
 from projections.decisions.items import Items, in_zones, limits_in_words, one
 from projections.fleet import joins
 from projections.fleet.fold import Described, Froze, Withdrawn
@@ -26,7 +26,7 @@ from projections.fleet.withdrawals import APPROVALS, Hold
 from schemas.events import Event, HoldApproved
 
 
-def items(event: Event, change: Any, at: At) -> Iterator[Items]:
+def items(event: Event, change: Any, at: RecordMetadata) -> Iterator[Items]:
     match change:
         case joins.Joined(_, given):
             yield from in_zones("member_joined", given.names, given.zones)
@@ -64,7 +64,7 @@ def items(event: Event, change: Any, at: At) -> Iterator[Items]:
             )
 
 
-def _members_changed(change: joins.Moved, at: At) -> Iterator[Items]:
+def _members_changed(change: joins.Moved, at: RecordMetadata) -> Iterator[Items]:
     impact = change.impact
     for number, member_change in enumerate(impact.changes):
         yield _member_changed(member_change, change.hold_by_change.get(number))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from eventstore.folding.fold import At, Outcome
+from eventstore.folding.fold import Outcome, RecordMetadata
 from projections.cliques import state as clique_state
 from projections.decisions.decided import spell
 from projections.decisions.fleet import edited_by
@@ -22,7 +22,7 @@ from schemas.events import Event
 _FIELDS = ("names", "zones", "zone", "dpu", "node", "name")
 
 
-def about(subject: str, event: Event, change: Any, outcome: Outcome, at: At) -> list[Item]:
+def about(subject: str, event: Event, change: Any, outcome: Outcome, at: RecordMetadata) -> list[Item]:
     """The items of a decision that are about a subject; all of them if the record itself is, and none of its own."""
     is_named = _is_named(subject, event)
     if not is_named and not _is_in(subject, change):

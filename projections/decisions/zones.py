@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from operator import attrgetter
 
-from eventstore.folding.fold import At, Outcome
+from eventstore.folding.fold import Outcome, RecordMetadata
 from projections.decisions.items import Items, in_zone, in_zones, limits_in_words, one
 from projections.zones.joined import Joined
 from projections.zones.rows import Dpu, Zone
@@ -33,7 +33,7 @@ _ZONE = attrgetter("zone")
 _WAYS = {LEFT: "stated", INFERRED: "inferred", SUPERSEDED: "superseded"}
 
 
-def items(event: Event, change: ZonesChange, outcome: Outcome, at: At) -> Iterator[Items]:
+def items(event: Event, change: ZonesChange, outcome: Outcome, at: RecordMetadata) -> Iterator[Items]:
     kind = "node_changed" if isinstance(event, NodesChanged) else "node_joined"
     if change.joined is not None:
         yield from _joined(change.joined)
@@ -62,7 +62,7 @@ def _joined(joined: Joined) -> Iterator[Items]:
         yield from in_zones("node_joined", names, zones)
 
 
-def _dpu(name: str, dpu: Dpu | None, event: Event, outcome: Outcome, at: At) -> Iterator[Items]:
+def _dpu(name: str, dpu: Dpu | None, event: Event, outcome: Outcome, at: RecordMetadata) -> Iterator[Items]:
     if _subject(event) == name:
         yield from _said(name, dpu, event)
     if dpu is None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from eventstore.folding.fold import At, OutcomeCode
+from eventstore.folding.fold import OutcomeCode, RecordMetadata
 from eventstore.folding.state_table import StateTable
 from projections.fleet.withdrawals import Hold
 from projections.names import shown
@@ -30,17 +30,17 @@ class CommandOutcome(msgspec.Struct, frozen=True, gc=False, array_like=True):
     offset: int
 
 
-def approved(hold: int, approvers: tuple[str, ...], at: At) -> CommandOutcome:
+def approved(hold: int, approvers: tuple[str, ...], at: RecordMetadata) -> CommandOutcome:
     by = " and ".join(map(shown, approvers))
     return CommandOutcome("done", f"hold {hold} was approved by {by}", hold, at.offset)
 
 
-def rejected(hold: Hold, at: At) -> CommandOutcome:
+def rejected(hold: Hold, at: RecordMetadata) -> CommandOutcome:
     reason = f"hold {hold.id} was rejected by {shown(hold.rejected_by)}: what it kept stays as it was"
     return CommandOutcome("refused", reason, hold.id, at.offset)
 
 
-def overtaken(hold: int, at: At) -> CommandOutcome:
+def overtaken(hold: int, at: RecordMetadata) -> CommandOutcome:
     reason = f"hold {hold} ended without approval: a later command stated the same policy, labels or budget"
     return CommandOutcome("refused", reason, hold, at.offset)
 

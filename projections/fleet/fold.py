@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from eventstore.folding.fold import DONE, UNCHANGED, At, Decision, refusal
+from eventstore.folding.fold import DONE, UNCHANGED, Decision, RecordMetadata, refusal
 from eventstore.log import FLEET, Partition
 from projections import names
 from projections.fleet import command_outcomes
@@ -106,7 +106,7 @@ class FleetFold:
     def initial_state(self, partition: Partition) -> FleetState:
         return FleetState(self._partition_count)
 
-    def decide(self, state: FleetState, event: Event, at: At) -> Decision:
+    def decide(self, state: FleetState, event: Event, at: RecordMetadata) -> Decision:
         match event:
             case MembershipChanged():
                 return decide_membership(state, event, at)
@@ -137,7 +137,7 @@ class FleetFold:
             if corrected != window:
                 state.windows.put(key, corrected)
 
-    def evolve(self, state: FleetState, change: Any, at: At) -> None:
+    def evolve(self, state: FleetState, change: Any, at: RecordMetadata) -> None:
         state.sample(at.time_ms)
         match change:
             case Joined():
@@ -173,7 +173,7 @@ class FleetFold:
                 raise AssertionError(f"{type(change).__name__} is not a change of fleet")
 
 
-def _decide_policy_set(state: FleetState, event: PolicySet, at: At) -> Decision:
+def _decide_policy_set(state: FleetState, event: PolicySet, at: RecordMetadata) -> Decision:
     fault = fault_of_policy(event)
     if fault is not None:
         return refusal(fault)
@@ -192,7 +192,7 @@ def _policies_but(state: FleetState, name: str) -> int:
     return len(state.policies.rows.keys() | waiting - {name})
 
 
-def _decide_policy_deleted(state: FleetState, event: PolicyDeleted, at: At) -> Decision:
+def _decide_policy_deleted(state: FleetState, event: PolicyDeleted, at: RecordMetadata) -> Decision:
     name, waiting = event.name, waiting_for(state, policy=event.name)
     standing = state.policies.rows.get(name)
     if standing is None and not waiting:
@@ -207,7 +207,7 @@ def _as_it_stands(waiting: tuple[int, ...]) -> Decision:
     return Decision(Withdrawn(waiting), DONE) if waiting else Decision(None, UNCHANGED)
 
 
-def _decide_description(state: FleetState, event: ZoneUpdated, at: At) -> Decision:
+def _decide_description(state: FleetState, event: ZoneUpdated, at: RecordMetadata) -> Decision:
     fault = _fault_of_description(event)
     if fault is not None:
         return refusal(fault)
@@ -261,7 +261,7 @@ def _advance(state: FleetState, source: Source) -> None:
     state.mark_rows.put(str(source.partition), source.to_offset)
 
 
-def _move(state: FleetState, change: Moved, at: At) -> None:
+def _move(state: FleetState, change: Moved, at: RecordMetadata) -> None:
     for hold in change.holds:
         _open_hold(state, hold)
     charges = ((kind, state.plan.ids[number], count) for (kind, number), count in change.impact.charges.items())
@@ -276,7 +276,7 @@ def _move(state: FleetState, change: Moved, at: At) -> None:
     state.command_outcomes.note(refused)
 
 
-def _edit(state: FleetState, change: Edited | EditHeld | Withdrawn, at: At) -> None:
+def _edit(state: FleetState, change: Edited | EditHeld | Withdrawn, at: RecordMetadata) -> None:
     _end_holds(state, change.ends, at, change.approved_by if isinstance(change, Edited) else ())
     if isinstance(change, Edited):
         switch(state, change.proposal, change.charged, at)
@@ -290,7 +290,7 @@ def _open_hold(state: FleetState, hold: Hold) -> None:
     state.clocks.put(LAST_HOLD, max(hold.id, state.clocks.rows.get(LAST_HOLD, 0)))
 
 
-def _end_holds(state: FleetState, holds: tuple[int, ...], at: At, approved_by: tuple[str, ...]) -> None:
+def _end_holds(state: FleetState, holds: tuple[int, ...], at: RecordMetadata, approved_by: tuple[str, ...]) -> None:
     """Holds of edits end: approved, or overtaken by a later command if nobody is named."""
     if approved_by:
         _end(state, {hold: command_outcomes.approved(hold, approved_by, at) for hold in holds})
@@ -305,7 +305,7 @@ def _end(state: FleetState, holds: Mapping[int, CommandOutcome]) -> None:
     state.command_outcomes.note({hold_key(hold): verdict for hold, verdict in holds.items()})
 
 
-def _describe(state: FleetState, change: Described, at: At) -> None:
+def _describe(state: FleetState, change: Described, at: RecordMetadata) -> None:
     state.ensure_zones((change.zone,), at.offset + 1)
     info = state.zones.rows[change.zone]
     if change.limits != info.limits:

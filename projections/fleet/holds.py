@@ -17,7 +17,7 @@ from typing import NamedTuple, TypedDict
 
 from msgspec.structs import replace
 
-from eventstore.folding.fold import DONE, UNCHANGED, At, Decision, Outcome, refusal
+from eventstore.folding.fold import DONE, UNCHANGED, Decision, Outcome, RecordMetadata, refusal
 from projections.fleet.effects import hold_key
 from projections.fleet.fleet_zones import FleetZone
 from projections.fleet.impact import Impact, MemberChange, evaluate
@@ -111,7 +111,7 @@ class Released(NamedTuple):
 
 
 def member_holds(
-    state: FleetState, impact: Impact, causes: Mapping[str, Cause], actor: str, at: At
+    state: FleetState, impact: Impact, causes: Mapping[str, Cause], actor: str, at: RecordMetadata
 ) -> tuple[tuple[Hold, ...], dict[int, int]]:
     """The holds of the moves that wait, one per command behind them, and the hold of each of these moves.
 
@@ -152,7 +152,7 @@ def _grown(earlier: Hold, later: Hold) -> Hold:
     return replace(earlier, kind=kind, zones=zones, reason=_LATER.join(reasons), approvals=())
 
 
-def _hold_of(state: FleetState, impact: Impact, indices: Sequence[int], cause: Cause, at: At) -> Hold:
+def _hold_of(state: FleetState, impact: Impact, indices: Sequence[int], cause: Cause, at: RecordMetadata) -> Hold:
     befores = [impact.changes[index].before for index in indices]
     earlier = [state.holds.rows.get(hold_key(before.withheld)) for before in befores if before is not None]
     kind = _named({kind for kind, _ in impact.exceeded} or {hold.kind for hold in earlier if hold is not None})
@@ -211,7 +211,7 @@ def _over(kind: Kind, more: str) -> str:
     return f"would be {_turned(kind)} at once{more}, over the {kind} budget"
 
 
-def _of_late(state: FleetState, kind: Kind, number: int, at: At) -> str:
+def _of_late(state: FleetState, kind: Kind, number: int, at: RecordMetadata) -> str:
     """What of a list turned within the window already: with it, less than a budget allows may be over it."""
     spent = state.window(kind, number).spent(at.time_ms)
     return f", after {spent} in the last {WINDOW_MS // 60_000} minutes" if spent else ""
@@ -227,7 +227,9 @@ def _turned(kind: Kind) -> str:
     return "denied" if kind in DENIALS else "allowed"
 
 
-def decide_edit(state: FleetState, edit: Edit, envelope: Envelope, at: At) -> tuple[Edited | EditHeld, Outcome]:
+def decide_edit(
+    state: FleetState, edit: Edit, envelope: Envelope, at: RecordMetadata
+) -> tuple[Edited | EditHeld, Outcome]:
     """Make an edit within the budget; hold one that is over it.
 
     One that waits already goes on waiting: who keeps stating what they want must not take back approvals of it.
@@ -262,7 +264,7 @@ def decide_edit(state: FleetState, edit: Edit, envelope: Envelope, at: At) -> tu
     return EditHeld(hold, ends), Outcome("held", hold.reason, hold=hold.id)
 
 
-def decide_budget(state: FleetState, event: BudgetSet, at: At) -> Decision:
+def decide_budget(state: FleetState, event: BudgetSet, at: RecordMetadata) -> Decision:
     """Make a budget tighter at once; hold one that is looser in any way.
 
     A budget decides what passes without a second person, so to loosen it takes as many people as to release a hold.
@@ -302,7 +304,7 @@ def decide_budget(state: FleetState, event: BudgetSet, at: At) -> Decision:
     return Decision(EditHeld(hold, ends), Outcome("held", reason, hold=hold.id))
 
 
-def _over_budget(state: FleetState, found: Turns, at: At) -> Turns:
+def _over_budget(state: FleetState, found: Turns, at: RecordMetadata) -> Turns:
     """What of this would turn more addresses than may turn now."""
     return {
         (kind, pair): count
@@ -322,7 +324,7 @@ class _Asked(TypedDict):
     seen: dict[str, int]
 
 
-def _asked(state: FleetState, proposal: Proposal, over: Turns, at: At) -> _Asked:
+def _asked(state: FleetState, proposal: Proposal, over: Turns, at: RecordMetadata) -> _Asked:
     by_move = _zones_by_move(state, proposal)
     kind = _named({kind for kind, _ in over})
     concerned = sorted({name for _, pair in over for name in by_move[pair] if name != ANY_ZONE})
@@ -386,7 +388,7 @@ def _open(state: FleetState, number: int) -> Hold | str:
     return hold if hold is not None else f"hold: {number} is not a hold that is open"
 
 
-def decide_approval(state: FleetState, event: HoldApproved, at: At) -> Decision:
+def decide_approval(state: FleetState, event: HoldApproved, at: RecordMetadata) -> Decision:
     hold = _open(state, event.hold)
     actor = event.envelope.actor
     if isinstance(hold, str):
@@ -410,7 +412,7 @@ def decide_approval(state: FleetState, event: HoldApproved, at: At) -> Decision:
     return _decide_approved_edit(state, hold, approvals, at)
 
 
-def _decide_approved_edit(state: FleetState, hold: Hold, approvals: tuple[str, ...], at: At) -> Decision:
+def _decide_approved_edit(state: FleetState, hold: Hold, approvals: tuple[str, ...], at: RecordMetadata) -> Decision:
     """Make an edit that was approved, unless it would do more by now than was seen, by more than a budget: ask anew.
 
     What was seen is seen of zones. Where others would lose together by now, nothing of it was.

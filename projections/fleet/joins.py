@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from eventstore.folding.fold import DONE, At, Decision, refusal
+from eventstore.folding.fold import DONE, Decision, RecordMetadata, refusal
 from eventstore.log import partition_of
 from projections.fleet.address_index import Address
 from projections.fleet.contested import Newcomers, agent_bits
@@ -81,7 +81,7 @@ class Moved(NamedTuple):
     agents: Mapping[tuple[str, str], str]
 
 
-def decide_membership(state: FleetState, event: MembershipChanged, at: At) -> Decision:
+def decide_membership(state: FleetState, event: MembershipChanged, at: RecordMetadata) -> Decision:
     partition = event.cause_partition
     mark = state.marks.get(partition, 0)
     if not 0 <= partition < state.partition_count:
@@ -241,7 +241,7 @@ def _arrival(state: FleetState, name: str, before: Member | None, after: Member)
         yield MemberChange(name, DENIED_BY_CHANGE, before, same, (), state.retained_states(name), needs_slot=False)
 
 
-def join(state: FleetState, change: Joined, at: At) -> None:
+def join(state: FleetState, change: Joined, at: RecordMetadata) -> None:
     """Take new nodes, all at once."""
     items = change.items
     names, labels = items.names, state.labels

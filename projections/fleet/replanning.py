@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
-from eventstore.folding.fold import At
+from eventstore.folding.fold import RecordMetadata
 from projections.fleet.effects import charge
 from projections.fleet.fleet_zones import (
     NO_LIST_CHANGE,
@@ -121,7 +121,7 @@ def turns(state: FleetState, proposal: Proposal) -> Turns:
     return counts
 
 
-def switch(state: FleetState, proposal: Proposal, charged: Turns, at: At) -> None:
+def switch(state: FleetState, proposal: Proposal, charged: Turns, at: RecordMetadata) -> None:
     """Make an edit; `charged` of it counts against the budgets."""
     edit, old, new = proposal.edit, state.plan, proposal.plan
     if edit.policy:
@@ -142,7 +142,7 @@ def switch(state: FleetState, proposal: Proposal, charged: Turns, at: At) -> Non
     state.retired.bound(state.sets)
 
 
-def _carry_windows(state: FleetState, proposal: Proposal, charged: Turns, at: At) -> None:
+def _carry_windows(state: FleetState, proposal: Proposal, charged: Turns, at: RecordMetadata) -> None:
     old, new = state.plan, proposal.plan
     _carry_levels(state, proposal)
     carried: dict[str, list[Window]] = {}
@@ -202,7 +202,9 @@ def _switch_sets(state: FleetState, plan: Plan, fresh: SetRow) -> None:
         state.recount()
 
 
-def _move_label_set(state: FleetState, labels: Selector, list_id: str, sets: tuple[RuleSet, ...], at: At) -> None:
+def _move_label_set(
+    state: FleetState, labels: Selector, list_id: str, sets: tuple[RuleSet, ...], at: RecordMetadata
+) -> None:
     """Zones with these labels get another list; this is the one that they had."""
     key, version = key_of_labels(labels), at.offset + 1
     state.previous.add(
@@ -211,7 +213,7 @@ def _move_label_set(state: FleetState, labels: Selector, list_id: str, sets: tup
     state.list_changes.put(key, ListChange(version, at.append_ms))
 
 
-def _label_zone(state: FleetState, proposal: Proposal, sets: tuple[RuleSet, ...], at: At) -> None:
+def _label_zone(state: FleetState, proposal: Proposal, sets: tuple[RuleSet, ...], at: RecordMetadata) -> None:
     """A zone gets the labels of an edit. `sets` are those of the list that it had."""
     edit, pair, version = proposal.edit, proposal.own, at.offset + 1
     assert edit.labels_after is not None

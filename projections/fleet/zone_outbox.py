@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from operator import attrgetter
 
-from eventstore.folding.fold import At
+from eventstore.folding.fold import RecordMetadata
 from eventstore.log import partition_of
 from projections.fleet.fleet_zones import ZoneLimits
 from projections.fleet.joins import Superseded
@@ -37,7 +37,7 @@ def next_record(state: FleetState, zone_partition: int, mark: int) -> NodesSuper
     return NodesSuperseded(envelope, mark, entry.offset + 1, zones, names, created_ms, uids, entry.mark)
 
 
-def enqueue_superseded(state: FleetState, superseded: Sequence[Superseded], at: At) -> None:
+def enqueue_superseded(state: FleetState, superseded: Sequence[Superseded], at: RecordMetadata) -> None:
     """Tell each zone which of its nodes have a newer incarnation in another zone."""
     by_partition: dict[int, list[Superseded]] = {}
     for node in superseded:
@@ -48,7 +48,7 @@ def enqueue_superseded(state: FleetState, superseded: Sequence[Superseded], at: 
         _enqueue(state, OutboxEntry(partition, at.offset, at.time_ms, zones, names, created_ms, uids, mark))
 
 
-def enqueue_limits(state: FleetState, zone: str, limits: ZoneLimits, at: At) -> None:
+def enqueue_limits(state: FleetState, zone: str, limits: ZoneLimits, at: RecordMetadata) -> None:
     """Tell a zone its limits."""
     _enqueue(state, OutboxEntry(_partition(state, zone), at.offset, at.time_ms, [zone], [], [], [], limits=limits))
 

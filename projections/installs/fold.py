@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from pyroaring import BitMap
 
-from eventstore.folding.fold import DONE, At, Decision, refusal
+from eventstore.folding.fold import DONE, Decision, RecordMetadata, refusal
 from eventstore.log import INSTALLS, Partition
 from projections.installs.rows import (
     MAX_VERSIONS,
@@ -66,7 +66,7 @@ class InstallsFold:
     def initial_state(self, partition: Partition) -> InstallsState:
         return InstallsState()
 
-    def decide(self, state: InstallsState, event: Event, at: At) -> Decision:
+    def decide(self, state: InstallsState, event: Event, at: RecordMetadata) -> Decision:
         if not isinstance(event, InstallsReported):
             return refusal(f"event: {type(event).__name__} is not one that reports installs")
         entries = _entries(event)
@@ -77,7 +77,7 @@ class InstallsFold:
             return refusal(f"epoch: {event.epoch} is before {zone.epoch}, that of zone {event.zone!r}")
         return Decision(_change(state, zone, event, entries), DONE)
 
-    def evolve(self, state: InstallsState, change: InstallsChange, at: At) -> None:
+    def evolve(self, state: InstallsState, change: InstallsChange, at: RecordMetadata) -> None:
         numbers = set(state.numbers.get(change.zone, ()))
         for number, row in change.versions.items():
             state.versions.put(version_key(change.zone, number), row)

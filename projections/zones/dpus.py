@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from eventstore.folding.fold import DONE, At, Decision, Outcome, refusal, unchanged
+from eventstore.folding.fold import DONE, Decision, Outcome, RecordMetadata, refusal, unchanged
 from projections.installs.fold import MAX_ORDINAL
 from projections.names import MAX_AHEAD_MS, check_name, check_text, check_zone, is_printable, shown
 from projections.tries import KINDS, Tries, in_force
@@ -46,7 +46,7 @@ _MAX_FACTS = 16
 StepStatement: TypeAlias = StepStarted | StepProgressed | StepSucceeded | StepFailed
 
 
-def register(state: ZonesState, event: DpuRegistered, at: At) -> Decision:
+def register(state: ZonesState, event: DpuRegistered, at: RecordMetadata) -> Decision:
     fault = _fault_of_registration(event)
     if fault is not None:
         return refusal(fault)
@@ -65,7 +65,7 @@ def register(state: ZonesState, event: DpuRegistered, at: At) -> Decision:
     return _decide(state, event.dpu, old, follow(event.dpu, row, Trigger("swapped", at, serial=event.serial)), at)
 
 
-def request(state: ZonesState, event: LifecycleRequested, at: At) -> Decision:
+def request(state: ZonesState, event: LifecycleRequested, at: RecordMetadata) -> Decision:
     if event.request not in REQUESTS:
         return refusal(f"request: {shown(event.request)} must be one of {', '.join(REQUESTS)}")
     fault = check_text("image", event.image)
@@ -77,7 +77,7 @@ def request(state: ZonesState, event: LifecycleRequested, at: At) -> Decision:
     return _decide(state, event.dpu, row, follow(event.dpu, row, Trigger(event.request, at, image=event.image)), at)
 
 
-def statement(state: ZonesState, event: StepStatement, at: At) -> Decision:
+def statement(state: ZonesState, event: StepStatement, at: RecordMetadata) -> Decision:
     row = _find(state, event.zone, event.dpu)
     if isinstance(row, str):
         return refusal(row)
@@ -91,7 +91,7 @@ def statement(state: ZonesState, event: StepStatement, at: At) -> Decision:
     return _decide(state, event.dpu, row, follow(event.dpu, row, trigger), at)
 
 
-def expire(state: ZonesState, event: DeadlinePassed, at: At) -> Decision:
+def expire(state: ZonesState, event: DeadlinePassed, at: RecordMetadata) -> Decision:
     """The end of an attempt's time, if the record itself stands at or after it."""
     name = event.envelope.subject
     row = state.dpus.rows.get(name)
@@ -109,7 +109,7 @@ def expire(state: ZonesState, event: DeadlinePassed, at: At) -> Decision:
     return _decide(state, name, row, follow(name, row, trigger), at)
 
 
-def _add(state: ZonesState, event: DpuRegistered, at: At) -> Decision:
+def _add(state: ZonesState, event: DpuRegistered, at: RecordMetadata) -> Decision:
     index = state.dpu_index.zone(event.zone)
     if len(index.names) >= MAX_DPUS_PER_ZONE:
         return refusal(f"zone: {event.zone!r} has {MAX_DPUS_PER_ZONE} DPUs, the most there may be")
@@ -131,7 +131,7 @@ def _add(state: ZonesState, event: DpuRegistered, at: At) -> Decision:
     return Decision(ZonesChange(dpus={event.dpu: row}, zones=zones), DONE)
 
 
-def _decide(state: ZonesState, name: str, old: Dpu, result: Dpu | str | None, at: At) -> Decision:
+def _decide(state: ZonesState, name: str, old: Dpu, result: Dpu | str | None, at: RecordMetadata) -> Decision:
     if isinstance(result, str):
         return refusal(result)
     changed = Changed(name, old, result)
@@ -172,7 +172,7 @@ def _fault_of_registration(event: DpuRegistered) -> str | None:
     )
 
 
-def _trigger(event: StepStatement, at: At) -> Trigger | str:
+def _trigger(event: StepStatement, at: RecordMetadata) -> Trigger | str:
     match event:
         case StepStarted():
             fault = check_text("provisioner", event.provisioner)
@@ -200,7 +200,7 @@ def _trigger(event: StepStatement, at: At) -> Trigger | str:
             )
 
 
-def _said_ms(event: StepFailed | DeadlinePassed, at: At) -> int:
+def _said_ms(event: StepFailed | DeadlinePassed, at: RecordMetadata) -> int:
     """When a failure was: by fold time, but for a broker whose clock ran far ahead of who said so.
 
     Fold time never goes back. A wait that is counted from it would last as long as that clock was ahead.

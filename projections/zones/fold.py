@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from eventstore.folding.fold import DONE, At, Decision, refusal, unchanged
+from eventstore.folding.fold import DONE, Decision, RecordMetadata, refusal, unchanged
 from eventstore.log import ZONES, Partition
 from projections.names import check_label_keys, check_networks, check_zone, shown
 from projections.tries import fault_of_tries, with_stated
@@ -73,7 +73,7 @@ class ZonesFold:
     def initial_state(self, partition: Partition) -> ZonesState:
         return ZonesState()
 
-    def decide(self, state: ZonesState, event: Event, at: At) -> Decision:
+    def decide(self, state: ZonesState, event: Event, at: RecordMetadata) -> Decision:
         match event:
             case NodesJoined():
                 return nodes.join(state, event, at)
@@ -105,7 +105,7 @@ class ZonesFold:
         time are not older than those of the fast one."""
         state.rewind(time_ms)
 
-    def evolve(self, state: ZonesState, change: ZonesChange, at: At) -> None:
+    def evolve(self, state: ZonesState, change: ZonesChange, at: RecordMetadata) -> None:
         state.apply(change, at)
 
     def read_run(self, values: Sequence[bytes]) -> SingleJoins | None:
@@ -123,7 +123,7 @@ class ZonesFold:
         return single_joins.changes_of(change)
 
 
-def _caused(state: ZonesState, event: NodesSuperseded | ZoneLimitsSet, at: At) -> Decision:
+def _caused(state: ZonesState, event: NodesSuperseded | ZoneLimitsSet, at: RecordMetadata) -> Decision:
     """A record that fits the mark is over, even if it says nothing that can be done: or all later ones would wait."""
     mark = state.fleet_mark
     if event.from_offset != mark or event.to_offset <= mark:
@@ -134,7 +134,7 @@ def _caused(state: ZonesState, event: NodesSuperseded | ZoneLimitsSet, at: At) -
     return Decision(change._replace(marks=Marks(event.to_offset, state.forwarded)), decision.outcome)
 
 
-def _limit(state: ZonesState, event: ZoneLimitsSet, at: At) -> Decision:
+def _limit(state: ZonesState, event: ZoneLimitsSet, at: RecordMetadata) -> Decision:
     fault = (
         check_zone("zone", event.zone)
         or check_networks("agent_networks", event.agent_networks)
@@ -176,7 +176,7 @@ def _delete(state: ZonesState, event: ZoneDeleted) -> Decision:
     return Decision(ZonesChange(zones={event.zone: deleted if deleted.must_stay() else None}, lists=lists), DONE)
 
 
-def _forwarded(state: ZonesState, event: OutboxAcknowledged, at: At) -> Decision:
+def _forwarded(state: ZonesState, event: OutboxAcknowledged, at: RecordMetadata) -> Decision:
     if event.to_offset > at.offset:
         return refusal(f"to_offset: {event.to_offset} lies after this record, at {at.offset}")
     if event.to_offset <= state.forwarded:

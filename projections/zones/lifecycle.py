@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeAlias
 from msgspec.structs import replace
 
 from eventstore.backoff import backoff_ceiling
-from eventstore.folding.fold import At
+from eventstore.folding.fold import RecordMetadata
 from projections.names import shown
 from projections.tries import DEFAULT_TRIES, Tries
 from projections.zones.phases import (
@@ -55,7 +55,7 @@ class Trigger(NamedTuple):
     """What happens to a DPU. What the statement or request carries is in the fields that its name needs."""
 
     name: str
-    at: At
+    at: RecordMetadata
     image: str = ""
     attempt: int = 0
     provisioner: str = ""
@@ -259,18 +259,18 @@ def _without_attempt(row: Dpu, trigger: Trigger) -> Dpu:
     return replace(row, step_state="open", provisioner="", deadline_ms=0, message=trigger.message)
 
 
-def _begin_step(row: Dpu, phase: str, at: At) -> Dpu:
+def _begin_step(row: Dpu, phase: str, at: RecordMetadata) -> Dpu:
     """A step, at once unless it is one that waits in line and this DPU is not among those being installed."""
     if phase in INSTALLING and row.phase not in INSTALLING:
         return _pending(row, phase, at)
     return entered(row, phase, at)
 
 
-def _pending(row: Dpu, phase: str, at: At) -> Dpu:
+def _pending(row: Dpu, phase: str, at: RecordMetadata) -> Dpu:
     return replace(_idle(row, PENDING, at), resume=phase)
 
 
-def _past(row: Dpu, phase: str, at: At) -> Result:
+def _past(row: Dpu, phase: str, at: RecordMetadata) -> Result:
     """What follows a step that is done, or skipped."""
     then = STEPS[phase].then
     if phase == DELETING:
@@ -282,7 +282,7 @@ def _past(row: Dpu, phase: str, at: At) -> Result:
     return _begin_step(row, then, at)
 
 
-def _settled(row: Dpu, at: At) -> Dpu:
+def _settled(row: Dpu, at: RecordMetadata) -> Dpu:
     if row.installed:
         return _idle(replace(row, image=row.installed), READY, at)
     return _idle(row, INITIALIZING, at)
@@ -294,7 +294,7 @@ def _error(row: Dpu, resume: str, trigger: Trigger) -> Dpu:
     return replace(_idle(row, ERROR, trigger.at), resume=resume, message=trigger.message, **tried)
 
 
-def _idle(row: Dpu, phase: str, at: At) -> Dpu:
+def _idle(row: Dpu, phase: str, at: RecordMetadata) -> Dpu:
     """A phase in which nobody works on the DPU."""
     return replace(entered(row, phase, at), step_state="idle")
 

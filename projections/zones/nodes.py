@@ -19,7 +19,7 @@ from sys import intern
 
 from msgspec import structs
 
-from eventstore.folding.fold import DONE, UNCHANGED, At, Decision, ItemOutcome, Outcome, refusal, unchanged
+from eventstore.folding.fold import DONE, UNCHANGED, Decision, ItemOutcome, Outcome, RecordMetadata, refusal, unchanged
 from projections.actors import is_node_agent
 from projections.columns import fault_of_nodes, incarnations, single, spread
 from projections.incarnations import is_older
@@ -44,7 +44,7 @@ from schemas.events import (
 _MAX_HASH = 64
 
 
-def join(state: ZonesState, event: NodesJoined, at: At) -> Decision:
+def join(state: ZonesState, event: NodesJoined, at: RecordMetadata) -> Decision:
     fault = fault_of_nodes(event, at.time_ms)
     if fault is not None:
         return refusal(fault)
@@ -75,7 +75,7 @@ def join(state: ZonesState, event: NodesJoined, at: At) -> Decision:
     return _decision(rows, items, ZonesChange(nodes=put, zones=zones if put else {}, cause=_cause(event)))
 
 
-def change(state: ZonesState, event: NodesChanged, at: At) -> Decision:
+def change(state: ZonesState, event: NodesChanged, at: RecordMetadata) -> Decision:
     fault = fault_of_nodes(event, at.time_ms)
     if fault is not None:
         return refusal(fault)
@@ -101,7 +101,7 @@ def change(state: ZonesState, event: NodesChanged, at: At) -> Decision:
     return _decision(rows, items, ZonesChange(nodes=put, cause=_cause(event)))
 
 
-def leave(state: ZonesState, event: NodesLeft, at: At) -> Decision:
+def leave(state: ZonesState, event: NodesLeft, at: RecordMetadata) -> Decision:
     """Afterwards what was meant is not here. A node that is not here already is `unchanged`, with the reason; an
     inferred leave may be refused.
     """
@@ -127,7 +127,7 @@ def leave(state: ZonesState, event: NodesLeft, at: At) -> Decision:
     return _decision(event.names, items, ZonesChange(tombstones=tombstones, cause=_cause(event)))
 
 
-def complete_list(state: ZonesState, event: SnapshotCompleted, at: At) -> Decision:
+def complete_list(state: ZonesState, event: SnapshotCompleted, at: RecordMetadata) -> Decision:
     fault = check_zone("zone", event.zone) or (check_zone("source", event.source) if event.source else None)
     if fault is None and event.count < 1:
         fault = f"count: {event.count} must be at least 1: an empty list is never a command"
@@ -144,7 +144,7 @@ def complete_list(state: ZonesState, event: SnapshotCompleted, at: At) -> Decisi
     return Decision(ZonesChange(lists={key: row}), DONE)
 
 
-def supersede(state: ZonesState, event: NodesSuperseded, at: At) -> Decision:
+def supersede(state: ZonesState, event: NodesSuperseded, at: RecordMetadata) -> Decision:
     """These incarnations have a newer one in another zone, as fleet found.
 
     One that changed since stays: fleet judges it again when it hears of that. Otherwise, of an incarnation that went to
@@ -165,7 +165,7 @@ def supersede(state: ZonesState, event: NodesSuperseded, at: At) -> Decision:
     return Decision(ZonesChange(tombstones=tombstones), DONE)
 
 
-def _rows(event: NodesJoined | NodesChanged, at: At) -> dict[str, Node]:
+def _rows(event: NodesJoined | NodesChanged, at: RecordMetadata) -> dict[str, Node]:
     if len(event.names) == 1:
         return {event.names[0]: Node(intern(event.zone), *single(event), at.offset, at.append_ms)}
     columns = spread(event)
@@ -177,7 +177,7 @@ def _zone(state: ZonesState, name: str) -> Zone:
     return state.zone_rows.rows.get(name) or Zone()
 
 
-def _tombstone(old: Node, state: int, at: At) -> NodeTombstone:
+def _tombstone(old: Node, state: int, at: RecordMetadata) -> NodeTombstone:
     last_present_ms = 0 if old.agent & AGENT_JOINED else old.changed_ms
     return NodeTombstone(old.zone, old.created_ms, old.uid, state, at.offset, at.append_ms, last_present_ms)
 

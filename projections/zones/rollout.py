@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from eventstore.folding.fold import At
+from eventstore.folding.fold import RecordMetadata
 from projections.tries import Tries
 from projections.zones.dpu_index import ZoneDpus, host_of
 from projections.zones.phases import ALTERING, INSTALLING, NODE_EFFECT, PENDING
@@ -55,7 +55,7 @@ def limits_of(row: Zone | None) -> Limits:
     )
 
 
-def entered(row: Dpu, phase: str, at: At) -> Dpu:
+def entered(row: Dpu, phase: str, at: RecordMetadata) -> Dpu:
     """A DPU at the beginning of a step, which wants an attempt."""
     return replace(
         row,
@@ -78,7 +78,7 @@ def entered(row: Dpu, phase: str, at: At) -> Dpu:
     )
 
 
-def admit(state: ZonesState, zone: str, limits: Limits, changed: Changed, at: At) -> Admitted:
+def admit(state: ZonesState, zone: str, limits: Limits, changed: Changed, at: RecordMetadata) -> Admitted:
     """Let in whom the limits allow, given what this record changes otherwise.
 
     Every record lets in whom it can. So where one gives nothing back, only the DPU that it is about can be let in: with

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from eventstore.folding.fold import At
+from eventstore.folding.fold import RecordMetadata
 from eventstore.folding.state_table import StateTable
 from projections.columns import each
 from projections.zones.dpu_index import DpuIndex
@@ -174,7 +174,7 @@ class ZonesState:
         """How many nodes, or tombstones, the record at this offset changed last."""
         return self._fresh_in[offset]
 
-    def apply(self, change: ZonesChange, at: At) -> None:
+    def apply(self, change: ZonesChange, at: RecordMetadata) -> None:
         for zone, row in change.zones.items():
             if row is None:
                 self.zone_rows.remove(zone)
@@ -252,7 +252,7 @@ class ZonesState:
     def _mark(self) -> Marks:
         return self.marks.rows.get(_MARKS) or Marks()
 
-    def _change_nodes(self, change: ZonesChange, at: At) -> None:
+    def _change_nodes(self, change: ZonesChange, at: RecordMetadata) -> None:
         if change.fresh:
             self._count(next(iter(change.nodes.values())).zone, len(change.nodes))
             self.nodes.add_all(change.nodes)

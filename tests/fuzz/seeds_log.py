@@ -9,7 +9,7 @@ import msgspec
 from pyroaring import BitMap
 
 from eventstore.avro.codec import encode
-from eventstore.folding.fold import At, Outcome
+from eventstore.folding.fold import Outcome, RecordMetadata
 from eventstore.ids import internal_envelope, uuid7
 from eventstore.log import CLIQUES, FLEET, FLEET_0, INSTALLS, ZONES, Partition
 from projections.zones.phases import READY
@@ -21,7 +21,7 @@ from tests.support.samples import EVENT_TYPES, sample
 from tests.support.toy_log import T0
 from tests.support.zones import ZONE, ZoneLog
 
-Said = Sequence[tuple[Event, At]]
+Said = Sequence[tuple[Event, RecordMetadata]]
 
 
 def history(said: Said) -> bytes:
@@ -98,11 +98,11 @@ class _Recorded(Fleet):
 
     def __init__(self) -> None:
         super().__init__()
-        self.events: list[tuple[Event, At]] = []
+        self.events: list[tuple[Event, RecordMetadata]] = []
 
     def apply(self, event: Event) -> Outcome:
         named = msgspec.structs.replace(event.envelope, command_id="id")
-        self.events.append((msgspec.structs.replace(event, envelope=named), At(FLEET_0, 0, 0, self.now_ms)))
+        self.events.append((msgspec.structs.replace(event, envelope=named), RecordMetadata(FLEET_0, 0, 0, self.now_ms)))
         return super().apply(event)
 
 
@@ -137,7 +137,9 @@ def _installs() -> Iterable[bytes]:
         return InstallsReported(*about, list(versions), [0] * count, bitmaps, *times, {"d7": 3}, {"d8": "full"})
 
     events = [report("r1", [5, 6], range(6)), report("r2", [6], range(5, 10)), report("r1", [7], [])]
-    yield history([(event, At(Partition(INSTALLS, 0), 0, 0, T0 + 1_000 * at)) for at, event in enumerate(events)])
+    yield history(
+        [(event, RecordMetadata(Partition(INSTALLS, 0), 0, 0, T0 + 1_000 * at)) for at, event in enumerate(events)]
+    )
 
 
 MAKERS: dict[str, Callable[[], Iterable[bytes]]] = {

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from eventstore.errors import PermanentError
-from eventstore.folding.fold import At
+from eventstore.folding.fold import RecordMetadata
 from eventstore.folding.ledger import Ledger, LedgerEntry
 from schemas.events import Envelope
 from tests.simulation.__main__ import main
@@ -25,7 +25,7 @@ def without_memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A plane that decides commands again which it has decided before."""
     admit = Ledger.admit
 
-    def forgetful(self: Ledger, envelope: Envelope, content: bytes, at: At) -> LedgerEntry | None:
+    def forgetful(self: Ledger, envelope: Envelope, content: bytes, at: RecordMetadata) -> LedgerEntry | None:
         found = admit(self, envelope, content, at)
         return None if envelope.command_id in self.entries else found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from eventstore.folding.fold import At, Outcome
+from eventstore.folding.fold import Outcome, RecordMetadata
 from eventstore.log import CLIQUES, Partition
 from projections.cliques.files import slots
 from projections.cliques.fold import CliquesFold
@@ -34,12 +34,12 @@ class CliqueLog:
         self.checked = checked
         self.fold = CliquesFold()
         self.state = self.fold.initial_state(PARTITION)
-        self.events: list[tuple[Event, At]] = []
+        self.events: list[tuple[Event, RecordMetadata]] = []
         self.now_ms = START_MS
 
     def append(self, event: Event) -> Outcome:
         self.now_ms += 1
-        at = At(PARTITION, len(self.events), self.now_ms, self.now_ms)
+        at = RecordMetadata(PARTITION, len(self.events), self.now_ms, self.now_ms)
         self.events.append((event, at))
         decision = self.fold.decide(self.state, event, at)
         if decision.change is not None:

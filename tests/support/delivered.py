@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from eventstore.avro.codec import decode, encode
-from eventstore.folding.fold import At, Fold, Outcome
+from eventstore.folding.fold import Fold, Outcome, RecordMetadata
 from eventstore.folding.hashes import value_digest
 from eventstore.folding.ledger import Ledger, LedgerEntry
 from eventstore.folding.partition import FoldedPartition
@@ -48,13 +48,13 @@ class Delivered:
         """The offset of the next record."""
         return len(self.records)
 
-    def issue(self, event: Event, now_ms: int) -> tuple[Event, At, Outcome]:
+    def issue(self, event: Event, now_ms: int) -> tuple[Event, RecordMetadata, Outcome]:
         """Append a command under an id of its own, or a statement of the plane; what was decided of it."""
         about = event.envelope
         if about.command_id:
             about = msgspec.structs.replace(about, command_id=uuid7(now_ms, self._rng), issued_at_ms=now_ms)
         event = msgspec.structs.replace(event, envelope=about)
-        at = At(self.partition, self.end, now_ms, max(now_ms, self.folded.time_ms))
+        at = RecordMetadata(self.partition, self.end, now_ms, max(now_ms, self.folded.time_ms))
         record = Record(self.end, now_ms, b"key", encode(event))
         decided = self._decided(event, at) if not about.command_id else None
         entry = self._append(record)
@@ -64,7 +64,7 @@ class Delivered:
         assert decided is not None
         return event, at, decided
 
-    def _decided(self, event: Event, at: At) -> Outcome:
+    def _decided(self, event: Event, at: RecordMetadata) -> Outcome:
         """What will be decided of a statement, which has no id to remember it by."""
         return self._fold.decide(self.folded.state, event, at).outcome
 

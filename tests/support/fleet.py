@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from eventstore.folding.fold import At, Outcome, fold_time
+from eventstore.folding.fold import Outcome, RecordMetadata, fold_time
 from eventstore.log import FLEET, Partition, partition_of
 from projections.fleet.fold import FleetFold, FleetState
 from projections.fleet.levels import SETTLED_MS, STEP_MS
@@ -71,7 +71,7 @@ class Fleet:
         before_ms, self.time_ms = self.time_ms, fold_time(self.time_ms, self.now_ms)
         if self.time_ms < before_ms:
             self.fold.rewind(self.state, self.time_ms)
-        at = At(HERE, self.offset, self.now_ms, self.time_ms)
+        at = RecordMetadata(HERE, self.offset, self.now_ms, self.time_ms)
         decision = self.fold.decide(self.state, event, at)
         if decision.change is not None:
             self.fold.evolve(self.state, decision.change, at)

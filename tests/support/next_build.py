@@ -12,7 +12,7 @@ from typing import Any
 
 from deploy import roles
 from deploy.cli import main
-from eventstore.folding.fold import At, Decision, refusal
+from eventstore.folding.fold import Decision, RecordMetadata, refusal
 from eventstore.folding.state_table import StateTable
 from eventstore.log import Partition
 from projections.zones.fold import ZonesFold
@@ -42,7 +42,7 @@ class LaterZoneFold:
     def initial_state(self, partition: Partition) -> LaterZoneState:
         return LaterZoneState()
 
-    def migrate(self, state: ZonesState, at: At) -> LaterZoneState:
+    def migrate(self, state: ZonesState, at: RecordMetadata) -> LaterZoneState:
         later = LaterZoneState()
         for name in ("nodes", "tombstones", "lists", "dpus", "marks", "causes", "askers"):
             setattr(later, name, getattr(state, name))
@@ -51,12 +51,12 @@ class LaterZoneFold:
         later.rederive()
         return later
 
-    def decide(self, state: LaterZoneState, event: Event, at: At) -> Decision:
+    def decide(self, state: LaterZoneState, event: Event, at: RecordMetadata) -> Decision:
         if isinstance(event, NodesJoined) and (taken := [name for name in event.names if name.startswith("x")]):
             return refusal(f"names: {taken[0]!r} must not begin with x")
         return self._before.decide(state, event, at)
 
-    def evolve(self, state: LaterZoneState, change: Any, at: At) -> None:
+    def evolve(self, state: LaterZoneState, change: Any, at: RecordMetadata) -> None:
         self._before.evolve(state, change, at)
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from eventstore.folding.fold import DONE, At, Decision, refused
+from eventstore.folding.fold import DONE, Decision, RecordMetadata, refused
 from eventstore.folding.state_table import StateTable
 from eventstore.log import FLEET, Partition
 from schemas.events import Event, PolicyDeleted, PolicySet
@@ -71,7 +71,7 @@ class ToyFold:
     def initial_state(self, partition: Partition) -> ToyState:
         return ToyState()
 
-    def decide(self, state: ToyState, event: Event, at: At) -> Decision:
+    def decide(self, state: ToyState, event: Event, at: RecordMetadata) -> Decision:
         total = state.total
         match event:
             case PolicySet(name="raise in decide"):
@@ -89,7 +89,7 @@ class ToyFold:
             case _:
                 return Decision(None, DONE)
 
-    def evolve(self, state: ToyState, change: Change, at: At) -> None:
+    def evolve(self, state: ToyState, change: Change, at: RecordMetadata) -> None:
         if change.policy is None:
             state.policies.remove(change.name)
         else:
@@ -117,7 +117,7 @@ class ToyLaterFold(ToyFold):
     def initial_state(self, partition: Partition) -> ToyState:
         return ToyLaterState()
 
-    def migrate(self, state: ToyState, at: At) -> ToyState:
+    def migrate(self, state: ToyState, at: RecordMetadata) -> ToyState:
         later = ToyLaterState()
         for name, row in state.policies.rows.items():
             if row.priority >= 0:

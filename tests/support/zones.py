@@ -7,7 +7,7 @@ from ipaddress import IPv6Address
 
 import msgspec
 
-from eventstore.folding.fold import At, Outcome
+from eventstore.folding.fold import Outcome, RecordMetadata
 from eventstore.log import ZONES, Partition
 from projections.zones.fold import ZonesFold
 from projections.zones.phases import ERROR, INITIALIZING, INSTALLING, PENDING, READY
@@ -48,7 +48,7 @@ class ZoneLog:
     def __init__(self) -> None:
         self.fold = ZonesFold()
         self.state = self.fold.initial_state(PARTITION)
-        self.events: list[tuple[Event, At]] = []
+        self.events: list[tuple[Event, RecordMetadata]] = []
         self.now_ms = START_MS
         self.actor = "?test"
 
@@ -58,7 +58,7 @@ class ZoneLog:
 
     def append(self, event: Event) -> Outcome:
         self.now_ms += 1
-        at = At(PARTITION, self.end, self.now_ms, self.now_ms)
+        at = RecordMetadata(PARTITION, self.end, self.now_ms, self.now_ms)
         self.events.append((event, at))
         decision = self.fold.decide(self.state, event, at)
         if decision.change is not None:

@@ -8,7 +8,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventstore.folding.fold import At, Outcome
+from eventstore.folding.fold import Outcome, RecordMetadata
 from eventstore.log import partition_of
 from projections.rules.lists import Turned
 from projections.rules.prefixes import networks
@@ -94,7 +94,9 @@ def tables(fleet: Fleet) -> dict[str, Device]:
 def table_effects(fleet: Fleet, event: Event) -> tuple[Outcome, str, list[ZoneEffect]]:
     """What a dry run says; asserts that it leaves every row as it is."""
     before = saved_bytes(fleet.state)
-    change, outcome = fleet.fold.decide(fleet.state, event, At(HERE, fleet.offset, fleet.now_ms, fleet.now_ms))
+    change, outcome = fleet.fold.decide(
+        fleet.state, event, RecordMetadata(HERE, fleet.offset, fleet.now_ms, fleet.now_ms)
+    )
     verdict = of_change(fleet.state, change, fleet.offset + 1)
     effects = [effect for effect in verdict.table_effects.effects() if effect is not None]
     assert saved_bytes(fleet.state) == before

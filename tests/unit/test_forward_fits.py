@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from eventstore.folding.fold import At
+from eventstore.folding.fold import RecordMetadata
 from eventstore.ids import envelope, internal_envelope, uuid7
 from eventstore.log import FLEET, ZONES, Partition
 from projections.fleet.fold import FleetFold, FleetState
@@ -27,7 +27,7 @@ def test_no_record_takes_more_from_a_zone_than_one_forward_can_say() -> None:
     _forward_all(zones, members)
     names = list(zones.nodes.rows)
     for count, code in ((MAX_FORWARD_ITEMS + 1, "refused"), (MAX_FORWARD_ITEMS, "done")):
-        at, mark = At(Partition(ZONES, 0), 10 + count, NOW_MS, NOW_MS), zones.fleet_mark
+        at, mark = RecordMetadata(Partition(ZONES, 0), 10 + count, NOW_MS, NOW_MS), zones.fleet_mark
         uids = [zones.nodes.rows[name].uid for name in names[:count]]
         said = NodesSuperseded(
             internal_envelope("z1", "?", NOW_MS),
@@ -51,7 +51,7 @@ def _joined(records: int) -> ZonesState:
     zones = ZonesFold()
     state, rng = zones.initial_state(Partition(ZONES, 0)), Random(1)
     for number in range(records):
-        at = At(Partition(ZONES, 0), number + 1, NOW_MS, NOW_MS)
+        at = RecordMetadata(Partition(ZONES, 0), number + 1, NOW_MS, NOW_MS)
         names = [f"n{number}-{i}" for i in range(MAX_ITEMS)]
         addresses = b"".join((0x0A000000 + number * MAX_ITEMS + i + 1).to_bytes(4, "big") for i in range(MAX_ITEMS))
         said = envelope("z1", "?test", uuid7(NOW_MS, rng))
@@ -65,7 +65,7 @@ def _forward_all(zones: ZonesState, members: FleetState) -> list[int]:
     fleet = FleetFold(1)
     sizes: list[int] = []
     while (found := forward(zones, 0, members.marks.get(0, 0))) is not None:
-        at = At(Partition(FLEET, 0), 1 + members.marks.get(0, 0), NOW_MS, NOW_MS)
+        at = RecordMetadata(Partition(FLEET, 0), 1 + members.marks.get(0, 0), NOW_MS, NOW_MS)
         decision = fleet.decide(members, found, at)
         assert decision.outcome.code in ("done", "held"), decision.outcome.reason
         fleet.evolve(members, decision.change, at)

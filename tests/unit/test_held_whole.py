@@ -6,7 +6,7 @@ from ipaddress import IPv4Address
 
 import pytest
 
-from eventstore.folding.fold import At, Outcome
+from eventstore.folding.fold import Outcome, RecordMetadata
 from projections.decisions.fleet import items
 from projections.decisions.items import Items
 from projections.fleet.views import holds, standing
@@ -255,7 +255,7 @@ def test_a_rejected_change_is_dropped_whole_and_ends_with_the_next_one(fleet: Fl
 
 def test_what_a_rejection_leaves_is_told_of_each_node(fleet: Fleet) -> None:
     held = shift(fleet)
-    at = At(HERE, fleet.offset, fleet.now_ms, fleet.now_ms)
+    at = RecordMetadata(HERE, fleet.offset, fleet.now_ms, fleet.now_ms)
     event = HoldRejected(envelope("eve"), held.hold)
     change = fleet.fold.decide(fleet.state, event, at).change
     rejected, members = items(event, change, at)

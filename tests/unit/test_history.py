@@ -5,7 +5,7 @@ from __future__ import annotations
 from deploy.past.history import ITEMS_SHOWN, Happening, history
 from deploy.roles import folds_of
 from eventstore.avro.codec import decode, encode
-from eventstore.folding.fold import At
+from eventstore.folding.fold import RecordMetadata
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import FLEET_0, ZONES, partition_for
 from projections.decisions.decided import DECIDED_TOPICS, spell
@@ -105,7 +105,7 @@ def test_a_rejected_edit_is_in_the_history_of_what_it_would_have_edited() -> Non
     }
     for subject, (kind, asked) in edits.items():
         event = HoldRejected(Envelope("", str(asked.hold), "eve", 0), asked.hold)
-        at = At(FLEET_0, fleet.offset, fleet.now_ms, fleet.time_ms)
+        at = RecordMetadata(FLEET_0, fleet.offset, fleet.now_ms, fleet.time_ms)
         change, outcome = fleet.fold.decide(fleet.state, event, at)
         told = Told(f"{kind}_edit_rejected", subject, {"by": "eve", "hold": str(asked.hold)})
         assert about(subject, event, change, outcome, at) == [told]
@@ -118,7 +118,7 @@ def test_a_rejection_is_in_the_history_of_each_node_that_the_hold_kept() -> None
     fleet.change(*(Item(f"n{i}", "z0", f"10.0.0.{i + 1}") for i in range(9)))
     hold = fleet.leave("n1", "n2").hold
     event = HoldRejected(Envelope("", str(hold), "eve", 0), hold)
-    at = At(FLEET_0, fleet.offset, fleet.now_ms, fleet.time_ms)
+    at = RecordMetadata(FLEET_0, fleet.offset, fleet.now_ms, fleet.time_ms)
     change, outcome = fleet.fold.decide(fleet.state, event, at)
     for name in ("n1", "n2"):
         assert about(name, event, change, outcome, at) == [Told("member_rejected", name, {"hold": str(hold)})]

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
-from eventstore.folding.fold import At, Outcome
+from eventstore.folding.fold import Outcome, RecordMetadata
 from eventstore.ids import envelope, uuid7
 from eventstore.log import partition_of
 from projections.decisions.decided import spell
@@ -105,7 +105,7 @@ def test_the_history_of_a_record_says_how_many_addresses_each_of_its_holds_has(f
     leave(fleet, {("a", "operator/ann"): range(10)})
     gone = [node(i)._replace(state=1) for i in range(10, 30)]
     said = said_of(fleet, gone, {("a", "operator/ann"): 5, ("b", "operator/bob"): 15})
-    at = At(HERE, fleet.offset, fleet.now_ms, fleet.time_ms)
+    at = RecordMetadata(HERE, fleet.offset, fleet.now_ms, fleet.time_ms)
     change, outcome = fleet.fold.decide(fleet.state, said, at)
     fleet.apply(said)
     counts = {hold.hold: str(hold.addresses) for hold in holds(fleet.state)}

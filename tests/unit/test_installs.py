@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
-from eventstore.folding.fold import At, Outcome
+from eventstore.folding.fold import Outcome, RecordMetadata
 from eventstore.log import INSTALLS, Partition
 from projections.installs.fold import InstallsFold
 from projections.installs.rows import (
@@ -68,7 +68,7 @@ def folded(reports: Sequence[InstallsReported], state: InstallsState | None = No
 
 
 def apply(state: InstallsState, event: InstallsReported, offset: int = 0) -> Outcome:
-    at = At(PARTITION, offset, APPENDED + offset, APPENDED + offset)
+    at = RecordMetadata(PARTITION, offset, APPENDED + offset, APPENDED + offset)
     decision = FOLD.decide(state, event, at)
     if decision.change is not None:
         FOLD.evolve(state, decision.change, at)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from eventstore.folding.fold import DONE, At, fold_time
+from eventstore.folding.fold import DONE, RecordMetadata, fold_time
 from eventstore.folding.ledger import AHEAD_MS, KEEP_MS, LATE_MS, Ledger, LedgerEntry
 from eventstore.folding.used_ids import RANGES_MAX
 from eventstore.ids import envelope, uuid7
@@ -26,11 +26,11 @@ def command(issued_ms: int = T0) -> Envelope:
     return envelope("subject", "?tester", uuid7(issued_ms, RNG))
 
 
-def at(append_ms: int, time_ms: int | None = None, offset: int = 7) -> At:
-    return At(FLEET_0, offset, append_ms, append_ms if time_ms is None else time_ms)
+def at(append_ms: int, time_ms: int | None = None, offset: int = 7) -> RecordMetadata:
+    return RecordMetadata(FLEET_0, offset, append_ms, append_ms if time_ms is None else time_ms)
 
 
-def take(ledger: Ledger, said: Envelope, where: At, content: bytes = CONTENT) -> LedgerEntry | None:
+def take(ledger: Ledger, said: Envelope, where: RecordMetadata, content: bytes = CONTENT) -> LedgerEntry | None:
     """Fold a command: None if it takes effect now, else what was decided of it."""
     entry = ledger.admit(said, content, where)
     if entry is None:
@@ -222,7 +222,7 @@ class Clocks(RuleBasedStateMachine):
     def land(self, which: int) -> bool:
         said = self.sent[which]
         self.time_ms = fold_time(self.time_ms, self.append_ms)
-        entry = take(self.ledger, said, At(FLEET_0, which, self.append_ms, self.time_ms))
+        entry = take(self.ledger, said, RecordMetadata(FLEET_0, which, self.append_ms, self.time_ms))
         if entry is None:
             self.effects[said.command_id] = self.effects.get(said.command_id, 0) + 1
         elif entry.outcome.code == "refused" and said.command_id not in self.effects:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventstore.folding.fold import DONE, At
+from eventstore.folding.fold import DONE, RecordMetadata
 from eventstore.folding.ledger import AHEAD_MS, KEEP_MS, LATE_MS, Ledger, LedgerEntry
 from eventstore.ids import envelope, uuid7
 from eventstore.log import FLEET_0
@@ -45,7 +45,7 @@ def alone(ledger: Ledger, said: Sequence[Envelope], append_ms: Sequence[int], ti
     """Whether each was admitted when it came by itself."""
     found = []
     for offset, each in enumerate(said):
-        where = At(FLEET_0, offset, append_ms[offset], time_ms)
+        where = RecordMetadata(FLEET_0, offset, append_ms[offset], time_ms)
         found.append(ledger.admit(each, CONTENT, where) is None)
         if found[-1]:
             ledger.remember(each, LedgerEntry(CONTENT, DONE, offset), time_ms)
@@ -137,6 +137,6 @@ def test_the_id_that_was_forgotten_last_is_taken_by_no_batch() -> None:
     ],
 )
 def test_the_window_is_told_in_milliseconds(late_ms: int, reason: str) -> None:
-    entry = Ledger().admit(said_at(START)[0], CONTENT, At(FLEET_0, 9, START + late_ms, START))
+    entry = Ledger().admit(said_at(START)[0], CONTENT, RecordMetadata(FLEET_0, 9, START + late_ms, START))
     assert entry is not None
     assert (entry.content, entry.outcome.reason, entry.offset) == (CONTENT, reason, 9)

@@ -7,7 +7,7 @@ import itertools
 import pytest
 from msgspec.structs import replace
 
-from eventstore.folding.fold import At
+from eventstore.folding.fold import RecordMetadata
 from eventstore.ids import internal_envelope
 from projections.installs.fold import MAX_ORDINAL
 from projections.names import MAX_AHEAD_MS
@@ -45,7 +45,7 @@ from projections.zones.rows import Dpu, Zone
 from schemas.events import StepFailed
 from tests.support.zones import PARTITION, START_MS, ZoneLog, check_dpus, derived_of, reloaded, replayed, rows_of
 
-AT = At(PARTITION, 9, START_MS, START_MS)
+AT = RecordMetadata(PARTITION, 9, START_MS, START_MS)
 WORK = set(STEPS)
 IDLE = set(PHASES) - WORK
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eventstore.folding.fold import At
+from eventstore.folding.fold import RecordMetadata
 from projections.tries import DEFAULT_TRIES
 from projections.zones.lifecycle import MAX_TRIES, Trigger, backoff_ms, follow
 from projections.zones.phases import (
@@ -20,7 +20,7 @@ from projections.zones.phases import (
 from projections.zones.rows import Dpu
 from tests.support.zones import PARTITION, START_MS, ZoneLog
 
-AT = At(PARTITION, 9, START_MS, START_MS)
+AT = RecordMetadata(PARTITION, 9, START_MS, START_MS)
 
 
 def provisioned() -> ZoneLog:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
-from eventstore.folding.fold import At
+from eventstore.folding.fold import RecordMetadata
 from eventstore.log import FLEET_0
 from projections import name_index
 from projections.fleet.fold import FleetFold
@@ -172,7 +172,7 @@ class NodesMachine(DeliveredMachine):
         self.hear(event)
 
     def hear(self, event: MembershipChanged) -> None:
-        at = At(FLEET_0, self.fleet_end, self.log.now_ms, self.log.now_ms)
+        at = RecordMetadata(FLEET_0, self.fleet_end, self.log.now_ms, self.log.now_ms)
         self.fleet_end += 1
         decision = self.fold.decide(self.real, event, at)
         if decision.change is not None:

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from drivers.decisions.kept import Kept, kept, kept_of
 from drivers.decisions.owed import FORGOTTEN_EVERY, KEPT_RECORDS, SEEN_MAX, Gap, Owed, Room
 from eventstore.folding.decision_listener import DecidedRecord, DecidedRun
-from eventstore.folding.fold import DONE, At
+from eventstore.folding.fold import DONE, RecordMetadata
 from eventstore.log import ZONES, Partition, Record
 from tests.support.sometimes import Sometimes, sized
 
@@ -27,8 +27,8 @@ def size_of(offset: int) -> int:
     return 1 + offset * 5 % SIZE_MAX
 
 
-def at(offset: int) -> At:
-    return At(ZONES_0, offset, offset, offset)
+def at(offset: int) -> RecordMetadata:
+    return RecordMetadata(ZONES_0, offset, offset, offset)
 
 
 def decided_record(offset: int) -> DecidedRecord:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
-from eventstore.folding.fold import At
+from eventstore.folding.fold import RecordMetadata
 from eventstore.log import INSTALLS, ZONES, Partition
 from projections.fleet.state import FleetState
 from projections.installs.fold import InstallsFold
@@ -20,7 +20,7 @@ from projections.zones.state import ZonesChange, ZonesState
 from schemas.events import Envelope, InstallsReported
 
 APPENDED = 1_700_000_000_000
-AT = At(Partition(ZONES, 0), 1, APPENDED, APPENDED)
+AT = RecordMetadata(Partition(ZONES, 0), 1, APPENDED, APPENDED)
 
 
 def dpu(ordinal: int, phase: str = PENDING, **more: object) -> Dpu:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pyroaring import BitMap
 
 from commands.messages import message, policy
-from eventstore.folding.fold import At
+from eventstore.folding.fold import RecordMetadata
 from eventstore.ids import envelope, uuid7
 from eventstore.log import ZONES, Partition
 from projections.cliques.views import CliqueView, MemberView, WaiterView
@@ -84,7 +84,7 @@ def test_a_policy_keeps_its_ranges() -> None:
 
 
 def joined(state: ZonesState, offset: int, name: str, zone: str = "z") -> None:
-    at = At(Partition(ZONES, 0), offset, NOW_MS + offset, NOW_MS + offset)
+    at = RecordMetadata(Partition(ZONES, 0), offset, NOW_MS + offset, NOW_MS + offset)
     said = envelope(zone, "?test", uuid7(NOW_MS + offset, Random(offset)))
     event = NodesJoined(said, zone, [name], [], [], b"", b"", [], [])
     ZonesFold().evolve(state, ZonesFold().decide(state, event, at).change, at)
