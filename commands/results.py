@@ -79,7 +79,7 @@ def _item(item: ItemOutcome) -> pb.ItemResult:
 
 def expired(command_id: str) -> pb.CommandResult:
     """The result of a command that can no longer take effect: the log, read to its end, has no record of it."""
-    reason = "it did not come into the log in time, and takes no effect any more"
+    reason = "it did not reach the log in time and can no longer take effect"
     return pb.CommandResult(command_id=command_id, outcome=pb.OUTCOME_REFUSED, reason=reason)
 
 

@@ -73,10 +73,11 @@ class CommandServer:
     ) -> None:
         if unruled := authorization.unlisted_methods(_SERVICES.values()):
             raise FatalError(
-                f"commands.rpc.authorization: {', '.join(unruled)} must have a line that says who may call it"
+                f"commands.rpc.authorization: {', '.join(unruled)} must have an entry that names the roles "
+                "that may call it"
             )
         if api_implementation.Type() != "upb":
-            raise FatalError(f"protobuf: its '{api_implementation.Type()}' parser must be 'upb', which bounds nesting")
+            raise FatalError(f"protobuf: parser '{api_implementation.Type()}' must be 'upb', which limits nesting")
         self._limits = limits
         self._credentials = credentials
         self._reflects = reflects
@@ -128,7 +129,7 @@ class CommandServer:
         try:
             port = self._add_port(server)
         except RuntimeError as error:
-            why = "it is taken, or no address of this machine"  # the library says neither
+            why = "the address is in use, or not one of this machine"  # the library says neither
             raise FatalError(f"listen: {self._listen} cannot be listened on: {why}") from error
         self._watching = asyncio.create_task(self.position_waiter.run())
         await server.start()

@@ -58,8 +58,8 @@ class CommandHandler:
         ahead_ms = issued_at_ms(given) - self._now_ms()
         if ahead_ms > AHEAD_MS:
             raise PreconditionFailed(
-                f"command_id: {given} is {ahead_ms} ms ahead of the clock of {self._replica.name}, and {AHEAD_MS} ms is"
-                " the most; nothing was stated. Compare both clocks"
+                f"command_id: {given} is {ahead_ms} ms ahead of the clock of {self._replica.name}, over the limit of"
+                f" {AHEAD_MS} ms; nothing was appended. Synchronize both clocks"
             )
         return given
 

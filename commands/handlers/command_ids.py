@@ -54,4 +54,4 @@ class CommandIdBindings:
 
 def _in_use(command_id: str, partitions: Collection[Partition]) -> CommandIdInUse:
     where = ", ".join(map(str, partitions))
-    return CommandIdInUse(f"command_id: {command_id} is in use for another command, in {where}; nothing was stated now")
+    return CommandIdInUse(f"command_id: {command_id} is in use for another command, in {where}; nothing was appended")

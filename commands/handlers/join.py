@@ -55,7 +55,7 @@ class JoinHandler:
         answer = await self._handler.handle(shape, request, call)
         if answer.outcome != pb.OUTCOME_DONE or not self._reader.fleet.members.rows.has_any(names):
             return answer
-        reason = "the zone took the statement, and whether a hold keeps it from the rule tables is not known"
+        reason = "the zone accepted it, and whether a hold keeps it out of the rule tables is not known yet"
         return await self._await_fleet(answer, deadline_s, reason)
 
     async def _for_node_agent(
@@ -65,7 +65,7 @@ class JoinHandler:
         answer = await self._handler.handle(shape, request, call)
         if answer.outcome not in (pb.OUTCOME_DONE, pb.OUTCOME_UNCHANGED):
             return answer
-        reason = "the zone took the statement, and whether fleet lets it take effect is not known"
+        reason = "the zone accepted it, and whether fleet applies it is not known yet"
         answer = await self._await_fleet(answer, deadline_s, reason)
         if answer.outcome == pb.OUTCOME_UNCHANGED:
             faults = (fault for name in names for fault in faults_of_agent(self._reader.fleet, name, request.zone))

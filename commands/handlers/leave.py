@@ -33,7 +33,7 @@ class LeaveHandler:
         try:
             await self._position_waiter.wait_until_forwarded(partition, position, timeout_s=deadline_s - loop.time())
         except LogUnavailable as error:
-            reason = f"the nodes left their zone, and whether the leave is held is not known: {error}"
+            reason = f"the nodes left their zone, and whether the leave is held is not known yet: {error}"
             return results.unknown(answer.command_id, reason)
         answer = self._reader.with_fleet(answer)
         if answer.outcome == pb.OUTCOME_HELD:

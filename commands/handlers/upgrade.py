@@ -68,7 +68,9 @@ class UpgradeHandler:
     def _check(self, partition: Partition, version: int, stated: int) -> None:
         """Raises PreconditionFailed if this partition cannot be raised now, after `stated` other ones were."""
         if fault := self._fault(partition, version):
-            before = f"; {stated} partitions before it have the record, repeat it under its id" if stated else ""
+            before = (
+                f"; {stated} partitions are upgraded already; repeat the command with the same id" if stated else ""
+            )
             raise PreconditionFailed(f"{fault}{before}")
 
     def _fault(self, partition: Partition, version: int) -> str:
@@ -78,10 +80,10 @@ class UpgradeHandler:
             return f"partition: {partition} is halted on {self._replica.name}: {folded.halted}"
         living = self._supports()
         if living is None:
-            return "replicas: this one hears too little of the others to know who lives; try again in some seconds"
+            return "replicas: this one receives too few beacons to know the live replicas; try again in a few seconds"
         for name, supports in sorted(living.items()):
             if lacks := first_missing_version(supports.get(partition.topic), folded.version, version):
-                return f"replica: {name} has no rules of fold version {lacks} for {partition.topic}; upgrade it first"
+                return f"replica: {name} does not support fold version {lacks} of {partition.topic}; upgrade it first"
         return ""
 
 

@@ -135,7 +135,7 @@ class _Planner:
         if count and not self._options.skip_bad_rows:
             raise InventoryError(tuple(faults), count)
         if not self._lines:
-            raise bad_file("inventory: the file has no row that could be applied")
+            raise bad_file("inventory: the file has no valid row")
         found = tuple(batch for zone, nodes in self._zones.items() for batch in batches(zone, nodes))
         return InventoryPlan(tuple(self._zones), found, self._clique_plans(), len(self._lines), tuple(faults), count)
 
@@ -145,7 +145,7 @@ class _Planner:
         except (_BadRow, BadAddress) as bad:
             return Fault(row.line, str(bad))
         if len(self._lines) >= MAX_NODES:
-            raise bad_file(f"inventory: more than {MAX_NODES} nodes are too many for one file", row.line)
+            raise bad_file(f"inventory: more than {MAX_NODES} nodes are over the limit of one file", row.line)
         if self._pool is not None:
             node = self._pool.deal(node, self._addresses.keys(), row.line)
         self._lines[node.name] = row.line
@@ -162,14 +162,16 @@ class _Planner:
         name = values.get(columns.name_column, "")
         _require(check_name(columns.name_column, name))
         if name in self._lines:
-            raise _BadRow(f"{columns.name_column}: {shown(name)} must be unique, and line {self._lines[name]} has it")
+            raise _BadRow(
+                f"{columns.name_column}: {shown(name)} must be unique, and line {self._lines[name]} has it too"
+            )
         zone = self._zone(values)
         address4, address6 = self._row_addresses(values)
         for address in filter(None, (address4, -address6)):
             if address in self._addresses:
                 text = shown(values[columns.address_column])
                 raise _BadRow(
-                    f"{columns.address_column}: {text} must be unique, line {self._addresses[address]} has it"
+                    f"{columns.address_column}: {text} must be unique, and line {self._addresses[address]} has it too"
                 )
         return PlannedNode(name, address4, address6, self._labels(values)), zone
 
@@ -208,7 +210,7 @@ class _Planner:
         size = options.clique_size or DEFAULT_CAPACITY
         if not self._cliques and options.clique_when is not None:
             column, value = options.clique_when
-            raise bad_file(f"clique_when: {shown(column)} is {shown(value)} in no row of the file")
+            raise bad_file(f"clique_when: {shown(column)} has the value {shown(value)} in no row of the file")
         groups = [tuple(self._cliques[start : start + size]) for start in range(0, len(self._cliques), size)]
         return tuple(
             CliquePlan(options.clique_domain, f"clique-{number:04d}", size, group)
@@ -248,7 +250,7 @@ def _resolved(options: Options, first: Row) -> Options:
     for column in first.values if first.is_of_table else ():
         fault = None if column in (name, zone, address) else check_label_key("column", column)
         if fault is not None:
-            raise bad_file(f"{fault}, to become a label")
+            raise bad_file(f"{fault}, because columns become labels")
     return replace(options, name_column=name, zone_column=zone, address_column=address)
 
 
@@ -262,5 +264,7 @@ def _column(field: str, given: str, usual: tuple[str, ...], first: Row) -> str:
         return given
     found = next((column for column in usual if column in columns), None)
     if found is None:
-        raise bad_file(f"{field}: none is given, and none of {', '.join(usual)} is among the file's columns, {there}")
+        raise bad_file(
+            f"{field}: must be given, because the file has none of the default columns {', '.join(usual)}, only {there}"
+        )
     return found

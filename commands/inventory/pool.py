@@ -36,7 +36,7 @@ class Pool:
             network = ip_network(text)
         except ValueError:
             raise bad_file(
-                f"address_pool: {shown(text)} must be a network without host bits, as 10.0.0.0/16 is"
+                f"address_pool: {shown(text)} must be a network without host bits, for example 10.0.0.0/16"
             ) from None
         self._is_four = network.version == ip_address(0).version
         first, last = int(network.network_address), int(network.broadcast_address)
@@ -45,9 +45,7 @@ class Pool:
             last -= self._is_four
         for special in _NO_HOSTS:
             if special.version == network.version and int(special[0]) <= last and first <= int(special[-1]):
-                raise bad_file(
-                    f"address_pool: {shown(text)} must have hosts' addresses only, and has some of {special}"
-                )
+                raise bad_file(f"address_pool: {shown(text)} must have host addresses only, and overlaps {special}")
         self._text = text
         self._first, self._last, self._next = first, last, first
         self._known = known
@@ -66,7 +64,7 @@ class Pool:
             self._next += 1
         if self._next > self._last:
             raise bad_file(
-                f"address_pool: {shown(self._text)} must have an address for every node, and has none left", line
+                f"address_pool: {shown(self._text)} has no address left: it must have one for every node", line
             )
         self._next += 1
         return self._next - 1

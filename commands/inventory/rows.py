@@ -106,7 +106,7 @@ def _decoded(raw: bytes | None, *, is_first: bool) -> str:
 
 def _header(text: str) -> list[str]:
     if text.lstrip().startswith("["):
-        raise _BadLine("a JSON file must have one object a line, not a list of them: `jq -c '.[]'` makes that of it")
+        raise _BadLine("a JSON file must have one object per line, not a list; convert it with `jq -c '.[]'`")
     columns = [column.strip() for column in _fields(text)]
     for number, column in enumerate(columns, start=1):
         if not column:
@@ -119,7 +119,7 @@ def _header(text: str) -> list[str]:
 def _csv_values(text: str, header: list[str]) -> dict[str, str]:
     fields = _fields(text)
     if len(fields) != len(header):
-        raise _BadLine(f"the row has {len(fields)} fields, and the header {len(header)}")
+        raise _BadLine(f"the row has {len(fields)} fields and the header {len(header)}")
     return {column: field.strip() for column, field in zip(header, fields, strict=True)}
 
 
@@ -127,7 +127,7 @@ def _fields(text: str) -> list[str]:
     try:
         return next(csv.reader([text], strict=True))
     except csv.Error as error:
-        raise _BadLine(f"the line is no CSV: {error}") from None
+        raise _BadLine(f"the line is not valid CSV: {error}") from None
 
 
 def _json_values(text: str) -> dict[str, str]:
@@ -136,7 +136,7 @@ def _json_values(text: str) -> dict[str, str]:
             text, parse_int=str, parse_float=str, parse_constant=_refuse_constant, object_pairs_hook=_unique
         )
     except json.JSONDecodeError as error:
-        raise _BadLine(f"the line is no JSON: {error.msg} at character {error.pos + 1}") from None
+        raise _BadLine(f"the line is not valid JSON: {error.msg} at character {error.pos + 1}") from None
     except RecursionError:
         raise _BadLine("the line is JSON nested too deeply") from None
     if not isinstance(found, dict):
@@ -164,4 +164,4 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refuse_constant(name: str) -> str:
-    raise _BadLine(f"{name} is not a number that JSON has")
+    raise _BadLine(f"{name} is not a valid JSON number")

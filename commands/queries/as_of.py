@@ -40,7 +40,7 @@ class NoAsOfSource:
     """The source of a server that answers live queries only."""
 
     async def at(self, text: str, *, timeout_s: float) -> Any:
-        raise PermanentError("as_of: this server answers from now only; start it with --pasts 2, or leave as_of out")
+        raise PermanentError("as_of: this server answers as of now only; start it with --pasts 2, or omit as_of")
 
 
 def with_as_of(live: S, past: AsOfSource) -> S:
@@ -144,7 +144,7 @@ def _as_raised_remotely(error: grpc.aio.AioRpcError) -> Exception:
         case grpc.StatusCode.INVALID_ARGUMENT:
             return PermanentError(details)
         case _:
-            return LogUnavailable(f"as_of: the past did not answer ({details}); ask again")
+            return LogUnavailable(f"as_of: the as-of server did not respond ({details}); try again")
 
 
 def _accepts_as_of(method: MethodDescriptor) -> bool:

@@ -40,18 +40,18 @@ class CommandStatus:
             return self._with_fleet(results.merged_result(command_id, known, self._folds.log_id))
         left_ms = latest_ms - self._now_ms()
         if left_ms > 0:
-            reason = f"it is not in the log yet; if it does not come within {left_ms // 1000 + 1} s, it never will"
+            reason = f"it is not in the log yet; it can still reach it within {left_ms // 1000 + 1} s"
             return results.unknown(command_id, reason)
         behind = next(filter(_is_behind, self._folds.partitions_status()), None)
         if behind is not None:
-            return results.unknown(command_id, f"it may be in the rest of {behind.partition}, which is not folded yet")
+            return results.unknown(command_id, f"it may be in the part of {behind.partition} that is not folded yet")
         if self._folds.ends_seen_ms < latest_ms:
             return results.unknown(
-                command_id, "it may be in the log, which has not been read since it could still come"
+                command_id, "it may be in the log, whose end was last read before the command expired"
             )
         if self._is_forgotten(command_id):
-            shows = f"`dpuplane events export --command {command_id}` shows what the log has of it"
-            return results.unknown(command_id, f"it is older than what is remembered; {shows}")
+            shows = f"`dpuplane events export --command {command_id}` prints its events"
+            return results.unknown(command_id, f"its outcome is no longer kept; {shows}")
         return results.expired(command_id)
 
     def _is_forgotten(self, command_id: str) -> bool:

@@ -24,7 +24,7 @@ def zone_of_dpu(reader: FoldReader, dpu: str, zone: str) -> str:
     if not found:
         raise NotFound(f"dpu: {shown(dpu)} is not a DPU of {f'zone {shown(zone)}' if zone else 'any zone'}")
     if len(found) > 1:
-        raise InvalidRequest(f"dpu: {shown(dpu)} is in the zones {', '.join(found)}; name one by its zone (--zone)")
+        raise InvalidRequest(f"dpu: {shown(dpu)} exists in the zones {', '.join(found)}; name its zone (--zone)")
     return found[0]
 
 
@@ -34,7 +34,7 @@ def explanation(
     """Why the DPU, which holds `held` as far as its relay knows, lets the node through, or not. Raises NotFound."""
     row = reader.zones(reader.partition_number(zone)).dpus.rows.get(dpu)
     if row is None:
-        raise NotFound(f"dpu: {shown(dpu)} is not a DPU of zone {shown(zone)} any more")
+        raise NotFound(f"dpu: {shown(dpu)} is no longer a DPU of zone {shown(zone)}")
     rows = ((number, reader.zones(number).nodes.rows.get(node)) for number in reader.partition_numbers)
     places = [(found.created_ms, number, found) for number, found in rows if found is not None]
     _, number, known = max(places, key=lambda place: place[:2], default=(0, 0, None))

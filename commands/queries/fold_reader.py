@@ -91,7 +91,9 @@ class FoldReader:
         keep everybody waiting, and the name in memory.
         """
         if len(key) > _LONGEST_KEY:
-            raise NotFound(f"name: {shown(key)} is longer than the {_LONGEST_KEY} characters of any zone or domain")
+            raise NotFound(
+                f"name: {shown(key)} is longer than the {_LONGEST_KEY} characters allowed for zones and domains"
+            )
         return self._folds.partition_for(ZONES, key).number
 
     def token(self, *topics: str, numbers: Iterable[int] = ()) -> str:

@@ -19,7 +19,7 @@ def note_holds(answer: pb.CommandResult, fleet: FleetState) -> None:
             continue
         hold = hold_of(fleet, item.name)
         if is_rejected(fleet, hold):
-            kept = f"its leave of zone {shown(member.zone)} was rejected with hold {hold}, and the rule tables keep it"
-            item.note = f"{kept}; to take it out, join it and let it leave anew"
+            kept = f"its leave of zone {shown(member.zone)} was rejected with hold {hold}, so the rule tables keep it"
+            item.note = f"{kept}; to remove it, join it and remove it again"
         else:
-            item.note = f"it left zone {shown(member.zone)} before, and hold {hold} keeps it in the rule tables"
+            item.note = f"it left zone {shown(member.zone)} earlier, and hold {hold} keeps it in the rule tables"

@@ -67,7 +67,7 @@ class PositionWaiter:
             async with asyncio.timeout(max(timeout_s, 0.0)):
                 await forwarded
         except TimeoutError:
-            raise LogUnavailable(f"fleet has not taken {partition} up to {offset} in time") from None
+            raise LogUnavailable(f"fleet has not received {partition} up to {offset} within the time limit") from None
         finally:
             del waiting[forwarded]
 

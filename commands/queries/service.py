@@ -191,14 +191,17 @@ class QueriesService(ProgressQueries):
             return list(self._reader.partition_numbers)
         number = self._reader.partition_number(domain)
         if domain not in self._reader.cliques(number).domains:
-            raise NotFound(f"domain: {names.shown(domain)} has no clique that anybody claimed in or sized")
+            raise NotFound(f"domain: {names.shown(domain)} has no clique: none was claimed in or given a capacity")
         return [number]
 
     def _clique(self, domain: str, clique: str) -> tuple[clique_views.CliqueView, str]:
         number = self._reader.partition_number(domain)
         view = clique_views.show(self._reader.cliques(number), domain, clique)
         if view is None:
-            raise NotFound(f"clique: {names.shown(f'{domain}/{clique}')} is none that anybody claimed in or sized")
+            raise NotFound(
+                f"clique: {names.shown(f'{domain}/{clique}')} does not exist: it was never claimed in or given "
+                "a capacity"
+            )
         return view, self._reader.token(CLIQUES, numbers=[number])
 
     # --- DPUs ---------------------------------------------------------------------------------------------------------
@@ -307,18 +310,18 @@ class QueriesService(ProgressQueries):
     async def _held(self, zones: frozenset[str], call: Call) -> Holdings:
         """What DPUs hold. Raises LogUnavailable if not every relay says so in time, PermanentError of the past."""
         if self._devices is None:
-            raise PermanentError("as_of: what devices hold is known of now only; leave as_of out")
+            raise PermanentError("as_of: device tables are known as of now only; omit as_of")
         try:
             async with asyncio.timeout(call.timeout_s):
                 return await self._devices(zones)
         except TimeoutError:
-            raise LogUnavailable(f"devices: not every relay answered in {call.timeout_s:.3g} s") from None
+            raise LogUnavailable(f"devices: not every relay responded within {call.timeout_s:.3g} s") from None
 
     def _hold(self, number: int) -> fleet_views.HoldView:
         """A hold that is there. Raises NotFound."""
         found = fleet_views.hold(self._reader.fleet, number)
         if found is None:
-            raise NotFound(f"hold: {number} is not open, and no node waits for it; `dpuplane history` shows past holds")
+            raise NotFound(f"hold: {number} is not open and keeps no node; `dpuplane history` shows past holds")
         return found
 
     def _zone(self, zone: str) -> int:

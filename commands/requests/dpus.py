@@ -66,8 +66,8 @@ def _check_image(image: str) -> str | None:
     if not image or (_IMAGE.fullmatch(image) and ".." not in image):
         return None
     return (
-        f"image: {names.shown(image)} must be the name of an image, as bf-bundle-2.10 or bf-bundle@sha256:1f2e, with"
-        " letters, digits, '.', '_', '+' and '-', and no address"
+        f"image: {names.shown(image)} must be an image name such as bf-bundle-2.10 or bf-bundle@sha256:1f2e, with"
+        " letters, digits, '.', '_', '+' and '-' only, not an address"
     )
 
 
@@ -79,11 +79,11 @@ def _check_dialed(address: str) -> str | None:
         parts = urlsplit(address)
         host = (parts.hostname or "").encode("ascii").decode()  # other digits and dots are read as these when dialed
     except ValueError:
-        return f"bmc_address: {names.shown(address)} must be a URL as http://HOST:PORT/NAME"
+        return f"bmc_address: {names.shown(address)} must be a URL such as http://HOST:PORT/NAME"
     if "@" in parts.netloc:
-        return f"bmc_address: {names.shown(address)} must not carry credentials: they would stand in the log for ever"
+        return f"bmc_address: {names.shown(address)} must not contain credentials: the log would keep them for ever"
     if _is_metadata(host):
-        return f"bmc_address: {names.shown(address)} must be a BMC's, and is where clouds serve credentials"
+        return f"bmc_address: {names.shown(address)} must be the address of a BMC, not of a cloud metadata service"
     return None
 
 

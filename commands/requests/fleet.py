@@ -65,7 +65,7 @@ def approve_hold(request: pb.ApproveHoldRequest, envelope: EnvelopeFactory) -> N
         seen = b""
     if not seen:
         raise InvalidRequest(
-            f"hash: {names.shown(request.hash)} must be the hold's hash, in hexadecimal, as it was shown"
+            f"hash: {names.shown(request.hash)} must be the hash that `dpuplane holds show` prints, in hexadecimal"
         )
     return NewEvent(FLEET, subject, HoldApproved(envelope(subject), request.hold, seen))
 

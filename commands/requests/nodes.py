@@ -33,7 +33,7 @@ def join(request: pb.JoinNodesRequest, envelope: EnvelopeFactory) -> NewEvent:
     if not request.HasField("columns"):
         columns = _columns_of(request.nodes)
     elif request.nodes:
-        raise InvalidRequest(f"columns: {len(request.nodes)} nodes are given too; give one form only")
+        raise InvalidRequest(f"columns: {len(request.nodes)} nodes must not be given together with columns")
     else:
         columns = _columns_as_given(request.columns)
     return validated(NodesJoined(envelope(request.zone), request.zone, **columns))
@@ -130,7 +130,7 @@ def _addresses(node: pb.NodeSpec) -> tuple[bytes, bytes]:
             address6 = packed
         else:
             raise InvalidRequest(
-                f"addresses: {names.shown(text)} is the second of its family for {names.shown(node.name)};"
+                f"addresses: {names.shown(text)} is the second address of its family for {names.shown(node.name)};"
                 " a node has at most one IPv4 and one IPv6 address"
             )
     return address4, address6

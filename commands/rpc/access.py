@@ -27,7 +27,7 @@ class AccessControl:
         certificates = list(auth_context().get(_PEM, ()))
         try:
             if len(certificates) != 1:
-                raise Unauthenticated("certificate: none was given")
+                raise Unauthenticated("certificate: a client certificate is required, and none was given")
             return self._authenticator.authenticate(certificates[0]).principal
         except Unauthenticated as error:
             self.denials.count_unauthenticated(peer().rpartition(":")[0], str(error))

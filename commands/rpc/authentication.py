@@ -56,9 +56,9 @@ class CertificateAuthenticator:
         if isinstance(known, str):
             raise Unauthenticated(known)
         if known.serial in self._revoked:
-            raise Unauthenticated(f"certificate: that of {known.principal} is revoked")
+            raise Unauthenticated(f"certificate: the one of {known.principal} is revoked")
         if self._now_ms() >= known.expires_ms:
-            raise Unauthenticated(f"certificate: that of {known.principal} has expired; connect again with a new one")
+            raise Unauthenticated(f"certificate: the one of {known.principal} has expired; reconnect with a new one")
         return known
 
     def revoke(self, serials: frozenset[int]) -> None:
@@ -109,7 +109,7 @@ def _read(certificate: bytes, trust_domain: str) -> Identity | str:
         return f"certificate: cannot be read: {error}"
     uris = uri_names(parsed)
     if len(uris) != 1:
-        return f"certificate: has {len(uris)} URI names, and must have one, spiffe://{trust_domain}/ROLE/NAME"
+        return f"certificate: has {len(uris)} URI names and must have exactly one, spiffe://{trust_domain}/ROLE/NAME"
     found = parse_uri(uris[0], trust_domain)
     if isinstance(found, str):
         return found

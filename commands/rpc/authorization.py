@@ -114,7 +114,7 @@ def denial_reason(method: str, principal: Principal, request: Any) -> str | None
     """Why the principal may not call the method, in one sentence; None if it may."""
     rule = METHODS.get(method)
     if rule is None:
-        return f"{method}: nobody may call it"
+        return f"{method}: no role may call it"
     if principal.role in rule.roles:
         return None
     if principal.role == NODE_AGENT and rule.node_names is not None:
@@ -127,4 +127,4 @@ def _about_others(method: str, principal: Principal, names: Iterable[str]) -> st
     if not named:
         return f"{method}: {principal} must name its own node"
     other = next((name for name in named if name != principal.name), None)
-    return None if other is None else f"{method}: {principal} may speak for its own node only, not for {shown(other)}"
+    return None if other is None else f"{method}: {principal} must act for its own node only, not for {shown(other)}"

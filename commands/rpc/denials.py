@@ -21,9 +21,9 @@ class Denials:
     def count_denied(self, principal: str, reason: str) -> None:
         """A known principal called a method that it may not call."""
         self.denied += 1
-        logger.warning("denied", extra={"peer": principal, "reason": reason})
+        logger.warning("call denied", extra={"peer": principal, "reason": reason})
 
     def count_unauthenticated(self, peer: str, reason: str) -> None:
         """A caller has no valid certificate. `peer` is its address without the port."""
         self.unauthenticated += 1
-        logger.warning("turned away", extra={"peer": peer, "reason": reason})
+        logger.warning("caller not authenticated", extra={"peer": peer, "reason": reason})

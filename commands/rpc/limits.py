@@ -117,9 +117,7 @@ class Admission:
         bucket = self._bucket(principal)
         if bucket.calls >= self._limits.concurrent_calls:
             self.refused += 1
-            raise LimitExceeded(
-                f"principal {shown(principal)}: {bucket.calls} calls under way are the most allowed at once"
-            )
+            raise LimitExceeded(f"principal {shown(principal)}: {bucket.calls} calls in progress are the limit")
         self._take(bucket, principal)
         return bucket
 
@@ -130,8 +128,8 @@ class Admission:
         if bucket.answers >= self._limits.concurrent_streams:
             self.refused += 1
             raise LimitExceeded(
-                f"principal {shown(principal)}: {bucket.answers} answers in many parts are the most allowed at once;"
-                " read those first"
+                f"principal {shown(principal)}: {bucket.answers} streamed responses in progress are the limit;"
+                " read one to its end first"
             )
         with self.admit(principal):
             bucket.answers += 1
@@ -191,6 +189,6 @@ class Admission:
         if bucket.tokens < 1.0:
             self.refused += 1
             raise LimitExceeded(
-                f"principal {shown(principal)}: more than {self._limits.rate_per_s:g} calls a second are refused"
+                f"principal {shown(principal)}: the limit is {self._limits.rate_per_s:g} calls per second"
             )
         bucket.tokens -= 1.0

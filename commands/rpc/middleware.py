@@ -69,7 +69,7 @@ class UndecodableRequest(NamedTuple):
 
     @property
     def fault(self) -> str:
-        return f"request: {self.size} bytes must be a {self.kind}, and are not"
+        return f"request: {self.size} bytes are not a valid {self.kind}"
 
 
 class RpcMiddleware:
@@ -160,7 +160,7 @@ class RpcMiddleware:
     async def _abort(self, method: str, error: Exception, began_s: float, context: Context) -> NoReturn:
         status, reason = status_of(error), str(error)
         if isinstance(error, TimeoutError):  # it says nothing, and gRPC would log it with its traceback
-            reason = "deadline: the answer was not there in time"
+            reason = "deadline: no response within the time limit of the call"
         self.metrics.record_error(method, status.name.lower(), reason, self._now_s() - began_s)
         await context.abort(status, reason, _ANSWERED)
 
@@ -185,9 +185,7 @@ class RpcMiddleware:
             return Call(principal_of(metadata, context.peer), timeout_s), None
         principal = self._access.authenticate(context.auth_context, context.peer)
         if any(key == PRINCIPAL_KEY for key, _ in metadata):
-            raise PermissionDenied(
-                f"{PRINCIPAL_KEY}: must not be given here; the certificate says who calls, {principal}"
-            )
+            raise PermissionDenied(f"{PRINCIPAL_KEY}: must not be given: the certificate names the caller, {principal}")
         return Call(str(principal), timeout_s), principal
 
 
@@ -196,7 +194,9 @@ def principal_of(metadata: Any, peer: Callable[[], str]) -> str:
     for key, value in metadata:
         if key == PRINCIPAL_KEY:
             if not peer().startswith(_LOOPBACK):
-                raise PermissionDenied(f"{PRINCIPAL_KEY}: {names.shown(str(value))} may be given on the loopback only")
+                raise PermissionDenied(
+                    f"{PRINCIPAL_KEY}: {names.shown(str(value))} may be given on the loopback interface only"
+                )
             fault = names.check_clique(PRINCIPAL_KEY, str(value))
             if fault is not None:
                 raise PermanentError(fault)

@@ -74,7 +74,7 @@ def _authenticate(authenticator: CertificateAuthenticator, request: web.Request)
     connection = transport.get_extra_info("ssl_object") if transport is not None else None
     certificate = connection.getpeercert(binary_form=True) if connection is not None else None
     if not certificate:
-        raise Unauthenticated("certificate: none was given")
+        raise Unauthenticated("certificate: a client certificate is required, and none was given")
     return authenticator.authenticate(certificate)
 
 

@@ -283,7 +283,7 @@ async def test_a_server_does_not_start_with_a_parser_that_nesting_can_kill(
     with pytest.raises(ExceptionGroup) as caught:
         async with guarded(tmp_path):
             pass
-    assert "its 'python' parser must be 'upb'" in str(caught.value.exceptions[0])
+    assert "parser 'python' must be 'upb'" in str(caught.value.exceptions[0])
 
 
 async def test_a_server_does_not_start_while_a_method_has_no_rule(
@@ -293,4 +293,4 @@ async def test_a_server_does_not_start_while_a_method_has_no_rule(
     with pytest.raises(ExceptionGroup) as caught:
         async with guarded(tmp_path):
             pass
-    assert "Commands.Freeze must have a line that says who may call it" in str(caught.value.exceptions[0])
+    assert "Commands.Freeze must have an entry that names the roles that may call it" in str(caught.value.exceptions[0])

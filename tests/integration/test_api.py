@@ -188,7 +188,7 @@ async def test_a_leave_that_fleet_does_not_hear_of_is_unknown(tmp_path: Path) ->
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await plane.queries.ListPolicies(pb.ListPoliciesRequest(min_position=await position(plane)), timeout=0.5)
         assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
-        assert "fleet has not taken zones/" in str(caught.value.details())
+        assert "fleet has not received zones/" in str(caught.value.details())
 
 
 async def position(plane: Served) -> str:

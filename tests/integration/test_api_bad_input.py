@@ -185,7 +185,7 @@ def _as_it_is(raw: bytes) -> bytes:
 
 async def test_bytes_that_are_no_request_are_refused_by_name(plane: Served) -> None:
     raw: Any = plane.channel.unary_unary("/dpuplane.v1.Commands/JoinNodes", _as_it_is, _as_it_is)
-    with pytest.raises(grpc.aio.AioRpcError, match="request: 3 bytes must be a JoinNodesRequest") as caught:
+    with pytest.raises(grpc.aio.AioRpcError, match="request: 3 bytes are not a valid JoinNodesRequest") as caught:
         await raw(b"\xff\xff\xff")
     assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
     stream: Any = plane.channel.stream_unary("/dpuplane.v1.Commands/JoinNodesStream", _as_it_is, _as_it_is)
@@ -298,7 +298,7 @@ async def test_answers_that_nobody_reads_are_few_and_hold_up_nothing_else(tmp_pa
         unread = [asked(), asked()]
         for answer in unread:
             await answer.read()
-        with pytest.raises(grpc.aio.AioRpcError, match="2 answers in many parts are the most") as caught:
+        with pytest.raises(grpc.aio.AioRpcError, match="2 streamed responses in progress are the limit") as caught:
             await asked().read()
         assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
         assert (await plane.calls.FreezeWrites(pb.FreezeWritesRequest(all_zones=True))).outcome == pb.OUTCOME_DONE
@@ -315,7 +315,7 @@ async def test_a_call_that_ends_at_its_deadline_leaves_no_traceback(
 
     monkeypatch.setattr(QueriesService, "list_budgets", late)
     async with served(tmp_path / "plane") as plane:
-        with pytest.raises(grpc.aio.AioRpcError, match="the answer was not there in time") as caught:
+        with pytest.raises(grpc.aio.AioRpcError, match="no response within the time limit") as caught:
             await plane.queries.ListBudgets(pb.ListBudgetsRequest())
         assert caught.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
         plane.log.stalled = True

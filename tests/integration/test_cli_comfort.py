@@ -87,7 +87,7 @@ async def test_a_command_about_a_dpu_that_two_zones_have_asks_at_once_which(plan
         ended = await run(*asked, server=plane.address)
         assert (ended.status, ended.stderr) == (
             1,
-            "Error: dpu: 'd1' is in the zones z1, z2; name one by its zone (--zone)\n",
+            "Error: dpu: 'd1' exists in the zones z1, z2; name its zone (--zone)\n",
         )
     named = await run("wait", "dpu", "d1", "--zone", "z2", "--for", "initializing", server=plane.address)
     assert (named.status, named.stdout) == (0, "dpu d1: Initializing: Initializing, tries 0\n")

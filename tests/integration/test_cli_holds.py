@@ -63,14 +63,14 @@ async def test_a_leave_of_nodes_that_have_left_says_which_hold_keeps_them_or_was
         assert (again.status, again.json["outcome"], "hold" in again.json) == (0, "unchanged", False)
         (item,) = again.json["items"]
         assert item["reason"] == again.json["reason"] == "node: 'n1' is not in zone 'z1'"
-        assert item["note"] == f"it left zone 'z1' before, and hold {hold} keeps it in the rule tables"
+        assert item["note"] == f"it left zone 'z1' earlier, and hold {hold} keeps it in the rule tables"
         assert (await run("commands", "show", again.json["command_id"])).json == again.json
     assert (await run("holds", "reject", str(hold), "--as", "alice")).status == 0
     for where in ([], ["--zone", "z1"]):
         again = await run("nodes", "leave", "n1", *where)
         assert (again.status, again.json["outcome"], "hold" in again.json) == (0, "unchanged", False)
         note = again.json["items"][0]["note"]
-        assert f"its leave of zone 'z1' was rejected with hold {hold}, and the rule tables keep it" in note
+        assert f"its leave of zone 'z1' was rejected with hold {hold}, so the rule tables keep it" in note
         assert (await run("commands", "show", again.json["command_id"])).json == again.json
     both = await run("nodes", "leave", "n2", "n3")
     said = {item["name"]: (item["outcome"], item.get("note", "")) for item in both.json["items"]}
@@ -79,7 +79,7 @@ async def test_a_leave_of_nodes_that_have_left_says_which_hold_keeps_them_or_was
     table = (await run("nodes", "leave", "n2", "--output", "table")).stdout
     lines = [line.strip() for line in table.splitlines()]
     assert lines[0] == "unchanged: node: 'n2' is not in zone 'z1'"
-    assert lines[1].startswith(f"n2: its leave of zone 'z1' was rejected with hold {hold}, and the rule tables keep it")
+    assert lines[1].startswith(f"n2: its leave of zone 'z1' was rejected with hold {hold}, so the rule tables keep it")
 
 
 async def test_a_node_that_moves_alone_is_held_at_once_and_not_approved_by_who_moves_it(run: Run) -> None:
@@ -142,7 +142,7 @@ async def test_a_hold_is_shown_with_every_node_of_it_for_as_long_as_it_keeps_any
     after = await run("holds", "show", hold)
     assert (after.json["nodes"], after.json["rejected_by"]) == (names[1:], "?alice")
     none = await run("holds", "show", "77")
-    assert (none.status, "hold: 77 is not open, and no node waits for it" in none.stderr) == (1, True)
+    assert (none.status, "hold: 77 is not open and keeps no node" in none.stderr) == (1, True)
 
 
 async def test_holds_are_approved_and_rejected_by_selector(run: Run, plane: Served) -> None:

@@ -55,7 +55,7 @@ OF_THE_READER = {
     "dpuplane holds approve 31": "hold: 31 is not",
     "dpuplane holds reject 31": "hold: 31 is not",
     "dpuplane holds show 31": "hold: 31 is not",
-    "dpuplane commands show": "did not come into the log in time",
+    "dpuplane commands show": "did not reach the log in time",
     "dpuplane zones delete": "and must have none",
 }
 """Ids that only the reader's own plane has, and a zone that is in use here: these examples are refused with a sentence

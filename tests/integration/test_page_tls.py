@@ -73,7 +73,11 @@ async def test_who_may_not_read_is_told_why_and_nothing_else(guarded: Guarded, w
             answer = await page.goto(f"{guarded.origin}/{path}")
             assert answer is not None and answer.status == status, path
             said = await page.locator("body").inner_text()
-            assert said.startswith("certificate: none was given" if not who else f"/{path}: {who} must have the role")
+            assert said.startswith(
+                "certificate: a client certificate is required, and none was given"
+                if not who
+                else f"/{path}: {who} must have the role"
+            )
     finally:
         await context.close()
 

@@ -89,7 +89,7 @@ async def test_a_nodes_agent_joins_claims_and_leaves_for_its_node_only(plane: Gu
 async def test_nobody_says_who_they_are_where_a_certificate_does(plane: Guarded) -> None:
     call = plane.caller("operator/ann").calls.FreezeWrites(freeze(), metadata=[("x-dpuplane-as", "root")])
     code, details = await refused(call)
-    assert (code, "the certificate says who calls, operator/ann" in details) == (Code.PERMISSION_DENIED, True)
+    assert (code, "the certificate names the caller, operator/ann" in details) == (Code.PERMISSION_DENIED, True)
 
 
 async def test_a_stream_is_refused_like_a_call(plane: Guarded) -> None:
@@ -234,7 +234,7 @@ async def test_a_connection_does_not_outlive_its_certificate(plane: Guarded) -> 
     plane.clock.ahead_ms = 2 * 3_600_000
     code, details = await refused(caller.queries.ListZones(pb.ListZonesRequest()))
     assert code == Code.UNAUTHENTICATED
-    assert details == "certificate: that of viewer/vic has expired; connect again with a new one"
+    assert details == "certificate: the one of viewer/vic has expired; reconnect with a new one"
 
 
 async def test_a_stream_of_joins_ends_with_the_certificate_that_opened_it(plane: Guarded) -> None:
@@ -247,7 +247,7 @@ async def test_a_stream_of_joins_ends_with_the_certificate_that_opened_it(plane:
     stated = await plane.plane.stated()
     plane.clock.ahead_ms = 2 * 3_600_000
     await stream.write(join("n2"))
-    says = "certificate: that of operator/ann has expired; connect again with a new one"
+    says = "certificate: the one of operator/ann has expired; reconnect with a new one"
     assert await refused(stream) == (Code.UNAUTHENTICATED, says)
     assert await plane.plane.stated() == stated
 

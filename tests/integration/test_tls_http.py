@@ -74,7 +74,7 @@ async def test_probes_need_no_certificate_and_all_else_does(tmp_path: Path) -> N
             assert await served.get(path, None) == (200, "ok\n")
         for path in ("/metrics", "/secret", "/healthz/secret", "/healthz/", "//healthz", "/no-such", "/%2e%2e/secret"):
             status, text = await served.get(path, None)
-            assert (status, text) == (401, "certificate: none was given\n"), path
+            assert (status, text) == (401, "certificate: a client certificate is required, and none was given\n"), path
         assert served.security.denials.unauthenticated == 7
 
 

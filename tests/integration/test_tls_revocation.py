@@ -44,7 +44,7 @@ async def test_calls_of_a_revoked_certificate_are_refused_and_those_of_others_ar
         lost, other = plane.caller(ann), plane.caller(bob)
         await lost.queries.ListZones(pb.ListZonesRequest())
         plane.authenticator.revoke(frozenset({serial_of(ann)}))
-        with pytest.raises(grpc.aio.AioRpcError, match="that of operator/ann is revoked") as caught:
+        with pytest.raises(grpc.aio.AioRpcError, match="the one of operator/ann is revoked") as caught:
             await lost.queries.ListZones(pb.ListZonesRequest())
         assert caught.value.code() == grpc.StatusCode.UNAUTHENTICATED
         await other.queries.ListZones(pb.ListZonesRequest())
@@ -65,7 +65,7 @@ async def test_a_call_that_is_under_way_is_refused_before_its_answer(tmp_path: P
         await until(lambda: plane.plane.server.admission.under_way == 1)
         plane.authenticator.revoke(frozenset({serial_of(vic)}))
         await ann.calls.FreezeWrites(pb.FreezeWritesRequest(all_zones=True))
-        with pytest.raises(grpc.aio.AioRpcError, match="that of viewer/vic is revoked"):
+        with pytest.raises(grpc.aio.AioRpcError, match="the one of viewer/vic is revoked"):
             await waiting
 
 

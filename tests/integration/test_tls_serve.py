@@ -97,7 +97,7 @@ async def test_the_agent_of_a_node_reads_a_refusal_once_and_leaves_without_namin
         assert (refused.status, refused.stderr.count("dpuplane zones limit a --create")) == (1, 1), refused.stderr
         await run("nodes", "join", "n1", "--zone", "a", *operator, server=server)
         others = await run("nodes", "leave", "n2", *agent, server=server)
-        assert (others.status, "may speak for its own node only, not for 'n2'" in others.stderr) == (1, True)
+        assert (others.status, "must act for its own node only, not for 'n2'" in others.stderr) == (1, True)
         left = await run("nodes", "leave", "n1", *agent, server=server)
         assert (left.status, left.stdout.strip()) == (0, "done"), left.stderr
 

@@ -92,7 +92,7 @@ async def test_a_log_is_raised_only_when_nobody_alive_lacks_the_rules(kafka_clus
 
             refused = await run("upgrade", server=server, program=NEXT)
             assert refused.status == 1
-            assert "replica: old has no rules of fold version 2 for zones; upgrade it first" in refused.stderr
+            assert "replica: old does not support fold version 2 of zones; upgrade it first" in refused.stderr
             assert await versions(server) == {"new": {1}, "old": {1}}
         async with plane.process("old", NEXT) as upgraded:  # what the earlier version saved is where it goes on
             await until_alive(server, "new", "old")
@@ -133,9 +133,9 @@ async def _go_on(plane: Plane) -> None:
 @pytest.mark.parametrize(
     ("living", "says"),
     [
-        ({"replica-1": {"zones": [1, 2]}, "other": {"zones": [1]}}, "replica: other has no rules of fold version 2"),
-        ({"replica-1": {"zones": [1]}}, "replica: replica-1 has no rules of fold version 2 for zones"),
-        (None, "hears too little of the others"),
+        ({"replica-1": {"zones": [1, 2]}, "other": {"zones": [1]}}, "replica: other does not support fold version 2"),
+        ({"replica-1": {"zones": [1]}}, "replica: replica-1 does not support fold version 2 of zones"),
+        (None, "receives too few beacons"),
     ],
 )
 async def test_a_raise_that_cannot_be_now_is_an_error_of_the_call_and_nothing_is_appended(

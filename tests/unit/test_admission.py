@@ -70,7 +70,7 @@ def test_messages_of_a_stream_wait_for_their_turn() -> None:
             for _ in range(5):
                 await admission.wait_for_token("one")
                 waited_s.append(now_s() - began_s)
-            with pytest.raises(LimitExceeded, match="calls a second"):
+            with pytest.raises(LimitExceeded, match="calls per second"):
                 admission.admit("one")
         assert waited_s == pytest.approx([0.0, 0.0, 1.0, 2.0, 3.0])
         assert admission.refused == 1, "the call, and no message"

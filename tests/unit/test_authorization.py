@@ -37,7 +37,7 @@ def test_every_method_has_a_line() -> None:
 
 def test_what_has_no_line_is_denied_to_everybody() -> None:
     for role in ROLES:
-        assert denial_reason("Commands.Explode", Principal(role, "n1"), None) == "Commands.Explode: nobody may call it"
+        assert denial_reason("Commands.Explode", Principal(role, "n1"), None) == "Commands.Explode: no role may call it"
 
 
 def test_a_viewer_changes_nothing() -> None:

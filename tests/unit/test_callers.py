@@ -19,7 +19,7 @@ def test_on_the_loopback_a_caller_is_who_it_says_and_unproved(peer: str) -> None
 
 @pytest.mark.parametrize("peer", ["ipv4:10.0.0.1:7", "ipv4:12.7.0.1:7", "ipv6:[2001:db8::1]:7", "ipv6:[::10]:7", ""])
 def test_from_elsewhere_nobody_says_who_they_are(peer: str) -> None:
-    with pytest.raises(PermissionDenied, match=f"{PRINCIPAL_KEY}: 'olga' may be given on the loopback only"):
+    with pytest.raises(PermissionDenied, match=f"{PRINCIPAL_KEY}: 'olga' may be given on the loopback interface only"):
         principal_of(SAID, lambda: peer)
     assert principal_of((), lambda: peer) == "?anonymous"
 

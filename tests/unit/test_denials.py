@@ -23,5 +23,5 @@ def test_a_loop_of_denials_is_counted_whole_and_written_in_part(caplog: pytest.L
     finally:
         caplog.handler.removeFilter(lines)
     told = [f"{r.getMessage()} {r.__dict__['peer']}" for r in caplog.records if r.name == denials.__name__]
-    assert told == ["denied viewer/ann", "turned away ipv4:10.0.0.1"] * int(AT_ONCE)
+    assert told == ["call denied viewer/ann", "caller not authenticated ipv4:10.0.0.1"] * int(AT_ONCE)
     assert (seen.denied, seen.unauthenticated) == (1_000, 1_000)

@@ -66,7 +66,12 @@ BAD: list[tuple[str, Shape, Any, tuple[str, ...]]] = [
         join(node("a", created_ms=5, uid="u"), node("b")),
         ("uid", "'b'", "every node"),
     ),
-    ("both forms", nodes.join, pb.JoinNodesRequest(zone="z", nodes=[node()], columns={}), ("columns", "1", "one form")),
+    (
+        "both forms",
+        nodes.join,
+        pb.JoinNodesRequest(zone="z", nodes=[node()], columns={}),
+        ("columns", "1", "together with columns"),
+    ),
     (
         "short column",
         nodes.join,

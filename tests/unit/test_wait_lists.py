@@ -79,7 +79,7 @@ def test_whoever_waits_in_vain_is_told_at_the_deadline_and_forgotten() -> None:
         folded = Folded()
         waiting = PositionWaiter(cast("Replica", folded))
         watching = asyncio.create_task(waiting.run())
-        with pytest.raises(LogUnavailable, match="fleet has not taken zones/0 up to 1 in time"):
+        with pytest.raises(LogUnavailable, match="fleet has not received zones/0 up to 1 within the time limit"):
             await waiting.wait_until_forwarded(ZONES_0, 1, timeout_s=5)
         assert await folded.folds(FLEET_0) == set()
         folded.marks = {0: 1}
