@@ -90,7 +90,7 @@ def test_an_answer_that_breaks_off_leaves_its_place() -> None:
     admission = Admission(Limits(concurrent_streams=1), Clock())
     for _ in range(3):
         with pytest.raises(ConnectionError), admission.admit_stream("p"):
-            with pytest.raises(LimitExceeded, match="read those first"), admission.admit_stream("p"):
+            with pytest.raises(LimitExceeded, match="read one to its end first"), admission.admit_stream("p"):
                 raise AssertionError("there is one already")
             raise ConnectionError("the reader is gone")
     assert admission.under_way == 0
