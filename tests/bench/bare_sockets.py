@@ -15,7 +15,7 @@ import uvloop
 from deploy.tls.certificates import Certificates
 from drivers.relays.latency import LatencyHistogram
 from tests.bench.apart import beside
-from tests.bench.papers import Files
+from tests.bench.cert_files import CertFiles
 from tests.bench.planes import PATIENCE_S
 
 FRAME, ANSWER = bytes(64), bytes(40)
@@ -24,12 +24,12 @@ HOST = "127.0.0.1"
 CONNECTING_AT_ONCE = 100
 
 
-def round_trips(sockets: int, rounds: int, ours: Files | None, theirs: Files | None) -> LatencyHistogram:
+def round_trips(sockets: int, rounds: int, ours: CertFiles | None, theirs: CertFiles | None) -> LatencyHistogram:
     """The time from the beginning of a round, in which each socket is written to, to each socket's answer."""
     return uvloop.run(_round_trips(sockets, rounds, ours, theirs))
 
 
-async def _round_trips(sockets: int, rounds: int, ours: Files | None, theirs: Files | None) -> LatencyHistogram:
+async def _round_trips(sockets: int, rounds: int, ours: CertFiles | None, theirs: CertFiles | None) -> LatencyHistogram:
     fan, latency = _Fan(), LatencyHistogram()
     context = Certificates(*ours).server_context() if ours else None
     server = await asyncio.get_running_loop().create_server(lambda: _Writer(fan), HOST, 0, ssl=context, backlog=4096)
@@ -94,13 +94,13 @@ class _Answerer(asyncio.Protocol):
         self._transport.write(ANSWER)
 
 
-def _run_answering(port: int, sockets: int, papers: Files | None) -> None:
-    uvloop.run(_answering(port, sockets, papers))
+def _run_answering(port: int, sockets: int, cert_files: CertFiles | None) -> None:
+    uvloop.run(_answering(port, sockets, cert_files))
 
 
-async def _answering(port: int, sockets: int, papers: Files | None) -> None:
+async def _answering(port: int, sockets: int, cert_files: CertFiles | None) -> None:
     loop = asyncio.get_running_loop()
-    context = Certificates(*papers).client_context() if papers else None
+    context = Certificates(*cert_files).client_context() if cert_files else None
     for _ in range(0, sockets, CONNECTING_AT_ONCE):
         connecting = [loop.create_connection(_Answerer, HOST, port, ssl=context) for _ in range(CONNECTING_AT_ONCE)]
         await asyncio.gather(*connecting)

@@ -46,8 +46,8 @@ from projections.fleet.tables import snapshot
 from schemas.events import WritesFrozen, WritesThawed
 from tests.bench.apart import apart, beside
 from tests.bench.bare_sockets import round_trips
+from tests.bench.cert_files import CertFiles, issue
 from tests.bench.figures import Figure
-from tests.bench.papers import Files, issue
 from tests.bench.planes import PATIENCE_S, all_up_to_date, fill, serving_plane, submit, until
 from tests.bench.workload import joins, new_id, now_ms, zone_name
 
@@ -75,11 +75,11 @@ class Resync(NamedTuple):
 def figures() -> list[Figure]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        papers = issue(folder / "certs")
+        cert_files = issue(folder / "certs")
         apart(fill, folder / "changes", len(CHANGED), NODES, AGENTS_PER_ZONE)
-        plain, safe = uvloop.run(_changes(folder / "changes", papers))
+        plain, safe = uvloop.run(_changes(folder / "changes", cert_files))
         bare_plain = apart(round_trips, AGENTS, CHANGES, None, None)
-        bare_safe = apart(round_trips, AGENTS, CHANGES, papers["plane"], papers["simulator"])
+        bare_safe = apart(round_trips, AGENTS, CHANGES, cert_files["plane"], cert_files["simulator"])
         row = _resynced(folder / "row", AGENTS_PER_ZONE, 0)
         gaps = _resynced(folder / "gaps", FEW_AGENTS, MISSING_EACH)
     name = f"one join to {AGENTS:,} agents over sockets"
@@ -114,11 +114,11 @@ def _resynced(data: Path, agents: int, missing_each: int) -> Resync:
     return uvloop.run(_resync(data, agents))
 
 
-async def _changes(data: Path, papers: dict[str, Files]) -> tuple[LatencyHistogram, LatencyHistogram]:
+async def _changes(data: Path, cert_files: dict[str, CertFiles]) -> tuple[LatencyHistogram, LatencyHistogram]:
     async with serving_plane(data) as plane:
         settle_collector()
         found = []
-        for number, (ours, theirs) in enumerate(((None, None), (papers["plane"], papers["simulator"]))):
+        for number, (ours, theirs) in enumerate(((None, None), (cert_files["plane"], cert_files["simulator"]))):
             known = NODES + number * CHANGES
             async with _relay(plane, ours) as (relay, port):
                 with beside(_run_agents, port, CHANGED, theirs, AGENTS_PER_ZONE):
@@ -166,11 +166,11 @@ async def _say(plane: Plane, event: WritesFrozen | WritesThawed) -> None:
 
 
 @asynccontextmanager
-async def _relay(plane: Plane, papers: Files | None) -> AsyncIterator[tuple[Relay, int]]:
+async def _relay(plane: Plane, cert_files: CertFiles | None) -> AsyncIterator[tuple[Relay, int]]:
     """A relay of the plane's, and the port where agents reach it."""
     source, rng = ReplicaRules(plane.replica), random.Random(5)
     relay = plane.relay = Relay(source, name="bench", now_ms=now_ms, rng=rng, settings=SETTINGS)
-    security = None if papers is None else Security(Certificates(*papers), now_ms)
+    security = None if cert_files is None else Security(Certificates(*cert_files), now_ms)
     ssl, door = (None, None) if security is None else security.agents("/devices")
     running = asyncio.create_task(relay.run())
     guards = [door] if door else []
@@ -196,14 +196,14 @@ def _connected(relay: Relay) -> int:
     return sum(len(zone.links) for zone in relay.zones.values())
 
 
-def _run_agents(port: int, zones: Sequence[int], papers: Files | None, each: int) -> None:
+def _run_agents(port: int, zones: Sequence[int], cert_files: CertFiles | None, each: int) -> None:
     gc.disable()
-    uvloop.run(_agents(f"127.0.0.1:{port}", zones, papers, each))
+    uvloop.run(_agents(f"127.0.0.1:{port}", zones, cert_files, each))
 
 
-async def _agents(relay: str, zones: Sequence[int], papers: Files | None, each: int) -> None:
+async def _agents(relay: str, zones: Sequence[int], cert_files: CertFiles | None, each: int) -> None:
     rng = random.Random(6)
-    dialing = Dialer(None if papers is None else Certificates(*papers).client_context)
+    dialing = Dialer(None if cert_files is None else Certificates(*cert_files).client_context)
     async with dialing as dialer, asyncio.TaskGroup() as tasks:
         for zone in map(zone_name, zones):
             for number in range(each):

@@ -23,8 +23,8 @@ from deploy.demo.load import run_all
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.stubs import CommandsStub
 from tests.bench.apart import serving
+from tests.bench.cert_files import CertFiles, issue
 from tests.bench.figures import Figure
-from tests.bench.papers import Files, issue
 from tests.bench.workload import FIRST_ADDRESS, LABELS, name_of, zone_name
 
 CALLS = 4_000
@@ -39,16 +39,16 @@ def figures() -> list[Figure]:
         return _commands(folder, issue(folder / "certs"))
 
 
-def _commands(folder: Path, papers: dict[str, Files]) -> list[Figure]:
-    cert, key, ca = map(str, papers["plane"])
+def _commands(folder: Path, cert_files: dict[str, CertFiles]) -> list[Figure]:
+    cert, key, ca = map(str, cert_files["plane"])
     tls = ("--tls-cert", cert, "--tls-key", key, "--tls-client-ca", ca)
     with ExitStack() as stack:
         bare = stack.enter_context(serving("--data", str(folder / "bare")))
         safe = stack.enter_context(serving("--data", str(folder / "safe"), *tls))
-        return uvloop.run(_measure_commands(bare["api"], safe["api"], papers["operator"]))
+        return uvloop.run(_measure_commands(bare["api"], safe["api"], cert_files["operator"]))
 
 
-async def _measure_commands(bare: str, safe: str, operator: Files) -> list[Figure]:
+async def _measure_commands(bare: str, safe: str, operator: CertFiles) -> list[Figure]:
     cert, key, ca = (path.read_bytes() for path in operator)
     credentials = grpc.ssl_channel_credentials(ca, key, cert)
     numbers = count()

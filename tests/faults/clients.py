@@ -24,7 +24,7 @@ from schemas.api.stubs import CommandsStub, QueriesStub
 from tests.faults.workload import Asked, Workload
 from tests.simulation.history import History, Invoked, NotTaken, Read, Told
 from tests.support.answers import answer_of, outcome_of, positions_of
-from tests.support.certs import Papers
+from tests.support.certs import CertFiles
 
 TIMEOUT_S = 3.0
 PATIENCE_S = 180.0
@@ -57,7 +57,7 @@ class Client:
         servers: Sequence[str],
         history: History,
         *,
-        papers: Papers,
+        cert_files: CertFiles,
         rng: random.Random,
         workload: Workload,
         pause_s: float,
@@ -71,7 +71,7 @@ class Client:
         self._pause_s = pause_s
         self._workload = workload
         self._channels = {
-            server: grpc.aio.secure_channel(server, papers.channel, options=RECONNECTING) for server in servers
+            server: grpc.aio.secure_channel(server, cert_files.channel, options=RECONNECTING) for server in servers
         }
 
     async def run(self, stop: asyncio.Event) -> None:

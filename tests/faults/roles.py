@@ -14,7 +14,7 @@ from pathlib import Path
 import aiohttp
 
 from tests.faults.arena import Party
-from tests.support.certs import Papers
+from tests.support.certs import CertFiles
 from tests.support.planes import DPUPLANE
 
 API, HTTP, AGENTS = 7080, 7081, 7082
@@ -27,7 +27,7 @@ _SAMPLE = re.compile(r"^(\w+)(?:\{[^}]*\})? ([0-9.e+-]+)$", re.MULTILINE)
 class Role:
     """One process, over all its lives."""
 
-    def __init__(self, party: Party, arguments: Sequence[str], folder: Path, viewer: Papers) -> None:
+    def __init__(self, party: Party, arguments: Sequence[str], folder: Path, viewer: CertFiles) -> None:
         self.party = party
         self.name = party.name
         self.log = folder / f"{party.name}.log"
@@ -172,15 +172,24 @@ def state_of(pid: int) -> str:
         return "X"
 
 
-def serving(party: Party, papers: Papers, *arguments: str) -> list[str]:
+def serving(party: Party, cert_files: CertFiles, *arguments: str) -> list[str]:
     """The arguments of a process that serves at its party's address."""
     doors = (("--listen", API), ("--http", HTTP), ("--agents", AGENTS))
     listening = [part for flag, port in doors for part in (flag, f"{party.address}:{port}")]
-    security = ["--tls-cert", str(papers.cert), "--tls-key", str(papers.key), "--tls-client-ca", str(papers.ca)]
+    security = [
+        "--tls-cert",
+        str(cert_files.cert),
+        "--tls-key",
+        str(cert_files.key),
+        "--tls-client-ca",
+        str(cert_files.ca),
+    ]
     return ["serve", *listening, *security, "--name", party.name, "--pasts", "0", *arguments]
 
 
-def simulating(party: Party, papers: Papers, relays: Sequence[str], servers: Sequence[str], dpus: int) -> list[str]:
+def simulating(
+    party: Party, cert_files: CertFiles, relays: Sequence[str], servers: Sequence[str], dpus: int
+) -> list[str]:
     """The arguments of the process that is all the devices, so many in each zone."""
     where = ["--relay", ",".join(relays), "--server", ",".join(servers), "--bmc", f"{party.address}:7090"]
-    return ["simulator", *where, *papers.flags, "--dpus-per-zone", str(dpus)]
+    return ["simulator", *where, *cert_files.flags, "--dpus-per-zone", str(dpus)]

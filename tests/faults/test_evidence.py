@@ -23,7 +23,7 @@ from tests.faults.table import FAULTS
 from tests.faults.trying import HIDDEN_IN_A_ROW, Trying
 from tests.faults.workload import Asked, Workload
 from tests.simulation.history import History
-from tests.support.certs import Office
+from tests.support.certs import CertIssuer
 
 ONE, OTHER = FAULTS["broker isolated"], FAULTS["packets lost"]
 BOTH, HIDDEN = {"one": 1, "other": 1}, {"one": 1, "other": 0}
@@ -73,9 +73,9 @@ def test_a_command_that_nobody_answered_fails_also_in_a_pair_that_hides_somethin
 
 async def test_a_client_that_gives_up_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.faults.clients.PATIENCE_S", 0.1)
-    papers, rng = Office(tmp_path).issue("operator/ann"), random.Random(1)
+    cert_files, rng = CertIssuer(tmp_path).issue("operator/ann"), random.Random(1)
     workload = Workload(rng, 1)
-    client = Client("c", ["127.0.0.1:9"], History(), papers=papers, rng=rng, workload=workload, pause_s=1.0)
+    client = Client("c", ["127.0.0.1:9"], History(), cert_files=cert_files, rng=rng, workload=workload, pause_s=1.0)
     await client.ask(Asked("ThawWrites", pb.ThawWritesRequest(zone="z"), FLEET_0))
     await client.close()
     assert client.counts[GAVE_UP] == 1

@@ -19,7 +19,7 @@ from tests.faults.judging import bugs_of, faults_of
 from tests.faults.roles import Role, state_of
 from tests.faults.world import World
 from tests.simulation.history import History
-from tests.support.certs import Papers
+from tests.support.certs import CertFiles
 from tests.support.eventually import until
 
 
@@ -31,7 +31,7 @@ class Here(Party):
 
 
 def role(folder: Path) -> Role:
-    return Role(Here("relay-1", "127.0.0.1", "lo", os.getpid()), (), folder, Papers(folder, folder, folder))
+    return Role(Here("relay-1", "127.0.0.1", "lo", os.getpid()), (), folder, CertFiles(folder, folder, folder))
 
 
 @pytest.mark.parametrize(

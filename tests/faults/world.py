@@ -23,7 +23,7 @@ from tests.faults.proxy import Proxy, proxied
 from tests.faults.roles import AGENTS, API, Role, serving, simulating
 from tests.faults.workload import ZONE_NAMES, Workload
 from tests.simulation.history import History
-from tests.support.certs import Office, Papers
+from tests.support.certs import CertFiles, CertIssuer
 
 Engine = Literal["embedded", "kafka"]
 PARTITIONS = 3
@@ -46,7 +46,7 @@ class World:
         self.rng = rng
         self.history = History()
         self.roles: list[Role] = []
-        self.office = Office(folder / "certs", now=datetime.now(UTC) - DAY)
+        self.cert_issuer = CertIssuer(folder / "certs", now=datetime.now(UTC) - DAY)
         self.disks: dict[str, Disk] = {}
         """Where a role keeps what it must not lose, or would be slow without."""
         self.brokers: Brokers | None = None
@@ -56,7 +56,7 @@ class World:
         self.checking = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
         self.simulator: Role
         self.queries: QueriesStub
-        self.viewer = self.papers("viewer/vic")
+        self.viewer = self.cert_files("viewer/vic")
 
     @property
     def place(self) -> LogPlace:
@@ -82,9 +82,9 @@ class World:
         brokers = self.brokers.all if self.brokers else ()
         return sum(each.kills for each in (*self.roles, *brokers))
 
-    def papers(self, who: str, *hosts: str) -> Papers:
+    def cert_files(self, who: str, *hosts: str) -> CertFiles:
         """Valid for longer than any clock is wrong."""
-        return self.office.issue(who, *hosts, now=datetime.now(UTC) - DAY, valid=2 * DAY)
+        return self.cert_issuer.issue(who, *hosts, now=datetime.now(UTC) - DAY, valid=2 * DAY)
 
     @property
     def states(self) -> dict[str, Path]:
@@ -101,8 +101,8 @@ class World:
 
     async def role(self, name: str, *arguments: str) -> Role:
         party = await self.arena.party(name)
-        papers = self.papers(f"plane/{name}", party.address, HUB)
-        role = Role(party, serving(party, papers, *arguments), self.folder, self.viewer)
+        cert_files = self.cert_files(f"plane/{name}", party.address, HUB)
+        role = Role(party, serving(party, cert_files, *arguments), self.folder, self.viewer)
         self.roles.append(role)
         return role
 
@@ -112,9 +112,9 @@ class World:
 
     def client(self, name: str, servers: Sequence[str]) -> Client:
         rng = random.Random(self.rng.getrandbits(64))
-        papers = self.papers("operator/ann")
+        cert_files = self.cert_files("operator/ann")
         workload = Workload(rng, PARTITIONS)
-        return Client(name, servers, self.history, papers=papers, rng=rng, workload=workload, pause_s=PAUSE_S)
+        return Client(name, servers, self.history, cert_files=cert_files, rng=rng, workload=workload, pause_s=PAUSE_S)
 
 
 @asynccontextmanager
@@ -134,7 +134,7 @@ async def world_of(engine: Engine, arena: Arena, folder: Path, rng: random.Rando
             world.proxies[f"agents of {relay.name}"] = await _through(stack, 18_082 + number, relay, AGENTS)
         relays = [proxy.address for name, proxy in world.proxies.items() if name.startswith("agents")]
         party = await arena.party("devices")
-        arguments = simulating(party, world.papers("simulator/lab"), relays, world.servers, DPUS_PER_ZONE)
+        arguments = simulating(party, world.cert_files("simulator/lab"), relays, world.servers, DPUS_PER_ZONE)
         world.simulator = Role(party, arguments, folder, world.viewer)
         for role in (*world.roles, world.simulator):
             stack.push_async_callback(role.stop)

@@ -26,7 +26,7 @@ from deploy.tls.security import Security
 from drivers.wire.accepting import BoundedListener, ConnectionLimits, peer_of
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.stubs import CommandsStub
-from tests.support.certs import Office
+from tests.support.certs import CertIssuer
 from tests.support.eventually import until
 from tests.support.planes import DPUPLANE, run, serving
 from tests.support.served import now_ms, served
@@ -124,7 +124,7 @@ def test_a_listener_is_full_whoever_comes_and_free_again_when_they_leave(runs: A
 
 def test_a_handshake_that_does_not_come_ends(runs: Any, tmp_path: Path) -> None:
     async def test() -> None:
-        security = Security(Office(tmp_path / "certs").issue("plane/local").certificates, now_ms)
+        security = Security(CertIssuer(tmp_path / "certs").issue("plane/local").certificates, now_ms)
         async with listening(ConnectionLimits(handshake_s=0.2), security) as server:
             silent, babbling = dialed(server), dialed(server)
             babbling.sendall(b"GET / HTTP/1.1\r\n\r\n")

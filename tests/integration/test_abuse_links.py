@@ -58,8 +58,8 @@ async def attacked(folder: Path) -> AsyncIterator[Attacked]:
     tables.put(5, {ALLOW: packed("10.0.0.0/8")})
     async with (
         guarded_relay(folder, tables, settings=PATIENT) as served,
-        agent_of("d0", served.address, served.office.issue("dpu-agent/d0").certificates) as honest,
-        dialed(served.address, served.office.issue("dpu-agent/d1")) as link,
+        agent_of("d0", served.address, served.cert_issuer.issue("dpu-agent/d0").certificates) as honest,
+        dialed(served.address, served.cert_issuer.issue("dpu-agent/d1")) as link,
     ):
         await until(lambda: honest.table == tables.table)
         link.send(agent_messages.encode(Hello("z", ["d1"], ["b"], [])))

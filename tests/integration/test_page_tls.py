@@ -11,22 +11,22 @@ import pytest_asyncio
 from playwright.async_api import Browser, Error, expect
 
 from tests.support.browser import browsing, looking
-from tests.support.certs import Office, Papers
+from tests.support.certs import CertFiles, CertIssuer
 from tests.support.planes import run, serving
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 class Guarded(NamedTuple):
-    """A plane under mutual TLS, who issues papers for it, and a browser."""
+    """A plane under mutual TLS, the issuer of its certificates, and a browser."""
 
     origin: str
     api: str
-    office: Office
+    cert_issuer: CertIssuer
     browser: Browser
 
     async def join(self, node: str, zone: str) -> None:
-        operator = self.office.issue("operator/ann")
+        operator = self.cert_issuer.issue("operator/ann")
         ran = await run(
             "nodes", "join", node, "--zone", zone, "--address", "10.0.0.1", *operator.flags, server=self.api
         )
@@ -36,21 +36,21 @@ class Guarded(NamedTuple):
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def guarded(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Guarded]:
     folder = tmp_path_factory.mktemp("page-tls")
-    office = Office(folder / "certs")
-    own = office.issue("plane/local")
+    cert_issuer = CertIssuer(folder / "certs")
+    own = cert_issuer.issue("plane/local")
     files = ("--tls-cert", str(own.cert), "--tls-key", str(own.key), "--tls-client-ca", str(own.ca))
     async with serving("--data", str(folder / "plane"), *files) as plane, browsing() as browser:
-        yield Guarded(f"https://{plane.address('http')}", plane.address("api"), office, browser)
+        yield Guarded(f"https://{plane.address('http')}", plane.address("api"), cert_issuer, browser)
 
 
-def presenting(origin: str, papers: Papers) -> dict[str, Any]:
+def presenting(origin: str, cert_files: CertFiles) -> dict[str, Any]:
     """A browser that has this certificate for this plane."""
-    certificate = {"origin": origin, "certPath": str(papers.cert), "keyPath": str(papers.key)}
+    certificate = {"origin": origin, "certPath": str(cert_files.cert), "keyPath": str(cert_files.key)}
     return {"client_certificates": [certificate], "ignore_https_errors": True}  # our authority is not the browser's
 
 
 async def test_a_viewer_sees_the_fleet_live_and_as_it_was(guarded: Guarded) -> None:
-    viewer = presenting(guarded.origin, guarded.office.issue("viewer/vic"))
+    viewer = presenting(guarded.origin, guarded.cert_issuer.issue("viewer/vic"))
     async with looking(guarded.browser, f"{guarded.origin}/", **viewer) as page:
         await expect(page.locator("#pulse")).to_contain_text("Live")
         await guarded.join("n1", "rack-1")
@@ -64,7 +64,7 @@ async def test_a_viewer_sees_the_fleet_live_and_as_it_was(guarded: Guarded) -> N
 @pytest.mark.parametrize(("who", "status"), [("", 401), ("node-agent/n1", 403), ("dpu-agent/d1", 403)])
 async def test_who_may_not_read_is_told_why_and_nothing_else(guarded: Guarded, who: str, status: int) -> None:
     own: dict[str, Any] = (
-        presenting(guarded.origin, guarded.office.issue(who)) if who else {"ignore_https_errors": True}
+        presenting(guarded.origin, guarded.cert_issuer.issue(who)) if who else {"ignore_https_errors": True}
     )
     context = await guarded.browser.new_context(**own)
     try:
@@ -83,7 +83,7 @@ async def test_who_may_not_read_is_told_why_and_nothing_else(guarded: Guarded, w
 
 
 async def test_a_certificate_of_another_authority_opens_nothing(guarded: Guarded, tmp_path: Path) -> None:
-    stranger = presenting(guarded.origin, Office(tmp_path).issue("viewer/vic"))
+    stranger = presenting(guarded.origin, CertIssuer(tmp_path).issue("viewer/vic"))
     context = await guarded.browser.new_context(**stranger)
     try:
         page = await context.new_page()

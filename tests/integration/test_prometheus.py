@@ -18,7 +18,7 @@ from deploy.plane import Plane
 from deploy.process import now_ms
 from deploy.settings import load_settings
 from schemas.api import dpuplane_pb2 as pb
-from tests.support.certs import Office
+from tests.support.certs import CertIssuer
 from tests.support.guarded import Caller
 from tests.support.prometheus import Prometheus, promtool, scraping
 
@@ -27,16 +27,16 @@ ADDRESS = "127.0.0.1:0"
 
 
 @asynccontextmanager
-async def lively(office: Office, data: Path) -> AsyncIterator[Plane]:
+async def lively(cert_issuer: CertIssuer, data: Path) -> AsyncIterator[Plane]:
     """A plane with TLS on which something of everything has happened."""
     revoked = data.with_name("revoked")
     revoked.write_text("2a\n")
-    papers = {**office.issue("plane/one").settings, "tls_revoked": revoked}
+    cert_files = {**cert_issuer.issue("plane/one").settings, "tls_revoked": revoked}
     settings = load_settings(
-        {"data": data, "simulate": "2", "listen": ADDRESS, "http": ADDRESS, "agents": ADDRESS, **papers}, None, {}
+        {"data": data, "simulate": "2", "listen": ADDRESS, "http": ADDRESS, "agents": ADDRESS, **cert_files}, None, {}
     )
     async with Plane.start(settings, now_ms=now_ms, rng=random.Random(3), expected_zones=("z1", "z2")) as plane:
-        ann = Caller(plane.addresses["api"], office.issue("operator/ann").channel)
+        ann = Caller(plane.addresses["api"], cert_issuer.issue("operator/ann").channel)
         try:
             await ann.calls.JoinNodes(
                 pb.JoinNodesRequest(zone="z1", nodes=[pb.NodeSpec(name="n", addresses=["10.0.0.1"])])
@@ -55,13 +55,13 @@ async def lively(office: Office, data: Path) -> AsyncIterator[Plane]:
 
 
 @pytest.fixture
-async def watched(tmp_path: Path) -> AsyncIterator[tuple[Plane, Office, Prometheus]]:
-    office = Office(tmp_path / "certs")
+async def watched(tmp_path: Path) -> AsyncIterator[tuple[Plane, CertIssuer, Prometheus]]:
+    cert_issuer = CertIssuer(tmp_path / "certs")
     async with (
-        lively(office, tmp_path / "plane") as plane,
-        scraping(tmp_path, plane.addresses["http"], office.issue("viewer/prometheus"), RULES) as prometheus,
+        lively(cert_issuer, tmp_path / "plane") as plane,
+        scraping(tmp_path, plane.addresses["http"], cert_issuer.issue("viewer/prometheus"), RULES) as prometheus,
     ):
-        yield plane, office, prometheus
+        yield plane, cert_issuer, prometheus
 
 
 async def until_found(prometheus: Prometheus, query: str) -> list[Any]:
@@ -71,13 +71,13 @@ async def until_found(prometheus: Prometheus, query: str) -> list[Any]:
     return found
 
 
-async def test_every_metric_rule_and_panel_works_on_a_live_plane(watched: tuple[Plane, Office, Prometheus]) -> None:
-    plane, office, prometheus = watched
+async def test_every_metric_rule_and_panel_works_on_a_live_plane(watched: tuple[Plane, CertIssuer, Prometheus]) -> None:
+    plane, cert_issuer, prometheus = watched
     assert (await until_found(prometheus, 'up{job="dpuplane"}'))[0]["value"][1] == "1"
     await until_found(prometheus, 'dpuplane_steps_total{result="done"}')
     await until_found(prometheus, 'dpuplane_zone_frozen{zone="z2"}')
 
-    text = await scraped(plane, office)
+    text = await scraped(plane, cert_issuer)
     linted = promtool("check", "metrics", stdin=text)
     assert linted.status == 0, linted.output
     families = {line.split()[2].decode() for line in text.splitlines() if line.startswith(b"# TYPE dpuplane_")}
@@ -94,8 +94,8 @@ async def test_every_metric_rule_and_panel_works_on_a_live_plane(watched: tuple[
                 assert found, (panel.title, query.expr)
 
 
-async def scraped(plane: Plane, office: Office) -> bytes:
-    context = office.issue("viewer/test").certificates.client_context()
+async def scraped(plane: Plane, cert_issuer: CertIssuer) -> bytes:
+    context = cert_issuer.issue("viewer/test").certificates.client_context()
     async with (
         aiohttp.ClientSession() as session,
         session.get(f"https://{plane.addresses['http']}/metrics", ssl=context) as response,

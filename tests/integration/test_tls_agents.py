@@ -16,7 +16,7 @@ from drivers.wire.links import LinkClosed
 from drivers.wire.protocol import TableStatus
 from drivers.wire.relay_messages import Frame, GoAway, Welcome, decode
 from drivers.wire.websocket import Dialer
-from tests.support.certs import Office, Papers
+from tests.support.certs import CertFiles, CertIssuer
 from tests.support.eventually import until
 from tests.support.guarded_links import GuardedRelay, agent_of, dialed, guarded_relay
 from tests.support.rule_source import ALLOW, Tables, packed
@@ -30,7 +30,7 @@ async def test_an_agent_with_its_papers_gets_its_table(tmp_path: Path) -> None:
     tables = Tables(["d0"])
     tables.put(5, {ALLOW: packed("10.0.0.0/8")})
     async with guarded_relay(tmp_path, tables) as served:
-        certificates = served.office.issue("dpu-agent/d0").certificates
+        certificates = served.cert_issuer.issue("dpu-agent/d0").certificates
         async with agent_of("d0", served.address, certificates) as agent:
             await until(lambda: agent.table == tables.table)
         assert served.denials.denied == served.denials.unauthenticated == 0
@@ -40,11 +40,11 @@ async def test_a_dpu_that_claims_to_be_another_is_sent_away_and_the_other_keeps_
     tables = Tables(["d0", "d1"])
     tables.put(5, {ALLOW: packed("10.0.0.0/8")})
     async with guarded_relay(tmp_path, tables) as served:
-        honest = served.office.issue("dpu-agent/d0").certificates
+        honest = served.cert_issuer.issue("dpu-agent/d0").certificates
         async with agent_of("d0", served.address, honest) as agent:
             await until(lambda: agent.table == tables.table)
             (before,) = served.relay.zones["z"].sessions
-            liar = served.office.issue("dpu-agent/d1")
+            liar = served.cert_issuer.issue("dpu-agent/d1")
             for said in (hello("d0"), hello("d1", "d0")):
                 async with dialed(served.address, liar) as link:
                     link.send(said)
@@ -90,7 +90,7 @@ async def test_acknowledgements_for_others_move_nobody(tmp_path: Path) -> None:
 async def test_nobody_else_gets_a_link(tmp_path: Path, who: str) -> None:
     async with guarded_relay(tmp_path, Tables(["d0"])) as served:
         with pytest.raises(LinkClosed, match="answered 403"):
-            async with dialed(served.address, served.office.issue(who)):
+            async with dialed(served.address, served.cert_issuer.issue(who)):
                 pass
         assert (served.denials.denied, served.relay.zones) == (1, {})
 
@@ -98,7 +98,7 @@ async def test_nobody_else_gets_a_link(tmp_path: Path, who: str) -> None:
 async def test_a_simulator_speaks_for_a_whole_zone(tmp_path: Path) -> None:
     async with (
         guarded_relay(tmp_path, Tables(["d0", "d1"])) as served,
-        dialed(served.address, served.office.issue("simulator/s")) as link,
+        dialed(served.address, served.cert_issuer.issue("simulator/s")) as link,
     ):
         link.send(hello("d0", "d1"))
         assert isinstance(decode(await link.receive()), Welcome)
@@ -107,7 +107,7 @@ async def test_a_simulator_speaks_for_a_whole_zone(tmp_path: Path) -> None:
 
 async def test_a_link_ends_with_its_certificate(tmp_path: Path) -> None:
     async with guarded_relay(tmp_path, Tables(["d0"])) as served:
-        short = served.office.issue("dpu-agent/d0", valid=timedelta(seconds=2))
+        short = served.cert_issuer.issue("dpu-agent/d0", valid=timedelta(seconds=2))
         async with dialed(served.address, short) as link:
             link.send(hello("d0"))
             async with asyncio.timeout(30):
@@ -136,7 +136,7 @@ async def test_a_relay_under_another_host_name_is_not_believed(tmp_path: Path) -
 
 async def test_a_relay_of_another_authority_is_not_believed_and_one_without_tls_neither(tmp_path: Path) -> None:
     async with guarded_relay(tmp_path / "a", Tables(["d0"])) as served:
-        other = Office(tmp_path / "b").authority.cert
+        other = CertIssuer(tmp_path / "b").authority.cert
         with pytest.raises(LinkClosed, match="certificate verify failed"):
             async with dialed(served.address, _dpu(served, "d0")._replace(ca=other)):
                 pass
@@ -154,11 +154,11 @@ async def test_another_process_of_the_plane_asks_what_dpus_hold_and_nobody_else_
     ):
         await until(lambda: agent.table == tables.table)
         await until(lambda: served.relay.zone_devices("z")["d0"].version == 5)
-        process = served.office.issue("plane/api").certificates
+        process = served.cert_issuer.issue("plane/api").certificates
         found = await of_relays(lambda: [served.address], process)(frozenset())
         assert found["z"]["d0"].version == 5
         for who in ("operator/ann", "dpu-agent/d0"):
-            others = served.office.issue(who).certificates
+            others = served.cert_issuer.issue(who).certificates
             assert await of_relays(lambda: [served.address], others)(frozenset()) == {}
         async with aiohttp.ClientSession() as session:
             url = f"https://{served.address}/no-such-page"
@@ -166,5 +166,5 @@ async def test_another_process_of_the_plane_asks_what_dpus_hold_and_nobody_else_
                 assert response.status == 403
 
 
-def _dpu(served: GuardedRelay, name: str) -> Papers:
-    return served.office.issue(f"dpu-agent/{name}")
+def _dpu(served: GuardedRelay, name: str) -> CertFiles:
+    return served.cert_issuer.issue(f"dpu-agent/{name}")

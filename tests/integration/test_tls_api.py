@@ -19,7 +19,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from eventstore.avro.codec import decode
 from eventstore.log import FLEET_0
 from schemas.api import dpuplane_pb2 as pb
-from tests.support.certs import TRUST_DOMAIN, Office, Papers
+from tests.support.certs import TRUST_DOMAIN, CertFiles, CertIssuer
 from tests.support.guarded import Guarded, guarded
 
 Code = grpc.StatusCode
@@ -152,11 +152,13 @@ async def test_a_command_id_belongs_to_its_principal_and_its_body(plane: Guarded
 # --- S1: who is nobody here ---------------------------------------------------------------------------------------
 
 
-def forged(office: Office, *names: x509.GeneralName, cn: str = "x", signed_by_itself: bool = False) -> Papers:
+def forged(
+    cert_issuer: CertIssuer, *names: x509.GeneralName, cn: str = "x", signed_by_itself: bool = False
+) -> CertFiles:
     """A certificate with any names at all, of the plane's authority or of its own."""
     key = ec.generate_private_key(ec.SECP256R1())
-    ca = x509.load_pem_x509_certificate(office.authority.cert.read_bytes())
-    ca_key = serialization.load_pem_private_key((office.folder / "ca.key").read_bytes(), None)
+    ca = x509.load_pem_x509_certificate(cert_issuer.authority.cert.read_bytes())
+    ca_key = serialization.load_pem_private_key((cert_issuer.folder / "ca.key").read_bytes(), None)
     assert isinstance(ca_key, ec.EllipticCurvePrivateKey)
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, cn)])
     now = datetime.now(UTC)
@@ -171,11 +173,11 @@ def forged(office: Office, *names: x509.GeneralName, cn: str = "x", signed_by_it
     if names:
         builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
     signed = builder.sign(key if signed_by_itself else ca_key, hashes.SHA256())
-    cert, key_file = office.folder / f"forged-{id(signed)}.pem", office.folder / f"forged-{id(signed)}.key"
+    cert, key_file = cert_issuer.folder / f"forged-{id(signed)}.pem", cert_issuer.folder / f"forged-{id(signed)}.key"
     cert.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
     form = serialization.PrivateFormat.PKCS8
     key_file.write_bytes(key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()))
-    return Papers(cert, key_file, office.authority.cert)
+    return CertFiles(cert, key_file, cert_issuer.authority.cert)
 
 
 def uri(text: str) -> x509.UniformResourceIdentifier:
@@ -199,28 +201,28 @@ NOBODIES: dict[str, tuple[tuple[x509.GeneralName, ...], str]] = {
 @pytest.mark.parametrize("case", NOBODIES)
 async def test_a_certificate_of_ours_that_names_nobody_is_unauthenticated(plane: Guarded, case: str) -> None:
     names, says = NOBODIES[case]
-    papers = forged(plane.office, *names, cn=OPERATOR if not names else "x")
-    code, details = await refused(plane.caller(papers).queries.ListZones(pb.ListZonesRequest()))
+    cert_files = forged(plane.cert_issuer, *names, cn=OPERATOR if not names else "x")
+    code, details = await refused(plane.caller(cert_files).queries.ListZones(pb.ListZonesRequest()))
     assert code == Code.UNAUTHENTICATED
     assert says in details
     assert plane.access.denials.unauthenticated == 1
 
 
 async def test_no_handshake_without_a_certificate_of_the_authority(plane: Guarded, tmp_path: Path) -> None:
-    office = plane.office
-    elsewhere = Office(tmp_path / "elsewhere").issue("operator/ann")
+    cert_issuer = plane.cert_issuer
+    elsewhere = CertIssuer(tmp_path / "elsewhere").issue("operator/ann")
     now = datetime.now(UTC)
     day = timedelta(days=1)
     strangers = {
-        "of another authority": Papers(elsewhere.cert, elsewhere.key, office.authority.cert),
-        "signed by itself": forged(office, uri(OPERATOR), signed_by_itself=True),
-        "expired": office.issue("operator/old", now=now - day),
-        "not valid yet": office.issue("operator/early", now=now + day),
+        "of another authority": CertFiles(elsewhere.cert, elsewhere.key, cert_issuer.authority.cert),
+        "signed by itself": forged(cert_issuer, uri(OPERATOR), signed_by_itself=True),
+        "expired": cert_issuer.issue("operator/old", now=now - day),
+        "not valid yet": cert_issuer.issue("operator/early", now=now + day),
     }
-    for case, papers in strangers.items():
-        code, details = await refused(plane.caller(papers).queries.ListZones(pb.ListZonesRequest()))
+    for case, cert_files in strangers.items():
+        code, details = await refused(plane.caller(cert_files).queries.ListZones(pb.ListZonesRequest()))
         assert code == Code.UNAVAILABLE, (case, details)
-    bare = grpc.ssl_channel_credentials(office.authority.cert.read_bytes())
+    bare = grpc.ssl_channel_credentials(cert_issuer.authority.cert.read_bytes())
     async with grpc.aio.secure_channel(plane.plane.address, bare) as channel:
         list_zones = channel.unary_unary("/dpuplane.v1.Queries/ListZones", lambda _: b"", lambda raw: raw)
         assert (await refused(list_zones(None)))[0] == Code.UNAVAILABLE
@@ -253,9 +255,9 @@ async def test_a_stream_of_joins_ends_with_the_certificate_that_opened_it(plane:
 
 
 async def test_a_server_of_another_authority_is_not_believed(plane: Guarded, tmp_path: Path) -> None:
-    papers = plane.office.issue("operator/ann")
-    other = Office(tmp_path / "elsewhere").authority.cert
-    caller = plane.caller(papers._replace(ca=other))
+    cert_files = plane.cert_issuer.issue("operator/ann")
+    other = CertIssuer(tmp_path / "elsewhere").authority.cert
+    caller = plane.caller(cert_files._replace(ca=other))
     assert (await refused(caller.calls.FreezeWrites(freeze())))[0] == Code.UNAVAILABLE
 
 

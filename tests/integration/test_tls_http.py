@@ -18,25 +18,25 @@ from deploy.metrics.exposition import Exposition
 from deploy.settings import Address
 from deploy.tls.security import Security
 from projections.fleet.principals import ROLES
-from tests.support.certs import Office, Papers
+from tests.support.certs import CertFiles, CertIssuer
 from tests.support.served import now_ms
 
-Get = Callable[[str, Papers | None], Awaitable[tuple[int, str]]]
+Get = Callable[[str, CertFiles | None], Awaitable[tuple[int, str]]]
 
 
 class Page:
-    """The HTTP listener of a process, and who issues papers for it."""
+    """The HTTP listener of a process, and the issuer of its certificates."""
 
-    def __init__(self, office: Office, security: Security, address: str) -> None:
-        self.office = office
+    def __init__(self, cert_issuer: CertIssuer, security: Security, address: str) -> None:
+        self.cert_issuer = cert_issuer
         self.security = security
         self.address = address
 
-    async def get(self, path: str, who: str | Papers | None) -> tuple[int, str]:
-        papers = self.office.issue(who) if isinstance(who, str) else who
-        context = ssl.create_default_context(cafile=str(self.office.authority.cert))
-        if papers is not None:
-            context.load_cert_chain(papers.cert, papers.key)
+    async def get(self, path: str, who: str | CertFiles | None) -> tuple[int, str]:
+        cert_files = self.cert_issuer.issue(who) if isinstance(who, str) else who
+        context = ssl.create_default_context(cafile=str(self.cert_issuer.authority.cert))
+        if cert_files is not None:
+            context.load_cert_chain(cert_files.cert, cert_files.key)
         async with (
             aiohttp.ClientSession() as session,
             session.get(f"https://{self.address}{path}", ssl=context) as response,
@@ -58,12 +58,12 @@ async def _endless(request: web.Request) -> web.StreamResponse:
 
 @asynccontextmanager
 async def page(folder: Path, now_ms: Callable[[], int] = now_ms) -> AsyncIterator[Page]:
-    office = Office(folder / "certs")
-    security = Security(office.issue("plane/local").certificates, now_ms)
+    cert_issuer = CertIssuer(folder / "certs")
+    security = Security(cert_issuer.issue("plane/local").certificates, now_ms)
     routes = [web.get("/secret", _secret), web.get("/healthz/secret", _secret), web.get("/endless", _endless)]
     server = HttpServer(Address("127.0.0.1", 0), Exposition([]), lambda: "", routes=routes, security=security.http())
     try:
-        yield Page(office, security, str(await server.start()))
+        yield Page(cert_issuer, security, str(await server.start()))
     finally:
         await server.stop()
 
@@ -93,24 +93,24 @@ async def test_an_answer_that_never_ends_ends_with_the_certificate(tmp_path: Pat
     expires_ms = 0
 
     async with page(tmp_path, lambda: expires_ms - 500) as served:
-        papers = served.office.issue("viewer/vic")
-        certificate = x509.load_pem_x509_certificate(papers.cert.read_bytes())
+        cert_files = served.cert_issuer.issue("viewer/vic")
+        certificate = x509.load_pem_x509_certificate(cert_files.cert.read_bytes())
         expires_ms = int(certificate.not_valid_after_utc.timestamp() * 1_000)
         async with asyncio.timeout(30):
             with pytest.raises(aiohttp.ClientError):
-                await served.get("/endless", papers)
+                await served.get("/endless", cert_files)
 
 
 async def test_a_certificate_of_another_authority_ends_the_handshake(tmp_path: Path) -> None:
     async with page(tmp_path / "a") as served:
-        other = Office(tmp_path / "b").issue("viewer/vic")
+        other = CertIssuer(tmp_path / "b").issue("viewer/vic")
         with pytest.raises((aiohttp.ClientError, OSError)):
             await served.get("/healthz", other)
 
 
 async def test_an_older_tls_is_not_spoken(tmp_path: Path) -> None:
     async with page(tmp_path) as served:
-        context = ssl.create_default_context(cafile=str(served.office.authority.cert))
+        context = ssl.create_default_context(cafile=str(served.cert_issuer.authority.cert))
         context.maximum_version = ssl.TLSVersion.TLSv1_2
         host, port = served.address.split(":")
         with pytest.raises((ssl.SSLError, ConnectionError)):

@@ -25,7 +25,7 @@ from deploy.tls.revocations import BYTES_MAX, Revocations, parse_serial, read_se
 from deploy.tls.security import Security
 from schemas.api import dpuplane_pb2 as pb
 from tests.integration.test_tls_serve import secure_plane
-from tests.support.certs import Office, Papers
+from tests.support.certs import CertFiles, CertIssuer
 from tests.support.eventually import until
 from tests.support.guarded import guarded
 from tests.support.guarded_links import agent_of, guarded_relay
@@ -34,13 +34,13 @@ from tests.support.rule_source import ALLOW, Tables, packed
 from tests.support.served import now_ms
 
 
-def serial_of(papers: Papers) -> int:
-    return x509.load_pem_x509_certificate(papers.cert.read_bytes()).serial_number
+def serial_of(cert_files: CertFiles) -> int:
+    return x509.load_pem_x509_certificate(cert_files.cert.read_bytes()).serial_number
 
 
 async def test_calls_of_a_revoked_certificate_are_refused_and_those_of_others_are_not(tmp_path: Path) -> None:
     async with guarded(tmp_path) as plane:
-        ann, bob = plane.office.issue("operator/ann"), plane.office.issue("viewer/bob")
+        ann, bob = plane.cert_issuer.issue("operator/ann"), plane.cert_issuer.issue("viewer/bob")
         lost, other = plane.caller(ann), plane.caller(bob)
         await lost.queries.ListZones(pb.ListZonesRequest())
         plane.authenticator.revoke(frozenset({serial_of(ann)}))
@@ -48,7 +48,7 @@ async def test_calls_of_a_revoked_certificate_are_refused_and_those_of_others_ar
             await lost.queries.ListZones(pb.ListZonesRequest())
         assert caught.value.code() == grpc.StatusCode.UNAUTHENTICATED
         await other.queries.ListZones(pb.ListZonesRequest())
-        new = plane.caller(plane.office.issue("operator/ann"))
+        new = plane.caller(plane.cert_issuer.issue("operator/ann"))
         await new.queries.ListZones(pb.ListZonesRequest())
         plane.authenticator.revoke(frozenset())
         await lost.queries.ListZones(pb.ListZonesRequest())
@@ -56,7 +56,7 @@ async def test_calls_of_a_revoked_certificate_are_refused_and_those_of_others_ar
 
 async def test_a_call_that_is_under_way_is_refused_before_its_answer(tmp_path: Path) -> None:
     async with guarded(tmp_path) as plane:
-        vic, ann = plane.office.issue("viewer/vic"), plane.caller("operator/ann")
+        vic, ann = plane.cert_issuer.issue("viewer/vic"), plane.caller("operator/ann")
         position = plane.plane.replica.position(plane.plane.replica.partitions("fleet")[0])
         token = f"{plane.plane.replica.log_id}:fleet/0={position + 1}"
         waiting = asyncio.ensure_future(
@@ -78,13 +78,13 @@ async def _endless(request: web.Request) -> web.StreamResponse:
 
 
 async def test_what_is_open_over_http_is_broken_off(tmp_path: Path) -> None:
-    office, listed = Office(tmp_path / "certs"), tmp_path / "revoked.txt"
+    cert_issuer, listed = CertIssuer(tmp_path / "certs"), tmp_path / "revoked.txt"
     listed.write_text("# nobody yet\n")
-    security = Security(office.issue("plane/local").certificates, now_ms, listed)
+    security = Security(cert_issuer.issue("plane/local").certificates, now_ms, listed)
     routes = [web.get("/endless", _endless)]
     server = HttpServer(Address("127.0.0.1", 0), Exposition([]), lambda: "", routes=routes, security=security.http())
-    vic = office.issue("viewer/vic")
-    context = ssl.create_default_context(cafile=str(office.authority.cert))
+    vic = cert_issuer.issue("viewer/vic")
+    context = ssl.create_default_context(cafile=str(cert_issuer.authority.cert))
     context.load_cert_chain(vic.cert, vic.key)
     try:
         url = f"https://{await server.start()}"
@@ -108,7 +108,7 @@ async def test_the_link_of_a_revoked_dpu_is_broken_off_and_no_other(tmp_path: Pa
     tables = Tables(["d0", "d1"])
     tables.put(5, {ALLOW: packed("10.0.0.0/8")})
     async with guarded_relay(tmp_path, tables) as served:
-        lost, kept = served.office.issue("dpu-agent/d0"), served.office.issue("dpu-agent/d1")
+        lost, kept = served.cert_issuer.issue("dpu-agent/d0"), served.cert_issuer.issue("dpu-agent/d1")
         async with (
             agent_of("d0", served.address, lost.certificates) as stolen,
             agent_of("d1", served.address, kept.certificates) as honest,
@@ -184,19 +184,19 @@ def test_a_list_without_certificates_is_refused() -> None:
 
 
 def test_certificates_are_added_to_a_list_by_file_or_serial_number(tmp_path: Path) -> None:
-    papers, listed = Office(tmp_path / "certs").issue("operator/ann"), tmp_path / "revoked.txt"
-    command = ["certs", "revoke", str(papers.cert), "0A:1B", "--list", str(listed)]
+    cert_files, listed = CertIssuer(tmp_path / "certs").issue("operator/ann"), tmp_path / "revoked.txt"
+    command = ["certs", "revoke", str(cert_files.cert), "0A:1B", "--list", str(listed)]
     ran = CliRunner().invoke(cli, command)
     assert ran.exit_code == 0, ran.stderr
-    assert read_serials(listed) == {serial_of(papers), 0xA1B}
+    assert read_serials(listed) == {serial_of(cert_files), 0xA1B}
     assert "operator/ann, valid until " in listed.read_text()
     written = listed.read_bytes()
     ran = CliRunner().invoke(cli, command)
     assert (ran.exit_code, ran.stdout.count("is there already"), listed.read_bytes()) == (0, 2, written)
-    ran = CliRunner().invoke(cli, ["certs", "show", str(papers.cert)])
-    assert f"{serial_of(papers):x}" in ran.stdout and "REVOKED" not in ran.stdout.upper()
+    ran = CliRunner().invoke(cli, ["certs", "show", str(cert_files.cert)])
+    assert f"{serial_of(cert_files):x}" in ran.stdout and "REVOKED" not in ran.stdout.upper()
     for name, revoked in (("operator/ann", "yes"), ("operator/bob", "no")):
-        file = papers.cert if revoked == "yes" else Office(tmp_path / "others").issue(name).cert
+        file = cert_files.cert if revoked == "yes" else CertIssuer(tmp_path / "others").issue(name).cert
         ran = CliRunner().invoke(cli, ["certs", "show", str(file), "--list", str(listed), "-o", "json"])
         assert json.loads(ran.stdout)["revoked"] == revoked
     listed.write_text("nonsense\n")

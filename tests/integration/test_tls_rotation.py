@@ -17,14 +17,14 @@ from cryptography import x509
 
 from deploy.tls.certificates import BadCertificates, Certificates
 from schemas.api import dpuplane_pb2 as pb
-from tests.support.certs import HOUR, Office, Papers
+from tests.support.certs import HOUR, CertFiles, CertIssuer
 from tests.support.eventually import until
 from tests.support.guarded import Guarded, guarded
 from tests.support.guarded_links import agent_of, guarded_relay
 from tests.support.rule_source import ALLOW, Tables, packed
 
 
-async def presented(address: str, client: Papers) -> int:
+async def presented(address: str, client: CertFiles) -> int:
     """The serial number of the certificate that a listener shows to a new connection."""
     host, port = address.split(":")
     context = ssl.create_default_context(cafile=str(client.ca))
@@ -45,7 +45,7 @@ async def load_on(plane: Guarded) -> AsyncIterator[list[str]]:
     """Callers who never stop, each call on a connection of its own or on one that stays; what went wrong."""
     faults: list[str] = []
     done = [0]
-    viewer = plane.office.issue("viewer/vic")
+    viewer = plane.cert_issuer.issue("viewer/vic")
 
     async def ask(fresh: bool) -> None:
         caller = plane.caller(viewer)
@@ -73,11 +73,11 @@ async def load_on(plane: Guarded) -> AsyncIterator[list[str]]:
 
 async def test_the_api_takes_up_a_new_certificate_under_load_and_no_call_fails(tmp_path: Path) -> None:
     async with guarded(tmp_path) as plane:
-        viewer = plane.office.issue("viewer/watch")
-        cert = plane.office.folder / "plane@local.pem"
+        viewer = plane.cert_issuer.issue("viewer/watch")
+        cert = plane.cert_issuer.folder / "plane@local.pem"
         async with load_on(plane) as faults:
             for version in range(2, 6):
-                plane.office.issue("plane/local")
+                plane.cert_issuer.issue("plane/local")
                 assert plane.certificates.refresh()
                 assert plane.certificates.version == version
                 assert await presented(plane.plane.address, viewer) == serial_of(cert)
@@ -85,19 +85,19 @@ async def test_the_api_takes_up_a_new_certificate_under_load_and_no_call_fails(t
 
 
 async def test_an_authority_that_is_no_longer_believed_opens_nothing(tmp_path: Path) -> None:
-    new = Office(tmp_path / "new")
+    new = CertIssuer(tmp_path / "new")
     async with guarded(tmp_path) as plane:
-        ca = plane.office.authority.cert
+        ca = plane.cert_issuer.authority.cert
         old_only, both = ca.read_bytes(), ca.read_bytes() + new.authority.cert.read_bytes()
         newcomer = new.issue("viewer/new")
         (tmp_path / "old.pem").write_bytes(old_only)
         newcomer = newcomer._replace(ca=tmp_path / "old.pem")  # the server's own certificate stays the old one's
-        veteran = plane.office.issue("viewer/old", ca=tmp_path / "old.pem")
+        veteran = plane.cert_issuer.issue("viewer/old", ca=tmp_path / "old.pem")
         request = pb.ListZonesRequest()
 
-        async def may(papers: Papers) -> bool:
+        async def may(cert_files: CertFiles) -> bool:
             try:
-                await plane.caller(papers).queries.ListZones(request, timeout=5)
+                await plane.caller(cert_files).queries.ListZones(request, timeout=5)
             except grpc.aio.AioRpcError:
                 return False
             return True
@@ -115,22 +115,22 @@ async def test_agents_and_their_relay_rotate_and_the_old_certificate_is_refused(
     tables = Tables(["d0"])
     tables.put(5, {ALLOW: packed("10.0.0.0/8")})
     async with guarded_relay(tmp_path, tables) as served:
-        papers = served.office.issue("dpu-agent/d0", valid=timedelta(seconds=3))
-        old = papers._replace(cert=tmp_path / "old.pem", key=tmp_path / "old.key")
-        shutil.copy(papers.cert, old.cert)
-        shutil.copy(papers.key, old.key)
-        certificates = papers.certificates
+        cert_files = served.cert_issuer.issue("dpu-agent/d0", valid=timedelta(seconds=3))
+        old = cert_files._replace(cert=tmp_path / "old.pem", key=tmp_path / "old.key")
+        shutil.copy(cert_files.cert, old.cert)
+        shutil.copy(cert_files.key, old.key)
+        certificates = cert_files.certificates
         async with agent_of("d0", served.address, certificates) as agent:
             await until(lambda: agent.table == tables.table)
-            served.office.issue("plane/relay", "127.0.0.1")
+            served.cert_issuer.issue("plane/relay", "127.0.0.1")
             assert served.certificates.refresh()
-            served.office.issue("dpu-agent/d0")
+            served.cert_issuer.issue("dpu-agent/d0")
             assert certificates.refresh()
             (first,) = served.relay.zones["z"].sessions
             await until(lambda: list(served.relay.zones["z"].sessions) not in ([], [first]))
             tables.put(6, {ALLOW: packed("11.0.0.0/8")})
             await until(lambda: agent.table == tables.table)
-            assert await presented(served.address, papers) == serial_of(served.papers.cert)
+            assert await presented(served.address, cert_files) == serial_of(served.cert_files.cert)
             async with agent_of("d0", served.address, old.certificates) as expired:
                 await until(lambda: expired._relays._failures > 1)
                 assert expired.table != tables.table
@@ -138,50 +138,50 @@ async def test_agents_and_their_relay_rotate_and_the_old_certificate_is_refused(
 
 
 def test_half_of_a_rotation_is_not_taken_up_and_the_whole_is(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    office = Office(tmp_path)
-    papers = office.issue("plane/local")
-    certificates = papers.certificates
+    cert_issuer = CertIssuer(tmp_path)
+    cert_files = cert_issuer.issue("plane/local")
+    certificates = cert_files.certificates
     in_use = certificates.material
     assert not certificates.refresh()
-    spare = Office(tmp_path / "spare").issue("plane/local")
-    key = papers.key.read_bytes()
-    papers.key.write_bytes(spare.key.read_bytes())
+    spare = CertIssuer(tmp_path / "spare").issue("plane/local")
+    key = cert_files.key.read_bytes()
+    cert_files.key.write_bytes(spare.key.read_bytes())
     assert not certificates.refresh()
-    papers.key.write_bytes(b"")
+    cert_files.key.write_bytes(b"")
     assert not certificates.refresh()
-    papers.key.unlink()
+    cert_files.key.unlink()
     assert not certificates.refresh()
     assert certificates.material == in_use
     assert len([r for r in caplog.records if r.levelno == logging.WARNING]) == 3
-    papers.key.write_bytes(key)
+    cert_files.key.write_bytes(key)
     assert not certificates.refresh(), "what is there again is what is in use"
-    office.issue("plane/local")
+    cert_issuer.issue("plane/local")
     assert certificates.refresh()
     assert certificates.material != in_use
 
 
 def test_a_process_does_not_become_another_by_rotation(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    office = Office(tmp_path)
-    papers = office.issue("plane/local")
-    certificates = papers.certificates
-    other = office.issue("operator/ann")
-    shutil.copy(other.key, papers.key)
-    shutil.copy(other.cert, papers.cert)
+    cert_issuer = CertIssuer(tmp_path)
+    cert_files = cert_issuer.issue("plane/local")
+    certificates = cert_files.certificates
+    other = cert_issuer.issue("operator/ann")
+    shutil.copy(other.key, cert_files.key)
+    shutil.copy(other.cert, cert_files.cert)
     assert not certificates.refresh()
     assert "must name plane/local as before" in caplog.records[-1].__dict__["reason"]
 
 
 def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
-    office = Office(tmp_path)
-    papers = office.issue("plane/local")
+    cert_issuer = CertIssuer(tmp_path)
+    cert_files = cert_issuer.issue("plane/local")
     nothing = tmp_path / "nothing.pem"
     nothing.write_text("")
-    stranger = Office(tmp_path / "b").issue("plane/local")
+    stranger = CertIssuer(tmp_path / "b").issue("plane/local")
     cases = [
-        (Papers(tmp_path / "absent", papers.key, papers.ca), "absent: No such file"),
-        (Papers(nothing, papers.key, papers.ca), "nothing.pem"),
-        (Papers(papers.cert, stranger.key, papers.ca), "cannot be used together"),
-        (Papers(papers.cert, papers.key, nothing), "nothing.pem: has no certificate"),
+        (CertFiles(tmp_path / "absent", cert_files.key, cert_files.ca), "absent: No such file"),
+        (CertFiles(nothing, cert_files.key, cert_files.ca), "nothing.pem"),
+        (CertFiles(cert_files.cert, stranger.key, cert_files.ca), "cannot be used together"),
+        (CertFiles(cert_files.cert, cert_files.key, nothing), "nothing.pem: has no certificate"),
     ]
     for bad, says in cases:
         with pytest.raises(BadCertificates) as caught:
@@ -192,9 +192,9 @@ def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
 
 async def test_files_are_looked_at_all_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("deploy.tls.certificates.LOOK_S", 0.01)
-    office = Office(tmp_path)
-    certificates = office.issue("plane/local").certificates
+    cert_issuer = CertIssuer(tmp_path)
+    certificates = cert_issuer.issue("plane/local").certificates
     watching = asyncio.create_task(certificates.run())
-    office.issue("plane/local", now=datetime.now(UTC), valid=HOUR)
+    cert_issuer.issue("plane/local", now=datetime.now(UTC), valid=HOUR)
     await until(lambda: certificates.version == 2)
     watching.cancel()

@@ -17,8 +17,8 @@ TRUST_DOMAIN = "test.example"
 HOUR = timedelta(hours=1)
 
 
-class Papers(NamedTuple):
-    """Somebody's certificate, key, and the authority they believe."""
+class CertFiles(NamedTuple):
+    """The files of a certificate, its key and the authority that its bearer trusts."""
 
     cert: Path
     key: Path
@@ -43,8 +43,8 @@ class Papers(NamedTuple):
         return {"tls_cert": self.cert, "tls_key": self.key, "tls_client_ca": self.ca}
 
 
-class Office:
-    """Issues papers."""
+class CertIssuer:
+    """Issues certificates of a test's own authority."""
 
     def __init__(self, folder: Path, trust_domain: str = TRUST_DOMAIN, now: datetime | None = None) -> None:
         self.folder = folder
@@ -52,11 +52,11 @@ class Office:
 
     def issue(
         self, who: str, *hosts: str, valid: timedelta = HOUR, now: datetime | None = None, ca: Path | None = None
-    ) -> Papers:
-        """Papers of `ROLE/NAME`; those of a process of the plane name the loopback."""
+    ) -> CertFiles:
+        """A certificate for `ROLE/NAME`; one for a process of the plane names the loopback."""
         role, _, name = who.partition("/")
         names = hosts or (LOOPBACK if role == PLANE else ())
         issued: Issued = self.authority.issue(
             Principal(role, name), hosts=names, now=now or datetime.now(UTC), valid=valid
         )
-        return Papers(issued.cert, issued.key, ca or self.authority.cert)
+        return CertFiles(issued.cert, issued.key, ca or self.authority.cert)

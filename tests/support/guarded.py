@@ -17,7 +17,7 @@ from deploy.tls.certificates import Certificates
 from eventstore.log import ZONES
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.stubs import CommandsStub, QueriesStub
-from tests.support.certs import TRUST_DOMAIN, Office, Papers
+from tests.support.certs import TRUST_DOMAIN, CertFiles, CertIssuer
 from tests.support.eventually import until
 from tests.support.served import Served, now_ms, served
 
@@ -50,7 +50,7 @@ class Guarded:
     def __init__(
         self,
         plane: Served,
-        office: Office,
+        cert_issuer: CertIssuer,
         certificates: Certificates,
         access: AccessControl,
         *,
@@ -58,17 +58,17 @@ class Guarded:
         clock: Clock,
     ) -> None:
         self.plane = plane
-        self.office = office
+        self.cert_issuer = cert_issuer
         self.certificates = certificates
         self.access = access
         self.clock = clock
         self.authenticator = authenticator
         self._callers: list[Caller] = []
 
-    def caller(self, who: str | Papers | None) -> Caller:
+    def caller(self, who: str | CertFiles | None) -> Caller:
         """`ROLE/NAME` with papers of this plane's authority, others' papers, or nobody without TLS."""
-        papers = self.office.issue(who) if isinstance(who, str) else who
-        caller = Caller(self.plane.address, papers.channel if papers is not None else None)
+        cert_files = self.cert_issuer.issue(who) if isinstance(who, str) else who
+        caller = Caller(self.plane.address, cert_files.channel if cert_files is not None else None)
         self._callers.append(caller)
         return caller
 
@@ -79,14 +79,14 @@ class Guarded:
 @asynccontextmanager
 async def guarded(folder: Path, **options: Any) -> AsyncIterator[Guarded]:
     """A plane that is ready and asks for certificates."""
-    office = Office(folder / "certs")
-    certificates = office.issue("plane/local").certificates
+    cert_issuer = CertIssuer(folder / "certs")
+    certificates = cert_issuer.issue("plane/local").certificates
     clock = Clock()
     authenticator = CertificateAuthenticator(TRUST_DOMAIN, clock)
     access = AccessControl(authenticator, Denials())
     credentials = certificates.grpc_server()
     async with served(folder / "plane", access=access, credentials=credentials, reflects=False, **options) as plane:
-        found = Guarded(plane, office, certificates, access, authenticator=authenticator, clock=clock)
+        found = Guarded(plane, cert_issuer, certificates, access, authenticator=authenticator, clock=clock)
         try:
             yield found
         finally:

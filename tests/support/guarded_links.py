@@ -19,7 +19,7 @@ from drivers.backends.simulated import SimulatedDevice
 from drivers.relays.relay import Relay, RelaySettings
 from drivers.wire.links import Link
 from drivers.wire.websocket import AgentListener, Dialer
-from tests.support.certs import Office, Papers
+from tests.support.certs import CertFiles, CertIssuer
 from tests.support.rule_source import Tables
 from tests.support.served import now_ms
 
@@ -27,12 +27,12 @@ FAST = RelaySettings(heartbeat_s=0.3, handshakes_at_once=10_000)
 
 
 class GuardedRelay(NamedTuple):
-    """A relay, where it listens, and who issues papers for it."""
+    """A relay, where it listens, and the issuer of its certificates."""
 
     relay: Relay
     address: str
-    office: Office
-    papers: Papers
+    cert_issuer: CertIssuer
+    cert_files: CertFiles
     certificates: Certificates
     denials: Denials
     security: Security
@@ -49,9 +49,9 @@ async def guarded_relay(
     settings: RelaySettings = FAST,
 ) -> AsyncIterator[GuardedRelay]:
     """`as_role` is who the relay's own certificate says that it is."""
-    office = Office(folder / "certs")
-    papers = office.issue(as_role, *(host_names or ("127.0.0.1",)))
-    security = Security(papers.certificates, clock)
+    cert_issuer = CertIssuer(folder / "certs")
+    cert_files = cert_issuer.issue(as_role, *(host_names or ("127.0.0.1",)))
+    security = Security(cert_files.certificates, clock)
     relay = Relay(tables, name="r", now_ms=lambda: 0, rng=random.Random(1), settings=settings)
     running = asyncio.create_task(relay.run())
     ssl, door = security.agents(devices.DEVICES_PATH)
@@ -62,15 +62,17 @@ async def guarded_relay(
     try:
         async with listener:
             address = f"127.0.0.1:{listener.port}"
-            yield GuardedRelay(relay, address, office, papers, security.certificates, security.denials, security)
+            yield GuardedRelay(
+                relay, address, cert_issuer, cert_files, security.certificates, security.denials, security
+            )
     finally:
         running.cancel()
 
 
 @asynccontextmanager
-async def dialed(address: str, papers: Papers) -> AsyncIterator[Link]:
+async def dialed(address: str, cert_files: CertFiles) -> AsyncIterator[Link]:
     """An agent's end of a link, to be spoken by hand."""
-    async with Dialer(papers.certificates.client_context) as dialer:
+    async with Dialer(cert_files.certificates.client_context) as dialer:
         link = await dialer.dial(address)
         try:
             yield link

@@ -17,7 +17,7 @@ import aiohttp
 import yaml
 
 from tests.support.absent import absent
-from tests.support.certs import Papers
+from tests.support.certs import CertFiles
 
 INSTALL = "apt-get install -y -qq --no-install-recommends prometheus"
 INSTALL_TIMEOUT_S = 240
@@ -72,13 +72,17 @@ class Prometheus:
 
 
 @asynccontextmanager
-async def scraping(folder: Path, address: str, papers: Papers, rules: Path) -> AsyncIterator[Prometheus]:
+async def scraping(folder: Path, address: str, cert_files: CertFiles, rules: Path) -> AsyncIterator[Prometheus]:
     """A Prometheus that scrapes a process of the plane every second, with a certificate, and evaluates these rules."""
     configuration = folder / "prometheus.yaml"
     job = {
         "job_name": "dpuplane",
         "scheme": "https",
-        "tls_config": {"cert_file": str(papers.cert), "key_file": str(papers.key), "ca_file": str(papers.ca)},
+        "tls_config": {
+            "cert_file": str(cert_files.cert),
+            "key_file": str(cert_files.key),
+            "ca_file": str(cert_files.ca),
+        },
         "static_configs": [{"targets": [address]}],
     }
     every = {"scrape_interval": "1s", "evaluation_interval": "1s"}

@@ -17,7 +17,7 @@ from commands.rpc.authentication import CertificateAuthenticator, Unauthenticate
 from commands.rpc.denials import Denials
 from deploy.tls.doors import ANYBODY, door
 from projections.fleet.principals import DPU_AGENT, ROLES, VIEWER
-from tests.support.certs import TRUST_DOMAIN, Office
+from tests.support.certs import TRUST_DOMAIN, CertIssuer
 from tests.support.virtual_loop import run_virtual
 
 PATHS = {"/probe": ANYBODY, "/link": frozenset({DPU_AGENT})}
@@ -51,13 +51,13 @@ class Connection(asyncio.Transport):
 
 
 @pytest.fixture(scope="module")
-def office(tmp_path_factory: pytest.TempPathFactory) -> Office:
-    return Office(tmp_path_factory.mktemp("certs"))
+def cert_issuer(tmp_path_factory: pytest.TempPathFactory) -> CertIssuer:
+    return CertIssuer(tmp_path_factory.mktemp("certs"))
 
 
-def der(office: Office, who: str) -> bytes:
+def der(cert_issuer: CertIssuer, who: str) -> bytes:
     """Somebody's certificate."""
-    return x509.load_pem_x509_certificate(office.issue(who).cert.read_bytes()).public_bytes(Encoding.DER)
+    return x509.load_pem_x509_certificate(cert_issuer.issue(who).cert.read_bytes()).public_bytes(Encoding.DER)
 
 
 def expiry_ms(certificate: bytes) -> int:
@@ -83,24 +83,24 @@ async def status(
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_a_path_that_no_line_names_is_for_nobody(office: Office, role: str) -> None:
+def test_a_path_that_no_line_names_is_for_nobody(cert_issuer: CertIssuer, role: str) -> None:
     async def scenario() -> list[int]:
         paths = ("/probe", "/link", "/link/", "/devices", "/")
-        return [await status(Connection(der(office, f"{role}/x")), path, Clock()) for path in paths]
+        return [await status(Connection(der(cert_issuer, f"{role}/x")), path, Clock()) for path in paths]
 
     assert run_virtual(scenario()) == [200, 200 if role == DPU_AGENT else 403, 403, 403, 403]
 
 
-def test_others_come_to_what_is_left_and_to_nothing_that_a_line_names(office: Office) -> None:
+def test_others_come_to_what_is_left_and_to_nothing_that_a_line_names(cert_issuer: CertIssuer) -> None:
     async def scenario() -> list[int]:
-        who = der(office, "viewer/vic")
+        who = der(cert_issuer, "viewer/vic")
         return [await status(Connection(who), path, Clock(), frozenset({VIEWER})) for path in ("/link", "/devices")]
 
     assert run_virtual(scenario()) == [403, 200]
 
 
-def test_a_certificate_is_good_until_its_last_moment_and_not_in_it(office: Office) -> None:
-    who = der(office, "dpu-agent/d")
+def test_a_certificate_is_good_until_its_last_moment_and_not_in_it(cert_issuer: CertIssuer) -> None:
+    who = der(cert_issuer, "dpu-agent/d")
 
     async def scenario(left_ms: int) -> int:
         clock = Clock()
@@ -110,8 +110,10 @@ def test_a_certificate_is_good_until_its_last_moment_and_not_in_it(office: Offic
     assert [run_virtual(scenario(left_ms)) for left_ms in (1, 0, -1)] == [200, 401, 401]
 
 
-def test_a_connection_is_broken_when_its_certificate_expires_under_a_request_and_not_after_one(office: Office) -> None:
-    who = der(office, "dpu-agent/d")
+def test_a_connection_is_broken_when_its_certificate_expires_under_a_request_and_not_after_one(
+    cert_issuer: CertIssuer,
+) -> None:
+    who = der(cert_issuer, "dpu-agent/d")
 
     async def scenario(takes_s: float) -> bool:
         clock, connection = Clock(), Connection(who)
@@ -123,11 +125,11 @@ def test_a_connection_is_broken_when_its_certificate_expires_under_a_request_and
     assert [run_virtual(scenario(takes_s)) for takes_s in (9, 11)] == [False, True]
 
 
-def test_nobody_comes_in_without_a_certificate_or_with_two(office: Office) -> None:
+def test_nobody_comes_in_without_a_certificate_or_with_two(cert_issuer: CertIssuer) -> None:
     async def scenario() -> int:
         found = await status(Connection(None), "/link", Clock())
         access = AccessControl(CertificateAuthenticator(TRUST_DOMAIN, Clock()), Denials())
-        one, other = der(office, "viewer/vic"), der(office, "operator/olga")
+        one, other = der(cert_issuer, "viewer/vic"), der(cert_issuer, "operator/olga")
         assert str(access.authenticate(lambda: {"x509_pem_cert": [one]}, lambda: "ipv4:10.0.0.1:7")) == "viewer/vic"
         with pytest.raises(Unauthenticated, match="none was given"):
             access.authenticate(lambda: {}, lambda: "ipv4:10.0.0.1:7")

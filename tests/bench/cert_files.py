@@ -12,7 +12,7 @@ from projections.fleet.principals import Principal
 HOSTS = ("127.0.0.1",)
 
 
-class Files(NamedTuple):
+class CertFiles(NamedTuple):
     """A certificate, its key, and the authority."""
 
     cert: Path
@@ -20,12 +20,12 @@ class Files(NamedTuple):
     ca: Path
 
 
-def issue(folder: Path) -> dict[str, Files]:
+def issue(folder: Path) -> dict[str, CertFiles]:
     """For a plane, an operator and a simulator, by those names."""
     now = datetime.now(UTC)
     authority = Authority.make(folder, "bench.example", now=now, valid=timedelta(days=1))
     issued = {}
     for role in ("plane", "operator", "simulator"):
         made = authority.issue(Principal(role, "bench"), hosts=HOSTS, now=now, valid=timedelta(days=1))
-        issued[role] = Files(made.cert, made.key, authority.cert)
+        issued[role] = CertFiles(made.cert, made.key, authority.cert)
     return issued
