@@ -52,7 +52,7 @@ from eventstore.replicas.replica import Replica
 from projections.fold_states import FoldStates
 
 if TYPE_CHECKING:
-    from deploy.tracing import Follower
+    from deploy.tracing import SpanRecorder
 
 logger = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ class Plane:
         self._now_ms = now_ms
         self._rng = rng
         self._beacons: Beacons | None = None
-        self._follower: Follower | None = None
+        self._span_recorder: SpanRecorder | None = None
         self._unready = "the log is not folded yet"
         self._connections = self._connection_limits()
         self._page = Page(self.roles, self._alive, now_ms)
@@ -99,12 +99,12 @@ class Plane:
         now_ms: Callable[[], int],
         rng: random.Random,
         expected_zones: Collection[str] = (),
-        follower: Follower | None = None,
+        span_recorder: SpanRecorder | None = None,
     ) -> AsyncIterator[Plane]:
         """A process that serves when the context is entered. `expected_zones` get simulated DPUs before they exist;
         `follower` follows some commands to the devices."""
         plane = cls(settings, now_ms=now_ms, rng=rng)
-        plane._follower = follower
+        plane._span_recorder = span_recorder
         check_free(plane._listeners())
         async with AsyncExitStack() as stack:
             plane.log = await stack.enter_async_context(open_log(settings, now_ms=now_ms, rng=rng))
@@ -117,7 +117,7 @@ class Plane:
                 now_ms=now_ms,
                 rng=rng,
                 decisions=settings.decisions,
-                tracing=follower,
+                tracing=span_recorder,
             )
             plane.states = FoldStates(plane.replica)
             plane.clocks = ClockSkew(now_ms, lambda: plane.replica.append_ms)
@@ -187,7 +187,7 @@ class Plane:
         if "relay" in self.roles:
             zones = self.settings.zone_names
             self.relay = relay_of(
-                self.replica, now_ms=self._now_ms, rng=self._rng, zones=zones, delivery=self._follower
+                self.replica, now_ms=self._now_ms, rng=self._rng, zones=zones, delivery=self._span_recorder
             )
         self.parts.relay = self.relay
         self.parts.survey = Survey(self.replica, self.relay, self._now_ms)
@@ -279,7 +279,7 @@ class Plane:
             now_ms=self._now_ms,
             rng=self._rng,
             supports=self._supports,
-            tracing=self._follower,
+            tracing=self._span_recorder,
             **api_options(self.settings, self.security, self._connections.api),
         )
         stack.push_async_callback(server.stop, API_GRACE_S)

@@ -23,7 +23,7 @@ from deploy.settings import Settings
 from eventstore.errors import FatalError, PlaneError
 
 if TYPE_CHECKING:
-    from deploy.tracing import Follower
+    from deploy.tracing import SpanRecorder
 
 logger = logging.getLogger(__name__)
 
@@ -54,27 +54,27 @@ def run_process(settings: Settings) -> int:
 
 
 async def _serve(settings: Settings) -> None:
-    with _following(settings) as follower:
-        await _serve_plane(settings, follower)
+    with _recording_spans(settings) as span_recorder:
+        await _serve_plane(settings, span_recorder)
 
 
-def _following(settings: Settings) -> AbstractContextManager[Follower | None]:
-    """Who follows commands, if the settings want that."""
+def _recording_spans(settings: Settings) -> AbstractContextManager[SpanRecorder | None]:
+    """The recorder of traces, if the settings ask for one."""
     if not settings.traces:
         return nullcontext()
     try:
-        from deploy.trace_export import exporting_to, following
+        from deploy.trace_export import exporting_to, recording_spans
     except ImportError as error:
         raise FatalError("traces: needs OpenTelemetry; pip install 'dpuplane[otel]'") from error
     replica = settings.name or socket.gethostname()
-    return following(exporting_to(settings.traces), share=settings.traces_share, replica=replica)
+    return recording_spans(exporting_to(settings.traces), share=settings.traces_share, replica=replica)
 
 
-async def _serve_plane(settings: Settings, follower: Follower | None) -> None:
+async def _serve_plane(settings: Settings, span_recorder: SpanRecorder | None) -> None:
     rng = random.Random(settings.seed)
     gc.disable()  # it would walk what is loaded again and again as that grows, a fifth of a second each time
     late = asyncio.get_running_loop().call_later(START_SECONDS, gc.enable)
-    async with Plane.start(settings, now_ms=now_ms, rng=rng, follower=follower) as plane:
+    async with Plane.start(settings, now_ms=now_ms, rng=rng, span_recorder=span_recorder) as plane:
         settle_collector()
         late.cancel()
         gc.enable()

@@ -15,22 +15,22 @@ from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
 
-from deploy.tracing import Follower
+from deploy.tracing import SpanRecorder
 
 EXPORT_S = 1
 """How long one export may take; also how long the end of a process may wait for the last one."""
 
 
 @contextmanager
-def following(processor: SpanProcessor, *, share: float, replica: str) -> Iterator[Follower]:
-    """Follow this share of the calls, and those whose callers do, until the context ends."""
+def recording_spans(processor: SpanProcessor, *, share: float, replica: str) -> Iterator[SpanRecorder]:
+    """Record spans for this share of the calls, and for calls whose callers trace them, until the context ends."""
     resource = Resource.create(
         {SERVICE_NAME: "dpuplane", SERVICE_INSTANCE_ID: replica, SERVICE_VERSION: version("dpuplane")}
     )
     provider = TracerProvider(sampler=ParentBased(TraceIdRatioBased(share)), resource=resource, shutdown_on_exit=False)
     provider.add_span_processor(processor)
     try:
-        yield Follower(provider.get_tracer("dpuplane"))
+        yield SpanRecorder(provider.get_tracer("dpuplane"))
     finally:
         provider.shutdown()
 

@@ -1,4 +1,4 @@
-"""One command followed from the API to the devices, as an OpenTelemetry trace: `pip install 'dpuplane[otel]'`.
+"""Traces a command from the API to the devices with OpenTelemetry: `pip install 'dpuplane[otel]'`.
 
     call -> append -> fold -> forward -> fold of fleet -> relay -> device
 
@@ -45,20 +45,21 @@ _PARENT = re.compile(rb"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})").fullmat
 _appends_left: ContextVar[list[int] | None] = ContextVar("appends_left", default=None)
 
 
-class Follower:
-    """Follows what happens in one process. See `replicas.tracing`, `commands.rpc.middleware`, `relays.delivery`."""
+class SpanRecorder:
+    """Records the spans of traced commands in one process. See `replicas.tracing`, `commands.rpc.middleware`,
+    `relays.delivery`."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
         self._folded: dict[Partition, deque[tuple[int, SpanContext]]] = {}
         self._decided: list[tuple[int, SpanContext]] = []
-        self._awaited: OrderedDict[str, dict[int, _Awaited]] = OrderedDict()
+        self._awaited_versions: OrderedDict[str, dict[int, _AwaitedVersion]] = OrderedDict()
         self._second, self._calls = 0, 0
 
     @contextmanager
     def call(self, method: str, metadata: Iterable[tuple[str, Any]]) -> Iterator[None]:
         """Around a call of the API."""
-        if not self._may_follow():
+        if not self._may_record():
             yield
             return
         given = next((value for key, value in metadata if key == HEADER), "")
@@ -107,30 +108,30 @@ class Follower:
                 self._await(zone, versions[zone], parent)
 
     def _await(self, zone: str, version: int, parent: SpanContext) -> None:
-        awaited = self._awaited.setdefault(zone, {})
-        awaited.setdefault(version, _Awaited(zone, version)).take_in(parent)
-        self._awaited.move_to_end(zone)
+        awaited = self._awaited_versions.setdefault(zone, {})
+        awaited.setdefault(version, _AwaitedVersion(zone, version)).take_in(parent)
+        self._awaited_versions.move_to_end(zone)
         if len(awaited) > VERSIONS_MAX:
             awaited.pop(min(awaited)).end()
-        if len(self._awaited) > KEPT_MAX:
-            for old in self._awaited.popitem(last=False)[1].values():
+        if len(self._awaited_versions) > KEPT_MAX:
+            for old in self._awaited_versions.popitem(last=False)[1].values():
                 old.end()
 
     def sent(self, zone: str, version: int) -> None:
         """A frame to this version left for a DPU of the zone: the first of those that lead there."""
-        for awaited in self._awaited.get(zone, {}).values():
+        for awaited in self._awaited_versions.get(zone, {}).values():
             if awaited.version <= version and not awaited.devices:
                 awaited.send(self._tracer)
 
     def reached(self, zone: str, version: int, level: Level) -> None:
         """DPUs of the zone have the version at this level: the first to have it in hardware end the trace."""
-        waiting = self._awaited.get(zone, {})
+        waiting = self._awaited_versions.get(zone, {})
         for awaited in [found for found in waiting.values() if found.version <= version and found.devices]:
             awaited.reach(level)
             if level is Level.IN_HARDWARE:
                 waiting.pop(awaited.version).end()
 
-    def _may_follow(self) -> bool:
+    def _may_record(self) -> bool:
         second = int(asyncio.get_running_loop().time())
         if second != self._second:
             self._second, self._calls = second, 0
@@ -159,7 +160,7 @@ class _Append:
             span.end()
 
 
-class _Awaited:
+class _AwaitedVersion:
     """A version of a zone that followed records led to: their contexts, and the devices' spans once it was sent."""
 
     def __init__(self, zone: str, version: int) -> None:

@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from deploy.plane import Plane
 from deploy.process import now_ms
 from deploy.settings import load_settings
-from deploy.trace_export import following
+from deploy.trace_export import recording_spans
 from deploy.tracing import APPENDS_MAX, ZONES_MAX
 from eventstore.log import ZONES
 from schemas.api import dpuplane_pb2 as pb
@@ -64,13 +64,15 @@ async def started(opened: AsyncExitStack, stack: ExitStack, *processes: dict[str
     traced = Traced()
     for number, settings in enumerate(processes):
         recorded = InMemorySpanExporter()
-        follower = stack.enter_context(following(SimpleSpanProcessor(recorded), share=0.0, replica=f"r{number}"))
+        span_recorder = stack.enter_context(
+            recording_spans(SimpleSpanProcessor(recorded), share=0.0, replica=f"r{number}")
+        )
         plane = Plane.start(
             load_settings({**PORTS, **settings}, None, {}),
             now_ms=now_ms,
             rng=random.Random(number),
             expected_zones=zones,
-            follower=follower,
+            span_recorder=span_recorder,
         )
         traced.planes.append(await opened.enter_async_context(plane))
         traced.recorded.append(recorded)

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from deploy.trace_export import following
-from deploy.tracing import CALLS_PER_S, HEADER, KEPT_MAX, TRACES_MAX, VERSIONS_MAX, Follower
+from deploy.trace_export import recording_spans
+from deploy.tracing import CALLS_PER_S, HEADER, KEPT_MAX, TRACES_MAX, VERSIONS_MAX, SpanRecorder
 from drivers.relays.reports import Level
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import FLEET_0, ZONES, Headers, Partition, Record
@@ -31,9 +31,9 @@ def recorded() -> InMemorySpanExporter:
 
 
 @pytest.fixture
-def follower(recorded: InMemorySpanExporter) -> Iterator[Follower]:
-    with following(SimpleSpanProcessor(recorded), share=1.0, replica="r") as follower:
-        yield follower
+def span_recorder(recorded: InMemorySpanExporter) -> Iterator[SpanRecorder]:
+    with recording_spans(SimpleSpanProcessor(recorded), share=1.0, replica="r") as span_recorder:
+        yield span_recorder
 
 
 def followed(offset: int, *parents: bytes) -> Record:
@@ -67,54 +67,58 @@ def test_headers_decide_nothing_and_a_copy_under_others_is_a_copy(headers: list[
 @given(st.lists(st.one_of(st.binary(max_size=60), st.just(b"00-" + b"0" * 32 + b"-" + b"0" * 16 + b"-01"))))
 def test_what_is_no_trace_is_none(contents: list[bytes]) -> None:
     recorded = InMemorySpanExporter()
-    with following(SimpleSpanProcessor(recorded), share=1.0, replica="r") as follower:
-        follower.on_fold(ZONES_0, [followed(1, *contents), followed(2, SAMPLED[:-2] % (1, 1) + b"00")])
+    with recording_spans(SimpleSpanProcessor(recorded), share=1.0, replica="r") as span_recorder:
+        span_recorder.on_fold(ZONES_0, [followed(1, *contents), followed(2, SAMPLED[:-2] % (1, 1) + b"00")])
     assert names(recorded) == []
 
 
-def test_a_record_of_many_traces_is_followed_in_a_few(follower: Follower, recorded: InMemorySpanExporter) -> None:
-    follower.on_fold(ZONES_0, [followed(7, *(SAMPLED % (number, 1) for number in range(1, 1_000)))])
+def test_a_record_of_many_traces_is_followed_in_a_few(
+    span_recorder: SpanRecorder, recorded: InMemorySpanExporter
+) -> None:
+    span_recorder.on_fold(ZONES_0, [followed(7, *(SAMPLED % (number, 1) for number in range(1, 1_000)))])
     assert names(recorded) == ["fold zones/0"] * TRACES_MAX
 
 
-def test_a_forward_belongs_to_the_records_it_takes(follower: Follower, recorded: InMemorySpanExporter) -> None:
-    follower.on_fold(ZONES_0, [followed(offset, SAMPLED % (offset, 1)) for offset in (4, 5, 6, 7)])
+def test_a_forward_belongs_to_the_records_it_takes(span_recorder: SpanRecorder, recorded: InMemorySpanExporter) -> None:
+    span_recorder.on_fold(ZONES_0, [followed(offset, SAMPLED % (offset, 1)) for offset in (4, 5, 6, 7)])
     event = forwarding(0, 5, 7)
-    forward = follower.on_append(FLEET_0, event)
+    forward = span_recorder.on_append(FLEET_0, event)
     assert forward is not None
     assert [content[3:35] for _, content in forward.headers] == [b"%032x" % 5, b"%032x" % 6]
     forward.finish(None)
     assert names(recorded)[-2:] == ["forward zones/0", "forward zones/0"]
-    assert follower.on_append(FLEET_0, forwarding(1, 5, 7)) is None
+    assert span_recorder.on_append(FLEET_0, forwarding(1, 5, 7)) is None
 
 
 def test_a_device_that_skips_a_version_ends_the_traces_of_both(
-    follower: Follower, recorded: InMemorySpanExporter
+    span_recorder: SpanRecorder, recorded: InMemorySpanExporter
 ) -> None:
     for offset in (1, 2):
-        follower.on_fold(FLEET_0, [followed(offset, SAMPLED % (offset, 1))])
-        follower.distributing({"z": offset + 1, "other": offset})
-    follower.reached("z", 3, Level.IN_HARDWARE)
+        span_recorder.on_fold(FLEET_0, [followed(offset, SAMPLED % (offset, 1))])
+        span_recorder.distributing({"z": offset + 1, "other": offset})
+    span_recorder.reached("z", 3, Level.IN_HARDWARE)
     assert "device z" not in names(recorded), "nothing was sent yet"
-    follower.sent("z", 3)
-    follower.reached("z", 3, Level.IN_HARDWARE)
+    span_recorder.sent("z", 3)
+    span_recorder.reached("z", 3, Level.IN_HARDWARE)
     assert names(recorded).count("device z") == 2 and "device other" not in names(recorded)
 
 
-def test_zones_that_never_answer_do_not_pile_up(follower: Follower, recorded: InMemorySpanExporter) -> None:
+def test_zones_that_never_answer_do_not_pile_up(span_recorder: SpanRecorder, recorded: InMemorySpanExporter) -> None:
     for offset in range(1, 4 * VERSIONS_MAX):
-        follower.on_fold(FLEET_0, [followed(offset, SAMPLED % (offset, 1))])
-        follower.distributing({"z": offset + 1})
-        follower.sent("z", offset + 1)
+        span_recorder.on_fold(FLEET_0, [followed(offset, SAMPLED % (offset, 1))])
+        span_recorder.distributing({"z": offset + 1})
+        span_recorder.sent("z", offset + 1)
     assert names(recorded).count("device z") == 4 * VERSIONS_MAX - 1 - VERSIONS_MAX
     for number in range(2 * KEPT_MAX):
-        follower.on_fold(FLEET_0, [followed(1_000 + number, SAMPLED % (number + 1, 1))])
-        follower.distributing({f"z{number}": 1_001 + number})
-    assert len(follower._awaited) == KEPT_MAX
+        span_recorder.on_fold(FLEET_0, [followed(1_000 + number, SAMPLED % (number + 1, 1))])
+        span_recorder.distributing({f"z{number}": 1_001 + number})
+    assert len(span_recorder._awaited_versions) == KEPT_MAX
 
 
-async def test_callers_who_ask_for_everything_get_a_part(follower: Follower, recorded: InMemorySpanExporter) -> None:
+async def test_callers_who_ask_for_everything_get_a_part(
+    span_recorder: SpanRecorder, recorded: InMemorySpanExporter
+) -> None:
     for number in range(10 * CALLS_PER_S):
-        with follower.call("Commands.JoinNodes", [(HEADER, (SAMPLED % (number + 1, 1)).decode())]):
+        with span_recorder.call("Commands.JoinNodes", [(HEADER, (SAMPLED % (number + 1, 1)).decode())]):
             pass
     assert CALLS_PER_S <= len(names(recorded)) <= 2 * CALLS_PER_S
