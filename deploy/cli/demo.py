@@ -67,9 +67,9 @@ def demo(
     A fleet joins in one burst, claims every clique, provisions DPUs phase by phase, and loses and regains some of each.
     Then the log is folded afresh and compared with what every simulated DPU holds. Exit status 1 if they differ.
     """
-    from deploy.demo.fleet import made_up
+    from deploy.demo.fleet import generate_fleet
     from deploy.demo.run import run_demo
-    from deploy.demo.story import Sizes
+    from deploy.demo.scenario import DemoSizes
 
     if kafka and data:
         raise click.UsageError("give --kafka or --data, not both")
@@ -87,8 +87,8 @@ def demo(
     elif cliques is not None and cliques * clique_size > nodes:
         raise click.UsageError(f"cliques {cliques} times clique size {clique_size} must be at most nodes, {nodes}")
     else:
-        fleet = made_up(nodes=nodes, zones=zones, clique_size=clique_size, cliques=cliques)
-    sizes = Sizes(dpus_per_zone, min(provision, dpus_per_zone))
+        fleet = generate_fleet(nodes=nodes, zones=zones, clique_size=clique_size, cliques=cliques)
+    sizes = DemoSizes(dpus_per_zone, min(provision, dpus_per_zone))
     with ExitStack() as stack:
         folder = data or (None if kafka else Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dpuplane-"))))
         try:

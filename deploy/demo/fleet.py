@@ -15,7 +15,7 @@ FIRST_ADDRESS = int(IPv4Address("10.0.0.1"))
 CLIQUE_DOMAIN = "demo"
 
 
-def made_up(*, nodes: int, zones: int, clique_size: int, cliques: int | None) -> InventoryPlan:
+def generate_fleet(*, nodes: int, zones: int, clique_size: int, cliques: int | None) -> InventoryPlan:
     """`nodes` nodes in `zones` zones, rack after rack; the first `cliques` times `clique_size` of them in cliques."""
     in_cliques = nodes if cliques is None else cliques * clique_size
     lines = ["name,zone,address,gpu,clique"]

@@ -36,7 +36,7 @@ class DemoFailed(PermanentError):
     """The plane did not do what the demo asked of it."""
 
 
-class Api:
+class DemoClient:
     """A client of the demo's own plane."""
 
     def __init__(self, server: str, rng: random.Random) -> None:

@@ -21,7 +21,7 @@ LINE_S = 5.0
 """Elsewhere than on a terminal, a line of a step under way at most this often."""
 
 
-class Step:
+class ProgressStep:
     """One thing under way. `advance` by what got done, or `set` to how much is."""
 
     def __init__(self, say: Callable[[int], None]) -> None:
@@ -60,15 +60,15 @@ class Display:
         self._bars.stop()
 
     @contextmanager
-    def step(self, what: str, total: int) -> Iterator[Step]:
+    def step(self, what: str, total: int) -> Iterator[ProgressStep]:
         """A step of `total` parts. Elsewhere than on a terminal: lines when it starts, now and then, at its end."""
         if self._console.is_terminal:
             task = self._bars.add_task(what, total=total)
-            yield Step(lambda done: self._advance(task, done))
+            yield ProgressStep(lambda done: self._advance(task, done))
             self._advance(task, total)
             return
         lines = _Lines(what, total, self._clock, lambda text: self._console.out(text, highlight=False))
-        yield Step(lines.show)
+        yield ProgressStep(lines.show)
         lines.end()
 
     def _advance(self, task: TaskID, done: int) -> None:

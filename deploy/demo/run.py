@@ -1,4 +1,4 @@
-"""Runs the demo's story against a plane of its own."""
+"""Runs the demo's scenario against a plane of its own."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 import uvloop
 
 from commands.inventory.plan import InventoryPlan
-from deploy.demo.load import Api
+from deploy.demo.load import DemoClient
 from deploy.demo.progress import Display
-from deploy.demo.story import Sizes, Story
+from deploy.demo.scenario import DemoSizes, Scenario
 from deploy.demo.summary import Summary
 from deploy.logs import configure_logs
 from deploy.plane import Plane
@@ -21,7 +21,7 @@ from deploy.settings import load_settings
 FREE_PORT = "127.0.0.1:0"
 
 
-def run_demo(fleet: InventoryPlan, sizes: Sizes, *, data: Path | None, kafka: str) -> Summary:
+def run_demo(fleet: InventoryPlan, sizes: DemoSizes, *, data: Path | None, kafka: str) -> Summary:
     """The whole demo; with `kafka`, on fresh topics of that cluster. Raises PlaneError."""
     rng = random.Random()
     place = {"kafka": kafka, "topic_prefix": f"demo-{rng.getrandbits(32):08x}"} if kafka else {"data": data}
@@ -31,10 +31,10 @@ def run_demo(fleet: InventoryPlan, sizes: Sizes, *, data: Path | None, kafka: st
 
     async def run() -> Summary:
         async with Plane.start(settings, now_ms=now_ms, rng=rng, expected_zones=fleet.zones) as plane:
-            api = Api(plane.addresses["api"], rng)
+            api = DemoClient(plane.addresses["api"], rng)
             try:
                 with Display() as display:
-                    return await Story(plane, api, fleet, sizes, display).run()
+                    return await Scenario(plane, api, fleet, sizes, display).run()
             finally:
                 await api.close()
 

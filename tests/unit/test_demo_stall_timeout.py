@@ -12,9 +12,9 @@ import grpc
 import pytest
 
 from deploy.demo import load
-from deploy.demo.load import Api, DemoFailed, run_all
-from deploy.demo.patience import LOOKS_LEAST, STALL_S, Patience
+from deploy.demo.load import DemoClient, DemoFailed, run_all
 from deploy.demo.progress import LINE_S, Display
+from deploy.demo.stall_timeout import CHECKS_MIN, STALL_S, StallTimeout
 from schemas.api import dpuplane_pb2 as pb
 
 
@@ -30,28 +30,28 @@ class Clock:
 
 def test_a_plane_that_is_slow_is_waited_for_as_long_as_anything_moves() -> None:
     clock = Clock()
-    patience = Patience(clock)
-    for look in range(10 * LOOKS_LEAST):
+    stall_timeout = StallTimeout(clock)
+    for look in range(10 * CHECKS_MIN):
         clock.now += STALL_S * 0.9
-        patience.check("DPUs up to date", 0, 200_000, look // 2)
+        stall_timeout.check("DPUs up to date", 0, 200_000, look // 2)
 
 
 def test_a_plane_that_stands_still_is_given_up_with_the_count() -> None:
     clock = Clock()
-    patience = Patience(clock)
-    patience.check("DPUs up to date", 5, 200_000, 1)
+    stall_timeout = StallTimeout(clock)
+    stall_timeout.check("DPUs up to date", 5, 200_000, 1)
     with pytest.raises(DemoFailed, match=r"^DPUs up to date: 5 of 200,000, and nothing has moved for 12\d s$"):
         for _ in range(1000):
             clock.now += 1
-            patience.check("DPUs up to date", 5, 200_000, 1)
+            stall_timeout.check("DPUs up to date", 5, 200_000, 1)
 
 
 def test_a_loop_that_was_held_up_looked_too_seldom_to_judge() -> None:
     clock = Clock()
-    patience = Patience(clock)
-    for _ in range(LOOKS_LEAST):
+    stall_timeout = StallTimeout(clock)
+    for _ in range(CHECKS_MIN):
         clock.now += STALL_S * 10
-        patience.check("DPUs up to date", 5, 200_000, 1)
+        stall_timeout.check("DPUs up to date", 5, 200_000, 1)
 
 
 def test_counts_are_shown_off_a_terminal_too(capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,7 +95,7 @@ class Late:
 
 
 @asynccontextmanager
-async def asked(servicer: Late) -> AsyncIterator[Api]:
+async def asked(servicer: Late) -> AsyncIterator[DemoClient]:
     server = grpc.aio.server()
     join = grpc.unary_unary_rpc_method_handler(
         servicer.join, pb.JoinNodesRequest.FromString, pb.CommandResult.SerializeToString
@@ -105,7 +105,7 @@ async def asked(servicer: Late) -> AsyncIterator[Api]:
     )
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
-    api = Api(f"127.0.0.1:{port}", random.Random(1))
+    api = DemoClient(f"127.0.0.1:{port}", random.Random(1))
     try:
         yield api
     finally:

@@ -1,4 +1,4 @@
-"""The demo from beginning to end: what is asked of the plane, in which order, and what is measured meanwhile."""
+"""The scenario of the demo: what is asked of the plane, in which order, and what is measured meanwhile."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 from commands.inventory.plan import InventoryPlan
 from deploy.audit.verification import Claim, Devices, Fresh, compare_devices, fold_afresh
 from deploy.demo import fleet
-from deploy.demo.load import Api, run_all
-from deploy.demo.patience import Patience
-from deploy.demo.progress import Display, Step
+from deploy.demo.load import DemoClient, run_all
+from deploy.demo.progress import Display, ProgressStep
+from deploy.demo.stall_timeout import StallTimeout
 from deploy.demo.summary import Latency, Summary
 from deploy.plane import Plane
 from deploy.roles import folds_of
@@ -39,17 +39,17 @@ IMAGE = "bf-bundle-3.1.0"
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class DemoSizes:
     """What the demo was asked for."""
 
     dpus_per_zone: int
     provisioned_per_zone: int
 
 
-class Story:
-    """One run against a plane that has a relay and simulated DPUs in its process."""
+class Scenario:
+    """One run of the demo against a plane with a relay and simulated DPUs in its process."""
 
-    def __init__(self, plane: Plane, api: Api, nodes: InventoryPlan, sizes: Sizes, display: Display) -> None:
+    def __init__(self, plane: Plane, api: DemoClient, nodes: InventoryPlan, sizes: DemoSizes, display: Display) -> None:
         assert plane.relay is not None, "the demo's plane has every role"
         self._plane = plane
         self._relay: Relay = plane.relay
@@ -177,7 +177,7 @@ class Story:
     # --- looking at the plane -----------------------------------------------------------------------------------------
 
     async def _ask(
-        self, method: str, requests: Iterable[Any], step: Step, weight: Callable[[Any], int] = lambda _: 1
+        self, method: str, requests: Iterable[Any], step: ProgressStep, weight: Callable[[Any], int] = lambda _: 1
     ) -> None:
         async def ask(request: Any) -> None:
             await self._api.command(method, request)
@@ -185,12 +185,12 @@ class Story:
 
         await run_all(ask, requests)
 
-    async def _until(self, what: str, done: Callable[[], int], total: int, step: Step) -> None:
+    async def _until(self, what: str, done: Callable[[], int], total: int, step: ProgressStep) -> None:
         """Wait until `done` says `total`. Raises DemoFailed if nothing moves any more."""
-        patience, began = Patience(), time.perf_counter()
+        stall_timeout, began = StallTimeout(), time.perf_counter()
         while (so_far := done()) < total:
             step.set(so_far)
-            patience.check(what, so_far, total, self._moves())
+            stall_timeout.check(what, so_far, total, self._moves())
             await asyncio.sleep(max(POLL_S, LOOK_SHARE * (time.perf_counter() - began)))
             began = time.perf_counter()
 
