@@ -23,10 +23,10 @@ from commands.queries.status import DeviceSource, StatusReporter
 from commands.server import CommandServer
 from deploy import devices
 from deploy.descriptors import Connections, file_limit, within
-from deploy.directory import LocalDirectory
 from deploy.export.registry import schemas
 from deploy.http import HttpServer
 from deploy.listening import check_free, listening
+from deploy.local_registrar import LocalRegistrar
 from deploy.metrics.collector import Parts, PlaneCollector
 from deploy.metrics.exposition import Exposition
 from deploy.metrics.survey import Survey
@@ -346,7 +346,7 @@ class Plane:
             return devices_end
 
         self.simulator = Simulator(
-            LocalDirectory(self.replica, now_ms=self._now_ms, rng=self._rng, expected=expected_zones),
+            LocalRegistrar(self.replica, now_ms=self._now_ms, rng=self._rng, expected=expected_zones),
             (self.name,),
             dial=dial,
             rng=self._rng,

@@ -109,7 +109,7 @@ async def _simulate(
     from aiohttp import web
 
     from deploy.process import now_ms
-    from deploy.remote_directory import RemoteDirectory
+    from deploy.remote_registrar import RemoteRegistrar
     from deploy.tls.security import dialing
     from drivers.backends.http_bmc import application
     from drivers.backends.simulated import Faults
@@ -123,11 +123,11 @@ async def _simulate(
         stack.push_async_callback(runner.cleanup)
         await web.TCPSite(runner, listen.host, listen.port).start()
         bmc = Address(listen.host, runner.addresses[0][1])
-        directory = RemoteDirectory(servers, now_ms=now_ms, rng=rng, zones=zones, certificates=certificates)
-        stack.push_async_callback(directory.close)
+        registrar = RemoteRegistrar(servers, now_ms=now_ms, rng=rng, zones=zones, certificates=certificates)
+        stack.push_async_callback(registrar.close)
         dialer = await stack.enter_async_context(dialing(certificates))
         devices = Simulator(
-            directory,
+            registrar,
             relays,
             dial=dialer.dial,
             rng=rng,

@@ -38,7 +38,7 @@ class DpuRefused(PermanentError):
     """The plane does not take this DPU, as when another has its name. Others are none the worse for it."""
 
 
-class Directory(Protocol):
+class DpuRegistrar(Protocol):
     """What a simulator needs of the plane: which zones there are, and a way to register DPUs."""
 
     async def zones(self) -> Collection[str]:
@@ -71,7 +71,7 @@ class Simulator:
 
     def __init__(
         self,
-        directory: Directory,
+        registrar: DpuRegistrar,
         relays: Sequence[str],
         *,
         dial: Dial,
@@ -82,7 +82,7 @@ class Simulator:
     ) -> None:
         self.fleet = Fleet(faults, rng)
         self.zones: dict[str, SimulatedZone] = {}
-        self._directory = directory
+        self._registrar = registrar
         self._relays = relays
         self._dial = dial
         self._rng = rng
@@ -96,7 +96,7 @@ class Simulator:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._tick())
             while True:
-                for name in sorted(set(await self._directory.zones()) - set(self.zones)):
+                for name in sorted(set(await self._registrar.zones()) - set(self.zones)):
                     tasks.create_task(self._serve(self._add(name)))
 
     def _add(self, name: str) -> SimulatedZone:
@@ -117,7 +117,7 @@ class Simulator:
         await zone.run()
 
     async def _register_all(self, zone: SimulatedZone) -> None:
-        there = set(await self._patiently(f"list dpus of {zone.name}", lambda: self._directory.registered(zone.name)))
+        there = set(await self._retrying(f"list dpus of {zone.name}", lambda: self._registrar.registered(zone.name)))
         missing = [(number, dpu) for number, dpu in enumerate(zone.dpus) if dpu not in there]
         for start in range(0, len(missing), REGISTRATIONS_AT_ONCE):
             async with asyncio.TaskGroup() as tasks:
@@ -128,12 +128,12 @@ class Simulator:
         _, node, serial, bmc = (text.format(zone=zone, number=number) for text in self._naming)
         async with self._registering:
             try:
-                await self._patiently(f"register {dpu}", lambda: self._directory.register(zone, dpu, node, serial, bmc))
+                await self._retrying(f"register {dpu}", lambda: self._registrar.register(zone, dpu, node, serial, bmc))
             except DpuRefused as refused:  # its zone speaks for it nevertheless, and no relay serves it
                 logger.warning("simulated DPU not registered", extra={"dpu": dpu, "zone": zone, "reason": str(refused)})
 
-    async def _patiently(self, what: str, ask: Callable[[], Awaitable[T]]) -> T:
-        """Ask the directory until it answers: devices do not end because the plane is away."""
+    async def _retrying(self, what: str, ask: Callable[[], Awaitable[T]]) -> T:
+        """Ask the registrar until it answers: devices do not end because the plane is away."""
         for failures in count():
             try:
                 return await ask()

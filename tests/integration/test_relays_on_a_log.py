@@ -11,7 +11,7 @@ from ipaddress import IPv4Network, collapse_addresses, ip_network
 from pathlib import Path
 from typing import Any
 
-from deploy.directory import LocalDirectory
+from deploy.local_registrar import LocalRegistrar
 from drivers.forwarder import Forwarder
 from drivers.relays.relay import Relay, RelaySettings
 from drivers.relays.replica_rules import ReplicaRules
@@ -84,7 +84,7 @@ class Plane:
             self.start(relay.run())
         self.start(Forwarder(self.replicas[0], SingleReplica("r0"), now_ms=now_ms, rng=self.rng).run())
         self.simulator = Simulator(
-            LocalDirectory(self.replicas[0], now_ms=now_ms, rng=self.rng, expected=ZONE_NAMES),
+            LocalRegistrar(self.replicas[0], now_ms=now_ms, rng=self.rng, expected=ZONE_NAMES),
             sorted(self.relays),
             dial=self.dial,
             rng=self.rng,

@@ -65,7 +65,7 @@ class WatchedFleet(Fleet):
         self._had, self._boots = records.claimed.copy(), records.boots.copy()
 
 
-class Directory:
+class SimulatedRegistrar:
     """What a simulator asks of the plane, asked of whichever process is up."""
 
     def __init__(
@@ -74,12 +74,12 @@ class Directory:
         self._zones = zones
         self._registered = registered
         self._register = register
-        self._told = False
+        self._last_zones = False
 
     async def zones(self) -> Collection[str]:
-        if self._told:
+        if self._last_zones:
             await current_loop().create_future()  # there are no others, ever
-        self._told = True
+        self._last_zones = True
         return self._zones
 
     async def registered(self, zone: str) -> Collection[str]:

@@ -25,7 +25,7 @@ from schemas.events import DpuRegistered, Envelope, Event
 from tests.simulation.agents import AgentHost
 from tests.simulation.broker import Broker, DirectedLog
 from tests.simulation.clients import Client
-from tests.simulation.devices import Directory, WatchedFleet
+from tests.simulation.devices import SimulatedRegistrar, WatchedFleet
 from tests.simulation.history import History
 from tests.simulation.loop import current_loop
 from tests.simulation.nemesis import Nemesis
@@ -85,9 +85,9 @@ class World:
             )
             for zone in plan.zones
         ]
-        directory = Directory(plan.zones, self._registered, self._register)
+        registrar = SimulatedRegistrar(plan.zones, self._registered, self._register)
         self.simulator = Simulator(
-            directory,
+            registrar,
             relays,
             dial=self._dial,
             rng=self.rng("simulator"),

@@ -15,8 +15,8 @@ from schemas.events import DpuRegistered
 REGISTER_TIMEOUT_S = 20.0
 
 
-class LocalDirectory:
-    """A simulator's Directory over a replica that folds zones. `expected` zones are told of before they exist."""
+class LocalRegistrar:
+    """A simulator's DpuRegistrar over a replica that folds zones. `expected` zones are told of before they exist."""
 
     def __init__(
         self, replica: Replica, *, now_ms: Callable[[], int], rng: random.Random, expected: Collection[str] = ()
@@ -25,15 +25,15 @@ class LocalDirectory:
         self._states = FoldStates(replica)
         self._now_ms = now_ms
         self._rng = rng
-        self._told: frozenset[str] = frozenset()
+        self._last_zones: frozenset[str] = frozenset()
         self._expected = frozenset(expected)
         self._watch = replica.watch(ZONES)
 
     async def zones(self) -> Collection[str]:
         """Returns at once the first time, and then when there are others."""
-        while (there := self._zones()) == self._told:
+        while (there := self._zones()) == self._last_zones:
             await self._watch.changed()
-        self._told = there
+        self._last_zones = there
         return there
 
     async def registered(self, zone: str) -> Collection[str]:

@@ -30,8 +30,8 @@ _REFUSED = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.PERMISSION_DENIED)
 logger = logging.getLogger(__name__)
 
 
-class RemoteDirectory:
-    """A simulator's Directory over the first server that answers. `zones` limits it; empty for every zone."""
+class RemoteRegistrar:
+    """A simulator's DpuRegistrar over the first server that answers. `zones` limits it; empty for every zone."""
 
     def __init__(
         self,
@@ -50,8 +50,8 @@ class RemoteDirectory:
         self._closing: set[asyncio.Task[None]] = set()
         self._now_ms = now_ms
         self._rng = rng
-        self._wanted = zones
-        self._told: frozenset[str] | None = None
+        self._zone_filter = zones
+        self._last_zones: frozenset[str] | None = None
         self._position = ""
         """Where the zones were last listed: whoever is asked about one of them must have come as far."""
 
@@ -65,8 +65,8 @@ class RemoteDirectory:
         """Returns at once the first time, and then when there are others."""
         while True:
             there = await self._zones()
-            if there is not None and there != self._told:
-                self._told = there
+            if there is not None and there != self._last_zones:
+                self._last_zones = there
                 return there
             await asyncio.sleep(LOOK_S)
 
@@ -117,7 +117,7 @@ class RemoteDirectory:
                     logger.info("%s answers", self._servers[0])
                 self._is_answered = True
                 self._position = page.position
-                return frozenset(found & self._wanted if self._wanted else found)
+                return frozenset(found & self._zone_filter if self._zone_filter else found)
 
     async def _call(self, service: Any, method: str, request: Any) -> Any:
         channel = self._dialed()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from commands.requests import dpus
-from deploy.directory import LocalDirectory
+from deploy.local_registrar import LocalRegistrar
 from eventstore.avro.codec import decode
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import DpuRegistered, Envelope
@@ -18,8 +18,8 @@ def test_a_registration_is_about_its_dpu_by_the_name_that_the_api_gives_it() -> 
 
     async def scenario() -> None:
         async with plane() as made:
-            directory = LocalDirectory(await made.add("r1"), now_ms=made.now_ms, rng=made.rng())
-            await directory.register("z1", "d1", "n1", "s1", "simulated:d1")
+            registrar = LocalRegistrar(await made.add("r1"), now_ms=made.now_ms, rng=made.rng())
+            await registrar.register("z1", "d1", "n1", "s1", "simulated:d1")
             events = [decode(record.value) for record in made.log.contents.records[made.partition("z1")]]
             (stated,) = [event for event in events if isinstance(event, DpuRegistered)]
             assert stated.envelope.subject == wanted.envelope.subject == "d1"

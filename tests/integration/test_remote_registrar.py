@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from deploy import remote_directory
-from deploy.remote_directory import RemoteDirectory
+from deploy import remote_registrar
+from deploy.remote_registrar import RemoteRegistrar
 from schemas.api import dpuplane_pb2 as pb
 from tests.support.eventually import until
 from tests.support.served import now_ms, served
 
 
-class Asked(RemoteDirectory):
+class Asked(RemoteRegistrar):
     """Counts its calls."""
 
     calls = 0
@@ -30,21 +30,21 @@ class Asked(RemoteDirectory):
 async def test_a_plane_that_does_not_answer_is_told_of_once(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote_directory, "LOOK_S", 0.01)
-    directory = Asked(["127.0.0.1:1"], now_ms=now_ms, rng=random.Random(1))
-    asking = asyncio.ensure_future(directory.zones())
-    await until(lambda: directory.calls > 3)
+    monkeypatch.setattr(remote_registrar, "LOOK_S", 0.01)
+    registrar = Asked(["127.0.0.1:1"], now_ms=now_ms, rng=random.Random(1))
+    asking = asyncio.ensure_future(registrar.zones())
+    await until(lambda: registrar.calls > 3)
     asking.cancel()
-    await directory.close()
-    (told,) = [record.getMessage() for record in caplog.records if record.name == "deploy.remote_directory"]
+    await registrar.close()
+    (told,) = [record.getMessage() for record in caplog.records if record.name == "deploy.remote_registrar"]
     assert "no zones from 127.0.0.1:1" in told
 
 
 async def test_one_that_answers_is_not_told_of(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
-    caplog.set_level(logging.INFO, logger="deploy.remote_directory")
+    caplog.set_level(logging.INFO, logger="deploy.remote_registrar")
     async with served(tmp_path / "plane") as plane:
         await plane.join("z1", pb.NodeSpec(name="n1"))
-        directory = RemoteDirectory([plane.address], now_ms=now_ms, rng=random.Random(1))
-        assert set(await directory.zones()) == {"z1"}
-        await directory.close()
-    assert not [record for record in caplog.records if record.name == "deploy.remote_directory"]
+        registrar = RemoteRegistrar([plane.address], now_ms=now_ms, rng=random.Random(1))
+        assert set(await registrar.zones()) == {"z1"}
+        await registrar.close()
+    assert not [record for record in caplog.records if record.name == "deploy.remote_registrar"]
