@@ -112,7 +112,7 @@ async def _simulate(
     from deploy.remote_registrar import RemoteRegistrar
     from deploy.tls.security import dialing
     from drivers.backends.http_bmc import application
-    from drivers.backends.simulated import Faults
+    from drivers.backends.simulated import DeviceFaults
     from drivers.backends.simulated_bmc import SimulatedBmcs
     from drivers.simulators.simulator import NAMING, Simulator
 
@@ -132,7 +132,7 @@ async def _simulate(
             dial=dialer.dial,
             rng=rng,
             dpus_per_zone=dpus_per_zone,
-            faults=Faults(frame_loss=loss, latency_ms=latency_ms),
+            faults=DeviceFaults(frame_loss=loss, latency_ms=latency_ms),
             naming=NAMING._replace(bmc_address=f"http://{bmc}/{NAMING.dpu}"),
         )
         sys.stdout.write(f"ready bmc={bmc} relays={','.join(relays)}\n")

@@ -1,7 +1,7 @@
 """Simulated devices: what can go wrong with one, and one for a real agent to drive.
 
 Everything that goes wrong is drawn from a passed generator and off by default. The same faults drive the flat records
-of `simulated_fleet`, where a device costs some bytes instead of a task.
+of `simulated_devices`, where a device costs some bytes instead of a task.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from projections.rules.device_table import EMPTY, DeviceTable
 from projections.rules.rule import SetStep
 
 
-class Faults(NamedTuple):
+class DeviceFaults(NamedTuple):
     """How devices misbehave. Shares and chances are from 0 to 1, a chance per frame."""
 
     latency_ms: float = 0.0
@@ -50,13 +50,13 @@ class Faults(NamedTuple):
     small_capacity: int = 1_000
 
 
-NO_FAULTS = Faults()
+NO_DEVICE_FAULTS = DeviceFaults()
 
 
 class SimulatedDevice:
     """One device, as a `Device` for an agent."""
 
-    def __init__(self, faults: Faults = NO_FAULTS, *, rng: random.Random) -> None:
+    def __init__(self, faults: DeviceFaults = NO_DEVICE_FAULTS, *, rng: random.Random) -> None:
         self.holds = EMPTY
         self._faults = faults
         self._rng = rng

@@ -21,7 +21,7 @@ from drivers.backends.bmc import (
     TaskState,
     Unreachable,
 )
-from drivers.backends.simulated_failures import Failure, Injected
+from drivers.backends.simulated_failures import Failure, InjectedFailures
 from projections.names import shown
 
 SCHEME = "simulated:"
@@ -56,7 +56,7 @@ class BmcFaults(NamedTuple):
     """Images that the device cannot get."""
 
 
-NO_FAULTS = BmcFaults()
+NO_BMC_FAULTS = BmcFaults()
 
 
 class SimulatedBmc:
@@ -68,8 +68,8 @@ class SimulatedBmc:
         *,
         now_s: Callable[[], float],
         rng: Random,
-        faults: BmcFaults = NO_FAULTS,
-        injected: Injected | None = None,
+        faults: BmcFaults = NO_BMC_FAULTS,
+        injected: InjectedFailures | None = None,
     ) -> None:
         self.serial = serial
         self.image = ""
@@ -79,7 +79,7 @@ class SimulatedBmc:
         self.begun: list[Task] = []
         self._now_s = now_s
         self._rng = rng
-        self._injected = injected or Injected(serial)
+        self._injected = injected or InjectedFailures(serial)
         self._token = 0
         self._running: Task | None = None
         self._lies = False
@@ -184,7 +184,7 @@ class SimulatedBmcs:
         *,
         now_s: Callable[[], float],
         rng: Random,
-        faults: BmcFaults = NO_FAULTS,
+        faults: BmcFaults = NO_BMC_FAULTS,
         serial_of: Callable[[str], str] = lambda name: "",
         failures: Sequence[Failure] = (),
     ) -> None:
@@ -207,7 +207,7 @@ class SimulatedBmcs:
         device = self.devices.get(name)
         if device is None:
             rng = Random(self._rng.getrandbits(64))
-            injected = Injected(name, self._failures)
+            injected = InjectedFailures(name, self._failures)
             serial = self._serial_of(name)
             device = SimulatedBmc(serial, now_s=self._now_s, rng=rng, faults=self._faults, injected=injected)
             self.devices[name] = device

@@ -59,7 +59,7 @@ def _parse(field: str, word: str) -> Failure:
     return Failure(step, kind, int(times), *dpu)
 
 
-class Injected:
+class InjectedFailures:
     """The failures that are left for one simulated DPU, in the order in which they were given."""
 
     def __init__(self, dpu: str, failures: Iterable[Failure] = ()) -> None:

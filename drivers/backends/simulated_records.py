@@ -14,14 +14,14 @@ import numpy.typing as npt
 from drivers.backends.simulated_tables import NOTHING
 from drivers.wire.protocol import bitmap_of, everyone
 
-Index: TypeAlias = npt.NDArray[np.intp]
+DeviceIndexes: TypeAlias = npt.NDArray[np.intp]
 """Devices, by their places in the records."""
 
 NONE = -1
 NEVER = np.inf
 
 
-class Records:
+class DeviceRecords:
     """Devices in order of their zones. Tables are numbers of `SharedTables`."""
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class Records:
         return sum(field.nbytes for field in vars(self).values() if isinstance(field, np.ndarray))
 
 
-def members(places: range, dpus: int) -> Index:
+def devices_of(places: range, dpus: int) -> DeviceIndexes:
     """The devices that a relay means by a set of link-local numbers; 0 means all of the zone."""
     if not dpus:
         return np.arange(places.start, places.stop)
@@ -74,7 +74,7 @@ def members(places: range, dpus: int) -> Index:
     return np.flatnonzero(bits) + places.start
 
 
-def mask(places: range, devices: Index) -> int:
+def mask(places: range, devices: DeviceIndexes) -> int:
     """Devices of one zone as a set of link-local numbers."""
     if len(devices) == len(places):
         return everyone(len(places))
@@ -83,7 +83,7 @@ def mask(places: range, devices: Index) -> int:
     return int.from_bytes(np.packbits(bits, bitorder="little").tobytes(), "little")
 
 
-def groups(devices: Index, *fields: npt.NDArray[Any]) -> list[Index]:
+def groups(devices: DeviceIndexes, *fields: npt.NDArray[Any]) -> list[DeviceIndexes]:
     """These devices by what they have in all of these fields, in an order that depends on the values alone."""
     if not len(devices):
         return []

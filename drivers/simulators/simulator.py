@@ -2,7 +2,7 @@
 
 One link per zone, over whatever dials it: within a process or over WebSocket. The simulator follows the zones as they
 appear and registers its DPUs; a zone's link is kept by `zone`, as every agent keeps its own. What frames and
-time do to the devices is `backends.simulated_fleet`.
+time do to the devices is `backends.simulated_devices`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from contextlib import suppress
 from itertools import count
 from typing import NamedTuple, Protocol, TypeVar
 
-from drivers.backends.simulated import NO_FAULTS, Faults
-from drivers.backends.simulated_fleet import Fleet
+from drivers.backends.simulated import NO_DEVICE_FAULTS, DeviceFaults
+from drivers.backends.simulated_devices import SimulatedDevices
 from drivers.backends.simulated_records import NEVER
 from drivers.simulators.zone import SimulatedZone
 from drivers.wire.links import Dial
@@ -77,10 +77,10 @@ class Simulator:
         dial: Dial,
         rng: random.Random,
         dpus_per_zone: int,
-        faults: Faults = NO_FAULTS,
+        faults: DeviceFaults = NO_DEVICE_FAULTS,
         naming: Naming = NAMING,
     ) -> None:
-        self.fleet = Fleet(faults, rng)
+        self.devices = SimulatedDevices(faults, rng)
         self.zones: dict[str, SimulatedZone] = {}
         self._registrar = registrar
         self._relays = relays
@@ -104,8 +104,8 @@ class Simulator:
         self.zones[name] = SimulatedZone(
             name,
             dpus,
-            self.fleet.add_zone(len(dpus)),
-            fleet=self.fleet,
+            self.devices.add_zone(len(dpus)),
+            devices=self.devices,
             relays=RelayConnector(self._relays, self._dial, self._rng, who=f"simulated zone {name}"),
             rng=self._rng,
             on_work=self._work.set,
@@ -149,9 +149,9 @@ class Simulator:
             await self._until_due()
             now = loop.time()
             zones = list(self.zones.values())
-            for number, acks in self.fleet.tick(now).items():
+            for number, acks in self.devices.tick(now).items():
                 zones[number].answer(acks)
-            for number, risen in self.fleet.reboot(now).items():
+            for number, risen in self.devices.reboot(now).items():
                 zones[number].say_hello(risen)
             for zone in zones:
                 zone.tick(now)
@@ -159,7 +159,7 @@ class Simulator:
     async def _until_due(self) -> None:
         self._work.clear()
         due_at = min((zone.due_at for zone in self.zones.values()), default=NEVER)
-        due_at = max(min(due_at, self.fleet.due_at), asyncio.get_running_loop().time() + TICK_S)
+        due_at = max(min(due_at, self.devices.due_at), asyncio.get_running_loop().time() + TICK_S)
         with suppress(TimeoutError):
             async with asyncio.timeout_at(due_at if due_at < NEVER else None):
                 await self._work.wait()

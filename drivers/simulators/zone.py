@@ -10,8 +10,8 @@ import logging
 import random
 from collections.abc import Callable, Sequence
 
-from drivers.backends.simulated_fleet import Fleet
-from drivers.backends.simulated_records import NEVER, Index, members
+from drivers.backends.simulated_devices import SimulatedDevices
+from drivers.backends.simulated_records import NEVER, DeviceIndexes, devices_of
 from drivers.wire import agent_messages
 from drivers.wire.agent_messages import Ack, FromAgent, Heartbeat, Hello
 from drivers.wire.links import Link, LinkClosed
@@ -33,7 +33,7 @@ class SimulatedZone:
         dpus: Sequence[str],
         number: int,
         *,
-        fleet: Fleet,
+        devices: SimulatedDevices,
         relays: RelayConnector,
         rng: random.Random,
         on_work: Callable[[], None],
@@ -41,16 +41,16 @@ class SimulatedZone:
         self.name = name
         self.dpus = dpus
         self._number = number
-        self._fleet = fleet
+        self._devices = devices
         self._relays = relays
         self._rng = rng
         self._on_work = on_work
         self._link: Link | None = None
         self._heartbeat_s = 10.0
         self._beat_at = 0.0
-        self._again: list[tuple[float, int]] = []
+        self._retries: list[tuple[float, int]] = []
         """When to ask again for which of the DPUs that were refused."""
-        self._told = 0
+        self._logged = 0
         """Those of them, of this link, that the log has a line about: they ask every two seconds."""
 
     async def run(self) -> None:
@@ -63,8 +63,8 @@ class SimulatedZone:
                 self._relays.lost(error)
             finally:
                 self._link = None
-                self._again.clear()
-                self._told = 0
+                self._retries.clear()
+                self._logged = 0
                 await link.close()
 
     def answer(self, acks: Sequence[Ack]) -> None:
@@ -72,18 +72,18 @@ class SimulatedZone:
         for ack in acks:
             self._send(ack)
 
-    def say_hello(self, devices: Index) -> None:
+    def say_hello(self, devices: DeviceIndexes) -> None:
         """These devices are new here, or back from a reboot."""
-        places = self._fleet.zones[self._number]
-        boots = self._fleet.records.boots
+        places = self._devices.zones[self._number]
+        boots = self._devices.records.boots
         names = [self.dpus[device - places.start] for device in devices.tolist()]
-        statuses = self._fleet.statuses(self._number, devices, read_back=True)[:MAX_PARTS]
+        statuses = self._devices.statuses(self._number, devices, read_back=True)[:MAX_PARTS]
         self._send(Hello(self.name, names, [str(boot) for boot in boots[devices].tolist()], statuses))
 
     @property
     def due_at(self) -> float:
         """When it says something by itself again."""
-        return min([self._beat_at, *(at for at, _ in self._again)]) if self._link is not None else NEVER
+        return min([self._beat_at, *(at for at, _ in self._retries)]) if self._link is not None else NEVER
 
     def tick(self, now: float) -> None:
         """Heartbeats, and questions that are due again."""
@@ -91,29 +91,29 @@ class SimulatedZone:
             return
         if now >= self._beat_at:
             self._beat_at = now + self._heartbeat_s * self._rng.uniform(0.5, 1.0)
-            statuses = self._fleet.beat(self._number)
+            statuses = self._devices.heartbeat(self._number)
             for start in range(0, len(statuses), MAX_PARTS):
                 self._send(Heartbeat(statuses[start : start + MAX_PARTS]))
-        due = [dpus for at, dpus in self._again if now >= at]
+        due = [dpus for at, dpus in self._retries if now >= at]
         if due:
-            self._again = [(at, dpus) for at, dpus in self._again if now < at]
+            self._retries = [(at, dpus) for at, dpus in self._retries if now < at]
             for dpus in due:
-                self.say_hello(members(self._fleet.zones[self._number], dpus))
+                self.say_hello(devices_of(self._devices.zones[self._number], dpus))
 
     async def _follow(self, link: Link) -> None:
         """One link, until it ends."""
         now = asyncio.get_running_loop().time
         self._link, self._beat_at = link, now() + self._rng.uniform(0.5, 1.0) * self._heartbeat_s
-        self._fleet.rise_all(self._number)
-        self.say_hello(members(self._fleet.zones[self._number], 0))
+        self._devices.bring_all_up(self._number)
+        self.say_hello(devices_of(self._devices.zones[self._number], 0))
         self._on_work()
         wait_s = WELCOME_S
         while True:
             async with asyncio.timeout(wait_s):
                 data = await link.receive()
-            match self._fleet.tables.decode(data):
+            match self._devices.tables.decode(data):
                 case Frame() as frame:
-                    self.answer(self._fleet.take(self._number, frame, now()))
+                    self.answer(self._devices.handle_frame(self._number, frame, now()))
                     self._on_work()
                 case Welcome() as welcome:
                     self._welcome(welcome, now())
@@ -126,12 +126,12 @@ class SimulatedZone:
         self._relays.welcomed()
         self._heartbeat_s = welcome.heartbeat_ms / 1000
         for part in welcome.unserved:
-            if part.dpus & ~self._told:
+            if part.dpus & ~self._logged:
                 logger.info(
                     "zone %s: %d DPUs not served by the relay: %s", self.name, part.dpus.bit_count(), part.reason
                 )
-            self._told |= part.dpus
-            self._again.append(
+            self._logged |= part.dpus
+            self._retries.append(
                 (now + min(AWAY_S_MAX, part.retry_after_ms / 1000), part.dpus & (1 << len(self.dpus)) - 1)
             )
 

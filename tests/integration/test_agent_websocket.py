@@ -13,7 +13,7 @@ import pytest
 
 from drivers.agents.agent import Agent, Identity
 from drivers.agents.store import MemoryStore, TableStore
-from drivers.backends.simulated import NO_FAULTS, Faults, SimulatedDevice
+from drivers.backends.simulated import NO_DEVICE_FAULTS, DeviceFaults, SimulatedDevice
 from drivers.relays.relay import Relay, RelaySettings
 from drivers.simulators.simulator import Simulator
 from drivers.wire import agent_messages
@@ -51,7 +51,7 @@ async def served(tables: Tables, settings: RelaySettings = FAST) -> AsyncIterato
 
 @asynccontextmanager
 async def agents(
-    names: list[str], addresses: list[str], *, faults: Faults = NO_FAULTS, store: TableStore | None = None
+    names: list[str], addresses: list[str], *, faults: DeviceFaults = NO_DEVICE_FAULTS, store: TableStore | None = None
 ) -> AsyncIterator[list[Agent]]:
     made = []
     async with Dialer() as dialer:
@@ -265,7 +265,7 @@ async def test_a_simulated_zone_apart_goes_to_the_other_relay_when_its_own_dies(
             zones, rng = Zones(tables, "a", "b"), random.Random(2)
             simulator = Simulator(zones, addresses, dial=dialer.dial, rng=rng, dpus_per_zone=300)
             running = asyncio.create_task(simulator.run())
-            await until(lambda: simulator.fleet.records.count == 600 and all_really_have(simulator, tables))
+            await until(lambda: simulator.devices.records.count == 600 and all_really_have(simulator, tables))
             snapshots = tables.snapshots
         tables.put(6, {ALLOW: packed("10.0.0.0/8", "11.0.0.0/8")})
         await until(lambda: all_really_have(simulator, tables))
@@ -280,8 +280,8 @@ def versions(relay: Relay) -> list[int]:
 
 
 def all_really_have(simulator: Simulator, tables: Tables) -> bool:
-    actual = {int(number) for number in simulator.fleet.records.actual}
-    return all(simulator.fleet.tables[number] == tables.table for number in actual)
+    actual = {int(number) for number in simulator.devices.records.actual}
+    return all(simulator.devices.tables[number] == tables.table for number in actual)
 
 
 async def test_a_relay_that_is_not_there_is_said_to_be_not_there() -> None:

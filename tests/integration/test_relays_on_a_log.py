@@ -128,7 +128,7 @@ class Plane:
 
     def device(self, zone: str, number: int) -> DeviceTable:
         """What a device really holds, looked at in the device."""
-        fleet = self.simulator.fleet
+        fleet = self.simulator.devices
         index = list(self.simulator.zones).index(zone)
         return fleet.tables[int(fleet.records.actual[fleet.zones[index][number]])]
 

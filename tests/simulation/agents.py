@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Sequence
 
 from drivers.agents.agent import Agent, Identity
 from drivers.agents.store import MemoryStore
-from drivers.backends.simulated import Faults, SimulatedDevice
+from drivers.backends.simulated import DeviceFaults, SimulatedDevice
 from drivers.wire.links import Dial
 from projections.rules.device_table import EMPTY, DeviceTable, pack
 from projections.rules.rule import SetStep
@@ -40,7 +40,7 @@ class WatchedStore(MemoryStore):
 class WatchedDevice(SimulatedDevice):
     """A device that can be made better, and writes down the steps that it is told to follow."""
 
-    def __init__(self, zone: str, name: str, history: History, faults: Faults, rng: random.Random) -> None:
+    def __init__(self, zone: str, name: str, history: History, faults: DeviceFaults, rng: random.Random) -> None:
         super().__init__(faults, rng=rng)
         self._about = zone, name
         self._history = history
@@ -56,7 +56,7 @@ class WatchedDevice(SimulatedDevice):
         self._said = table
         return taken
 
-    def heal(self, faults: Faults) -> None:
+    def heal(self, faults: DeviceFaults) -> None:
         """Be as good as this from now on."""
         self._faults = faults
 
@@ -65,7 +65,14 @@ class AgentHost:
     """The machine of one agent."""
 
     def __init__(
-        self, zone: str, relays: Sequence[str], *, dial: Dial, faults: Faults, history: History, rng: random.Random
+        self,
+        zone: str,
+        relays: Sequence[str],
+        *,
+        dial: Dial,
+        faults: DeviceFaults,
+        history: History,
+        rng: random.Random,
     ) -> None:
         self.zone = zone
         self.name = f"{zone}-agent"

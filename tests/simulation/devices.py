@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 
-from drivers.backends.simulated import Faults
-from drivers.backends.simulated_fleet import Fleet
-from drivers.backends.simulated_records import Index
+from drivers.backends.simulated import DeviceFaults
+from drivers.backends.simulated_devices import SimulatedDevices
+from drivers.backends.simulated_records import DeviceIndexes
 from drivers.simulators.simulator import NAMING
 from drivers.wire.agent_messages import Ack
 from drivers.wire.relay_messages import Frame
@@ -17,18 +17,18 @@ from tests.simulation.history import History, Seen
 from tests.simulation.loop import current_loop
 
 
-class WatchedFleet(Fleet):
+class WatchedFleet(SimulatedDevices):
     """A fleet of devices that writes down whatever one of them comes to have."""
 
-    def __init__(self, faults: Faults, rng: random.Random, history: History, zone_names: Sequence[str]) -> None:
+    def __init__(self, faults: DeviceFaults, rng: random.Random, history: History, zone_names: Sequence[str]) -> None:
         super().__init__(faults, rng)
         self._history = history
         self._zone_names = zone_names
         self._had = np.zeros(0, np.int32)
         self._boots = np.zeros(0, np.uint32)
 
-    def take(self, zone: int, frame: Frame, now: float) -> list[Ack]:
-        acks = super().take(zone, frame, now)
+    def handle_frame(self, zone: int, frame: Frame, now: float) -> list[Ack]:
+        acks = super().handle_frame(zone, frame, now)
         self._look()
         return acks
 
@@ -37,15 +37,15 @@ class WatchedFleet(Fleet):
         self._look()
         return acks
 
-    def reboot(self, now: float) -> dict[int, Index]:
+    def reboot(self, now: float) -> dict[int, DeviceIndexes]:
         risen = super().reboot(now)
         for devices in risen.values():
             self._history.counts["device reboots"] += len(devices)
         self._look()
         return risen
 
-    def rise_all(self, zone: int) -> None:
-        super().rise_all(zone)
+    def bring_all_up(self, zone: int) -> None:
+        super().bring_all_up(zone)
         self._look()
 
     def _look(self) -> None:

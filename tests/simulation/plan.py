@@ -38,7 +38,7 @@ class Plan(NamedTuple):
     wire_slow_s: float
     """How long the few slow messages between a process and the log take at most."""
     log: faulty_log.LogFaults
-    devices: simulated.Faults
+    devices: simulated.DeviceFaults
     bmcs: simulated_bmc.BmcFaults
 
 
@@ -95,7 +95,7 @@ def plan_of(seed: int, *, faulty_s: float | None = None) -> Plan:
             equal_timestamps=rng.choice((0.0, 0.2, 0.9)),
             backward_timestamps=rng.choice((0.0, 0.05, 0.3)),
         ),
-        devices=simulated.Faults(
+        devices=simulated.DeviceFaults(
             latency_ms=rng.choice((0.0, 20.0, 200.0)),
             slow_share=0.2,
             slow_factor=10.0,
@@ -130,13 +130,13 @@ def standard(seed: int, faulty_s: float, processes: int) -> Plan:
         faulty_s=faulty_s,
         pause_s=10.0,
         trouble_s=30.0,
-        devices=simulated.Faults(latency_ms=20.0, frame_loss=0.01, answer_loss=0.01, reboots_per_hour=1.0),
+        devices=simulated.DeviceFaults(latency_ms=20.0, frame_loss=0.01, answer_loss=0.01, reboots_per_hour=1.0),
     )
 
 
 CALM: Mapping[str, Callable[[Plan], Plan]] = {
-    "devices": lambda plan: plan._replace(devices=simulated.NO_FAULTS),
-    "bmcs": lambda plan: plan._replace(bmcs=simulated_bmc.NO_FAULTS),
+    "devices": lambda plan: plan._replace(devices=simulated.NO_DEVICE_FAULTS),
+    "bmcs": lambda plan: plan._replace(bmcs=simulated_bmc.NO_BMC_FAULTS),
     "view": lambda plan: plan._replace(log=SOUND_LOG),
     "order": lambda plan: plan._replace(shuffled=False),
     "wire": lambda plan: plan._replace(wire_slow_s=0.0),

@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import partial
 
 from drivers.backends import simulated_bmc
-from drivers.backends.simulated import NO_FAULTS
+from drivers.backends.simulated import NO_DEVICE_FAULTS
 from drivers.backends.simulated_bmc import SimulatedBmcs
 from drivers.simulators.simulator import NAMING, Simulator
 from drivers.wire.links import Link
@@ -93,7 +93,7 @@ class World:
             rng=self.rng("simulator"),
             dpus_per_zone=plan.dpus_per_zone,
         )
-        self.fleet = self.simulator.fleet = WatchedFleet(plan.devices, self.rng("devices"), self.history, plan.zones)
+        self.fleet = self.simulator.devices = WatchedFleet(plan.devices, self.rng("devices"), self.history, plan.zones)
 
     def rng(self, purpose: str) -> random.Random:
         """A generator of its own for each purpose, so that one more draw somewhere changes little elsewhere."""
@@ -139,11 +139,11 @@ class World:
         """Nothing goes wrong from here on, and everybody is up."""
         self.history.note(current_loop().time(), "healed")
         self.log.is_sound = True
-        self.fleet.faults = NO_FAULTS
+        self.fleet.faults = NO_DEVICE_FAULTS
         for host in self.agents:
-            host.device.heal(NO_FAULTS)
+            host.device.heal(NO_DEVICE_FAULTS)
         for device in self.bmcs.devices.values():
-            device.faults = simulated_bmc.NO_FAULTS
+            device.faults = simulated_bmc.NO_BMC_FAULTS
         self.broker_skews_ms.clear()
         self.skews_ms = dict.fromkeys(self.skews_ms, 0)
         for process in self.processes:

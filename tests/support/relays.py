@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
-from drivers.backends.simulated import NO_FAULTS, Faults
+from drivers.backends.simulated import NO_DEVICE_FAULTS, DeviceFaults
 from drivers.relays.relay import Relay, RelaySettings
 from drivers.simulators.simulator import Simulator
 from drivers.wire import agent_messages, relay_messages
@@ -83,7 +83,7 @@ class House:
             for session in list(zone.sessions):
                 session.link.abort()
 
-    def simulate(self, zones: list[str], count: int, faults: Faults = NO_FAULTS) -> Simulator:
+    def simulate(self, zones: list[str], count: int, faults: DeviceFaults = NO_DEVICE_FAULTS) -> Simulator:
         simulator = Simulator(
             Zones(self.tables, *zones),
             sorted(self.relays),
@@ -105,8 +105,8 @@ class House:
 
     def equal_the_table(self, simulator: Simulator) -> bool:
         """Whether every device really has the table, looked at in the device."""
-        tables = simulator.fleet.tables
-        return all(tables[int(number)] == self.tables.table for number in simulator.fleet.records.actual)
+        tables = simulator.devices.tables
+        return all(tables[int(number)] == self.tables.table for number in simulator.devices.records.actual)
 
 
 @asynccontextmanager

@@ -13,7 +13,7 @@ from drivers.agents.agent import Agent, Identity
 from drivers.agents.store import FileStore, MemoryStore, TableStore
 from drivers.agents.table import AgentTable
 from drivers.backends.device import DeviceFailed
-from drivers.backends.simulated import NO_FAULTS, Faults, SimulatedDevice
+from drivers.backends.simulated import NO_DEVICE_FAULTS, DeviceFaults, SimulatedDevice
 from drivers.relays.reports import Level
 from drivers.wire import agent_messages, relay_messages
 from drivers.wire.agent_messages import Hello
@@ -41,7 +41,7 @@ def new_agent(
     return agent
 
 
-def device(faults: Faults = NO_FAULTS) -> SimulatedDevice:
+def device(faults: DeviceFaults = NO_DEVICE_FAULTS) -> SimulatedDevice:
     return SimulatedDevice(faults, rng=random.Random(9))
 
 
@@ -234,7 +234,7 @@ def test_a_device_that_fails_is_refused_for_by_name_and_reconciled_later() -> No
 
 def test_a_slow_device_says_that_it_received_and_keeps_its_link() -> None:
     async def scenario() -> None:
-        tables, simulated = served(), device(Faults(latency_ms=60_000.0, spread=0.0))
+        tables, simulated = served(), device(DeviceFaults(latency_ms=60_000.0, spread=0.0))
         async with house(tables) as made:
             agent = new_agent(made, simulated)
             await asyncio.sleep(1)
@@ -316,7 +316,7 @@ def test_a_device_that_was_left_half_way_is_not_taken_to_be_where_it_was() -> No
     """The link broke while it was at work, and the next frame is another one."""
 
     async def scenario() -> None:
-        tables, halting = served(), Halting(NO_FAULTS, rng=random.Random(9))
+        tables, halting = served(), Halting(NO_DEVICE_FAULTS, rng=random.Random(9))
         async with house(tables) as made:
             agent = new_agent(made, halting)
             await asyncio.sleep(1)

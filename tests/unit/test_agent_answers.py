@@ -7,7 +7,7 @@ import random
 
 from drivers.agents.agent import Agent, Identity
 from drivers.agents.store import MemoryStore
-from drivers.backends.simulated import NO_FAULTS, Faults
+from drivers.backends.simulated import NO_DEVICE_FAULTS, DeviceFaults
 from drivers.wire import agent_messages, relay_messages
 from drivers.wire.agent_messages import Ack, FromAgent, Hello
 from drivers.wire.links import Link, pair
@@ -25,7 +25,7 @@ def tables_of(epoch: int, version: int, *, second: bool = False) -> Tables:
     return tables
 
 
-async def said_to(faults: Faults, *frames: tuple[int, Delta]) -> list[FromAgent]:
+async def said_to(faults: DeviceFaults, *frames: tuple[int, Delta]) -> list[FromAgent]:
     """What an agent says to these frames, a minute and a half after each other."""
     said: list[FromAgent] = []
     relays, agents = pair("r0", "agent")
@@ -55,14 +55,14 @@ async def said_to(faults: Faults, *frames: tuple[int, Delta]) -> list[FromAgent]
 def test_a_frame_that_is_taken_at_once_has_one_answer() -> None:
     first, second = tables_of(1, 5), tables_of(1, 6, second=True)
     older = first.snapshot("z")
-    said = run_virtual(said_to(NO_FAULTS, (1, older), (1, second.snapshot("z")), (1, older)))
+    said = run_virtual(said_to(NO_DEVICE_FAULTS, (1, older), (1, second.snapshot("z")), (1, older)))
     answers = [(len(ack.statuses), len(ack.refusals)) for ack in said if isinstance(ack, Ack)]
     assert answers == [(1, 0), (1, 0), (0, 1)]
 
 
 def test_a_frame_of_a_later_log_is_received_by_none_of_the_table_that_is_held() -> None:
     """Its version is a position in another log: beside the epoch that the device is still at, it means nothing."""
-    slow = Faults(latency_ms=60_000.0, spread=0.0)
+    slow = DeviceFaults(latency_ms=60_000.0, spread=0.0)
     frames = (1, tables_of(1, 5).snapshot("z")), (2, tables_of(2, 7, second=True).snapshot("z"))
     said = [ack for ack in run_virtual(said_to(slow, *frames)) if isinstance(ack, Ack)]
     statuses = [(has.epoch, has.received, has.applied) for ack in said for has in ack.statuses]

@@ -10,15 +10,15 @@ import random
 
 from drivers.agents.store import MemoryStore
 from drivers.agents.table import AgentTable
-from drivers.backends.simulated import NO_FAULTS, Faults, SimulatedDevice
-from drivers.backends.simulated_fleet import Fleet
+from drivers.backends.simulated import NO_DEVICE_FAULTS, DeviceFaults, SimulatedDevice
+from drivers.backends.simulated_devices import SimulatedDevices
 from drivers.wire.agent_messages import Refusal
 from drivers.wire.relay_messages import Frame
 from projections.rules.device_table import EMPTY, DeviceTable, digest_of, steps_between
 from projections.rules.rule import Delta
 from tests.support.rule_source import ALLOW, packed
 
-FAILING = Faults(failures=1.0)
+FAILING = DeviceFaults(failures=1.0)
 
 
 def _table(version: int, network: str) -> DeviceTable:
@@ -45,10 +45,10 @@ async def test_an_agent_whose_device_failed_has_received_nothing_new() -> None:
 
 
 def test_a_simulated_device_that_failed_has_received_nothing_new() -> None:
-    fleet = Fleet(NO_FAULTS, random.Random(1))
+    fleet = SimulatedDevices(NO_DEVICE_FAULTS, random.Random(1))
     zone = fleet.add_zone(1)
-    fleet.take(zone, _frame(EMPTY, FIRST), now=0.0)
+    fleet.handle_frame(zone, _frame(EMPTY, FIRST), now=0.0)
     fleet.faults = FAILING
-    fleet.take(zone, _frame(FIRST, SECOND), now=1.0)
-    (beat,) = fleet.beat(zone)
+    fleet.handle_frame(zone, _frame(FIRST, SECOND), now=1.0)
+    (beat,) = fleet.heartbeat(zone)
     assert (beat.applied, beat.received) == (3, 3)

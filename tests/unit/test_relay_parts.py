@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
-from drivers.backends.simulated import NO_FAULTS
-from drivers.backends.simulated_fleet import Fleet
-from drivers.backends.simulated_records import groups, mask, members
+from drivers.backends.simulated import NO_DEVICE_FAULTS
+from drivers.backends.simulated_devices import SimulatedDevices
+from drivers.backends.simulated_records import devices_of, groups, mask
 from drivers.relays import admission as admission_module
 from drivers.relays.admission import ADVICE_S_MAX, LinkAdmission
 from drivers.relays.frame_cache import ENTRY_BYTES, FrameCache
@@ -231,7 +231,7 @@ def test_frames_that_lying_devices_ask_for_do_not_add_up(monkeypatch: pytest.Mon
 
 
 def test_two_hundred_thousand_devices_take_little_memory_and_one_table() -> None:
-    fleet = Fleet(NO_FAULTS, random.Random(1))
+    fleet = SimulatedDevices(NO_DEVICE_FAULTS, random.Random(1))
     zones = [fleet.add_zone(1_000) for _ in range(200)]
     rules = {ALLOW: packed("10.0.0.0/8")}
     table = Tables().put(5, rules)
@@ -239,7 +239,7 @@ def test_two_hundred_thousand_devices_take_little_memory_and_one_table() -> None
     for zone in zones:
         frame = fleet.tables.decode(data)
         assert isinstance(frame, Frame)
-        (ack,) = fleet.take(zone, frame, 0.0)
+        (ack,) = fleet.handle_frame(zone, frame, 0.0)
         assert [part.dpus.bit_count() for part in ack.statuses] == [1_000]
     assert fleet.records.nbytes < 100 * 200_000
     assert (fleet.tables.applied, len(fleet.tables)) == (1, 2)
@@ -253,8 +253,8 @@ def test_devices_and_link_local_numbers_say_the_same(numbers: set[int]) -> None:
     dpus = mask(places, devices)
     assert {number for number in range(100) if dpus >> number & 1} == numbers
     if numbers:
-        assert members(places, dpus).tolist() == devices.tolist()
-    assert len(members(places, 0)) == 100
+        assert devices_of(places, dpus).tolist() == devices.tolist()
+    assert len(devices_of(places, 0)) == 100
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=40))

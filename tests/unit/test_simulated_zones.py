@@ -8,7 +8,7 @@ import logging
 import pytest
 from pyroaring import BitMap
 
-from drivers.backends.simulated import NO_FAULTS, Faults
+from drivers.backends.simulated import NO_DEVICE_FAULTS, DeviceFaults
 from eventstore.errors import AppendUnknown
 from schemas.events import InstallsReported
 from tests.support.relays import FIRST, SECOND, THIRD, house
@@ -29,7 +29,7 @@ def test_every_device_of_every_zone_has_each_version_and_each_frame_is_encoded_o
                 assert made.versions() == [version] * 120
                 assert made.equal_the_table(simulator)
             assert made.relay.frame_cache.encoded == 4
-            assert simulator.fleet.tables.applied == 4
+            assert simulator.devices.tables.applied == 4
 
     run_virtual(scenario())
 
@@ -39,7 +39,7 @@ def test_a_burst_is_merged_for_those_who_are_behind() -> None:
         tables = Tables()
         tables.put(5, {ALLOW: FIRST})
         async with house(tables) as made:
-            simulator = made.simulate(["a"], 50, Faults(latency_ms=400.0, slow_share=0.1, slow_factor=20.0))
+            simulator = made.simulate(["a"], 50, DeviceFaults(latency_ms=400.0, slow_share=0.1, slow_factor=20.0))
             await asyncio.sleep(60)
             for version in range(6, 106):
                 tables.put(version, {ALLOW: packed("10.0.0.0/8", f"11.{version}.0.0/16")})
@@ -47,7 +47,7 @@ def test_a_burst_is_merged_for_those_who_are_behind() -> None:
             await asyncio.sleep(60)
             assert made.versions() == [105] * 50
             assert made.equal_the_table(simulator)
-            slowest = simulator.fleet.records.factor > 1
+            slowest = simulator.devices.records.factor > 1
             assert slowest.any()
             assert not slowest.all()
 
@@ -79,17 +79,17 @@ def test_a_zone_follows_to_the_other_relay_by_deltas() -> None:
 @pytest.mark.parametrize(
     "faults",
     [
-        Faults(lies=0.3),
-        Faults(false_alarms=0.3),
-        Faults(failures=0.3),
-        Faults(frame_loss=0.3, answer_loss=0.3),
-        Faults(reboots_per_hour=30.0),
-        Faults(latency_ms=200.0, hardware_ms=300.0, slow_share=0.1),
-        Faults(100.0, 1.0, 0.1, 10.0, 50.0, 0.1, 0.1, 0.1, 0.1, 0.1, 10.0),
+        DeviceFaults(lies=0.3),
+        DeviceFaults(false_alarms=0.3),
+        DeviceFaults(failures=0.3),
+        DeviceFaults(frame_loss=0.3, answer_loss=0.3),
+        DeviceFaults(reboots_per_hour=30.0),
+        DeviceFaults(latency_ms=200.0, hardware_ms=300.0, slow_share=0.1),
+        DeviceFaults(100.0, 1.0, 0.1, 10.0, 50.0, 0.1, 0.1, 0.1, 0.1, 0.1, 10.0),
     ],
     ids=["lies", "false alarms", "failures", "losses", "reboots", "slow", "everything"],
 )
-def test_whatever_devices_do_all_have_the_table_in_the_end(faults: Faults) -> None:
+def test_whatever_devices_do_all_have_the_table_in_the_end(faults: DeviceFaults) -> None:
     async def scenario() -> None:
         tables = Tables()
         tables.put(5, {ALLOW: FIRST})
@@ -100,7 +100,7 @@ def test_whatever_devices_do_all_have_the_table_in_the_end(faults: Faults) -> No
                 tables.put(version, {ALLOW: packed("10.0.0.0/8", f"11.{version}.0.0/16")})
                 await asyncio.sleep(2)
             assert not made.equal_the_table(simulator)
-            simulator.fleet.faults = NO_FAULTS
+            simulator.devices.faults = NO_DEVICE_FAULTS
             await asyncio.sleep(300)
             assert made.equal_the_table(simulator)
             assert made.versions() == [25] * 100
@@ -113,11 +113,11 @@ def test_small_devices_refuse_by_name_and_keep_what_they_had() -> None:
         tables = Tables()
         tables.put(5, {ALLOW: FIRST})
         async with house(tables) as made:
-            simulator = made.simulate(["a"], 100, Faults(small_share=0.2, small_capacity=3))
+            simulator = made.simulate(["a"], 100, DeviceFaults(small_share=0.2, small_capacity=3))
             await asyncio.sleep(10)
             tables.put(6, {ALLOW: FIRST | packed(*(f"11.{i}.0.0/17" for i in range(10)))})
             await asyncio.sleep(60)
-            small = int((simulator.fleet.records.capacity == 3).sum())
+            small = int((simulator.devices.records.capacity == 3).sum())
             assert sorted(made.versions()) == [5] * small + [6] * (100 - small)
             refused = {name: why for report in tables.reports for name, why in report.refused.items()}
             assert len(refused) == small

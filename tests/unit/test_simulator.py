@@ -9,8 +9,8 @@ from collections.abc import Collection
 
 import pytest
 
-from drivers.backends.simulated import NO_FAULTS, Faults
-from drivers.backends.simulated_fleet import Fleet
+from drivers.backends.simulated import NO_DEVICE_FAULTS, DeviceFaults
+from drivers.backends.simulated_devices import SimulatedDevices
 from drivers.simulators.simulator import DpuRefused, Simulator
 from drivers.wire.agent_messages import Ack
 from drivers.wire.links import Link, LinkClosed
@@ -96,7 +96,7 @@ def test_a_device_that_the_plane_refuses_ends_no_other(caplog: pytest.LogCapture
     assert caplog.messages.count("simulated DPU not registered") == 1
 
 
-class CountingFleet(Fleet):
+class CountingFleet(SimulatedDevices):
     """Counts how often it is looked at."""
 
     looks = 0
@@ -106,10 +106,10 @@ class CountingFleet(Fleet):
         return super().tick(now)
 
 
-def _looks_in_an_hour(faults: Faults) -> int:
+def _looks_in_an_hour(faults: DeviceFaults) -> int:
     async def scenario() -> int:
         devices = Simulator(Away(), ["r"], dial=_no_relay, rng=random.Random(1), dpus_per_zone=3)
-        fleet = devices.fleet = CountingFleet(faults, random.Random(1))
+        fleet = devices.devices = CountingFleet(faults, random.Random(1))
         running = asyncio.create_task(devices.run())
         await asyncio.sleep(3_600)
         running.cancel()
@@ -120,8 +120,8 @@ def _looks_in_an_hour(faults: Faults) -> int:
 
 
 def test_devices_to_which_nothing_happens_are_not_looked_at() -> None:
-    assert not _looks_in_an_hour(NO_FAULTS)
+    assert not _looks_in_an_hour(NO_DEVICE_FAULTS)
 
 
 def test_devices_that_reboot_by_chance_are_looked_at_every_few_seconds() -> None:
-    assert 600 <= _looks_in_an_hour(Faults(reboots_per_hour=1.0)) <= 1_000
+    assert 600 <= _looks_in_an_hour(DeviceFaults(reboots_per_hour=1.0)) <= 1_000

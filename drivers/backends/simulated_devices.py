@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from drivers.backends.simulated import Faults
-from drivers.backends.simulated_records import NEVER, NONE, Index, Records, groups, mask, members
+from drivers.backends.simulated import DeviceFaults
+from drivers.backends.simulated_records import NEVER, NONE, DeviceIndexes, DeviceRecords, devices_of, groups, mask
 from drivers.backends.simulated_tables import NOTHING, SharedTables
 from drivers.wire.agent_messages import Ack, Refusal
 from drivers.wire.protocol import MAX_PARTS, TableStatus
@@ -34,30 +34,30 @@ TABLES_KEPT = 64
 FAILED = FrameRefused(Code.DEVICE, "the device reported a failure")
 
 
-class Said(NamedTuple):
+class DeviceAnswer(NamedTuple):
     """These devices of a zone have what they have now; or refused the frame to `version`."""
 
-    devices: Index
+    devices: DeviceIndexes
     version: int = 0
     refused: FrameRefused | None = None
 
 
-class Waiting(NamedTuple):
+class QueuedFrame(NamedTuple):
     """A frame that came while these devices were at work on another."""
 
     frame: Frame
-    devices: Index
+    devices: DeviceIndexes
 
 
-class Fleet:
+class SimulatedDevices:
     """Simulated devices, zone by zone."""
 
-    def __init__(self, faults: Faults, rng: random.Random) -> None:
+    def __init__(self, faults: DeviceFaults, rng: random.Random) -> None:
         self.faults = faults
         self.tables = SharedTables()
-        self.records = Records()
+        self.records = DeviceRecords()
         self.zones: list[range] = []
-        self._waiting: list[deque[Waiting]] = []
+        self._queued: list[deque[QueuedFrame]] = []
         self._chance = np.random.default_rng(rng.getrandbits(64))
         self._rebooted_at = 0.0
         self._tables_max = TABLES_KEPT
@@ -69,7 +69,7 @@ class Fleet:
         capacities = np.where(small, faults.small_capacity, faults.capacity).astype(np.int32)
         factors = np.where(slow, faults.slow_factor, 1.0).astype(np.float32)
         self.zones.append(self.records.add(len(self.zones), capacities, factors))
-        self._waiting.append(deque())
+        self._queued.append(deque())
         return len(self.zones) - 1
 
     @property
@@ -79,46 +79,46 @@ class Fleet:
         due_at = min(float(at.min(initial=NEVER)) for at in (records.pending_at, records.hardware_at, records.up_at))
         return min(due_at, self._rebooted_at + REBOOTS_S) if self.faults.reboots_per_hour else due_at
 
-    def take(self, zone: int, frame: Frame, now: float) -> list[Ack]:
+    def handle_frame(self, zone: int, frame: Frame, now: float) -> list[Ack]:
         """A frame arrives at a zone's link; what its devices say at once."""
         self._forget_tables()
-        devices = members(self.zones[zone], frame.dpus)
+        devices = devices_of(self.zones[zone], frame.dpus)
         devices = devices[self.records.up_at[devices] == NEVER]
         if self.faults.frame_loss:
             devices = devices[self._chance.random(len(devices)) >= self.faults.frame_loss]
-        return self._acks(zone, self._offer(zone, Waiting(frame, devices), now))
+        return self._acks(zone, self._offer(zone, QueuedFrame(frame, devices), now))
 
     def tick(self, now: float) -> dict[int, list[Ack]]:
         """What devices say by now, by zone."""
         records = self.records
-        said: dict[int, list[Said]] = {}
+        said: dict[int, list[DeviceAnswer]] = {}
         settled = np.flatnonzero(records.hardware_at <= now)
         if len(settled):
             records.hardware_at[settled] = NEVER
             records.in_hardware[settled] = self._versions(records.claimed[settled])
         for zone, devices in self._by_zone(settled):
-            said.setdefault(zone, []).append(Said(devices))
+            said.setdefault(zone, []).append(DeviceAnswer(devices))
         for zone, devices in self._by_zone(np.flatnonzero(records.pending_at <= now)):
             said.setdefault(zone, []).extend(self._finish_pending(zone, devices, now))
         return {zone: self._acks(zone, parts) for zone, parts in said.items()}
 
-    def reboot(self, now: float) -> dict[int, Index]:
+    def reboot(self, now: float) -> dict[int, DeviceIndexes]:
         """Lets devices go down by chance, and come back; those that came back, by zone."""
         records, faults = self.records, self.faults
         passed_s, self._rebooted_at = now - self._rebooted_at, now
         risen = np.flatnonzero(records.up_at <= now)
-        self._rise(risen)
+        self._bring_up(risen)
         if faults.reboots_per_hour:
             down = self._chance.random(records.count) < faults.reboots_per_hour * passed_s / 3600
             records.up_at[np.flatnonzero(down & (records.up_at == NEVER))] = now + faults.reboot_s
         return dict(self._by_zone(risen))
 
-    def rise_all(self, zone: int) -> None:
+    def bring_all_up(self, zone: int) -> None:
         """Whoever of a zone is down comes back now."""
         places = self.zones[zone]
-        self._rise(np.flatnonzero(self.records.up_at[places.start : places.stop] < NEVER) + places.start)
+        self._bring_up(np.flatnonzero(self.records.up_at[places.start : places.stop] < NEVER) + places.start)
 
-    def statuses(self, zone: int, devices: Index, *, read_back: bool) -> list[TableStatus]:
+    def statuses(self, zone: int, devices: DeviceIndexes, *, read_back: bool) -> list[TableStatus]:
         """What these devices of a zone say that they have; with the digest of what they really have, if read back."""
         records, parts = self.records, []
         held = records.actual if read_back else records.claimed
@@ -131,10 +131,10 @@ class Fleet:
             parts.append(TableStatus(dpus, table.epoch, *levels, self.tables[digest_of].digest))
         return parts
 
-    def beat(self, zone: int) -> list[TableStatus]:
+    def heartbeat(self, zone: int) -> list[TableStatus]:
         """The heartbeats of a zone: every device that is up reads back what it has."""
         records = self.records
-        devices = members(self.zones[zone], 0)
+        devices = devices_of(self.zones[zone], 0)
         devices = devices[records.up_at[devices] == NEVER]
         idle = devices[records.pending[devices] == NONE]
         records.in_step[idle] = records.actual[idle] == records.claimed[idle]
@@ -142,28 +142,28 @@ class Fleet:
 
     # --- one frame ----------------------------------------------------------------------------------------------------
 
-    def _offer(self, zone: int, offered: Waiting, now: float) -> list[Said]:
+    def _offer(self, zone: int, offered: QueuedFrame, now: float) -> list[DeviceAnswer]:
         """Devices at work keep the frame for later, the others judge it."""
         records, frame = self.records, offered.frame
         idle, busy = offered.devices, records.pending[offered.devices] != NONE
         if busy.any():
-            self._waiting[zone].append(Waiting(frame, idle[busy]))
+            self._queued[zone].append(QueuedFrame(frame, idle[busy]))
             idle = idle[~busy]
-        said: list[Said] = []
+        said: list[DeviceAnswer] = []
         for devices in groups(idle, records.claimed, records.capacity):
             claimed, capacity = int(records.claimed[devices[0]]), int(records.capacity[devices[0]])
             outcome = self.tables.apply(claimed, frame.epoch, frame.delta, capacity)
             if isinstance(outcome, FrameRefused):
-                said.append(Said(devices, frame.delta.to_version, outcome))
+                said.append(DeviceAnswer(devices, frame.delta.to_version, outcome))
                 continue
             if self.tables[claimed].epoch == frame.epoch:
                 records.received[devices] = self.tables[outcome].version
             has_it = records.in_step[devices] & (outcome == claimed)
-            said.append(Said(devices[has_it]))
+            said.append(DeviceAnswer(devices[has_it]))
             said += self._begin(devices[~has_it], outcome, now)
         return said
 
-    def _begin(self, devices: Index, table: int, now: float) -> list[Said]:
+    def _begin(self, devices: DeviceIndexes, table: int, now: float) -> list[DeviceAnswer]:
         """The devices set to work; what they say of it at once."""
         records, faults = self.records, self.faults
         if not faults.latency_ms:
@@ -172,20 +172,20 @@ class Fleet:
         takes_s = faults.latency_ms / 1000 * spread * records.factor[devices]
         records.pending[devices] = table
         records.pending_at[devices] = now + takes_s
-        return [Said(devices[takes_s > SLOW_S])]
+        return [DeviceAnswer(devices[takes_s > SLOW_S])]
 
-    def _finish_pending(self, zone: int, devices: Index, now: float) -> list[Said]:
+    def _finish_pending(self, zone: int, devices: DeviceIndexes, now: float) -> list[DeviceAnswer]:
         records = self.records
         done = [(group, int(records.pending[group[0]])) for group in groups(devices, records.pending)]
         records.pending[devices], records.pending_at[devices] = NONE, NEVER
-        said: list[Said] = []
+        said: list[DeviceAnswer] = []
         for group, table in done:
             said += self._finish(group, table, now)
-        for _ in range(len(self._waiting[zone])):
-            said += self._offer(zone, self._waiting[zone].popleft(), now)
+        for _ in range(len(self._queued[zone])):
+            said += self._offer(zone, self._queued[zone].popleft(), now)
         return said
 
-    def _finish(self, devices: Index, table: int, now: float) -> list[Said]:
+    def _finish(self, devices: DeviceIndexes, table: int, now: float) -> list[DeviceAnswer]:
         """The devices have done what they were told, or not, and say so, or not."""
         records, version = self.records, self.tables[table].version
         lies, failed, alarmed = self._draw(len(devices))
@@ -200,7 +200,7 @@ class Fleet:
             records.hardware_at[content] = now + self.faults.hardware_ms / 1000
         else:
             records.in_hardware[content] = version
-        return [Said(content), Said(unhappy, version, FAILED)]
+        return [DeviceAnswer(content), DeviceAnswer(unhappy, version, FAILED)]
 
     def _draw(self, count: int) -> tuple[npt.NDArray[np.bool_], ...]:
         """Who lies, who fails, and who only says that it failed."""
@@ -215,7 +215,7 @@ class Fleet:
 
     # --- what they say ------------------------------------------------------------------------------------------------
 
-    def _acks(self, zone: int, said: Sequence[Said]) -> list[Ack]:
+    def _acks(self, zone: int, said: Sequence[DeviceAnswer]) -> list[Ack]:
         """Answers as messages of the link, some of which get lost."""
         statuses: list[TableStatus] = []
         refusals: list[Refusal] = []
@@ -235,7 +235,7 @@ class Fleet:
 
     # --- records ------------------------------------------------------------------------------------------------------
 
-    def _rise(self, devices: Index) -> None:
+    def _bring_up(self, devices: DeviceIndexes) -> None:
         """These come back from a reboot, with an older table or none."""
         if not len(devices):
             return
@@ -252,7 +252,7 @@ class Fleet:
     def _versions(self, tables: npt.NDArray[np.int32]) -> npt.NDArray[np.uint64]:
         return np.fromiter((self.tables[int(table)].version for table in tables), np.uint64, len(tables))
 
-    def _by_zone(self, devices: Index) -> Iterator[tuple[int, Index]]:
+    def _by_zone(self, devices: DeviceIndexes) -> Iterator[tuple[int, DeviceIndexes]]:
         """Devices, which are in order, zone by zone."""
         if not len(devices):
             return
