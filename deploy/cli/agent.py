@@ -12,7 +12,7 @@ import click
 
 from deploy.cli.tls import certificates_of, tls_options
 from deploy.cli.values import Folder, addresses
-from drivers.agents.store import FileStore, MemoryStore, TableStore
+from drivers.agents.store import FileTableStore, MemoryTableStore, TableStore
 from eventstore.errors import FatalError
 from projections import names
 from projections.names import PATH_SHOWN, shown
@@ -78,10 +78,10 @@ async def _serve(
     certificates: Certificates | None,
 ) -> None:
     from deploy.tls.security import dialing
-    from drivers.agents.agent import Agent, Identity
+    from drivers.agents.agent import Agent, AgentIdentity
     from drivers.backends.simulated import SimulatedDevice
 
-    identity = Identity(zone, dpu, boot_id=f"{rng.getrandbits(64):016x}")
+    identity = AgentIdentity(zone, dpu, boot_id=f"{rng.getrandbits(64):016x}")
     async with dialing(certificates) as dialer:
         device = SimulatedDevice(rng=rng)
         serving = Agent(identity, relays, dial=dialer.dial, device=device, store=_store(state, dpu, zone), rng=rng)
@@ -94,12 +94,12 @@ def _store(state: Path | None, dpu: str, zone: str) -> TableStore:
     """Where its table is kept. A folder that was there and takes nothing now, as on a disk gone bad, stops no agent:
     a DPU without one would have no rules at all."""
     if state is None:
-        return MemoryStore()
+        return MemoryTableStore()
     try:
         state.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise FatalError(f"state: {shown(str(state), PATH_SHOWN)} cannot be made: {error.strerror}") from error
-    store = FileStore(state / f"{dpu.replace('/', '@')}.table", dpu, zone)
+    store = FileTableStore(state / f"{dpu.replace('/', '@')}.table", dpu, zone)
     try:
         store.check()
     except OSError as error:

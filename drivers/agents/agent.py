@@ -45,7 +45,7 @@ class AgentSettings(NamedTuple):
 DEFAULTS = AgentSettings()
 
 
-class Identity(NamedTuple):
+class AgentIdentity(NamedTuple):
     """Which DPU this is, and which boot of it."""
 
     zone: str
@@ -58,7 +58,7 @@ class Agent:
 
     def __init__(
         self,
-        identity: Identity,
+        identity: AgentIdentity,
         relays: Sequence[str],
         *,
         dial: Dial,
@@ -72,22 +72,22 @@ class Agent:
         self.refusals = 0
         self._identity = identity
         self._relays = RelayConnector(relays, dial, rng, who=f"dpu {identity.dpu}")
-        self._held = AgentTable(
+        self._table = AgentTable(
             device, store, apply_s=settings.apply_s, read_back_s=settings.read_back_s, slow_s=settings.slow_s
         )
         self._rng = rng
         self._settings = settings
         self._heartbeat_s = 10.0
-        self._heard_at = 0.0
+        self._last_message_at = 0.0
 
     @property
     def table(self) -> DeviceTable:
         """The last good table."""
-        return self._held.table
+        return self._table.table
 
     async def run(self) -> None:
         """Comes up with the last good table, and follows a relay for ever."""
-        await self._held.load()
+        await self._table.load()
         while True:
             link = await self._relays.connect()
             serving = asyncio.create_task(self._serve(link))
@@ -110,7 +110,7 @@ class Agent:
 
     async def _follow(self, link: Link, tasks: asyncio.TaskGroup) -> None:
         """What the relay says over a link, and heartbeats beside it."""
-        self._say_hello(link)
+        self._send_hello(link)
         async with asyncio.timeout(self._settings.welcome_s):
             first = relay_messages.decode(await link.receive())
         if not isinstance(first, Welcome | GoAway):
@@ -118,11 +118,11 @@ class Agent:
         self._handle(first, link, tasks)
         self._relays.welcomed()
         now = asyncio.get_running_loop().time
-        self._heard_at = now()
-        tasks.create_task(self._beat(link))
+        self._last_message_at = now()
+        tasks.create_task(self._send_heartbeats(link))
         while True:
             message = relay_messages.decode(await link.receive())
-            self._heard_at = now()
+            self._last_message_at = now()
             if not isinstance(message, Frame):
                 self._handle(message, link, tasks)
             elif not message.dpus or message.dpus & SELF:
@@ -143,7 +143,7 @@ class Agent:
 
     async def _take(self, frame: Frame, link: Link) -> None:
         """Takes one frame; the next waits in the link, and the relay sends no more than that."""
-        result = await self._held.take(frame, partial(self._received, frame, link))
+        result = await self._table.take(frame, partial(self._received, frame, link))
         if isinstance(result, TableStatus):
             link.send(agent_messages.encode(Ack([result], [])))
         else:
@@ -153,23 +153,23 @@ class Agent:
 
     def _received(self, frame: Frame, link: Link) -> None:
         """The device is slow: the relay shall know that the frame at least is here."""
-        if frame.epoch == self._held.table.epoch:
-            self._held.received = max(self._held.received, frame.delta.to_version)
+        if frame.epoch == self._table.table.epoch:
+            self._table.received = max(self._table.received, frame.delta.to_version)
             with suppress(LinkClosed):  # whoever receives from it notices
-                link.send(agent_messages.encode(Ack([self._held.status()], [])))
+                link.send(agent_messages.encode(Ack([self._table.status()], [])))
 
-    async def _beat(self, link: Link) -> None:
+    async def _send_heartbeats(self, link: Link) -> None:
         while True:
             await asyncio.sleep(self._heartbeat_s * self._rng.uniform(0.5, 1.0))
-            silent_s = asyncio.get_running_loop().time() - self._heard_at
-            if silent_s > 3 * self._heartbeat_s and not self._held.is_at_work:
+            silent_s = asyncio.get_running_loop().time() - self._last_message_at
+            if silent_s > 3 * self._heartbeat_s and not self._table.is_busy:
                 raise LinkClosed(f"{link.peer} sent nothing for {silent_s:.0f} s")
-            link.send(agent_messages.encode(Heartbeat([await self._held.read_back()])))
+            link.send(agent_messages.encode(Heartbeat([await self._table.read_back()])))
 
     async def _ask_again(self, link: Link, wait_s: float) -> None:
         await asyncio.sleep(wait_s)
-        self._say_hello(link)
+        self._send_hello(link)
 
-    def _say_hello(self, link: Link) -> None:
+    def _send_hello(self, link: Link) -> None:
         who = self._identity
-        link.send(agent_messages.encode(Hello(who.zone, [who.dpu], [who.boot_id], [self._held.status()])))
+        link.send(agent_messages.encode(Hello(who.zone, [who.dpu], [who.boot_id], [self._table.status()])))

@@ -35,7 +35,7 @@ class TableStore(Protocol):
         ...
 
 
-class MemoryStore:
+class MemoryTableStore:
     """Keeps it as long as the process lives: for simulated devices."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class MemoryStore:
         self._table = table
 
 
-class _Saved(msgspec.Struct, array_like=True, frozen=True):
+class _SavedTable(msgspec.Struct, array_like=True, frozen=True):
     """A table as it stands in the file."""
 
     dpu: str
@@ -59,7 +59,7 @@ class _Saved(msgspec.Struct, array_like=True, frozen=True):
     sets: list[tuple[Rule, bytes, bytes]]
 
 
-class FileStore:
+class FileTableStore:
     """Keeps it in one file."""
 
     def __init__(self, path: Path, dpu: str, zone: str) -> None:
@@ -79,7 +79,7 @@ class FileStore:
             if _hash(data[HASH_BYTES:]) != data[:HASH_BYTES]:
                 logger.warning("saved table of dpu %s ignored, %s does not match its hash", self._dpu, self._path)
                 return EMPTY
-            saved = msgspec.msgpack.decode(data[HASH_BYTES:], type=_Saved)
+            saved = msgspec.msgpack.decode(data[HASH_BYTES:], type=_SavedTable)
             rules = {rule: unpack(packed4, packed6) for rule, packed4, packed6 in saved.sets}
         except FileNotFoundError:
             return EMPTY
@@ -99,7 +99,9 @@ class FileStore:
 
     def save(self, table: DeviceTable) -> None:
         sets = [(rule, *pack(prefixes)) for rule, prefixes in table.rules.items()]
-        data = msgspec.msgpack.encode(_Saved(self._dpu, self._zone, table.epoch, table.version, table.digest, sets))
+        data = msgspec.msgpack.encode(
+            _SavedTable(self._dpu, self._zone, table.epoch, table.version, table.digest, sets)
+        )
         beside = self._beside()
         with beside.open("wb") as file:
             file.write(_hash(data) + data)

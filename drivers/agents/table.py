@@ -40,7 +40,7 @@ class AgentTable:
         self._in_hardware = 0
         self._digest = EMPTY.digest
         """Of what the device holds, as far as we know."""
-        self._in_step = False
+        self._in_sync = False
         """The device holds the table: a delta's steps lead it to the next one."""
         self._busy = asyncio.Lock()
 
@@ -51,11 +51,11 @@ class AgentTable:
         self._digest = self.table.digest
         if not self.table.version:  # nothing was kept: whatever the device forwards by stays until a relay says more
             await self.read_back()
-        elif fault := await self._install(self.table, None, _nobody):
+        elif fault := await self._install(self.table, None, _ignore):
             logger.warning("saved table not applied to the device yet: %s", fault)
 
     @property
-    def is_at_work(self) -> bool:
+    def is_busy(self) -> bool:
         """The device is taking a frame, or being read."""
         return self._busy.locked()
 
@@ -74,7 +74,7 @@ class AgentTable:
             return Refusal(self.status(), frame.delta.to_version, after.code, after.reason)
         if after.epoch == self.table.epoch:
             self.received = after.version
-        if after is self.table and self._in_step:
+        if after is self.table and self._in_sync:
             return self.status()
         steps = frame.delta.steps if frame.delta.from_version else steps_between(self.table, after)
         if fault := await self._install(after, steps, slow):
@@ -92,8 +92,8 @@ class AgentTable:
             except (DeviceFailed, TimeoutError) as error:
                 logger.warning("device read-back failed: %s", error or "timed out")
             else:
-                self._in_step = self._digest == self.table.digest
-                self._in_hardware = self.table.version if self._in_step else 0
+                self._in_sync = self._digest == self.table.digest
+                self._in_hardware = self.table.version if self._in_sync else 0
         return self.status()
 
     async def _install(self, after: DeviceTable, steps: Sequence[SetStep] | None, slow: Callable[[], None]) -> str:
@@ -101,9 +101,9 @@ class AgentTable:
         if self._busy.locked():  # it is being read, which may take as long
             slow()
         async with self._busy:
-            was_in_step, self._in_step = self._in_step, False  # a link that ends cancels us half-way
+            was_in_sync, self._in_sync = self._in_sync, False  # a link that ends cancels us half-way
             try:
-                if was_in_step and steps is not None:
+                if was_in_sync and steps is not None:
                     answer = self._device.apply(steps, after)
                 else:
                     answer = self._device.restore(after)
@@ -116,7 +116,7 @@ class AgentTable:
         elif after.epoch != self.table.epoch:  # a version of another log says nothing of this one's
             self._in_hardware = 0
         self.table, self.received = after, after.version
-        self._digest, self._in_step = after.digest, True
+        self._digest, self._in_sync = after.digest, True
         self._keep(after)
         return ""
 
@@ -136,5 +136,5 @@ class AgentTable:
             logger.warning("table version %d applied but not saved, a restart loses it: %s", table.version, error)
 
 
-def _nobody() -> None:
+def _ignore() -> None:
     """Nobody waits for it."""

@@ -137,7 +137,7 @@ class SimulatedDevices:
         devices = devices_of(self.zones[zone], 0)
         devices = devices[records.up_at[devices] == NEVER]
         idle = devices[records.pending[devices] == NONE]
-        records.in_step[idle] = records.actual[idle] == records.claimed[idle]
+        records.in_sync[idle] = records.actual[idle] == records.claimed[idle]
         return self.statuses(zone, devices, read_back=True)
 
     # --- one frame ----------------------------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ class SimulatedDevices:
                 continue
             if self.tables[claimed].epoch == frame.epoch:
                 records.received[devices] = self.tables[outcome].version
-            has_it = records.in_step[devices] & (outcome == claimed)
+            has_it = records.in_sync[devices] & (outcome == claimed)
             said.append(DeviceAnswer(devices[has_it]))
             said += self._begin(devices[~has_it], outcome, now)
         return said
@@ -189,13 +189,13 @@ class SimulatedDevices:
         """The devices have done what they were told, or not, and say so, or not."""
         records, version = self.records, self.tables[table].version
         lies, failed, alarmed = self._draw(len(devices))
-        whole = ~records.in_step[devices] | (records.actual[devices] == records.claimed[devices])
+        whole = ~records.in_sync[devices] | (records.actual[devices] == records.claimed[devices])
         taking = devices[~(lies | failed) & whole]
         records.older[taking] = records.actual[taking]
         records.actual[taking] = table
         content, unhappy = devices[~(failed | alarmed)], devices[failed | alarmed]
-        records.in_step[unhappy], records.received[unhappy] = False, self._versions(records.claimed[unhappy])
-        records.claimed[content], records.in_step[content], records.received[content] = table, True, version
+        records.in_sync[unhappy], records.received[unhappy] = False, self._versions(records.claimed[unhappy])
+        records.claimed[content], records.in_sync[content], records.received[content] = table, True, version
         if self.faults.hardware_ms:
             records.hardware_at[content] = now + self.faults.hardware_ms / 1000
         else:
@@ -246,7 +246,7 @@ class SimulatedDevices:
         records.received[devices] = records.in_hardware[devices] = self._versions(table)
         records.pending[devices], records.pending_at[devices] = NONE, NEVER
         records.hardware_at[devices], records.up_at[devices] = NEVER, NEVER
-        records.in_step[devices] = True
+        records.in_sync[devices] = True
         records.boots[devices] += 1
 
     def _versions(self, tables: npt.NDArray[np.int32]) -> npt.NDArray[np.uint64]:

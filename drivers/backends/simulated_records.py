@@ -45,14 +45,14 @@ class DeviceRecords:
         self.capacity = np.zeros(0, np.int32)
         self.factor = np.zeros(0, np.float32)
         """How many times longer than others it takes."""
-        self.in_step = np.zeros(0, np.bool_)
+        self.in_sync = np.zeros(0, np.bool_)
         """Its agent believes that it holds what it should, so that the next delta leads it on."""
 
     def add(self, zone: int, capacities: npt.NDArray[np.int32], factors: npt.NDArray[np.float32]) -> range:
         """Room for the devices of a new zone; their places."""
         count = len(capacities)
         fresh: dict[str, Any] = {"zone": zone, "capacity": capacities, "factor": factors, "pending": NONE}
-        fresh |= {"pending_at": NEVER, "hardware_at": NEVER, "up_at": NEVER, "in_step": False}
+        fresh |= {"pending_at": NEVER, "hardware_at": NEVER, "up_at": NEVER, "in_sync": False}
         for name, field in vars(self).items():
             if isinstance(field, np.ndarray):
                 new = np.full(count, fresh.get(name, NOTHING), field.dtype)

@@ -28,8 +28,8 @@ from deploy.plane import Plane
 from deploy.process import settle_collector
 from deploy.tls.certificates import Certificates
 from deploy.tls.security import Security
-from drivers.agents.agent import Agent, Identity
-from drivers.agents.store import MemoryStore
+from drivers.agents.agent import Agent, AgentIdentity
+from drivers.agents.store import MemoryTableStore
 from drivers.agents.table import AgentTable
 from drivers.backends.simulated import SimulatedDevice
 from drivers.relays.latency import LatencyHistogram
@@ -150,7 +150,7 @@ async def _resync(data: Path, agents: int) -> Resync:
 async def _taken_s(frame: bytes) -> float:
     """What one device's agent works on a table that it is sent whole."""
     limits = dict.fromkeys(("apply_s", "read_back_s", "slow_s"), PATIENCE_S)
-    held = AgentTable(SimulatedDevice(rng=random.Random(7)), MemoryStore(), **limits)
+    held = AgentTable(SimulatedDevice(rng=random.Random(7)), MemoryTableStore(), **limits)
     await held.load()
     began = time.process_time()
     message = decode(frame)
@@ -207,7 +207,7 @@ async def _agents(relay: str, zones: Sequence[int], cert_files: CertFiles | None
     async with dialing as dialer, asyncio.TaskGroup() as tasks:
         for zone in map(zone_name, zones):
             for number in range(each):
-                identity = Identity(zone, NAMING.dpu.format(zone=zone, number=number), "boot-1")
+                identity = AgentIdentity(zone, NAMING.dpu.format(zone=zone, number=number), "boot-1")
                 device = SimulatedDevice(rng=rng)
-                agent = Agent(identity, (relay,), dial=dialer.dial, device=device, store=MemoryStore(), rng=rng)
+                agent = Agent(identity, (relay,), dial=dialer.dial, device=device, store=MemoryTableStore(), rng=rng)
                 tasks.create_task(agent.run())

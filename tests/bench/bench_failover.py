@@ -30,8 +30,8 @@ import uvloop
 
 from deploy.kafka.brokers import Brokers, ports_for
 from deploy.kafka.jars import cache_folder
-from drivers.agents.agent import Agent, Identity
-from drivers.agents.store import MemoryStore
+from drivers.agents.agent import Agent, AgentIdentity
+from drivers.agents.store import MemoryTableStore
 from drivers.backends.simulated import SimulatedDevice
 from drivers.simulators.simulator import NAMING
 from drivers.wire.websocket import Dialer
@@ -221,9 +221,11 @@ async def _bench(processes: Sequence[_Process]) -> AsyncIterator[_Bench]:
         rng = random.Random(6)
         for zone in map(zone_name, range(FLEET_ZONES)):
             for number in range(AGENTS_PER_ZONE):
-                identity = Identity(zone, NAMING.dpu.format(zone=zone, number=number), "boot-1")
+                identity = AgentIdentity(zone, NAMING.dpu.format(zone=zone, number=number), "boot-1")
                 device = SimulatedDevice(rng=rng)
-                agents.append(Agent(identity, relays, dial=dialer.dial, device=device, store=MemoryStore(), rng=rng))
+                agents.append(
+                    Agent(identity, relays, dial=dialer.dial, device=device, store=MemoryTableStore(), rng=rng)
+                )
         await _register(calls[0])
         running = [tasks.create_task(agent.run()) for agent in agents]
         bench = _Bench(calls, agents)

@@ -20,7 +20,7 @@ from deploy.audit.checkpoints import Statement, load, new_keys, signed
 from deploy.cli.failures import Refused
 from deploy.cli.policies import read_policies
 from deploy.settings import BadSettings, load_settings
-from drivers.agents.store import FileStore
+from drivers.agents.store import FileTableStore
 from drivers.agents.store import _hash as hash_of_table
 from eventstore.errors import PermanentError
 from eventstore.log import ZONES
@@ -82,7 +82,7 @@ def agent_table(data: bytes) -> bool:
     """The table that an agent kept: whatever stands in the file, it comes up with a whole table or with none."""
     path = _folder() / "table"
     path.write_bytes(hash_of_table(data) + data)
-    store = FileStore(path, "dpu-1", "rack-1")
+    store = FileTableStore(path, "dpu-1", "rack-1")
     table = store.load()
     if table is EMPTY:
         return False

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from deploy.audit.checkpoints import FORMAT, Statement
-from drivers.agents.store import HASH_BYTES, FileStore
+from drivers.agents.store import HASH_BYTES, FileTableStore
 from drivers.wire import agent_messages, relay_messages
 from drivers.wire.agent_messages import Ack, FromAgent, Heartbeat, Hello, Refusal
 from drivers.wire.protocol import TableStatus
@@ -162,7 +162,7 @@ def _agent_tables() -> Iterable[bytes]:
         assert isinstance(after, DeviceTable)
         table = after
         with TemporaryDirectory() as folder:
-            FileStore(Path(folder) / "table", "dpu-1", "rack-1").save(table)
+            FileTableStore(Path(folder) / "table", "dpu-1", "rack-1").save(table)
             yield (Path(folder) / "table").read_bytes()[HASH_BYTES:]
 
 

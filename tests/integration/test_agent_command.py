@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from drivers.agents.store import FileStore
+from drivers.agents.store import FileTableStore
 from tests.support.planes import run, serving, started
 
 
 async def until_kept(file: Path, prefixes: int) -> None:
     """Until the DPU's last good table, on disk, allows so many prefixes."""
     async with asyncio.timeout(30):
-        while [len(kept) for kept in FileStore(file, "src/d1", "a").load().rules.values()] != [prefixes]:
+        while [len(kept) for kept in FileTableStore(file, "src/d1", "a").load().rules.values()] != [prefixes]:
             await asyncio.sleep(0.1)
 
 

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import aiohttp
 import pytest
 
-from drivers.agents.agent import Agent, Identity
-from drivers.agents.store import MemoryStore, TableStore
+from drivers.agents.agent import Agent, AgentIdentity
+from drivers.agents.store import MemoryTableStore, TableStore
 from drivers.backends.simulated import NO_DEVICE_FAULTS, DeviceFaults, SimulatedDevice
 from drivers.relays.relay import Relay, RelaySettings
 from drivers.simulators.simulator import Simulator
@@ -59,11 +59,11 @@ async def agents(
         for seed, name in enumerate(names):
             rng = random.Random(seed)
             agent = Agent(
-                Identity("z", name, "boot"),
+                AgentIdentity("z", name, "boot"),
                 addresses,
                 dial=dialer.dial,
                 device=SimulatedDevice(faults, rng=rng),
-                store=store or MemoryStore(),
+                store=store or MemoryTableStore(),
                 rng=rng,
             )
             made.append(agent)
@@ -108,7 +108,7 @@ async def test_fifty_agents_follow_and_a_frame_is_encoded_once() -> None:
 
 
 async def test_an_agent_resumes_at_the_other_relay_by_a_delta() -> None:
-    tables, store = Tables(["d0"]), MemoryStore()
+    tables, store = Tables(["d0"]), MemoryTableStore()
     tables.put(5, {ALLOW: packed("10.0.0.0/8")})
     async with served(tables) as first:
         async with served(tables) as second, agents(["d0"], [first.address, second.address], store=store) as made:

@@ -111,9 +111,9 @@ def _ages_out(run: Any) -> Any:
         async def give_up() -> None:
             while True:
                 await asyncio.sleep(5.0)
-                if asyncio.get_running_loop().time() > self._heard_at + 20.0:
-                    self._held.table = EMPTY
-                    self._held._keep(EMPTY)
+                if asyncio.get_running_loop().time() > self._last_message_at + 20.0:
+                    self._table.table = EMPTY
+                    self._table._keep(EMPTY)
 
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(give_up())

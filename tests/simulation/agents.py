@@ -11,8 +11,8 @@ import asyncio
 import random
 from collections.abc import Awaitable, Sequence
 
-from drivers.agents.agent import Agent, Identity
-from drivers.agents.store import MemoryStore
+from drivers.agents.agent import Agent, AgentIdentity
+from drivers.agents.store import MemoryTableStore
 from drivers.backends.simulated import DeviceFaults, SimulatedDevice
 from drivers.wire.links import Dial
 from projections.rules.device_table import EMPTY, DeviceTable, pack
@@ -21,7 +21,7 @@ from tests.simulation.history import Framed, History, Seen
 from tests.simulation.loop import current_loop, owned_by
 
 
-class WatchedStore(MemoryStore):
+class WatchedStore(MemoryTableStore):
     """Writes down every table that is kept: what the agent says that it has, from then on and for ever."""
 
     def __init__(self, zone: str, name: str, history: History) -> None:
@@ -88,7 +88,7 @@ class AgentHost:
     def start(self) -> None:
         """A new life of the agent."""
         self._lives += 1
-        who = Identity(self.zone, self.name, f"boot-{self._lives}")
+        who = AgentIdentity(self.zone, self.name, f"boot-{self._lives}")
         self.agent = Agent(who, self._relays, dial=self._dial, device=self.device, store=self._store, rng=self._rng)
         with owned_by(f"{self.name}#{self._lives}"):
             self._running = current_loop().create_task(self.agent.run())

@@ -13,8 +13,8 @@ from commands.rpc.denials import Denials
 from deploy import devices
 from deploy.tls.certificates import Certificates
 from deploy.tls.security import Security
-from drivers.agents.agent import Agent, Identity
-from drivers.agents.store import MemoryStore
+from drivers.agents.agent import Agent, AgentIdentity
+from drivers.agents.store import MemoryTableStore
 from drivers.backends.simulated import SimulatedDevice
 from drivers.relays.relay import Relay, RelaySettings
 from drivers.wire.links import Link
@@ -85,9 +85,9 @@ async def agent_of(dpu: str, address: str, certificates: Certificates) -> AsyncI
     """The agent of a DPU of zone `z`, running."""
     async with Dialer(certificates.client_context) as dialer:
         rng = random.Random(dpu)
-        identity = Identity("z", dpu, "boot")
+        identity = AgentIdentity("z", dpu, "boot")
         agent = Agent(
-            identity, [address], dial=dialer.dial, device=SimulatedDevice(rng=rng), store=MemoryStore(), rng=rng
+            identity, [address], dial=dialer.dial, device=SimulatedDevice(rng=rng), store=MemoryTableStore(), rng=rng
         )
         running = asyncio.create_task(agent.run())
         try:

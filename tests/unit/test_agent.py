@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from drivers.agents.agent import Agent, Identity
-from drivers.agents.store import FileStore, MemoryStore, TableStore
+from drivers.agents.agent import Agent, AgentIdentity
+from drivers.agents.store import FileTableStore, MemoryTableStore, TableStore
 from drivers.agents.table import AgentTable
 from drivers.backends.device import DeviceFailed
 from drivers.backends.simulated import NO_DEVICE_FAULTS, DeviceFaults, SimulatedDevice
@@ -35,8 +35,8 @@ def new_agent(
     relays: Sequence[str] = ("r0",),
     zone: str = "z",
 ) -> Agent:
-    who = Identity(zone, "d", "boot")
-    agent = Agent(who, relays, dial=made.dial, device=device, store=store or MemoryStore(), rng=random.Random(3))
+    who = AgentIdentity(zone, "d", "boot")
+    agent = Agent(who, relays, dial=made.dial, device=device, store=store or MemoryTableStore(), rng=random.Random(3))
     made.start(agent.run())
     return agent
 
@@ -70,13 +70,13 @@ def test_a_restart_needs_no_relay_and_resumes_by_a_delta(tmp_path: Path) -> None
     async def scenario() -> None:
         tables = served()
         async with house(tables) as made:
-            new_agent(made, device(), store=FileStore(tmp_path / "table", "d", "z"))
+            new_agent(made, device(), store=FileTableStore(tmp_path / "table", "d", "z"))
             await asyncio.sleep(1)
         tables.put(6, {ALLOW: SECOND})
         async with house(tables) as made:
             made.down.add("r0")
             empty_device = device()
-            agent = new_agent(made, empty_device, store=FileStore(tmp_path / "table", "d", "z"))
+            agent = new_agent(made, empty_device, store=FileTableStore(tmp_path / "table", "d", "z"))
             await asyncio.sleep(60)
             assert agent.table == empty_device.holds == tables.history[5]
             made.down.clear()
@@ -94,11 +94,11 @@ def test_a_dpu_that_moves_to_another_zone_has_the_table_of_that_one(tmp_path: Pa
     async def scenario() -> None:
         here, there, simulated = served(), Tables(["d"]), device()
         async with house(here) as made:
-            new_agent(made, simulated, store=FileStore(tmp_path / "table", "d", "z"))
+            new_agent(made, simulated, store=FileTableStore(tmp_path / "table", "d", "z"))
             await asyncio.sleep(1)
         there.put(3, {ALLOW: THIRD})
         async with house(there) as made:
-            agent = new_agent(made, simulated, store=FileStore(tmp_path / "table", "d", "y"), zone="y")
+            agent = new_agent(made, simulated, store=FileTableStore(tmp_path / "table", "d", "y"), zone="y")
             assert simulated.holds == here.table, "it forwards by what it has until it is told more"
             await asyncio.sleep(60)
             assert agent.table == simulated.holds == there.table
@@ -116,7 +116,7 @@ def test_what_was_in_hardware_of_a_former_log_is_nothing_of_the_table_of_a_later
 
     async def scenario() -> None:
         lagging = Lagging(rng=random.Random(9))
-        held = AgentTable(lagging, MemoryStore(), apply_s=9.0, read_back_s=9.0, slow_s=9.0)
+        held = AgentTable(lagging, MemoryTableStore(), apply_s=9.0, read_back_s=9.0, slow_s=9.0)
         levels = []
         for epoch, version in ((1, 500), (1, 501), (2, 300)):
             rules = {ALLOW: FIRST}
@@ -133,7 +133,7 @@ def test_what_was_in_hardware_of_a_former_log_is_nothing_of_the_table_of_a_later
 def test_an_agent_that_is_told_to_end_as_its_link_breaks_ends() -> None:
     async def scenario() -> None:
         async with house(served()) as made:
-            who, store, rng = Identity("z", "d", "boot"), MemoryStore(), random.Random(3)
+            who, store, rng = AgentIdentity("z", "d", "boot"), MemoryTableStore(), random.Random(3)
             agent = Agent(who, ["r0"], dial=made.dial, device=device(), store=store, rng=rng)
             running = made.start(agent.run())
             await asyncio.sleep(1)
@@ -264,7 +264,7 @@ def test_a_frame_that_comes_while_the_device_is_read_is_received_before_that_is_
             return await super().read_back()
 
     async def scenario() -> None:
-        held = AgentTable(Pondering(rng=random.Random(9)), MemoryStore(), apply_s=9.0, read_back_s=9.0, slow_s=0.1)
+        held = AgentTable(Pondering(rng=random.Random(9)), MemoryTableStore(), apply_s=9.0, read_back_s=9.0, slow_s=0.1)
         reading, slow = asyncio.create_task(held.read_back()), asyncio.Event()
         await asyncio.sleep(1)
         rules = {ALLOW: FIRST}
@@ -357,7 +357,7 @@ def test_no_relay_sends_an_agent_away_for_weeks(answer: GoAway | Welcome) -> Non
                     link.send(relay_messages.encode(HeartbeatReply(1, 5, False)))
 
         serving: set[asyncio.Task[None]] = set()
-        who, store, rng = Identity("z", "d", "boot"), MemoryStore(), random.Random(3)
+        who, store, rng = AgentIdentity("z", "d", "boot"), MemoryTableStore(), random.Random(3)
         agent = asyncio.create_task(Agent(who, ["r0"], dial=dial, device=device(), store=store, rng=rng).run())
         await asyncio.sleep(200)
         assert len(hellos) > 1

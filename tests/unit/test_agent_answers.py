@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 
-from drivers.agents.agent import Agent, Identity
-from drivers.agents.store import MemoryStore
+from drivers.agents.agent import Agent, AgentIdentity
+from drivers.agents.store import MemoryTableStore
 from drivers.backends.simulated import NO_DEVICE_FAULTS, DeviceFaults
 from drivers.wire import agent_messages, relay_messages
 from drivers.wire.agent_messages import Ack, FromAgent, Hello
@@ -39,7 +39,7 @@ async def said_to(faults: DeviceFaults, *frames: tuple[int, Delta]) -> list[From
             if isinstance(said[-1], Hello):
                 relays.send(relay_messages.encode(Welcome(1, 5, False, 3_600_000, [])))
 
-    who, store, rng = Identity("z", "d", "boot"), MemoryStore(), random.Random(3)
+    who, store, rng = AgentIdentity("z", "d", "boot"), MemoryTableStore(), random.Random(3)
     agent = Agent(who, ["r0"], dial=dial, device=device(faults), store=store, rng=rng)
     tasks = [asyncio.create_task(agent.run()), asyncio.create_task(hear())]
     await asyncio.sleep(1)

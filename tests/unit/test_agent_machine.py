@@ -16,8 +16,8 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from drivers.agents.agent import Agent, Identity
-from drivers.agents.store import MemoryStore
+from drivers.agents.agent import Agent, AgentIdentity
+from drivers.agents.store import MemoryTableStore
 from drivers.backends.device import DeviceFailed
 from drivers.backends.simulated import SimulatedDevice
 from drivers.wire.links import Link
@@ -100,7 +100,7 @@ class Dpu:
     def __init__(self, name: str, made: House) -> None:
         self.name = name
         self.device = Moody(rng=random.Random(name))
-        self.store = MemoryStore()
+        self.store = MemoryTableStore()
         self.boots = 0
         self.links: list[Overheard] = []
         self._made = made
@@ -108,7 +108,7 @@ class Dpu:
 
     def boot(self) -> None:
         self.boots += 1
-        who = Identity("z", self.name, f"boot-{self.boots}")
+        who = AgentIdentity("z", self.name, f"boot-{self.boots}")
         rng = random.Random(f"{self.name} {self.boots}")
         self.agent = Agent(who, ("r0", "r1"), dial=self._dial, device=self.device, store=self.store, rng=rng)
         self.task = self._made.start(self.agent.run())
@@ -274,7 +274,7 @@ class AgentMachine(RuleBasedStateMachine):
         self.wait(self.cancelled(dpu.task))
         held = dpu.agent.table
         if keeps == "nothing":
-            dpu.store = MemoryStore()
+            dpu.store = MemoryTableStore()
             SOMETIMES.saw("a DPU came back empty", held.version > 0 and content == "empty")
         older = [table for table in self.ever if (table.epoch, table.version) < (held.epoch, held.version)]
         if keeps == "older":

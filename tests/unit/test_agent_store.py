@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from drivers.agents.store import FileStore
+from drivers.agents.store import FileTableStore
 from projections.rules.device_table import EMPTY, DeviceTable, digest_of
 from tests.support.rule_source import ALLOW, DROP, packed
 
@@ -15,28 +15,28 @@ TABLE = DeviceTable(2, 17, digest_of(RULES), RULES)
 
 
 def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
-    store = FileStore(tmp_path / "table", "d1", "z")
+    store = FileTableStore(tmp_path / "table", "d1", "z")
     assert store.load() == EMPTY
     store.save(TABLE)
     store.save(TABLE._replace(version=18))
-    assert FileStore(tmp_path / "table", "d1", "z").load() == TABLE._replace(version=18)
+    assert FileTableStore(tmp_path / "table", "d1", "z").load() == TABLE._replace(version=18)
     assert [path.name for path in tmp_path.iterdir()] == ["table"]
 
 
 def test_the_table_of_another_dpu_is_left_out(tmp_path: Path) -> None:
-    FileStore(tmp_path / "table", "d1", "z").save(TABLE)
-    assert FileStore(tmp_path / "table", "d2", "z").load() == EMPTY
+    FileTableStore(tmp_path / "table", "d1", "z").save(TABLE)
+    assert FileTableStore(tmp_path / "table", "d2", "z").load() == EMPTY
 
 
 def test_the_table_of_another_zone_is_left_out(tmp_path: Path) -> None:
     """Versions of two zones say nothing of each other."""
-    FileStore(tmp_path / "table", "d1", "z").save(TABLE)
-    assert FileStore(tmp_path / "table", "d1", "y").load() == EMPTY
+    FileTableStore(tmp_path / "table", "d1", "z").save(TABLE)
+    assert FileTableStore(tmp_path / "table", "d1", "y").load() == EMPTY
 
 
 def test_a_file_that_was_torn_or_damaged_anywhere_is_left_out(tmp_path: Path) -> None:
     path = tmp_path / "table"
-    store = FileStore(path, "d1", "z")
+    store = FileTableStore(path, "d1", "z")
     store.save(TABLE)
     whole = path.read_bytes()
     for at in range(len(whole)):
@@ -47,7 +47,7 @@ def test_a_file_that_was_torn_or_damaged_anywhere_is_left_out(tmp_path: Path) ->
 
 
 def test_a_file_half_written_does_not_replace_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = FileStore(tmp_path / "table", "d1", "z")
+    store = FileTableStore(tmp_path / "table", "d1", "z")
     store.save(TABLE)
 
     def no_space(_descriptor: int) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 
-from drivers.agents.store import MemoryStore
+from drivers.agents.store import MemoryTableStore
 from drivers.agents.table import AgentTable
 from drivers.backends.simulated import NO_DEVICE_FAULTS, DeviceFaults, SimulatedDevice
 from drivers.backends.simulated_devices import SimulatedDevices
@@ -35,7 +35,7 @@ def _frame(before: DeviceTable, after: DeviceTable) -> Frame:
 
 
 async def test_an_agent_whose_device_failed_has_received_nothing_new() -> None:
-    store = MemoryStore()
+    store = MemoryTableStore()
     store.save(FIRST)
     device = SimulatedDevice(FAILING, rng=random.Random(1))
     held = AgentTable(device, store, apply_s=1.0, read_back_s=1.0, slow_s=1.0)
