@@ -104,7 +104,7 @@ class Forwarder:
                 items, is_all = len(found.names), not zone.has_outgoing_from(found.to_offset)
             return found
 
-        if not await self._say(_Need(partition, FLEET_0, moved, event)):
+        if not await self._append(_Need(partition, FLEET_0, moved, event)):
             return
         self.forwards += 1
         self.forwarded_items += items
@@ -127,7 +127,7 @@ class Forwarder:
         def event() -> Event | None:
             return next_record(self._states.fleet, partition.number, mark)
 
-        self.outbox_deliveries += await self._say(_Need(partition, partition, moved, event))
+        self.outbox_deliveries += await self._append(_Need(partition, partition, moved, event))
 
     async def _prune(self, partition: Partition) -> None:
         def is_possible() -> bool:
@@ -148,9 +148,9 @@ class Forwarder:
             return OutboxAcknowledged(internal_envelope(str(partition), self._actor, self._now_ms()), mark)
 
         if not pruned():
-            await self._say(_Need(partition, partition, pruned, event))
+            await self._append(_Need(partition, partition, pruned, event))
 
-    async def _say(self, need: _Need) -> bool:
+    async def _append(self, need: _Need) -> bool:
         """Append a record when it is our turn, and wait until it, or another's like it, is folded. True for ours.
 
         A partition that is halted here is left to others: that the need is met would never show, and the same would be

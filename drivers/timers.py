@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 GRACE_S = 1.0
 """A deadline is stated this long after it has passed, so that a provisioner that still runs ends its attempt itself."""
 
-AGAIN_S = 2.0
+RETRY_S = 2.0
 """A statement that changed nothing is made again after this long, with jitter."""
 
 
@@ -110,7 +110,7 @@ class Timers:
         if is_appended := await self.internal_events.append(partition, deadline.key, event):
             self.stated += 1
             logger.info("deadline passed", extra={"partition": partition, "subject": deadline.subject})
-        await self._fold_watcher.wait_with_timeout(partition, is_over, AGAIN_S * self._rng.uniform(0.5, 1.5))
+        await self._fold_watcher.wait_with_timeout(partition, is_over, RETRY_S * self._rng.uniform(0.5, 1.5))
         log_ms = self._replica.folded(partition).time_ms
         if is_appended and log_ms < deadline.deadline_ms:
             self._due_s[partition][deadline] = began_s + (deadline.deadline_ms - log_ms) / 1_000

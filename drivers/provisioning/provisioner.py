@@ -46,7 +46,7 @@ class ProvisionerSettings(NamedTuple):
     """Attempts under way in this process; most of them wait for a device."""
     calls_at_once: int = 64
     """Calls to devices under way in this process, but for those that a device leaves hanging."""
-    gone_s: float = 3.0
+    lost_after_s: float = 3.0
     """How long an actor's beacon must be gone before its attempt is lost."""
     look_s: float = 0.02
     """Shortest time between two looks at a partition."""
@@ -57,7 +57,7 @@ class ProvisionerSettings(NamedTuple):
     """How long an append, also one of which nothing is known, may take to be folded before it is made again."""
     retry_s: float = 1.0
     """Wait after a statement that changed nothing, with jitter."""
-    device: steps.DevicePace = steps.DevicePace()
+    device: steps.DeviceTiming = steps.DeviceTiming()
 
 
 _SETTINGS = ProvisionerSettings()
@@ -105,7 +105,7 @@ class Provisioner:
         self._calls = asyncio.Semaphore(settings.calls_at_once)
         self._actor = f"{replica.name}#{now_ms():x}{rng.getrandbits(16):04x}"
         self._busy: dict[Partition, set[str]] = {partition: set() for partition in replica.partitions(ZONES)}
-        self._gone_since_s: dict[str, float] = {}
+        self._silent_since_s: dict[str, float] = {}
         self._taken_s: dict[tuple[Partition, str], float] = {}
 
     async def run(self) -> None:
@@ -157,7 +157,7 @@ class Provisioner:
         if step.dpu.provisioner == self._actor:
             return self._work if self._left_s(step) > 0 else None
         replica = step.dpu.provisioner.partition("#")[0]
-        return self._lose if replica == self._replica.name or self._is_gone(replica) else None
+        return self._report_lost if replica == self._replica.name or self._is_lost(replica) else None
 
     def _begin(self, tasks: asyncio.TaskGroup, step: _Step, work: _Work) -> None:
         self._busy[step.partition].add(step.name)
@@ -174,13 +174,13 @@ class Provisioner:
             self.under_way -= 1
             self._fold_watcher.wake(step.partition)
 
-    def _is_gone(self, replica: str) -> bool:
+    def _is_lost(self, replica: str) -> bool:
         """Whether a replica has been without a beacon for long enough."""
         now_s = asyncio.get_running_loop().time()
         if self._ranks.is_alive(replica):
-            self._gone_since_s.pop(replica, None)
+            self._silent_since_s.pop(replica, None)
             return False
-        return now_s - self._gone_since_s.setdefault(replica, now_s) >= self._settings.gone_s
+        return now_s - self._silent_since_s.setdefault(replica, now_s) >= self._settings.lost_after_s
 
     # -- one attempt
 
@@ -191,8 +191,8 @@ class Provisioner:
             return
         event = StepStarted(self._envelope(step), step.dpu.zone, step.name, step.dpu.phase, number, self._actor)
         self._taken_s[step.partition, step.name] = asyncio.get_running_loop().time()
-        if not await self._say(step, event):
-            await self._rest()
+        if not await self._append(step, event):
+            await self._back_off()
             return
         now = self._now(step)
         if now is not None and self._is_ours(now):
@@ -203,7 +203,7 @@ class Provisioner:
         logger.info("step started", extra=_about(step))
         try:
             event = await self._attempt(step)
-        except (steps.NotActor, SessionEnded) as error:
+        except (steps.AttemptSuperseded, SessionEnded) as error:
             self.ended[step.dpu.phase, "given up"] += 1
             logger.info("step given up", extra=_about(step, str(error)))
             await self._fold_watcher.wait_with_timeout(
@@ -216,42 +216,44 @@ class Provisioner:
         else:
             self.ended[event.phase, event.kind] += 1
             logger.warning("step failed", extra=_about(step, event.message) | {"kind": event.kind})
-        while self._is_current(step) and not await self._say(step, event):  # also that its time is over
-            await self._rest()
+        while self._is_current(step) and not await self._append(step, event):  # also that its time is over
+            await self._back_off()
 
     async def _attempt(self, step: _Step) -> StepSucceeded | StepFailed:
         about = (self._envelope(step), step.dpu.zone, step.name, step.dpu.phase, step.dpu.attempt)
 
         def check() -> None:
             if not self._is_ours(step):
-                raise steps.NotActor(f"attempt {step.dpu.attempt} is over")
+                raise steps.AttemptSuperseded(f"attempt {step.dpu.attempt} is over")
 
-        async def thawed() -> None:
+        async def until_thawed() -> None:
             while self._is_frozen(step):
                 check()
                 await self._fold_watcher.changed(step.partition, FLEET_0)
 
-        async def progressed(task: str, percent: int) -> None:
+        async def report_progress(task: str, percent: int) -> None:
             check()
             await self.internal_events.append(step.partition, step.dpu.zone, StepProgressed(*about, task, percent))
 
         try:
             bmc = self._connect(step.dpu.bmc_address)
             async with asyncio.timeout(max(0.0, self._left_s(step))):
-                attempt = steps.Attempt(bmc, step.dpu, check, thawed, progressed, self._calls, self._settings.device)
+                attempt = steps.Attempt(
+                    bmc, step.dpu, check, until_thawed, report_progress, self._calls, self._settings.device
+                )
                 return StepSucceeded(*about, await steps.run_step(attempt))
         except SessionEnded:
             raise
         except TimeoutError:
             return StepFailed(*about, "transient", "the step's deadline passed")
         except TransientError as error:
-            return StepFailed(*about, "transient", _told(error))
+            return StepFailed(*about, "transient", _shortened(error))
         except TaskFailed as error:
-            return StepFailed(*about, "device", _told(error))
+            return StepFailed(*about, "device", _shortened(error))
         except PermanentError as error:
-            return StepFailed(*about, "operator", _told(error))
+            return StepFailed(*about, "operator", _shortened(error))
 
-    async def _lose(self, step: _Step) -> None:
+    async def _report_lost(self, step: _Step) -> None:
         """State that an attempt has nobody who works on it."""
         if await self._is_anothers(step):
             return
@@ -260,22 +262,22 @@ class Provisioner:
         event = StepFailed(self._envelope(step), dpu.zone, step.name, dpu.phase, dpu.attempt, LOST, message)
         logger.warning("attempt lost", extra=_about(step, message))
         self.ended[dpu.phase, LOST] += 1
-        if not await self._say(step, event):
-            await self._rest()
+        if not await self._append(step, event):
+            await self._back_off()
 
     # -- saying it
 
     async def _is_anothers(self, step: _Step) -> bool:
         return await self.internal_events.wait_for_turn(step.name, step.partition, lambda: self._moved(step))
 
-    async def _say(self, step: _Step, event: Event) -> bool:
+    async def _append(self, step: _Step, event: Event) -> bool:
         """Append a statement, and wait until the fold has taken it, or something else, about this DPU."""
         await self.internal_events.append(step.partition, step.dpu.zone, event)
         return await self._fold_watcher.wait_with_timeout(
             step.partition, lambda: self._moved(step), self._settings.landing_s
         )
 
-    async def _rest(self) -> None:
+    async def _back_off(self) -> None:
         await asyncio.sleep(self._settings.retry_s * self._rng.uniform(0.5, 1.5))
 
     def _envelope(self, step: _Step) -> Envelope:
@@ -319,7 +321,7 @@ class Provisioner:
         return taken_s + STEPS[step.dpu.phase].deadline_ms / 1_000 - now_s
 
 
-def _told(error: Exception) -> str:
+def _shortened(error: Exception) -> str:
     """As much of a failure as the fold keeps: a device may say so much that no record would have room for it."""
     return str(error)[:MAX_MESSAGE]
 

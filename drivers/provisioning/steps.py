@@ -56,7 +56,7 @@ TOKENS_PER_MS = 1 << 20
 _Result = TypeVar("_Result")
 
 
-class DevicePace(NamedTuple):
+class DeviceTiming(NamedTuple):
     """How an attempt treats its device, in seconds."""
 
     call_s: float = 30.0
@@ -69,7 +69,7 @@ class DevicePace(NamedTuple):
     """Longest wait between two looks."""
 
 
-class NotActor(Exception):
+class AttemptSuperseded(Exception):
     """The log names another attempt by now: nothing may be done, or said, in the name of this one."""
 
 
@@ -80,29 +80,29 @@ class Attempt(NamedTuple):
     bmc: Bmc
     dpu: Dpu
     check: Callable[[], None]
-    thawed: Callable[[], Awaitable[None]]
-    progressed: Callable[[str, int], Awaitable[None]]
+    until_thawed: Callable[[], Awaitable[None]]
+    report_progress: Callable[[str, int], Awaitable[None]]
     calls: asyncio.Semaphore
-    pace: DevicePace
+    timing: DeviceTiming
 
     async def call(self, make: Callable[[], Awaitable[_Result]], *, alters: bool = True) -> _Result:
         """One call to the device, if this is still the actor, within its hard limit. No freeze holds up one that alters
         nothing there."""
         if alters:
-            await self.thawed()  # without a place: thousands may wait here, and go on together
-        async with _turn(self.calls, self.pace.prompt_s):
+            await self.until_thawed()  # without a place: thousands may wait here, and go on together
+        async with _call_slot(self.calls, self.timing.prompt_s):
             if alters:
-                await self.thawed()
+                await self.until_thawed()
             self.check()
             try:
-                async with asyncio.timeout(self.pace.call_s):
+                async with asyncio.timeout(self.timing.call_s):
                     return await make()
             except TimeoutError:
-                raise Unreachable(f"device: no response within {self.pace.call_s:g} s") from None
+                raise Unreachable(f"device: no response within {self.timing.call_s:g} s") from None
 
 
 @asynccontextmanager
-async def _turn(places: asyncio.Semaphore, prompt_s: float) -> AsyncIterator[None]:
+async def _call_slot(places: asyncio.Semaphore, prompt_s: float) -> AsyncIterator[None]:
     """Have one of these places, but for no longer than that."""
     await places.acquire()
     is_held = True
@@ -170,14 +170,14 @@ def _is_owned(dpu: Dpu, token: int) -> bool:
 async def _follow(attempt: Attempt, task: Task) -> None:
     """Until the task has ended. What it says is stated when it is new to the log: its id, and each quarter."""
     stated = (attempt.dpu.task, attempt.dpu.percent // 25)
-    wait_s = attempt.pace.poll_s
+    wait_s = attempt.timing.poll_s
     while task.state == "running":
         percent = min(max(task.percent, 0), 100)  # a device may say anything, and only a share can be stated
         if (task.id, percent // 25) != stated:
             stated = (task.id, percent // 25)
-            await attempt.progressed(task.id, percent)
+            await attempt.report_progress(task.id, percent)
         await asyncio.sleep(wait_s)
-        wait_s = min(wait_s * 1.5, attempt.pace.poll_max_s)
+        wait_s = min(wait_s * 1.5, attempt.timing.poll_max_s)
         device = await attempt.call(partial(attempt.bmc.read, token_of(attempt.dpu)), alters=False)
         task = _same_task(task, device)
     if task.state != "done":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from drivers.provisioning.provisioner import ProvisionerSettings
-from drivers.provisioning.steps import DevicePace
+from drivers.provisioning.steps import DeviceTiming
 from projections.zones.phases import OS_INSTALLING, PROVISIONING, READY
 from schemas.events import StepStarted
 from tests.support.driven import plane
@@ -57,7 +57,7 @@ def test_a_beacon_that_is_gone_now_and_then_is_not_gone_for_all_that_time() -> N
             await made.add("p2")
             bmcs = devices(made, QUIET._replace(pace=30.0))
             provisioner(made, "p1", bmcs)
-            second = provisioner(made, "p2", bmcs, ProvisionerSettings(gone_s=3.0, idle_look_s=0.5))
+            second = provisioner(made, "p2", bmcs, ProvisionerSettings(lost_after_s=3.0, idle_look_s=0.5))
             await made.register("d")
             await made.request("d", "provision", "image-1")
             await made.until(lambda: made.dpu("d").phase == OS_INSTALLING and made.dpu("d").task != "")
@@ -95,7 +95,7 @@ def test_a_call_that_hangs_is_given_up_when_the_time_of_its_step_is_over() -> No
         async with plane() as made:
             await made.add("p1")
             bmcs = devices(made)
-            patient = ProvisionerSettings(device=DevicePace(call_s=10 * HOUR_S))
+            patient = ProvisionerSettings(device=DeviceTiming(call_s=10 * HOUR_S))
             found = provisioner(made, "p1", bmcs, patient)
             await made.register("d")
             bmcs.device("d").faults = QUIET._replace(hang=1.0)

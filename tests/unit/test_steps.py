@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from drivers.backends.bmc import Action, Bmc, NeedsOperator, Reading, SessionEnded, Task, TaskFailed, Unreachable
 from drivers.backends.simulated_bmc import BmcFaults, SimulatedBmc
 from drivers.provisioning import steps
-from drivers.provisioning.steps import ACTIONS, TOKENS_PER_MS, Attempt, NotActor, run_step, token_of
+from drivers.provisioning.steps import ACTIONS, TOKENS_PER_MS, Attempt, AttemptSuperseded, run_step, token_of
 from projections.zones.phases import CONFIG_FIRMWARE, NODE_EFFECT, OS_INSTALLING, REBOOTING, STEPS
 from projections.zones.rows import Dpu
 from tests.support.virtual_loop import run_virtual
@@ -100,7 +100,7 @@ async def attempt(
         nonlocal calls
         calls += 1
         if calls > stop_after:
-            raise NotActor("not any more")
+            raise AttemptSuperseded("not any more")
 
     async def thawed() -> None:
         """Nothing is frozen."""
@@ -109,7 +109,9 @@ async def attempt(
         if said is not None:
             said.append((task, percent))
 
-    return await run_step(Attempt(bmc, dpu, check, thawed, progressed, asyncio.BoundedSemaphore(1), steps.DevicePace()))
+    return await run_step(
+        Attempt(bmc, dpu, check, thawed, progressed, asyncio.BoundedSemaphore(1), steps.DeviceTiming())
+    )
 
 
 def begun(bmc: SimulatedBmc, phase: str) -> int:
@@ -153,7 +155,7 @@ def test_who_is_not_the_actor_any_more_makes_no_call(phase: str) -> None:
     async def scenario() -> None:
         for allowed in range(4):
             bmc = device()
-            with pytest.raises(NotActor):
+            with pytest.raises(AttemptSuperseded):
                 await attempt(bmc, dpu_in(phase, 11), stop_after=allowed)
             await attempt(bmc, dpu_in(phase, 12))
             assert begun(bmc, phase) == 1
@@ -213,7 +215,7 @@ def test_who_waited_for_a_place_looks_again_before_the_call() -> None:
 
         def check() -> None:
             if not is_ours:
-                raise NotActor("not any more")
+                raise AttemptSuperseded("not any more")
 
         async def thawed() -> None:
             """Nothing is frozen."""
@@ -222,12 +224,12 @@ def test_who_waited_for_a_place_looks_again_before_the_call() -> None:
             """Nobody listens."""
 
         await calls.acquire()
-        step = run_step(Attempt(bmc, dpu_in(OS_INSTALLING), check, thawed, progressed, calls, steps.DevicePace()))
+        step = run_step(Attempt(bmc, dpu_in(OS_INSTALLING), check, thawed, progressed, calls, steps.DeviceTiming()))
         waiting = asyncio.ensure_future(step)
         await asyncio.sleep(1.0)
         is_ours = False
         calls.release()
-        with pytest.raises(NotActor):
+        with pytest.raises(AttemptSuperseded):
             await waiting
         await bmc.open(1)  # no session of the attempt's own is in the way
         assert not bmc.begun
@@ -245,7 +247,7 @@ def test_who_waits_for_a_thaw_takes_no_place() -> None:
         async def progressed(task: str, percent: int) -> None:
             """Nobody listens."""
 
-        frozen = Attempt(bmc, dpu_in(OS_INSTALLING), lambda: None, thawed, progressed, calls, steps.DevicePace())
+        frozen = Attempt(bmc, dpu_in(OS_INSTALLING), lambda: None, thawed, progressed, calls, steps.DeviceTiming())
         waiting = asyncio.ensure_future(run_step(frozen))
         await asyncio.sleep(0)
         assert not calls.locked()
