@@ -15,7 +15,7 @@ from aiohttp.typedefs import Middleware
 
 from deploy.metrics.exposition import CONTENT_TYPE, Exposition
 from deploy.settings import Address
-from drivers.wire.accepting import BoundedListener, ConnectionLimits
+from drivers.wire.bounded_listener import BoundedListener, ConnectionLimits
 
 IDLE_S = 20.0
 """Longest time that a connection may be without a request under way: before the headers of the first are whole, and

@@ -42,8 +42,8 @@ from drivers.backends.simulated_bmc import SimulatedBmcs
 from drivers.relays.relay import Relay
 from drivers.simulators.simulator import Simulator
 from drivers.stall_detector import StallDetector
-from drivers.wire.accepting import ConnectionLimits
-from drivers.wire.links import Link, pair
+from drivers.wire.bounded_listener import ConnectionLimits
+from drivers.wire.links import Link, memory_link_pair
 from drivers.wire.websocket import AgentListener
 from eventstore.log import EventLog
 from eventstore.replicas.beacons import Beacon, Beacons, Ranks, SingleReplica
@@ -341,7 +341,7 @@ class Plane:
 
     def _simulate(self, running: _Running, relay: Relay, expected_zones: Collection[str]) -> None:
         async def dial(_address: str) -> Link:
-            relays_end, devices_end = pair(self.name, "simulator")
+            relays_end, devices_end = memory_link_pair(self.name, "simulator")
             running.start(relay.serve(relays_end))
             return devices_end
 

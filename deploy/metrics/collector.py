@@ -21,7 +21,7 @@ from deploy.tls.security import Security
 from drivers.internal_events import RANK_MAX, InternalEvents
 from drivers.relays.relay import Relay
 from drivers.stall_detector import StallDetector
-from drivers.wire.accepting import REFUSING, BoundedListener
+from drivers.wire.bounded_listener import REFUSAL_REASONS, BoundedListener
 from eventstore.replicas.beacons import Beacons
 from eventstore.replicas.clock_skew import ClockSkew
 from eventstore.replicas.replica import Replica
@@ -100,7 +100,7 @@ def _connections(parts: Parts) -> Iterator[Metric]:
     for name, listener in parts.listeners.items():
         connections.add_metric([name], listener.connections)
         most.add_metric([name], listener.limits.most)
-        for limit in REFUSING:
+        for limit in REFUSAL_REASONS:
             refused.add_metric([name, limit], listener.refused[limit])
     yield from (connections, most, refused)
 

@@ -18,7 +18,7 @@ from aiohttp import web
 
 from deploy.page.board import Board
 from deploy.page.requests import NO_STORE, NotReady, check_site, parameters, refused
-from drivers.wire.accepting import peer_of
+from drivers.wire.bounded_listener import peer_of
 from drivers.wire.websocket import BEARER
 from eventstore.errors import PermanentError, TransientError
 from projections.names import shown

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from drivers.backends.simulated_tables import NOTHING
-from drivers.wire.protocol import bitmap_of, everyone
+from drivers.wire.protocol import all_dpus, bitmap_of
 
 DeviceIndexes: TypeAlias = npt.NDArray[np.intp]
 """Devices, by their places in the records."""
@@ -77,7 +77,7 @@ def devices_of(places: range, dpus: int) -> DeviceIndexes:
 def mask(places: range, devices: DeviceIndexes) -> int:
     """Devices of one zone as a set of link-local numbers."""
     if len(devices) == len(places):
-        return everyone(len(places))
+        return all_dpus(len(places))
     bits = np.zeros(len(places), np.bool_)
     bits[devices - places.start] = True
     return int.from_bytes(np.packbits(bits, bitorder="little").tobytes(), "little")

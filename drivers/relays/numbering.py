@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from pyroaring import BitMap
 
-from drivers.wire.protocol import MAX_LINK_DPUS, ProtocolError, everyone, numbers_of, union
+from drivers.wire.protocol import MAX_LINK_DPUS, ProtocolError, all_dpus, numbers_of, union
 
 GROUPS_MAX = 64
 """Sets of DPUs whose ordinals are kept at hand."""
@@ -64,7 +64,7 @@ class Numbering:
         return self._names[number]
 
     def is_all(self, mask: int) -> bool:
-        return mask == everyone(len(self._names))
+        return mask == all_dpus(len(self._names))
 
     def ordinals_of(self, numbers: Iterable[int]) -> list[int]:
         return [self._ordinals[number] for number in numbers]

@@ -137,7 +137,7 @@ def _read_status(field: str, status: pb.TableStatus) -> TableStatus:
 def _read_refusal(refusal: pb.Refusal) -> Refusal:
     status = _read_status("ack.refusals.status", refusal.status)
     code = Code(refusal.code) if refusal.code in KNOWN_CODES else Code.UNSPECIFIED
-    return Refusal(status, refusal.version, code, protocol.sentence(refusal.reason))
+    return Refusal(status, refusal.version, code, protocol.printable_line(refusal.reason))
 
 
 def _read_mask(field: str, bitmap: bytes) -> int:

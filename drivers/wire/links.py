@@ -64,12 +64,12 @@ Dial = Callable[[str], Awaitable[Link]]
 """Opens a link to the relay at an address. Raises LinkClosed if it cannot, Busy if the relay says so."""
 
 
-class _End:
+class _MemoryLink:
     """One end of a link within a process."""
 
     def __init__(self, peer: str) -> None:
         self.peer = peer
-        self.other: _End = self
+        self.other: _MemoryLink = self
         self._inbox: deque[bytes] = deque()
         self._inbox_bytes = 0
         self._closed = False
@@ -112,8 +112,8 @@ class _End:
             self._wake.set_result(None)
 
 
-def pair(relay: str, agent: str) -> tuple[Link, Link]:
+def memory_link_pair(relay: str, agent: str) -> tuple[Link, Link]:
     """The relay's and the agent's end of a new link within this process, with their names for logs."""
-    relays, agents = _End(agent), _End(relay)
+    relays, agents = _MemoryLink(agent), _MemoryLink(relay)
     relays.other, agents.other = agents, relays
     return relays, agents

@@ -65,7 +65,7 @@ def bitmap_of(mask: int) -> bytes:
     return mask.to_bytes((mask.bit_length() + 7) // 8, "little")
 
 
-def everyone(count: int) -> int:
+def all_dpus(count: int) -> int:
     """The set of the DPUs 0 to count - 1."""
     return (1 << count) - 1
 
@@ -88,7 +88,7 @@ def numbers_of(mask: int) -> list[int]:
     return numbers
 
 
-def sentence(reason: str) -> str:
+def printable_line(reason: str) -> str:
     """A peer's words as they may be logged and stored: one printable line, cut if long."""
     printable = "".join(character if character.isprintable() else "?" for character in reason[:MAX_REASON])
     return printable + ("..." if len(reason) > MAX_REASON else "")

@@ -114,7 +114,7 @@ def decode(data: bytes) -> ToAgent:
         case "welcome":
             return _read_welcome(message.welcome)
         case "go_away":
-            return GoAway(protocol.sentence(message.go_away.reason), message.go_away.retry_after_ms)
+            return GoAway(protocol.printable_line(message.go_away.reason), message.go_away.retry_after_ms)
         case _:
             raise ProtocolError("message: must be a welcome, a refusal, a frame or a heard")
 
@@ -146,7 +146,7 @@ def _read_welcome(welcome: pb.Welcome) -> Welcome:
     if not 0 < welcome.heartbeat_ms <= 3_600_000:
         raise ProtocolError(f"welcome.heartbeat_ms: {welcome.heartbeat_ms} must be 1 to 3600000")
     unserved = [
-        Unserved(protocol.mask_of(part.dpus), protocol.sentence(part.reason), part.retry_after_ms)
+        Unserved(protocol.mask_of(part.dpus), protocol.printable_line(part.reason), part.retry_after_ms)
         for part in welcome.unserved
     ]
     return Welcome(welcome.epoch, welcome.version, welcome.frozen, welcome.heartbeat_ms, unserved)

@@ -28,7 +28,7 @@ from aiohttp import (
     web,
 )
 
-from drivers.wire.accepting import BoundedListener, ConnectionLimits, peer_of
+from drivers.wire.bounded_listener import BoundedListener, ConnectionLimits, peer_of
 from drivers.wire.links import BACKLOG_BYTES_MAX, Busy, Link, LinkClosed
 from drivers.wire.protocol import MAX_DOWN_BYTES, MAX_UP_BYTES, ProtocolError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 
-from drivers.wire.links import Link, pair
+from drivers.wire.links import Link, memory_link_pair
 from drivers.wire.websocket import AgentListener, Dialer
 from tests.contract.link import LinkContract, Scenario, in_time
 from tests.simulation.loop import run_simulated
@@ -15,7 +15,7 @@ from tests.simulation.network import link_pair
 class TestLinkWithinAProcess(LinkContract):
     def connected(self, scenario: Scenario) -> None:
         async def run() -> None:
-            await in_time(scenario(*pair("relay", "agent")))
+            await in_time(scenario(*memory_link_pair("relay", "agent")))
 
         asyncio.run(run())
 

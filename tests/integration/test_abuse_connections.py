@@ -23,7 +23,7 @@ from deploy.http import HttpServer
 from deploy.metrics.exposition import Exposition
 from deploy.settings import Address
 from deploy.tls.security import Security
-from drivers.wire.accepting import BoundedListener, ConnectionLimits, peer_of
+from drivers.wire.bounded_listener import BoundedListener, ConnectionLimits, peer_of
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.stubs import CommandsStub
 from tests.support.certs import CertIssuer
@@ -165,7 +165,7 @@ def test_a_peer_that_takes_nothing_of_its_answer_is_let_go(runs: Any, monkeypatc
     monkeypatch.setattr(http, "IDLE_S", 0.2)
 
     async def test() -> None:
-        async with listening(ConnectionLimits(untaken_s=1.0)) as server:
+        async with listening(ConnectionLimits(stalled_s=1.0)) as server:
             connection = dialed(server)
             connection.sendall(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n")
             await until(lambda: server.listener.connections == 1)

@@ -17,7 +17,7 @@ from drivers.relays.relay import Relay, RelaySettings
 from drivers.relays.replica_rules import ReplicaRules
 from drivers.relays.reports import Level
 from drivers.simulators.simulator import Simulator
-from drivers.wire.links import Link, LinkClosed, pair
+from drivers.wire.links import Link, LinkClosed, memory_link_pair
 from eventstore.embedded.log import EmbeddedLog
 from eventstore.folding.fold import Fold
 from eventstore.ids import envelope, uuid7
@@ -95,7 +95,7 @@ class Plane:
     async def dial(self, address: str) -> Link:
         if address in self.down:
             raise LinkClosed("down")
-        relays_end, devices_end = pair(address, "simulator")
+        relays_end, devices_end = memory_link_pair(address, "simulator")
         self.start(self.relays[address].serve(relays_end))
         return devices_end
 

@@ -13,7 +13,7 @@ from drivers.relays.relay import Relay, RelaySettings
 from drivers.simulators.simulator import Simulator
 from drivers.wire import agent_messages, relay_messages
 from drivers.wire.agent_messages import Ack, FromAgent, Hello
-from drivers.wire.links import Busy, Link, LinkClosed, pair
+from drivers.wire.links import Busy, Link, LinkClosed, memory_link_pair
 from drivers.wire.protocol import TableStatus
 from drivers.wire.relay_messages import Frame, HeartbeatReply, ToAgent, Welcome
 from tests.support.rule_source import Tables, packed
@@ -73,7 +73,7 @@ class House:
             raise LinkClosed("down")
         if wait_s := self.relays[address].admit("agent", is_one_dpu=False):
             raise Busy("busy", wait_s)
-        relays_end, agents_end = pair(address, "agent")
+        relays_end, agents_end = memory_link_pair(address, "agent")
         self.start(self.relays[address].serve(relays_end))
         return agents_end
 

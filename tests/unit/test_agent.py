@@ -17,7 +17,7 @@ from drivers.backends.simulated import NO_DEVICE_FAULTS, DeviceFaults, Simulated
 from drivers.relays.reports import Level
 from drivers.wire import agent_messages, relay_messages
 from drivers.wire.agent_messages import Hello
-from drivers.wire.links import Link, pair
+from drivers.wire.links import Link, memory_link_pair
 from drivers.wire.protocol import TableStatus
 from drivers.wire.relay_messages import Frame, GoAway, HeartbeatReply, Unserved, Welcome
 from projections.rules.device_table import EMPTY, DeviceTable, digest_of, steps_between
@@ -246,7 +246,11 @@ def test_a_slow_device_says_that_it_received_and_keeps_its_link() -> None:
             assert agent.table == tables.table
             assert next(iter(made.relay.zones["z"].sessions)).link is link
             assert simulated.holds == tables.table
-            said = [pair for report in tables.reports for pair in zip(report.versions, report.levels, strict=True)]
+            said = [
+                memory_link_pair
+                for report in tables.reports
+                for memory_link_pair in zip(report.versions, report.levels, strict=True)
+            ]
             versions = list(dict.fromkeys(version for version, level in said if level == Level.APPLIED))
             assert 5 < len(versions) < 15  # merged, since it takes a minute for each
             for version in versions[1:]:
@@ -344,7 +348,7 @@ def test_no_relay_sends_an_agent_away_for_weeks(answer: GoAway | Welcome) -> Non
         hellos: list[float] = []
 
         async def dial(_address: str) -> Link:
-            relays, agents = pair("r0", "agent")
+            relays, agents = memory_link_pair("r0", "agent")
             serving.add(asyncio.create_task(serve(relays)))
             return agents
 

@@ -10,7 +10,7 @@ from drivers.agents.store import MemoryTableStore
 from drivers.backends.simulated import NO_DEVICE_FAULTS, DeviceFaults
 from drivers.wire import agent_messages, relay_messages
 from drivers.wire.agent_messages import Ack, FromAgent, Hello
-from drivers.wire.links import Link, pair
+from drivers.wire.links import Link, memory_link_pair
 from drivers.wire.relay_messages import Welcome
 from projections.rules.rule import Delta
 from tests.support.relays import FIRST, SECOND
@@ -28,7 +28,7 @@ def tables_of(epoch: int, version: int, *, second: bool = False) -> Tables:
 async def said_to(faults: DeviceFaults, *frames: tuple[int, Delta]) -> list[FromAgent]:
     """What an agent says to these frames, a minute and a half after each other."""
     said: list[FromAgent] = []
-    relays, agents = pair("r0", "agent")
+    relays, agents = memory_link_pair("r0", "agent")
 
     async def dial(_address: str) -> Link:
         return agents

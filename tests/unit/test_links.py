@@ -9,14 +9,14 @@ from itertools import pairwise
 import pytest
 
 from drivers.wire import links
-from drivers.wire.links import Busy, Link, LinkClosed, pair
+from drivers.wire.links import Busy, Link, LinkClosed, memory_link_pair
 from drivers.wire.relay_connector import BACKOFF_LAST_S, GoAwayReceived, RelayConnector
 from drivers.wire.relay_messages import GoAway
 from tests.support.virtual_loop import run_virtual
 
 
 async def test_messages_arrive_in_order_and_count_as_backlog_until_taken() -> None:
-    relay, agent = pair("relay", "agent")
+    relay, agent = memory_link_pair("relay", "agent")
     relay.send(b"one")
     relay.send(b"three")
     assert (relay.backlog, agent.backlog) == (8, 0)
@@ -26,7 +26,7 @@ async def test_messages_arrive_in_order_and_count_as_backlog_until_taken() -> No
 
 
 async def test_what_was_sent_before_the_end_still_arrives() -> None:
-    relay, agent = pair("relay", "agent")
+    relay, agent = memory_link_pair("relay", "agent")
     relay.send(b"goodbye")
     await relay.close()
     assert await agent.receive() == b"goodbye"
@@ -38,7 +38,7 @@ async def test_what_was_sent_before_the_end_still_arrives() -> None:
 
 
 async def test_the_end_wakes_whoever_waits() -> None:
-    relay, agent = pair("relay", "agent")
+    relay, agent = memory_link_pair("relay", "agent")
     waiting = asyncio.create_task(agent.receive())
     await asyncio.sleep(0)
     relay.abort()
@@ -48,7 +48,7 @@ async def test_the_end_wakes_whoever_waits() -> None:
 
 async def test_a_peer_that_takes_nothing_is_cut_off_at_the_hard_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(links, "BACKLOG_BYTES_MAX", 100)
-    relay, _agent = pair("relay", "agent")
+    relay, _agent = memory_link_pair("relay", "agent")
     relay.send(bytes(90))
     with pytest.raises(LinkClosed, match="left 90 bytes unread"):
         relay.send(bytes(20))
@@ -68,7 +68,7 @@ class Doors:
             raise Busy("full", self.busy_s)
         if address not in self.open:
             raise LinkClosed("nobody there")
-        return pair("relay", "agent")[1]
+        return memory_link_pair("relay", "agent")[1]
 
 
 def waits(knocks: list[tuple[float, str]]) -> list[float]:

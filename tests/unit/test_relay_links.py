@@ -9,7 +9,7 @@ import pytest
 from drivers.relays import served_zone, sessions
 from drivers.relays.served_zone import ServedZone
 from drivers.wire.agent_messages import Ack, Heartbeat
-from drivers.wire.links import LinkClosed, pair
+from drivers.wire.links import LinkClosed, memory_link_pair
 from drivers.wire.protocol import TableStatus
 from drivers.wire.relay_messages import GoAway, Welcome
 from eventstore.errors import AppendUnknown
@@ -145,14 +145,14 @@ def test_a_link_whose_certificate_names_a_dpu_speaks_for_no_other() -> None:
         tables.put(5, {ALLOW: FIRST})
         async with house(tables) as made:
             for named in (["e"], ["d", "e"]):
-                relays_end, agents_end = pair("r0", "agent")
+                relays_end, agents_end = memory_link_pair("r0", "agent")
                 made.start(made.relay.serve(relays_end, "d"))
                 peer = Peer(agents_end)
                 peer.hello(*named)
                 refused = await peer.hear()
                 assert isinstance(refused, GoAway)
                 assert refused.reason == "hello.dpus: 'e' is not 'd', the DPU that the link's certificate names"
-            relays_end, agents_end = pair("r0", "agent")
+            relays_end, agents_end = memory_link_pair("r0", "agent")
             made.start(made.relay.serve(relays_end, "d"))
             peer = Peer(agents_end)
             peer.hello("d")

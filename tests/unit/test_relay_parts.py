@@ -20,7 +20,7 @@ from drivers.relays.latency import LatencyHistogram
 from drivers.relays.reports import EXCEPTIONS_S, NAMES_MAX, Level, ReportBuffer
 from drivers.relays.served_zone import SNAPSHOT_EVERY_S, SNAPSHOTS_AT_ONCE, DpuRateLimiter
 from drivers.wire import relay_messages
-from drivers.wire.protocol import sentence
+from drivers.wire.protocol import printable_line
 from drivers.wire.relay_messages import Frame
 from eventstore.avro.codec import encode
 from eventstore.log import INSTALLS, check_append, partition_for
@@ -190,7 +190,7 @@ def test_what_was_gathered_while_the_log_took_nothing_fits_into_a_record_newest_
             pending.reach(version, level, BitMap(rng.sample(range(4_000), 2_000)), 100, 150)
     names = [f"{number:0>253}" for number in range(NAMES_MAX)]
     pending.regressed = dict.fromkeys(names, 5)
-    pending.refused = dict.fromkeys(names, f"DIGEST: {sentence(chr(0x1F600) * 500)}")
+    pending.refused = dict.fromkeys(names, f"DIGEST: {printable_line(chr(0x1F600) * 500)}")
     event = pending.take(0.0).event("z" * 253, "r", 1, 4_000, 200)
     check_append(partition_for(INSTALLS, event.zone, 6), event.zone.encode(), encode(event), 6)
     assert len(event.versions) < 300

@@ -32,7 +32,7 @@ PAUSE_S = 1.0
 _NO_FILES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
-REFUSING = ("listener", "address", "handshake", "files")
+REFUSAL_REASONS = ("listener", "address", "handshake", "files")
 """Limits that refuse connections, as `BoundedListener.refused` counts them."""
 
 
@@ -45,7 +45,7 @@ class ConnectionLimits(NamedTuple):
     """Connections of one IPv4 address, or of one IPv6 network of 64 bits, open at once."""
     handshake_s: float = 10.0
     """Longest TLS handshake."""
-    untaken_s: float = 60.0
+    stalled_s: float = 60.0
     """How long a peer may take none of what it was sent."""
 
 
@@ -157,7 +157,7 @@ class BoundedListener:
             return "listener"
         return "address" if self._by_peer[peer] >= self.limits.per_address else ""
 
-    def leave(self, peer: str) -> None:
+    def release(self, peer: str) -> None:
         """A connection of a peer has ended."""
         self.connections -= 1
         self._by_peer[peer] -= 1
@@ -165,28 +165,28 @@ class BoundedListener:
             del self._by_peer[peer]
 
     async def _establish(self, connection: socket.socket, peer: str) -> None:
-        place = _Place(self, peer)
+        slot = _ConnectionSlot(self, peer)
         connection.setblocking(False)
         with suppress(OSError):  # a peer that is gone already
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(self.limits.untaken_s * 1_000))
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(self.limits.stalled_s * 1_000))
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: _Counted(self._protocol(), place),
+                lambda: _CountedConnection(self._protocol(), slot),
                 connection,
                 ssl=self._ssl,
                 ssl_handshake_timeout=None if self._ssl is None else self.limits.handshake_s,
             )
         except OSError as error:  # of TLS too
-            place.leave()
+            slot.release()
             self.refused["handshake"] += 1
             logger.info("handshake failed", extra={"peer": peer, "port": self._port, "reason": str(error)})
         except BaseException:
-            place.leave()
+            slot.release()
             raise
 
 
-class _Place:
+class _ConnectionSlot:
     """One of the connections that a listener may have open, given back once."""
 
     __slots__ = ("_listener", "_peer")
@@ -195,20 +195,20 @@ class _Place:
         self._listener: BoundedListener | None = listener
         self._peer = peer
 
-    def leave(self) -> None:
+    def release(self) -> None:
         listener, self._listener = self._listener, None
         if listener is not None:
-            listener.leave(self._peer)
+            listener.release(self._peer)
 
 
-class _Counted(asyncio.Protocol):
+class _CountedConnection(asyncio.Protocol):
     """The protocol of a connection, passed on; the end of the connection gives its place back."""
 
-    __slots__ = ("_inner", "_place")
+    __slots__ = ("_inner", "_slot")
 
-    def __init__(self, inner: Any, place: _Place) -> None:
+    def __init__(self, inner: Any, slot: _ConnectionSlot) -> None:
         self._inner = inner
-        self._place = place
+        self._slot = slot
 
     def data_received(self, data: bytes) -> None:
         self._inner.data_received(data)
@@ -217,7 +217,7 @@ class _Counted(asyncio.Protocol):
         self._inner.connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._place.leave()
+        self._slot.release()
         self._inner.connection_lost(exc)
 
     def eof_received(self) -> bool | None:
