@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from deploy.export.spelling import spelled
+from deploy.export.rendering import rendered
 from eventstore.as_of import AsOf
 from eventstore.avro.codec import decode
 from eventstore.errors import PermanentError, Undecodable
@@ -130,7 +130,7 @@ def as_line(partition: Partition, record: Record) -> dict[str, object]:
         event = decode(record.value)
     except Undecodable as error:
         return {**where, "type": "undecodable", "reason": str(error), "value": record.value.hex()}
-    return {**where, "type": type(event).__name__, **spelled(event)}
+    return {**where, "type": type(event).__name__, **rendered(event)}
 
 
 def as_json(line: dict[str, object]) -> str:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from deploy.export.events import Wanted
-from deploy.export.spelling import spelled
+from deploy.export.rendering import rendered
 from eventstore.avro.codec import decode
 from eventstore.errors import Undecodable
 from eventstore.log import Partition, Record
@@ -92,7 +92,7 @@ def _admits(wanted: Wanted, row: Row) -> bool:
 
 def _rest(event: Event) -> str:
     """An event in JSON, as `events export` prints it, without the envelope."""
-    found = spelled(event)
+    found = rendered(event)
     del found["envelope"]
     return msgspec.json.encode(found).decode()
 

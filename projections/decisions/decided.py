@@ -36,7 +36,7 @@ def key_of(at: RecordMetadata) -> str:
 
 def decided(event: Event, change: Any, outcome: Outcome, at: RecordMetadata, version: int) -> DecisionRecorded:
     """The record that says what a fold of this version decided."""
-    items = list(_bounded(spell(event, change, outcome, at)))
+    items = list(_bounded(render(event, change, outcome, at)))
     counts = [len(each.subjects) for each in items]
     return DecisionRecorded(
         envelope=event.envelope,
@@ -54,7 +54,7 @@ def decided(event: Event, change: Any, outcome: Outcome, at: RecordMetadata, ver
     )
 
 
-def spell(event: Event, change: Any, outcome: Outcome, at: RecordMetadata) -> list[Items]:
+def render(event: Event, change: Any, outcome: Outcome, at: RecordMetadata) -> list[Items]:
     """Every item of a decision: at least one."""
     items = [*_changed(event, change, outcome, at), *_answered(outcome)]
     if items:

@@ -11,7 +11,7 @@ from typing import Any
 
 from eventstore.folding.fold import Outcome, RecordMetadata
 from projections.cliques import state as clique_state
-from projections.decisions.decided import spell
+from projections.decisions.decided import render
 from projections.decisions.fleet import edited_by
 from projections.decisions.items import Item, each_of
 from projections.fleet import fold as fleet
@@ -27,7 +27,7 @@ def about(subject: str, event: Event, change: Any, outcome: Outcome, at: RecordM
     is_named = _is_named(subject, event)
     if not is_named and not _is_in(subject, change):
         return []
-    items = list(each_of(spell(event, change, outcome, at)))
+    items = list(each_of(render(event, change, outcome, at)))
     own = [item for item in items if _is_about(subject, item)]
     return own or (items if is_named else [])
 

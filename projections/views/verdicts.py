@@ -60,22 +60,22 @@ def sentence(by_address: Mapping[str, Sequence[Verdict]]) -> str:
     """The verdicts of a node's addresses for people."""
     if not by_address:
         return "denied: the node has no address"
-    spelled = {address: ", ".join(map(_spelled, found)) for address, found in by_address.items()}
+    spelled = {address: ", ".join(map(_verdict_text, found)) for address, found in by_address.items()}
     if len(set(spelled.values())) == 1:
         return next(iter(spelled.values()))
     return "; ".join(f"{address} {said}" for address, said in spelled.items())
 
 
-def _spelled(verdict: Verdict) -> str:
+def _verdict_text(verdict: Verdict) -> str:
     word = "allowed" if verdict.allowed else "denied"
     by = f"by policy {verdict.policy}" if verdict.policy else "as no rule speaks of it"
     if verdict.protocols == PROTOCOLS:
         return f"{word} on all traffic {by}"
     protocols = " and ".join("other protocols" if name == "other" else name for name in verdict.protocols)
-    return f"{word} on {protocols}{f' {spelled_ports(verdict.ports)}' if verdict.ports else ''} {by}"
+    return f"{word} on {protocols}{f' {ports_text(verdict.ports)}' if verdict.ports else ''} {by}"
 
 
-def spelled_ports(ports: Sequence[int]) -> str:
+def ports_text(ports: Sequence[int]) -> str:
     """First-last pairs on one line."""
     pairs = zip(ports[::2], ports[1::2], strict=True)
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in pairs)

@@ -39,10 +39,10 @@ class Heard:
         """Nothing is owed."""
 
     def records(self) -> dict[str, bytes]:
-        return {key_of(decided_record.at): encode(spelled(decided_record)) for decided_record in self.decisions}
+        return {key_of(decided_record.at): encode(rendered(decided_record)) for decided_record in self.decisions}
 
 
-def spelled(decided_record: DecidedRecord) -> DecisionRecorded:
+def rendered(decided_record: DecidedRecord) -> DecisionRecorded:
     return decided(
         decided_record.event, decided_record.change, decided_record.outcome, decided_record.at, decided_record.version
     )

@@ -33,7 +33,7 @@ from schemas.events import (
     PolicySet,
 )
 from tests.simulation.durable import Disk, DiskStore
-from tests.support.decisions import Heard, items_of, spelled, until_all_are_written
+from tests.support.decisions import Heard, items_of, rendered, until_all_are_written
 from tests.support.driven import START_MS, LateLog, Order
 from tests.support.memory_log import Contents
 from tests.support.toy_log import LOG_ID
@@ -70,7 +70,7 @@ def test_a_run_of_joins_is_decided_as_one_by_one(numbers: list[int], data: st.Da
 def test_runs_are_heard_as_runs_and_say_who_joined_where() -> None:
     heard = heard_of(log_of([join(number) for number in range(60)]), together=True)
     assert heard.runs == 1
-    (item,) = items_of(spelled(heard.decisions[4]))
+    (item,) = items_of(rendered(heard.decisions[4]))
     assert item == ("node_joined", "node-4", {"zone": "z1"})
 
 
@@ -85,10 +85,10 @@ def test_what_would_not_fit_a_record_is_counted() -> None:
         for i in range(4)
     }
     many = decided_record._replace(change=decided_record.change._replace(joined=None, nodes=nodes))
-    found = [*items_of(spelled(many))]
+    found = [*items_of(rendered(many))]
     assert found[-1].kind == "not_listed"
     assert len(found) - 1 + int(found[-1].detail["items"]) == 4_000
-    assert len(encode(spelled(many))) < MAX_TEXT * 1.1
+    assert len(encode(rendered(many))) < MAX_TEXT * 1.1
 
 
 class World:

@@ -8,7 +8,7 @@ from eventstore.avro.codec import decode, encode
 from eventstore.folding.fold import RecordMetadata
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import FLEET_0, ZONES, partition_for
-from projections.decisions.decided import DECIDED_TOPICS, spell
+from projections.decisions.decided import DECIDED_TOPICS, render
 from projections.decisions.histories import about
 from projections.decisions.items import Item as Told
 from projections.decisions.items import each_of
@@ -36,7 +36,7 @@ def spelled(world: World) -> dict[tuple[str, int], set[str]]:
                 for record in records:
                     folded.fold(record)
                 for event, change, outcome, at, _, _ in heard.decisions:
-                    items = each_of(spell(event, change, outcome, at))
+                    items = each_of(render(event, change, outcome, at))
                     about = {name for i in items for name in (i.subject, i.detail.get("zone"), i.detail.get("clique"))}
                     found[str(partition), at.offset] = {name for name in about if name}
     return found

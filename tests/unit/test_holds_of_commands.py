@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from eventstore.folding.fold import Outcome, RecordMetadata
 from eventstore.ids import envelope, uuid7
 from eventstore.log import partition_of
-from projections.decisions.decided import spell
+from projections.decisions.decided import render
 from projections.fleet.holds import MAX_SHOWN_REASONS
 from projections.fleet.views import command_outcome, holds
 from projections.zones.forwarding import forward
@@ -109,7 +109,7 @@ def test_the_history_of_a_record_says_how_many_addresses_each_of_its_holds_has(f
     change, outcome = fleet.fold.decide(fleet.state, said, at)
     fleet.apply(said)
     counts = {hold.hold: str(hold.addresses) for hold in holds(fleet.state)}
-    told = [items.detail for items in spell(said, change, outcome, at) if items.kind == "members_held"]
+    told = [items.detail for items in render(said, change, outcome, at) if items.kind == "members_held"]
     assert {int(detail["hold"]): detail["addresses"] for detail in told} == counts == {1: "15", 2: "15"}
 
 

@@ -12,7 +12,7 @@ _HASHES = ("hold_hash", "list_hash")
 _TEXTS = frozenset({*_FAMILIES, *_HASHES})
 
 
-def spelled(event: msgspec.Struct) -> dict[str, Any]:
+def rendered(event: msgspec.Struct) -> dict[str, Any]:
     """The fields of an event. An address column is a list with one address per node, null for a node without one."""
     found: dict[str, Any] = msgspec.to_builtins(event)
     for name in _TEXTS.intersection(event.__struct_fields__):

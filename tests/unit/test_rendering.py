@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deploy.export.events import as_json, as_line
-from deploy.export.spelling import spelled
+from deploy.export.rendering import rendered
 from eventstore.avro.codec import encode
 from eventstore.log import ZONES, Partition, Record
 from schemas.events import Envelope, HoldApproved, NodesJoined
@@ -37,16 +37,16 @@ def test_addresses_are_text_one_for_each_node_and_hashes_are_hex() -> None:
     record = Record(7, 1, b"z", encode(event), ())
     line = json.loads(as_json(as_line(Partition(ZONES, 0), record)))
     assert (line["addresses4"], line["addresses6"]) == (["10.0.0.1", None], ["2001:db8::1"] * 2)
-    approved = spelled(HoldApproved(ENVELOPE, 3, bytes([0xAB, 0xCD])))
+    approved = rendered(HoldApproved(ENVELOPE, 3, bytes([0xAB, 0xCD])))
     assert approved["hold_hash"] == "abcd"
 
 
 def test_a_column_that_no_edge_writes_is_hex() -> None:
-    assert spelled(joined(b"\x01\x02\x03", b""))["addresses4"] == "010203"
+    assert rendered(joined(b"\x01\x02\x03", b""))["addresses4"] == "010203"
 
 
 @given(st.lists(st.ip_addresses(v=4), max_size=9), st.lists(st.ip_addresses(v=6), max_size=9))
 def test_every_address_reads_back_as_it_was(four: list[IPv4Address], six: list[IPv6Address]) -> None:
-    found = spelled(joined(b"".join(a.packed for a in four), b"".join(a.packed for a in six)))
+    found = rendered(joined(b"".join(a.packed for a in four), b"".join(a.packed for a in six)))
     assert [IPv4Address(text) if text else NONE4 for text in found["addresses4"]] == four
     assert [IPv6Address(text) if text else NONE6 for text in found["addresses6"]] == six
