@@ -33,7 +33,7 @@ class PlannedNode(NamedTuple):
         return str(IPv6Address(self.address6)) if self.address6 else ""
 
 
-class KnownNode(NamedTuple):
+class ExistingNode(NamedTuple):
     """A node that the plane has, as a node of the file is planned: its labels sorted by key."""
 
     zone: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from commands.inventory.batches import KnownNode, NodeBatch
+from commands.inventory.batches import ExistingNode, NodeBatch
 from commands.inventory.plan import InventoryPlan
 
 
@@ -29,11 +29,11 @@ class Comparison(NamedTuple):
     @property
     def shifts_most(self) -> bool:
         """Whether most known nodes of the file would get another address or zone, as after a shift of its rows."""
-        known = self.moved + self.changed + self.unchanged
-        return 2 * max(self.readdressed, self.moved) > known
+        existing = self.moved + self.changed + self.unchanged
+        return 2 * max(self.readdressed, self.moved) > existing
 
 
-def compare(plan: InventoryPlan, known: Mapping[str, KnownNode]) -> Comparison:
+def compare(plan: InventoryPlan, existing: Mapping[str, ExistingNode]) -> Comparison:
     """Hold a plan against the nodes that the plane has."""
     new = moved = changed = unchanged = readdressed = 0
     names: set[str] = set()
@@ -42,7 +42,7 @@ def compare(plan: InventoryPlan, known: Mapping[str, KnownNode]) -> Comparison:
         names.update(batch.names)
         for name, node in _nodes(batch):
             planned.update(addresses_of(node))
-            was = known.get(name)
+            was = existing.get(name)
             if was is None:
                 new += 1
                 continue
@@ -54,8 +54,8 @@ def compare(plan: InventoryPlan, known: Mapping[str, KnownNode]) -> Comparison:
             else:
                 changed += 1
     zones = set(plan.zones)
-    others = {name: node for name, node in known.items() if name not in names}
-    before = {address for node in known.values() for address in addresses_of(node)}
+    others = {name: node for name, node in existing.items() if name not in names}
+    before = {address for node in existing.values() for address in addresses_of(node)}
     after = planned | {address for node in others.values() for address in addresses_of(node)}
     not_in_file = sum(node.zone in zones for node in others.values())
     return Comparison(
@@ -63,16 +63,16 @@ def compare(plan: InventoryPlan, known: Mapping[str, KnownNode]) -> Comparison:
     )
 
 
-def addresses_of(node: KnownNode) -> Iterator[int]:
+def addresses_of(node: ExistingNode) -> Iterator[int]:
     """The addresses of a node, IPv6 negative."""
     yield from filter(None, (node.address4, -node.address6))
 
 
-def _nodes(batch: NodeBatch) -> Iterator[tuple[str, KnownNode]]:
+def _nodes(batch: NodeBatch) -> Iterator[tuple[str, ExistingNode]]:
     sets = [tuple(labels.items()) for labels in batch.label_sets]
     for place, name in enumerate(batch.names):
         index = batch.label_index
         labels = sets[index[0] if len(index) == 1 else index[place]] if index else ()
         address4 = int.from_bytes(batch.addresses4[4 * place : 4 * place + 4], "big")
         address6 = int.from_bytes(batch.addresses6[16 * place : 16 * place + 16], "big")
-        yield name, KnownNode(batch.zone, address4, address6, labels)
+        yield name, ExistingNode(batch.zone, address4, address6, labels)

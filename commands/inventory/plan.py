@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import BinaryIO
 
-from commands.inventory.batches import KnownNode, NodeBatch, PlannedNode, batches
-from commands.inventory.pool import Pool
-from commands.inventory.rows import MAX_FAULTS, Fault, InventoryError, Row, bad_file, read_rows
+from commands.inventory.address_pool import AddressPool
+from commands.inventory.batches import ExistingNode, NodeBatch, PlannedNode, batches
+from commands.inventory.rows import MAX_FAULTS, InventoryError, LineFault, Row, bad_file, read_rows
 from projections.cliques.state import DEFAULT_CAPACITY, MAX_CAPACITY
 from projections.names import (
     BadAddress,
@@ -32,7 +32,7 @@ from projections.names import (
     shown,
 )
 
-__all__ = ["CliquePlan", "Fault", "InventoryError", "InventoryPlan", "NodeBatch", "Options", "plan"]
+__all__ = ["CliquePlan", "ImportOptions", "InventoryError", "InventoryPlan", "LineFault", "NodeBatch", "plan"]
 
 MAX_NODES = 2_000_000
 """Nodes of one file at most."""
@@ -43,7 +43,7 @@ _ADDRESS_COLUMNS = ("address", "ip")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class ImportOptions:
     """What the columns mean. An empty column, size 0 or empty pool is not given."""
 
     name_column: str = ""
@@ -92,14 +92,14 @@ class InventoryPlan:
     batches: tuple[NodeBatch, ...]
     cliques: tuple[CliquePlan, ...]
     node_count: int
-    skipped: tuple[Fault, ...]
+    skipped: tuple[LineFault, ...]
     skipped_count: int
 
 
-def plan(stream: BinaryIO, options: Options, known: Mapping[str, KnownNode] | None = None) -> InventoryPlan:
-    """Read a whole file. `known` are the nodes that the plane has already. Raises InventoryError."""
+def plan(stream: BinaryIO, options: ImportOptions, existing: Mapping[str, ExistingNode] | None = None) -> InventoryPlan:
+    """Read a whole file. `existing` are the nodes that the plane has already. Raises InventoryError."""
     _check_options(options)
-    return _Planner(options, known or {}).plan(stream)
+    return _Planner(options, existing or {}).plan(stream)
 
 
 class _BadRow(Exception):
@@ -109,9 +109,9 @@ class _BadRow(Exception):
 class _Planner:
     """Goes through the rows once; what it dealt out to good rows is not dealt out again."""
 
-    def __init__(self, options: Options, known: Mapping[str, KnownNode]) -> None:
+    def __init__(self, options: ImportOptions, existing: Mapping[str, ExistingNode]) -> None:
         self._options = options
-        self._pool = Pool(options.address_pool, known) if options.address_pool else None
+        self._pool = AddressPool(options.address_pool, existing) if options.address_pool else None
         self._columns = options
         self._zones: dict[str, list[PlannedNode]] = {}
         self._lines: dict[str, int] = {}
@@ -120,11 +120,11 @@ class _Planner:
         self._checked: set[tuple[tuple[str, str], ...]] = set()
 
     def plan(self, stream: BinaryIO) -> InventoryPlan:
-        faults: list[Fault] = []
+        faults: list[LineFault] = []
         count = 0
         is_first = True
         for row in read_rows(stream):
-            fault = row if isinstance(row, Fault) else None
+            fault = row if isinstance(row, LineFault) else None
             if isinstance(row, Row):
                 if is_first:
                     self._columns, is_first = _resolved(self._options, row), False
@@ -139,11 +139,11 @@ class _Planner:
         found = tuple(batch for zone, nodes in self._zones.items() for batch in batches(zone, nodes))
         return InventoryPlan(tuple(self._zones), found, self._clique_plans(), len(self._lines), tuple(faults), count)
 
-    def _take(self, row: Row) -> Fault | None:
+    def _take(self, row: Row) -> LineFault | None:
         try:
             node, zone = self._node(row)
         except (_BadRow, BadAddress) as bad:
-            return Fault(row.line, str(bad))
+            return LineFault(row.line, str(bad))
         if len(self._lines) >= MAX_NODES:
             raise bad_file(f"inventory: more than {MAX_NODES} nodes are over the limit of one file", row.line)
         if self._pool is not None:
@@ -223,7 +223,7 @@ def _require(fault: str | None) -> None:
         raise _BadRow(fault)
 
 
-def _check_options(options: Options) -> None:
+def _check_options(options: ImportOptions) -> None:
     for one, other in (("zone_column", "zone_size"), ("address_column", "address_pool")):
         if getattr(options, one) and getattr(options, other):
             raise bad_file(f"{one}: {shown(str(getattr(options, one)))} must not be given together with {other}")
@@ -240,7 +240,7 @@ def _check_options(options: Options) -> None:
         raise bad_file(fault)
 
 
-def _resolved(options: Options, first: Row) -> Options:
+def _resolved(options: ImportOptions, first: Row) -> ImportOptions:
     """The options with every column named, by what the first row has; checked once for all rows of a table."""
     name = _column("name_column", options.name_column, _NAME_COLUMNS, first)
     zone = "" if options.zone_size else _column("zone_column", options.zone_column, _ZONE_COLUMNS, first)

@@ -20,7 +20,7 @@ MAX_FAULTS = 100
 """Faults that are kept to be told; the rest are counted."""
 
 
-class Fault(NamedTuple):
+class LineFault(NamedTuple):
     """What is wrong with a line; line 0 stands for the file or the options."""
 
     line: int
@@ -33,7 +33,7 @@ class Fault(NamedTuple):
 class InventoryError(PermanentError):
     """The file, or what was asked of it, is bad; nothing of it was applied. `faults` are the first of `count`."""
 
-    def __init__(self, faults: tuple[Fault, ...], count: int) -> None:
+    def __init__(self, faults: tuple[LineFault, ...], count: int) -> None:
         more = f" (the first of {count} faults)" if count > 1 else ""
         super().__init__(f"{faults[0]}{more}")
         self.faults = faults
@@ -53,10 +53,10 @@ class _BadLine(Exception):
 
 
 def bad_file(reason: str, line: int = 0) -> InventoryError:
-    return InventoryError((Fault(line, reason),), 1)
+    return InventoryError((LineFault(line, reason),), 1)
 
 
-def read_rows(stream: BinaryIO) -> Iterator[Row | Fault]:
+def read_rows(stream: BinaryIO) -> Iterator[Row | LineFault]:
     """Every row or fault, in file order. Raises InventoryError for a header that names no columns."""
     header: list[str] | None = None
     is_json = False
@@ -77,7 +77,7 @@ def read_rows(stream: BinaryIO) -> Iterator[Row | Fault]:
         except _BadLine as bad:
             if is_first and not is_json:
                 raise bad_file(str(bad), number) from None
-            yield Fault(number, str(bad))
+            yield LineFault(number, str(bad))
 
 
 def _lines(stream: BinaryIO) -> Iterator[tuple[int, bytes | None]]:

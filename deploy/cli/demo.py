@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from commands.inventory.plan import Options
+from commands.inventory.plan import ImportOptions
 from deploy.cli.failures import Refused, Unreachable
 from deploy.cli.inventory_options import inventory_options, read_inventory
 from deploy.cli.values import Folder, addresses_if_given
@@ -57,7 +57,7 @@ def demo(
     cliques: int | None,
     clique_size: int,
     inventory: Path | None,
-    reading: Callable[..., Options],
+    reading: Callable[..., ImportOptions],
     kafka: str,
     data: Path | None,
     as_json: bool,
@@ -80,7 +80,7 @@ def demo(
     if inventory is not None:
         _check_not_given("nodes", "zones", "cliques")
         fleet = read_inventory(inventory, reading(clique_size=clique_size if reading().clique_when else 0))
-    elif reading() != Options():
+    elif reading() != ImportOptions():
         raise click.UsageError("what columns mean, and rows that may be skipped, go with --inventory")
     elif zones > nodes:
         raise click.UsageError(f"zones {zones} must be at most nodes, {nodes}: a zone exists from its first node on")

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import click
 
-from commands.inventory.batches import KnownNode
+from commands.inventory.batches import ExistingNode
 from commands.inventory.comparison import Comparison, compare
-from commands.inventory.plan import CliquePlan, InventoryError, InventoryPlan, NodeBatch, Options
+from commands.inventory.plan import CliquePlan, ImportOptions, InventoryError, InventoryPlan, NodeBatch
 from deploy.cli import output as out
 from deploy.cli.client import Client
 from deploy.cli.failures import REFUSED, UNKNOWN, NotKnown, Refused, Unconfirmed
-from deploy.cli.inventory_known import held_since, read_known
+from deploy.cli.inventory_existing import held_by_import, read_existing
 from deploy.cli.inventory_options import inventory_options, read_inventory
 from deploy.cli.options import commands, paged
 from deploy.cli.progress import ProgressLine
@@ -52,7 +52,7 @@ def import_file(
     client: Client,
     output: str,
     file: Path,
-    reading: Callable[..., Options],
+    reading: Callable[..., ImportOptions],
     dry_run: bool,
     yes: bool,
     clique_size: int | None,
@@ -68,13 +68,13 @@ def import_file(
     """
     options = reading(clique_size=clique_size or 0)
     plan = _read(file, options)
-    known = read_known(client)
+    existing = read_existing(client)
     if options.address_pool:
-        plan = _read(file, options, known.nodes)
+        plan = _read(file, options, existing.nodes)
     _refuse_foreign_cliques(client, plan)
-    found = compare(plan, known.nodes)
+    found = compare(plan, existing.nodes)
     summary = _start(plan, found)
-    summary.held_before = sum(name in known.held for batch in plan.batches for name in batch.names)
+    summary.held_before = sum(name in existing.held for batch in plan.batches for name in batch.names)
     if dry_run:
         summary.dry_run = True
         _finish(summary, output)
@@ -88,7 +88,7 @@ def import_file(
         click.echo("interrupted, and some of the file may be applied: the same import again applies the rest", err=True)
         raise
     names = (name for batch in plan.batches for name in batch.names)
-    summary.held, holds = held_since(client, set(names), known, summary.position)
+    summary.held, holds = held_by_import(client, set(names), existing, summary.position)
     summary.holds.extend(holds if summary.held else ())
     _finish(summary, output)
 
@@ -101,10 +101,10 @@ def _shift(found: Comparison) -> str:
     )
 
 
-def _read(file: Path, options: Options, known: Mapping[str, KnownNode] | None = None) -> InventoryPlan:
+def _read(file: Path, options: ImportOptions, existing: Mapping[str, ExistingNode] | None = None) -> InventoryPlan:
     """The plan of a file. Raises Refused; every bad row has been named by then."""
     try:
-        return read_inventory(file, options, known)
+        return read_inventory(file, options, existing)
     except Refused as refused:
         if isinstance(refused.__cause__, InventoryError) and refused.__cause__.count > 1:
             for fault in refused.__cause__.faults:
@@ -269,8 +269,8 @@ def _foreseen(summary: pb.ImportSummary) -> tuple[tuple[str, object], ...]:
 
 def _compared(summary: pb.ImportSummary) -> str:
     gone = f"; {summary.not_in_file} in these zones are not in the file, and stay" if summary.not_in_file else ""
-    known = f"{summary.moved} moved, {summary.changed} changed, {summary.unchanged} unchanged"
-    return f"{summary.new} new, {known}{gone}"
+    existing = f"{summary.moved} moved, {summary.changed} changed, {summary.unchanged} unchanged"
+    return f"{summary.new} new, {existing}{gone}"
 
 
 def _told(summary: pb.ImportSummary) -> str:

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 import click
 
-from commands.inventory.batches import KnownNode
-from commands.inventory.plan import InventoryError, InventoryPlan, Options, plan
+from commands.inventory.batches import ExistingNode
+from commands.inventory.plan import ImportOptions, InventoryError, InventoryPlan, plan
 from deploy.cli.failures import Refused
 from deploy.cli.values import not_empty
 from projections.names import shown
@@ -64,7 +64,7 @@ def inventory_options(function: F) -> F:
     def run(**given: Any) -> None:
         names = [name for option in _OPTIONS for name in _names(option)]
         options = {name: value for name in names if (value := given.pop(name)) is not None}
-        function(reading=functools.partial(Options, **options), **given)
+        function(reading=functools.partial(ImportOptions, **options), **given)
 
     decorated: Callable[..., Any] = run
     for option in reversed(_OPTIONS):
@@ -72,7 +72,9 @@ def inventory_options(function: F) -> F:
     return decorated  # type: ignore[return-value]
 
 
-def read_inventory(path: Path, options: Options, known: Mapping[str, KnownNode] | None = None) -> InventoryPlan:
+def read_inventory(
+    path: Path, options: ImportOptions, known: Mapping[str, ExistingNode] | None = None
+) -> InventoryPlan:
     """The plan of a file, beside the nodes that the plane has.
 
     Raises Refused, which names every bad row by its line (the first of them, if many).

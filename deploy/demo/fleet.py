@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ipaddress import IPv4Address
 
 from commands.inventory.batches import NodeBatch
-from commands.inventory.plan import InventoryPlan, Options, plan
+from commands.inventory.plan import ImportOptions, InventoryPlan, plan
 from schemas.api import dpuplane_pb2 as pb
 
 GPUS = ("h100", "gb200", "gb300")
@@ -25,8 +25,8 @@ def generate_fleet(*, nodes: int, zones: int, clique_size: int, cliques: int | N
         address = IPv4Address(FIRST_ADDRESS + number)
         lines.append(f"node-{number:06},zone-{zone:04},{address},{GPUS[zone % len(GPUS)]},{member}")
     if not in_cliques:
-        return plan(io.BytesIO("\n".join(lines).encode()), Options())
-    options = Options(clique_size=clique_size, clique_when=("clique", "yes"), clique_domain=CLIQUE_DOMAIN)
+        return plan(io.BytesIO("\n".join(lines).encode()), ImportOptions())
+    options = ImportOptions(clique_size=clique_size, clique_when=("clique", "yes"), clique_domain=CLIQUE_DOMAIN)
     return plan(io.BytesIO("\n".join(lines).encode()), options)
 
 

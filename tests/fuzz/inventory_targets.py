@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from io import BytesIO
 
-from commands.inventory.plan import InventoryError, Options, plan
+from commands.inventory.plan import ImportOptions, InventoryError, plan
 from commands.inventory.rows import MAX_FAULTS
 from eventstore.avro.codec import encode
 from eventstore.ids import envelope, uuid7
@@ -52,9 +52,9 @@ def inventory(data: bytes) -> bool:
     return True
 
 
-def options_of(line: bytes) -> Options:
+def options_of(line: bytes) -> ImportOptions:
     """Letters switch options on; a pair of them that exclude each other is for the planner to refuse."""
-    return Options(
+    return ImportOptions(
         name_column="sn" if b"n" in line else "",
         zone_column="rack" if b"r" in line else "",
         zone_size=2 if b"2" in line else -1 if b"-" in line else 0,

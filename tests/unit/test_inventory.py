@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commands.inventory.batches import KnownNode
+from commands.inventory.batches import ExistingNode
 from commands.inventory.comparison import Comparison, compare
-from commands.inventory.plan import InventoryError, InventoryPlan, Options, plan
+from commands.inventory.plan import ImportOptions, InventoryError, InventoryPlan, plan
 from commands.inventory.rows import MAX_FAULTS, MAX_LINE_BYTES
 from eventstore.avro.codec import encode
 from projections.columns import fault_of_nodes, nth
@@ -29,7 +29,7 @@ EXCERPT = Path(__file__).parent / "data" / "openb-nodes-excerpt.csv"
 
 def planned(text: str | bytes, **options: object) -> InventoryPlan:
     data = text.encode() if isinstance(text, str) else text
-    return plan(io.BytesIO(data), Options(**options))  # type: ignore[arg-type]
+    return plan(io.BytesIO(data), ImportOptions(**options))  # type: ignore[arg-type]
 
 
 def faults_of(text: str | bytes, **options: object) -> list[str]:
@@ -54,7 +54,7 @@ def test_a_real_inventory_with_racks_addresses_and_cliques_made_up() -> None:
     with EXCERPT.open("rb") as stream:
         found = plan(
             stream,
-            Options(zone_size=40, address_pool="10.0.0.0/16", clique_size=18, clique_when=("model", "G2")),
+            ImportOptions(zone_size=40, address_pool="10.0.0.0/16", clique_size=18, clique_when=("model", "G2")),
         )
     assert (found.node_count, found.zones, found.skipped_count) == (65, ("rack-0000", "rack-0001"), 0)
     first, second = joined(found)
@@ -306,15 +306,15 @@ def test_no_bytes_raise_anything_but_its_own_error(data: bytes, options: dict[st
 # --- beside what the plane has ---------------------------------------------------------------------------------------
 
 
-def known_of(found: InventoryPlan) -> dict[str, KnownNode]:
+def known_of(found: InventoryPlan) -> dict[str, ExistingNode]:
     """The nodes of a plan, as the plane has them after its import."""
-    known = {}
+    existing = {}
     for event in joined(found):
         for place, name in enumerate(event.names):
             _, _, address4, address6, labels = nth(event, place)
             number6 = int.from_bytes(address6, "big")
-            known[name] = KnownNode(event.zone, address4, number6, tuple(sorted(labels.items())))
-    return known
+            existing[name] = ExistingNode(event.zone, address4, number6, tuple(sorted(labels.items())))
+    return existing
 
 
 def rows(*names: str, zone: str = "z") -> str:
@@ -323,25 +323,25 @@ def rows(*names: str, zone: str = "z") -> str:
 
 @pytest.mark.parametrize("pool", ["10.0.0.0/24", "fd00::/120"])
 def test_a_row_that_was_removed_moves_no_address_of_the_others(pool: str) -> None:
-    known = known_of(planned(rows("a", "b", "c"), address_pool=pool))
-    again = known_of(planned_beside(known, rows("b", "new", "c"), address_pool=pool))
-    assert (again["b"], again["c"]) == (known["b"], known["c"])
-    assert addresses(again["new"]) not in map(addresses, known.values()), "the address of `a`, which stays, is taken"
+    existing = known_of(planned(rows("a", "b", "c"), address_pool=pool))
+    again = known_of(planned_beside(existing, rows("b", "new", "c"), address_pool=pool))
+    assert (again["b"], again["c"]) == (existing["b"], existing["c"])
+    assert addresses(again["new"]) not in map(addresses, existing.values()), "the address of `a`, which stays, is taken"
 
 
 def test_an_import_that_broke_off_deals_the_same_addresses_again() -> None:
     text = rows(*(f"n{i}" for i in range(9)))
-    other = {"x": KnownNode("y", int(ipaddress.IPv4Address("10.0.0.3")), 0, ())}
+    other = {"x": ExistingNode("y", int(ipaddress.IPv4Address("10.0.0.3")), 0, ())}
     whole = known_of(planned_beside(other, text, address_pool="10.0.0.0/24"))
     for applied in (("n0", "n1"), ("n7", "n3"), ("n8",)):
-        known = other | {name: whole[name] for name in applied}
-        assert known_of(planned_beside(known, text, address_pool="10.0.0.0/24")) == whole
+        existing = other | {name: whole[name] for name in applied}
+        assert known_of(planned_beside(existing, text, address_pool="10.0.0.0/24")) == whole
 
 
 def test_two_nodes_that_share_an_address_of_the_pool_get_one_each() -> None:
     shared = int(ipaddress.IPv4Address("10.0.0.1"))
-    known = {name: KnownNode("z", shared, 0, ()) for name in "ab"}
-    found = known_of(planned_beside(known, rows("a", "b"), address_pool="10.0.0.0/24"))
+    existing = {name: ExistingNode("z", shared, 0, ()) for name in "ab"}
+    found = known_of(planned_beside(existing, rows("a", "b"), address_pool="10.0.0.0/24"))
     assert (found["a"].address4, found["b"].address4) == (shared, shared + 1)
 
 
@@ -364,26 +364,26 @@ def test_a_file_shifts_most_if_more_than_half_of_the_known_nodes_get_another_add
     def text(of: tuple[int, ...], zone: str) -> str:
         return "name,zone,ip\n" + "".join(f"n{place},{zone},10.0.0.{ip}\n" for place, ip in enumerate(of))
 
-    known = known_of(planned(text((1, 2, 3, 4), "z")))
-    assert compare(planned(text(ips, zone)), known).shifts_most == shifts
+    existing = known_of(planned(text((1, 2, 3, 4), "z")))
+    assert compare(planned(text(ips, zone)), existing).shifts_most == shifts
     assert not compare(planned(text(ips, zone)), {}).shifts_most
 
 
 @given(data=st.data(), count=st.integers(1, 12))
 def test_addresses_of_a_pool_are_stable_by_name_and_unique(data: st.DataObject, count: int) -> None:
     names = [f"n{i}" for i in range(12)]
-    known: dict[str, KnownNode] = {}
+    existing: dict[str, ExistingNode] = {}
     for _ in range(3):
         chosen = data.draw(st.lists(st.sampled_from(names), min_size=1, max_size=count, unique=True))
-        found = known_of(planned_beside(known, rows(*chosen), address_pool="10.0.0.0/26"))
-        assert all(found[name] == known[name] for name in found.keys() & known.keys())
-        known |= found
-        assert len({addresses(node) for node in known.values()}) == len(known)
+        found = known_of(planned_beside(existing, rows(*chosen), address_pool="10.0.0.0/26"))
+        assert all(found[name] == existing[name] for name in found.keys() & existing.keys())
+        existing |= found
+        assert len({addresses(node) for node in existing.values()}) == len(existing)
 
 
-def planned_beside(known: dict[str, KnownNode], text: str, **options: object) -> InventoryPlan:
-    return plan(io.BytesIO(text.encode()), Options(**options), known)  # type: ignore[arg-type]
+def planned_beside(existing: dict[str, ExistingNode], text: str, **options: object) -> InventoryPlan:
+    return plan(io.BytesIO(text.encode()), ImportOptions(**options), existing)  # type: ignore[arg-type]
 
 
-def addresses(node: KnownNode) -> tuple[int, int]:
+def addresses(node: ExistingNode) -> tuple[int, int]:
     return node.address4, node.address6

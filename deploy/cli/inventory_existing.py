@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from ipaddress import ip_address
 from typing import NamedTuple
 
-from commands.inventory.batches import KnownNode
+from commands.inventory.batches import ExistingNode
 from deploy.cli.client import Client
 from deploy.cli.progress import ProgressLine
 from schemas.api import dpuplane_pb2 as pb
@@ -14,17 +14,17 @@ from schemas.api import dpuplane_pb2 as pb
 _PAGE = 1_000
 
 
-class Known(NamedTuple):
+class ExistingState(NamedTuple):
     """The plane before an import: its nodes by name, the held ones, and the hash of each hold of nodes."""
 
-    nodes: dict[str, KnownNode]
+    nodes: dict[str, ExistingNode]
     held: set[str]
     holds: dict[int, str]
 
 
-def read_known(client: Client) -> Known:
+def read_existing(client: Client) -> ExistingState:
     """All nodes of the plane. Of a node that is in two zones for a moment, the newest incarnation."""
-    known = Known({}, set(), {hold.hold: hold.hash for hold in _holds(client)})
+    existing = ExistingState({}, set(), {hold.hold: hold.hash for hold in _holds(client)})
     newest: dict[str, tuple[int, str]] = {}
     labels: dict[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]] = {}
     for node in _every_node(client):
@@ -34,15 +34,17 @@ def read_known(client: Client) -> Known:
         newest[node.name] = incarnation
         own = tuple(sorted(node.labels.items()))
         addresses = {address.version: int(address) for address in map(ip_address, node.addresses)}
-        known.nodes[node.name] = KnownNode(
+        existing.nodes[node.name] = ExistingNode(
             node.zone, addresses.get(4, 0), addresses.get(6, 0), labels.setdefault(own, own)
         )
         if node.held:
-            known.held.add(node.name)
-    return known
+            existing.held.add(node.name)
+    return existing
 
 
-def held_since(client: Client, names: Collection[str], known: Known, position: str) -> tuple[int, list[int]]:
+def held_by_import(
+    client: Client, names: Collection[str], existing: ExistingState, position: str
+) -> tuple[int, list[int]]:
     """How many of these nodes the holds of this import keep as they were, as of a position; and these holds.
 
     A hold of nodes that were new has no command: it is of this import if it changed under way. Only then are the nodes
@@ -50,10 +52,10 @@ def held_since(client: Client, names: Collection[str], known: Known, position: s
     """
     client.no_older_than(position)
     own = [hold for hold in _holds(client) if hold.command_id in client.stated]
-    nameless = [hold for hold in _holds(client) if not hold.command_id and known.holds.get(hold.hold) != hold.hash]
+    nameless = [hold for hold in _holds(client) if not hold.command_id and existing.holds.get(hold.hold) != hold.hash]
     held = sum(hold.node_count for hold in own)
     if nameless:
-        fresh = {node.name for node in _every_node(client) if node.held} - known.held
+        fresh = {node.name for node in _every_node(client) if node.held} - existing.held
         held = max(held, len(fresh & set(names)))
     return held, sorted(hold.hold for hold in (*own, *nameless))
 

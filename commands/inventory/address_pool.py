@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from ipaddress import ip_address, ip_network
 
-from commands.inventory.batches import KnownNode, PlannedNode
+from commands.inventory.batches import ExistingNode, PlannedNode
 from commands.inventory.rows import bad_file
 from projections.names import shown
 
@@ -28,10 +28,10 @@ _NO_HOSTS = tuple(
 """What check_address4 and check_address6 refuse, as networks."""
 
 
-class Pool:
-    """Deals out the hosts of a network. `known` are the nodes of the plane. Raises InventoryError for no network."""
+class AddressPool:
+    """Deals out the hosts of a network. `existing` are the nodes of the plane. Raises InventoryError for no network."""
 
-    def __init__(self, text: str, known: Mapping[str, KnownNode]) -> None:
+    def __init__(self, text: str, existing: Mapping[str, ExistingNode]) -> None:
         try:
             network = ip_network(text)
         except ValueError:
@@ -48,13 +48,13 @@ class Pool:
                 raise bad_file(f"address_pool: {shown(text)} must have host addresses only, and overlaps {special}")
         self._text = text
         self._first, self._last, self._next = first, last, first
-        self._known = known
-        self._used = {self._of(node) for node in known.values()}
+        self._existing = existing
+        self._used = {self._of(node) for node in existing.values()}
 
     def deal(self, node: PlannedNode, planned: Collection[int], line: int) -> PlannedNode:
         """The node with an address that no node of the file has (`planned`, IPv6 negative). Raises InventoryError."""
-        known = self._known.get(node.name)
-        address = self._of(known) if known is not None else 0
+        existing = self._existing.get(node.name)
+        address = self._of(existing) if existing is not None else 0
         if not self._first <= address <= self._last or self._signed(address) in planned:
             address = self._dealt(line)
         return node._replace(address4=address) if self._is_four else node._replace(address6=address)
@@ -69,7 +69,7 @@ class Pool:
         self._next += 1
         return self._next - 1
 
-    def _of(self, node: KnownNode) -> int:
+    def _of(self, node: ExistingNode) -> int:
         return node.address4 if self._is_four else node.address6
 
     def _signed(self, address: int) -> int:
