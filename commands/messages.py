@@ -14,7 +14,7 @@ from schemas.api import dpuplane_pb2 as pb
 M = TypeVar("M", bound=Message)
 
 
-def message(kind: type[M], view: Any, **more: Any) -> M:
+def to_message(kind: type[M], view: Any, **more: Any) -> M:
     """The message with the fields of a view, and some more."""
     return kind(**_fields(view), **more)
 
@@ -30,18 +30,18 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, tuple) else value
 
 
-def ports(flat: Sequence[int]) -> Iterable[pb.PortRange]:
+def to_port_ranges(flat: Sequence[int]) -> Iterable[pb.PortRange]:
     """Port ranges from inclusive first-last pairs, flat."""
     return [pb.PortRange(first=first, last=last) for first, last in zip(flat[::2], flat[1::2], strict=True)]
 
 
-def policy(row: Policy) -> pb.Policy:
+def to_policy(row: Policy) -> pb.Policy:
     return pb.Policy(
         name=row.name,
         priority=row.priority,
         action=row.action,
         protocol=row.protocol,
-        ports=ports(row.ports),
+        ports=to_port_ranges(row.ports),
         sources=row.sources,
         zones=row.zones,
         version=row.version,

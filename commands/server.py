@@ -44,13 +44,13 @@ logger = logging.getLogger(__name__)
 _UNCOMPRESSED = 1
 """Nothing of ours compresses, and a compressed message of 1 MiB can hold a gigabyte."""
 
-_LAST_WORDS_S = 0.1
+_FLUSH_S = 0.1
 """For what was answered, and said to watchers, to leave."""
 
 _SERVICES = pb.DESCRIPTOR.services_by_name
 
 
-class CommandServer:
+class ApiServer:
     """Serves the API of one replica. `admission`, `command_handler` and `tally` carry counters; `queries` answers
     within the process."""
 
@@ -67,7 +67,7 @@ class CommandServer:
         limits: Limits = DEFAULTS,
         access: AccessControl | None = None,
         credentials: grpc.ServerCredentials | None = None,
-        reflects: bool = True,
+        has_reflection: bool = True,
         tracing: Tracing | None = None,
         supports: SupportedVersions | None = None,
     ) -> None:
@@ -80,7 +80,7 @@ class CommandServer:
             raise FatalError(f"protobuf: parser '{api_implementation.Type()}' must be 'upb', which limits nesting")
         self._limits = limits
         self._credentials = credentials
-        self._reflects = reflects
+        self._has_reflection = has_reflection
         self._listen = listen
         self.admission = Admission(limits, asyncio.get_running_loop().time)
         self.command_handler = CommandHandler(replica, now_ms, rng)
@@ -120,12 +120,12 @@ class CommandServer:
         server = self._server = grpc.aio.server(options=self._options())
         server.add_generic_rpc_handlers(self.handlers())
         names = [service.full_name for service in _SERVICES.values()]
-        by_name = _ByName(server)
+        by_name = _GenericHandlersOnly(server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, by_name)
-        if self._reflects:
+        if self._has_reflection:
             listed = [*names, health.SERVICE_NAME, reflection.SERVICE_NAME]
-            reflects = reflection.aio.ReflectionServicer(listed)  # type: ignore[attr-defined]
-            reflection_pb2_grpc.add_ServerReflectionServicer_to_server(reflects, by_name)
+            has_reflection = reflection.aio.ReflectionServicer(listed)  # type: ignore[attr-defined]
+            reflection_pb2_grpc.add_ServerReflectionServicer_to_server(has_reflection, by_name)
         try:
             port = self._add_port(server)
         except RuntimeError as error:
@@ -158,7 +158,7 @@ class CommandServer:
             with suppress(TimeoutError):
                 async with asyncio.timeout(grace_s):
                     await self.admission.drained()
-            await server.stop(min(grace_s, _LAST_WORDS_S))
+            await server.stop(min(grace_s, _FLUSH_S))
 
     async def wait(self) -> None:
         """Raises if what the server depends on has failed; otherwise returns when it was stopped."""
@@ -185,7 +185,7 @@ class CommandServer:
         ]
 
 
-class _ByName:
+class _GenericHandlersOnly:
     """A server to generated code, which would register its methods too: grpc.aio waits for the next call of each
     registered one by itself, and takes up all of those waits anew for every call of any method."""
 

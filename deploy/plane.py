@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 
 from commands.queries.status import DeviceSource, StatusReporter
-from commands.server import CommandServer
+from commands.server import ApiServer
 from deploy import devices
 from deploy.descriptors import Connections, file_limit, within
 from deploy.export.registry import schemas
@@ -270,7 +270,7 @@ class Plane:
             clock_faults=self.clocks.faults,
         )
         past = await stack.enter_async_context(Pasts.open(self.settings, self._now_ms)) if self.settings.pasts else None
-        self.parts.server = server = CommandServer(
+        self.parts.server = server = ApiServer(
             self.replica,
             past=past,
             status=board,

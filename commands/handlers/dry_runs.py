@@ -14,7 +14,7 @@ from itertools import islice
 from msgspec import structs
 
 from commands import results
-from commands.messages import ports
+from commands.messages import to_port_ranges
 from commands.requests import fleet, nodes
 from commands.requests.validation import EnvelopeFactory, NewEvent
 from commands.rpc.middleware import Call
@@ -98,7 +98,7 @@ def _rule(found: RuleChange) -> pb.RuleEffect:
         action=rule.action,
         priority=rule.priority,
         protocol=rule.protocol,
-        ports=ports(rule.ports),
+        ports=to_port_ranges(rule.ports),
         prefixes_added=len(change.add4) // SIZE4 + len(change.add6) // SIZE6,
         prefixes_removed=len(change.remove4) // SIZE4 + len(change.remove6) // SIZE6,
         added=_texts(change.add4, change.add6),

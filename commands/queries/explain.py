@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from commands.messages import ports
+from commands.messages import to_port_ranges
 from commands.queries.fold_reader import FoldReader
 from commands.requests.validation import InvalidRequest
 from commands.rpc.middleware import NotFound
@@ -60,8 +60,8 @@ def explanation(
 
 
 def _address(view: AddressView) -> pb.ExplainedAddress:
-    return pb.ExplainedAddress(**{**view._asdict(), "ports": ports(view.ports)})
+    return pb.ExplainedAddress(**{**view._asdict(), "ports": to_port_ranges(view.ports)})
 
 
 def _verdict(view: VerdictView) -> pb.ExplainedVerdict:
-    return pb.ExplainedVerdict(**{**view._asdict(), "ports": ports(view.ports)})
+    return pb.ExplainedVerdict(**{**view._asdict(), "ports": to_port_ranges(view.ports)})

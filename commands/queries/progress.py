@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
-from commands.messages import message
+from commands.messages import to_message
 from commands.queries.fold_reader import FoldReader
 from commands.rpc.middleware import Call
 from eventstore.log import FLEET, INSTALLS, ZONES
@@ -46,9 +46,9 @@ class ProgressQueries:
         for number in numbers:
             self._latencies.take(number, self._reader.installs_at(number))
             await asyncio.sleep(0)
-        return message(pb.Latency, self._latencies.view(), position=self._reader.token(INSTALLS, numbers=numbers))
+        return to_message(pb.Latency, self._latencies.view(), position=self._reader.token(INSTALLS, numbers=numbers))
 
     def _zone_progress(self, zone: str, number: int) -> pb.ZoneProgress:
         reader = self._reader
         state, installs = reader.zones(number), reader.installs(zone)
-        return message(pb.ZoneProgress, self._progress.view(zone, state, reader.fleet, installs, reader.generation))
+        return to_message(pb.ZoneProgress, self._progress.view(zone, state, reader.fleet, installs, reader.generation))

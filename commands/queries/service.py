@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from itertools import chain, islice
 
-from commands.messages import message, policy, ports
+from commands.messages import to_message, to_policy, to_port_ranges
 from commands.queries import explain
 from commands.queries.command_status import CommandStatus
 from commands.queries.fold_reader import FoldReader
@@ -77,7 +77,7 @@ class QueriesService(ProgressQueries):
         found = page(numbers, keys, request.page_size, request.page_token).within(_LABELS_PER_PAGE, labels_of)
         views = (node_views.view(name, row_of(number, name), fleet) for number, name in found.keys)
         return pb.ListNodesResponse(
-            nodes=[message(pb.Node, view) for view in views],
+            nodes=[to_message(pb.Node, view) for view in views],
             next_page_token=found.next_token,
             position=self._reader.token(ZONES, FLEET, numbers=numbers),
         )
@@ -88,7 +88,7 @@ class QueriesService(ProgressQueries):
         view = node_views.find(request.name, places, self._reader.fleet)
         if view is None:
             raise NotFound(f"name: {names.shown(request.name)} is not a node of any zone")
-        return message(pb.Node, view, position=self._everywhere())
+        return to_message(pb.Node, view, position=self._everywhere())
 
     async def locate_nodes(self, request: pb.LocateNodesRequest, call: Call) -> pb.LocateNodesResponse:
         require_count("names", len(request.names))
@@ -110,7 +110,7 @@ class QueriesService(ProgressQueries):
         found = page(self._reader.partition_numbers, keys, request.page_size, request.page_token)
         views = (zone_views.view(zone, self._reader.zones(number), fleet) for number, zone in found.keys)
         return pb.ListZonesResponse(
-            zones=[message(pb.Zone, view) for view in views],
+            zones=[to_message(pb.Zone, view) for view in views],
             next_page_token=found.next_token,
             position=self._everywhere(),
         )
@@ -121,11 +121,11 @@ class QueriesService(ProgressQueries):
         state = self._reader.zones(number)
         reported = self._reader.installs(request.zone)
         installs = zone_views.installs(request.zone, state, reported, self._reader.generation)
-        found = message(pb.Zone, zone_views.view(request.zone, state, self._reader.fleet))
-        found.MergeFrom(message(pb.Zone, installs))
+        found = to_message(pb.Zone, zone_views.view(request.zone, state, self._reader.fleet))
+        found.MergeFrom(to_message(pb.Zone, installs))
         frozen = zone_views.frozen(request.zone, state, self._reader.fleet, reported, self._reader.generation)
         if frozen is not None:
-            found.MergeFrom(message(pb.Zone, frozen))
+            found.MergeFrom(to_message(pb.Zone, frozen))
         found.position = self._reader.token(ZONES, FLEET, INSTALLS, numbers=[number])
         return found
 
@@ -162,7 +162,7 @@ class QueriesService(ProgressQueries):
         found = page(numbers, keys, size, request.page_token).within(_CLIQUE_NODES_PER_PAGE, nodes_in)
         views = (clique_views.show(self._reader.cliques(number), *key.split("/", 1)) for number, key in found.keys)
         return pb.ListCliquesResponse(
-            cliques=[message(pb.Clique, view) for view in views if view is not None],
+            cliques=[to_message(pb.Clique, view) for view in views if view is not None],
             next_page_token=found.next_token,
             position=self._reader.token(CLIQUES, numbers=numbers),
         )
@@ -170,7 +170,7 @@ class QueriesService(ProgressQueries):
     async def get_clique(self, request: pb.GetCliqueRequest, call: Call) -> pb.Clique:
         await self._reader.wait_for_position(request.min_position, (CLIQUES,), call)
         view, position = self._clique(request.domain, request.clique)
-        return message(pb.Clique, view, position=position)
+        return to_message(pb.Clique, view, position=position)
 
     async def get_clique_config(self, request: pb.GetCliqueConfigRequest, call: Call) -> pb.CliqueConfig:
         await self._reader.wait_for_position(request.min_position, (CLIQUES,), call)
@@ -220,7 +220,7 @@ class QueriesService(ProgressQueries):
         found = page(numbers, keys, request.page_size, request.page_token)
         views = (dpu_views.view(name, rows[number][name]) for number, name in found.keys)
         return pb.ListDpusResponse(
-            dpus=[message(pb.Dpu, view) for view in views],
+            dpus=[to_message(pb.Dpu, view) for view in views],
             next_page_token=found.next_token,
             position=self._reader.token(ZONES, numbers=numbers),
         )
@@ -229,7 +229,7 @@ class QueriesService(ProgressQueries):
         await self._reader.wait_for_position(request.min_position, (ZONES,), call)
         number = self._reader.partition_number(explain.zone_of_dpu(self._reader, request.dpu, request.zone))
         view = dpu_views.view(request.dpu, self._reader.zones(number).dpus.rows[request.dpu])
-        return message(pb.Dpu, view, position=self._reader.token(ZONES, numbers=[number]))
+        return to_message(pb.Dpu, view, position=self._reader.token(ZONES, numbers=[number]))
 
     async def list_devices(self, request: pb.ListDevicesRequest, call: Call) -> AsyncIterator[pb.ListDevicesResponse]:
         if request.zones:
@@ -251,18 +251,18 @@ class QueriesService(ProgressQueries):
     async def list_policies(self, request: pb.ListPoliciesRequest, call: Call) -> pb.ListPoliciesResponse:
         await self._reader.wait_for_position(request.min_position, (FLEET,), call)
         found = fleet_views.policies(self._reader.fleet)
-        return pb.ListPoliciesResponse(policies=[policy(row) for row in found], position=self._reader.token(FLEET))
+        return pb.ListPoliciesResponse(policies=[to_policy(row) for row in found], position=self._reader.token(FLEET))
 
     async def list_holds(self, request: pb.ListHoldsRequest, call: Call) -> pb.ListHoldsResponse:
         await self._reader.wait_for_position(request.min_position, (FLEET,), call)
         found = fleet_views.holds(self._reader.fleet)
         return pb.ListHoldsResponse(
-            holds=[message(pb.Hold, view) for view in found], position=self._reader.token(FLEET)
+            holds=[to_message(pb.Hold, view) for view in found], position=self._reader.token(FLEET)
         )
 
     async def get_hold(self, request: pb.GetHoldRequest, call: Call) -> pb.Hold:
         await self._reader.wait_for_position(request.min_position, (FLEET,), call)
-        return message(pb.Hold, self._hold(request.hold), position=self._reader.token(FLEET))
+        return to_message(pb.Hold, self._hold(request.hold), position=self._reader.token(FLEET))
 
     async def list_hold_nodes(self, request: pb.ListHoldNodesRequest, call: Call) -> pb.ListHoldNodesResponse:
         await self._reader.wait_for_position(request.min_position, (FLEET,), call)
@@ -280,7 +280,7 @@ class QueriesService(ProgressQueries):
         await self._reader.wait_for_position(request.min_position, (FLEET,), call)
         found = fleet_views.budgets(self._reader.fleet)
         return pb.ListBudgetsResponse(
-            budgets=[message(pb.Budget, view) for view in found], position=self._reader.token(FLEET)
+            budgets=[to_message(pb.Budget, view) for view in found], position=self._reader.token(FLEET)
         )
 
     async def explain_access(self, request: pb.ExplainAccessRequest, call: Call) -> pb.Explanation:
@@ -346,6 +346,6 @@ def _rule(view: zone_views.RuleView) -> pb.Rule:
         action=view.action,
         priority=view.priority,
         protocol=view.protocol,
-        ports=ports(flat),
+        ports=to_port_ranges(flat),
         policy=view.policy,
     )

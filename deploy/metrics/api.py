@@ -8,13 +8,13 @@ from prometheus_client.core import Metric
 from prometheus_client.utils import floatToGoString
 
 from commands.rpc.metrics import BUCKET_BOUNDS_S, DurationHistogram
-from commands.server import CommandServer
+from commands.server import ApiServer
 from deploy.metrics import catalog
 
 _BOUNDS = (*map(floatToGoString, BUCKET_BOUNDS_S), "+Inf")
 
 
-def collect(server: CommandServer) -> Iterator[Metric]:
+def collect(server: ApiServer) -> Iterator[Metric]:
     """All of them."""
     metrics = server.metrics
     calls, refusals, seconds = catalog.CALLS.family(), catalog.REFUSALS.family(), catalog.CALL_SECONDS.family()

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from cryptography.x509 import load_pem_x509_certificate
 from prometheus_client.core import Metric
 
-from commands.server import CommandServer
+from commands.server import ApiServer
 from deploy.metrics import api, catalog, fleet, log, relay
 from deploy.metrics.survey import Survey
 from deploy.peer_lines import suppressed_lines
@@ -41,7 +41,7 @@ class Parts:
     survey: Survey | None = None
     relay: Relay | None = None
     beacons: Beacons | None = None
-    server: CommandServer | None = None
+    server: ApiServer | None = None
     stall_detector: StallDetector | None = None
     clocks: ClockSkew | None = None
     actors: Actors = field(default_factory=Actors)

@@ -87,9 +87,9 @@ def api_options(settings: Settings, security: Security | None, connections: int)
     )
     reflects = settings.reflection if settings.reflection is not None else security is None
     if security is None:
-        return {"limits": limits, "reflects": reflects}
+        return {"limits": limits, "has_reflection": reflects}
     credentials = security.certificates.grpc_server()
-    return {"limits": limits, "reflects": reflects, "access": security.access, "credentials": credentials}
+    return {"limits": limits, "has_reflection": reflects, "access": security.access, "credentials": credentials}
 
 
 @asynccontextmanager

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import grpc
 from google.protobuf.message import Message
 
-from commands.server import CommandServer
+from commands.server import ApiServer
 from eventstore.errors import AppendRefused, AppendUnknown, LogUnavailable
 from eventstore.log import CLIQUES, FLEET, FLEET_0, ZONES, Partition
 from eventstore.position import Position, to_token
@@ -67,7 +67,7 @@ class _Called:
 class Api:
     """The API of one process. Raises Aborted."""
 
-    def __init__(self, server: CommandServer) -> None:
+    def __init__(self, server: ApiServer) -> None:
         self._server = server
         self._handlers = server.handlers()
         self._replica = server.command_handler._replica

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from commands.queries.status import LogLocation, StatusReporter
-from commands.server import CommandServer
+from commands.server import ApiServer
 from deploy.devices import of_relay, of_relays
 from deploy.roles import actors_of, relay_of, replica_of
 from drivers.backends.bmc import Bmc
@@ -59,7 +59,7 @@ def _server(
     *,
     now_ms: Callable[[], int],
     rng: random.Random,
-) -> CommandServer:
+) -> ApiServer:
     """The services of the API, which nothing listens for."""
     board = StatusReporter(
         replica,
@@ -71,7 +71,7 @@ def _server(
         stalled=lambda: stall_detector.reasons,
     )
     source = of_relay(relay) if relay is not None else of_relays(lambda: ())
-    return CommandServer(
+    return ApiServer(
         replica, status=board, devices=source, listen="", now_ms=now_ms, rng=rng, supports=beacons.supports
     )
 

@@ -85,7 +85,9 @@ async def guarded(folder: Path, **options: Any) -> AsyncIterator[Guarded]:
     authenticator = CertificateAuthenticator(TRUST_DOMAIN, clock)
     access = AccessControl(authenticator, Denials())
     credentials = certificates.grpc_server()
-    async with served(folder / "plane", access=access, credentials=credentials, reflects=False, **options) as plane:
+    async with served(
+        folder / "plane", access=access, credentials=credentials, has_reflection=False, **options
+    ) as plane:
         found = Guarded(plane, cert_issuer, certificates, access, authenticator=authenticator, clock=clock)
         try:
             yield found

@@ -14,7 +14,7 @@ import grpc
 
 from commands.queries.status import LogLocation, StatusReporter
 from commands.rpc.limits import DEFAULTS, Limits
-from commands.server import CommandServer
+from commands.server import ApiServer
 from drivers.forwarder import Forwarder
 from drivers.stall_detector import StallDetector
 from eventstore.avro.codec import decode
@@ -66,7 +66,7 @@ class Stalling:
 class Served:
     """The plane and a channel to it. `calls` and `queries` are the generated stubs."""
 
-    def __init__(self, log: Stalling, replica: Replica, server: CommandServer, address: str) -> None:
+    def __init__(self, log: Stalling, replica: Replica, server: ApiServer, address: str) -> None:
         self.log = log
         self.replica = replica
         self.server = server
@@ -137,7 +137,7 @@ async def served(
         async def devices(zones: frozenset[str]) -> Holdings:
             return await plane.devices(zones)
 
-        server = CommandServer(
+        server = ApiServer(
             replica,
             status=board,
             devices=devices,

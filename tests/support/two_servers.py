@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 
 from commands.queries.status import LogLocation, StatusReporter
 from commands.rpc.middleware import Call
-from commands.server import CommandServer
+from commands.server import ApiServer
 from deploy.roles import folds_of
 from drivers.forwarder import Forwarder
 from eventstore.ids import uuid7
@@ -60,7 +60,7 @@ class Server:
             stalled=lambda: {},
         )
         options: dict[str, Any] = {"listen": "", "now_ms": _now_ms, "rng": self._rng}
-        self.commands = CommandServer(self.replica, status=board, devices=_no_devices, **options)
+        self.commands = ApiServer(self.replica, status=board, devices=_no_devices, **options)
         self._api = Api(self.commands)
 
     async def run(self) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
-from commands.messages import message, policy
+from commands.messages import to_message, to_policy
 from eventstore.folding.fold import RecordMetadata
 from eventstore.ids import envelope, uuid7
 from eventstore.log import ZONES, Partition
@@ -73,13 +73,13 @@ def test_every_field_of_a_view_is_one_of_its_message(view: Any, kind: type[Messa
 def test_nested_views_become_nested_messages() -> None:
     member = MemberView(index=0, node="n", address="10.0.0.1", uid="u", created_ms=5, ready=True, heard=False)
     view = CliqueView(domain="d", clique="c", capacity=18, members=(member,), waiting=())
-    found = message(pb.Clique, view, position="log:cliques/0=1")
+    found = to_message(pb.Clique, view, position="log:cliques/0=1")
     assert (found.members[0].node, found.members[0].ready, found.position) == ("n", True, "log:cliques/0=1")
 
 
 def test_a_policy_keeps_its_ranges() -> None:
     row = Policy("web", 5, "allow", "tcp", (443, 443, 8000, 8080), {"a": "b"}, {}, 7)
-    assert [(ports.first, ports.last) for ports in policy(row).ports] == [(443, 443), (8000, 8080)]
+    assert [(ports.first, ports.last) for ports in to_policy(row).ports] == [(443, 443), (8000, 8080)]
     assert fleet_views.policies(FleetState(1))[-1].name == "default"
 
 
