@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from deploy.addresses import Address, parse_address, parse_addresses
 from deploy.kafka.access import KafkaAccess, Mechanism, SecurityProtocol
-from deploy.mistakes import kind_of, sentence
+from deploy.validation_errors import error_sentence, kind_of
 from deploy.yaml_text import CHARACTERS_MAX, NotYaml, documents_of
 from deploy.zone_names import parse_zones
 from drivers.backends.simulated_failures import FORM, Failure, parse_failures
@@ -269,7 +269,7 @@ def load_settings(flags: Mapping[str, object], config: Path | None, environment:
     try:
         return Settings(**{**from_file, **from_environment, **given})
     except ValidationError as error:
-        raise BadSettings("; ".join(sentence(mistake) for mistake in error.errors())) from error
+        raise BadSettings("; ".join(error_sentence(mistake) for mistake in error.errors())) from error
 
 
 def log_settings(config: Path) -> dict[str, Any]:
@@ -284,7 +284,7 @@ def log_settings(config: Path) -> dict[str, Any]:
     try:
         settings = Settings(**found)
     except ValidationError as error:
-        raise BadSettings("; ".join(sentence(mistake) for mistake in error.errors())) from error
+        raise BadSettings("; ".join(error_sentence(mistake) for mistake in error.errors())) from error
     return {name: getattr(settings, name) for name in found}
 
 

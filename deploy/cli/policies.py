@@ -18,8 +18,8 @@ from deploy.cli.known import POLICY
 from deploy.cli.options import commands, looks_back
 from deploy.cli.results import finish, merged_result
 from deploy.cli.rules import ports_text
-from deploy.mistakes import kind_of, sentence
 from deploy.serialization import message_to_dict
+from deploy.validation_errors import error_sentence, kind_of
 from deploy.yaml_text import CHARACTERS_MAX, NotYaml, documents_of
 from projections.names import shown
 from projections.rules.policies import fault_of_policy
@@ -174,7 +174,7 @@ def _policy(raw: Any, number: int, file: str) -> PolicyDocument:
     try:
         policy = PolicyDocument.model_validate(dict(raw))
     except ValidationError as error:
-        raise Refused(f"{file}: policy {number}: {sentence(error.errors()[0])}") from error
+        raise Refused(f"{file}: policy {number}: {error_sentence(error.errors()[0])}") from error
     fault = fault_of_policy(policy.event())
     if fault is not None:
         raise Refused(f"{file}: policy {number}: {fault}")

@@ -39,23 +39,23 @@ _LOGIN = re.compile(r"//[^/@\s]*@")
 """The user and password of a URL."""
 
 
-def sentence(mistake: Mapping[str, Any]) -> str:
+def error_sentence(error: Mapping[str, Any]) -> str:
     """`field: value rule`, as names.check_* say it; without the value where it may be a secret."""
-    field = ".".join(map(str, mistake["loc"]))
+    field = ".".join(map(str, error["loc"]))
     if len(field) > _FIELD_SHOWN or not field.isprintable():  # a file may name a field anything
         field = shown(field)
-    rule = _RULES.get(str(mistake["type"]), str(mistake["msg"])).format(**mistake.get("ctx", {}))
+    rule = _RULES.get(str(error["type"]), str(error["msg"])).format(**error.get("ctx", {}))
     if not field:
         return rule
-    if mistake["type"] == "extra_forbidden":
+    if error["type"] == "extra_forbidden":
         return f"{field} {rule}"
-    value = described(mistake["input"])
-    if mistake["type"] == "missing" or value in rule or _SECRET.search(field):
+    value = value_text(error["input"])
+    if error["type"] == "missing" or value in rule or _SECRET.search(field):
         return f"{field}: {rule}"
     return f"{field}: {value} {rule}"
 
 
-def described(value: object) -> str:
+def value_text(value: object) -> str:
     """A value of a file as a sentence may quote it: short text and numbers as they are, of all else only its kind."""
     match value:
         case str() if "\n" in value:  # a key or a whole file in the place of a path or a name
