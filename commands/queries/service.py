@@ -176,7 +176,7 @@ class QueriesService(ProgressQueries):
         await self._reader.wait_for_position(request.min_position, (CLIQUES,), call)
         view, position = self._clique(request.domain, request.clique)
         state = self._reader.cliques(self._reader.partition_number(request.domain))
-        slots = clique_files.slots(state, request.domain, request.clique)
+        slots = clique_files.slot_addresses(state, request.domain, request.clique)
         return pb.CliqueConfig(
             domain=request.domain,
             clique=request.clique,

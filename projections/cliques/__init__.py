@@ -1,1 +1,1 @@
-"""The clique fold: which node has which index of its clique, who waits, whose daemon is ready."""
+"""The cliques fold: which node holds which index of a clique, and which nodes wait for one."""

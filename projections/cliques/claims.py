@@ -1,14 +1,14 @@
-"""How a claim is decided, and what a freed index leads to.
+"""How a claim is decided, and which waiting node gets a freed index.
 
 A claim gets the index that its node holds; else the one it last held, if free; else the lowest free; else a place at
-the end of the line. A row that something else wrote already shows an index: its claim wishes that index, and gets it or
-is refused. The index of a running incarnation never changes: a daemon reads its own at start and keeps it.
+the end of the queue. A claim may request an index, as for rows that something else wrote: it gets that index or is
+refused. The index of a running incarnation never changes: a daemon reads its own at start and keeps it.
 
-Every claim names an incarnation of its node, (created_ms, uid), and what is about an older one than is known changes
-nothing. Of two created at the same time (Kubernetes counts seconds) the one that the log has later is the newer. A node
-is in one clique of a domain, so the claim of a newer incarnation elsewhere frees what the older one had. Two live pods
-never share an address: of two that claim with one, the newer keeps it and the other row loses it, or its peers would be
-sent to a stranger.
+Every claim names an incarnation of its node, (created_ms, uid). A claim of an older incarnation than the known one changes
+nothing. Of two created at the same time (Kubernetes counts seconds) the later one in the log is the newer. A node is in
+one clique of a domain, so the claim of a newer incarnation in another clique frees the index of the older one. Two live
+pods never share an address: of two that claim with one, the newer keeps it and the other row loses it, or peers would
+connect to the wrong pod.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from eventstore.folding.fold import Decision, Outcome, RecordMetadata, refusal
 from projections.cliques.state import (
     MAX_LEFT,
     MAX_LEFT_PER_CLIQUE,
-    MAX_LINE,
+    MAX_QUEUE,
     Clique,
+    CliqueMember,
     CliquesChange,
     CliquesState,
-    Member,
     clique_key,
     lowest_free,
     split_key,
@@ -34,24 +34,24 @@ from projections.incarnations import is_older
 from projections.names import MAX_AHEAD_MS, BadAddress, check_clique, check_name, check_uid, parse_address, shown
 from schemas.events import Envelope, IndexClaimed
 
-Rows = dict[str, Member | None]
+ClaimRows = dict[str, CliqueMember | None]
 """Rows to be applied, in this order."""
 
 
-class Pod(NamedTuple):
+class Incarnation(NamedTuple):
     """An incarnation of a node."""
 
     created_ms: int
     uid: str
 
 
-def said_ms(envelope: Envelope, at: RecordMetadata) -> int:
-    """When something was said, but never later than the log's own time: a fast clock must not silence others."""
+def issued_ms(envelope: Envelope, at: RecordMetadata) -> int:
+    """When a record was issued, but never later than the log's own time: a fast clock must not silence others."""
     return min(envelope.issued_at_ms, at.time_ms)
 
 
 def is_late_copy(envelope: Envelope, since_ms: int) -> bool:
-    """Whether this is a statement from before `since_ms`. A command lands once; a statement may land again."""
+    """Whether a record was issued before `since_ms`. A command is in the log once; an internal event may be there again."""
     return not envelope.command_id and envelope.issued_at_ms < since_ms
 
 
@@ -61,38 +61,38 @@ def claim(state: CliquesState, event: IndexClaimed, at: RecordMetadata) -> Decis
     if fault is not None:
         return refusal(fault)
     key = clique_key(event.domain, event.clique)
-    mine = state.member(key, event.node)
+    current = state.member(key, event.node)
     clique = state.cliques.get(key) or Clique()
-    if mine is not None and mine.uid == pod.uid and mine.standing != "left":
-        return _again(state, event, mine, at)
-    index = _index(clique, event, mine)
+    if current is not None and current.uid == pod.uid and current.claim_state != "left":
+        return _repeat_claim(state, event, current, at)
+    index = _index(clique, event, current)
     if isinstance(index, str):
         return refusal(index)
-    rows = _leave_home(state, event, key, at)
-    row = _new_row(mine, pod, index, at)
-    row = replace(row, address=_address(state, event, pod, rows, at), said_ms=said_ms(event.envelope, at))
+    rows = _release_elsewhere(state, event, key, at)
+    row = _new_row(current, pod, index, at)
+    row = replace(row, address=_address(state, event, pod, rows, at), issued_ms=issued_ms(event.envelope, at))
     rows.pop(f"{key}/{event.node}", None)
     rows[f"{key}/{event.node}"] = row
-    place = len(clique.line) + (event.node not in clique.line)
+    place = len(clique.queue) + (event.node not in clique.queue)
     return Decision(CliquesChange(tuple(rows.items())), _outcome(clique, index, place))
 
 
-def depart(state: CliquesState, key: str, member: Member, said: int, at: RecordMetadata) -> Rows:
-    """The rows of a member that leaves: what is forgotten for it, its own, and that of who gets its index."""
+def release(state: CliquesState, key: str, member: CliqueMember, said: int, at: RecordMetadata) -> ClaimRows:
+    """The rows of a release: rows that are forgotten for it, the member's own, and that of the node that gets its index."""
     clique_id = split_key(key)[0]
     clique = state.cliques[clique_id]
-    rows: Rows = dict.fromkeys(_forgotten(state, clique_id))
-    rows[key] = Member("left", member.last, at.offset, "", member.created_ms, member.uid, said)
-    if member.standing == "holds":
-        rows |= serve(state, clique_id, clique.used & ~(1 << member.last), clique.capacity, at)
+    rows: ClaimRows = dict.fromkeys(_forgotten(state, clique_id))
+    rows[key] = CliqueMember("left", member.last, at.offset, "", member.created_ms, member.uid, said)
+    if member.claim_state == "holds":
+        rows |= assign_waiting(state, clique_id, clique.used & ~(1 << member.last), clique.capacity, at)
     return rows
 
 
-def serve(state: CliquesState, clique_id: str, used: int, capacity: int, at: RecordMetadata) -> Rows:
-    """Rows of those in line who get an index, first come first served, when `used` of `capacity` are in use."""
-    rows: Rows = {}
+def assign_waiting(state: CliquesState, clique_id: str, used: int, capacity: int, at: RecordMetadata) -> ClaimRows:
+    """Rows of waiting nodes that get an index, first come first served, when `used` of `capacity` are in use."""
+    rows: ClaimRows = {}
     clique = state.cliques.get(clique_id)
-    for node in clique.line if clique else ():
+    for node in clique.queue if clique else ():
         if used.bit_count() == capacity:
             break
         key = f"{clique_id}/{node}"
@@ -100,16 +100,16 @@ def serve(state: CliquesState, clique_id: str, used: int, capacity: int, at: Rec
         is_last_free = 0 <= waiter.last < capacity and not used >> waiter.last & 1
         index = waiter.last if is_last_free else lowest_free(used)
         used |= 1 << index
-        rows[key] = replace(waiter, standing="holds", last=index, since=at.offset)
+        rows[key] = replace(waiter, claim_state="holds", last=index, since=at.offset)
     return rows
 
 
-def _pod(event: IndexClaimed) -> Pod:
+def _pod(event: IndexClaimed) -> Incarnation:
     created_ms = event.created_ms if event.created_ms > 0 else event.envelope.issued_at_ms
-    return Pod(created_ms, event.uid or event.envelope.command_id)
+    return Incarnation(created_ms, event.uid or event.envelope.command_id)
 
 
-def _fault(event: IndexClaimed, pod: Pod, at: RecordMetadata) -> str | None:
+def _fault(event: IndexClaimed, pod: Incarnation, at: RecordMetadata) -> str | None:
     """What is wrong with a claim, whatever the state."""
     fault = (
         check_clique("domain", event.domain)
@@ -131,7 +131,7 @@ def _fault(event: IndexClaimed, pod: Pod, at: RecordMetadata) -> str | None:
     return None
 
 
-def _outdated(state: CliquesState, event: IndexClaimed, pod: Pod, at: RecordMetadata) -> str | None:
+def _outdated(state: CliquesState, event: IndexClaimed, pod: Incarnation, at: RecordMetadata) -> str | None:
     """Whether the claim is about an incarnation whose time is over, or that is in another clique."""
     key = clique_key(event.domain, event.clique)
     home = state.home(event.domain, event.node) or key
@@ -139,7 +139,7 @@ def _outdated(state: CliquesState, event: IndexClaimed, pod: Pod, at: RecordMeta
         known = state.member(where, event.node)
         if known is None:
             continue
-        is_late = is_late_copy(event.envelope, known.said_ms)
+        is_late = is_late_copy(event.envelope, known.issued_ms)
         if known.uid != pod.uid:
             if is_older(pod.created_ms, known.created_ms, at.time_ms) or (
                 pod.created_ms == known.created_ms and is_late
@@ -147,48 +147,48 @@ def _outdated(state: CliquesState, event: IndexClaimed, pod: Pod, at: RecordMeta
                 return (
                     f"uid: {shown(pod.uid)} is older than {shown(known.uid)}, the newest known of node {event.node!r}"
                 )
-        elif known.standing == "left" and is_late:
+        elif known.claim_state == "left" and is_late:
             return f"uid: {shown(pod.uid)} of node {event.node!r} was released after this was said"
-        elif known.standing != "left" and where != key:
+        elif known.claim_state != "left" and where != key:
             return f"clique: {event.clique!r} is not the one that uid {shown(pod.uid)} is in, which is {where!r}"
     return None
 
 
-def _again(state: CliquesState, event: IndexClaimed, mine: Member, at: RecordMetadata) -> Decision:
+def _repeat_claim(state: CliquesState, event: IndexClaimed, current: CliqueMember, at: RecordMetadata) -> Decision:
     """A claim of an incarnation that holds an index or waits: only its address can change, and it is not ready then."""
     key = clique_key(event.domain, event.clique)
     clique = state.cliques[key]
-    held = mine.last if mine.standing == "holds" else -1
+    held = current.last if current.claim_state == "holds" else -1
     if event.requested_index not in (-1, held):
         fault = _requested_index_fault(clique, event, held)
         assert fault is not None, f"{key}: {event.node} waits while {event.requested_index} is free"
         return refusal(fault)
-    place = 0 if held >= 0 else list(clique.line).index(event.node) + 1
+    place = 0 if held >= 0 else list(clique.queue).index(event.node) + 1
     outcome = _outcome(clique, held, place)
-    if not event.address or is_late_copy(event.envelope, mine.said_ms):
+    if not event.address or is_late_copy(event.envelope, current.issued_ms):
         return Decision(None, outcome)
-    rows: Rows = {}
-    address = _address(state, event, Pod(mine.created_ms, mine.uid), rows, at)
-    if address == mine.address:
+    rows: ClaimRows = {}
+    address = _address(state, event, Incarnation(current.created_ms, current.uid), rows, at)
+    if address == current.address:
         return Decision(None, outcome)
-    said = max(said_ms(event.envelope, at), mine.said_ms)
-    rows[f"{key}/{event.node}"] = replace(mine, address=address, said_ms=said, ready=False, ready_ms=said)
+    said = max(issued_ms(event.envelope, at), current.issued_ms)
+    rows[f"{key}/{event.node}"] = replace(current, address=address, issued_ms=said, ready=False, ready_ms=said)
     return Decision(CliquesChange(tuple(rows.items())), outcome)
 
 
-def _index(clique: Clique, event: IndexClaimed, mine: Member | None) -> int | str:
+def _index(clique: Clique, event: IndexClaimed, current: CliqueMember | None) -> int | str:
     """The index to give a new incarnation, -1 for a place in line, or why neither."""
-    held = mine.last if mine is not None and mine.standing == "holds" else -1
+    held = current.last if current is not None and current.claim_state == "holds" else -1
     if event.requested_index >= 0 and event.requested_index != held:
         return _requested_index_fault(clique, event, -1) or event.requested_index
     if held >= 0:
         return held
-    if mine is not None and clique.is_free(mine.last):
-        return mine.last
+    if current is not None and clique.is_free(current.last):
+        return current.last
     if not clique.is_full:
         return lowest_free(clique.used)
-    if len(clique.line) >= MAX_LINE and event.node not in clique.line:
-        return f"clique: {event.clique!r} has {MAX_LINE} nodes in line, the most there may be"
+    if len(clique.queue) >= MAX_QUEUE and event.node not in clique.queue:
+        return f"clique: {event.clique!r} has {MAX_QUEUE} nodes in line, the most there may be"
     return -1
 
 
@@ -206,15 +206,15 @@ def _requested_index_fault(clique: Clique, event: IndexClaimed, running: int) ->
     return None
 
 
-def _leave_home(state: CliquesState, event: IndexClaimed, key: str, at: RecordMetadata) -> Rows:
+def _release_elsewhere(state: CliquesState, event: IndexClaimed, key: str, at: RecordMetadata) -> ClaimRows:
     home = state.home(event.domain, event.node)
     if home is None or home == key:
         return {}
     old_key = f"{home}/{event.node}"
-    return depart(state, old_key, state.members.rows[old_key], said_ms(event.envelope, at), at)
+    return release(state, old_key, state.members.rows[old_key], issued_ms(event.envelope, at), at)
 
 
-def _address(state: CliquesState, event: IndexClaimed, pod: Pod, rows: Rows, at: RecordMetadata) -> str:
+def _address(state: CliquesState, event: IndexClaimed, pod: Incarnation, rows: ClaimRows, at: RecordMetadata) -> str:
     """The address that the claimant gets; in `rows`, an older pod that has it loses it.
 
     A claim that names neither an address nor a pod is about the pod that the node has, and keeps its address. A new pod
@@ -240,12 +240,14 @@ def _known_address(state: CliquesState, event: IndexClaimed) -> str:
     return known.address if known is not None else ""
 
 
-def _new_row(mine: Member | None, pod: Pod, index: int, at: RecordMetadata) -> Member:
+def _new_row(current: CliqueMember | None, pod: Incarnation, index: int, at: RecordMetadata) -> CliqueMember:
     """The row of a new incarnation, which is not ready yet, whatever the one before it was."""
     if index < 0:
-        return Member("waits", mine.last if mine is not None else -1, at.offset, "", *pod, 0)
-    keeps_seat = mine is not None and mine.standing == "holds" and mine.last == index
-    return Member("holds", index, mine.since if mine is not None and keeps_seat else at.offset, "", *pod, 0)
+        return CliqueMember("waits", current.last if current is not None else -1, at.offset, "", *pod, 0)
+    keeps_index = current is not None and current.claim_state == "holds" and current.last == index
+    return CliqueMember(
+        "holds", index, current.since if current is not None and keeps_index else at.offset, "", *pod, 0
+    )
 
 
 def _outcome(clique: Clique, index: int, place: int) -> Outcome:
@@ -258,7 +260,7 @@ def _outcome(clique: Clique, index: int, place: int) -> Outcome:
 
 
 def _forgotten(state: CliquesState, clique_id: str) -> list[str]:
-    """Whom to forget, so that one more who left can be remembered."""
+    """Released members to forget, so that one more can be remembered."""
     left = state.cliques[clique_id].left
     if len(left) >= MAX_LEFT_PER_CLIQUE:
         return [f"{clique_id}/{next(iter(left))}"]

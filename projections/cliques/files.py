@@ -16,10 +16,10 @@ import msgspec
 
 from projections.cliques.state import CliquesState, clique_key
 
-FREE = "127.0.0.2"
-"""Where a slot without a daemon points; upstream's choice (#1465)."""
+FREE_SLOT_ADDRESS = "127.0.0.2"
+"""Address of a slot without a daemon; upstream's choice (#1465)."""
 
-WINDOW_MS = 5_250
+SIGNAL_INTERVAL_MS = 5_250
 """Least time between two signals: the daemon's 5 s, and enough that a timer that is early is not ignored."""
 
 _PREFIX = "compute-domain-daemon-"
@@ -31,15 +31,15 @@ def dns_name(domain: str, index: int) -> str:
     return f"{_PREFIX}{_domain_hash(domain)}-{index:04d}"
 
 
-def slots(state: CliquesState, domain: str, clique: str) -> tuple[str, ...]:
-    """The address of each index, FREE where there is none. Empty for a clique that nobody knows."""
+def slot_addresses(state: CliquesState, domain: str, clique: str) -> tuple[str, ...]:
+    """The address of each index, FREE_SLOT_ADDRESS where there is none. Empty for an unknown clique."""
     key = clique_key(domain, clique)
     found = state.cliques.get(key)
     if found is None:
         return ()
-    addresses = [FREE] * found.capacity
+    addresses = [FREE_SLOT_ADDRESS] * found.capacity
     for index, node in found.holders.items():
-        addresses[index] = state.members.rows[f"{key}/{node}"].address or FREE
+        addresses[index] = state.members.rows[f"{key}/{node}"].address or FREE_SLOT_ADDRESS
     return tuple(addresses)
 
 
@@ -72,15 +72,15 @@ def reload(state: Reload, addresses: tuple[str, ...], now_ms: int) -> tuple[Relo
     """What to remember of the slots as they are now, and whether to signal. Call at each change, and at `wake_ms`."""
     if not _needs_signal(state.resolved, addresses):
         return msgspec.structs.replace(state, wake_ms=None), False
-    if state.signalled_ms is not None and now_ms < state.signalled_ms + WINDOW_MS:
-        return msgspec.structs.replace(state, wake_ms=state.signalled_ms + WINDOW_MS), False
+    if state.signalled_ms is not None and now_ms < state.signalled_ms + SIGNAL_INTERVAL_MS:
+        return msgspec.structs.replace(state, wake_ms=state.signalled_ms + SIGNAL_INTERVAL_MS), False
     return Reload(addresses, now_ms, None), True
 
 
 def _needs_signal(resolved: tuple[str, ...], addresses: tuple[str, ...]) -> bool:
     """Whether a daemon that resolved names at the last signal would miss or mistake a peer."""
-    known = resolved + (FREE,) * (len(addresses) - len(resolved))
-    return any(now not in (FREE, then) for now, then in zip(addresses, known, strict=False))
+    known = resolved + (FREE_SLOT_ADDRESS,) * (len(addresses) - len(resolved))
+    return any(now not in (FREE_SLOT_ADDRESS, then) for now, then in zip(addresses, known, strict=False))
 
 
 def _domain_hash(domain: str) -> str:

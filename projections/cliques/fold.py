@@ -16,15 +16,15 @@ from msgspec.structs import replace
 
 from eventstore.folding.fold import DONE, UNCHANGED, Decision, RecordMetadata, refusal, unchanged
 from eventstore.log import CLIQUES, Partition
-from projections.cliques.claims import claim, depart, is_late_copy, said_ms, serve
+from projections.cliques.claims import assign_waiting, claim, is_late_copy, issued_ms, release
 from projections.cliques.state import (
     MAX_CAPACITY,
     MAX_UNUSED,
     Capacity,
     Clique,
+    CliqueMember,
     CliquesChange,
     CliquesState,
-    Member,
     clique_key,
 )
 from projections.names import check_clique, check_text, shown
@@ -38,7 +38,7 @@ from schemas.events import (
     SessionOpened,
 )
 
-__all__ = ["Capacity", "Clique", "CliquesFold", "CliquesState", "Member"]
+__all__ = ["Capacity", "Clique", "CliqueMember", "CliquesFold", "CliquesState"]
 
 
 _AboutMember = IndexReleased | DaemonReadinessReported | SessionOpened | SessionExpired
@@ -85,10 +85,10 @@ class CliquesFold:
         """Statements of the corrected time are not late copies of those of the fast one."""
         rows = []
         for key, member in state.members.rows.items():
-            said, ready, session = member.said_ms, member.ready_ms, member.session_ms
+            said, ready, session = member.issued_ms, member.ready_ms, member.session_ms
             if max(said, ready, session) > time_ms:
                 said, ready, session = min(said, time_ms), min(ready, time_ms), min(session, time_ms)
-                rows.append((key, replace(member, said_ms=said, ready_ms=ready, session_ms=session)))
+                rows.append((key, replace(member, issued_ms=said, ready_ms=ready, session_ms=session)))
         state.apply(CliquesChange(tuple(sorted(rows, key=itemgetter(0)))))
 
     def evolve(self, state: CliquesState, change: CliquesChange, at: RecordMetadata) -> None:
@@ -100,9 +100,9 @@ def _release(state: CliquesState, event: IndexReleased, at: RecordMetadata) -> D
     key, member, absence = _find(state, event, event.uid)
     if member is None:
         return unchanged(absence)
-    if is_late_copy(event.envelope, member.said_ms):
+    if is_late_copy(event.envelope, member.issued_ms):
         return unchanged(f"uid: {shown(member.uid)} claimed after this was said, and stays")
-    rows = depart(state, key, member, said_ms(event.envelope, at), at)
+    rows = release(state, key, member, issued_ms(event.envelope, at), at)
     return Decision(CliquesChange(tuple(rows.items())), DONE)
 
 
@@ -126,7 +126,7 @@ def _resize(state: CliquesState, event: CliqueCapacitySet, at: RecordMetadata) -
         return refusal(
             f"clique: {event.clique!r} would be more than the {MAX_UNUSED} allowed with a capacity and no node"
         )
-    rows = serve(state, key, clique.used, event.capacity, at)
+    rows = assign_waiting(state, key, clique.used, event.capacity, at)
     return Decision(CliquesChange(tuple(rows.items()), capacity=(key, event.capacity)), DONE)
 
 
@@ -134,13 +134,13 @@ def _ready(state: CliquesState, event: DaemonReadinessReported, at: RecordMetada
     key, member, fault = _find(state, event, event.uid)
     if member is None:
         return refusal(fault)
-    if member.standing != "holds":
+    if member.claim_state != "holds":
         return refusal(f"node: {event.node!r} waits for an index, so its daemon cannot be ready or not")
     if event.envelope.issued_at_ms < member.ready_ms:
         return refusal(f"issued_at_ms: {event.envelope.issued_at_ms} is before what was said last")
-    if event.ready and member.session and not member.heard:
+    if event.ready and member.session and not member.session_alive:
         return refusal(f"session: {shown(member.session)} has expired, so its daemon cannot be ready")
-    row = replace(member, ready=event.ready, ready_ms=said_ms(event.envelope, at))
+    row = replace(member, ready=event.ready, ready_ms=issued_ms(event.envelope, at))
     return Decision(CliquesChange(((key, row),)), DONE) if row != member else Decision(None, UNCHANGED)
 
 
@@ -153,8 +153,8 @@ def _open_session(state: CliquesState, event: SessionOpened, at: RecordMetadata)
         return refusal(fault or "session: '' must not be empty")
     if event.session == member.session or event.envelope.issued_at_ms < member.session_ms:
         return unchanged(f"session: {shown(member.session)} is newer, or this one")
-    said = said_ms(event.envelope, at)
-    row = replace(member, session=event.session, session_ms=said, edge=event.edge, heard=True)
+    said = issued_ms(event.envelope, at)
+    row = replace(member, session=event.session, session_ms=said, edge=event.edge, session_alive=True)
     return Decision(CliquesChange(((key, row),)), DONE)
 
 
@@ -162,19 +162,19 @@ def _session_expired(state: CliquesState, event: SessionExpired) -> Decision:
     key, member, fault = _find(state, event, "")
     if member is None:
         return refusal(fault)
-    if member.session != event.session or not member.heard:
+    if member.session != event.session or not member.session_alive:
         return unchanged(f"session: {shown(event.session)} is not the one that is heard")
-    return Decision(CliquesChange(((key, replace(member, heard=False, ready=False)),)), DONE)
+    return Decision(CliquesChange(((key, replace(member, session_alive=False, ready=False)),)), DONE)
 
 
-def _find(state: CliquesState, event: _AboutMember, uid: str) -> tuple[str, Member | None, str]:
+def _find(state: CliquesState, event: _AboutMember, uid: str) -> tuple[str, CliqueMember | None, str]:
     """(key, row, "") of the incarnation that an event is about, or no row and why not. An empty uid means any."""
     key = f"{clique_key(event.domain, event.clique)}/{event.node}"
     fault = check_clique("domain", event.domain) or check_clique("clique", event.clique)
     if fault is not None:
         return key, None, fault
     member = state.members.rows.get(key)
-    if member is None or member.standing == "left":
+    if member is None or member.claim_state == "left":
         return key, None, f"node: {shown(event.node)} has no index and no place in line of clique {event.clique!r}"
     if uid not in ("", member.uid):
         return key, None, f"uid: {shown(uid)} is not {shown(member.uid)}, which node {event.node!r} runs now"

@@ -1,12 +1,12 @@
-"""Who has which index: the rows of a cliques partition, and what is derived from them.
+"""The rows of a cliques partition: which node holds which index, and what is derived from them.
 
-One row per node that a clique knows, in one of three standings: it holds an index, it waits in line, or it left and its
-last index is remembered. So a claim or a release changes one or two small rows, whatever the size of the clique, and
-everything that decisions look up (the index map, free indices, the line, addresses) is derived.
+One row per node that a clique knows, in one of three claim states: it holds an index, it waits in the queue, or it left
+and its last index is remembered. So a claim or a release changes one or two small rows, whatever the size of the clique.
+What decisions look up (the index map, free indices, the queue, addresses) is derived.
 
-What left is forgotten oldest first beyond a bound per clique and one per partition: domains come and go for ever, and a
-clique of which no node is known any more costs nothing: its capacity is forgotten with the last of them. `apply`
-asserts the invariants: a row that breaks one is our own bug.
+Nodes that left are forgotten oldest first, beyond a bound per clique and one per partition: domains come and go for ever.
+A clique without a known node costs nothing: its capacity is forgotten with the last node. `apply` asserts the
+invariants: a row that breaks one is a bug of ours.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ DEFAULT_CAPACITY = 18
 MAX_CAPACITY = 4_096
 """Far above any fabric there is; bounds a clique's index map and its files."""
 
-MAX_LINE = MAX_CAPACITY
-"""Nodes waiting for one clique at most."""
+MAX_QUEUE = MAX_CAPACITY
+"""Nodes that may wait for an index of one clique."""
 
 MAX_LEFT_PER_CLIQUE = MAX_CAPACITY
 """So that a whole clique may leave and come back to the same indices."""
@@ -36,32 +36,32 @@ MAX_LEFT = 32_768
 MAX_UNUSED = 65_536
 """Cliques with a capacity of their own and no node yet, per partition: about 20 MB. A domain is in one partition."""
 
-MemberStanding = Literal["holds", "waits", "left"]
+ClaimState = Literal["holds", "waits", "left"]
 
 
-class Member(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class CliqueMember(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """What a clique knows of one node.
 
-    `last` is the index it holds or last held, or -1. `since` is the offset that gave it its standing: the place in line
-    of who waits, the order of forgetting of who left. `created_ms` and `uid` are its pod's incarnation. The three
-    `*_ms` are when the claim (or release), the readiness and the session were said: a statement from before is a late
-    copy. `heard` is whether the session is still heard from. An address is empty if none was given, or if a newer pod
-    of the domain has it now.
+    `last` is the index it holds or last held, or -1. `since` is the offset that gave it its claim state: the order of the
+    queue, and the order in which nodes that left are forgotten. `created_ms` and `uid` are the incarnation of its pod. The
+    three `*_ms` are when the claim (or release), the readiness and the session were issued: an older record is a late copy.
+    `session_alive` is whether the session has not expired. An address is empty if none was given, or if a newer pod of the
+    domain has it now.
     """
 
-    standing: MemberStanding
+    claim_state: ClaimState
     last: int
     since: int
     address: str
     created_ms: int
     uid: str
-    said_ms: int
+    issued_ms: int
     ready: bool = False
     ready_ms: int = 0
     session: str = ""
     session_ms: int = 0
     edge: str = ""
-    heard: bool = False
+    session_alive: bool = False
 
 
 class Capacity(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -73,27 +73,27 @@ class Capacity(msgspec.Struct, frozen=True, gc=False, array_like=True):
 class CliquesChange(NamedTuple):
     """What a decision changes: a clique's capacity first, then rows in this order (None forgets one)."""
 
-    rows: Sequence[tuple[str, Member | None]]
+    rows: Sequence[tuple[str, CliqueMember | None]]
     capacity: tuple[str, int] | None = None
 
 
 class Clique:
     """One clique, derived. Dicts of nodes keep the order in which these began to wait, or left."""
 
-    __slots__ = ("capacity", "holders", "left", "line", "ready", "used")
+    __slots__ = ("capacity", "holders", "left", "queue", "ready", "used")
 
     def __init__(self) -> None:
         self.capacity = DEFAULT_CAPACITY
         self.holders: dict[int, str] = {}
         self.used = 0
         self.ready = 0
-        self.line: dict[str, None] = {}
+        self.queue: dict[str, None] = {}
         self.left: dict[str, None] = {}
 
     @property
     def is_empty(self) -> bool:
         """Whether no node of it is known, not even one that left."""
-        return not (self.holders or self.line or self.left)
+        return not (self.holders or self.queue or self.left)
 
     @property
     def is_full(self) -> bool:
@@ -127,7 +127,7 @@ class CliquesState:
 
     def __init__(self) -> None:
         self.capacities: StateTable[Capacity] = StateTable("capacities", Capacity)
-        self.members: StateTable[Member] = StateTable("members", Member)
+        self.members: StateTable[CliqueMember] = StateTable("members", CliqueMember)
         self._clear()
 
     def _clear(self) -> None:
@@ -148,10 +148,10 @@ class CliquesState:
             self._clique(key).capacity = row.capacity
             self.unused.add(key)
         for key, member in sorted(self.members.rows.items(), key=lambda item: (item[1].since, item[0])):
-            self._seat(key, member)
-            self._list(key, member)
+            self._add_claim(key, member)
+            self._add_address(key, member)
 
-    def member(self, clique: str, node: str) -> Member | None:
+    def member(self, clique: str, node: str) -> CliqueMember | None:
         return self.members.rows.get(f"{clique}/{node}")
 
     def home(self, domain: str, node: str) -> str | None:
@@ -164,13 +164,13 @@ class CliquesState:
             clique = self._clique(key)
             assert not clique.used >> capacity, f"{key}: an index at or above {capacity} is in use"
             self._set_capacity(key, clique, capacity)
-            assert not clique.line or clique.is_full or change.rows, f"{key}: a larger capacity serves nobody in line"
+            assert not clique.queue or clique.is_full or change.rows, f"{key}: a larger capacity serves no waiting node"
         for key, row in change.rows:
             self._replace(key, self.members.rows.get(key), row)
         for key, row in change.rows:
             clique_id, _ = split_key(key)
             touched = self.cliques.get(clique_id)
-            assert touched is None or not touched.line or touched.is_full, f"{key}: somebody waits for a free index"
+            assert touched is None or not touched.queue or touched.is_full, f"{key}: a node waits for a free index"
             if row is None and touched is not None and touched.is_empty:
                 self._forget(clique_id)
 
@@ -185,19 +185,19 @@ class CliquesState:
         else:
             self.capacities.remove(key)
 
-    def _replace(self, key: str, old: Member | None, row: Member | None) -> None:
-        """One row, keeping its place in line if neither its standing nor its `since` changes."""
-        stays = old is not None and row is not None and (old.standing, old.since) == (row.standing, row.since)
+    def _replace(self, key: str, old: CliqueMember | None, row: CliqueMember | None) -> None:
+        """Replace one row. It keeps its place in the queue if neither its claim state nor its `since` changes."""
+        stays = old is not None and row is not None and (old.claim_state, old.since) == (row.claim_state, row.since)
         if old is not None:
-            self._unlist(key, old)
+            self._remove_address(key, old)
             if not stays:
-                self._unseat(key, old)
+                self._remove_claim(key, old)
         if row is None:
             self.members.remove(key)
             return
         if not stays:
-            self._seat(key, row)
-        self._list(key, row)
+            self._add_claim(key, row)
+        self._add_address(key, row)
         self.members.put(key, row)
 
     def _clique(self, key: str) -> Clique:
@@ -217,43 +217,43 @@ class CliquesState:
         if not self.domains[domain]:
             del self.domains[domain]
 
-    def _seat(self, key: str, row: Member) -> None:
+    def _add_claim(self, key: str, row: CliqueMember) -> None:
         clique_id, node = split_key(key)
         clique = self._clique(clique_id)
         self.unused.discard(clique_id)
-        if row.standing == "left":
+        if row.claim_state == "left":
             clique.left[node] = self.left[key] = None
             return
         home = self.homes.setdefault(f"{_domain(key)}/{node}", clique_id)
         assert home == clique_id, f"{key} has another home, {home}"
-        if row.standing == "waits":
-            clique.line[node] = None
+        if row.claim_state == "waits":
+            clique.queue[node] = None
             return
         assert clique.is_free(row.last), f"{key}: index {row.last} is not free"
         clique.holders[row.last] = node
         clique.used |= 1 << row.last
 
-    def _unseat(self, key: str, row: Member) -> None:
+    def _remove_claim(self, key: str, row: CliqueMember) -> None:
         clique_id, node = split_key(key)
         clique = self.cliques[clique_id]
-        if row.standing == "left":
+        if row.claim_state == "left":
             del clique.left[node], self.left[key]
             return
         del self.homes[f"{_domain(key)}/{node}"]
-        if row.standing == "waits":
-            del clique.line[node]
+        if row.claim_state == "waits":
+            del clique.queue[node]
             return
         del clique.holders[row.last]
         clique.used &= ~(1 << row.last)
 
-    def _list(self, key: str, row: Member) -> None:
-        """What changes more often than a seat: the address and readiness. Who left has neither."""
+    def _add_address(self, key: str, row: CliqueMember) -> None:
+        """Add the address and readiness, which change more often than the claim state. A node that left has neither."""
         if row.address:
             taken = self.addresses.setdefault(f"{_domain(key)}/{row.address}", key)
             assert taken == key, f"{key}: address {row.address} is that of {taken}"
         self.cliques[split_key(key)[0]].ready += row.ready
 
-    def _unlist(self, key: str, row: Member) -> None:
+    def _remove_address(self, key: str, row: CliqueMember) -> None:
         if row.address:
             del self.addresses[f"{_domain(key)}/{row.address}"]
         self.cliques[split_key(key)[0]].ready -= row.ready

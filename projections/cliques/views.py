@@ -50,9 +50,9 @@ def show(state: CliquesState, domain: str, clique: str) -> CliqueView | None:
     members = []
     for index, node in sorted(found.holders.items()):
         row = state.members.rows[f"{key}/{node}"]
-        members.append(MemberView(index, node, row.address, row.uid, row.created_ms, row.ready, row.heard))
+        members.append(MemberView(index, node, row.address, row.uid, row.created_ms, row.ready, row.session_alive))
     waiting = []
-    for place, node in enumerate(found.line, start=1):
+    for place, node in enumerate(found.queue, start=1):
         row = state.members.rows[f"{key}/{node}"]
         waiting.append(WaiterView(place, node, row.uid, row.created_ms))
     return CliqueView(domain, clique, found.capacity, tuple(members), tuple(waiting))
@@ -61,7 +61,7 @@ def show(state: CliquesState, domain: str, clique: str) -> CliqueView | None:
 def nodes_in(state: CliquesState, key: str) -> int:
     """How many nodes a clique is shown with: those with an index, and those in line."""
     found = state.cliques[key]
-    return len(found.holders) + len(found.line)
+    return len(found.holders) + len(found.queue)
 
 
 def summaries(state: CliquesState, domain: str = "") -> list[CliqueSummary]:
@@ -80,4 +80,4 @@ def is_domain_ready(state: CliquesState, domain: str, expected: int) -> bool:
 def _summary(state: CliquesState, key: str) -> CliqueSummary:
     domain, clique = key.split("/", 1)
     found = state.cliques[key]
-    return CliqueSummary(domain, clique, found.capacity, len(found.holders), found.ready, len(found.line))
+    return CliqueSummary(domain, clique, found.capacity, len(found.holders), found.ready, len(found.queue))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from eventstore.folding.fold import Outcome, RecordMetadata
-from projections.cliques.state import CliquesChange, Member, split_key
+from projections.cliques.state import CliqueMember, CliquesChange, split_key
 from projections.decisions.items import Items, one
 from schemas.events import DaemonReadinessReported, Event, IndexClaimed, SessionExpired, SessionOpened
 
@@ -19,13 +19,13 @@ def items(event: Event, change: CliquesChange, outcome: Outcome, at: RecordMetad
             yield from _member(key, row, event, outcome, at)
 
 
-def _member(key: str, row: Member, event: Event, outcome: Outcome, at: RecordMetadata) -> Iterator[Items]:
+def _member(key: str, row: CliqueMember, event: Event, outcome: Outcome, at: RecordMetadata) -> Iterator[Items]:
     clique, node = split_key(key)
     detail = {"clique": clique}
     is_claimant = isinstance(event, IndexClaimed) and clique == f"{event.domain}/{event.clique}" and event.node == node
-    if row.standing == "left":
+    if row.claim_state == "left":
         yield one("index_released", node, detail | _index(row))
-    elif row.standing == "waits":
+    elif row.claim_state == "waits":
         place = {"queue_position": str(outcome.queue_position)} if is_claimant and outcome.queue_position else {}
         yield one("index_waiting", node, detail | place)
     elif row.since == at.offset:
@@ -42,9 +42,9 @@ def _member(key: str, row: Member, event: Event, outcome: Outcome, at: RecordMet
         yield one("address_lost", node, detail)
 
 
-def _index(row: Member) -> dict[str, str]:
+def _index(row: CliqueMember) -> dict[str, str]:
     return {"index": str(row.last)} if row.last >= 0 else {}
 
 
-def _address(row: Member) -> dict[str, str]:
+def _address(row: CliqueMember) -> dict[str, str]:
     return {"address": row.address} if row.address else {}

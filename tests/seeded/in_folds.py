@@ -42,16 +42,16 @@ def _second_lowest(lowest_free: Any) -> Any:
     return found
 
 
-def _last_come_first_served(serve: Any) -> Any:
+def _last_come_first_served(assign_waiting: Any) -> Any:
     def served(state: Any, clique_id: str, used: int, capacity: int, at: Any) -> Any:
         clique = state.cliques.get(clique_id)
         if clique is None:
-            return serve(state, clique_id, used, capacity, at)
-        line, clique.line = clique.line, dict.fromkeys(reversed(clique.line))
+            return assign_waiting(state, clique_id, used, capacity, at)
+        queue, clique.queue = clique.queue, dict.fromkeys(reversed(clique.queue))
         try:
-            return serve(state, clique_id, used, capacity, at)
+            return assign_waiting(state, clique_id, used, capacity, at)
         finally:
-            clique.line = line
+            clique.queue = queue
 
     return served
 
@@ -263,8 +263,8 @@ BUGS = (
         "a freed index goes to who waits since the shortest time",
         "I4",
         lambda: patched(
-            (projections.cliques.claims, "serve", _last_come_first_served),
-            (projections.cliques.fold, "serve", _last_come_first_served),
+            (projections.cliques.claims, "assign_waiting", _last_come_first_served),
+            (projections.cliques.fold, "assign_waiting", _last_come_first_served),
         ),
         Stepped(1),
     ),

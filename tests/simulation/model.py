@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from projections.cliques.state import Member
+from projections.cliques.state import CliqueMember
 from projections.fleet.state import FleetState
 from schemas.events import IndexClaimed, NodesJoined, NodesLeft
 from tests.simulation.fresh import Step
@@ -15,7 +15,7 @@ class Cliques:
     """Holds each change of clique rows against what an index may do."""
 
     def __init__(self) -> None:
-        self._rows: dict[str, Member] = {}
+        self._rows: dict[str, CliqueMember] = {}
         self._capacity: dict[str, int] = {}
         self.faults: list[str] = []
 
@@ -36,15 +36,15 @@ class Cliques:
         if step.rows:
             self.faults += [f"{where}: {fault}" for fault in self._wrong(before, step)]
 
-    def _wrong(self, before: Mapping[str, Member], step: Step) -> Iterator[str]:
-        held = {key: row for key, row in self._rows.items() if row.standing == "holds"}
+    def _wrong(self, before: Mapping[str, CliqueMember], step: Step) -> Iterator[str]:
+        held = {key: row for key, row in self._rows.items() if row.claim_state == "holds"}
         indices: dict[tuple[str, int], str] = {}
         homes: dict[tuple[str, str], str] = {}
         for key, row in self._rows.items():
             clique, _, node = _split(key)
-            if row.standing != "left" and homes.setdefault((clique.split("/")[0], node), clique) != clique:
+            if row.claim_state != "left" and homes.setdefault((clique.split("/")[0], node), clique) != clique:
                 yield f"{node} is in {clique} and in another clique of its domain"
-        for clique in sorted({_split(key)[0] for key, row in self._rows.items() if row.standing == "waits"}):
+        for clique in sorted({_split(key)[0] for key, row in self._rows.items() if row.claim_state == "waits"}):
             if sum(_split(key)[0] == clique for key in held) < self._capacity.get(clique, 18):
                 yield f"somebody waits in {clique}, which has an index free"
         for key, row in held.items():
@@ -54,25 +54,25 @@ class Cliques:
             if not 0 <= row.last < self._capacity.get(clique, 18):
                 yield f"index {row.last} of {clique} is beyond its capacity"
             was = before.get(key)
-            if was and was.standing == "waits" and not isinstance(step.event, IndexClaimed):
+            if was and was.claim_state == "waits" and not isinstance(step.event, IndexClaimed):
                 yield from self._jumped(key, was)
-            if was and was.standing == "holds" and was.uid == row.uid and was.last != row.last:
+            if was and was.claim_state == "holds" and was.uid == row.uid and was.last != row.last:
                 yield f"the index of {key} changed under a running incarnation"
         for key, row in step.rows.get("members", ()):
             wished = isinstance(step.event, IndexClaimed) and step.event.requested_index >= 0
-            if row is not None and row.standing == "holds" and not wished:
+            if row is not None and row.claim_state == "holds" and not wished:
                 yield from self._sparse(key, row, before, {index for (c, index) in indices if c == _split(key)[0]})
 
-    def _jumped(self, key: str, was: Member) -> Iterator[str]:
+    def _jumped(self, key: str, was: CliqueMember) -> Iterator[str]:
         """Who is served had waited longest."""
         for other, row in self._rows.items():
-            if row.standing == "waits" and row.since < was.since and _split(other)[0] == _split(key)[0]:
+            if row.claim_state == "waits" and row.since < was.since and _split(other)[0] == _split(key)[0]:
                 yield f"{key} was served before {other}, which waits since {row.since}"
 
-    def _sparse(self, key: str, row: Member, before: Mapping[str, Member], used: set[int]) -> Iterator[str]:
+    def _sparse(self, key: str, row: CliqueMember, before: Mapping[str, CliqueMember], used: set[int]) -> Iterator[str]:
         """A new index is the one that the node had last, or leaves no lower one free."""
         was = before.get(key)
-        if was is None or (was.last != row.last and was.standing != "holds"):
+        if was is None or (was.last != row.last and was.claim_state != "holds"):
             free = set(range(row.last)) - used
             if free:
                 yield f"{key} got index {row.last} while {min(free)} was free"

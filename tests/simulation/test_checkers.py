@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from eventstore.folding.fold import Outcome
 from eventstore.ids import uuid7
 from eventstore.log import CLIQUES, FLEET_0, ZONES, Partition, Record
-from projections.cliques.state import Member
+from projections.cliques.state import CliqueMember
 from projections.rules.rule import Rule, SetStep
 from schemas import events as e
 from tests.simulation import model
@@ -225,7 +225,7 @@ def test_cliques() -> None:
     def faults(*rows: tuple[str, str, int, str]) -> list[str]:
         cliques = model.Cliques()
         for key, standing, last, uid in rows:
-            row: Any = Member(standing, last, 0, "", 0, uid, 0)  # type: ignore[arg-type]
+            row: Any = CliqueMember(standing, last, 0, "", 0, uid, 0)  # type: ignore[arg-type]
             step = Step(Partition(CLIQUES, 0), Record(1, 0, b"", b""), None, None, {"members": [(key, row)]}, b"", b"")
             cliques.after(None, step)
         return cliques.faults

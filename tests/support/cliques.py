@@ -6,7 +6,7 @@ import msgspec
 
 from eventstore.folding.fold import Outcome, RecordMetadata
 from eventstore.log import CLIQUES, Partition
-from projections.cliques.files import slots
+from projections.cliques.files import slot_addresses
 from projections.cliques.fold import CliquesFold
 from projections.cliques.state import CliquesState, clique_key
 from projections.cliques.views import CliqueView, show
@@ -100,8 +100,8 @@ class CliqueLog:
     def line(self, clique: str = "") -> list[str]:
         return [waiter.node for waiter in self.view(clique).waiting]
 
-    def slots(self, clique: str = "") -> tuple[str, ...]:
-        return slots(self.state, self.domain, clique or self.clique)
+    def slot_addresses(self, clique: str = "") -> tuple[str, ...]:
+        return slot_addresses(self.state, self.domain, clique or self.clique)
 
     def fill(self, count: int = 18) -> None:
         for number in range(count):
@@ -152,14 +152,14 @@ def check_invariants(state: CliquesState) -> None:
     waiting: dict[str, int] = {}
     for key, row in state.members.rows.items():
         domain, clique, node = key.split("/", 2)
-        if row.standing == "left":
+        if row.claim_state == "left":
             assert not row.address and not row.ready
             continue
         assert homes.setdefault((domain, node), clique) == clique
         if row.address:
             assert (domain, row.address) not in addresses
             addresses.add((domain, row.address))
-        if row.standing == "waits":
+        if row.claim_state == "waits":
             assert not row.ready
             waiting[f"{domain}/{clique}"] = waiting.get(f"{domain}/{clique}", 0) + 1
         else:

@@ -9,19 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from projections.cliques.files import (
-    FREE,
-    WINDOW_MS,
+    FREE_SLOT_ADDRESS,
+    SIGNAL_INTERVAL_MS,
     Reload,
     dns_name,
     hosts_mapping,
     merge_hosts,
     peers_file,
     reload,
-    slots,
+    slot_addresses,
 )
 from tests.support.cliques import CliqueLog
 
-SLOTS = st.tuples(*[st.sampled_from([FREE, "10.0.0.1", "10.0.0.2"])] * 3)
+SLOTS = st.tuples(*[st.sampled_from([FREE_SLOT_ADDRESS, "10.0.0.1", "10.0.0.2"])] * 3)
 
 
 def test_a_name_carries_the_hash_that_kubernetes_would_give() -> None:
@@ -43,11 +43,11 @@ def test_the_peers_file_has_one_line_per_slot_taken_or_not() -> None:
 def test_slots_without_a_daemon_or_without_an_address_stay_on_the_machine() -> None:
     log = CliqueLog()
     assert log.state.cliques == {}
-    assert slots(log.state, "d", "c") == ()
+    assert slot_addresses(log.state, "d", "c") == ()
     log.resize(3)
     log.claim("a", "u")
     log.claim("b", "v", address="2001:db8::2")
-    assert log.slots() == (FREE, "2001:db8::2", FREE)
+    assert log.slot_addresses() == (FREE_SLOT_ADDRESS, "2001:db8::2", FREE_SLOT_ADDRESS)
 
 
 def test_merging_replaces_what_upstream_wrote() -> None:
@@ -60,7 +60,7 @@ def test_merging_replaces_what_upstream_wrote() -> None:
 @given(st.lists(st.tuples(st.integers(0, 4_000), SLOTS), max_size=40))
 def test_signals_keep_apart_and_the_last_state_is_signalled(steps: list[tuple[int, tuple[str, ...]]]) -> None:
     state, now_ms, sent = Reload(), 0, list[int]()
-    current: tuple[str, ...] = (FREE,) * 3
+    current: tuple[str, ...] = (FREE_SLOT_ADDRESS,) * 3
     for pause_ms, following in steps:
         due = now_ms + pause_ms
         if state.wake_ms is not None and state.wake_ms <= due:
@@ -74,17 +74,22 @@ def test_signals_keep_apart_and_the_last_state_is_signalled(steps: list[tuple[in
         state, is_due = reload(state, current, state.wake_ms)
         assert is_due
     assert state.wake_ms is None
-    assert all(now in (FREE, then) for now, then in zip(current, (*state.resolved, FREE, FREE, FREE), strict=False))
-    assert all(later - earlier >= WINDOW_MS for earlier, later in itertools.pairwise(sent))
+    assert all(
+        now in (FREE_SLOT_ADDRESS, then)
+        for now, then in zip(
+            current, (*state.resolved, FREE_SLOT_ADDRESS, FREE_SLOT_ADDRESS, FREE_SLOT_ADDRESS), strict=False
+        )
+    )
+    assert all(later - earlier >= SIGNAL_INTERVAL_MS for earlier, later in itertools.pairwise(sent))
 
 
 def test_a_peer_that_comes_back_at_its_address_needs_no_signal_until_names_were_read_without_it() -> None:
-    state, _ = reload(Reload(), ("10.0.0.1", FREE), 0)
-    state, is_due = reload(state, (FREE, FREE), 10_000)
+    state, _ = reload(Reload(), ("10.0.0.1", FREE_SLOT_ADDRESS), 0)
+    state, is_due = reload(state, (FREE_SLOT_ADDRESS, FREE_SLOT_ADDRESS), 10_000)
     assert not is_due
-    _, is_due = reload(state, ("10.0.0.1", FREE), 20_000)
+    _, is_due = reload(state, ("10.0.0.1", FREE_SLOT_ADDRESS), 20_000)
     assert not is_due
-    state, is_due = reload(state, (FREE, "10.0.0.2"), 30_000)
+    state, is_due = reload(state, (FREE_SLOT_ADDRESS, "10.0.0.2"), 30_000)
     assert is_due
     _, is_due = reload(state, ("10.0.0.1", "10.0.0.2"), 40_000)
     assert is_due

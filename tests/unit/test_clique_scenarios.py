@@ -12,7 +12,15 @@ import random
 
 import pytest
 
-from projections.cliques.files import FREE, Reload, dns_name, hosts_mapping, merge_hosts, peers_file, reload
+from projections.cliques.files import (
+    FREE_SLOT_ADDRESS,
+    Reload,
+    dns_name,
+    hosts_mapping,
+    merge_hosts,
+    peers_file,
+    reload,
+)
 from projections.cliques.views import is_domain_ready, summaries
 from tests.support.cliques import START_MS, CliqueLog, reloaded, rows_of
 
@@ -79,12 +87,12 @@ def test_07_a_new_pod_keeps_the_index_and_is_not_ready(log: CliqueLog) -> None:
     """Upstream leaves the old status, so that a stale Ready survives."""
     log.fill(3)
     log.ready("n1")
-    signal, _ = reload(Reload(), log.slots(), 0)
+    signal, _ = reload(Reload(), log.slot_addresses(), 0)
     assert log.claim("n1", "u1-new", address="10.0.9.9").index == 1
     member = log.view().members[1]
     assert (member.address, member.ready, member.uid) == ("10.0.9.9", False, "u1-new")
-    assert log.slots()[:3] == ("10.0.0.1", "10.0.9.9", "10.0.0.3")
-    _, is_due = reload(signal, log.slots(), 60_000)
+    assert log.slot_addresses()[:3] == ("10.0.0.1", "10.0.9.9", "10.0.0.3")
+    _, is_due = reload(signal, log.slot_addresses(), 60_000)
     assert is_due
 
 
@@ -119,7 +127,7 @@ def test_11_all_stop_together(log: CliqueLog) -> None:
     for number in range(18):
         assert log.release(f"n{number}", f"u{number}").code == "done"
     assert log.view().members == ()
-    assert set(log.slots()) == {FREE}
+    assert set(log.slot_addresses()) == {FREE_SLOT_ADDRESS}
 
 
 def test_12_a_restart_storm_changes_addresses_only(log: CliqueLog) -> None:
@@ -130,7 +138,7 @@ def test_12_a_restart_storm_changes_addresses_only(log: CliqueLog) -> None:
     for number in order:
         log.claim(f"n{number}", f"v{number}", address=f"10.1.0.{number + 1}")
     assert log.indices() == before
-    assert log.slots() == tuple(f"10.1.0.{number + 1}" for number in range(18))
+    assert log.slot_addresses() == tuple(f"10.1.0.{number + 1}" for number in range(18))
 
 
 def test_13_a_crash_loop_of_one_pod_writes_nothing(log: CliqueLog) -> None:
@@ -215,10 +223,10 @@ def test_22_a_reused_address_goes_to_the_newer_pod(log: CliqueLog) -> None:
     log.claim("dead", "u", address="10.0.0.1", created_ms=START_MS)
     log.ready("dead")
     log.claim("new", "v", address="10.0.0.1", created_ms=START_MS + 1)
-    assert log.slots()[:2] == (FREE, "10.0.0.1")
+    assert log.slot_addresses()[:2] == (FREE_SLOT_ADDRESS, "10.0.0.1")
     assert not log.view().members[0].ready
     log.claim("dead", "u", address="10.0.0.1", created_ms=START_MS)
-    assert log.slots()[:2] == (FREE, "10.0.0.1")
+    assert log.slot_addresses()[:2] == (FREE_SLOT_ADDRESS, "10.0.0.1")
     log.release("new", "v")
     assert log.indices() == {"dead": 0}
 
@@ -285,12 +293,12 @@ def test_31_signals_are_coalesced_and_the_last_state_is_signalled(log: CliqueLog
     for now_ms in range(0, 60_000, 100):
         if now_ms < 10_000 and now_ms % 1_000 == 0:
             log.claim(f"n{now_ms}", f"u{now_ms}", address=f"10.0.0.{now_ms // 1_000 + 1}")
-        state, is_due = reload(state, log.slots(), now_ms)
+        state, is_due = reload(state, log.slot_addresses(), now_ms)
         sent += [now_ms] * is_due
     assert sent == [0, 5_300, 10_600]
-    assert state.resolved == log.slots()
+    assert state.resolved == log.slot_addresses()
     log.release("n3000")
-    state, is_due = reload(state, log.slots(), 70_000)
+    state, is_due = reload(state, log.slot_addresses(), 70_000)
     assert not is_due and state.wake_ms is None
 
 
@@ -300,14 +308,14 @@ def test_32_the_hosts_file_has_every_slot_and_does_not_grow(log: CliqueLog) -> N
     foreign = "127.0.0.1\tlocalhost\n10.9.9.9\tgateway # by hand\n"
     text = foreign
     for _ in range(1_000):
-        text = merge_hosts(text, hosts_mapping("d", log.slots()))
+        text = merge_hosts(text, hosts_mapping("d", log.slot_addresses()))
     lines = text.splitlines()
     assert text.startswith(foreign)
     assert len(lines) == 2 + 1 + 18
     assert lines[3:6] == [
         f"10.0.0.1\t{dns_name('d', 0)}",
         f"10.0.0.2\t{dns_name('d', 1)}",
-        f"{FREE}\t{dns_name('d', 2)}",
+        f"{FREE_SLOT_ADDRESS}\t{dns_name('d', 2)}",
     ]
     assert [line.split("\t")[1] for line in lines[3:]] == peers_file("d", 18).splitlines()
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from projections.cliques.fold import CliquesFold
-from projections.cliques.state import MAX_CAPACITY, MAX_LEFT, MAX_LEFT_PER_CLIQUE, MAX_LINE, lowest_free
+from projections.cliques.state import MAX_CAPACITY, MAX_LEFT, MAX_LEFT_PER_CLIQUE, MAX_QUEUE, lowest_free
 from tests.support.cliques import START_MS, CliqueLog, check_invariants, reloaded, rows_of
 
 
@@ -285,10 +285,10 @@ def test_who_left_is_forgotten_oldest_first() -> None:
 def test_the_line_is_bounded() -> None:
     log = CliqueLog(checked=False)
     log.fill(18)
-    for number in range(MAX_LINE):
+    for number in range(MAX_QUEUE):
         assert log.claim(f"w{number}", "u").code == "waiting"
     outcome = log.claim("one-more", "u")
-    assert outcome.reason == f"clique: 'c' has {MAX_LINE} nodes in line, the most there may be"
+    assert outcome.reason == f"clique: 'c' has {MAX_QUEUE} nodes in line, the most there may be"
     assert log.claim("w7", "u").queue_position == 8
     log.release("n0")
     assert log.claim("one-more", "u").code == "waiting"
