@@ -25,7 +25,7 @@ from eventstore.folding.fold import Fold, RecordMetadata
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import FLEET, FLEET_0, ZONES, Partition
 from projections.fleet.fold import FleetFold
-from projections.fleet.joins import Joined, Moved
+from projections.fleet.joins import MembersAdded, MembersChanged
 from projections.fleet.membership import Member
 from projections.fleet.state import FleetState, OutboxEntry
 from projections.fleet.tombstones import Tombstone
@@ -120,7 +120,7 @@ class _NotingFleetFold(FleetFold):
 
     def evolve(self, state: FleetState, change: Any, at: RecordMetadata) -> None:
         super().evolve(state, change, at)
-        if isinstance(change, Joined | Moved):
+        if isinstance(change, MembersAdded | MembersChanged):
             forward = _Forward(change.source.to_offset, at.offset, at.append_ms)
             self._forwards.setdefault(change.source.partition, []).append(forward)
 

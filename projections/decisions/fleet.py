@@ -8,15 +8,15 @@ from typing import Any
 from eventstore.folding.fold import RecordMetadata
 from projections.decisions.items import Items, in_zones, limits_in_words, one
 from projections.fleet import joins
-from projections.fleet.fold import Described, Froze, Withdrawn
+from projections.fleet.fold import EditWithdrawn, FreezeChanged, ZoneEdited
 from projections.fleet.holds import (
-    Budgeted,
-    Edited,
+    BudgetChanged,
+    EditApplied,
     EditHeld,
-    HoldChanged,
-    HoldDropped,
-    Rejected,
-    Released,
+    EditRejected,
+    HoldUpdated,
+    MembersRejected,
+    MembersReleased,
     addresses_with,
 )
 from projections.fleet.impact import MemberChange
@@ -28,35 +28,35 @@ from schemas.events import Event, HoldApproved
 
 def items(event: Event, change: Any, at: RecordMetadata) -> Iterator[Items]:
     match change:
-        case joins.Joined(_, given):
+        case joins.MembersAdded(_, given):
             yield from in_zones("member_joined", given.names, given.zones)
-        case joins.Moved():
+        case joins.MembersChanged():
             yield from _members_changed(change, at)
-        case Edited() | EditHeld() | Withdrawn():
+        case EditApplied() | EditHeld() | EditWithdrawn():
             yield from _edit(event, change)
-        case HoldChanged(hold):
+        case HoldUpdated(hold):
             yield _hold_changed(event, hold)
-        case Rejected(hold, names):
+        case MembersRejected(hold, names):
             yield one("hold_rejected", str(hold.id), {"by": event.envelope.actor})
             yield Items("member_rejected", names, {"hold": str(hold.id)})
-        case HoldDropped(hold):
+        case EditRejected(hold):
             by = {"by": event.envelope.actor}
             yield one("hold_rejected", str(hold.id), by)
             yield one(f"{hold.subject}_edit_rejected", edited_by(hold), by | {"hold": str(hold.id)})
-        case Released(hold, impact, _):
+        case MembersReleased(hold, impact, _):
             yield one(
                 "hold_approved", str(hold), {"by": event.envelope.actor, "approvals": f"{APPROVALS} of {APPROVALS}"}
             )
             yield from (
                 one("member_released", member_change.name, {"hold": str(hold)}) for member_change in impact.changes
             )
-        case Described(zone, limits, edit):
+        case ZoneEdited(zone, limits, edit):
             yield one("zone_updated", zone, limits_in_words(limits))
             yield from _edit(event, edit)
-        case Froze(zone, freeze):
+        case FreezeChanged(zone, freeze):
             yield one("writes_frozen" if freeze is not None else "writes_thawed", zone or EVERY_ZONE, {})
-        case Budgeted(budget, ends, _):
-            yield from _approved(event, ends)
+        case BudgetChanged(budget, ended_holds, _):
+            yield from _approved(event, ended_holds)
             yield one(
                 "budget_set",
                 budget.kind,
@@ -64,7 +64,7 @@ def items(event: Event, change: Any, at: RecordMetadata) -> Iterator[Items]:
             )
 
 
-def _members_changed(change: joins.Moved, at: RecordMetadata) -> Iterator[Items]:
+def _members_changed(change: joins.MembersChanged, at: RecordMetadata) -> Iterator[Items]:
     impact = change.impact
     for number, member_change in enumerate(impact.changes):
         yield _member_changed(member_change, change.hold_by_change.get(number))
@@ -90,17 +90,17 @@ def _member_changed(member_change: MemberChange, hold: int | None) -> Items:
     return one(f"{kind}_held" if held else kind, member_change.name, {"zone": member_change.after.zone} | held)
 
 
-def _edit(event: Event, change: Edited | EditHeld | Withdrawn) -> Iterator[Items]:
+def _edit(event: Event, change: EditApplied | EditHeld | EditWithdrawn) -> Iterator[Items]:
     match change:
-        case Edited(proposal, _, ends, _):
-            yield from _approved(event, ends)
+        case EditApplied(proposal, _, ended_holds, _):
+            yield from _approved(event, ended_holds)
             yield _edited(proposal.edit)
-        case EditHeld(hold, ends):
-            yield from _ended(ends)
+        case EditHeld(hold, ended_holds):
+            yield from _ended(ended_holds)
             detail = {"hold": str(hold.id), "addresses": str(hold.addresses)}
             yield one(f"{hold.subject}_edit_held", edited_by(hold), detail)
-        case Withdrawn(ends):
-            yield from _ended(ends)
+        case EditWithdrawn(ended_holds):
+            yield from _ended(ended_holds)
 
 
 def edited_by(hold: Hold) -> str:
@@ -108,13 +108,13 @@ def edited_by(hold: Hold) -> str:
     return hold.policy or hold.zone or hold.kind
 
 
-def _approved(event: Event, ends: Iterable[int]) -> Iterator[Items]:
+def _approved(event: Event, ended_holds: Iterable[int]) -> Iterator[Items]:
     """That the last approval ended a hold, or that what was stated anew ended some."""
     if isinstance(event, HoldApproved):
         by = {"by": event.envelope.actor, "approvals": f"{APPROVALS} of {APPROVALS}"}
         yield one("hold_approved", str(event.hold), by)
     else:
-        yield from _ended(ends)
+        yield from _ended(ended_holds)
 
 
 def _ended(holds: Iterable[int]) -> Iterator[Items]:

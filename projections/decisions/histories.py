@@ -54,22 +54,25 @@ def _is_in(subject: str, change: Any) -> bool:
             )
         case clique_state.CliquesChange():
             return any(subject in clique_state.split_key(key) for key, _ in change.rows)
-        case joins.Joined():
+        case joins.MembersAdded():
             return False  # its names and zones are in the record
-        case joins.Moved():
+        case joins.MembersChanged():
             lost = ((name, zone) for zone, name, *_ in change.superseded)
             return any(subject in pair for pair in lost) or any(_names_subject(subject, change.impact.changes))
-        case holds.Released():
+        case holds.MembersReleased():
             return any(_names_subject(subject, change.impact.changes))
-        case holds.Rejected():
+        case holds.MembersRejected():
             return subject in change.names
-        case holds.HoldDropped():
+        case holds.EditRejected():
             return subject == edited_by(change.hold)
-        case holds.Budgeted():
+        case holds.BudgetChanged():
             return subject == change.budget.kind
-        case holds.Edited() | fleet.Described():
-            edit = change.edit if isinstance(change, fleet.Described) else change
-            return isinstance(edit, holds.Edited) and subject in (edit.proposal.edit.policy, edit.proposal.edit.zone)
+        case holds.EditApplied() | fleet.ZoneEdited():
+            edit = change.edit if isinstance(change, fleet.ZoneEdited) else change
+            return isinstance(edit, holds.EditApplied) and subject in (
+                edit.proposal.edit.policy,
+                edit.proposal.edit.zone,
+            )
     return False
 
 

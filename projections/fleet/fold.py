@@ -20,20 +20,20 @@ from projections.fleet.contested import faults_of_agent
 from projections.fleet.effects import apply_changes, charge, hold_key
 from projections.fleet.fleet_zones import ZoneLimits
 from projections.fleet.holds import (
-    Budgeted,
-    Edited,
+    BudgetChanged,
+    EditApplied,
     EditHeld,
-    HoldChanged,
-    HoldDropped,
-    Rejected,
-    Released,
+    EditRejected,
+    HoldUpdated,
+    MembersRejected,
+    MembersReleased,
     decide_approval,
     decide_budget,
     decide_edit,
     decide_rejection,
-    waiting_for,
+    holds_of_edit,
 )
-from projections.fleet.joins import Joined, Moved, Source, decide_membership, join
+from projections.fleet.joins import ForwardRange, MembersAdded, MembersChanged, add_members, decide_membership
 from projections.fleet.replanning import Edit, switch
 from projections.fleet.state import ANY_ZONE, LAST_HOLD, FleetState, Freeze
 from projections.fleet.withdrawals import Hold
@@ -59,21 +59,21 @@ MAX_LIMIT = 1_000_000
 """Highest limit of a zone: more installs, or nodes out of service, than a zone may have."""
 
 
-class Withdrawn(NamedTuple):
-    """Edits that waited are given up, because what stands was stated again."""
+class EditWithdrawn(NamedTuple):
+    """Edits that waited end, because the present policy or labels were stated again."""
 
-    ends: tuple[int, ...]
+    ended_holds: tuple[int, ...]
 
 
-class Described(NamedTuple):
-    """A zone's limits, and what becomes of the edit of its labels, if there is one."""
+class ZoneEdited(NamedTuple):
+    """A zone's limits, and the decision on the edit of its labels, if there is one."""
 
     zone: str
     limits: ZoneLimits
-    edit: Edited | EditHeld | Withdrawn
+    edit: EditApplied | EditHeld | EditWithdrawn
 
 
-class Froze(NamedTuple):
+class FreezeChanged(NamedTuple):
     """A zone (or all) is frozen, or thawed."""
 
     zone: str
@@ -121,7 +121,7 @@ class FleetFold:
             case HoldRejected():
                 return decide_rejection(state, event)
             case ZoneUpdated():
-                return _decide_description(state, event, at)
+                return _decide_zone_update(state, event, at)
             case WritesFrozen(envelope, zone):
                 return _decide_freeze(zone, Freeze(at.append_ms, envelope.actor))
             case WritesThawed(_, zone):
@@ -140,34 +140,34 @@ class FleetFold:
     def evolve(self, state: FleetState, change: Any, at: RecordMetadata) -> None:
         state.sample(at.time_ms)
         match change:
-            case Joined():
-                join(state, change, at)
+            case MembersAdded():
+                add_members(state, change, at)
                 _advance(state, change.source)
-            case Moved():
+            case MembersChanged():
                 _advance(state, change.source)
-                _move(state, change, at)
-            case Edited() | EditHeld() | Withdrawn():
+                _change_members(state, change, at)
+            case EditApplied() | EditHeld() | EditWithdrawn():
                 _edit(state, change, at)
-            case Budgeted(budget, ends, approved_by):
-                _end_holds(state, ends, at, approved_by)
+            case BudgetChanged(budget, ended_holds, approved_by):
+                _end_holds(state, ended_holds, at, approved_by)
                 state.budgets.put(budget.kind, budget)
-            case HoldChanged(hold):
+            case HoldUpdated(hold):
                 state.holds.put(hold_key(hold.id), hold)
-            case Rejected(hold):
+            case MembersRejected(hold):
                 state.holds.remove(hold_key(hold.id))
                 state.rejected.put(hold_key(hold.id), hold)
                 state.command_outcomes.note({hold.command_id: command_outcomes.rejected(hold, at)})
-            case HoldDropped(hold):
+            case EditRejected(hold):
                 _end(state, {hold.id: command_outcomes.rejected(hold, at)})
-            case Released(number, impact, approved_by):
+            case MembersReleased(number, impact, approved_by):
                 hold = state.holds.rows[hold_key(number)]
                 state.command_outcomes.note({hold.command_id: command_outcomes.approved(number, approved_by, at)})
                 apply_changes(state, impact, {}, at.offset + 1, at.append_ms)
-            case Described():
-                _describe(state, change, at)
-            case Froze(zone, freeze) if freeze is not None:
+            case ZoneEdited():
+                _edit_zone(state, change, at)
+            case FreezeChanged(zone, freeze) if freeze is not None:
                 state.freezes.put(zone, freeze)
-            case Froze(zone):
+            case FreezeChanged(zone):
                 state.freezes.remove(zone)
             case _:
                 raise AssertionError(f"{type(change).__name__} is not a change of fleet")
@@ -180,9 +180,9 @@ def _decide_policy_set(state: FleetState, event: PolicySet, at: RecordMetadata) 
     policies, policy = state.policies.rows, policy_of(event, at.offset + 1)
     if policy.name not in policies and _policies_but(state, policy.name) >= MAX_POLICIES:
         return refusal(f"name: {names.shown(policy.name)} would be more than the {MAX_POLICIES} policies allowed")
-    standing = policies.get(policy.name)
-    if standing is not None and standing.says() == policy.says():
-        return _as_it_stands(waiting_for(state, policy=policy.name))
+    present = policies.get(policy.name)
+    if present is not None and present.says() == policy.says():
+        return _withdraw_edits(holds_of_edit(state, policy=policy.name))
     return Decision(*decide_edit(state, Edit(policy=policy.name, policy_after=policy), event.envelope, at))
 
 
@@ -193,22 +193,22 @@ def _policies_but(state: FleetState, name: str) -> int:
 
 
 def _decide_policy_deleted(state: FleetState, event: PolicyDeleted, at: RecordMetadata) -> Decision:
-    name, waiting = event.name, waiting_for(state, policy=event.name)
-    standing = state.policies.rows.get(name)
-    if standing is None and not waiting:
+    name, waiting = event.name, holds_of_edit(state, policy=event.name)
+    present = state.policies.rows.get(name)
+    if present is None and not waiting:
         return refusal(f"name: {names.shown(name)} must be the name of a policy")
-    if standing is None or (name == DEFAULT and standing.says() == BUILT_IN.says()):
-        return _as_it_stands(waiting)
+    if present is None or (name == DEFAULT and present.says() == BUILT_IN.says()):
+        return _withdraw_edits(waiting)
     return Decision(*decide_edit(state, Edit(policy=name), event.envelope, at))
 
 
-def _as_it_stands(waiting: tuple[int, ...]) -> Decision:
-    """What stands is stated again. That gives up the edits that wait, and else changes nothing."""
-    return Decision(Withdrawn(waiting), DONE) if waiting else Decision(None, UNCHANGED)
+def _withdraw_edits(waiting: tuple[int, ...]) -> Decision:
+    """The present policy or labels are stated again. That withdraws the edits that wait, and changes nothing else."""
+    return Decision(EditWithdrawn(waiting), DONE) if waiting else Decision(None, UNCHANGED)
 
 
-def _decide_description(state: FleetState, event: ZoneUpdated, at: RecordMetadata) -> Decision:
-    fault = _fault_of_description(event)
+def _decide_zone_update(state: FleetState, event: ZoneUpdated, at: RecordMetadata) -> Decision:
+    fault = _fault_of_zone_update(event)
     if fault is not None:
         return refusal(fault)
     info = state.zone(event.zone)
@@ -221,15 +221,15 @@ def _decide_description(state: FleetState, event: ZoneUpdated, at: RecordMetadat
     )
     labels = dict(sorted(event.labels.items()))
     if not event.set_labels or labels == info.labels:
-        waiting = waiting_for(state, zone=event.zone) if event.set_labels else ()
+        waiting = holds_of_edit(state, zone=event.zone) if event.set_labels else ()
         if not waiting and limits == info.limits:
             return Decision(None, UNCHANGED)
-        return Decision(Described(event.zone, limits, Withdrawn(waiting)), DONE)
+        return Decision(ZoneEdited(event.zone, limits, EditWithdrawn(waiting)), DONE)
     edited, outcome = decide_edit(state, Edit(zone=event.zone, labels_after=labels), event.envelope, at)
-    return Decision(Described(event.zone, limits, edited), outcome)
+    return Decision(ZoneEdited(event.zone, limits, edited), outcome)
 
 
-def _fault_of_description(event: ZoneUpdated) -> str | None:
+def _fault_of_zone_update(event: ZoneUpdated) -> str | None:
     for field in ("parallel_installs", "unavailable_nodes"):
         limit = getattr(event, field)
         if not -1 <= limit <= MAX_LIMIT:
@@ -245,23 +245,23 @@ def _fault_of_description(event: ZoneUpdated) -> str | None:
 
 def _decide_freeze(zone: str, freeze: Freeze) -> Decision:
     fault = names.check_zone("zone", zone) if zone else None
-    return refusal(fault) if fault is not None else Decision(Froze(zone, freeze), DONE)
+    return refusal(fault) if fault is not None else Decision(FreezeChanged(zone, freeze), DONE)
 
 
 def _decide_thaw(state: FleetState, zone: str) -> Decision:
     if zone in state.freezes.rows:
-        return Decision(Froze(zone, None), DONE)
+        return Decision(FreezeChanged(zone, None), DONE)
     if zone != ANY_ZONE and ANY_ZONE in state.freezes.rows:
         return refusal(f"zone: {names.shown(zone)} is frozen with all zones, and thaws with them")
     return refusal(f"zone: {names.shown(zone) if zone else 'all zones together'} must be frozen to be thawed")
 
 
-def _advance(state: FleetState, source: Source) -> None:
+def _advance(state: FleetState, source: ForwardRange) -> None:
     state.marks[source.partition] = source.to_offset
     state.mark_rows.put(str(source.partition), source.to_offset)
 
 
-def _move(state: FleetState, change: Moved, at: RecordMetadata) -> None:
+def _change_members(state: FleetState, change: MembersChanged, at: RecordMetadata) -> None:
     for hold in change.holds:
         _open_hold(state, hold)
     charges = ((kind, state.plan.ids[number], count) for (kind, number), count in change.impact.charges.items())
@@ -276,9 +276,9 @@ def _move(state: FleetState, change: Moved, at: RecordMetadata) -> None:
     state.command_outcomes.note(refused)
 
 
-def _edit(state: FleetState, change: Edited | EditHeld | Withdrawn, at: RecordMetadata) -> None:
-    _end_holds(state, change.ends, at, change.approved_by if isinstance(change, Edited) else ())
-    if isinstance(change, Edited):
+def _edit(state: FleetState, change: EditApplied | EditHeld | EditWithdrawn, at: RecordMetadata) -> None:
+    _end_holds(state, change.ended_holds, at, change.approved_by if isinstance(change, EditApplied) else ())
+    if isinstance(change, EditApplied):
         switch(state, change.proposal, change.charged, at)
     elif isinstance(change, EditHeld):
         _open_hold(state, change.hold)
@@ -305,7 +305,7 @@ def _end(state: FleetState, holds: Mapping[int, CommandOutcome]) -> None:
     state.command_outcomes.note({hold_key(hold): verdict for hold, verdict in holds.items()})
 
 
-def _describe(state: FleetState, change: Described, at: RecordMetadata) -> None:
+def _edit_zone(state: FleetState, change: ZoneEdited, at: RecordMetadata) -> None:
     state.ensure_zones((change.zone,), at.offset + 1)
     info = state.zones.rows[change.zone]
     if change.limits != info.limits:

@@ -1,12 +1,12 @@
-"""Holds: what was over its budget and waits, and what becomes of it.
+"""Holds: changes over their budget, which wait for approval, and how a hold ends.
 
-A hold of members ends when two principals approve it, or when all that it keeps has come back. A hold of a budget that
-would be looser ends when two principals approve it, one rejects it, or the budget is stated anew. A hold of a policy or
-of a zone's labels ends when two principals approve it (then the edit is made as it stands, to whatever the fleet is
-then; where that turns more verdicts than they saw, or in other zones, by more than a budget, they are asked anew), when
-one rejects it, or when another edit of the same thing takes its place. An approval quotes the hash of what was seen. A
-person who asked for an edit may not approve it: it takes two others. A person with certificates of several roles counts
-once.
+A hold of members ends when two principals approve it, or when all that it keeps has come back. A hold of a looser budget
+ends when two principals approve it, one rejects it, or the budget is set anew. A hold of an edit (of a policy, or of a
+zone's labels) ends when two principals approve it, one rejects it, or another edit of the same thing replaces it. An
+approved edit applies to the fleet as it is then. If it would by then change more verdicts than the approvers saw, or
+verdicts in other zones, by more than a budget, its approvals are asked anew. An approval quotes the hash of what was
+seen. The person who asked for an edit may not approve it: two others must. A person with certificates of several roles
+counts once.
 """
 
 from __future__ import annotations
@@ -56,54 +56,51 @@ _LATER = "; a later part of the command: "
 _OTHERS = "others"
 
 
-class Edited(NamedTuple):
-    """An edit is made: what of it counts against the budgets, and the holds that it ends.
-
-    `approved_by` names the approvers if the edit was held; its hold is then the one that ends.
-    """
+class EditApplied(NamedTuple):
+    """An edit is applied: what of it counts against the budgets, and the holds that it ends."""
 
     proposal: Proposal
     charged: Turns
-    ends: tuple[int, ...]
+    ended_holds: tuple[int, ...]
     approved_by: tuple[str, ...] = ()
 
 
 class EditHeld(NamedTuple):
-    """An edit waits, instead of older ones of the same thing."""
+    """An edit waits, and replaces older edits of the same thing that wait."""
 
     hold: Hold
-    ends: tuple[int, ...]
+    ended_holds: tuple[int, ...]
 
 
-class Budgeted(NamedTuple):
-    """A budget is set, and edits of it that waited end; with `approved_by`, as in `Edited`."""
+class BudgetChanged(NamedTuple):
+    """A budget is set, and edits of it that waited end."""
 
     budget: Budget
-    ends: tuple[int, ...]
+    ended_holds: tuple[int, ...]
     approved_by: tuple[str, ...] = ()
 
 
-class HoldChanged(NamedTuple):
+class HoldUpdated(NamedTuple):
     """A hold has a new row: approved once, or asked for anew."""
 
     hold: Hold
 
 
-class Rejected(NamedTuple):
-    """A change of members will not be made: what its nodes were stays, and what they became does not count."""
+class MembersRejected(NamedTuple):
+    """A change of members is rejected: the previous states of its nodes stay reachable, the new ones stay without effect."""
 
     hold: Hold
     names: tuple[str, ...]
 
 
-class HoldDropped(NamedTuple):
-    """An edit that waited will not be made."""
+class EditRejected(NamedTuple):
+    """An edit that waited is rejected."""
 
     hold: Hold
 
 
-class Released(NamedTuple):
-    """What a hold of members kept may go."""
+class MembersReleased(NamedTuple):
+    """The change of members behind a hold is applied."""
 
     hold: int
     impact: Impact
@@ -183,7 +180,7 @@ def _hold_of(state: FleetState, impact: Impact, indices: Sequence[int], cause: C
     )
 
 
-def outcome_of(impact: Impact, hold: Hold, hold_by_change: Mapping[int, int]) -> Outcome:
+def held_outcome(impact: Impact, hold: Hold, hold_by_change: Mapping[int, int]) -> Outcome:
     """The outcome of a record of members that opened this hold, or made it grow."""
     return Outcome(
         "held", reason_of(replace(hold, addresses=addresses_with(impact, hold, hold_by_change))), hold=hold.id
@@ -229,18 +226,18 @@ def _turned(kind: Kind) -> str:
 
 def decide_edit(
     state: FleetState, edit: Edit, envelope: Envelope, at: RecordMetadata
-) -> tuple[Edited | EditHeld, Outcome]:
+) -> tuple[EditApplied | EditHeld, Outcome]:
     """Make an edit within the budget; hold one that is over it.
 
     One that waits already goes on waiting: who keeps stating what they want must not take back approvals of it.
     """
     proposal = propose(state, edit, at.offset + 1)
     found = turns(state, proposal)
-    ends = tuple(_of_the_same(state, edit))
+    ended_holds = tuple(_of_the_same(state, edit))
     over = _over_budget(state, found, at)
     if not over:
-        return Edited(proposal, found, ends), DONE
-    for waiting in (state.holds.rows[hold_key(hold)] for hold in ends):
+        return EditApplied(proposal, found, ended_holds), DONE
+    for waiting in (state.holds.rows[hold_key(hold)] for hold in ended_holds):
         if _says_the_same(waiting, edit) and not _over_budget(state, _unseen(state, waiting, proposal, found), at):
             return EditHeld(waiting, ()), Outcome("held", waiting.reason, hold=waiting.id)
     asked = _asked(state, proposal, over, at)
@@ -261,7 +258,7 @@ def decide_edit(
         command_id=envelope.command_id,
         **asked,
     )
-    return EditHeld(hold, ends), Outcome("held", hold.reason, hold=hold.id)
+    return EditHeld(hold, ended_holds), Outcome("held", hold.reason, hold=hold.id)
 
 
 def decide_budget(state: FleetState, event: BudgetSet, at: RecordMetadata) -> Decision:
@@ -275,11 +272,11 @@ def decide_budget(state: FleetState, event: BudgetSet, at: RecordMetadata) -> De
         return refusal(fault)
     now, budget = state.budgets.rows[event.kind], Budget(event.kind, event.permille, event.min_addresses)
     waiting = [hold for hold in _ordered(state) if hold.subject == BUDGET and hold.kind == event.kind]
-    ends = tuple(hold.id for hold in waiting)
+    ended_holds = tuple(hold.id for hold in waiting)
     if budget == now and not waiting:
         return Decision(None, UNCHANGED)
     if not budget.is_looser(now):
-        return Decision(Budgeted(budget, ends), DONE)
+        return Decision(BudgetChanged(budget, ended_holds), DONE)
     for hold in waiting:
         if hold.budget_after == budget:
             return Decision(EditHeld(hold, ()), Outcome("held", hold.reason, hold=hold.id))
@@ -301,7 +298,7 @@ def decide_budget(state: FleetState, event: BudgetSet, at: RecordMetadata) -> De
         budget_after=budget,
         command_id=event.envelope.command_id,
     )
-    return Decision(EditHeld(hold, ends), Outcome("held", reason, hold=hold.id))
+    return Decision(EditHeld(hold, ended_holds), Outcome("held", reason, hold=hold.id))
 
 
 def _over_budget(state: FleetState, found: Turns, at: RecordMetadata) -> Turns:
@@ -373,7 +370,7 @@ def _ordered(state: FleetState) -> list[Hold]:
     return sorted(state.holds.rows.values(), key=lambda hold: hold.id)
 
 
-def waiting_for(state: FleetState, *, policy: str = "", zone: str = ANY_ZONE) -> tuple[int, ...]:
+def holds_of_edit(state: FleetState, *, policy: str = "", zone: str = ANY_ZONE) -> tuple[int, ...]:
     """Holds of edits of a policy, or of a zone's labels."""
     return tuple(_of_the_same(state, Edit(policy=policy, zone=zone)))
 
@@ -403,12 +400,12 @@ def decide_approval(state: FleetState, event: HoldApproved, at: RecordMetadata) 
         reason = f"hold {hold.id} has {len(approvals)} of {APPROVALS} approvals"
         if len(approvals) == len(hold.approvals):
             return Decision(None, Outcome("unchanged", f"{reason}, one of them yours"))
-        return Decision(HoldChanged(replace(hold, approvals=approvals)), Outcome("done", reason))
+        return Decision(HoldUpdated(replace(hold, approvals=approvals)), Outcome("done", reason))
     if hold.subject == MEMBERS:
         changes = [_release(state, name, hold.id) for name in sorted(state.held_names[hold.id])]
-        return Decision(Released(hold.id, evaluate(state, changes, at.time_ms, approved=True), approvals), DONE)
+        return Decision(MembersReleased(hold.id, evaluate(state, changes, at.time_ms, approved=True), approvals), DONE)
     if hold.budget_after is not None:
-        return Decision(Budgeted(hold.budget_after, (hold.id,), approvals), DONE)
+        return Decision(BudgetChanged(hold.budget_after, (hold.id,), approvals), DONE)
     return _decide_approved_edit(state, hold, approvals, at)
 
 
@@ -422,14 +419,14 @@ def _decide_approved_edit(state: FleetState, hold: Hold, approvals: tuple[str, .
     found = turns(state, proposal)
     unseen = _unseen(state, hold, proposal, found)
     if not _over_budget(state, unseen, at):
-        return Decision(Edited(proposal, unseen, (hold.id,), approvals), DONE)
+        return Decision(EditApplied(proposal, unseen, (hold.id,), approvals), DONE)
     asked = _asked(state, proposal, _over_budget(state, found, at), at)
     reason = (
         f"{_said(edit)}: {asked['addresses']} addresses would be {_turned(asked['kind'])} at once by now, of which"
         " approvers were not shown as many, or not of the same zones; look at its zones and approve it anew"
     )
     return Decision(
-        HoldChanged(replace(hold, reason=reason, approvals=(), **asked)), Outcome("held", reason, hold=hold.id)
+        HoldUpdated(replace(hold, reason=reason, approvals=(), **asked)), Outcome("held", reason, hold=hold.id)
     )
 
 
@@ -477,5 +474,5 @@ def decide_rejection(state: FleetState, event: HoldRejected) -> Decision:
         return refusal(hold)
     rejected = replace(hold, approvals=(), rejected_by=event.envelope.actor)
     if hold.subject == MEMBERS:
-        return Decision(Rejected(rejected, tuple(sorted(state.held_names[hold.id]))), DONE)
-    return Decision(HoldDropped(rejected), DONE)
+        return Decision(MembersRejected(rejected, tuple(sorted(state.held_names[hold.id]))), DONE)
+    return Decision(EditRejected(rejected), DONE)

@@ -26,7 +26,7 @@ from projections.fleet.address_index import Address
 from projections.fleet.contested import Newcomers, agent_bits
 from projections.fleet.effects import record_set_changes
 from projections.fleet.fleet_zones import without_row
-from projections.fleet.holds import member_holds, outcome_of
+from projections.fleet.holds import held_outcome, member_holds
 from projections.fleet.impact import Impact, MemberChange, evaluate
 from projections.fleet.membership import Member, MembershipColumns, ReachableState, read_columns
 from projections.fleet.slot_table import LabelColumn
@@ -44,8 +44,8 @@ _COLUMNS_MIN = 32
 """Up to this many nodes, columns cost more than rows."""
 
 
-class Source(NamedTuple):
-    """Where a record's changes come from: a zones partition, up to an offset, the earliest appended at a time."""
+class ForwardRange(NamedTuple):
+    """The range of a zones partition that a record covers: up to an offset, its earliest record appended at a time."""
 
     partition: int
     to_offset: int
@@ -61,18 +61,19 @@ class Superseded(NamedTuple):
     uid: str
 
 
-class Joined(NamedTuple):
-    """Only new nodes, with addresses that nobody holds."""
+class MembersAdded(NamedTuple):
+    """New nodes only, with addresses that no node holds."""
 
-    source: Source
+    source: ForwardRange
     items: MembershipColumns
 
 
-class Moved(NamedTuple):
-    """Anything else, weighed. `holds` are new or grow, `held_by` is the hold of each move that waits, and `tombstones`
-    are of the nodes that left. `agents` are the commands of node agents, by node and zone."""
+class MembersChanged(NamedTuple):
+    """Any other change of members, evaluated. `holds` are new or grow, `hold_by_change` is the hold of each change that is held,
+    and `tombstones` are of the nodes that left. `agents` are the commands of node agents, by node and zone.
+    """
 
-    source: Source
+    source: ForwardRange
     impact: Impact
     superseded: Sequence[Superseded]
     holds: tuple[Hold, ...]
@@ -97,15 +98,17 @@ def decide_membership(state: FleetState, event: MembershipChanged, at: RecordMet
         fault = check_zone("zones", zone)
         if fault is not None:
             return refusal(fault)
-    source = Source(partition, event.to_offset, event.earliest_ms)
+    source = ForwardRange(partition, event.to_offset, event.earliest_ms)
     if state.budgets.rows[ALLOWED_BY_JOIN].is_unlimited and _all_new(state, items, partition, at.append_ms):
-        return Decision(Joined(source, items), DONE)
+        return Decision(MembersAdded(source, items), DONE)
     changes, superseded, tombstones = _member_changes(state, items, partition, at.append_ms)
     impact = evaluate(state, changes, at.time_ms)
     causes = items.cause_by_name() if impact.held else {}
     holds, hold_by_change = member_holds(state, impact, causes, event.envelope.actor, at)
-    outcome = outcome_of(impact, holds[0], hold_by_change) if holds else DONE
-    return Decision(Moved(source, impact, superseded, holds, hold_by_change, tombstones, _agents(items)), outcome)
+    outcome = held_outcome(impact, holds[0], hold_by_change) if holds else DONE
+    return Decision(
+        MembersChanged(source, impact, superseded, holds, hold_by_change, tombstones, _agents(items)), outcome
+    )
 
 
 def _agents(items: MembershipColumns) -> dict[tuple[str, str], str]:
@@ -241,8 +244,8 @@ def _arrival(state: FleetState, name: str, before: Member | None, after: Member)
         yield MemberChange(name, DENIED_BY_CHANGE, before, same, (), state.retained_states(name), needs_slot=False)
 
 
-def join(state: FleetState, change: Joined, at: RecordMetadata) -> None:
-    """Take new nodes, all at once."""
+def add_members(state: FleetState, change: MembersAdded, at: RecordMetadata) -> None:
+    """Add new members, all at once."""
     items = change.items
     names, labels = items.names, state.labels
     if not names:
@@ -288,7 +291,7 @@ def _add_rows(state: FleetState, items: MembershipColumns, numbers: Mapping[int,
     state.members.add_all(dict(zip(items.names, rows, strict=False)))
 
 
-def _note_joined(state: FleetState, change: Joined, numbers: Mapping[int, int], version: int) -> None:
+def _note_joined(state: FleetState, change: MembersAdded, numbers: Mapping[int, int], version: int) -> None:
     fours, sixes, bits = change.items.addresses4, change.items.addresses6, state.labels.bits
     by_bits: dict[int, list[Address]] = {}
     distinct = {bits[number] for number in numbers.values()}

@@ -19,9 +19,9 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from projections.fleet.holds import Edited, EditHeld
+from projections.fleet.holds import EditApplied, EditHeld
 from projections.fleet.impact import MemberChange, evaluate
-from projections.fleet.joins import Moved
+from projections.fleet.joins import MembersChanged
 from projections.fleet.replanning import Edit, Proposal, propose, turns
 from projections.fleet.rulesets import NO_CHANGE, PrefixChange
 from projections.fleet.state import ANY_ZONE, FleetState
@@ -138,13 +138,13 @@ class DryRun(NamedTuple):
 def of_change(state: FleetState, change: Any, version: int) -> DryRun:
     """What a change that fleet has decided on would do to tables, if it is approved where it is held."""
     match change:
-        case Edited(proposal, charged, _):
+        case EditApplied(proposal, charged, _):
             denied = [count for (kind, _), count in charged.items() if kind == DENIED_BY_CHANGE]
             return DryRun("", max(denied, default=0), of_edit(state, proposal))
         case EditHeld(hold, _):
             edit = Edit(hold.policy, hold.policy_after, hold.zone, hold.labels_after)
             return DryRun(hold.kind, hold.addresses, of_edit(state, propose(state, edit, version)))
-        case Moved(_, impact, _, holds, _, _, _):
+        case MembersChanged(_, impact, _, holds, _, _, _):
             denied = [count for (kind, _), count in impact.charges.items() if kind in DENIALS]
             most = max(impact.exceeded.values() if holds else denied, default=0)
             return DryRun(holds[0].kind if holds else "", most, of_leaves(state, impact.changes))

@@ -23,7 +23,7 @@ from eventstore.folding.fold import DONE, Decision
 from eventstore.folding.ledger import Ledger
 from eventstore.folding.state_table import StateTable
 from projections.cliques.state import Clique
-from projections.fleet.holds import Budgeted, EditHeld
+from projections.fleet.holds import BudgetChanged, EditHeld
 from projections.fleet.levels import Base
 from projections.fleet.rulesets import RuleSet
 from projections.fleet.state import FleetState
@@ -65,7 +65,7 @@ def _refused_but_counted(decide: Any) -> Any:
         decision: Decision = decide(state, event, at)
         hold = state.holds.rows.get(str(event.hold))
         if decision.change is None and hold is not None:
-            change = projections.fleet.holds.HoldChanged(
+            change = projections.fleet.holds.HoldUpdated(
                 replace(hold, approvals=(*hold.approvals, event.envelope.actor))
             )
             return Decision(change, decision.outcome)
@@ -135,7 +135,7 @@ def _at_once(decide: Any) -> Any:
     def decided(state: Any, event: Any, at: Any) -> Decision:
         decision: Decision = decide(state, event, at)
         if isinstance(decision.change, EditHeld) and decision.change.hold.budget_after is not None:
-            return Decision(Budgeted(decision.change.hold.budget_after, ()), DONE)
+            return Decision(BudgetChanged(decision.change.hold.budget_after, ()), DONE)
         return decision
 
     return decided
