@@ -10,7 +10,7 @@ from deploy.cli.options import commands, looks_back
 from deploy.cli.results import finish
 from deploy.cli.values import INT32
 from deploy.serialization import message_to_dict
-from projections.fleet.withdrawals import KINDS, UNLIMITED_PERMILLE
+from projections.fleet.withdrawals import BUDGET_KINDS, UNLIMITED_PERMILLE
 from schemas.api import dpuplane_pb2 as pb
 
 
@@ -44,7 +44,7 @@ def _row(budget: pb.Budget) -> tuple[object, ...]:
 
 
 @budgets.command("set")
-@click.argument("kind", type=click.Choice(KINDS))
+@click.argument("kind", type=click.Choice(BUDGET_KINDS))
 @click.option("--permille", type=INT32, help="Share of a table, in thousandths.")
 @click.option("--at-least", type=INT32, help="And at least so many addresses.")
 @click.option("--no-limit", is_flag=True, help="Instead of both: hold nothing.")

@@ -13,7 +13,7 @@ from projections.fleet.contested import grant
 from projections.fleet.impact import AddressShift, Impact, MemberChange
 from projections.fleet.membership import Member, ReachableState, RetainedStates, held_items
 from projections.fleet.state import FleetState, SetRow, window_key
-from projections.fleet.withdrawals import EMPTY, Hold, Kind, add_hashes
+from projections.fleet.withdrawals import EMPTY_WINDOW, BudgetKind, Hold, add_hashes
 
 
 def apply_changes(
@@ -184,8 +184,8 @@ def _by_set(by_bits: Mapping[int, Sequence[Address]]) -> dict[int, Sequence[Addr
     return sets
 
 
-def charge(state: FleetState, charges: Iterable[tuple[Kind, str, int]], now_ms: int) -> None:
+def charge(state: FleetState, charges: Iterable[tuple[BudgetKind, str, int]], now_ms: int) -> None:
     """Count withdrawals of addresses: kind, list id, how many."""
     for kind, list_id, count in charges:
         key = window_key(kind, list_id)
-        state.windows.put(key, state.windows.rows.get(key, EMPTY).charged(now_ms, count))
+        state.windows.put(key, state.windows.rows.get(key, EMPTY_WINDOW).charged(now_ms, count))

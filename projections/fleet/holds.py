@@ -29,18 +29,18 @@ from projections.fleet.withdrawals import (
     ALLOWED_BY_CHANGE,
     ALLOWED_BY_JOIN,
     APPROVALS,
-    BUDGET,
-    DENIALS,
+    BUDGET_WINDOW_MS,
+    DENIAL_KINDS,
     DENIED_BY_CHANGE,
     DENIED_BY_LEAVE,
     MAX_SHOWN_ZONES,
-    MEMBERS,
-    POLICY,
-    WINDOW_MS,
-    ZONE,
+    SUBJECT_BUDGET,
+    SUBJECT_MEMBERS,
+    SUBJECT_POLICY,
+    SUBJECT_ZONE,
     Budget,
+    BudgetKind,
     Hold,
-    Kind,
     fault_of_budget,
     hash_of,
     key_of,
@@ -122,7 +122,7 @@ def member_holds(
     by_cause: dict[Cause, list[int]] = {}
     for index in sorted(impact.held):
         by_cause.setdefault(causes.get(impact.changes[index].name, Cause("", actor)), []).append(index)
-    of_members = (hold for hold in state.holds.rows.values() if hold.subject == MEMBERS)
+    of_members = (hold for hold in state.holds.rows.values() if hold.subject == SUBJECT_MEMBERS)
     open_holds = {Cause(hold.command_id, hold.requested_by): hold for hold in of_members}
     hold_by_change: dict[int, int] = {}
     holds, number = list[Hold](), state.clocks.rows.get(LAST_HOLD, 0)
@@ -168,7 +168,7 @@ def _hold_of(state: FleetState, impact: Impact, indices: Sequence[int], cause: C
     return Hold(
         id=0,
         kind=kind,
-        subject=MEMBERS,
+        subject=SUBJECT_MEMBERS,
         reason=reason,
         addresses=0,
         nodes=0,
@@ -204,24 +204,24 @@ def _addresses_of(change: MemberChange) -> int:
     return max(goes, comes)
 
 
-def _over(kind: Kind, more: str) -> str:
+def _over(kind: BudgetKind, more: str) -> str:
     return f"would be {_turned(kind)} at once{more}, over the {kind} budget"
 
 
-def _of_late(state: FleetState, kind: Kind, number: int, at: RecordMetadata) -> str:
+def _of_late(state: FleetState, kind: BudgetKind, number: int, at: RecordMetadata) -> str:
     """What of a list turned within the window already: with it, less than a budget allows may be over it."""
     spent = state.window(kind, number).spent(at.time_ms)
-    return f", after {spent} in the last {WINDOW_MS // 60_000} minutes" if spent else ""
+    return f", after {spent} in the last {BUDGET_WINDOW_MS // 60_000} minutes" if spent else ""
 
 
-def _named(kinds: Collection[str]) -> Kind:
+def _named(kinds: Collection[str]) -> BudgetKind:
     """The budget that a hold is named after: what is denied goes first, and what nobody stated before what they did."""
-    first: tuple[Kind, ...] = (DENIED_BY_CHANGE, DENIED_BY_LEAVE, ALLOWED_BY_CHANGE, ALLOWED_BY_JOIN)
+    first: tuple[BudgetKind, ...] = (DENIED_BY_CHANGE, DENIED_BY_LEAVE, ALLOWED_BY_CHANGE, ALLOWED_BY_JOIN)
     return next(kind for kind in first if kind in kinds)
 
 
-def _turned(kind: Kind) -> str:
-    return "denied" if kind in DENIALS else "allowed"
+def _turned(kind: BudgetKind) -> str:
+    return "denied" if kind in DENIAL_KINDS else "allowed"
 
 
 def decide_edit(
@@ -240,13 +240,13 @@ def decide_edit(
     for waiting in (state.holds.rows[hold_key(hold)] for hold in ended_holds):
         if _says_the_same(waiting, edit) and not _over_budget(state, _unseen(state, waiting, proposal, found), at):
             return EditHeld(waiting, ()), Outcome("held", waiting.reason, hold=waiting.id)
-    asked = _asked(state, proposal, over, at)
+    asked = _approval_request(state, proposal, over, at)
     kind, addresses = asked["kind"], asked["addresses"]
     number = next(pair[0] for (of, pair), count in over.items() if (of, count) == (kind, addresses))
     what = f"{addresses} addresses {_over(kind, _of_late(state, kind, number, at))}"
     hold = Hold(
         id=state.clocks.rows.get(LAST_HOLD, 0) + 1,
-        subject=POLICY if edit.policy else ZONE,
+        subject=SUBJECT_POLICY if edit.policy else SUBJECT_ZONE,
         reason=f"{_said(edit)}: {what}; it waits",
         nodes=0,
         requested_by=envelope.actor,
@@ -271,7 +271,7 @@ def decide_budget(state: FleetState, event: BudgetSet, at: RecordMetadata) -> De
     if fault is not None:
         return refusal(fault)
     now, budget = state.budgets.rows[event.kind], Budget(event.kind, event.permille, event.min_addresses)
-    waiting = [hold for hold in _ordered(state) if hold.subject == BUDGET and hold.kind == event.kind]
+    waiting = [hold for hold in _ordered(state) if hold.subject == SUBJECT_BUDGET and hold.kind == event.kind]
     ended_holds = tuple(hold.id for hold in waiting)
     if budget == now and not waiting:
         return Decision(None, UNCHANGED)
@@ -287,7 +287,7 @@ def decide_budget(state: FleetState, event: BudgetSet, at: RecordMetadata) -> De
     hold = Hold(
         id=state.clocks.rows.get(LAST_HOLD, 0) + 1,
         kind=budget.kind,
-        subject=BUDGET,
+        subject=SUBJECT_BUDGET,
         reason=reason,
         addresses=0,
         nodes=0,
@@ -310,32 +310,32 @@ def _over_budget(state: FleetState, found: Turns, at: RecordMetadata) -> Turns:
     }
 
 
-class _Asked(TypedDict):
+class _ApprovalRequest(TypedDict):
     """What the approvers of an edit are shown and say yes to."""
 
-    kind: Kind
+    kind: BudgetKind
     addresses: int
     zones: tuple[str, ...]
     hash: bytes
-    asked: int
-    seen: dict[str, int]
+    asked_offset: int
+    shown_counts: dict[str, int]
 
 
-def _asked(state: FleetState, proposal: Proposal, over: Turns, at: RecordMetadata) -> _Asked:
+def _approval_request(state: FleetState, proposal: Proposal, over: Turns, at: RecordMetadata) -> _ApprovalRequest:
     by_move = _zones_by_move(state, proposal)
     kind = _named({kind for kind, _ in over})
     concerned = sorted({name for _, pair in over for name in by_move[pair] if name != ANY_ZONE})
-    return _Asked(
+    return _ApprovalRequest(
         kind=kind,
         addresses=max(count for (of, _), count in over.items() if of == kind),
         zones=tuple(concerned[:MAX_SHOWN_ZONES]),
         hash=hash_of("edit", at.offset, *proposal.edit),
-        asked=at.offset,
-        seen={_key(state, kind, by_move[pair], at.offset): count for (kind, pair), count in over.items()},
+        asked_offset=at.offset,
+        shown_counts={_key(state, kind, by_move[pair], at.offset): count for (kind, pair), count in over.items()},
     )
 
 
-def _key(state: FleetState, kind: Kind, zones: Collection[str], asked: int) -> str:
+def _key(state: FleetState, kind: BudgetKind, zones: Collection[str], asked: int) -> str:
     """Stands for the zones in which addresses would turn together, and for the budget.
 
     What was seen of zones that fleet had heard nothing of was seen of whichever of them it hears of since: a fleet that
@@ -361,7 +361,7 @@ def _zones_by_move(state: FleetState, proposal: Proposal) -> dict[Pair, list[str
 def _of_the_same(state: FleetState, edit: Edit) -> Iterable[int]:
     """Holds of earlier edits of the same thing."""
     for hold in _ordered(state):
-        if hold.subject in (POLICY, ZONE) and (hold.policy, hold.zone) == (edit.policy, edit.zone):
+        if hold.subject in (SUBJECT_POLICY, SUBJECT_ZONE) and (hold.policy, hold.zone) == (edit.policy, edit.zone):
             yield hold.id
 
 
@@ -401,7 +401,7 @@ def decide_approval(state: FleetState, event: HoldApproved, at: RecordMetadata) 
         if len(approvals) == len(hold.approvals):
             return Decision(None, Outcome("unchanged", f"{reason}, one of them yours"))
         return Decision(HoldUpdated(replace(hold, approvals=approvals)), Outcome("done", reason))
-    if hold.subject == MEMBERS:
+    if hold.subject == SUBJECT_MEMBERS:
         changes = [_release(state, name, hold.id) for name in sorted(state.held_names[hold.id])]
         return Decision(MembersReleased(hold.id, evaluate(state, changes, at.time_ms, approved=True), approvals), DONE)
     if hold.budget_after is not None:
@@ -420,7 +420,7 @@ def _decide_approved_edit(state: FleetState, hold: Hold, approvals: tuple[str, .
     unseen = _unseen(state, hold, proposal, found)
     if not _over_budget(state, unseen, at):
         return Decision(EditApplied(proposal, unseen, (hold.id,), approvals), DONE)
-    asked = _asked(state, proposal, _over_budget(state, found, at), at)
+    asked = _approval_request(state, proposal, _over_budget(state, found, at), at)
     reason = (
         f"{_said(edit)}: {asked['addresses']} addresses would be {_turned(asked['kind'])} at once by now, of which"
         " approvers were not shown as many, or not of the same zones; look at its zones and approve it anew"
@@ -439,7 +439,7 @@ def _unseen(state: FleetState, hold: Hold, proposal: Proposal, found: Turns) -> 
     """The verdicts that an edit would turn by now beyond those that were seen when it was asked for."""
     zones = _zones_by_move(state, proposal)
     return {
-        (kind, pair): max(0, count - hold.seen.get(_key(state, kind, zones[pair], hold.asked), 0))
+        (kind, pair): max(0, count - hold.shown_counts.get(_key(state, kind, zones[pair], hold.asked_offset), 0))
         for (kind, pair), count in found.items()
     }
 
@@ -473,6 +473,6 @@ def decide_rejection(state: FleetState, event: HoldRejected) -> Decision:
     if isinstance(hold, str):
         return refusal(hold)
     rejected = replace(hold, approvals=(), rejected_by=event.envelope.actor)
-    if hold.subject == MEMBERS:
+    if hold.subject == SUBJECT_MEMBERS:
         return Decision(MembersRejected(rejected, tuple(sorted(state.held_names[hold.id]))), DONE)
     return Decision(EditRejected(rejected), DONE)

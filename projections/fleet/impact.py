@@ -19,7 +19,13 @@ from typing import NamedTuple
 from projections.fleet.address_index import Address
 from projections.fleet.membership import Member, ReachableState
 from projections.fleet.state import FleetState
-from projections.fleet.withdrawals import ALLOWED_BY_CHANGE, ALLOWED_BY_JOIN, DENIED_BY_CHANGE, DENIED_BY_LEAVE, Kind
+from projections.fleet.withdrawals import (
+    ALLOWED_BY_CHANGE,
+    ALLOWED_BY_JOIN,
+    DENIED_BY_CHANGE,
+    DENIED_BY_LEAVE,
+    BudgetKind,
+)
 
 
 class MemberChange(NamedTuple):
@@ -30,7 +36,7 @@ class MemberChange(NamedTuple):
     """
 
     name: str
-    kind: Kind
+    kind: BudgetKind
     before: Member | None
     after: Member | None
     removed: tuple[ReachableState, ...]
@@ -56,8 +62,8 @@ class Impact(NamedTuple):
     changes: Sequence[MemberChange]
     held: frozenset[int]
     shifts: Sequence[AddressShift]
-    charges: dict[tuple[Kind, int], int]
-    exceeded: dict[tuple[Kind, int], int]
+    charges: dict[tuple[BudgetKind, int], int]
+    exceeded: dict[tuple[BudgetKind, int], int]
 
 
 class _RemovedState(NamedTuple):
@@ -66,7 +72,7 @@ class _RemovedState(NamedTuple):
 
     change: int
     bits: int
-    kind: Kind
+    kind: BudgetKind
 
 
 class _AddedState(NamedTuple):
@@ -108,13 +114,13 @@ class _AddressImpact:
                 bits |= added.bits
         return bits
 
-    def denied_by(self, held: Collection[int]) -> Kind:
+    def denied_by(self, held: Collection[int]) -> BudgetKind:
         """The budget of a verdict that turns to deny here."""
         comes = any(added.change not in held for added in self.added)
         stated = all(removed.kind == DENIED_BY_LEAVE for removed in self.removed if removed.change not in held)
         return DENIED_BY_LEAVE if stated and not comes else DENIED_BY_CHANGE
 
-    def allowed_by(self, held: Collection[int]) -> Kind:
+    def allowed_by(self, held: Collection[int]) -> BudgetKind:
         """The budget of a verdict that turns to allow here."""
         goes = any(removed.change not in held for removed in self.removed)
         new = all(added.is_new for added in self.added if added.change not in held)
@@ -130,18 +136,18 @@ class _Totals:
 
     def __init__(self, state: FleetState, impacts: Mapping[Address, _AddressImpact], held: Iterable[int]) -> None:
         self.held = set(held)
-        self.counts: Counter[tuple[Kind, int]] = Counter()
+        self.counts: Counter[tuple[BudgetKind, int]] = Counter()
         self._plan = state.plan
         self._address_impacts = list(impacts.values())
         self.shifts = [AddressShift(address, impact_of.before(), 0) for address, impact_of in impacts.items()]
-        self._turns: dict[int, tuple[tuple[Kind, int], ...]] = {}
+        self._turns: dict[int, tuple[tuple[BudgetKind, int], ...]] = {}
         self._by_change: dict[int, list[int]] = {}
         for number, impact_of in enumerate(self._address_impacts):
             for change in set(impact_of.changes()):
                 self._by_change.setdefault(change, []).append(number)
             self._recompute(number)
 
-    def hold_more(self, kinds: Collection[Kind]) -> None:
+    def hold_more(self, kinds: Collection[BudgetKind]) -> None:
         """Hold the changes that take part in verdicts of these kinds."""
         held = {
             change
@@ -162,7 +168,7 @@ class _Totals:
         self.shifts[number] = AddressShift(address, before, after)
         if before == after:
             return
-        turns: list[tuple[Kind, int]] = []
+        turns: list[tuple[BudgetKind, int]] = []
         if denied := self._plan.lost(before, after):
             kind = impact_of.denied_by(self.held)
             turns += ((kind, of) for of in denied)
@@ -174,7 +180,7 @@ class _Totals:
         for key in turns:
             self._count(key, 1)
 
-    def _count(self, key: tuple[Kind, int], by: int) -> None:
+    def _count(self, key: tuple[BudgetKind, int], by: int) -> None:
         self.counts[key] += by
         if not self.counts[key]:
             del self.counts[key]
@@ -186,9 +192,9 @@ class _BudgetLimits:
     def __init__(self, state: FleetState, now_ms: int) -> None:
         self._state = state
         self._now_ms = now_ms
-        self._remaining: dict[tuple[Kind, int], int | None] = {}
+        self._remaining: dict[tuple[BudgetKind, int], int | None] = {}
 
-    def exceeds(self, key: tuple[Kind, int], count: int) -> bool:
+    def exceeds(self, key: tuple[BudgetKind, int], count: int) -> bool:
         if key not in self._remaining:
             self._remaining[key] = self._state.budget_remaining(*key, self._now_ms)
         remaining = self._remaining[key]
@@ -200,7 +206,7 @@ def evaluate(state: FleetState, changes: Sequence[MemberChange], now_ms: int, *,
     balance = _Totals(
         state, _address_impacts(state, changes), () if approved else _joining_held_changes(state, changes)
     )
-    exceeded: dict[tuple[Kind, int], int] = {}
+    exceeded: dict[tuple[BudgetKind, int], int] = {}
     budgets = _BudgetLimits(state, now_ms)
     while not approved:
         over_now = [key for key in sorted(balance.counts) if budgets.exceeds(key, balance.counts[key])]

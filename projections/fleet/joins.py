@@ -32,7 +32,7 @@ from projections.fleet.membership import Member, MembershipColumns, ReachableSta
 from projections.fleet.slot_table import LabelColumn
 from projections.fleet.state import FleetState
 from projections.fleet.tombstones import Tombstone, is_newer
-from projections.fleet.withdrawals import ALLOWED_BY_JOIN, DENIED_BY_CHANGE, DENIED_BY_LEAVE, Hold, Kind
+from projections.fleet.withdrawals import ALLOWED_BY_JOIN, DENIED_BY_CHANGE, DENIED_BY_LEAVE, BudgetKind, Hold
 from projections.incarnations import is_older
 from projections.names import check_zone
 from schemas.events import AGENT_JOINED, LEFT, MAX_STATE, PRESENT, SUPERSEDED, MembershipChanged
@@ -156,7 +156,7 @@ def _member_changes(
                 if not counts or not tombstone.ends_known(before.created_ms, before.last_present_ms, now_ms):
                     continue
                 superseded.append(Superseded(before.zone, name, before.created_ms, before.uid))
-            kind: Kind = DENIED_BY_LEAVE if items.states[i] == LEFT else DENIED_BY_CHANGE
+            kind: BudgetKind = DENIED_BY_LEAVE if items.states[i] == LEFT else DENIED_BY_CHANGE
             changes.append(
                 MemberChange(name, kind, before, None, _effective(state, name, before), (), needs_slot=False)
             )

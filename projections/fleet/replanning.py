@@ -25,11 +25,18 @@ from projections.fleet.fleet_zones import (
     key_of_labels,
     labels_of_key,
 )
-from projections.fleet.levels import UNSEEN, Levels
-from projections.fleet.levels import merged as merged_levels
 from projections.fleet.rulesets import RuleSet
+from projections.fleet.settled_levels import NO_LEVELS, LevelHistory, merged_levels
 from projections.fleet.state import ALL_MEMBERS, ANY_ZONE, FleetState, SetRow, window_key
-from projections.fleet.withdrawals import ALLOWED_BY_CHANGE, DENIED_BY_CHANGE, EMPTY, KINDS, Kind, Window, merged
+from projections.fleet.withdrawals import (
+    ALLOWED_BY_CHANGE,
+    BUDGET_KINDS,
+    DENIED_BY_CHANGE,
+    EMPTY_WINDOW,
+    BudgetKind,
+    BudgetWindow,
+    merged_windows,
+)
 from projections.rules.lists import Plan, turned
 from projections.rules.policies import BUILT_IN, DEFAULT, Policy, Selector, selector
 
@@ -95,7 +102,7 @@ def _moves(state: FleetState, plan: Plan, label_sets: Iterable[Selector]) -> dic
     return {labels: (state.plan.number_for(labels), plan.number_for(labels)) for labels in label_sets}
 
 
-Turns: TypeAlias = Mapping[tuple[Kind, Pair], int]
+Turns: TypeAlias = Mapping[tuple[BudgetKind, Pair], int]
 """How many addresses an edit denies or allows, by budget and move of zones from one list to another."""
 
 
@@ -114,7 +121,7 @@ def turns(state: FleetState, proposal: Proposal) -> Turns:
             after |= becoming[number]
         held[before, after] += count
     found = turned(old, new, pairs, held)
-    counts: dict[tuple[Kind, Pair], int] = {}
+    counts: dict[tuple[BudgetKind, Pair], int] = {}
     for pair, by_verdict in found.items():
         counts[DENIED_BY_CHANGE, pair] = by_verdict.denied
         counts[ALLOWED_BY_CHANGE, pair] = by_verdict.allowed
@@ -145,20 +152,20 @@ def switch(state: FleetState, proposal: Proposal, charged: Turns, at: RecordMeta
 def _carry_windows(state: FleetState, proposal: Proposal, charged: Turns, at: RecordMetadata) -> None:
     old, new = state.plan, proposal.plan
     _carry_levels(state, proposal)
-    carried: dict[str, list[Window]] = {}
-    charges: dict[tuple[Kind, str], int] = {}
+    carried: dict[str, list[BudgetWindow]] = {}
+    charges: dict[tuple[BudgetKind, str], int] = {}
     for was, becomes in sorted(proposal.pairs()):
-        for kind in KINDS:
+        for kind in BUDGET_KINDS:
             windows = carried.setdefault(window_key(kind, new.ids[becomes]), [])
-            windows.append(state.windows.rows.get(window_key(kind, old.ids[was]), EMPTY))
+            windows.append(state.windows.rows.get(window_key(kind, old.ids[was]), EMPTY_WINDOW))
     for (kind, (_, becomes)), count in charged.items():
         key = kind, new.ids[becomes]
         charges[key] = max(charges.get(key, 0), count)
     for row in sorted(state.windows.rows.keys() - carried.keys()):
         state.windows.remove(row)
     for row, windows in carried.items():
-        window = merged(windows, at.time_ms)
-        if window != state.windows.rows.get(row, EMPTY):
+        window = merged_windows(windows, at.time_ms)
+        if window != state.windows.rows.get(row, EMPTY_WINDOW):
             state.windows.put(row, window)
     charge(state, ((*key, count) for key, count in sorted(charges.items()) if count), at.time_ms)
 
@@ -166,14 +173,14 @@ def _carry_windows(state: FleetState, proposal: Proposal, charged: Turns, at: Re
 def _carry_levels(state: FleetState, proposal: Proposal) -> None:
     """A list that zones move to has been as large as the lists that they come from: a move does not refill a budget."""
     old, new = state.plan, proposal.plan
-    carried: dict[str, list[Levels]] = {}
+    carried: dict[str, list[LevelHistory]] = {}
     for was, becomes in sorted(proposal.pairs()):
-        carried.setdefault(new.ids[becomes], []).append(state.levels.rows.get(old.ids[was], UNSEEN))
+        carried.setdefault(new.ids[becomes], []).append(state.levels.rows.get(old.ids[was], NO_LEVELS))
     for key in sorted(state.levels.rows.keys() - carried.keys() - {ALL_MEMBERS}):
         state.levels.remove(key)
     for key, histories in carried.items():
         levels = merged_levels(histories)
-        if levels != state.levels.rows.get(key, UNSEEN):
+        if levels != state.levels.rows.get(key, NO_LEVELS):
             state.levels.put(key, levels)
 
 

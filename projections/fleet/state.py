@@ -33,14 +33,22 @@ from projections.fleet.fleet_zones import (
     without_row,
 )
 from projections.fleet.labels import Labels
-from projections.fleet.levels import STEP_MS, UNSEEN, Base, Levels, base_of, changed
 from projections.fleet.members import Members
 from projections.fleet.membership import Member, ReachableState, RetainedStates, held_items
 from projections.fleet.retired import RetiredSets
 from projections.fleet.rulesets import RuleSet
+from projections.fleet.settled_levels import NO_LEVELS, STEP_MS, BudgetBase, LevelHistory, base_of, with_samples
 from projections.fleet.slot_table import SlotTable
 from projections.fleet.tombstones import Tombstones
-from projections.fleet.withdrawals import DEFAULTS, DENIALS, EMPTY, Budget, Hold, Kind, Window
+from projections.fleet.withdrawals import (
+    DEFAULT_BUDGETS,
+    DENIAL_KINDS,
+    EMPTY_WINDOW,
+    Budget,
+    BudgetKind,
+    BudgetWindow,
+    Hold,
+)
 from projections.rules.lists import Plan, SetKey, text_of
 from projections.rules.policies import BUILT_IN, Policy, selector
 
@@ -107,8 +115,8 @@ class FleetState:
         self.holds: StateTable[Hold] = StateTable("holds", Hold)
         self.rejected: StateTable[Hold] = StateTable("rejected", Hold)
         self.budgets: StateTable[Budget] = StateTable("budgets", Budget)
-        self.windows: StateTable[Window] = StateTable("windows", Window)
-        self.levels: StateTable[Levels] = StateTable("levels", Levels)
+        self.windows: StateTable[BudgetWindow] = StateTable("windows", BudgetWindow)
+        self.levels: StateTable[LevelHistory] = StateTable("levels", LevelHistory)
         self.clocks: StateTable[int] = StateTable("clocks", int)
         self.set_rows: StateTable[SetRow] = StateTable("sets", SetRow)
         self.freezes: StateTable[Freeze] = StateTable("freezes", Freeze)
@@ -117,7 +125,7 @@ class FleetState:
         self.tombstones = Tombstones()
         self.command_outcomes = CommandOutcomes()
         self.policies.put(BUILT_IN.name, BUILT_IN)
-        for kind, budget in DEFAULTS.items():
+        for kind, budget in DEFAULT_BUDGETS.items():
             self.budgets.put(kind, budget)
         self.rederive()
 
@@ -272,30 +280,30 @@ class FleetState:
                 found.append((tuple(names), address))
         return [(address, names) for names, address in sorted(found, key=repr)]
 
-    def window(self, kind: Kind, number: int) -> Window:
-        """How many addresses of a list turned of late."""
-        return self.windows.rows.get(window_key(kind, self.plan.ids[number]), EMPTY)
+    def window(self, kind: BudgetKind, number: int) -> BudgetWindow:
+        """How many addresses of a list changed their verdict lately."""
+        return self.windows.rows.get(window_key(kind, self.plan.ids[number]), EMPTY_WINDOW)
 
-    def exceeds(self, kind: Kind, number: int, count: int, now_ms: int) -> bool:
+    def exceeds(self, kind: BudgetKind, number: int, count: int, now_ms: int) -> bool:
         """Whether turning `count` more addresses of a list would go over a budget."""
         budget_remaining = self.budget_remaining(kind, number, now_ms)
         return budget_remaining is not None and count > budget_remaining
 
-    def budget_remaining(self, kind: Kind, number: int, now_ms: int) -> int | None:
-        """How many more addresses of a list may turn; below 0 if more did than may by now; None if any number may."""
+    def budget_remaining(self, kind: BudgetKind, number: int, now_ms: int) -> int | None:
+        """How many more addresses of a list may change their verdict; below 0 if more did than may by now; None without a limit."""
         budget, spent = self.budgets.rows[kind], self.window(kind, number).spent(now_ms)
         limit = budget.limit(self.base(kind, number, now_ms))
         return None if limit is None else limit - spent
 
-    def base(self, kind: Kind, number: int, now_ms: int) -> Base:
+    def base(self, kind: BudgetKind, number: int, now_ms: int) -> BudgetBase:
         """What a budget is a share of: the addresses that a list has allowed for a while, or those of all members."""
         key, level = ALL_MEMBERS, self.slot_table.addresses
         spent: Sequence[tuple[int, int]] = ()
-        if kind in DENIALS:
+        if kind in DENIAL_KINDS:
             key, level = self.plan.ids[number], self.allowed_by(number)
             spent = self.window(kind, number).counted(now_ms)
         rows, sampled_ms = self.levels.rows, self.clocks.rows.get(SAMPLED, 0)
-        return base_of(rows.get(key, UNSEEN), sampled_ms=sampled_ms, level=level, now_ms=now_ms, spent=spent)
+        return base_of(rows.get(key, NO_LEVELS), sampled_ms=sampled_ms, level=level, now_ms=now_ms, spent=spent)
 
     def allowed_by(self, number: int) -> int:
         """How many addresses a list allows anything."""
@@ -307,7 +315,7 @@ class FleetState:
         if step_ms <= sampled_ms:
             return
         now = {list_id: self.allowed_by(number) for number, list_id in enumerate(self.plan.ids)}
-        self.levels.put_all(changed(self.levels.rows, {**now, ALL_MEMBERS: self.slot_table.addresses}, sampled_ms))
+        self.levels.put_all(with_samples(self.levels.rows, {**now, ALL_MEMBERS: self.slot_table.addresses}, sampled_ms))
         self.clocks.put(SAMPLED, step_ms)
 
     def set_levels_back(self, time_ms: int) -> None:
@@ -334,6 +342,6 @@ class FleetState:
                 del self.reach[bits]
 
 
-def window_key(kind: Kind, list_id: str) -> str:
+def window_key(kind: BudgetKind, list_id: str) -> str:
     """The key of a window's row."""
     return f"{kind}/{list_id}"

@@ -9,7 +9,7 @@ from projections.fleet.command_outcomes import CommandOutcome
 from projections.fleet.effects import hold_key
 from projections.fleet.membership import Member
 from projections.fleet.state import ANY_ZONE, FleetState
-from projections.fleet.withdrawals import KINDS, MEMBERS, Hold, reason_of
+from projections.fleet.withdrawals import BUDGET_KINDS, SUBJECT_MEMBERS, Hold, reason_of
 from projections.rules.policies import Policy
 from projections.rules.rule import precedence
 
@@ -126,7 +126,7 @@ def is_rejected(state: FleetState, number: int) -> bool:
 def command_outcome(state: FleetState, command_id: str, hold: int = -1) -> CommandOutcome | None:
     """The outcome of a command in fleet, if it differs from the outcome in its zone."""
     asked_for = (row for row in state.holds.rows.values() if command_id and row.command_id == command_id)
-    waiting = [row for row in asked_for if row.subject == MEMBERS]
+    waiting = [row for row in asked_for if row.subject == SUBJECT_MEMBERS]
     if waiting:
         newest = max(waiting, key=lambda row: row.id)
         reason = f"hold {newest.id} keeps what was in the rule tables: the change is over the budget"
@@ -136,7 +136,7 @@ def command_outcome(state: FleetState, command_id: str, hold: int = -1) -> Comma
 
 def budgets(state: FleetState) -> list[BudgetView]:
     """Every budget."""
-    rows = (state.budgets.rows[kind] for kind in KINDS)
+    rows = (state.budgets.rows[kind] for kind in BUDGET_KINDS)
     return [BudgetView(row.kind, row.permille, row.min_addresses) for row in rows]
 
 

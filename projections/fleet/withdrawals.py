@@ -24,23 +24,23 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from projections.fleet.levels import Base
+from projections.fleet.settled_levels import BudgetBase
 from projections.names import shown
 from projections.rules.policies import Policy
 from schemas.events import BudgetSet
 
-Kind: TypeAlias = Literal["denied-by-leave", "denied-by-change", "allowed-by-change", "allowed-by-join"]
+BudgetKind: TypeAlias = Literal["denied-by-leave", "denied-by-change", "allowed-by-change", "allowed-by-join"]
 
 DENIED_BY_LEAVE: Final = "denied-by-leave"
 DENIED_BY_CHANGE: Final = "denied-by-change"
 ALLOWED_BY_CHANGE: Final = "allowed-by-change"
 ALLOWED_BY_JOIN: Final = "allowed-by-join"
 
-DENIALS: tuple[Kind, ...] = (DENIED_BY_LEAVE, DENIED_BY_CHANGE)
-KINDS: tuple[Kind, ...] = (*DENIALS, ALLOWED_BY_CHANGE, ALLOWED_BY_JOIN)
+DENIAL_KINDS: tuple[BudgetKind, ...] = (DENIED_BY_LEAVE, DENIED_BY_CHANGE)
+BUDGET_KINDS: tuple[BudgetKind, ...] = (*DENIAL_KINDS, ALLOWED_BY_CHANGE, ALLOWED_BY_JOIN)
 """All budgets. A hold that exceeds several is named after the last of the denials, or else the first of the others."""
 
-WINDOW_MS = 600_000
+BUDGET_WINDOW_MS = 600_000
 BUCKET_MS = 10_000
 """A window counts in steps of this, so it forgets a withdrawal 0 to 10 s late, never early."""
 
@@ -67,7 +67,7 @@ class Budget(msgspec.Struct, frozen=True):
     def is_unlimited(self) -> bool:
         return self.permille >= UNLIMITED_PERMILLE
 
-    def limit(self, base: Base) -> int | None:
+    def limit(self, base: BudgetBase) -> int | None:
         """How many may turn, of a list with this base; None if there is no limit.
 
         The share is of what is settled. The count is at most half of what there is: "at least 1,000" must not let all
@@ -88,8 +88,8 @@ class Budget(msgspec.Struct, frozen=True):
 
 def fault_of_budget(event: BudgetSet) -> str | None:
     """What is wrong with a budget, in one sentence."""
-    if event.kind not in DEFAULTS:
-        return f"kind: {shown(event.kind)} must be one of {', '.join(KINDS)}"
+    if event.kind not in DEFAULT_BUDGETS:
+        return f"kind: {shown(event.kind)} must be one of {', '.join(BUDGET_KINDS)}"
     if not 0 <= event.permille <= UNLIMITED_PERMILLE:
         return f"permille: {event.permille} must be from 0 to {UNLIMITED_PERMILLE}"
     if event.min_addresses < 0:
@@ -97,7 +97,7 @@ def fault_of_budget(event: BudgetSet) -> str | None:
     return None
 
 
-DEFAULTS = {
+DEFAULT_BUDGETS = {
     budget.kind: budget
     for budget in (
         Budget(DENIED_BY_LEAVE, 100, 1_000),
@@ -108,8 +108,8 @@ DEFAULTS = {
 }
 
 
-class Window(msgspec.Struct, frozen=True, array_like=True):
-    """How many addresses of one list turned of late, as (start of the bucket, count), oldest first."""
+class BudgetWindow(msgspec.Struct, frozen=True, array_like=True):
+    """How many addresses of one list changed their verdict lately, as (start of the bucket, count), oldest first."""
 
     buckets: tuple[tuple[int, int], ...]
 
@@ -120,41 +120,41 @@ class Window(msgspec.Struct, frozen=True, array_like=True):
         """The buckets that still count."""
         return [(start, count) for start, count in self.buckets if _counts(start, now_ms)]
 
-    def charged(self, now_ms: int, count: int) -> Window:
-        """This window with `count` more, and without what it need not remember."""
+    def charged(self, now_ms: int, count: int) -> BudgetWindow:
+        """This window with `count` more, and without buckets that no longer count."""
         bucket = now_ms - now_ms % BUCKET_MS
-        return merged([Window(((bucket, count + dict(self.buckets).get(bucket, 0)),)), self], now_ms)
+        return merged_windows([BudgetWindow(((bucket, count + dict(self.buckets).get(bucket, 0)),)), self], now_ms)
 
-    def rewind(self, now_ms: int) -> Window:
+    def rewind(self, now_ms: int) -> BudgetWindow:
         """This window after the fold time went back to `now_ms`. What was withdrawn at later times counts as withdrawn
         now, so that it is forgotten a window from now, however far the clock was ahead."""
         ahead = sum(count for start, count in self.buckets if start > now_ms)
         if not ahead:
             return self
-        return Window(tuple(bucket for bucket in self.buckets if bucket[0] <= now_ms)).charged(now_ms, ahead)
+        return BudgetWindow(tuple(bucket for bucket in self.buckets if bucket[0] <= now_ms)).charged(now_ms, ahead)
 
 
-EMPTY = Window(())
+EMPTY_WINDOW = BudgetWindow(())
 
 
 def _counts(start_ms: int, now_ms: int) -> bool:
-    return start_ms + BUCKET_MS + WINDOW_MS > now_ms
+    return start_ms + BUCKET_MS + BUDGET_WINDOW_MS > now_ms
 
 
-def merged(windows: Iterable[Window], now_ms: int) -> Window:
+def merged_windows(windows: Iterable[BudgetWindow], now_ms: int) -> BudgetWindow:
     """The larger count of each bucket."""
     largest: dict[int, int] = {}
     for window in windows:
         for start, count in window.buckets:
             if _counts(start, now_ms):
                 largest[start] = max(count, largest.get(start, 0))
-    return Window(tuple(sorted(largest.items())))
+    return BudgetWindow(tuple(sorted(largest.items())))
 
 
-MEMBERS: Final = "members"
-POLICY: Final = "policy"
-ZONE: Final = "zone"
-BUDGET: Final = "budget"
+SUBJECT_MEMBERS: Final = "members"
+SUBJECT_POLICY: Final = "policy"
+SUBJECT_ZONE: Final = "zone"
+SUBJECT_BUDGET: Final = "budget"
 
 
 class Hold(msgspec.Struct, frozen=True):
@@ -165,7 +165,7 @@ class Hold(msgspec.Struct, frozen=True):
     the hold keeps, or keeps from counting, by now. `nodes` is how many nodes it keeps now. `hash` is of what would
     happen if it were approved: it changes when nodes come back, and approvals given before stay, since they were for
     more. A hold of members that is rejected, with `rejected_by`, is in a table of its own while it keeps anything.
-    `seen` of an edit is what was over a budget when it was `asked` for, at that offset: addresses, by budget and
+    `shown_counts` of an edit is what was over a budget when it was asked for, at `asked_offset`: addresses, by budget and
     `key_of` the zones in which they would turn together. `command_id` is that of the command that asked for the change.
     `reason` of members lacks its beginning, which counts `addresses`: see `reason_of`.
     """
@@ -186,15 +186,15 @@ class Hold(msgspec.Struct, frozen=True):
     policy_after: Policy | None = None
     zone: str = ""
     labels_after: dict[str, str] | None = None
-    asked: int = 0
-    seen: dict[str, int] = {}
+    asked_offset: int = 0
+    shown_counts: dict[str, int] = {}
     budget_after: Budget | None = None
     command_id: str = ""
 
 
 def reason_of(hold: Hold) -> str:
     """Why a change waits, in one sentence. A hold of members grows and shrinks, and the sentence counts what it has."""
-    if hold.subject != MEMBERS:
+    if hold.subject != SUBJECT_MEMBERS:
         return hold.reason
     return f"nodes: {hold.addresses} address{'' if hold.addresses == 1 else 'es'} {hold.reason}"
 

@@ -25,7 +25,7 @@ from projections.fleet.joins import MembersChanged
 from projections.fleet.replanning import Edit, Proposal, propose, turns
 from projections.fleet.rulesets import NO_CHANGE, PrefixChange
 from projections.fleet.state import ANY_ZONE, FleetState
-from projections.fleet.withdrawals import ALLOWED_BY_CHANGE, DENIALS, DENIED_BY_CHANGE
+from projections.fleet.withdrawals import ALLOWED_BY_CHANGE, DENIAL_KINDS, DENIED_BY_CHANGE
 from projections.rules.lists import Plan, SetKey, Turned
 from projections.rules.prefixes import (
     NO_KEYS4,
@@ -145,7 +145,7 @@ def of_change(state: FleetState, change: Any, version: int) -> DryRun:
             edit = Edit(hold.policy, hold.policy_after, hold.zone, hold.labels_after)
             return DryRun(hold.kind, hold.addresses, of_edit(state, propose(state, edit, version)))
         case MembersChanged(_, impact, _, holds, _, _, _):
-            denied = [count for (kind, _), count in impact.charges.items() if kind in DENIALS]
+            denied = [count for (kind, _), count in impact.charges.items() if kind in DENIAL_KINDS]
             most = max(impact.exceeded.values() if holds else denied, default=0)
             return DryRun(holds[0].kind if holds else "", most, of_leaves(state, impact.changes))
     return DryRun.nothing()

@@ -24,8 +24,8 @@ from eventstore.folding.ledger import Ledger
 from eventstore.folding.state_table import StateTable
 from projections.cliques.state import Clique
 from projections.fleet.holds import BudgetChanged, EditHeld
-from projections.fleet.levels import Base
 from projections.fleet.rulesets import RuleSet
+from projections.fleet.settled_levels import BudgetBase
 from projections.fleet.state import FleetState
 from projections.rules.prefixes import Cover
 from projections.rules.rule import precedence
@@ -124,9 +124,9 @@ def _one_more(room: Any) -> Any:
 
 
 def _of_what_there_is_now(base: Any) -> Any:
-    def found(self: FleetState, kind: Any, number: int, now_ms: int) -> Base:
+    def found(self: FleetState, kind: Any, number: int, now_ms: int) -> BudgetBase:
         least = base(self, kind, number, now_ms).least
-        return Base(self.allowed_by(number), least)
+        return BudgetBase(self.allowed_by(number), least)
 
     return found
 

@@ -16,9 +16,9 @@ from msgspec.structs import replace
 from eventstore.folding.fold import Outcome, RecordMetadata, fold_time
 from eventstore.log import FLEET, Partition, partition_of
 from projections.fleet.fold import FleetFold, FleetState
-from projections.fleet.levels import SETTLED_MS, STEP_MS
+from projections.fleet.settled_levels import SETTLED_MS, STEP_MS
 from projections.fleet.tables import table
-from projections.fleet.withdrawals import KINDS, UNLIMITED_PERMILLE
+from projections.fleet.withdrawals import BUDGET_KINDS, UNLIMITED_PERMILLE
 from projections.rules.digests import digest_of, to_bytes
 from projections.rules.policies import Policy
 from projections.rules.prefixes import networks
@@ -154,7 +154,7 @@ class Fleet:
 
     def unlimited(self) -> None:
         """No budget holds anything."""
-        for kind in KINDS:
+        for kind in BUDGET_KINDS:
             self.budget(kind, UNLIMITED_PERMILLE, 0)
 
     def approve(self, hold: int, actor: str) -> Outcome:

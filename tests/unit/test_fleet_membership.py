@@ -11,7 +11,7 @@ from projections.fleet.fold import next_record
 from projections.fleet.rulesets import INCREMENTAL_MAX
 from projections.fleet.state import MAX_OUTBOX_ENTRIES
 from projections.fleet.tables import table
-from projections.fleet.withdrawals import KINDS
+from projections.fleet.withdrawals import BUDGET_KINDS
 from schemas.events import MembershipChanged, NodesSuperseded, WritesFrozen, WritesThawed, ZoneLimitsSet, ZoneUpdated
 from tests.support.fleet import PARTITIONS, Fleet, Item, actual_table, envelope, expected_table, membership, saved_bytes
 
@@ -322,7 +322,7 @@ def test_combinations_of_sets_that_nobody_is_in_any_more_are_forgotten(monkeypat
     monkeypatch.setattr("projections.rules.lists.MAX_VERDICTS", 8)
     monkeypatch.setattr("projections.rules.lists.MAX_TURNS", 8)
     fleet = Fleet()
-    for kind in KINDS:
+    for kind in BUDGET_KINDS:
         fleet.budget(kind, 1_000, 0)
     for bit in range(8):
         fleet.policy(f"p{bit}", priority=bit, protocol="tcp", ports=[bit, bit], sources={f"l{bit}": "1"})

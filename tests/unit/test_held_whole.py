@@ -13,9 +13,9 @@ from projections.fleet.views import holds, standing
 from projections.fleet.withdrawals import (
     ALLOWED_BY_CHANGE,
     ALLOWED_BY_JOIN,
+    BUDGET_WINDOW_MS,
     DENIED_BY_CHANGE,
     DENIED_BY_LEAVE,
-    WINDOW_MS,
 )
 from schemas.events import HoldRejected
 from tests.support.fleet import HERE, Fleet, Item, actual_table, envelope, expected_table, saved_bytes
@@ -89,7 +89,7 @@ def test_one_node_of_a_held_change_does_not_pass_by_being_stated_again_alone(fle
         again.reason == "nodes: 1 address of nodes whose last change waits; what was stays until this one may be made"
     )
     assert saved_bytes(fleet.state) != rows
-    fleet.now_ms += 2 * WINDOW_MS
+    fleet.now_ms += 2 * BUDGET_WINDOW_MS
     assert fleet.change(node(0, 3)).code == "held"
 
 
@@ -165,7 +165,7 @@ def test_changes_of_known_nodes_and_edits_share_what_may_be_allowed() -> None:
         f"nodes: 10 addresses would be allowed at once{late}, over the allowed-by-change budget; what was stays"
     )
     assert fleet.policy("open", priority=1).code == "held"
-    fleet.now_ms += 2 * WINDOW_MS
+    fleet.now_ms += 2 * BUDGET_WINDOW_MS
     assert fleet.change(*(node(i, labels={"side": "in"}) for i in range(100, 130))).code == "done"
 
 

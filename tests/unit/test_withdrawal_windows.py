@@ -9,30 +9,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventstore.folding.fold import Outcome
-from projections.fleet.levels import Base
+from projections.fleet.settled_levels import BudgetBase
 from projections.fleet.withdrawals import (
     BUCKET_MS,
-    EMPTY,
+    BUDGET_WINDOW_MS,
+    EMPTY_WINDOW,
     MAX_SHOWN_ZONES,
-    WINDOW_MS,
     Budget,
-    Window,
+    BudgetWindow,
     add_hashes,
     hash_of,
-    merged,
+    merged_windows,
     reason_of,
 )
 from tests.support.fleet import Fleet, Item
 
 MANY = 150
 
-steps = st.sampled_from([0, 1, BUCKET_MS - 1, BUCKET_MS, BUCKET_MS + 1, WINDOW_MS - 1, WINDOW_MS])
+steps = st.sampled_from([0, 1, BUCKET_MS - 1, BUCKET_MS, BUCKET_MS + 1, BUDGET_WINDOW_MS - 1, BUDGET_WINDOW_MS])
 withdrawals = st.lists(st.tuples(steps, st.integers(0, 9)), max_size=12)
 
 
-def charged(spends: list[tuple[int, int]]) -> tuple[Window, list[tuple[int, int]]]:
+def charged(spends: list[tuple[int, int]]) -> tuple[BudgetWindow, list[tuple[int, int]]]:
     """The window after these (milliseconds later, how many), and each with its time."""
-    window, now_ms, plain = EMPTY, 1_700_000_000_123, []
+    window, now_ms, plain = EMPTY_WINDOW, 1_700_000_000_123, []
     for step_ms, count in spends:
         now_ms += step_ms
         window = window.charged(now_ms, count)
@@ -44,10 +44,10 @@ def charged(spends: list[tuple[int, int]]) -> tuple[Window, list[tuple[int, int]
 def test_a_window_forgets_up_to_one_step_late_and_never_early(spends: list[tuple[int, int]], since_ms: int) -> None:
     window, plain = charged(spends)
     now_ms = (plain[-1][0] if plain else 0) + since_ms
-    within = sum(count for time_ms, count in plain if time_ms > now_ms - WINDOW_MS)
-    lately = sum(count for time_ms, count in plain if time_ms > now_ms - WINDOW_MS - BUCKET_MS)
+    within = sum(count for time_ms, count in plain if time_ms > now_ms - BUDGET_WINDOW_MS)
+    lately = sum(count for time_ms, count in plain if time_ms > now_ms - BUDGET_WINDOW_MS - BUCKET_MS)
     assert within <= window.spent(now_ms) <= lately
-    assert len(window.buckets) <= WINDOW_MS // BUCKET_MS + 2, "a window is bounded"
+    assert len(window.buckets) <= BUDGET_WINDOW_MS // BUCKET_MS + 2, "a window is bounded"
     assert [*window.buckets] == sorted(window.buckets)
 
 
@@ -58,13 +58,13 @@ def test_merged_windows_spend_no_less_than_either_and_no_more_than_both(
     """A list that two join keeps what each spent, and moving to it refills nothing."""
     (first, plain), (second, also) = charged(one), charged(other)
     now_ms = max([time_ms for time_ms, _ in (*plain, *also)], default=0)
-    both = merged([first, second], now_ms)
-    assert both == merged([second, first], now_ms)
+    both = merged_windows([first, second], now_ms)
+    assert both == merged_windows([second, first], now_ms)
     alone = (first.spent(now_ms), second.spent(now_ms))
     assert max(alone) <= both.spent(now_ms) <= sum(alone)
 
 
-@given(withdrawals, st.integers(-3 * WINDOW_MS, 100 * WINDOW_MS), st.integers(0, WINDOW_MS))
+@given(withdrawals, st.integers(-3 * BUDGET_WINDOW_MS, 100 * BUDGET_WINDOW_MS), st.integers(0, BUDGET_WINDOW_MS))
 def test_what_was_withdrawn_under_a_fast_clock_is_forgotten_a_window_after_the_correction(
     spends: list[tuple[int, int]], ahead_ms: int, since_ms: int
 ) -> None:
@@ -75,7 +75,7 @@ def test_what_was_withdrawn_under_a_fast_clock_is_forgotten_a_window_after_the_c
     assert corrected.rewind(now_ms) == corrected
     assert corrected.spent(now_ms) == window.spent(now_ms), "a correction frees nothing by itself"
     assert corrected.spent(now_ms + since_ms) <= window.spent(now_ms + since_ms)
-    assert corrected.spent(now_ms + WINDOW_MS + BUCKET_MS) == 0
+    assert corrected.spent(now_ms + BUDGET_WINDOW_MS + BUCKET_MS) == 0
     assert all(start <= now_ms for start, count in corrected.buckets if count)
 
 
@@ -86,7 +86,7 @@ def test_a_budget_spent_under_a_fast_clock_is_free_again_ten_minutes_after_the_c
     assert fleet.leave(*(f"n{i}" for i in range(MANY // 2))).code == "done"
     fleet.now_ms -= 3_600_000
     assert fleet.leave("n280").code == "held", "what was withdrawn a moment ago still counts"
-    fleet.now_ms += WINDOW_MS + BUCKET_MS
+    fleet.now_ms += BUDGET_WINDOW_MS + BUCKET_MS
     assert fleet.leave("n281").code == "done"
 
 
@@ -107,8 +107,8 @@ def test_a_budget_may_be_nothing_or_everything() -> None:
     fleet = Fleet()
     assert fleet.budget("denied-by-change", 0, 0).code == "done"
     assert fleet.budget("denied-by-change", 1_000, 0).code == "done"
-    assert Budget("denied-by-leave", 1_000, 5).limit(Base(30, 30)) is None
-    assert Budget("denied-by-leave", 999, 0).limit(Base(1_000, 1_000)) == 999
+    assert Budget("denied-by-leave", 1_000, 5).limit(BudgetBase(30, 30)) is None
+    assert Budget("denied-by-leave", 999, 0).limit(BudgetBase(1_000, 1_000)) == 999
 
 
 def full(zones: int = 1) -> Fleet:

@@ -8,11 +8,19 @@ import pytest
 
 from eventstore.folding.fold import Outcome
 from projections.fleet import impact
-from projections.fleet.levels import Base
+from projections.fleet.settled_levels import BudgetBase
 from projections.fleet.state import FleetState
 from projections.fleet.tables import table
 from projections.fleet.views import hold_of, holds
-from projections.fleet.withdrawals import BUCKET_MS, KINDS, WINDOW_MS, Budget, Kind, Window, merged
+from projections.fleet.withdrawals import (
+    BUCKET_MS,
+    BUDGET_KINDS,
+    BUDGET_WINDOW_MS,
+    Budget,
+    BudgetKind,
+    BudgetWindow,
+    merged_windows,
+)
 from schemas.events import HoldApproved
 from tests.support.fleet import Fleet, Item, actual_table, envelope, expected_table
 
@@ -146,7 +154,7 @@ def test_every_list_has_its_own_count(fleet: Fleet) -> None:
     fleet.describe("z1", {"tier": "gold"})
     fleet.policy("default", priority=-9, zones={"tier": "gold"})
     fleet.budget("denied-by-change", 10, 100)
-    fleet.now_ms += 2 * WINDOW_MS
+    fleet.now_ms += 2 * BUDGET_WINDOW_MS
     outcome = vanish(fleet)
     assert outcome.code == "held"
     assert fleet.state.holds.rows[str(outcome.hold)].zones == ("z1",)
@@ -187,7 +195,7 @@ def test_a_share_of_a_large_table_may_go() -> None:
 
 def test_the_budget_comes_back_after_the_window(fleet: Fleet) -> None:
     assert fleet.leave(*names(0, 100), state=2).code == "done"
-    fleet.now_ms += WINDOW_MS - 1
+    fleet.now_ms += BUDGET_WINDOW_MS - 1
     assert fleet.leave("n100", state=2).code == "held"
     fleet.now_ms += BUCKET_MS + 1
     assert fleet.leave(*names(101, 200), state=2).code == "done"
@@ -218,7 +226,7 @@ def test_an_address_of_several_nodes_counts_once() -> None:
     outcome = fleet.policy("no", action="drop", sources={"is": "shared"})
     assert outcome.code == "done"
     assert actual_table(fleet.state, "z0") == expected_table(fleet.state, "z0")
-    fleet.now_ms += 2 * WINDOW_MS
+    fleet.now_ms += 2 * BUDGET_WINDOW_MS
     fleet.delete_policy("no")
     fleet.settle()
     assert fleet.leave(*(f"{copy}{i}" for copy in "abc" for i in range(100)), state=2).code == "done"
@@ -286,7 +294,7 @@ def test_a_record_that_is_held_node_by_node_costs_as_much_for_each(monkeypatch: 
     added_up: list[int] = []
     budget_remaining = FleetState.budget_remaining
 
-    def counted_room(state: FleetState, kind: Kind, number: int, now_ms: int) -> int | None:
+    def counted_room(state: FleetState, kind: BudgetKind, number: int, now_ms: int) -> int | None:
         added_up.append(number)
         return budget_remaining(state, kind, number, now_ms)
 
@@ -295,7 +303,7 @@ def test_a_record_that_is_held_node_by_node_costs_as_much_for_each(monkeypatch: 
     assert fleet.change(*newcomers).code == "held"
     assert sum(row.withheld >= 0 for row in fleet.state.members.rows.values()) == count
     assert len(asked) < 8 * count
-    assert len(added_up) <= len(KINDS) * len(fleet.state.plan.lists), (
+    assert len(added_up) <= len(BUDGET_KINDS) * len(fleet.state.plan.lists), (
         "what a list allows is added up once, not in each round"
     )
 
@@ -379,7 +387,7 @@ def test_of_an_approved_edit_each_list_may_lose_what_was_seen_of_it_alone(fleet:
     fleet.describe("z1", {"site": "a"})
     fleet.policy("yes", priority=2, sources={"side": "left"}, zones={"site": "a"})
     asked = fleet.policy("no", priority=1, action="drop", sources={})
-    assert sorted(fleet.state.holds.rows[str(asked.hold)].seen.values()) == [MANY, 2 * MANY]
+    assert sorted(fleet.state.holds.rows[str(asked.hold)].shown_counts.values()) == [MANY, 2 * MANY]
     more = [node(i, labels={"side": "right"}) for i in range(2 * MANY) if i % 2]
     assert fleet.change(*more).code == "done"
     assert [fleet.approve(asked.hold, actor).code for actor in ("bob", "cid")] == ["done", "held"]
@@ -473,11 +481,11 @@ def test_a_wrong_budget_is_refused(event: tuple[str, int, int], fault: str) -> N
 
 
 def test_windows_merge_by_the_larger_count_and_forget() -> None:
-    old = Window(()).charged(5, 3).charged(BUCKET_MS - 1, 4).charged(BUCKET_MS, 1)
+    old = BudgetWindow(()).charged(5, 3).charged(BUCKET_MS - 1, 4).charged(BUCKET_MS, 1)
     assert old.buckets == ((0, 7), (BUCKET_MS, 1))
-    both = merged([old, Window(((0, 2), (BUCKET_MS, 5)))], BUCKET_MS)
+    both = merged_windows([old, BudgetWindow(((0, 2), (BUCKET_MS, 5)))], BUCKET_MS)
     assert both.buckets == ((0, 7), (BUCKET_MS, 5))
-    assert both.spent(WINDOW_MS + BUCKET_MS) == 5
-    assert both.charged(WINDOW_MS + BUCKET_MS, 1).buckets[0] == (BUCKET_MS, 5)
-    assert Budget("denied-by-leave", 100, 5).limit(Base(30, 30)) == 5
-    assert Budget("denied-by-leave", 100, 5).limit(Base(70, 70)) == 7
+    assert both.spent(BUDGET_WINDOW_MS + BUCKET_MS) == 5
+    assert both.charged(BUDGET_WINDOW_MS + BUCKET_MS, 1).buckets[0] == (BUCKET_MS, 5)
+    assert Budget("denied-by-leave", 100, 5).limit(BudgetBase(30, 30)) == 5
+    assert Budget("denied-by-leave", 100, 5).limit(BudgetBase(70, 70)) == 7

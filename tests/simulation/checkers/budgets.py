@@ -14,8 +14,15 @@ from typing import Any
 
 from eventstore.folding.fold import fold_time
 from eventstore.log import FLEET_0
-from projections.fleet.levels import SETTLED_MS, STEP_MS, Base
-from projections.fleet.withdrawals import DEFAULTS, DENIED_BY_CHANGE, DENIED_BY_LEAVE, WINDOW_MS, Budget, Kind
+from projections.fleet.settled_levels import SETTLED_MS, STEP_MS, BudgetBase
+from projections.fleet.withdrawals import (
+    BUDGET_WINDOW_MS,
+    DEFAULT_BUDGETS,
+    DENIED_BY_CHANGE,
+    DENIED_BY_LEAVE,
+    Budget,
+    BudgetKind,
+)
 from projections.rules.policies import BUILT_IN, Policy
 from schemas import events as e
 from tests.simulation.checkers.evidence import Evidence
@@ -154,10 +161,10 @@ class Levels:
                 zone.rewind(self._now_ms, now_ms)
         self._now_ms = now_ms
 
-    def base(self, now_ms: int, spent: Sequence[tuple[int, int]]) -> Base:
+    def base(self, now_ms: int, spent: Sequence[tuple[int, int]]) -> BudgetBase:
         """What a budget is a share of at most, if these went within its window, as (when, how many)."""
-        bases = [zone.base(now_ms, spent) for zone in self._zones.values()] or [Base(0, 0)]
-        return Base(max(base.settled for base in bases), max(base.least for base in bases))
+        bases = [zone.base(now_ms, spent) for zone in self._zones.values()] or [BudgetBase(0, 0)]
+        return BudgetBase(max(base.settled for base in bases), max(base.least for base in bases))
 
 
 class _ZoneLevels:
@@ -182,7 +189,7 @@ class _ZoneLevels:
         known = [noted for noted, end_ms in zip(self._noted, ends, strict=True) if end_ms > was_ms - SETTLED_MS]
         self._noted = [(min(at_ms, now_ms), count) for at_ms, count in known]
 
-    def base(self, now_ms: int, spent: Sequence[tuple[int, int]]) -> Base:
+    def base(self, now_ms: int, spent: Sequence[tuple[int, int]]) -> BudgetBase:
         """The smallest of the levels of the last hour, each with what had been withdrawn by then; the smallest is
         settled only when addresses have been let through for an hour."""
         lasting, horizon_ms = self._lasting(now_ms), now_ms - SETTLED_MS
@@ -193,7 +200,7 @@ class _ZoneLevels:
         ]
         levels.append(self._noted[-1][1] + sum(gone for _, gone in spent))
         began_ms = self._began_ms or (lasting[0][0] if lasting else now_ms)
-        return Base(min(levels) if began_ms <= horizon_ms else 0, min(filter(None, levels), default=0))
+        return BudgetBase(min(levels) if began_ms <= horizon_ms else 0, min(filter(None, levels), default=0))
 
     def _lasting(self, now_ms: int) -> list[tuple[int, int, int]]:
         """The levels that lasted over the end of a minute, from the first one above 0, as (the first such end, level,
@@ -213,13 +220,13 @@ def _minute_end(time_ms: int) -> int:
 
 def check_budgets(run: Evidence) -> Found:
     """I13: no zone loses more addresses in ten minutes than its budgets let go, unless it was approved."""
-    reach, budgets, now_ms = Reachable(), dict(DEFAULTS.items()), 0
+    reach, budgets, now_ms = Reachable(), dict(DEFAULT_BUDGETS.items()), 0
     spent: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
     halves, levels = Halves(), Levels()
     for step in run.steps[FLEET_0]:
         now_ms = fold_time(now_ms, step.record.timestamp_ms)
         for turned in spent.values():  # withdrawals that a fast clock dated ahead count from the correction on
-            turned[:] = [(min(at_ms, now_ms), count) for at_ms, count in turned if at_ms > now_ms - WINDOW_MS]
+            turned[:] = [(min(at_ms, now_ms), count) for at_ms, count in turned if at_ms > now_ms - BUDGET_WINDOW_MS]
         levels.move_to(now_ms)
         yield from _half_made(halves, step)
         yield from _loosened(run, step, budgets)
@@ -282,7 +289,7 @@ def _unapproved(run: Evidence, approved: Step) -> Found:
         yield f"{FLEET_0}@{approved.record.offset}: hold {hold} is released by {sorted(persons)} alone"
 
 
-def _lost(reach: Reachable, step: Step) -> dict[tuple[str, Kind], int]:
+def _lost(reach: Reachable, step: Step) -> dict[tuple[str, BudgetKind], int]:
     """Takes a record. Per zone and kind, how many addresses lose what was let through."""
     concerned, zones = reach.concerned(step), list(reach.zones)
     changed = [policy for _, policy in step.rows.get("policies", ()) if policy is not None]
@@ -299,12 +306,12 @@ def _lost(reach: Reachable, step: Step) -> dict[tuple[str, Kind], int]:
     return {(zone, kind): count for zone in zones for kind, count in losing[zone].items()}
 
 
-def _kinds(step: Step, before: Holders, after: Holders) -> dict[Address, Kind]:
+def _kinds(step: Step, before: Holders, after: Holders) -> dict[Address, BudgetKind]:
     """Per address that nothing but stated leaves took away from somebody, that it is so."""
     if not isinstance(step.event, e.MembershipChanged):
         return {}
     states = dict(zip(step.event.names, _spread(step.event.states, len(step.event.names)), strict=True))
-    kinds: dict[Address, Kind] = {}
+    kinds: dict[Address, BudgetKind] = {}
     for address, name in sorted({*before, *after}):
         had, has = before.get((address, name), []), after.get((address, name), [])
         comes = any(labels not in had for labels in has)

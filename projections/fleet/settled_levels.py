@@ -17,10 +17,10 @@ import msgspec
 
 STEP_MS = 60_000
 SETTLED_MS = 3_600_000
-"""How long an address must be there to count."""
+"""How long an address must be allowed before it counts."""
 
 
-class Levels(msgspec.Struct, frozen=True, array_like=True):
+class LevelHistory(msgspec.Struct, frozen=True, array_like=True):
     """Levels of one list as (start of a step, level at its end), oldest first.
 
     A sample stands for the ends of all steps until the next sample. Before the first one, the list allowed nothing.
@@ -28,21 +28,23 @@ class Levels(msgspec.Struct, frozen=True, array_like=True):
 
     samples: tuple[tuple[int, int], ...] = ()
 
-    def sampled(self, step_ms: int, level: int) -> Levels:
+    def sampled(self, step_ms: int, level: int) -> LevelHistory:
         """These with the level at the end of a step, and without what is no longer needed."""
         if level == (self.samples[-1][1] if self.samples else 0):
             return self
         kept = self._since(step_ms + STEP_MS - SETTLED_MS)
         if kept and kept[-1][0] >= step_ms:
-            return Levels((*kept[:-1], (kept[-1][0], min(level, kept[-1][1]))))
-        return Levels((*kept, (step_ms, level)))
+            return LevelHistory((*kept[:-1], (kept[-1][0], min(level, kept[-1][1]))))
+        return LevelHistory((*kept, (step_ms, level)))
 
-    def rewind(self, step_ms: int) -> Levels:
+    def rewind(self, step_ms: int) -> LevelHistory:
         """These, with the samples of later steps as one of this step: the smallest of them."""
         ahead = [level for start, level in self.samples if start >= step_ms]
         if not ahead:
             return self
-        return Levels((*((start, level) for start, level in self.samples if start < step_ms), (step_ms, min(ahead))))
+        return LevelHistory(
+            (*((start, level) for start, level in self.samples if start < step_ms), (step_ms, min(ahead)))
+        )
 
     def _since(self, time_ms: int) -> Sequence[tuple[int, int]]:
         """The samples that say something of the time since then."""
@@ -50,21 +52,23 @@ class Levels(msgspec.Struct, frozen=True, array_like=True):
         return self.samples[max(0, first - 1) :]
 
 
-UNSEEN = Levels()
+NO_LEVELS = LevelHistory()
 
 
-class Base(NamedTuple):
-    """What a budget is a share of.
+class BudgetBase(NamedTuple):
+    """The number that a budget is a share of.
 
     `settled` is the smallest level of the last hour, 0 if the list allowed nothing then. `least` is the smallest level
-    above 0 in that time: of a list that is younger, what it had at first.
+    above 0 in that time: of a younger list, its level at first.
     """
 
     settled: int
     least: int
 
 
-def base_of(levels: Levels, *, sampled_ms: int, level: int, now_ms: int, spent: Iterable[tuple[int, int]] = ()) -> Base:
+def base_of(
+    levels: LevelHistory, *, sampled_ms: int, level: int, now_ms: int, spent: Iterable[tuple[int, int]] = ()
+) -> BudgetBase:
     """The base of a list which now has this level, and was last sampled before the step `sampled_ms`.
 
     `spent` is what the budget let go lately, as (start of a bucket, count). It is added to later levels: a budget
@@ -81,11 +85,11 @@ def base_of(levels: Levels, *, sampled_ms: int, level: int, now_ms: int, spent: 
     found = [with_spent(start, count) for start, count in relevant]
     found.append(with_spent(now_ms, level))
     is_settled = bool(relevant) and relevant[0][0] + STEP_MS <= horizon_ms
-    return Base(min(found) if is_settled else 0, min(filter(None, found), default=0))
+    return BudgetBase(min(found) if is_settled else 0, min(filter(None, found), default=0))
 
 
-def merged(histories: Iterable[Levels]) -> Levels:
-    """Of lists that become one, at each time the smallest level that is not 0: what allowed nothing loses nothing."""
+def merged_levels(histories: Iterable[LevelHistory]) -> LevelHistory:
+    """The history of a list that several lists become: at each time their smallest level that is not 0."""
     distinct = list(dict.fromkeys(histories))
     if len(distinct) == 1:
         return distinct[0]
@@ -94,18 +98,18 @@ def merged(histories: Iterable[Levels]) -> Levels:
         present = [count for levels in distinct if (count := _at(levels, start))]
         if not samples or samples[-1][1] != min(present, default=0):
             samples.append((start, min(present, default=0)))
-    return Levels(tuple(samples))
+    return LevelHistory(tuple(samples))
 
 
-def _at(levels: Levels, step_ms: int) -> int:
+def _at(levels: LevelHistory, step_ms: int) -> int:
     return next((count for start, count in reversed(levels.samples) if start <= step_ms), 0)
 
 
-def changed(rows: Mapping[str, Levels], now: Mapping[str, int], step_ms: int) -> dict[str, Levels]:
+def with_samples(rows: Mapping[str, LevelHistory], now: Mapping[str, int], step_ms: int) -> dict[str, LevelHistory]:
     """The rows of lists whose level differs from the last sample, with the sample of a step added."""
     found = {}
     for key, level in now.items():
-        before = rows.get(key, UNSEEN)
+        before = rows.get(key, NO_LEVELS)
         after = before.sampled(step_ms, level)
         if after is not before:
             found[key] = after

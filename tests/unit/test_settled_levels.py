@@ -11,8 +11,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventstore.folding.fold import Outcome
-from projections.fleet.levels import SETTLED_MS, STEP_MS, UNSEEN, Base, Levels, base_of, merged
-from projections.fleet.withdrawals import DEFAULTS, DENIED_BY_CHANGE, DENIED_BY_LEAVE, KINDS, WINDOW_MS, Budget
+from projections.fleet.settled_levels import (
+    NO_LEVELS,
+    SETTLED_MS,
+    STEP_MS,
+    BudgetBase,
+    LevelHistory,
+    base_of,
+    merged_levels,
+)
+from projections.fleet.withdrawals import (
+    BUDGET_KINDS,
+    BUDGET_WINDOW_MS,
+    DEFAULT_BUDGETS,
+    DENIED_BY_CHANGE,
+    DENIED_BY_LEAVE,
+    Budget,
+)
 from schemas.events import BudgetSet, HoldApproved
 from tests.support.fleet import Fleet, Item, actual_table, envelope, is_allowed, saved_bytes
 
@@ -89,7 +104,7 @@ def relabel(fleet: Fleet, many: int, which: int) -> None:
 
 
 def raise_budget(fleet: Fleet, many: int, which: int) -> None:
-    kind = KINDS[which % len(KINDS)]
+    kind = BUDGET_KINDS[which % len(BUDGET_KINDS)]
     fleet.apply(BudgetSet(envelope("eve"), kind, 50 * many, 10 * many))
 
 
@@ -213,7 +228,7 @@ steps = st.lists(st.tuples(st.integers(0, 40 * STEP_MS), st.integers(0, 9)), min
 def test_the_base_is_the_smallest_level_at_the_end_of_a_minute_of_the_last_hour(
     changes: list[tuple[int, int]], later_ms: int
 ) -> None:
-    levels, sampled_ms, level, now_ms, history = UNSEEN, 0, 0, 10 * SETTLED_MS, list[tuple[int, int]]()
+    levels, sampled_ms, level, now_ms, history = NO_LEVELS, 0, 0, 10 * SETTLED_MS, list[tuple[int, int]]()
     for after_ms, becomes in changes:
         now_ms += after_ms
         if now_ms - now_ms % STEP_MS > sampled_ms:
@@ -230,26 +245,30 @@ def test_the_base_is_the_smallest_level_at_the_end_of_a_minute_of_the_last_hour(
 
 
 def test_what_a_budget_let_go_counts_as_if_it_were_there() -> None:
-    levels = Levels(((0, 100),))
-    now_ms = SETTLED_MS + WINDOW_MS
-    assert base_of(levels, sampled_ms=0, level=90, now_ms=now_ms, spent=[(now_ms - 5, 10)]) == Base(90, 90)
+    levels = LevelHistory(((0, 100),))
+    now_ms = SETTLED_MS + BUDGET_WINDOW_MS
+    assert base_of(levels, sampled_ms=0, level=90, now_ms=now_ms, spent=[(now_ms - 5, 10)]) == BudgetBase(90, 90)
     spent = [(now_ms - 120_000, 10)]
-    assert base_of(levels, sampled_ms=now_ms - STEP_MS, level=90, now_ms=now_ms, spent=spent) == Base(100, 100)
+    assert base_of(levels, sampled_ms=now_ms - STEP_MS, level=90, now_ms=now_ms, spent=spent) == BudgetBase(100, 100)
 
 
 def test_lists_that_become_one_have_been_as_small_as_the_smaller_one() -> None:
-    one, other = Levels(((0, 10), (60_000, 30))), Levels(((60_000, 20), (120_000, 0), (180_000, 40)))
-    assert merged([one, one]) == one
-    assert merged([one, other]) == merged([other, one]) == Levels(((0, 10), (60_000, 20), (120_000, 30)))
+    one, other = LevelHistory(((0, 10), (60_000, 30))), LevelHistory(((60_000, 20), (120_000, 0), (180_000, 40)))
+    assert merged_levels([one, one]) == one
+    assert (
+        merged_levels([one, other])
+        == merged_levels([other, one])
+        == LevelHistory(((0, 10), (60_000, 20), (120_000, 30)))
+    )
 
 
 def test_samples_that_a_fast_clock_dated_ahead_are_of_the_time_of_its_correction() -> None:
-    levels = Levels(((0, 10), (120_000, 7), (240_000, 30)))
-    corrected = Levels(((0, 10), (60_000, 7)))
+    levels = LevelHistory(((0, 10), (120_000, 7), (240_000, 30)))
+    corrected = LevelHistory(((0, 10), (60_000, 7)))
     assert levels.rewind(60_000) == corrected.rewind(60_000) == corrected
     assert levels.rewind(300_000) == levels
     assert corrected.sampled(60_000, 40) == corrected
-    assert corrected.sampled(60_000, 5) == Levels(((0, 10), (60_000, 5)))
+    assert corrected.sampled(60_000, 5) == LevelHistory(((0, 10), (60_000, 5)))
     fleet = settled()
     fleet.limit("z0", 1, 1)
     fleet.fold.rewind(fleet.state, fleet.now_ms - SETTLED_MS)
@@ -265,4 +284,4 @@ def test_a_list_that_does_not_change_takes_no_sample() -> None:
         fleet.now_ms += 2 * STEP_MS
         fleet.limit("z0", 1, 1)
     assert saved_bytes(fleet.state)["levels"] == before
-    assert DEFAULTS.keys() == set(KINDS)
+    assert DEFAULT_BUDGETS.keys() == set(BUDGET_KINDS)
