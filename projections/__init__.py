@@ -2,7 +2,7 @@
 
     zones         nodes and DPUs of a zone: `nodes`; `dpus`, `lifecycle`, `phases`, `rollout`
     fleet         what all zones agree on: `membership`, `joins`, `impact`, `effects`; `withdrawals`, `holds`,
-                  `replanning`; and what follows: `rulesets`, `tables`
+                  `edits`; and what follows: `rulesets`, `tables`
     cliques       who has which index: `claims`, `files`
     installs      how far each zone's DPUs are with its rules
     between       `zones/forwarding` (zone to fleet), `fleet/zone_outbox` (fleet to zone)

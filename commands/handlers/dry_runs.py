@@ -86,8 +86,8 @@ def _effect(effect: ZoneEffect) -> pb.TableEffect:
         zones=effect.zones[:ZONES_SHOWN],
         zone_count=len(effect.zones),
         rules=map(_rule, effect.rules),
-        addresses_allowed=effect.turned.allowed,
-        addresses_denied=effect.turned.denied,
+        addresses_allowed=effect.verdict_counts.allowed,
+        addresses_denied=effect.verdict_counts.denied,
     )
 
 

@@ -21,7 +21,7 @@ from deploy.cli.options import waits
 from deploy.cli.progress import ProgressLine
 from deploy.cli.values import INT64
 from projections.rules.rule import Rule
-from projections.rules.traffic import Traffic, allowed
+from projections.rules.traffic import TrafficClasses, allowed_classes
 from projections.zones.phases import PHASES, READY
 from schemas.api import dpuplane_pb2 as pb
 
@@ -146,11 +146,11 @@ def node(*, client: Client, output: str, timeout: float, name: str, wanted: str,
 def _let_through(found: pb.Node, pages: list[pb.Rules]) -> set[str]:
     """Addresses some of whose traffic the rules that are about them allow. Rules come in the order they apply."""
     rules = [(ipaddress.ip_network(rule.prefix), _rule(rule)) for page in pages for rule in page.rules]
-    masks = Traffic(rule for _, rule in rules).masks
+    masks = TrafficClasses(rule for _, rule in rules).masks
 
     def may(text: str) -> int:
         address = ipaddress.ip_address(text)
-        return allowed((rule.action == "allow", masks[rule]) for network, rule in rules if address in network)
+        return allowed_classes((rule.action == "allow", masks[rule]) for network, rule in rules if address in network)
 
     return {text for text in found.addresses if may(text)}
 

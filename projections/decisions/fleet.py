@@ -8,6 +8,7 @@ from typing import Any
 from eventstore.folding.fold import RecordMetadata
 from projections.decisions.items import Items, in_zones, limits_in_words, one
 from projections.fleet import joins
+from projections.fleet.edits import Edit
 from projections.fleet.fold import EditWithdrawn, FreezeChanged, ZoneEdited
 from projections.fleet.holds import (
     BudgetChanged,
@@ -20,7 +21,6 @@ from projections.fleet.holds import (
     addresses_with,
 )
 from projections.fleet.impact import MemberChange
-from projections.fleet.replanning import Edit
 from projections.fleet.views import EVERY_ZONE
 from projections.fleet.withdrawals import APPROVALS, Hold
 from schemas.events import Event, HoldApproved

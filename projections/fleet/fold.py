@@ -17,6 +17,7 @@ from projections import names
 from projections.fleet import command_outcomes
 from projections.fleet.command_outcomes import CommandOutcome
 from projections.fleet.contested import faults_of_agent
+from projections.fleet.edits import Edit, apply_edit
 from projections.fleet.effects import apply_changes, charge, hold_key
 from projections.fleet.fleet_zones import ZoneLimits
 from projections.fleet.holds import (
@@ -34,7 +35,6 @@ from projections.fleet.holds import (
     holds_of_edit,
 )
 from projections.fleet.joins import ForwardRange, MembersAdded, MembersChanged, add_members, decide_membership
-from projections.fleet.replanning import Edit, switch
 from projections.fleet.state import ANY_ZONE, LAST_HOLD, FleetState, Freeze
 from projections.fleet.withdrawals import Hold
 from projections.fleet.zone_outbox import enqueue_limits, enqueue_superseded, next_record
@@ -181,7 +181,7 @@ def _decide_policy_set(state: FleetState, event: PolicySet, at: RecordMetadata) 
     if policy.name not in policies and _policies_but(state, policy.name) >= MAX_POLICIES:
         return refusal(f"name: {names.shown(policy.name)} would be more than the {MAX_POLICIES} policies allowed")
     present = policies.get(policy.name)
-    if present is not None and present.says() == policy.says():
+    if present is not None and present.content() == policy.content():
         return _withdraw_edits(holds_of_edit(state, policy=policy.name))
     return Decision(*decide_edit(state, Edit(policy=policy.name, policy_after=policy), event.envelope, at))
 
@@ -197,7 +197,7 @@ def _decide_policy_deleted(state: FleetState, event: PolicyDeleted, at: RecordMe
     present = state.policies.rows.get(name)
     if present is None and not waiting:
         return refusal(f"name: {names.shown(name)} must be the name of a policy")
-    if present is None or (name == DEFAULT and present.says() == BUILT_IN.says()):
+    if present is None or (name == DEFAULT and present.content() == BUILT_IN.content()):
         return _withdraw_edits(waiting)
     return Decision(*decide_edit(state, Edit(policy=name), event.envelope, at))
 
@@ -279,7 +279,7 @@ def _change_members(state: FleetState, change: MembersChanged, at: RecordMetadat
 def _edit(state: FleetState, change: EditApplied | EditHeld | EditWithdrawn, at: RecordMetadata) -> None:
     _end_holds(state, change.ended_holds, at, change.approved_by if isinstance(change, EditApplied) else ())
     if isinstance(change, EditApplied):
-        switch(state, change.proposal, change.charged, at)
+        apply_edit(state, change.proposal, change.charged, at)
     elif isinstance(change, EditHeld):
         _open_hold(state, change.hold)
 

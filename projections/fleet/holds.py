@@ -18,12 +18,12 @@ from typing import NamedTuple, TypedDict
 from msgspec.structs import replace
 
 from eventstore.folding.fold import DONE, UNCHANGED, Decision, Outcome, RecordMetadata, refusal
+from projections.fleet.edits import Edit, EditImpact, ListPair, Proposal, edit_impact, propose
 from projections.fleet.effects import hold_key
 from projections.fleet.fleet_zones import FleetZone
 from projections.fleet.impact import Impact, MemberChange, evaluate
 from projections.fleet.membership import Cause
 from projections.fleet.principals import person
-from projections.fleet.replanning import Edit, Pair, Proposal, Turns, propose, turns
 from projections.fleet.state import ANY_ZONE, LAST_HOLD, FleetState
 from projections.fleet.withdrawals import (
     ALLOWED_BY_CHANGE,
@@ -60,7 +60,7 @@ class EditApplied(NamedTuple):
     """An edit is applied: what of it counts against the budgets, and the holds that it ends."""
 
     proposal: Proposal
-    charged: Turns
+    charged: EditImpact
     ended_holds: tuple[int, ...]
     approved_by: tuple[str, ...] = ()
 
@@ -232,7 +232,7 @@ def decide_edit(
     One that waits already goes on waiting: who keeps stating what they want must not take back approvals of it.
     """
     proposal = propose(state, edit, at.offset + 1)
-    found = turns(state, proposal)
+    found = edit_impact(state, proposal)
     ended_holds = tuple(_of_the_same(state, edit))
     over = _over_budget(state, found, at)
     if not over:
@@ -301,7 +301,7 @@ def decide_budget(state: FleetState, event: BudgetSet, at: RecordMetadata) -> De
     return Decision(EditHeld(hold, ended_holds), Outcome("held", reason, hold=hold.id))
 
 
-def _over_budget(state: FleetState, found: Turns, at: RecordMetadata) -> Turns:
+def _over_budget(state: FleetState, found: EditImpact, at: RecordMetadata) -> EditImpact:
     """What of this would turn more addresses than may turn now."""
     return {
         (kind, pair): count
@@ -321,7 +321,7 @@ class _ApprovalRequest(TypedDict):
     shown_counts: dict[str, int]
 
 
-def _approval_request(state: FleetState, proposal: Proposal, over: Turns, at: RecordMetadata) -> _ApprovalRequest:
+def _approval_request(state: FleetState, proposal: Proposal, over: EditImpact, at: RecordMetadata) -> _ApprovalRequest:
     by_move = _zones_by_move(state, proposal)
     kind = _named({kind for kind, _ in over})
     concerned = sorted({name for _, pair in over for name in by_move[pair] if name != ANY_ZONE})
@@ -351,8 +351,8 @@ def _was_unknown(zone: FleetZone | None, asked: int) -> bool:
     return zone is not None and (zone.since_version > asked or (not zone.labels and zone.labels_version <= asked))
 
 
-def _zones_by_move(state: FleetState, proposal: Proposal) -> dict[Pair, list[str]]:
-    zones: dict[Pair, list[str]] = {}
+def _zones_by_move(state: FleetState, proposal: Proposal) -> dict[ListPair, list[str]]:
+    zones: dict[ListPair, list[str]] = {}
     for name, pair in proposal.by_zone(state.zones):
         zones.setdefault(pair, []).append(name)
     return zones
@@ -416,7 +416,7 @@ def _decide_approved_edit(state: FleetState, hold: Hold, approvals: tuple[str, .
     """
     edit = Edit(hold.policy, hold.policy_after, hold.zone, hold.labels_after)
     proposal = propose(state, edit, at.offset + 1)
-    found = turns(state, proposal)
+    found = edit_impact(state, proposal)
     unseen = _unseen(state, hold, proposal, found)
     if not _over_budget(state, unseen, at):
         return Decision(EditApplied(proposal, unseen, (hold.id,), approvals), DONE)
@@ -435,7 +435,7 @@ def _said(edit: Edit) -> str:
     return f"policy: {edit.policy!r}" if edit.policy else f"zone: the labels of {edit.zone!r}"
 
 
-def _unseen(state: FleetState, hold: Hold, proposal: Proposal, found: Turns) -> Turns:
+def _unseen(state: FleetState, hold: Hold, proposal: Proposal, found: EditImpact) -> EditImpact:
     """The verdicts that an edit would turn by now beyond those that were seen when it was asked for."""
     zones = _zones_by_move(state, proposal)
     return {
@@ -449,7 +449,7 @@ def _says_the_same(hold: Hold, edit: Edit) -> bool:
     waits, asked = hold.policy_after, edit.policy_after
     if waits is None or asked is None:
         return waits is asked and hold.labels_after == edit.labels_after
-    return waits.says() == asked.says()
+    return waits.content() == asked.content()
 
 
 def _release(state: FleetState, name: str, hold: int) -> MemberChange:

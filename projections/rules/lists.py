@@ -18,7 +18,7 @@ import msgspec
 
 from projections.rules.policies import Policy, Selector, matches, selector
 from projections.rules.rule import Rule, precedence
-from projections.rules.traffic import Traffic, allowed
+from projections.rules.traffic import TrafficClasses, allowed_classes
 
 
 class SetKey(NamedTuple):
@@ -31,11 +31,11 @@ class SetKey(NamedTuple):
 ListKey: TypeAlias = tuple[SetKey, ...]
 """Sets in order of precedence, no two with the same rule."""
 
-Judge: TypeAlias = tuple[tuple[int, bool, int], ...]
-"""A list's sets in order: bit, whether it allows, classes of traffic it speaks of."""
+MatchOrder: TypeAlias = tuple[tuple[int, bool, int], ...]
+"""A list's sets in order of precedence: bit, whether it allows, classes of traffic that it matches."""
 
 MAX_VERDICTS = 65_536
-MAX_TURNS = 4_096
+MAX_LOSSES = 4_096
 """What a plan remembers of combinations of sets at most, of which nodes can think of more: verdicts, and what is lost
 from one to another."""
 
@@ -69,10 +69,12 @@ class Plan:
     What is the same as under `former` is taken from there: most edits are about the lists of few zones.
     """
 
-    def __init__(self, policies: Iterable[Policy], zone_labels: Iterable[Selector], former: Plan | None = None) -> None:
+    def __init__(
+        self, policies: Iterable[Policy], zone_labels: Iterable[Selector], previous: Plan | None = None
+    ) -> None:
         self.policies = tuple(policies)
         self._of_pair = _policies_by_pair(self.policies)
-        known = former.unaltered(self.policies) if former is not None else {}
+        known = previous.unchanged_lists(self.policies) if previous is not None else {}
         found = {
             labels: known[labels] if labels in known else list_of(self._candidates(labels), dict(labels))
             for labels in sorted({(), *zone_labels})
@@ -84,12 +86,12 @@ class Plan:
         self._number = {labels: numbers[key] for labels, key in found.items()}
         bits = {key: bit for bit, key in enumerate(self.keys)}
         self._bits = tuple(tuple(bits[key] for key in keys) for keys in self.lists)
-        self._verdicts = _Verdicts(self.judges(Traffic(key.rule for key in self.keys)))
+        self._verdicts = _Verdicts(self.match_orders(TrafficClasses(key.rule for key in self.keys)))
         self._everybody, self._wanting = _by_pair(self.keys)
         self._names: dict[Selector, tuple[str, ...]] = {}
         self._lost: dict[tuple[int, int], tuple[int, ...]] = {}
 
-    def unaltered(self, policies: Iterable[Policy]) -> dict[Selector, ListKey]:
+    def unchanged_lists(self, policies: Iterable[Policy]) -> dict[Selector, ListKey]:
         """The lists that are the same under these policies, by the labels of zones."""
         ours, theirs = {found.name: found for found in self.policies}, {found.name: found for found in policies}
         altered = [ours[name] for name in ours if ours[name] != theirs.get(name)]
@@ -147,14 +149,14 @@ class Plan:
         """The lists in which an address that moves between these sets loses something that was allowed."""
         lists = self._lost.get((before, after))
         if lists is None:
-            if len(self._lost) >= MAX_TURNS:
+            if len(self._lost) >= MAX_LOSSES:
                 self._lost.clear()
             lists = tuple(n for n in range(len(self.lists)) if self.allows(n, before) & ~self.allows(n, after))
             self._lost[before, after] = lists
         return lists
 
-    def judges(self, traffic: Traffic) -> tuple[Judge, ...]:
-        """Each list as what a verdict needs of it."""
+    def match_orders(self, traffic: TrafficClasses) -> tuple[MatchOrder, ...]:
+        """Each list as verdicts need it."""
         return tuple(
             tuple((1 << bit, keys[i].rule.action == "allow", traffic.masks[keys[i].rule]) for i, bit in enumerate(bits))
             for bits, keys in zip(self._bits, self.lists, strict=True)
@@ -177,8 +179,8 @@ class _Verdicts:
     Sets go in the same order in every list, so whoever is in the same sets of a list as of another is allowed the same.
     """
 
-    def __init__(self, judges: Iterable[Judge]) -> None:
-        self._judges = tuple(judges)
+    def __init__(self, match_orders: Iterable[MatchOrder]) -> None:
+        self._judges = tuple(match_orders)
         self._masks = tuple(sum(bit for bit, _, _ in judge) for judge in self._judges)
         self._known: dict[int, int] = {}
 
@@ -189,7 +191,7 @@ class _Verdicts:
             if len(self._known) >= MAX_VERDICTS:
                 self._known.clear()
             judge = self._judges[number]
-            verdict = self._known[own] = allowed((allows, mask) for bit, allows, mask in judge if own & bit)
+            verdict = self._known[own] = allowed_classes((allows, mask) for bit, allows, mask in judge if own & bit)
         return verdict
 
 
@@ -210,23 +212,20 @@ def _by_pair(keys: Iterable[SetKey]) -> tuple[int, dict[tuple[str, str], tuple[t
     return everybody, {pair: tuple((mask, rest) for rest, mask in masks.items()) for pair, masks in wanting.items()}
 
 
-class Turned(NamedTuple):
-    """How many addresses lose something that was allowed, and how many gain something."""
+class VerdictCounts(NamedTuple):
+    """How many addresses lose traffic that was allowed, and how many gain some."""
 
     denied: int
     allowed: int
 
 
-def turned(
+def count_verdict_changes(
     old: Plan, new: Plan, moves: Iterable[tuple[int, int]], held: Mapping[tuple[int, int], int]
-) -> dict[tuple[int, int], Turned]:
-    """How many verdicts turn in each move of zones from an old plan's list to a new plan's.
-
-    `held` counts addresses by the sets that hold them under the old and under the new plan.
-    """
-    traffic = Traffic(key.rule for key in (*old.keys, *new.keys))
-    before_it, after_it = _Verdicts(old.judges(traffic)), _Verdicts(new.judges(traffic))
-    counts: dict[tuple[int, int], Turned] = {}
+) -> dict[tuple[int, int], VerdictCounts]:
+    """How many verdicts change with each change from a list of the old plan to a list of the new one."""
+    traffic = TrafficClasses(key.rule for key in (*old.keys, *new.keys))
+    before_it, after_it = _Verdicts(old.match_orders(traffic)), _Verdicts(new.match_orders(traffic))
+    counts: dict[tuple[int, int], VerdictCounts] = {}
     for was, becomes in sorted(set(moves)):
         if old.lists[was] == new.lists[becomes]:
             continue
@@ -235,5 +234,5 @@ def turned(
             had, has = before_it.of(was, before), after_it.of(becomes, after)
             denied += count if had & ~has else 0
             allowed += count if has & ~had else 0
-        counts[was, becomes] = Turned(denied, allowed)
+        counts[was, becomes] = VerdictCounts(denied, allowed)
     return counts

@@ -18,13 +18,13 @@ from schemas.events import PolicySet
 
 DEFAULT = "default"
 MAX_PRIORITY = 1_000_000
-LOWEST = -MAX_PRIORITY - 1
+BUILT_IN_PRIORITY = -MAX_PRIORITY - 1
 MAX_POLICIES = 1_000
 """Bounds what one join may have to be matched with, and the bits of a traffic class."""
 
 MAX_PORT_RANGES = 64
 ACTIONS = ("allow", "drop")
-PROTOCOLS = ("any", "tcp", "udp", "icmp")
+RULE_PROTOCOLS = ("any", "tcp", "udp", "icmp")
 
 Selector: TypeAlias = tuple[tuple[str, str], ...]
 """A conjunction of `key=value`, in order of the keys; empty matches everything."""
@@ -46,12 +46,12 @@ class Policy(msgspec.Struct, frozen=True):
     def rule(self) -> Rule:
         return Rule(self.priority, self.action, self.protocol, self.ports)
 
-    def says(self) -> tuple[Rule, dict[str, str], dict[str, str]]:
+    def content(self) -> tuple[Rule, dict[str, str], dict[str, str]]:
         """All that it means, without its name and version."""
         return self.rule, self.sources, self.zones
 
 
-BUILT_IN = Policy(DEFAULT, LOWEST, "allow", "any", (), {}, {}, 0)
+BUILT_IN = Policy(DEFAULT, BUILT_IN_PRIORITY, "allow", "any", (), {}, {}, 0)
 
 
 def selector(labels: Mapping[str, str]) -> Selector:
@@ -93,7 +93,7 @@ def fault_of_policy(event: PolicySet) -> str | None:
     """What is wrong with a policy, in one sentence; None if nothing is."""
     if event.action not in ACTIONS:
         return f"action: {names.shown(event.action)} must be allow or drop"
-    if event.protocol not in PROTOCOLS:
+    if event.protocol not in RULE_PROTOCOLS:
         return f"protocol: {names.shown(event.protocol)} must be any, tcp, udp or icmp"
     if not -MAX_PRIORITY <= event.priority <= MAX_PRIORITY:
         return f"priority: {event.priority} must be from -{MAX_PRIORITY} to {MAX_PRIORITY}"

@@ -15,7 +15,7 @@ from projections.rules.rule import Rule
 _PORTS_END = 65_536
 
 
-class Traffic:
+class TrafficClasses:
     """The classes that these rules cut traffic into: `masks` is what each rule speaks of."""
 
     __slots__ = ("masks",)
@@ -50,7 +50,7 @@ def _mask(rule: Rule, starts: list[int]) -> int:
     return mask
 
 
-def allowed(rules: Iterable[tuple[bool, int]]) -> int:
+def allowed_classes(rules: Iterable[tuple[bool, int]]) -> int:
     """The classes that a source may use, from the rules that hold it, in order: whether each allows, and its mask."""
     may = decided = 0
     for allows, mask in rules:

@@ -19,14 +19,14 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from projections.fleet.edits import Edit, Proposal, edit_impact, propose
 from projections.fleet.holds import EditApplied, EditHeld
 from projections.fleet.impact import MemberChange, evaluate
 from projections.fleet.joins import MembersChanged
-from projections.fleet.replanning import Edit, Proposal, propose, turns
 from projections.fleet.rulesets import NO_CHANGE, PrefixChange
 from projections.fleet.state import ANY_ZONE, FleetState
 from projections.fleet.withdrawals import ALLOWED_BY_CHANGE, DENIAL_KINDS, DENIED_BY_CHANGE
-from projections.rules.lists import Plan, SetKey, Turned
+from projections.rules.lists import Plan, SetKey, VerdictCounts
 from projections.rules.prefixes import (
     NO_KEYS4,
     NO_KEYS6,
@@ -61,7 +61,7 @@ class ZoneEffect(NamedTuple):
     """
 
     zones: tuple[str, ...]
-    turned: Turned
+    verdict_counts: VerdictCounts
     rules: tuple[RuleChange, ...]
 
 
@@ -73,7 +73,7 @@ class _Side(NamedTuple):
     picked: _Picked | None
 
 
-_ZoneGroup: TypeAlias = tuple[tuple[str, ...], Turned, Mapping[Rule, tuple[_Side | None, _Side | None]]]
+_ZoneGroup: TypeAlias = tuple[tuple[str, ...], VerdictCounts, Mapping[Rule, tuple[_Side | None, _Side | None]]]
 """Zones, what turns there, and each rule's set before and after."""
 
 
@@ -86,7 +86,7 @@ class TableEffects:
 
     def effects(self) -> Iterator[ZoneEffect | None]:
         """The effect on each group, with None in between where the reader can pause."""
-        for zones, turned, rules in self._groups:
+        for zones, verdict_counts, rules in self._groups:
             changes = []
             for rule, (before, after) in rules.items():
                 change = self._change(before, after)
@@ -96,7 +96,7 @@ class TableEffects:
                     changes.append(RuleChange(rule, side.policy, change))
                 yield None
             if changes:
-                yield ZoneEffect(zones, turned, tuple(changes))
+                yield ZoneEffect(zones, verdict_counts, tuple(changes))
 
     def _change(self, before: _Side | None, after: _Side | None) -> PrefixChange:
         if before is not None and after is not None and before.now is after.now and after.picked is None:
@@ -181,7 +181,7 @@ def of_edit(state: FleetState, proposal: Proposal) -> TableEffects:
     read = {bit for was, _ in proposal.pairs() for bit in old.set_bits(was)}
     had = dict(zip(old.keys, _contents(state, read), strict=True))
     fresh = _picked_under(state, new, [key for key in new.keys if key not in had or had[key] is None])
-    turned = turns(state, proposal)
+    verdict_counts = edit_impact(state, proposal)
     groups: dict[tuple[int, int], list[str]] = {}
     for name, pair in sorted(proposal.by_zone(state.zones)):
         if name != ANY_ZONE and old.lists[pair[0]] != new.lists[pair[1]]:
@@ -200,7 +200,9 @@ def of_edit(state: FleetState, proposal: Proposal) -> TableEffects:
             for key, policy in zip(new.lists[becomes], new.names_of(labels_after), strict=True)
         }
         pair = was, becomes
-        counted = Turned(denied=turned[DENIED_BY_CHANGE, pair], allowed=turned[ALLOWED_BY_CHANGE, pair])
+        counted = VerdictCounts(
+            denied=verdict_counts[DENIED_BY_CHANGE, pair], allowed=verdict_counts[ALLOWED_BY_CHANGE, pair]
+        )
         return tuple(zones), counted, {rule: (before.get(rule), after.get(rule)) for rule in {**before, **after}}
 
     return TableEffects([group(zones, *pair) for pair, zones in groups.items()])
@@ -235,14 +237,14 @@ def of_leaves(state: FleetState, moves: Sequence[MemberChange]) -> TableEffects:
     return TableEffects([group(number, sorted(zones)) for number, zones in lists.items() if zones])
 
 
-def _turned(plan: Plan, number: int, shifts: Mapping[tuple[int, int], int]) -> Turned:
+def _turned(plan: Plan, number: int, shifts: Mapping[tuple[int, int], int]) -> VerdictCounts:
     """What turns in a list, from how many addresses go from which sets to which."""
     allowed = denied = 0
     for (before, after), count in shifts.items():
         had, becomes = plan.allows(number, before), plan.allows(number, after)
         allowed += count if becomes & ~had else 0
         denied += count if had & ~becomes else 0
-    return Turned(denied, allowed)
+    return VerdictCounts(denied, allowed)
 
 
 def _contents(state: FleetState, bits: Iterable[int]) -> list[PrefixChange | None]:

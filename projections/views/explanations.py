@@ -26,7 +26,7 @@ from projections.installs.rows import LEVELS, UNKNOWN_MS, InstallsState
 from projections.names import shown
 from projections.rules.policies import matches
 from projections.rules.rule import Held, Rule
-from projections.views.verdicts import Matching, Summary, Verdict, sentence, summary, verdicts
+from projections.views.verdicts import Matching, Verdict, VerdictSummary, sentence, summary, verdicts
 from projections.zones.rows import Dpu, Node
 from projections.zones.state import ZonesState
 
@@ -72,7 +72,7 @@ class ExplanationView(NamedTuple):
     missing: str
     reason: str
     verdicts: tuple[VerdictView, ...]
-    verdict: Summary
+    verdict: VerdictSummary
     sentence: str
     notes: tuple[str, ...]
 

@@ -9,13 +9,13 @@ from typing import Literal, NamedTuple
 
 from projections.rules.rule import Rule
 
-PROTOCOLS = ("tcp", "udp", "icmp", "other")
+TRAFFIC_PROTOCOLS = ("tcp", "udp", "icmp", "other")
 """All traffic. `other` is every protocol that is none of the first three."""
 
 _WITH_PORTS = ("tcp", "udp")
 _PORTS_END = 65_536
 
-Summary = Literal["allowed", "denied", "partly"]
+VerdictSummary = Literal["allowed", "denied", "partly"]
 
 
 class Matching(NamedTuple):
@@ -39,7 +39,7 @@ def verdicts(rules: Sequence[Matching]) -> tuple[Verdict, ...]:
     """The verdicts on the traffic of one address, which share no traffic and leave none out. `rules` are in order."""
     of_ports: list[Verdict] = []
     whole: dict[tuple[bool, str], list[str]] = {}
-    for protocol in PROTOCOLS:
+    for protocol in TRAFFIC_PROTOCOLS:
         ranges = _ranges(rules, protocol)
         if len(ranges) == 1:
             whole.setdefault(next(iter(ranges)), []).append(protocol)
@@ -48,7 +48,7 @@ def verdicts(rules: Sequence[Matching]) -> tuple[Verdict, ...]:
     return *of_ports, *(Verdict(*decided, tuple(protocols), ()) for decided, protocols in whole.items())
 
 
-def summary(found: Iterable[Verdict]) -> Summary:
+def summary(found: Iterable[Verdict]) -> VerdictSummary:
     """One word for all traffic; no address at all is denied."""
     said = {verdict.allowed for verdict in found}
     if len(said) > 1:
@@ -60,16 +60,16 @@ def sentence(by_address: Mapping[str, Sequence[Verdict]]) -> str:
     """The verdicts of a node's addresses for people."""
     if not by_address:
         return "denied: the node has no address"
-    spelled = {address: ", ".join(map(_verdict_text, found)) for address, found in by_address.items()}
-    if len(set(spelled.values())) == 1:
-        return next(iter(spelled.values()))
-    return "; ".join(f"{address} {said}" for address, said in spelled.items())
+    rendered = {address: ", ".join(map(_verdict_text, found)) for address, found in by_address.items()}
+    if len(set(rendered.values())) == 1:
+        return next(iter(rendered.values()))
+    return "; ".join(f"{address} {said}" for address, said in rendered.items())
 
 
 def _verdict_text(verdict: Verdict) -> str:
     word = "allowed" if verdict.allowed else "denied"
     by = f"by policy {verdict.policy}" if verdict.policy else "as no rule speaks of it"
-    if verdict.protocols == PROTOCOLS:
+    if verdict.protocols == TRAFFIC_PROTOCOLS:
         return f"{word} on all traffic {by}"
     protocols = " and ".join("other protocols" if name == "other" else name for name in verdict.protocols)
     return f"{word} on {protocols}{f' {ports_text(verdict.ports)}' if verdict.ports else ''} {by}"

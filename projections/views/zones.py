@@ -171,10 +171,10 @@ def installs(zone: str, state: ZonesState, reported: InstallsState, epoch: int) 
 def rules(now: RuleTable) -> Iterator[RuleView]:
     """The rules of a table as it is now, first match first; one set's prefixes in order of their addresses."""
     contents = [(found.policy, found.rule, found.prefixes.content()) for found in now.sets]
-    return chain.from_iterable(_spelled(policy, rule, content) for policy, rule, content in contents)
+    return chain.from_iterable(_rendered(policy, rule, content) for policy, rule, content in contents)
 
 
-def _spelled(policy: str, rule: Rule, content: PrefixChange) -> Iterator[RuleView]:
+def _rendered(policy: str, rule: Rule, content: PrefixChange) -> Iterator[RuleView]:
     ports = tuple(zip(rule.ports[::2], rule.ports[1::2], strict=True))
     for network in chain(_networks(content.add4, SIZE4), _networks(content.add6, SIZE6)):
         yield RuleView(str(network), rule.action, rule.priority, rule.protocol, ports, policy)

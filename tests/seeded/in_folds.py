@@ -10,12 +10,12 @@ import eventstore.state_store.saver
 import projections.cliques.claims
 import projections.cliques.fold
 import projections.fleet.contested
+import projections.fleet.edits
 import projections.fleet.effects
 import projections.fleet.fold
 import projections.fleet.holds
 import projections.fleet.impact
 import projections.fleet.joins
-import projections.fleet.replanning
 import projections.fleet.tables
 import projections.zones.forwarding
 import projections.zones.nodes
@@ -351,7 +351,7 @@ BUGS = (
         "I13",
         lambda: patched(
             (projections.fleet.fold, "charge", does()),
-            (projections.fleet.replanning, "charge", does()),
+            (projections.fleet.edits, "charge", does()),
         ),
         Stepped(2),
     ),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from eventstore.folding.fold import Outcome, RecordMetadata
 from eventstore.log import partition_of
-from projections.rules.lists import Turned
+from projections.rules.lists import VerdictCounts
 from projections.rules.prefixes import networks
 from projections.views.dry_runs import ZoneEffect, of_change
 from schemas.events import Event, PolicyDeleted, PolicySet
@@ -131,14 +131,16 @@ def check(fleet: Fleet, event: Event) -> None:
         assert fleet.approve(outcome.hold, "cat").code == "done"
     now = {zone: expected_table(fleet.state, zone) for zone in had}
     assert {zone: device for zone, device in now.items() if device} == {z: d for z, d in expected.items() if d}
-    foretold = {zone: effect.turned for effect in effects for zone in effect.zones}
-    assert {zone: turned(had[zone], now[zone]) for zone in had} == {z: foretold.get(z, Turned(0, 0)) for z in had}
+    foretold = {zone: effect.verdict_counts for effect in effects for zone in effect.zones}
+    assert {zone: turned(had[zone], now[zone]) for zone in had} == {
+        z: foretold.get(z, VerdictCounts(0, 0)) for z in had
+    }
 
 
-def turned(had: Device, becomes: Device) -> Turned:
+def turned(had: Device, becomes: Device) -> VerdictCounts:
     """Addresses that gain, and that lose, some traffic."""
     if had == becomes:
-        return Turned(0, 0)
+        return VerdictCounts(0, 0)
     asked = probes([*had, *becomes])
     allowed = denied = 0
     for address in ADDRESSES:
@@ -146,7 +148,7 @@ def turned(had: Device, becomes: Device) -> Turned:
         after = {probe for probe in asked if is_allowed(becomes, address, probe)}
         allowed += bool(after - before)
         denied += bool(before - after)
-    return Turned(denied, allowed)
+    return VerdictCounts(denied, allowed)
 
 
 @settings(max_examples=150)
@@ -192,12 +194,14 @@ def test_a_drop_of_six_denies_six_though_its_prefixes_appear() -> None:
     fleet.change(*(Item(f"n{i}", "z0", f"10.0.0.{i}", labels={"a": "1"} if i < 6 else {}) for i in range(8)))
     drop = PolicySet(envelope("ann"), "deny", 1, "drop", "any", [], {"a": "1"}, {})
     _, _, (effect,) = table_effects(fleet, drop)
-    assert effect.turned == Turned(allowed=0, denied=6)
+    assert effect.verdict_counts == VerdictCounts(allowed=0, denied=6)
     assert fleet.apply(drop).code == "done"
     _, _, (back,) = table_effects(fleet, PolicyDeleted(envelope("ann"), "deny"))
-    assert back.turned == Turned(allowed=6, denied=0)
+    assert back.verdict_counts == VerdictCounts(allowed=6, denied=0)
     cause = partition_of(b"z0", PARTITIONS)
     leave = membership(cause, fleet.state.marks[cause], fleet.state.marks[cause] + 1, [Item("n7", "z0", state=1)])
     _, _, (left,) = table_effects(fleet, leave)
-    assert left.turned == Turned(allowed=0, denied=1), "its neighbour's prefix moves, and the verdict stays"
+    assert left.verdict_counts == VerdictCounts(allowed=0, denied=1), (
+        "its neighbour's prefix moves, and the verdict stays"
+    )
     assert [*networks(left.rules[0].change.add4, b"")] == [IPv4Network(f"10.0.0.{n}") for n in ("0/30", "4/31", "6/32")]

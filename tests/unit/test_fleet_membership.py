@@ -320,7 +320,7 @@ def test_label_sets_that_nobody_has_are_forgotten() -> None:
 def test_combinations_of_sets_that_nobody_is_in_any_more_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """A node has as many as there are subsets of its labels, one after the other."""
     monkeypatch.setattr("projections.rules.lists.MAX_VERDICTS", 8)
-    monkeypatch.setattr("projections.rules.lists.MAX_TURNS", 8)
+    monkeypatch.setattr("projections.rules.lists.MAX_LOSSES", 8)
     fleet = Fleet()
     for kind in BUDGET_KINDS:
         fleet.budget(kind, 1_000, 0)

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from projections.rules import lists
-from projections.rules.lists import Plan, Turned, id_of, list_of, turned
+from projections.rules.lists import Plan, VerdictCounts, count_verdict_changes, id_of, list_of
 from projections.rules.policies import BUILT_IN, Policy, Selector, fault_of_policy, matches, policy_of, selector
 from projections.rules.rule import Rule
-from projections.rules.traffic import Traffic, allowed
+from projections.rules.traffic import TrafficClasses, allowed_classes
 from schemas.events import PolicySet
 from tests.support.fleet import Fleet, envelope, is_allowed, probes
 
@@ -97,7 +97,7 @@ def test_the_built_in_default_can_be_replaced_and_comes_back() -> None:
     assert fleet.state.policies.rows["default"].action == "drop"
     assert fleet.delete_policy("default").code == "done"
     back = fleet.state.policies.rows["default"]
-    assert (back.says(), back.version) == (BUILT_IN.says(), fleet.offset)
+    assert (back.content(), back.version) == (BUILT_IN.content(), fleet.offset)
     assert fleet.delete_policy("default").code == "unchanged"
     assert fleet.delete_policy("p").reason == "name: 'p' must be the name of a policy"
 
@@ -120,11 +120,11 @@ rules = st.builds(
 @given(st.lists(rules, max_size=5, unique=True), st.lists(rules, max_size=5, unique=True))
 def test_classes_of_traffic_tell_exactly_whether_anything_is_lost(old: list[Rule], new: list[Rule]) -> None:
     """A source that every rule holds: masks against asking about one port after the other."""
-    traffic = Traffic([*old, *new])
+    traffic = TrafficClasses([*old, *new])
 
     def mask(found: list[Rule]) -> int:
         ordered = sorted(found, key=lambda rule: (-rule.priority, rule.action == "allow"))
-        return allowed((rule.action == "allow", traffic.masks[rule]) for rule in ordered)
+        return allowed_classes((rule.action == "allow", traffic.masks[rule]) for rule in ordered)
 
     address, everything = IPv4Address("10.0.0.1"), IPv4Network("0.0.0.0/0")
     lost = any(
@@ -140,10 +140,10 @@ def test_what_turns_is_counted_per_move_between_lists() -> None:
     new = Plan([BUILT_IN, policy("drop-a", action="drop", sources={"a": "1"})], [])
     labels = ({"a": "1"}, {"a": "2"})
     held = {(old.bits_of(found), new.bits_of(found)): count for found, count in zip(labels, (30, 4), strict=True)}
-    assert turned(old, new, [(0, 0)], held) == {(0, 0): Turned(denied=30, allowed=0)}
-    assert turned(old, old, [(0, 0)], held) == {}
+    assert count_verdict_changes(old, new, [(0, 0)], held) == {(0, 0): VerdictCounts(denied=30, allowed=0)}
+    assert count_verdict_changes(old, old, [(0, 0)], held) == {}
     back = {(after, before): count for (before, after), count in held.items()}
-    assert turned(new, old, [(0, 0)], back) == {(0, 0): Turned(denied=0, allowed=30)}
+    assert count_verdict_changes(new, old, [(0, 0)], back) == {(0, 0): VerdictCounts(denied=0, allowed=30)}
 
 
 some_labels = st.dictionaries(st.sampled_from("abc"), st.sampled_from("12"))

@@ -1,10 +1,9 @@
-"""Edits of policies and of zones' labels: what they would do to every zone's list, and doing it.
+"""Edits of policies and of zones' labels: their impact on every zone's list, and how they are applied.
 
 An edit is first proposed: the plan under it, and for each label set of zones the list they have and the list they would
-have. What turns from allow to deny is counted over label sets of nodes. An edit therefore costs the same for a thousand
-nodes and zones as for a million. Switching to the new plan keeps every set that stays in some list, with its cover and
-history; zones whose list became another get a new version, and their previous list is kept so that a delta can still
-start from it.
+have. Verdict changes are counted over label sets of nodes, so an edit costs the same for a thousand nodes and zones as
+for a million. The new plan keeps every set that stays in some list, with its cover and history. Zones whose list changes
+get a new version, and their previous list is kept so that a delta can still start from it.
 """
 
 from __future__ import annotations
@@ -37,11 +36,11 @@ from projections.fleet.withdrawals import (
     BudgetWindow,
     merged_windows,
 )
-from projections.rules.lists import Plan, turned
+from projections.rules.lists import Plan, count_verdict_changes
 from projections.rules.policies import BUILT_IN, DEFAULT, Policy, Selector, selector
 
-Pair: TypeAlias = tuple[int, int]
-"""The number of a list now, and of the list that takes its place."""
+ListPair: TypeAlias = tuple[int, int]
+"""The number of a list now, and of the list that replaces it."""
 
 
 class Edit(NamedTuple):
@@ -59,14 +58,14 @@ class Proposal(NamedTuple):
 
     edit: Edit
     plan: Plan
-    moves: Mapping[Selector, Pair]
-    own: Pair | None = None
+    moves: Mapping[Selector, ListPair]
+    own: ListPair | None = None
 
-    def pairs(self) -> set[Pair]:
+    def pairs(self) -> set[ListPair]:
         """All moves of zones from one list to another, or to the same one."""
         return {*self.moves.values(), *([self.own] if self.own is not None else [])}
 
-    def by_zone(self, zones: FleetZones) -> Iterator[tuple[str, Pair]]:
+    def by_zone(self, zones: FleetZones) -> Iterator[tuple[str, ListPair]]:
         """The move of each zone, ANY_ZONE included, in no particular order."""
         yield ANY_ZONE, self.moves[()]
         for labels, pair in self.moves.items():
@@ -76,7 +75,7 @@ class Proposal(NamedTuple):
 
 
 def propose(state: FleetState, edit: Edit, version: int) -> Proposal:
-    """What an edit at `version` would lead to."""
+    """The proposal of an edit at `version`."""
     policies = dict(state.policies.rows)
     if edit.policy_after is not None:
         policies[edit.policy] = replace(edit.policy_after, version=version)
@@ -98,16 +97,16 @@ def propose(state: FleetState, edit: Edit, version: int) -> Proposal:
     return Proposal(edit, plan, _moves(state, plan, label_sets), own)
 
 
-def _moves(state: FleetState, plan: Plan, label_sets: Iterable[Selector]) -> dict[Selector, Pair]:
+def _moves(state: FleetState, plan: Plan, label_sets: Iterable[Selector]) -> dict[Selector, ListPair]:
     return {labels: (state.plan.number_for(labels), plan.number_for(labels)) for labels in label_sets}
 
 
-Turns: TypeAlias = Mapping[tuple[BudgetKind, Pair], int]
-"""How many addresses an edit denies or allows, by budget and move of zones from one list to another."""
+EditImpact: TypeAlias = Mapping[tuple[BudgetKind, ListPair], int]
+"""How many addresses an edit denies or allows, by budget and by change of list."""
 
 
-def turns(state: FleetState, proposal: Proposal) -> Turns:
-    """The verdicts that an edit would turn."""
+def edit_impact(state: FleetState, proposal: Proposal) -> EditImpact:
+    """The verdicts that an edit would change."""
     old, new = state.plan, proposal.plan
     pairs = {(was, becomes) for was, becomes in proposal.pairs() if old.lists[was] != new.lists[becomes]}
     if not pairs:
@@ -120,16 +119,16 @@ def turns(state: FleetState, proposal: Proposal) -> Turns:
             before |= state.labels.bits[number]
             after |= becoming[number]
         held[before, after] += count
-    found = turned(old, new, pairs, held)
-    counts: dict[tuple[BudgetKind, Pair], int] = {}
+    found = count_verdict_changes(old, new, pairs, held)
+    counts: dict[tuple[BudgetKind, ListPair], int] = {}
     for pair, by_verdict in found.items():
         counts[DENIED_BY_CHANGE, pair] = by_verdict.denied
         counts[ALLOWED_BY_CHANGE, pair] = by_verdict.allowed
     return counts
 
 
-def switch(state: FleetState, proposal: Proposal, charged: Turns, at: RecordMetadata) -> None:
-    """Make an edit; `charged` of it counts against the budgets."""
+def apply_edit(state: FleetState, proposal: Proposal, charged: EditImpact, at: RecordMetadata) -> None:
+    """Apply an edit; `charged` of it counts against the budgets."""
     edit, old, new = proposal.edit, state.plan, proposal.plan
     if edit.policy:
         after = next((policy for policy in new.policies if policy.name == edit.policy), None)
@@ -149,7 +148,7 @@ def switch(state: FleetState, proposal: Proposal, charged: Turns, at: RecordMeta
     state.retired.bound(state.sets)
 
 
-def _carry_windows(state: FleetState, proposal: Proposal, charged: Turns, at: RecordMetadata) -> None:
+def _carry_windows(state: FleetState, proposal: Proposal, charged: EditImpact, at: RecordMetadata) -> None:
     old, new = state.plan, proposal.plan
     _carry_levels(state, proposal)
     carried: dict[str, list[BudgetWindow]] = {}
