@@ -1,8 +1,8 @@
-"""The columns of a record of nodes: checked whole, and spread to one value per node.
+"""The columns of a record of nodes: validation as a whole, and expansion to one value per node.
 
-A column of length 1 stands for every node, an empty one for none given. Everything is checked in bulk first, by
-operations that run in C over the whole column, and looked at one by one only to say what is wrong. Replaying a million
-joins spends most of its time here, so nothing in the good case may cost a Python instruction per node.
+A column of length 1 stands for every node, an empty one for none given. Everything is validated in bulk first, by
+operations that run in C over the whole column; single values are looked at only to name the fault. Replaying a million
+joins spends most of its time here, so a record without fault costs no Python instruction per node.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _HOST_OCTETS = bytes(octet for octet in range(256) if octet != 127 and not 224 <
 """First octets of IPv4 addresses that a host may have, or that begin no address at all (0)."""
 _BROADCAST = 0xFFFFFFFF
 _NONE6 = bytes(16)
-_FEW = 32
+_NUMPY_MIN = 32
 """Addresses up to which Python is quicker than numpy."""
 _PRINTABLE = bytes(range(0x20, 0x7F))
 
@@ -47,7 +47,7 @@ T = TypeVar("T")
 Seq = TypeVar("Seq", bound=Sequence[Any])
 
 
-class Columns(NamedTuple):
+class NodeColumns(NamedTuple):
     """One value per node and column, or one that repeats for ever."""
 
     created_ms: Iterable[int]
@@ -70,44 +70,48 @@ def fault_of_nodes(event: NodesJoined | NodesChanged | NodesLeft, now_ms: int) -
     return fault or _fault_of_size(event, len(lines) - len(event.names))
 
 
-def spread(event: NodesJoined | NodesChanged) -> Columns:
+def expand(event: NodesJoined | NodesChanged) -> NodeColumns:
     """The columns of a record without fault. Without incarnations, that of the record itself stands for all."""
     created_ms = event.created_ms or [event.envelope.issued_at_ms]
     uids = event.uids or [event.envelope.command_id]
-    return Columns(
-        each(created_ms), each(uids), _addresses4(event.addresses4), _addresses6(event.addresses6), _labels(event)
+    return NodeColumns(
+        repeated(created_ms),
+        repeated(uids),
+        _addresses4(event.addresses4),
+        _addresses6(event.addresses6),
+        _labels(event),
     )
 
 
-def part(event: NodesJoined, start: int, stop: int) -> NodesJoined:
-    """The same said of the nodes from `start` to before `stop` only."""
+def slice_event(event: NodesJoined, start: int, stop: int) -> NodesJoined:
+    """The same record, of the nodes from `start` to before `stop` only."""
     if (start, stop) == (0, len(event.names)):
         return event
     return NodesJoined(
         event.envelope,
         event.zone,
         event.names[start:stop],
-        part_of(event.created_ms, start, stop),
-        part_of(event.uids, start, stop),
+        slice_column(event.created_ms, start, stop),
+        slice_column(event.uids, start, stop),
         event.addresses4[4 * start : 4 * stop],
         event.addresses6[16 * start : 16 * stop],
         event.label_sets,
-        part_of(event.label_index, start, stop),
+        slice_column(event.label_index, start, stop),
     )
 
 
-def part_of(column: Seq, start: int, stop: int) -> Seq:
-    """What a column says of these nodes, as a column."""
+def slice_column(column: Seq, start: int, stop: int) -> Seq:
+    """The column of the nodes from `start` to before `stop`."""
     return column if len(column) == 1 else column[start:stop]  # type: ignore[return-value]
 
 
-def picked(column: Iterable[T], places: Iterable[int]) -> Iterable[T]:
-    """What a column says of the nodes in these places."""
+def pick(column: Iterable[T], places: Iterable[int]) -> Iterable[T]:
+    """The column of the nodes in these places."""
     return map(column.__getitem__, places) if isinstance(column, Sequence) else column
 
 
-def nth(event: NodesJoined, place: int) -> tuple[int, str, int, bytes, dict[str, str]]:
-    """What `spread` has in this place of each column."""
+def row_at(event: NodesJoined, place: int) -> tuple[int, str, int, bytes, dict[str, str]]:
+    """The values that `expand` has in this place of each column."""
     envelope, address6 = event.envelope, event.addresses6[16 * place : 16 * place + 16]
     return (
         value_at(event.created_ms, place) if event.created_ms else envelope.issued_at_ms,
@@ -118,25 +122,25 @@ def nth(event: NodesJoined, place: int) -> tuple[int, str, int, bytes, dict[str,
     )
 
 
-def single(event: NodesJoined | NodesChanged) -> tuple[int, str, int, bytes, dict[str, str]]:
-    """The one value of each column of a record of one node, which most records are: `spread` costs half a fold."""
+def only_row(event: NodesJoined | NodesChanged) -> tuple[int, str, int, bytes, dict[str, str]]:
+    """The values of a record of one node, as most records are: `expand` costs half a fold."""
     envelope, address6 = event.envelope, event.addresses6
     return (
         event.created_ms[0] if event.created_ms else envelope.issued_at_ms,
         event.uids[0] if event.uids else envelope.command_id,
         int.from_bytes(event.addresses4, "big"),
         b"" if address6 == _NONE6 else address6,
-        shared(event.label_sets[event.label_index[0]]) if event.label_index else {},
+        intern_labels(event.label_sets[event.label_index[0]]) if event.label_index else {},
     )
 
 
-def shared(labels: dict[str, str]) -> dict[str, str]:
-    """The one set of labels with these, as nodes that join one by one have few different ones, and keep them."""
-    return _shared(tuple(labels.items()))
+def intern_labels(labels: dict[str, str]) -> dict[str, str]:
+    """The shared instance of these labels: nodes that join one by one have few different ones, and keep them."""
+    return _interned(tuple(labels.items()))
 
 
 @lru_cache(4_096)
-def _shared(labels: tuple[tuple[str, str], ...]) -> dict[str, str]:
+def _interned(labels: tuple[tuple[str, str], ...]) -> dict[str, str]:
     return dict(labels)
 
 
@@ -146,7 +150,7 @@ def label_columns(labels: Iterable[tuple[tuple[str, str], ...]]) -> tuple[list[d
     Both are empty if nobody has a label, and one number stands for all who have the same.
     """
     numbers: dict[tuple[tuple[str, str], ...], int] = {}
-    index = [numbers.setdefault(each, len(numbers)) for each in labels]
+    index = [numbers.setdefault(repeated, len(numbers)) for repeated in labels]
     if not any(numbers):
         return [], []
     return list(map(dict, numbers)), index if len(numbers) > 1 else [0]
@@ -156,16 +160,16 @@ def incarnations(event: NodesChanged | NodesLeft) -> Iterable[tuple[int, str] | 
     """The incarnation that is meant per node; None for whichever is there."""
     if not event.created_ms:
         return repeat(None)
-    return zip(each(event.created_ms), each(event.uids), strict=False)
+    return zip(repeated(event.created_ms), repeated(event.uids), strict=False)
 
 
 def value_at(column: Sequence[T], place: int) -> T:
-    """What a column says of the node in this place."""
+    """The value of a column in this place."""
     return column[0] if len(column) == 1 else column[place]
 
 
-def each(column: Sequence[T]) -> Iterable[T]:
-    """What a column says of one node after the other."""
+def repeated(column: Sequence[T]) -> Iterable[T]:
+    """The values of a column, for one node after the other."""
     return repeat(column[0]) if len(column) == 1 else column
 
 
@@ -175,7 +179,7 @@ def _fault_of_names(names: Sequence[str], lines: str) -> str | None:
     if len(names) == 1:
         return check_name("names", names[0])
     if are_alike(lines, len(names)):
-        if _are_in_order(lines, len(names)):
+        if _are_ascending(lines, len(names)):
             return None
     elif lines.count("\n") != len(names) or _NAMES.fullmatch(lines) is None:
         return next(fault for name in names if (fault := check_name("names", name)) is not None)
@@ -185,7 +189,7 @@ def _fault_of_names(names: Sequence[str], lines: str) -> str | None:
     return None
 
 
-def _are_in_order(lines: str, count: int) -> bool:
+def _are_ascending(lines: str, count: int) -> bool:
     """Whether each of these lines of one length comes behind the one before, as in most records: then none is twice."""
     width = len(lines) // count
     column = np.ndarray(count, f"S{width}", lines.encode())
@@ -299,7 +303,7 @@ def _repeats4(packed: bytes) -> bool:
     """Whether packed IPv4 addresses hold one twice, but for 0. Most come in order; sorting is a fifth of hashing."""
     if len(packed) == 4:
         return False
-    if len(packed) <= 4 * _FEW:
+    if len(packed) <= 4 * _NUMPY_MIN:
         given = [value for value in _unpacked4(packed) if value]
         return len(set(given)) != len(given)
     values = np.frombuffer(packed, ">u4").astype(np.uint32)
@@ -373,7 +377,7 @@ def _addresses6(packed: bytes) -> Iterable[bytes]:
 def _labels(event: NodesJoined | NodesChanged) -> Iterable[dict[str, str]]:
     if not event.label_index:
         return repeat({})
-    return each(list(map(event.label_sets.__getitem__, event.label_index)))
+    return repeated(list(map(event.label_sets.__getitem__, event.label_index)))
 
 
 def _first_repeated(values: Sequence[Any]) -> Any:

@@ -4,11 +4,11 @@ A claim gets the index that its node holds; else the one it last held, if free; 
 the end of the queue. A claim may request an index, as for rows that something else wrote: it gets that index or is
 refused. The index of a running incarnation never changes: a daemon reads its own at start and keeps it.
 
-Every claim names an incarnation of its node, (created_ms, uid). A claim of an older incarnation than the known one changes
-nothing. Of two created at the same time (Kubernetes counts seconds) the later one in the log is the newer. A node is in
-one clique of a domain, so the claim of a newer incarnation in another clique frees the index of the older one. Two live
-pods never share an address: of two that claim with one, the newer keeps it and the other row loses it, or peers would
-connect to the wrong pod.
+Every claim names an incarnation of its node, (created_ms, uid). A claim of an older incarnation than the known one
+changes nothing. Of two created at the same time (Kubernetes counts seconds) the later one in the log is the newer. A
+node is in one clique of a domain, so the claim of a newer incarnation in another clique frees the index of the older
+one. Two live pods never share an address: of two that claim with one, the newer keeps it and the other row loses it, or
+peers would connect to the wrong pod.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ def issued_ms(envelope: Envelope, at: RecordMetadata) -> int:
 
 
 def is_late_copy(envelope: Envelope, since_ms: int) -> bool:
-    """Whether a record was issued before `since_ms`. A command is in the log once; an internal event may be there again."""
+    """Whether a record was issued before `since_ms`. A command is in the log once; an internal event may be there
+    again."""
     return not envelope.command_id and envelope.issued_at_ms < since_ms
 
 
@@ -78,7 +79,8 @@ def claim(state: CliquesState, event: IndexClaimed, at: RecordMetadata) -> Decis
 
 
 def release(state: CliquesState, key: str, member: CliqueMember, said: int, at: RecordMetadata) -> ClaimRows:
-    """The rows of a release: rows that are forgotten for it, the member's own, and that of the node that gets its index."""
+    """The rows of a release: rows that are forgotten for it, the member's own, and that of the node that gets its
+    index."""
     clique_id = split_key(key)[0]
     clique = state.cliques[clique_id]
     rows: ClaimRows = dict.fromkeys(_forgotten(state, clique_id))

@@ -1,11 +1,11 @@
 """The rows of a cliques partition: which node holds which index, and what is derived from them.
 
 One row per node that a clique knows, in one of three claim states: it holds an index, it waits in the queue, or it left
-and its last index is remembered. So a claim or a release changes one or two small rows, whatever the size of the clique.
-What decisions look up (the index map, free indices, the queue, addresses) is derived.
+and its last index is remembered. So a claim or a release changes one or two small rows, whatever the size of the
+clique. What decisions look up (the index map, free indices, the queue, addresses) is derived.
 
-Nodes that left are forgotten oldest first, beyond a bound per clique and one per partition: domains come and go for ever.
-A clique without a known node costs nothing: its capacity is forgotten with the last node. `apply` asserts the
+Nodes that left are forgotten oldest first, beyond a bound per clique and one per partition: domains come and go for
+ever. A clique without a known node costs nothing: its capacity is forgotten with the last node. `apply` asserts the
 invariants: a row that breaks one is a bug of ours.
 """
 
@@ -42,11 +42,11 @@ ClaimState = Literal["holds", "waits", "left"]
 class CliqueMember(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """What a clique knows of one node.
 
-    `last` is the index it holds or last held, or -1. `since` is the offset that gave it its claim state: the order of the
-    queue, and the order in which nodes that left are forgotten. `created_ms` and `uid` are the incarnation of its pod. The
-    three `*_ms` are when the claim (or release), the readiness and the session were issued: an older record is a late copy.
-    `session_alive` is whether the session has not expired. An address is empty if none was given, or if a newer pod of the
-    domain has it now.
+    `last` is the index it holds or last held, or -1. `since` is the offset that gave it its claim state: the order of
+    the queue, and the order in which nodes that left are forgotten. `created_ms` and `uid` are the incarnation of its
+    pod. The three `*_ms` are when the claim (or release), the readiness and the session were issued: an older record is
+    a late copy. `session_alive` is whether the session has not expired. An address is empty if none was given, or if a
+    newer pod of the domain has it now.
     """
 
     claim_state: ClaimState

@@ -1,12 +1,12 @@
 """Holds: changes over their budget, which wait for approval, and how a hold ends.
 
-A hold of members ends when two principals approve it, or when all that it keeps has come back. A hold of a looser budget
-ends when two principals approve it, one rejects it, or the budget is set anew. A hold of an edit (of a policy, or of a
-zone's labels) ends when two principals approve it, one rejects it, or another edit of the same thing replaces it. An
-approved edit applies to the fleet as it is then. If it would by then change more verdicts than the approvers saw, or
-verdicts in other zones, by more than a budget, its approvals are asked anew. An approval quotes the hash of what was
-seen. The person who asked for an edit may not approve it: two others must. A person with certificates of several roles
-counts once.
+A hold of members ends when two principals approve it, or when all that it keeps has come back. A hold of a looser
+budget ends when two principals approve it, one rejects it, or the budget is set anew. A hold of an edit (of a policy,
+or of a zone's labels) ends when two principals approve it, one rejects it, or another edit of the same thing replaces
+it. An approved edit applies to the fleet as it is then. If it would by then change more verdicts than the approvers
+saw, or verdicts in other zones, by more than a budget, its approvals are asked anew. An approval quotes the hash of
+what was seen. The person who asked for an edit may not approve it: two others must. A person with certificates of
+several roles counts once.
 """
 
 from __future__ import annotations
@@ -87,7 +87,8 @@ class HoldUpdated(NamedTuple):
 
 
 class MembersRejected(NamedTuple):
-    """A change of members is rejected: the previous states of its nodes stay reachable, the new ones stay without effect."""
+    """A change of members is rejected: the previous states of its nodes stay reachable, the new ones stay without
+    effect."""
 
     hold: Hold
     names: tuple[str, ...]

@@ -69,8 +69,8 @@ class MembersAdded(NamedTuple):
 
 
 class MembersChanged(NamedTuple):
-    """Any other change of members, evaluated. `holds` are new or grow, `hold_by_change` is the hold of each change that is held,
-    and `tombstones` are of the nodes that left. `agents` are the commands of node agents, by node and zone.
+    """Any other change of members, evaluated. `holds` are new or grow, `hold_by_change` is the hold of each change that
+    is held, and `tombstones` are of the nodes that left. `agents` are the commands of node agents, by node and zone.
     """
 
     source: ForwardRange

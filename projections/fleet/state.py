@@ -290,7 +290,8 @@ class FleetState:
         return budget_remaining is not None and count > budget_remaining
 
     def budget_remaining(self, kind: BudgetKind, number: int, now_ms: int) -> int | None:
-        """How many more addresses of a list may change their verdict; below 0 if more did than may by now; None without a limit."""
+        """How many more addresses of a list may change their verdict; below 0 if more did than may by now; None without
+        a limit."""
         budget, spent = self.budgets.rows[kind], self.window(kind, number).spent(now_ms)
         limit = budget.limit(self.base(kind, number, now_ms))
         return None if limit is None else limit - spent

@@ -165,9 +165,9 @@ class Hold(msgspec.Struct, frozen=True):
     the hold keeps, or keeps from counting, by now. `nodes` is how many nodes it keeps now. `hash` is of what would
     happen if it were approved: it changes when nodes come back, and approvals given before stay, since they were for
     more. A hold of members that is rejected, with `rejected_by`, is in a table of its own while it keeps anything.
-    `shown_counts` of an edit is what was over a budget when it was asked for, at `asked_offset`: addresses, by budget and
-    `key_of` the zones in which they would turn together. `command_id` is that of the command that asked for the change.
-    `reason` of members lacks its beginning, which counts `addresses`: see `reason_of`.
+    `shown_counts` of an edit is what was over a budget when it was asked for, at `asked_offset`: addresses, by budget
+    and `key_of` the zones in which they would turn together. `command_id` is that of the command that asked for the
+    change. `reason` of members lacks its beginning, which counts `addresses`: see `reason_of`.
     """
 
     id: int

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from projections.columns import shared
+from projections.columns import intern_labels
 from projections.names import check_label_count, network, shown
 from projections.zones.rows import Node, Zone
 from schemas.events import AGENT_ADDRESS4, AGENT_ADDRESS6, AGENT_JOINED
@@ -81,7 +81,7 @@ def _labels(stated: Node, old: Node | None, zone: Zone) -> dict[str, str] | str:
                 f" --agent-label-key {key}'"
             )
     labels = {key: value for key, value in had.items() if key not in keys} | stated.labels
-    return check_label_count("labels", len(labels)) or shared(dict(sorted(labels.items())))
+    return check_label_count("labels", len(labels)) or intern_labels(dict(sorted(labels.items())))
 
 
 class _Place(NamedTuple):

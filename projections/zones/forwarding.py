@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
-from projections.columns import each, size_of_labels, spread
+from projections.columns import expand, repeated, size_of_labels
 from projections.rules.policies import Selector, selector
 from projections.zones.joined import Joined
 from projections.zones.rows import Cause, Node, NodeTombstone
@@ -169,20 +169,20 @@ def _labels(parts: Sequence[_Items]) -> tuple[list[dict[str, str]], list[int]]:
 def _of_joined(joined: Joined) -> _Items:
     """Of nodes that are as they joined, what their record said."""
     event, count = joined.event, len(joined.event.names)
-    columns = spread(event)
+    columns = expand(event)
     return _Items(
         event.names,
-        [*islice(each(joined.zones), count)],
+        [*islice(repeated(joined.zones), count)],
         [PRESENT] * count,
         [*islice(columns.created_ms, count)],
         [*islice(columns.uids, count)],
         event.addresses4 or bytes(4 * count),
         event.addresses6 or bytes(16 * count),
-        [*islice(each(joined.append_ms), count)],
+        [*islice(repeated(joined.append_ms), count)],
         [0] * count,
-        [*islice(each(joined.offsets), count)],
+        [*islice(repeated(joined.offsets), count)],
         event.label_sets or [{}],
-        [*islice(each(event.label_index or [0]), count)],
+        [*islice(repeated(event.label_index or [0]), count)],
     )
 
 

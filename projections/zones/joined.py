@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
-from projections.columns import each, nth, part, part_of, picked, spread, value_at
+from projections.columns import expand, pick, repeated, row_at, slice_column, slice_event, value_at
 from projections.zones.rows import Node
 from schemas.events import NodesJoined
 
@@ -28,7 +28,7 @@ class Joined(NamedTuple):
     def node(self, place: int) -> Node:
         """The node in this place, from 0."""
         zone, offset = value_at(self.zones, place), value_at(self.offsets, place)
-        return Node(zone, *nth(self.event, place), offset, value_at(self.append_ms, place))
+        return Node(zone, *row_at(self.event, place), offset, value_at(self.append_ms, place))
 
     def nodes(self) -> Iterator[Node]:
         """All of them, in order."""
@@ -36,17 +36,17 @@ class Joined(NamedTuple):
 
     def get_many(self, places: Sequence[int]) -> Iterator[Node]:
         """The nodes in these places."""
-        return islice(map(Node, *(picked(column, places) for column in self._columns())), len(places))
+        return islice(map(Node, *(pick(column, places) for column in self._columns())), len(places))
 
     def between(self, start: int, stop: int) -> Joined:
         """Those in the places from `start` to before `stop`."""
         zones, offsets, append_ms = self.zones, self.offsets, self.append_ms
         return Joined(
-            part(self.event, start, stop),
-            part_of(zones, start, stop),
-            part_of(offsets, start, stop),
-            part_of(append_ms, start, stop),
+            slice_event(self.event, start, stop),
+            slice_column(zones, start, stop),
+            slice_column(offsets, start, stop),
+            slice_column(append_ms, start, stop),
         )
 
     def _columns(self) -> tuple[Iterable[Any], ...]:
-        return each(self.zones), *spread(self.event), each(self.offsets), each(self.append_ms)
+        return repeated(self.zones), *expand(self.event), repeated(self.offsets), repeated(self.append_ms)

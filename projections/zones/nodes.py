@@ -21,7 +21,7 @@ from msgspec import structs
 
 from eventstore.folding.fold import DONE, UNCHANGED, Decision, ItemOutcome, Outcome, RecordMetadata, refusal, unchanged
 from projections.actors import is_node_agent
-from projections.columns import fault_of_nodes, incarnations, single, spread
+from projections.columns import expand, fault_of_nodes, incarnations, only_row
 from projections.incarnations import is_older
 from projections.names import check_zone, shown
 from projections.zones import agents
@@ -167,8 +167,8 @@ def supersede(state: ZonesState, event: NodesSuperseded, at: RecordMetadata) -> 
 
 def _rows(event: NodesJoined | NodesChanged, at: RecordMetadata) -> dict[str, Node]:
     if len(event.names) == 1:
-        return {event.names[0]: Node(intern(event.zone), *single(event), at.offset, at.append_ms)}
-    columns = spread(event)
+        return {event.names[0]: Node(intern(event.zone), *only_row(event), at.offset, at.append_ms)}
+    columns = expand(event)
     rows = map(Node, repeat(event.zone, len(event.names)), *columns, repeat(at.offset), repeat(at.append_ms))
     return dict(zip(event.names, rows, strict=True))
 

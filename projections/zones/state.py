@@ -26,7 +26,7 @@ from msgspec.structs import replace
 
 from eventstore.folding.fold import RecordMetadata
 from eventstore.folding.state_table import StateTable
-from projections.columns import each
+from projections.columns import repeated
 from projections.zones.dpu_index import DpuIndex
 from projections.zones.joined import Joined
 from projections.zones.node_rows import Nodes
@@ -324,4 +324,4 @@ class ZonesState:
 
 def _causes(joined: Joined) -> Iterator[Cause]:
     """The command behind each of these records."""
-    return islice(map(Cause, joined.command_ids, each(joined.askers)), len(joined.command_ids))
+    return islice(map(Cause, joined.command_ids, repeated(joined.askers)), len(joined.command_ids))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from projections import names
-from projections.columns import _check_label_set, fault_of_label_numbers, fault_of_nodes, spread
+from projections.columns import _check_label_set, expand, fault_of_label_numbers, fault_of_nodes
 from projections.names import MAX_AHEAD_MS
 from schemas.events import MAX_ITEMS, NodesJoined, NodesLeft
 from tests.support.zones import START_MS, ZoneLog, internal_envelope, nodes_joined, packed6
@@ -128,7 +128,7 @@ def test_addresses_in_bulk_are_judged_as_each_by_itself(fours: list[int], sixes:
         bad |= len(set(there)) < len(there)
     assert (fault_of_nodes(event, START_MS) is not None) == bad
     if not bad:
-        columns = spread(event)
+        columns = expand(event)
         assert list(columns.addresses4) == fours
         assert [int.from_bytes(value, "big") for value in columns.addresses6] == sixes
 
