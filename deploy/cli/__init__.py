@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import click
 from click.shell_completion import CompletionItem
 
-from deploy.cli.failures import STATED, untold
+from deploy.cli.errors import SENT_COMMAND_IDS, unknown_outcome_note
 from deploy.environment import unknown_variables
 from projections.names import shown
 
@@ -138,8 +138,8 @@ def _ending(ctx: click.Context | None = None) -> Iterator[None]:
         if error.filename is not None or error.errno not in _NO_ROOM:  # it is not of stdout
             raise
         _print_no_more()
-        stated = ctx.meta.get(STATED, ()) if ctx is not None else ()
-        click.echo(f"Error: stdout: cannot be written: {error.strerror}{untold(stated)}", err=True)
+        stated = ctx.meta.get(SENT_COMMAND_IDS, ()) if ctx is not None else ()
+        click.echo(f"Error: stdout: cannot be written: {error.strerror}{unknown_outcome_note(stated)}", err=True)
         sys.exit(3)
 
 

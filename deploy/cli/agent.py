@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from deploy.cli.param_types import Folder, addresses
 from deploy.cli.tls import certificates_of, tls_options
-from deploy.cli.values import Folder, addresses
 from drivers.agents.store import FileTableStore, MemoryTableStore, TableStore
 from eventstore.errors import FatalError
 from projections import names

@@ -13,10 +13,10 @@ import msgspec
 from deploy.audit.backups import make, remake
 from deploy.cli import output as out
 from deploy.cli.client import Client
-from deploy.cli.options import queries
-from deploy.cli.places import failing, place_of_status, reads_log
+from deploy.cli.log_options import log_errors, log_options, place_of_status
+from deploy.cli.options import query_options
+from deploy.cli.param_types import Folder
 from deploy.cli.progress import ProgressLine
-from deploy.cli.values import Folder
 from deploy.opening import LogPlace
 from schemas.api import dpuplane_pb2 as pb
 
@@ -25,15 +25,15 @@ _FOLDER = Folder()
 
 @click.command(epilog="Example: dpuplane backup --out backup-1")
 @click.option("--out", "folder", type=_FOLDER, required=True, help="Folder to write; it must be empty, or not there.")
-@reads_log
-@queries
+@log_options
+@query_options
 def backup(client: Client, output: str, place: LogPlace | None, folder: Path) -> None:
     """Copy the whole log into a folder, beside the processes that write it, at one consistent cut.
 
     Saved states are not copied: they are folded again from the log. `dpuplane restore` makes a plane from the folder,
     on either engine. A copy that was cut off has no manifest.json and is not taken for a backup.
     """
-    with failing():
+    with log_errors():
         where = place or place_of_status(client.query("GetStatus", pb.GetStatusRequest()), client.server)
         with ProgressLine("backup") as progress:
             made = asyncio.run(make(where, folder, time.time_ns() // 1_000_000, random.Random(), progress.show))
@@ -60,7 +60,7 @@ def backup(client: Client, output: str, place: LogPlace | None, folder: Path) ->
 )
 @click.option("--thawed", is_flag=True, help="Write to devices at once, instead of waiting for `dpuplane thaw --all`.")
 @click.option("--output", "-o", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
-@reads_log
+@log_options
 def restore(place: LogPlace | None, folder: Path, generation: int | None, thawed: bool, output: str) -> None:
     """Make a log from a backup, in an empty folder (--data) or under a new prefix of topics (--kafka, --topic-prefix).
 
@@ -71,7 +71,7 @@ def restore(place: LogPlace | None, folder: Path, generation: int | None, thawed
     """
     if place is None:
         raise click.UsageError("give --data DIR, or --kafka HOST:PORT,... and --topic-prefix NAME, to restore to")
-    with failing(), ProgressLine("restore") as progress:
+    with log_errors(), ProgressLine("restore") as progress:
         restored = asyncio.run(
             remake(
                 folder,

@@ -6,9 +6,9 @@ import click
 
 from deploy.cli import output as out
 from deploy.cli.client import Client
-from deploy.cli.options import commands, looks_back
+from deploy.cli.options import as_of_options, command_options
+from deploy.cli.param_types import INT32
 from deploy.cli.results import finish
-from deploy.cli.values import INT32
 from deploy.serialization import message_to_dict
 from projections.fleet.withdrawals import BUDGET_KINDS, UNLIMITED_PERMILLE
 from schemas.api import dpuplane_pb2 as pb
@@ -23,7 +23,7 @@ def budgets() -> None:
 
 
 @budgets.command("list")
-@looks_back
+@as_of_options
 def list_budgets(*, client: Client, output: str) -> None:
     """List the budgets.
 
@@ -48,7 +48,7 @@ def _row(budget: pb.Budget) -> tuple[object, ...]:
 @click.option("--permille", type=INT32, help="Share of a table, in thousandths.")
 @click.option("--at-least", type=INT32, help="And at least so many addresses.")
 @click.option("--no-limit", is_flag=True, help="Instead of both: hold nothing.")
-@commands
+@command_options
 def set_budget(
     *, client: Client, output: str, kind: str, permille: int | None, min_addresses: int | None, no_limit: bool
 ) -> None:

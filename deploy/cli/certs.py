@@ -11,8 +11,8 @@ from typing import Any
 import click
 
 from deploy.cli import output as out
-from deploy.cli.failures import Refused
-from deploy.cli.values import Folder, Real
+from deploy.cli.errors import Refused
+from deploy.cli.param_types import FiniteRange, Folder
 from eventstore.errors import PermanentError, PlaneError
 from projections.fleet.principals import PLANE, ROLES, Principal, check_trust_domain
 from projections.names import check_name, shown
@@ -85,7 +85,7 @@ def init(folder: Path, trust_domain: str, days: int) -> None:
     metavar="HOST",
     help="A name or address that clients dial; repeatable.",
 )
-@click.option("--days", type=Real(0.0001, 3_650), default=30.0, show_default=True, help="How long it is valid.")
+@click.option("--days", type=FiniteRange(0.0001, 3_650), default=30.0, show_default=True, help="How long it is valid.")
 @_DIR
 def issue(role: str, name: str, hosts: tuple[str, ...], days: float, folder: Path) -> None:
     """Issue a certificate and its key, ROLE@NAME.pem and ROLE@NAME.key; again to replace them.

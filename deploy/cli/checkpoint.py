@@ -15,8 +15,8 @@ from deploy.atomic_files import atomic_write
 from deploy.audit.checkpoints import Statement, new_keys, signed, state
 from deploy.cli import output as out
 from deploy.cli.client import Client
-from deploy.cli.options import queries
-from deploy.cli.places import failing, place_of_status, reads_log
+from deploy.cli.log_options import log_errors, log_options, place_of_status
+from deploy.cli.options import query_options
 from deploy.cli.progress import ProgressLine
 from deploy.opening import LogPlace, open_to_read
 from schemas.api import dpuplane_pb2 as pb
@@ -36,8 +36,8 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     show_default=True,
     help="Beside it, as FILE.hashes, keep a hash of every record (8 bytes each): a difference is then named exactly.",
 )
-@reads_log
-@queries
+@log_options
+@query_options
 @click.pass_context
 def checkpoint(
     context: click.Context,
@@ -58,7 +58,7 @@ def checkpoint(
         return
     if key is None or path is None:
         raise click.UsageError("give --key FILE to sign with and --out FILE to write")
-    with failing():
+    with log_errors():
         where = place or place_of_status(client.query("GetStatus", pb.GetStatusRequest()), client.server)
         made = asyncio.run(_write(where, key, path, hashes=hashes))
     _print(made, path, output)
@@ -69,7 +69,7 @@ def checkpoint(
 def keygen(key: Path) -> None:
     """Make the keys: one to sign with, for its owner alone, and one that anybody may verify with."""
     public = key.with_name(f"{key.name}.pub")
-    with failing():
+    with log_errors():
         new_keys(key, public)
     click.echo(f"{key} signs, {public} verifies")
 

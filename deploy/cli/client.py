@@ -17,9 +17,9 @@ import click
 import grpc
 from google.protobuf.message import Message
 
-from deploy.cli.failures import NotKnown, Refused, StillFolding, Unreachable, again
+from deploy.cli.errors import NotFoundError, Refused, StillFolding, Unreachable, retry_advice
 from deploy.cli.results import merged_position
-from deploy.cli.unanswered import is_answer, is_folding, no_answer, not_sent, was_sent
+from deploy.cli.rpc_errors import is_folding, is_from_plane, no_answer_message, not_sent_message, was_sent
 from eventstore.ids import part_id, uuid7
 from schemas.api.metadata import PRINCIPAL_KEY
 from schemas.api.stubs import CommandsStub, QueriesStub
@@ -59,7 +59,7 @@ class Client:
         self._seen: list[str] = []
         self.as_of = ""
         """The moment of the past that queries are about; empty for now."""
-        self.stated: dict[str, None] = {}
+        self.sent_command_ids: dict[str, None] = {}
         """Ids of the commands that were sent, which may have taken effect."""
         self._command_id = command_id
         self._made = 0
@@ -91,7 +91,7 @@ class Client:
         number, self._made = self._made, self._made + 1
         return part_id(self._command_id, number) if number else self._command_id
 
-    def as_one(self) -> str:
+    def use_one_command_id(self) -> str:
         """From here on all commands are parts of one, under the given id or a fresh one, which is returned."""
         self._command_id = self._command_id or uuid7(self._now_ms(), self._rng)
         return self._command_id
@@ -100,12 +100,12 @@ class Client:
         """Call a method of Commands that takes one request; its command id is filled in."""
         if not request.command_id:  # type: ignore[attr-defined]
             request.command_id = self.next_command_id()  # type: ignore[attr-defined]
-        self._note(request)
+        self._record_sent(request)
         try:
-            return self._first_answer(lambda channel: getattr(_COMMANDS(channel), method), request)
+            return self._call_first_available(lambda channel: getattr(_COMMANDS(channel), method), request)
         except KeyboardInterrupt:
             command_id: str = request.command_id  # type: ignore[attr-defined]
-            click.echo(f"interrupted, and it may take effect: {again(command_id)}", err=True)
+            click.echo(f"interrupted, and it may take effect: {retry_advice(command_id)}", err=True)
             raise
 
     def pipelined(self, method: str, requests: Iterable[Message]) -> Iterator[Any]:
@@ -113,7 +113,7 @@ class Client:
         waiting: deque[tuple[Message, Any]] = deque()
         for request in requests:
             request.command_id = self.next_command_id()  # type: ignore[attr-defined]
-            self._note(request)
+            self._record_sent(request)
             call = getattr(_COMMANDS(self._channel(self.server)), method)
             waiting.append((request, call.future(request, timeout=self._timeout_s, metadata=self._metadata)))
             if len(waiting) == _IN_FLIGHT:
@@ -138,7 +138,7 @@ class Client:
         until_ms = self._now_ms() + _FOLDING_MS_MAX
         while True:
             try:
-                answer = self._first_answer(lambda channel: getattr(_QUERIES(channel), method), request)
+                answer = self._call_first_available(lambda channel: getattr(_QUERIES(channel), method), request)
                 last = answer[-1] if isinstance(answer, list) and answer else answer
                 self._seen.append(getattr(last, "position", ""))
                 return answer
@@ -148,12 +148,12 @@ class Client:
                 click.echo(folding.message, err=True)
                 time.sleep(_FOLDING_PAUSE_S)
 
-    def no_older(self) -> None:
+    def advance_min_position(self) -> None:
         """From here on every answer is to be at least as new as all so far, whichever server gives it."""
         self._min_position = merged_position([self._min_position, *self._seen])
         self._seen.clear()
 
-    def no_older_than(self, position: str) -> None:
+    def raise_min_position(self, position: str) -> None:
         """From here on every answer is to be at least as new as this position."""
         self._min_position = merged_position([self._min_position, position])
 
@@ -161,19 +161,19 @@ class Client:
         """Call a client-streaming method of Commands. What was sent cannot be sent again, so one server only."""
         try:
             return getattr(_COMMANDS(self._channel(self.server)), method)(
-                map(self._note, requests), timeout=timeout_s, metadata=self._metadata
+                map(self._record_sent, requests), timeout=timeout_s, metadata=self._metadata
             )
         except grpc.RpcError as error:
             raise self._failure(error, self.server) from error
 
-    def _note(self, request: Message) -> Message:
+    def _record_sent(self, request: Message) -> Message:
         """Remember that a command is sent, and not only looked at in a dry run."""
         command_id: str = request.command_id  # type: ignore[attr-defined]
         if not getattr(request, "dry_run", False):
-            self.stated[command_id] = None
+            self.sent_command_ids[command_id] = None
         return request
 
-    def _first_answer(self, bind: Callable[[grpc.Channel], Callable[..., Any]], request: Message) -> Any:
+    def _call_first_available(self, bind: Callable[[grpc.Channel], Callable[..., Any]], request: Message) -> Any:
         tried: list[grpc.RpcError] = []
         for server in list(self._servers):
             try:
@@ -187,30 +187,36 @@ class Client:
             self._servers.remove(server)
             self._servers.insert(0, server)
             return answer
-        said = next(filter(is_answer, tried), None) or next(filter(was_sent, tried), tried[-1])
+        said = next(filter(is_from_plane, tried), None) or next(filter(was_sent, tried), tried[-1])
         raise self._failure(said, ", ".join(self._servers), command_id=getattr(request, "command_id", ""))
 
     def _channel(self, server: str) -> grpc.Channel:
         if server not in self._channels:
-            self._channels[server] = self._dialed(server)
+            self._channels[server] = self._open_channel(server)
         return self._channels[server]
 
-    def _dialed(self, server: str) -> grpc.Channel:
+    def _open_channel(self, server: str) -> grpc.Channel:
         if self._credentials is None:
             return grpc.insecure_channel(server, options=_OPTIONS)
         return grpc.secure_channel(server, self._credentials, options=_OPTIONS)
 
-    def _failure(self, error: grpc.RpcError, server: str, command_id: str = "") -> NotKnown | Refused | Unreachable:
+    def _failure(
+        self, error: grpc.RpcError, server: str, command_id: str = ""
+    ) -> NotFoundError | Refused | Unreachable:
         if error.code() is grpc.StatusCode.NOT_FOUND:
-            return NotKnown(error.details() or "")
+            return NotFoundError(error.details() or "")
         if is_folding(error):
             return StillFolding(error.details() or "")
         if error.code() not in _UNREACHABLE:
             return Refused(error.details() or "")
-        if is_answer(error):
-            return Unreachable(f"{error.details()}; {again(command_id) or 'try again, or wait longer with --timeout'}")
+        if is_from_plane(error):
+            return Unreachable(
+                f"{error.details()}; {retry_advice(command_id) or 'try again, or wait longer with --timeout'}"
+            )
         is_secure = self._credentials is not None
         if not was_sent(error):
-            self.stated.pop(command_id, None)
-            return Unreachable(not_sent(server, error, is_secure=is_secure))
-        return Unreachable(no_answer(server, error, again(command_id) or "try again", is_secure=is_secure))
+            self.sent_command_ids.pop(command_id, None)
+            return Unreachable(not_sent_message(server, error, is_secure=is_secure))
+        return Unreachable(
+            no_answer_message(server, error, retry_advice(command_id) or "try again", is_secure=is_secure)
+        )

@@ -8,11 +8,11 @@ import click
 
 from deploy.cli import output as out
 from deploy.cli.client import Client
-from deploy.cli.failures import NotKnown, Refused, Unreachable
-from deploy.cli.known import CLIQUE, DOMAIN, NODE
-from deploy.cli.options import commands, looks_back, paged
+from deploy.cli.completed_names import CLIQUE, DOMAIN, NODE
+from deploy.cli.errors import NotFoundError, Refused, Unreachable
+from deploy.cli.options import as_of_options, command_options, list_all_pages
+from deploy.cli.param_types import INT32, INT64
 from deploy.cli.results import exit_status, finish
-from deploy.cli.values import INT32, INT64
 from deploy.serialization import message_to_dict
 from projections.cliques.files import merge_hosts
 from projections.names import PATH_SHOWN, shown
@@ -49,13 +49,13 @@ def cliques() -> None:
 
 @cliques.command("list")
 @click.option("--domain", default="", type=DOMAIN, help="Of this domain only.")
-@looks_back
+@as_of_options
 def list_cliques(*, client: Client, output: str, domain: str) -> None:
     """List cliques.
 
     Example: dpuplane cliques list --domain domain-1
     """
-    found = paged(
+    found = list_all_pages(
         client,
         "ListCliques",
         pb.ListCliquesRequest(domain=domain),
@@ -78,7 +78,7 @@ def list_cliques(*, client: Client, output: str, domain: str) -> None:
 @cliques.command()
 @_DOMAIN
 @_CLIQUE
-@looks_back
+@as_of_options
 def show(*, client: Client, output: str, domain: str, clique: str) -> None:
     """Show the index table of a clique, and who waits.
 
@@ -105,7 +105,7 @@ def show(*, client: Client, output: str, domain: str, clique: str) -> None:
     metavar="HOSTS",
     help="Print this hosts file with the mapping in place of the one in it.",
 )
-@looks_back
+@as_of_options
 def config(*, client: Client, output: str, domain: str, clique: str, part: str, merge: str | None) -> None:
     """Print the peers file and the hosts mapping of a clique.
 
@@ -135,7 +135,7 @@ def config(*, client: Client, output: str, domain: str, clique: str, part: str, 
 )
 @_UID
 @click.option("--created-ms", type=INT64, default=0, help="When that incarnation was made; goes with --uid.")
-@commands
+@command_options
 def claim(
     *, client: Client, output: str, domain: str, clique: str, node: str, address: str, uid: str, created_ms: int
 ) -> None:
@@ -156,7 +156,7 @@ def _is_unknown(client: Client, node: str) -> bool:
     """Whether the zones say that they have no such node. An error of this query says nothing of the claim."""
     try:
         client.query("GetNode", pb.GetNodeRequest(name=node))
-    except NotKnown:
+    except NotFoundError:
         return True
     except (Refused, Unreachable):
         return False
@@ -169,7 +169,7 @@ def _is_unknown(client: Client, node: str) -> bool:
 @_NODE
 @_UID
 @click.option("--created-ms", type=INT64, default=0, help="When that incarnation was made; goes with --uid.")
-@commands
+@command_options
 def release(*, client: Client, output: str, domain: str, clique: str, node: str, uid: str, created_ms: int) -> None:
     """Give a node's index, or its place in line, back.
 
@@ -183,7 +183,7 @@ def release(*, client: Client, output: str, domain: str, clique: str, node: str,
 @_DOMAIN
 @_CLIQUE
 @click.argument("capacity", type=INT32)
-@commands
+@command_options
 def capacity(*, client: Client, output: str, domain: str, clique: str, capacity: int) -> None:
     """Set how many indices a clique has.
 
@@ -199,7 +199,7 @@ def capacity(*, client: Client, output: str, domain: str, clique: str, capacity:
 @_NODE
 @click.option("--not", "not_ready", is_flag=True, help="Say that it is not ready.")
 @_UID
-@commands
+@command_options
 def ready(*, client: Client, output: str, domain: str, clique: str, node: str, not_ready: bool, uid: str) -> None:
     """Say whether the daemon of a member is ready.
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from deploy.cli import values
+from deploy.cli import param_types
 from deploy.cli.client import Client
 from deploy.cli.holds import of_the_command
-from deploy.cli.options import looks_back
+from deploy.cli.options import as_of_options
 from deploy.cli.results import finish
 from schemas.api import dpuplane_pb2 as pb
 
@@ -21,8 +21,8 @@ def commands() -> None:
 
 
 @commands.command()
-@click.argument("command_id", callback=values.command_id)
-@looks_back
+@click.argument("command_id", callback=param_types.command_id)
+@as_of_options
 def show(*, client: Client, output: str, command_id: str) -> None:
     """Show what became of a command. Unknown becomes definite by itself, within minutes.
 

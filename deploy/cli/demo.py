@@ -13,9 +13,9 @@ import click
 from click.core import ParameterSource
 
 from commands.inventory.plan import ImportOptions
-from deploy.cli.failures import Refused, Unreachable
+from deploy.cli.errors import Refused, Unreachable
 from deploy.cli.inventory_options import inventory_options, read_inventory
-from deploy.cli.values import Folder, addresses_if_given
+from deploy.cli.param_types import Folder, addresses_if_given
 from eventstore.errors import PermanentError, PlaneError
 from projections.names import PATH_SHOWN, shown
 

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, TypeVar
 import click
 
 from deploy.cli.client import Client
-from deploy.cli.failures import NotKnown, Unconfirmed
-from deploy.cli.known import DPU, ZONE
-from deploy.cli.options import check_zone_of_id, key_values, paged
+from deploy.cli.completed_names import DPU, ZONE
+from deploy.cli.errors import ConfirmationRequired, NotFoundError
+from deploy.cli.options import check_zone_of_id, key_values, list_all_pages
 from deploy.cli.results import finish, finish_items
 from projections.zones.phases import PHASES
 from schemas.api import dpuplane_pb2 as pb
@@ -105,12 +105,12 @@ def _find(client: Client, selection: Selection) -> Sequence[pb.Dpu]:
     if client.command_id:
         raise click.UsageError("--command-id is for DPUs given by name: what is selected may be others next time")
     wanted = pb.ListDpusRequest(zone=selection.zone, phase=selection.phase, stuck=selection.stuck)
-    found = [*paged(client, "ListDpus", wanted, pb.ListDpusResponse, "dpus", by=("zone", "ordinal")).dpus]
+    found = [*list_all_pages(client, "ListDpus", wanted, pb.ListDpusResponse, "dpus", by=("zone", "ordinal")).dpus]
     if selection.labels:
         zones = _zones_with(client, selection.labels)
         found = [dpu for dpu in found if dpu.zone in zones]
     if not found:
-        raise NotKnown("no DPU is selected; nothing was requested")
+        raise NotFoundError("no DPU is selected; nothing was requested")
     return found
 
 
@@ -122,7 +122,9 @@ def _named(client: Client, name: str, zone: str) -> pb.Dpu:
 
 
 def _zones_with(client: Client, labels: Mapping[str, str]) -> set[str]:
-    zones = paged(client, "ListZones", pb.ListZonesRequest(), pb.ListZonesResponse, "zones", by=("zone",)).zones
+    zones = list_all_pages(
+        client, "ListZones", pb.ListZonesRequest(), pb.ListZonesResponse, "zones", by=("zone",)
+    ).zones
     return {zone.zone for zone in zones if labels.items() <= dict(zone.labels).items()}
 
 
@@ -136,6 +138,6 @@ def _ask(verb: str, found: Sequence[pb.Dpu], *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise Unconfirmed("give --yes to go on: there is no terminal to ask at, and nothing was requested")
+        raise ConfirmationRequired("give --yes to go on: there is no terminal to ask at, and nothing was requested")
     if not click.confirm("Go on?", err=True):
-        raise Unconfirmed("nothing was requested")
+        raise ConfirmationRequired("nothing was requested")

@@ -9,9 +9,9 @@ import click
 
 from deploy.cli import output as out
 from deploy.cli.client import Client
+from deploy.cli.completed_names import DPU, NODE, ZONE
 from deploy.cli.dpu_selection import Selection, request_all, selects_dpus
-from deploy.cli.known import DPU, NODE, ZONE
-from deploy.cli.options import commands, looks_back, paged
+from deploy.cli.options import as_of_options, command_options, list_all_pages
 from deploy.cli.results import finish
 from deploy.serialization import message_to_dict
 from projections.zones.phases import PHASES
@@ -44,14 +44,14 @@ def dpus() -> None:
     help="In this phase only.",
 )
 @click.option("--stuck", is_flag=True, help="Only those that failed, are paused, or have another card in their place.")
-@looks_back
+@as_of_options
 def list_dpus(*, client: Client, output: str, zone: str, phase: str | None, stuck: bool) -> None:
     """List DPUs.
 
     Example: dpuplane dpus list --zone rack7 --phase Ready
     """
     wanted = pb.ListDpusRequest(zone=zone, phase=phase, stuck=stuck)
-    found = paged(client, "ListDpus", wanted, pb.ListDpusResponse, "dpus", by=("zone", "ordinal"))
+    found = list_all_pages(client, "ListDpus", wanted, pb.ListDpusResponse, "dpus", by=("zone", "ordinal"))
     if output != "table":
         out.print_value(message_to_dict(found), output)
         return
@@ -67,7 +67,7 @@ def list_dpus(*, client: Client, output: str, zone: str, phase: str | None, stuc
 @dpus.command()
 @click.argument("dpu", type=DPU)
 @click.option("--zone", default="", type=ZONE, help="Its zone; looked up if not given.")
-@looks_back
+@as_of_options
 def show(*, client: Client, output: str, dpu: str, zone: str) -> None:
     """Show one DPU.
 
@@ -88,7 +88,7 @@ def _field(name: str, value: Any) -> tuple[str, object]:
         return name.removesuffix("_ms"), out.time_text(value)
     if isinstance(value, bool):
         return name, "yes" if value else "no"
-    return name, out.pairs(value) if isinstance(value, dict) else value
+    return name, out.labels_text(value) if isinstance(value, dict) else value
 
 
 @dpus.command()
@@ -97,7 +97,7 @@ def _field(name: str, value: Any) -> tuple[str, object]:
 @click.option("--node", default="", type=NODE, help="The node it sits in.")
 @click.option("--serial", default="", help="Its serial number, which tells a swapped card from the old one.")
 @click.option("--bmc-address", default="", help="Where its BMC is: http://HOST:PORT/NAME.")
-@commands
+@command_options
 def register(*, client: Client, output: str, dpu: str, zone: str, node: str, serial: str, bmc_address: str) -> None:
     """Make a DPU known to the plane.
 
@@ -111,7 +111,7 @@ def register(*, client: Client, output: str, dpu: str, zone: str, node: str, ser
 @dpus.command()
 @selects_dpus
 @click.option("--image", default="", help="The image to install.")
-@commands
+@command_options
 def provision(*, client: Client, output: str, selection: Selection, image: str) -> None:
     """Take DPUs through their phases until they are ready.
 
@@ -126,7 +126,7 @@ def provision(*, client: Client, output: str, selection: Selection, image: str) 
 def _verb_command(verb: str, summary: str) -> Callable[..., Any]:
     @dpus.command(verb, help=f"{summary}\n\nExample: dpuplane dpus {verb} rack7-dpu-0000")
     @selects_dpus
-    @commands
+    @command_options
     def run(*, client: Client, output: str, selection: Selection) -> None:
         request_all(client, output, verb, selection)
 

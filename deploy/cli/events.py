@@ -15,12 +15,12 @@ import yaml
 
 from deploy.atomic_files import atomic_write
 from deploy.cli.client import Client
-from deploy.cli.options import queries_in
-from deploy.cli.output import check_reader, print_value
-from deploy.cli.places import failing, place_of_status, reads_log
+from deploy.cli.log_options import log_errors, log_options, place_of_status
+from deploy.cli.options import query_options_in
+from deploy.cli.output import check_stdout_reader, print_value
+from deploy.cli.param_types import Time, as_of, command_id, not_empty
 from deploy.cli.progress import ProgressLine
-from deploy.cli.values import Time, as_of, command_id, not_empty
-from deploy.cli.watching import EVERY_S
+from deploy.cli.watch import EVERY_S
 from deploy.export.events import EXPORTED_TOPICS, Wanted, as_json, batches, lines
 from deploy.export.parquet import ParquetFile
 from deploy.export.rows import rows
@@ -88,8 +88,8 @@ def events() -> None:
 
 @events.command(epilog="Example: dpuplane events tail --type NodesJoined --type NodesLeft")
 @filters
-@reads_log
-@queries_in("jsonl", "yaml")
+@log_options
+@query_options_in("jsonl", "yaml")
 def tail(client: Client, output: str, place: LogPlace | None, **wanted: Any) -> None:
     """Print events from the beginning (or --since) on, and then as they are appended, until interrupted."""
     _print(place or _asked(client), _wanted(**wanted), output, follow=True)
@@ -109,8 +109,8 @@ def tail(client: Client, output: str, place: LogPlace | None, **wanted: Any) -> 
     "--out", "path", type=click.Path(dir_okay=False, path_type=Path), help="File to write, whole or not at all."
 )
 @click.option("--explode", is_flag=True, help="A row per node of a record of nodes, instead of one with all of them.")
-@reads_log
-@queries_in("jsonl", "json", "yaml")
+@log_options
+@query_options_in("jsonl", "json", "yaml")
 def export(
     *,
     client: Client,
@@ -134,7 +134,7 @@ def export(
     if path is None:
         _print(place or _asked(client), _wanted(**wanted), output, follow=False)
         return
-    with failing(), ProgressLine("export") as progress:
+    with log_errors(), ProgressLine("export") as progress:
         written = asyncio.run(
             _write(place or _asked(client), _wanted(**wanted), path, progress, kind=kind, explode=explode)
         )
@@ -167,7 +167,7 @@ def _print(place: LogPlace, wanted: Wanted, output: str, *, follow: bool) -> Non
                     sys.stdout.flush()
             sys.stdout.write(_ending(output, count))
 
-    with failing():
+    with log_errors():
         asyncio.run(_while_read(show()) if follow else show())
 
 
@@ -176,7 +176,7 @@ async def _while_read(showing: Coroutine[Any, Any, None]) -> None:
 
     async def look() -> None:
         while True:
-            check_reader()
+            check_stdout_reader()
             await asyncio.sleep(EVERY_S)
 
     tasks = (asyncio.create_task(showing), asyncio.create_task(look()))

@@ -6,8 +6,8 @@ import click
 
 from deploy.cli import output as out
 from deploy.cli.client import Client
-from deploy.cli.known import DPU, NODE, ZONE
-from deploy.cli.options import looks_back
+from deploy.cli.completed_names import DPU, NODE, ZONE
+from deploy.cli.options import as_of_options
 from deploy.cli.rules import ports_text
 from deploy.serialization import message_to_dict
 from schemas.api import dpuplane_pb2 as pb
@@ -17,7 +17,7 @@ from schemas.api import dpuplane_pb2 as pb
 @click.argument("node", type=NODE)
 @click.argument("dpu", type=DPU)
 @click.option("--zone", default="", type=ZONE, help="The zone of the DPU; looked up if not given.")
-@looks_back
+@as_of_options
 def explain(*, client: Client, output: str, node: str, dpu: str, zone: str) -> None:
     """Show whether DPU lets NODE through, by which policy, and how far that has come.
 

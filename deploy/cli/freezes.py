@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from deploy.cli.client import Client
-from deploy.cli.failures import Refused
-from deploy.cli.known import ZONE
-from deploy.cli.options import commands
+from deploy.cli.completed_names import ZONE
+from deploy.cli.errors import Refused
+from deploy.cli.options import command_options
 from deploy.cli.results import exit_status, finish
 from deploy.cli.zone_check import is_known
 from projections.names import shown
@@ -28,7 +28,7 @@ def _check_one(zone: str | None, all_zones: bool) -> str:
 @_ZONE
 @_ALL
 @click.option("--create", is_flag=True, help="Freeze a zone that nobody knows too, from its first node or DPU on.")
-@commands
+@command_options
 def freeze(*, client: Client, output: str, zone: str | None, all_zones: bool, create: bool) -> None:
     """Stop every write to devices of a zone, or of all zones (--all). The log goes on.
 
@@ -52,7 +52,7 @@ def freeze(*, client: Client, output: str, zone: str | None, all_zones: bool, cr
 @click.command()
 @_ZONE
 @_ALL
-@commands
+@command_options
 def thaw(*, client: Client, output: str, zone: str | None, all_zones: bool) -> None:
     """End the freeze of a zone, or the one freeze of every zone (--all).
 

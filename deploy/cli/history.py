@@ -9,10 +9,10 @@ import click
 
 from deploy.cli import output as out
 from deploy.cli.client import Client
-from deploy.cli.failures import NotKnown
-from deploy.cli.known import ZONE
-from deploy.cli.options import queries
-from deploy.cli.places import failing, place_of_status, reads_log
+from deploy.cli.completed_names import ZONE
+from deploy.cli.errors import NotFoundError
+from deploy.cli.log_options import log_errors, log_options, place_of_status
+from deploy.cli.options import query_options
 from deploy.cli.progress import ProgressLine
 from deploy.opening import LogPlace, open_to_read
 from deploy.past.history import Happening, history, homes_of_dpu, of_home
@@ -25,18 +25,20 @@ from schemas.api import dpuplane_pb2 as pb
 @click.command("history", epilog="Example: dpuplane history rack7-n3")
 @click.argument("subject")
 @click.option("--zone", default="", type=ZONE, help="Of the DPUs of this name only that of this zone.")
-@reads_log
-@queries
+@log_options
+@query_options
 def history_command(*, client: Client, output: str, place: LogPlace | None, subject: str, zone: str) -> None:
     """Show all that ever happened to SUBJECT, oldest first: a node, a DPU, a zone, or a clique as DOMAIN/CLIQUE.
 
     Reads the log and folds it afresh, so it says what was decided of each record: when, where in the log, who asked,
     and under which command id.
     """
-    with failing():
+    with log_errors():
         happened = asyncio.run(_read(place or _asked(client), subject))
     if not happened:
-        raise NotKnown(f"subject: {shown(subject)} occurs in no record; it must be a node, DPU, zone or DOMAIN/CLIQUE")
+        raise NotFoundError(
+            f"subject: {shown(subject)} occurs in no record; it must be a node, DPU, zone or DOMAIN/CLIQUE"
+        )
     happened = _in_zone(happened, subject, zone)
     if output != "table":
         out.print_value({"subject": subject, "happened": [_as_dict(found) for found in happened]}, output)
@@ -49,7 +51,7 @@ def _in_zone(happened: list[Happening], subject: str, zone: str) -> list[Happeni
     """What happened to the DPU of a zone. Without one, all that happened; several DPUs of one name are mentioned."""
     homes = homes_of_dpu(happened, subject)
     if zone and zone not in homes:
-        raise NotKnown(f"subject: {shown(subject)} was never a DPU of zone {shown(zone)}")
+        raise NotFoundError(f"subject: {shown(subject)} was never a DPU of zone {shown(zone)}")
     if zone:
         return of_home(happened, homes, zone)
     if len({*homes.values()}) > 1:

@@ -8,12 +8,12 @@ from typing import Any
 import click
 
 from deploy.cli import output as out
-from deploy.cli import values
+from deploy.cli import param_types
 from deploy.cli.client import Client
-from deploy.cli.failures import Refused
-from deploy.cli.options import commands, looks_back, paged
+from deploy.cli.errors import Refused
+from deploy.cli.options import as_of_options, command_options, list_all_pages
+from deploy.cli.param_types import INT64
 from deploy.cli.results import finish, merged_result
-from deploy.cli.values import INT64
 from deploy.serialization import message_to_dict
 from eventstore.ids import is_part_of
 from projections.pages import MAX_PAGE
@@ -31,8 +31,8 @@ def holds() -> None:
 
 
 @holds.command("list")
-@click.option("--command", "of_command", default="", callback=values.command_id, help="Those of this command.")
-@looks_back
+@click.option("--command", "of_command", default="", callback=param_types.command_id, help="Those of this command.")
+@as_of_options
 def list_holds(*, client: Client, output: str, of_command: str) -> None:
     """List what is held.
 
@@ -66,7 +66,7 @@ def of_the_command(found: Iterable[pb.Hold], command_id: str) -> list[pb.Hold]:
 
 @holds.command()
 @click.argument("hold", type=INT64)
-@looks_back
+@as_of_options
 def show(*, client: Client, output: str, hold: int) -> None:
     """Show one hold, with every node of it.
 
@@ -76,7 +76,7 @@ def show(*, client: Client, output: str, hold: int) -> None:
     """
     found: pb.Hold = client.query("GetHold", pb.GetHoldRequest(hold=hold))
     request = pb.ListHoldNodesRequest(hold=hold, page_size=MAX_PAGE)
-    nodes = paged(client, "ListHoldNodes", request, pb.ListHoldNodesResponse, "nodes", by=("name",)).nodes
+    nodes = list_all_pages(client, "ListHoldNodes", request, pb.ListHoldNodesResponse, "nodes", by=("name",)).nodes
     del found.nodes[:]
     found.nodes.extend(node.name for node in nodes)
     if output != "table":
@@ -109,7 +109,7 @@ def _chosen(function: Callable[..., None]) -> Callable[..., None]:
         "--command",
         "of_command",
         default="",
-        callback=values.command_id,
+        callback=param_types.command_id,
         help="Every hold of this command, as of an import.",
     )(function)
     return click.argument("hold", type=INT64, required=False)(function)
@@ -132,7 +132,7 @@ def _selected(client: Client, hold: int | None, of_command: str, *, all_holds: b
 @click.option(
     "--hash", "seen", default="", help="The hash that you saw; refused if the hold has changed since.  [as it is now]"
 )
-@commands
+@command_options
 def approve(*, client: Client, output: str, hold: int | None, of_command: str, all_holds: bool, seen: str) -> None:
     """Approve a change that is held. It takes two principals, neither of whom asked for it: see --as.
 
@@ -156,7 +156,7 @@ def approve(*, client: Client, output: str, hold: int | None, of_command: str, a
 
 @holds.command()
 @_chosen
-@commands
+@command_options
 def reject(*, client: Client, output: str, hold: int | None, of_command: str, all_holds: bool) -> None:
     """Refuse a change that is held, for good: what was allowed stays, and what would have replaced it does not count.
 

@@ -17,10 +17,10 @@ from commands.inventory.comparison import Comparison, compare
 from commands.inventory.plan import CliquePlan, ImportOptions, InventoryError, InventoryPlan, NodeBatch
 from deploy.cli import output as out
 from deploy.cli.client import Client
-from deploy.cli.failures import REFUSED, UNKNOWN, NotKnown, Refused, Unconfirmed
+from deploy.cli.errors import REFUSED, UNKNOWN, ConfirmationRequired, NotFoundError, Refused
 from deploy.cli.inventory_existing import held_by_import, read_existing
 from deploy.cli.inventory_options import inventory_options, read_inventory
-from deploy.cli.options import commands, paged
+from deploy.cli.options import command_options, list_all_pages
 from deploy.cli.progress import ProgressLine
 from deploy.cli.results import merged_position
 from deploy.serialization import message_to_dict
@@ -46,7 +46,7 @@ _SHOWN_HOLDS = 5
     metavar="N",
     help="Nodes of a clique, in file order.  [18 with --clique-when, else no cliques]",
 )
-@commands
+@command_options
 def import_file(
     *,
     client: Client,
@@ -79,8 +79,8 @@ def import_file(
         summary.dry_run = True
         _finish(summary, output)
     if found.shifts_most and not yes:
-        raise Unconfirmed(_shift(found))
-    summary.command_id = client.as_one()
+        raise ConfirmationRequired(_shift(found))
+    summary.command_id = client.use_one_command_id()
     try:
         _join(client, plan, summary)
         _claim(client, plan, summary)
@@ -120,7 +120,7 @@ def _refuse_foreign_cliques(client: Client, plan: InventoryPlan) -> None:
         return
     domain = plan.cliques[0].domain
     try:
-        found = paged(
+        found = list_all_pages(
             client,
             "ListCliques",
             pb.ListCliquesRequest(domain=domain),
@@ -128,7 +128,7 @@ def _refuse_foreign_cliques(client: Client, plan: InventoryPlan) -> None:
             "cliques",
             by=("clique",),
         )
-    except NotKnown:
+    except NotFoundError:
         return
     planned = {clique.clique: {node for node, _ in clique.members} for clique in plan.cliques}
     for clique in found.cliques:

@@ -50,8 +50,8 @@ def held_by_import(
     A hold of nodes that were new has no command: it is of this import if it changed under way. Only then are the nodes
     read again: to read a large plane takes longer than to import it.
     """
-    client.no_older_than(position)
-    own = [hold for hold in _holds(client) if hold.command_id in client.stated]
+    client.raise_min_position(position)
+    own = [hold for hold in _holds(client) if hold.command_id in client.sent_command_ids]
     nameless = [hold for hold in _holds(client) if not hold.command_id and existing.holds.get(hold.hold) != hold.hash]
     held = sum(hold.node_count for hold in own)
     if nameless:

@@ -11,8 +11,8 @@ import click
 
 from commands.inventory.batches import ExistingNode
 from commands.inventory.plan import ImportOptions, InventoryError, InventoryPlan, plan
-from deploy.cli.failures import Refused
-from deploy.cli.values import not_empty
+from deploy.cli.errors import Refused
+from deploy.cli.param_types import not_empty
 from projections.names import shown
 
 F = TypeVar("F", bound=Callable[..., Any])

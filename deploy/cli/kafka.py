@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from deploy.cli.values import Folder
+from deploy.cli.param_types import Folder
 from deploy.kafka.brokers import Brokers
 from deploy.kafka.jars import NoKafka, cache_folder
 

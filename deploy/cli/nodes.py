@@ -6,9 +6,9 @@ import click
 
 from deploy.cli import output as out
 from deploy.cli.client import Client
+from deploy.cli.completed_names import NODE, ZONE
 from deploy.cli.dry_runs import dry_run_option, finish_dry_run
-from deploy.cli.known import NODE, ZONE
-from deploy.cli.options import check_zone_of_id, commands, key_values, looks_back, paged
+from deploy.cli.options import as_of_options, check_zone_of_id, command_options, key_values, list_all_pages
 from deploy.cli.results import Part, finish, finish_items
 from deploy.serialization import message_to_dict
 from projections.names import shown
@@ -27,7 +27,7 @@ def nodes() -> None:
 
 @nodes.command("list")
 @click.option("--zone", default="", type=ZONE, help="Of this zone only.")
-@looks_back
+@as_of_options
 def list_nodes(*, client: Client, output: str, zone: str) -> None:
     """List nodes, those included that left and that a hold keeps in the rule tables.
 
@@ -36,7 +36,9 @@ def list_nodes(*, client: Client, output: str, zone: str) -> None:
 
     Example: dpuplane nodes list --zone rack7 --output json
     """
-    found = paged(client, "ListNodes", pb.ListNodesRequest(zone=zone), pb.ListNodesResponse, "nodes", by=("name",))
+    found = list_all_pages(
+        client, "ListNodes", pb.ListNodesRequest(zone=zone), pb.ListNodesResponse, "nodes", by=("name",)
+    )
     if output != "table":
         out.print_value(message_to_dict(found), output)
         return
@@ -49,7 +51,7 @@ def list_nodes(*, client: Client, output: str, zone: str) -> None:
                 ",".join(node.addresses),
                 node.standing,
                 ",".join(node.conflicts),
-                out.pairs(node.labels),
+                out.labels_text(node.labels),
             )
             for node in found.nodes
         ),
@@ -58,7 +60,7 @@ def list_nodes(*, client: Client, output: str, zone: str) -> None:
 
 @nodes.command()
 @click.argument("name", type=NODE)
-@looks_back
+@as_of_options
 def show(*, client: Client, output: str, name: str) -> None:
     """Show one node.
 
@@ -73,7 +75,7 @@ def show(*, client: Client, output: str, name: str) -> None:
             ("name", node.name),
             ("zone", node.zone),
             ("addresses", ", ".join(node.addresses)),
-            ("labels", out.pairs(node.labels)),
+            ("labels", out.labels_text(node.labels)),
             ("created", out.time_text(node.created_ms)),
             ("uid", node.uid),
             ("held", node.standing or "no"),
@@ -88,7 +90,7 @@ def show(*, client: Client, output: str, name: str) -> None:
 @click.option("--zone", required=True, type=ZONE, help="The zone (rack) it is in.")
 @click.option("--address", "addresses", multiple=True, help="Its address; give one IPv4 and one IPv6 at most.")
 @click.option("--label", "labels", multiple=True, metavar="K=V", callback=key_values, help="A label; repeatable.")
-@commands
+@command_options
 def join(
     *, client: Client, output: str, name: str, zone: str, addresses: tuple[str, ...], labels: dict[str, str]
 ) -> None:
@@ -105,7 +107,7 @@ def join(
 @click.argument("names", type=NODE, nargs=-1, required=True)
 @click.option("--zone", default="", type=ZONE, help="The zone they are in; each one's is looked up if not given.")
 @dry_run_option
-@commands
+@command_options
 def leave(*, client: Client, output: str, names: tuple[str, ...], zone: str, dry_run: bool) -> None:
     """Let nodes leave.
 

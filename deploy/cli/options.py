@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 import click
 from google.protobuf.message import Message
 
-from deploy.cli import values
+from deploy.cli import param_types
 from deploy.cli.client import Client
-from deploy.cli.failures import STATED
+from deploy.cli.errors import SENT_COMMAND_IDS
 from deploy.cli.tls import certificates_of, tls_options
-from deploy.cli.watching import watch as watch_until_interrupted
+from deploy.cli.watch import watch as watch_until_interrupted
 from projections.names import shown
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -28,7 +28,7 @@ _ANSWER_S = 10.0
 _SERVER = click.option(
     "--server",
     "servers",
-    callback=values.addresses,
+    callback=param_types.addresses,
     metavar="HOST:PORT,...",
     envvar="DPUPLANE_SERVER",
     default="127.0.0.1:7080",
@@ -40,28 +40,28 @@ _OUTPUTS = ("table", "json", "yaml")
 _AS = click.option(
     "--as",
     "principal",
-    callback=values.principal,
+    callback=param_types.principal,
     metavar="NAME",
     default="",
     help="Your name in the log (unauthenticated; loopback only).",
 )
 _TIMEOUT = click.option(
     "--timeout",
-    type=values.Real(0.1, 30.0),
+    type=param_types.FiniteRange(0.1, 30.0),
     default=10.0,
     show_default=True,
     help="Seconds to wait for an answer.",
 )
 _MIN_POSITION = click.option(
     "--min-position",
-    callback=values.position,
+    callback=param_types.position,
     metavar="TOKEN",
     default="",
     help="Wait until what is read is at least as new as this `position` of an earlier answer.",
 )
 _AT = click.option(
     "--as-of",
-    callback=values.as_of_text,
+    callback=param_types.as_of_text,
     metavar="POSITION|TIME",
     default="",
     help="Answer as it was then: at the `position` of an earlier answer, or a time in ISO 8601 or milliseconds.",
@@ -69,14 +69,14 @@ _AT = click.option(
 _WATCH = click.option("--watch", is_flag=True, help="Show it again whenever it has changed, until Ctrl-C.")
 _WAIT = click.option(
     "--timeout",
-    type=values.Real(0, 86_400),
+    type=param_types.FiniteRange(0, 86_400),
     default=60.0,
     show_default=True,
     help="Seconds to wait for it; exit status 3 afterwards.",
 )
 _COMMAND_ID = click.option(
     "--command-id",
-    callback=values.command_id,
+    callback=param_types.command_id,
     metavar="UUIDv7",
     default="",
     help="Id of the command: the same one again takes effect at most once. Made if not given.",
@@ -100,7 +100,7 @@ def _output(*choices: str) -> Callable[[F], F]:
     )
 
 
-def client_of(
+def make_client(
     servers: list[str],
     principal: str,
     timeout: float,
@@ -125,12 +125,12 @@ def client_of(
     )
 
 
-def queries(function: F) -> F:
+def query_options(function: F) -> F:
     """Gives a command `client` and `output`, and their options."""
-    return queries_in(*_OUTPUTS)(function)
+    return query_options_in(*_OUTPUTS)(function)
 
 
-def queries_in(*outputs: str) -> Callable[[F], F]:
+def query_options_in(*outputs: str) -> Callable[[F], F]:
     """As `queries`, for what is printed in other ways, the first of them if none is asked for."""
 
     def decorated(function: F) -> F:
@@ -138,7 +138,9 @@ def queries_in(*outputs: str) -> Callable[[F], F]:
         def run(
             *, servers: list[str], principal: str, timeout: float, output: str, min_position: str, **given: Any
         ) -> None:
-            with client_of(servers, principal, timeout, tls=_taken(given), min_position=min_position) as client:
+            with make_client(
+                servers, principal, timeout, tls=_tls_options_taken(given), min_position=min_position
+            ) as client:
                 function(client=client, output=output, **given)
 
         return _MIN_POSITION(_TIMEOUT(_AS(_output(*outputs)(_SERVER(tls_options(run))))))  # type: ignore[return-value]
@@ -146,12 +148,12 @@ def queries_in(*outputs: str) -> Callable[[F], F]:
     return decorated
 
 
-def looks_back(function: F) -> F:
+def as_of_options(function: F) -> F:
     """As `queries`, and `--as-of` and `--watch`; for what asks about the state of the plane and nothing else."""
-    return looks_back_in(*_OUTPUTS)(function)
+    return as_of_options_in(*_OUTPUTS)(function)
 
 
-def looks_back_in(*outputs: str) -> Callable[[F], F]:
+def as_of_options_in(*outputs: str) -> Callable[[F], F]:
     """As `looks_back`, for a result that is printed in other ways, the first of them if none is asked for."""
 
     def decorated(function: F) -> F:
@@ -165,35 +167,37 @@ def looks_back_in(*outputs: str) -> Callable[[F], F]:
                 watch_until_interrupted(client, show)
             show()
 
-        return queries_in(*outputs)(_AT(_WATCH(run)))  # type: ignore[return-value]
+        return query_options_in(*outputs)(_AT(_WATCH(run)))  # type: ignore[return-value]
 
     return decorated
 
 
-def commands(function: F) -> F:
+def command_options(function: F) -> F:
     """As `queries`, and `--command-id`; for what changes something."""
 
     @functools.wraps(function)
     def run(*, servers: list[str], principal: str, timeout: float, output: str, command_id: str, **given: Any) -> None:
-        with client_of(servers, principal, timeout, tls=_taken(given), command_id=command_id) as client:
-            click.get_current_context().meta[STATED] = client.stated
+        with make_client(servers, principal, timeout, tls=_tls_options_taken(given), command_id=command_id) as client:
+            click.get_current_context().meta[SENT_COMMAND_IDS] = client.sent_command_ids
             function(client=client, output=output, **given)
 
     return _COMMAND_ID(_TIMEOUT(_AS(_output(*_OUTPUTS)(_SERVER(tls_options(run))))))  # type: ignore[return-value]
 
 
-def waits(function: F) -> F:
+def wait_options(function: F) -> F:
     """As `queries`, but `timeout` is how long it waits, as long as wanted, and not for one answer."""
 
     @functools.wraps(function)
     def run(*, servers: list[str], principal: str, timeout: float, output: str, **given: Any) -> None:
-        with client_of(servers, principal, min(timeout, _ANSWER_S) or _ANSWER_S, tls=_taken(given)) as client:
+        with make_client(
+            servers, principal, min(timeout, _ANSWER_S) or _ANSWER_S, tls=_tls_options_taken(given)
+        ) as client:
             function(client=client, output=output, timeout=timeout, **given)
 
     return _WAIT(_AS(_output(*_OUTPUTS)(_SERVER(tls_options(run)))))  # type: ignore[return-value]
 
 
-def _taken(given: dict[str, Any]) -> dict[str, Path | None]:
+def _tls_options_taken(given: dict[str, Any]) -> dict[str, Path | None]:
     """The options of `tls_options`, which no command asks for itself."""
     return {name: given.pop(name) for name in ("tls_cert", "tls_key", "tls_ca")}
 
@@ -211,7 +215,7 @@ def key_values(_context: click.Context, _parameter: click.Parameter, given: tupl
     return found
 
 
-def paged(client: Client, method: str, request: Any, kind: type[M], field: str, *, by: tuple[str, ...]) -> M:
+def list_all_pages(client: Client, method: str, request: Any, kind: type[M], field: str, *, by: tuple[str, ...]) -> M:
     """Every page of a list, as one message, in order of the fields `by`."""
     whole = kind()
     while True:

@@ -39,37 +39,37 @@ def print_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     click.echo(heading(line.rstrip()))
     for row in text:
         padded = zip(row, widths, strict=True)
-        line = "  ".join(coloured(cell) + " " * (width - len(cell)) for cell, width in padded)
+        line = "  ".join(colored(cell) + " " * (width - len(cell)) for cell, width in padded)
         click.echo(line.rstrip())
 
 
 def print_fields(fields: Iterable[tuple[str, object]]) -> None:
     """Print one thing, a field a line."""
-    pairs = [(name, str(value)) for name, value in fields]
-    width = max(len(name) for name, _ in pairs)
-    for name, value in pairs:
-        click.echo(f"{heading(name)}{' ' * (width - len(name))}  {coloured(value)}".rstrip())
+    labels_text = [(name, str(value)) for name, value in fields]
+    width = max(len(name) for name, _ in labels_text)
+    for name, value in labels_text:
+        click.echo(f"{heading(name)}{' ' * (width - len(name))}  {colored(value)}".rstrip())
 
 
-def wants_colour(stream: Any) -> bool:
+def wants_color(stream: Any) -> bool:
     """Whether it is a terminal whose owner has not said no: NO_COLOR (https://no-color.org), or a dumb one."""
     return bool(stream.isatty()) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def coloured(text: str, *, err: bool = False) -> str:
+def colored(text: str, *, err: bool = False) -> str:
     """A text that is, or begins with, a state, with that in its colour; where no colour is wanted, as it is."""
     state = text.partition(":")[0].partition(",")[0].partition(" (")[0]
     colour = _COLOURS.get(state.lower())
-    if colour is None or not wants_colour(sys.stderr if err else sys.stdout):
+    if colour is None or not wants_color(sys.stderr if err else sys.stdout):
         return text
     return click.style(state, fg=colour) + text[len(state) :]
 
 
 def heading(text: str) -> str:
-    return click.style(text, bold=True) if wants_colour(sys.stdout) else text
+    return click.style(text, bold=True) if wants_color(sys.stdout) else text
 
 
-def check_reader(wait_s: float = 0.0) -> None:
+def check_stdout_reader(wait_s: float = 0.0) -> None:
     """Raise BrokenPipeError if whoever read stdout has gone, or goes within this time: what prints only when something
     changes would not find out before, and outlive `| head` for as long as nothing does."""
     poller = select.poll()
@@ -83,6 +83,6 @@ def time_text(time_ms: int) -> str:
     return format_time(time_ms) if time_ms else ""
 
 
-def pairs(labels: Mapping[str, str]) -> str:
+def labels_text(labels: Mapping[str, str]) -> str:
     """Labels on one line."""
     return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))

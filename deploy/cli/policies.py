@@ -12,10 +12,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from deploy.cli import output as out
 from deploy.cli.client import Client
+from deploy.cli.completed_names import POLICY
 from deploy.cli.dry_runs import dry_run_option, finish_dry_run
-from deploy.cli.failures import Refused
-from deploy.cli.known import POLICY
-from deploy.cli.options import commands, looks_back
+from deploy.cli.errors import Refused
+from deploy.cli.options import as_of_options, command_options
 from deploy.cli.results import finish, merged_result
 from deploy.cli.rules import ports_text
 from deploy.serialization import message_to_dict
@@ -75,7 +75,7 @@ def policies() -> None:
 
 
 @policies.command("list")
-@looks_back
+@as_of_options
 def list_policies(*, client: Client, output: str) -> None:
     """List policies, in the order in which they apply.
 
@@ -88,7 +88,15 @@ def list_policies(*, client: Client, output: str) -> None:
     out.print_table(
         ("name", "priority", "action", "protocol", "ports", "sources", "zones"),
         (
-            (p.name, p.priority, p.action, p.protocol, ports_text(p.ports), out.pairs(p.sources), out.pairs(p.zones))
+            (
+                p.name,
+                p.priority,
+                p.action,
+                p.protocol,
+                ports_text(p.ports),
+                out.labels_text(p.sources),
+                out.labels_text(p.zones),
+            )
             for p in found.policies
         ),
     )
@@ -97,7 +105,7 @@ def list_policies(*, client: Client, output: str) -> None:
 @policies.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path))
 @dry_run_option
-@commands
+@command_options
 def apply(*, client: Client, output: str, file: Path, dry_run: bool) -> None:
     """Set the policies of a YAML or JSON file: one or several documents, each one policy or a list of them.
 
@@ -125,7 +133,7 @@ def apply(*, client: Client, output: str, file: Path, dry_run: bool) -> None:
 @policies.command()
 @click.argument("name", type=POLICY)
 @dry_run_option
-@commands
+@command_options
 def delete(*, client: Client, output: str, name: str, dry_run: bool) -> None:
     """Delete a policy. Deleting `default` brings the built-in one back.
 

@@ -13,10 +13,10 @@ import click
 
 from deploy.cli import output as out
 from deploy.cli.client import Client
-from deploy.cli.options import queries
-from deploy.cli.places import failing, place_of_status, reads_log
+from deploy.cli.log_options import log_errors, log_options, place_of_status
+from deploy.cli.options import query_options
+from deploy.cli.param_types import as_of
 from deploy.cli.progress import ProgressLine
-from deploy.cli.values import as_of
 from deploy.logs import logging_here
 from deploy.opening import LogPlace, open_to_read
 from deploy.roles import folds_of
@@ -30,8 +30,8 @@ from schemas.api import dpuplane_pb2 as pb
 
 @click.command(name="replay", epilog="Example: dpuplane replay --data plane")
 @click.option("--as-of", callback=as_of, metavar="POSITION|TIME", help="Stop there.  [the present end of the log]")
-@reads_log
-@queries
+@log_options
+@query_options
 def replay_command(client: Client, output: str, place: LogPlace | None, as_of: AsOf | None) -> None:
     """Fold the log afresh, and print the position and the digest of every partition, and how fast it went.
 
@@ -39,7 +39,7 @@ def replay_command(client: Client, output: str, place: LogPlace | None, as_of: A
     """
     where = place or place_of_status(client.query("GetStatus", pb.GetStatusRequest()), client.server)
     level = "WARNING" if sys.stderr.isatty() else "INFO"  # a terminal has the line of progress
-    with failing(), logging_here(level):
+    with log_errors(), logging_here(level):
         replayed = asyncio.run(_replay(where, as_of))
     if output != "table":
         out.print_value(_as_dict(replayed), output)

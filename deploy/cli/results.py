@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 import click
 
-from deploy.cli.failures import REFUSED, UNKNOWN
-from deploy.cli.output import coloured, print_value
+from deploy.cli.errors import REFUSED, UNKNOWN
+from deploy.cli.output import colored, print_value
 from deploy.serialization import message_to_dict
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.enums import outcome_name
@@ -62,7 +62,7 @@ def sentence(answer: pb.CommandResult) -> str:
 
 def _print(answer: pb.CommandResult) -> None:
     err = exit_status(answer) != 0
-    click.echo(coloured(sentence(answer), err=err), err=err)
+    click.echo(colored(sentence(answer), err=err), err=err)
     is_told = _is_told(answer)
     for item in answer.items:
         if not is_told:
@@ -80,7 +80,7 @@ def _is_told(answer: pb.CommandResult) -> bool:
 
 
 def _item_line(item: pb.ItemResult, *, err: bool) -> str:
-    outcome = coloured(outcome_name(item.outcome), err=err)
+    outcome = colored(outcome_name(item.outcome), err=err)
     said = "; ".join(filter(None, (item.reason, item.note)))
     return f"  {item.name}: {outcome}{': ' if said else ''}{said}"
 
@@ -98,7 +98,7 @@ def finish_items(answers: Sequence[Part], output: str) -> None:
         counts = Counter(outcome_name(item.outcome) for item in named)
         counted = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
         hold = f", hold {whole.hold}" if whole.HasField("hold") else ""
-        click.echo(f"{coloured(outcome_name(whole.outcome), err=err)}{hold}: {counted}", err=err)
+        click.echo(f"{colored(outcome_name(whole.outcome), err=err)}{hold}: {counted}", err=err)
         click.get_current_context().exit(exit_status(whole))
     del whole.items[:]
     whole.items.extend(named)

@@ -6,8 +6,8 @@ import click
 
 from deploy.cli import output as out
 from deploy.cli.client import Client
-from deploy.cli.known import ZONE
-from deploy.cli.options import looks_back
+from deploy.cli.completed_names import ZONE
+from deploy.cli.options import as_of_options
 from deploy.serialization import message_to_dict
 from schemas.api import dpuplane_pb2 as pb
 
@@ -22,7 +22,7 @@ def rules() -> None:
 
 @rules.command()
 @click.argument("zone", type=ZONE)
-@looks_back
+@as_of_options
 def show(*, client: Client, output: str, zone: str) -> None:
     """Show the rule table of a zone, in the order in which its rules apply.
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import click
 
 from deploy.addresses import Address, parse_address
+from deploy.cli.param_types import FiniteRange, addresses
 from deploy.cli.simulated_failures import fail_option
 from deploy.cli.tls import certificates_of, tls_options
-from deploy.cli.values import Real, addresses
 from deploy.zone_names import parse_zones
 from drivers.backends.simulated_failures import Failure, parse_failures
 
@@ -41,8 +41,8 @@ SERVER_DEFAULT = "127.0.0.1:7080"
 )
 @click.option("--zones", default="", metavar="Z,...", help="Only these zones.  [every zone, as they appear]")
 @click.option("--bmc", default="127.0.0.1:0", metavar="HOST:PORT", help="Where the DPUs' simulated BMCs listen.")
-@click.option("--loss", type=Real(0, 1), default=0.0, help="Share of frames that never arrive.")
-@click.option("--latency", "latency_ms", type=Real(0), default=0.0, help="Mean ms to apply a frame.")
+@click.option("--loss", type=FiniteRange(0, 1), default=0.0, help="Share of frames that never arrive.")
+@click.option("--latency", "latency_ms", type=FiniteRange(0), default=0.0, help="Mean ms to apply a frame.")
 @fail_option("--fail")
 @click.option("--seed", type=int, help="Seed of every random choice.  [a fresh one]")
 @tls_options

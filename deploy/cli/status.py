@@ -8,7 +8,7 @@ import click
 
 from deploy.cli import output as out
 from deploy.cli.client import Client
-from deploy.cli.options import looks_back_in
+from deploy.cli.options import as_of_options_in
 from deploy.serialization import message_to_dict
 from schemas.api import dpuplane_pb2 as pb
 
@@ -18,7 +18,7 @@ _NAMED = 5
 
 @click.command()
 @click.option("--digests", is_flag=True, help="Show every partition of every replica, as -o wide does.")
-@looks_back_in("table", "wide", "json", "yaml")
+@as_of_options_in("table", "wide", "json", "yaml")
 def status(*, client: Client, output: str, digests: bool) -> None:
     """Say whether all is well; then the log, holds and freezes, and each replica with its role, version and lag.
 

@@ -13,9 +13,9 @@ from commands.handlers.upgrade import first_missing_version
 from deploy.audit.upgrading import Raised, raised
 from deploy.cli import output as out
 from deploy.cli.client import Client
-from deploy.cli.failures import REFUSED
-from deploy.cli.options import commands
-from deploy.cli.places import failing, place_of_status, reads_log
+from deploy.cli.errors import REFUSED
+from deploy.cli.log_options import log_errors, log_options, place_of_status
+from deploy.cli.options import command_options
 from deploy.cli.results import Part, exit_status, finish, merged_result, sentence
 from deploy.logs import logging_here
 from deploy.opening import LogPlace, open_to_read
@@ -30,8 +30,8 @@ NOTHING = "nothing to raise: every partition is at the latest fold version that 
 @click.option("--topic", type=click.Choice(FOLDED_TOPICS), help="Only this topic.  [every topic]")
 @click.option("--version", type=click.IntRange(1), help="Raise to this version.  [the latest that this program has]")
 @click.option("--dry-run", is_flag=True, help="Only say what it would do, and who is not ready for it.")
-@reads_log
-@commands
+@log_options
+@command_options
 def upgrade(
     *, client: Client, output: str, place: LogPlace | None, topic: str | None, version: int | None, dry_run: bool
 ) -> None:
@@ -95,7 +95,7 @@ def _unready(status: pb.Status, wanted: dict[str, int]) -> list[str]:
 
 def _show(client: Client, status: pb.Status, place: LogPlace | None, wanted: dict[str, int], output: str) -> None:
     where = place or place_of_status(status, client.server)
-    with failing(), logging_here("CRITICAL"):  # what halts is in the table
+    with log_errors(), logging_here("CRITICAL"):  # what halts is in the table
         changes = asyncio.run(_dry_run(where, wanted))
     unready = _unready(status, wanted)
     if output == "table":

@@ -14,12 +14,12 @@ import msgspec
 from deploy.audit.checkpoints import Proven, load, prove
 from deploy.audit.verification import Claim, Devices, Fresh, compare_devices, fold_afresh
 from deploy.cli import output as out
-from deploy.cli.alike import grouped
 from deploy.cli.client import Client
-from deploy.cli.failures import Refused, Unreachable
-from deploy.cli.options import queries
-from deploy.cli.places import failing, place_of_status, reads_log
+from deploy.cli.errors import Refused, Unreachable
+from deploy.cli.log_options import log_errors, log_options, place_of_status
+from deploy.cli.options import query_options
 from deploy.cli.progress import ProgressLine
+from deploy.cli.sentence_groups import group_sentences
 from deploy.opening import LogPlace, open_to_read
 from deploy.roles import folds_of
 from eventstore.folding.origin import wait_for_origin
@@ -60,8 +60,8 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.command(epilog="Example: dpuplane verify --data plane")
 @click.option("--checkpoint", type=_FILE, help="Instead, prove that the log begins with what this file signs.")
 @click.option("--public-key", type=_FILE, help="The key to verify the checkpoint with.")
-@reads_log
-@queries
+@log_options
+@query_options
 def verify(
     client: Client, output: str, place: LogPlace | None, checkpoint: Path | None, public_key: Path | None
 ) -> None:
@@ -77,7 +77,7 @@ def verify(
         raise click.UsageError("give --checkpoint FILE and --public-key FILE together")
     if checkpoint is not None and public_key is not None:
         _verify_checkpoint(client, place, output, checkpoint, public_key)
-    with failing():
+    with log_errors():
         verdict = asyncio.run(_verify(client, place))
     differences = verdict.differences
     if output == "table":
@@ -90,7 +90,7 @@ def verify(
 def _verify_checkpoint(
     client: Client, place: LogPlace | None, output: str, checkpoint: Path, public_key: Path
 ) -> NoReturn:
-    with failing():
+    with log_errors():
         statement = load(checkpoint, public_key)
         where = place or place_of_status(client.query("GetStatus", pb.GetStatusRequest()), client.server)
         hashes = checkpoint.with_name(f"{checkpoint.name}.hashes")
@@ -111,7 +111,7 @@ def _verify_checkpoint(
 
 
 def _end(differences: list[str]) -> NoReturn:
-    lines = grouped(differences)
+    lines = group_sentences(differences)
     for line in lines[:SHOWN]:
         click.echo(line, err=True)
     if len(lines) > SHOWN:

@@ -15,11 +15,11 @@ import click
 
 from deploy.cli import output as out
 from deploy.cli.client import Client
-from deploy.cli.failures import NotKnown, Unreachable
-from deploy.cli.known import CLIQUE, DOMAIN, DPU, NODE, ZONE
-from deploy.cli.options import waits
+from deploy.cli.completed_names import CLIQUE, DOMAIN, DPU, NODE, ZONE
+from deploy.cli.errors import NotFoundError, Unreachable
+from deploy.cli.options import wait_options
+from deploy.cli.param_types import INT64
 from deploy.cli.progress import ProgressLine
-from deploy.cli.values import INT64
 from projections.rules.rule import Rule
 from projections.rules.traffic import TrafficClasses, allowed_classes
 from projections.zones.phases import PHASES, READY
@@ -28,7 +28,7 @@ from schemas.api import dpuplane_pb2 as pb
 EVERY_S = 0.3
 
 
-class Seen(NamedTuple):
+class WaitState(NamedTuple):
     """What the plane says now: whether that is what is waited for, in a few words, and what to look at if it is not."""
 
     enough: bool
@@ -56,17 +56,17 @@ def wait() -> None:
     help="The phase, in any case.",
 )
 @click.option("--zone", default="", type=ZONE, help="Its zone; looked up if not given.")
-@waits
+@wait_options
 def dpu(*, client: Client, output: str, timeout: float, name: str, wanted: str, zone: str) -> None:
     """Wait until a DPU is in a phase.
 
     Example: dpuplane wait dpu rack7-dpu-0000 --for ready --timeout 1800
     """
 
-    def look() -> Seen:
+    def look() -> WaitState:
         found: pb.Dpu = client.query("GetDpu", pb.GetDpuRequest(dpu=name, zone=zone))
         said = f"{found.phase}{' (paused)' if found.paused else ''}, tries {found.tries}"
-        return Seen(
+        return WaitState(
             found.phase == wanted,
             f"{said}: {found.message}" if found.message else said,
             f"dpuplane history {name}{f' --zone {zone}' if zone else ''}",
@@ -86,7 +86,7 @@ def dpu(*, client: Client, output: str, timeout: float, name: str, wanted: str, 
     help="What every DPU of the zone has done with its table.",
 )
 @click.option("--version", type=INT64, help="Of this version, or a later one.  [the newest when the wait begins]")
-@waits
+@wait_options
 def zone(*, client: Client, output: str, timeout: float, name: str, wanted: str, version: int | None) -> None:
     """Wait until every DPU of a zone has a version of its rule table.
 
@@ -94,18 +94,18 @@ def zone(*, client: Client, output: str, timeout: float, name: str, wanted: str,
     """
     least = version
 
-    def look() -> Seen:
+    def look() -> WaitState:
         nonlocal least
         found: pb.Zone = client.query("GetZone", pb.GetZoneRequest(zone=name))
         least = found.version if least is None else least
-        return _seen_of_zone(found, wanted.replace("-", "_"), least)
+        return _zone_state(found, wanted.replace("-", "_"), least)
 
     _wait(client, look, what=f"zone {name}", wanted=wanted, timeout=timeout, output=output)
 
 
-def _seen_of_zone(found: pb.Zone, level: str, least: int) -> Seen:
+def _zone_state(found: pb.Zone, level: str, least: int) -> WaitState:
     if not found.dpus and found.version >= least:
-        return Seen(enough=True, said=f"version {found.version}, no DPUs")
+        return WaitState(enough=True, said=f"version {found.version}, no DPUs")
     new_enough = [install for install in found.installs if install.version >= least]
     if not new_enough:
         said = f"version {found.version}, and of {least} or later no DPU has reported"
@@ -115,30 +115,30 @@ def _seen_of_zone(found: pb.Zone, level: str, least: int) -> Seen:
     if found.frozen:
         said += ", frozen"
     enough = any(getattr(install, level) >= install.dpus for install in new_enough)
-    return Seen(enough, said, f"dpuplane zones show {found.zone}")
+    return WaitState(enough, said, f"dpuplane zones show {found.zone}")
 
 
 @wait.command()
 @click.argument("name", metavar="NODE", type=NODE)
 @click.option("--for", "wanted", type=click.Choice(["covered"]), default="covered", show_default=True)
 @click.option("--zone", default="", type=ZONE, help="By the table of this zone.  [its own]")
-@waits
+@wait_options
 def node(*, client: Client, output: str, timeout: float, name: str, wanted: str, zone: str) -> None:
     """Wait until a zone's rule table lets every address of a node through. (Its DPUs: `wait zone`.)
 
     Example: dpuplane wait node rack7-n3 --for covered
     """
 
-    def look() -> Seen:
+    def look() -> WaitState:
         found: pb.Node = client.query("GetNode", pb.GetNodeRequest(name=name))
-        client.no_older()
+        client.advance_min_position()
         pages: list[pb.Rules] = client.query("GetRules", pb.GetRulesRequest(zone=zone or found.zone))
         left = set(found.addresses) - _let_through(found, pages)
         where = f"version {pages[0].version} of zone {pages[0].zone}"
         if not found.addresses:
-            return Seen(enough=False, said="it has no address", try_next=f"dpuplane nodes show {name}")
+            return WaitState(enough=False, said="it has no address", try_next=f"dpuplane nodes show {name}")
         said = f"{where} lacks {', '.join(sorted(left))}" if left else f"{where} has {', '.join(found.addresses)}"
-        return Seen(not left, said, "dpuplane policies list")
+        return WaitState(not left, said, "dpuplane policies list")
 
     _wait(client, look, what=f"node {name}", wanted=wanted, timeout=timeout, output=output)
 
@@ -171,24 +171,26 @@ def _rule(said: pb.Rule) -> Rule:
     show_default=True,
     help="Every index is taken; or also every daemon ready.",
 )
-@waits
+@wait_options
 def clique(*, client: Client, output: str, timeout: float, domain: str, name: str, wanted: str) -> None:
     """Wait until every index of a clique is taken.
 
     Example: dpuplane wait clique domain-1 clique-a --for full
     """
 
-    def look() -> Seen:
+    def look() -> WaitState:
         found: pb.Clique = client.query("GetClique", pb.GetCliqueRequest(domain=domain, clique=name))
         ready = sum(member.ready for member in found.members)
         said = f"{len(found.members)} of {found.capacity} indices taken, {ready} ready"
         enough = (ready if wanted == "ready" else len(found.members)) >= found.capacity
-        return Seen(enough, said, f"dpuplane cliques show {domain} {name}")
+        return WaitState(enough, said, f"dpuplane cliques show {domain} {name}")
 
     _wait(client, look, what=f"clique {domain}/{name}", wanted=wanted, timeout=timeout, output=output)
 
 
-def _wait(client: Client, look: Callable[[], Seen], *, what: str, wanted: str, timeout: float, output: str) -> None:
+def _wait(
+    client: Client, look: Callable[[], WaitState], *, what: str, wanted: str, timeout: float, output: str
+) -> None:
     """Look until it is enough, and print that; Unreachable when the time is up."""
     until_s = time.monotonic() + timeout
     with ProgressLine(what) as progress:
@@ -198,7 +200,7 @@ def _wait(client: Client, look: Callable[[], Seen], *, what: str, wanted: str, t
                 again = f"; see `{seen.try_next}`" if seen.try_next else ""
                 raise Unreachable(f"{what}: not {wanted} within {timeout:g} s; last seen: {seen.said}{again}")
             progress.show(seen.said, 1 - left_s / timeout)
-            client.no_older()
+            client.advance_min_position()
             time.sleep(min(EVERY_S, left_s))
     if output == "table":
         click.echo(f"{what}: {wanted}: {seen.said}")
@@ -206,8 +208,8 @@ def _wait(client: Client, look: Callable[[], Seen], *, what: str, wanted: str, t
         out.print_value({"subject": what, "for": wanted, "seen": seen.said}, output)
 
 
-def _look(look: Callable[[], Seen]) -> Seen:
+def _look(look: Callable[[], WaitState]) -> WaitState:
     try:
         return look()
-    except (NotKnown, Unreachable) as error:
-        return Seen(enough=False, said=error.message)
+    except (NotFoundError, Unreachable) as error:
+        return WaitState(enough=False, said=error.message)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from deploy.cli.client import Client
-from deploy.cli.failures import NotKnown, Refused
+from deploy.cli.errors import NotFoundError, Refused
 from schemas.api import dpuplane_pb2 as pb
 
 
@@ -20,6 +20,6 @@ def known_zone(client: Client, zone: str, *, otherwise: str = "") -> pb.Zone:
     """The zone as the plane has it. Raises Refused for an unknown zone, with what the caller can do `otherwise`."""
     try:
         found: pb.Zone = client.query("GetZone", pb.GetZoneRequest(zone=zone))
-    except NotKnown as error:
+    except NotFoundError as error:
         raise Refused("; ".join(filter(None, (error.message, otherwise)))) from error
     return found

@@ -6,11 +6,11 @@ import click
 
 from deploy.cli import output as out
 from deploy.cli.client import Client
-from deploy.cli.failures import Refused
-from deploy.cli.known import ZONE
-from deploy.cli.options import commands, looks_back, paged
+from deploy.cli.completed_names import ZONE
+from deploy.cli.errors import Refused
+from deploy.cli.options import as_of_options, command_options, list_all_pages
+from deploy.cli.param_types import INT32
 from deploy.cli.results import exit_status, finish
-from deploy.cli.values import INT32
 from deploy.cli.zone_check import is_known, known_zone
 from deploy.serialization import message_to_dict
 from projections.names import shown
@@ -27,20 +27,20 @@ def zones() -> None:
 
 
 @zones.command("list")
-@looks_back
+@as_of_options
 def list_zones(*, client: Client, output: str) -> None:
     """List zones.
 
     Example: dpuplane zones list
     """
-    found = paged(client, "ListZones", pb.ListZonesRequest(), pb.ListZonesResponse, "zones", by=("zone",))
+    found = list_all_pages(client, "ListZones", pb.ListZonesRequest(), pb.ListZonesResponse, "zones", by=("zone",))
     if output != "table":
         out.print_value(message_to_dict(found), output)
         return
     out.print_table(
         ("zone", "nodes", "dpus", "rules", "version", "frozen", "labels"),
         (
-            (z.zone, z.nodes, z.dpus, z.rules, z.version, "frozen" if z.frozen else "", out.pairs(z.labels))
+            (z.zone, z.nodes, z.dpus, z.rules, z.version, "frozen" if z.frozen else "", out.labels_text(z.labels))
             for z in found.zones
         ),
     )
@@ -48,7 +48,7 @@ def list_zones(*, client: Client, output: str) -> None:
 
 @zones.command()
 @click.argument("zone", type=ZONE)
-@looks_back
+@as_of_options
 def show(*, client: Client, output: str, zone: str) -> None:
     """Show one zone: counts, limits, and how far its latest rule tables have come.
 
@@ -65,7 +65,7 @@ def fields_of(found: pb.Zone) -> list[tuple[str, object]]:
     """What is shown of one zone, a line each; a DPU that refuses a table or went back has a line of its own."""
     return [
         ("zone", found.zone),
-        ("labels", out.pairs(found.labels)),
+        ("labels", out.labels_text(found.labels)),
         ("nodes", found.nodes),
         ("dpus", found.dpus),
         ("rules", f"{found.rules} (version {found.version}, digest {found.digest})"),
@@ -126,7 +126,7 @@ def _level(install: pb.Install, level: str) -> str:
 @click.argument("zone", type=ZONE)
 @click.argument("labels", nargs=-1, required=True, metavar="K=V|K-...")
 @click.option("--replace", is_flag=True, help="Drop every label that is not given.")
-@commands
+@command_options
 def label(*, client: Client, output: str, zone: str, labels: tuple[str, ...], replace: bool) -> None:
     """Set labels of a zone with K=V and remove them with K-. Others stay, unless --replace.
 
@@ -170,7 +170,7 @@ def label(*, client: Client, output: str, zone: str, labels: tuple[str, ...], re
     "--operator-tries", type=INT32, help="Tries at a step that may fail for what a person must do; 0: default."
 )
 @click.option("--create", is_flag=True, help="Create the zone if nobody knows it.")
-@commands
+@command_options
 def limit(
     *,
     client: Client,
@@ -214,7 +214,7 @@ def limit(
 
 @zones.command()
 @click.argument("zone", type=ZONE)
-@commands
+@command_options
 def delete(*, client: Client, output: str, zone: str) -> None:
     """Delete a zone that has no node and no DPU, with its labels and limits.
 

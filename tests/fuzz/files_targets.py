@@ -17,7 +17,7 @@ from tempfile import mkdtemp
 import msgspec
 
 from deploy.audit.checkpoints import Statement, load, new_keys, signed
-from deploy.cli.failures import Refused
+from deploy.cli.errors import Refused
 from deploy.cli.policies import read_policies
 from deploy.settings import BadSettings, load_settings
 from drivers.agents.store import FileTableStore

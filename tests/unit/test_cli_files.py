@@ -250,7 +250,7 @@ def test_a_hosts_file_is_whole_each_time_that_it_is_shown(
         return answers.pop(0)
 
     monkeypatch.setattr(Client, "query", asked)
-    monkeypatch.setattr("deploy.cli.watching.EVERY_S", 0.0)
+    monkeypatch.setattr("deploy.cli.watch.EVERY_S", 0.0)
     with pytest.raises(SystemExit) as ended:  # a real stdout: whether its reader has gone is looked at
         cli.main(["cliques", "config", "d", "c", "--merge", str(hosts), "--watch"])
     shown = capfd.readouterr().out

@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 
 from deploy.cli import _ending, cli
 from deploy.cli.client import Client
-from deploy.cli.failures import Refused
+from deploy.cli.errors import Refused
 from deploy.cli.output import print_table, print_value
 from deploy.cli.policies import PolicyDocument, read_policies
 from deploy.cli.results import exit_status, finish, merged_position, merged_result, sentence

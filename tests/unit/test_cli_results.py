@@ -6,7 +6,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from deploy.cli.failures import REFUSED, UNKNOWN
+from deploy.cli.errors import REFUSED, UNKNOWN
 from deploy.cli.results import exit_status, finish, merged_result
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.enums import outcome_name

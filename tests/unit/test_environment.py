@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from deploy.cli import cli
-from deploy.cli.places import reads_log
+from deploy.cli.log_options import log_options
 from deploy.environment import CLIENT_VARIABLES, known_variables, unknown_variables
 from deploy.opening import LogPlace
 from deploy.reference.commands import walk
@@ -76,7 +76,7 @@ def read() -> tuple[click.Command, list[LogPlace | None]]:
 
     @click.command()
     @click.option("--server", "servers", envvar="DPUPLANE_SERVER", default="127.0.0.1:7080")
-    @reads_log
+    @log_options
     def command(servers: str, place: LogPlace | None) -> None:
         places.append(place)
 

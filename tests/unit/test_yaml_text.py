@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deploy import yaml_text
-from deploy.cli.failures import Refused
+from deploy.cli.errors import Refused
 from deploy.cli.policies import read_policies
 from deploy.settings import BadSettings, load_settings
 from deploy.yaml_text import CHARACTERS_MAX, DEPTH_MAX, NODES_MAX, NotYaml, documents_of

@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from deploy.cli.failures import Refused, Unreachable
+from deploy.cli.errors import Refused, Unreachable
 from deploy.cli.kafka_options import kafka_access_options, take_access
-from deploy.cli.values import Folder, addresses_if_given
+from deploy.cli.param_types import Folder, addresses_if_given
 from deploy.logs import logging_here
 from deploy.opening import LogPlace
 from eventstore.errors import PermanentError, PlaneError
@@ -51,7 +51,7 @@ _CONFIG = click.option(
 )
 
 
-def reads_log(function: F) -> F:
+def log_options(function: F) -> F:
     """Gives a command `place`: a LogPlace, or None if no flag names one, so that the server is to be asked."""
 
     @functools.wraps(function)
@@ -117,7 +117,7 @@ def place_of_status(status: Any, server: str) -> LogPlace:
 
 
 @contextmanager
-def failing() -> Iterator[None]:
+def log_errors() -> Iterator[None]:
     """Ends the command with a sentence and the right exit status if the log, or an argument, cannot be used."""
     try:
         yield

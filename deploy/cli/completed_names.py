@@ -21,15 +21,15 @@ PAGES_MAX = 5
 PAGE = 1_000
 """A plane may have a million nodes; of so many only the first are looked at."""
 
-Ask = Callable[["Client", Mapping[str, Any]], Iterable[str]]
+NameSource = Callable[["Client", Mapping[str, Any]], Iterable[str]]
 
 
-class Known(click.ParamType[str]):
+class CompletedName(click.ParamType[str]):
     """A name of something that the plane has, or is to have: any text, completed with what there is."""
 
     name = "text"
 
-    def __init__(self, ask: Ask) -> None:
+    def __init__(self, ask: NameSource) -> None:
         self._ask = ask
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
@@ -43,17 +43,17 @@ class Known(click.ParamType[str]):
         return [CompletionItem(name) for name in found]
 
 
-def _asked(ask: Ask, given: Mapping[str, Any]) -> list[str]:
+def _asked(ask: NameSource, given: Mapping[str, Any]) -> list[str]:
     """What the plane answers in time. It is asked as the rest of the line says: --server, --tls-cert ..."""
-    from deploy.cli.failures import NotKnown, Refused, Unreachable
-    from deploy.cli.options import client_of
+    from deploy.cli.errors import NotFoundError, Refused, Unreachable
+    from deploy.cli.options import make_client
 
     tls = {name: given.get(name) for name in ("tls_cert", "tls_key", "tls_ca")}
     servers = given.get("servers") or ["127.0.0.1:7080"]
     try:
-        with client_of(servers, given.get("principal") or "", DEADLINE_S, tls=tls) as client:
+        with make_client(servers, given.get("principal") or "", DEADLINE_S, tls=tls) as client:
             return list(ask(client, given))
-    except (NotKnown, Refused, Unreachable, click.UsageError):
+    except (NotFoundError, Refused, Unreachable, click.UsageError):
         return []
 
 
@@ -108,4 +108,4 @@ def _policies(client: Client, _given: Mapping[str, Any]) -> Iterable[str]:
     return (policy.name for policy in client.query("ListPolicies", pb.ListPoliciesRequest()).policies)
 
 
-ZONE, NODE, DPU, DOMAIN, CLIQUE, POLICY = map(Known, (_zones, _nodes, _dpus, _domains, _cliques, _policies))
+ZONE, NODE, DPU, DOMAIN, CLIQUE, POLICY = map(CompletedName, (_zones, _nodes, _dpus, _domains, _cliques, _policies))

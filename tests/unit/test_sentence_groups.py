@@ -5,14 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy.cli.alike import grouped
+from deploy.cli.sentence_groups import group_sentences
 
 BEHIND = "of zone rack-1 holds epoch 1 version 5 digest ab, the log says epoch 1 version 6 digest cd"
 
 
 def test_sentences_that_differ_in_a_name_only_are_one() -> None:
     found = [f"dpu d{number} {BEHIND}" for number in range(8)]
-    assert grouped([*found, "zones/3 at 7: r1 has state ab, the log cd"]) == [
+    assert group_sentences([*found, "zones/3 at 7: r1 has state ab, the log cd"]) == [
         f"dpu d0 {BEHIND}; the same of 7 more: d1, d2, d3, d4, d5 and 2 more",
         "zones/3 at 7: r1 has state ab, the log cd",
     ]
@@ -20,13 +20,13 @@ def test_sentences_that_differ_in_a_name_only_are_one() -> None:
 
 def test_what_differs_in_more_than_a_name_stays_apart() -> None:
     apart = [f"dpu d1 {BEHIND}", f"dpu d2 {BEHIND.replace('rack-1', 'rack-2')}", f"node d1 {BEHIND}"]
-    assert grouped(apart) == apart
+    assert group_sentences(apart) == apart
 
 
 @given(st.lists(st.tuples(st.sampled_from(["dpu", "node", "log"]), st.integers(0, 30), st.sampled_from("ab"))))
 def test_every_sentence_is_in_exactly_one_group(drawn: list[tuple[str, int, str]]) -> None:
     sentences = [f"{kind} n{number} is {said}" for kind, number, said in drawn]
-    lines = grouped(sentences)
+    lines = group_sentences(sentences)
     assert len(lines) == len({(kind, said) if kind != "log" else (kind, number, said) for kind, number, said in drawn})
     for sentence in sentences[:1]:
         assert lines[0].startswith(sentence)

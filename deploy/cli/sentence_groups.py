@@ -10,7 +10,7 @@ _SUBJECT = re.compile(r"(dpu|node|clique|zone) (\S+)(.*)", re.DOTALL)
 """What a sentence is about: a kind, a name, and what is said of it."""
 
 
-def grouped(sentences: Iterable[str]) -> list[str]:
+def group_sentences(sentences: Iterable[str]) -> list[str]:
     """One sentence per group, in the order of the first of each; it counts the others and names some of them."""
     groups: dict[tuple[str, str], list[str]] = {}
     for sentence in sentences:

@@ -17,7 +17,7 @@ from eventstore.position import check_token
 from projections.names import check_clique, shown
 
 
-class Fits(click.ParamType[int]):
+class BoundedInteger(click.ParamType[int]):
     """A number that its protobuf field can hold. What is allowed in it, the plane says."""
 
     name = "integer"
@@ -35,7 +35,7 @@ class Fits(click.ParamType[int]):
         return number
 
 
-class Real(click.FloatRange):
+class FiniteRange(click.FloatRange):
     """A number in a range. `nan` is in none, and no comparison says so: a wait for that long never ends."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -58,7 +58,7 @@ class Folder(click.Path):
         return super().convert(value, param, ctx)
 
 
-INT32, INT64 = Fits(32), Fits(64)
+INT32, INT64 = BoundedInteger(32), BoundedInteger(64)
 
 
 class Time(click.ParamType[int]):

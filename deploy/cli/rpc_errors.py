@@ -24,7 +24,7 @@ def is_folding(error: grpc.RpcError) -> bool:
     return error.code() is grpc.StatusCode.UNAVAILABLE and _details(error).startswith("as_of: ")
 
 
-def is_answer(error: grpc.RpcError) -> bool:
+def is_from_plane(error: grpc.RpcError) -> bool:
     """Whether a server of the plane said this, and not the library, which found none."""
     said: Any = error.trailing_metadata() or ()
     return any(key == ANSWERED_KEY for key, _ in said)
@@ -34,10 +34,10 @@ def was_sent(error: grpc.RpcError) -> bool:
     """Whether the request may have reached a server."""
     details = _details(error)
     never = details.startswith(("failed to connect to all addresses", "errors resolving", "DNS resolution failed"))
-    return not never or error.code() is not grpc.StatusCode.UNAVAILABLE or is_answer(error)
+    return not never or error.code() is not grpc.StatusCode.UNAVAILABLE or is_from_plane(error)
 
 
-def not_sent(server: str, error: grpc.RpcError, *, is_secure: bool) -> str:
+def not_sent_message(server: str, error: grpc.RpcError, *, is_secure: bool) -> str:
     """The sentence for a request that found no connection."""
     details = _details(error)
     if "Connection refused" in details:
@@ -51,7 +51,7 @@ def not_sent(server: str, error: grpc.RpcError, *, is_secure: bool) -> str:
     return f"cannot connect to {server}{why}: {_WITH_TLS if is_secure else _WITHOUT_TLS}"
 
 
-def no_answer(server: str, error: grpc.RpcError, advice: str, *, is_secure: bool) -> str:
+def no_answer_message(server: str, error: grpc.RpcError, advice: str, *, is_secure: bool) -> str:
     """The sentence for a request that was sent and not answered."""
     code = error.code().name.lower().replace("_", " ")
     details = _details(error).partition("\n")[0]

@@ -12,8 +12,8 @@ from typing import NoReturn
 import click
 
 from deploy.cli.client import Client
-from deploy.cli.failures import NotKnown, Unreachable
-from deploy.cli.output import check_reader
+from deploy.cli.errors import NotFoundError, Unreachable
+from deploy.cli.output import check_stdout_reader
 
 EVERY_S = 1.0
 _CLEAR = "\x1b[H\x1b[2J"
@@ -31,15 +31,15 @@ def watch(client: Client, show: Callable[[], None]) -> NoReturn:
     while True:
         try:
             text = _printed(show)
-        except (Unreachable, NotKnown) as error:
+        except (Unreachable, NotFoundError) as error:
             if shown is None:
                 raise
             text = f"{error.message}\n"
         if shown is None or _POSITION.sub("", text) != _POSITION.sub("", shown):
             click.echo(f"{_CLEAR if sys.stdout.isatty() else ''}{text}", nl=False)
         shown = text
-        client.no_older()
-        check_reader(EVERY_S)
+        client.advance_min_position()
+        check_stdout_reader(EVERY_S)
 
 
 class _Page(io.StringIO):
