@@ -23,7 +23,7 @@ from commands.queries.status import DeviceSource, StatusReporter
 from commands.server import ApiServer
 from deploy import devices
 from deploy.descriptors import Connections, file_limit, within
-from deploy.export.registry import schemas
+from deploy.export.schema_registry import schemas
 from deploy.http import HttpServer
 from deploy.listening import check_free, listening
 from deploy.local_registrar import LocalRegistrar
@@ -31,7 +31,7 @@ from deploy.metrics.collector import Parts, PlaneCollector
 from deploy.metrics.exposition import Exposition
 from deploy.metrics.survey import Survey
 from deploy.opening import earlier_states, location_of, open_log, open_store
-from deploy.page.routes import Page
+from deploy.page.routes import PageRoutes
 from deploy.past.processes import Pasts
 from deploy.roles import ROLES, actors_of, folds_of, relay_of, replica_of
 from deploy.settings import Address, Settings
@@ -88,7 +88,7 @@ class Plane:
         self._span_recorder: SpanRecorder | None = None
         self._unready = "the log is not folded yet"
         self._connections = self._connection_limits()
-        self._page = Page(self.roles, self._alive, now_ms)
+        self._page = PageRoutes(self.roles, self._alive, now_ms)
 
     @classmethod
     @asynccontextmanager

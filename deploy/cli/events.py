@@ -21,7 +21,7 @@ from deploy.cli.output import check_stdout_reader, print_value
 from deploy.cli.param_types import Time, as_of, command_id, not_empty
 from deploy.cli.progress import ProgressLine
 from deploy.cli.watch import EVERY_S
-from deploy.export.events import EXPORTED_TOPICS, Wanted, as_json, batches, lines
+from deploy.export.events import EXPORTED_TOPICS, EventFilter, as_json, batches, lines
 from deploy.export.parquet import ParquetFile
 from deploy.export.rows import rows
 from deploy.opening import LogPlace, open_to_read
@@ -144,8 +144,8 @@ def export(
         print_value({"out": str(path), "rows": written}, output)
 
 
-def _wanted(*, topics: tuple[str, ...], command: str, **rest: Any) -> Wanted:
-    wanted = Wanted(topics=topics or FOLDED_TOPICS, command_id=command, **rest)
+def _wanted(*, topics: tuple[str, ...], command: str, **rest: Any) -> EventFilter:
+    wanted = EventFilter(topics=topics or FOLDED_TOPICS, command_id=command, **rest)
     for option, first in (("--since", wanted.since_ms), ("--from", wanted.start)):
         if isinstance(first, int) and isinstance(wanted.until, int) and first > wanted.until:
             raise click.UsageError(f"{option}: {format_time(first)} is later than --until, {format_time(wanted.until)}")
@@ -156,7 +156,7 @@ def _asked(client: Client) -> LogPlace:
     return place_of_status(client.query("GetStatus", pb.GetStatusRequest()), client.server)
 
 
-def _print(place: LogPlace, wanted: Wanted, output: str, *, follow: bool) -> None:
+def _print(place: LogPlace, wanted: EventFilter, output: str, *, follow: bool) -> None:
     async def show() -> None:
         async with open_to_read(place, rng=random.Random()) as log:
             count = 0
@@ -188,7 +188,7 @@ async def _while_read(showing: Coroutine[Any, Any, None]) -> None:
 
 
 async def _write(
-    place: LogPlace, wanted: Wanted, path: Path, progress: ProgressLine, *, kind: str, explode: bool
+    place: LogPlace, wanted: EventFilter, path: Path, progress: ProgressLine, *, kind: str, explode: bool
 ) -> int:
     with atomic_write(path) as partial:
         async with open_to_read(place, rng=random.Random()) as log:
@@ -201,7 +201,7 @@ async def _write(
         return table.rows
 
 
-async def _write_lines(log: EventLog, wanted: Wanted, path: Path, progress: ProgressLine) -> int:
+async def _write_lines(log: EventLog, wanted: EventFilter, path: Path, progress: ProgressLine) -> int:
     count = 0
     with path.open("w", encoding="utf-8") as file:
         async with aclosing(lines(log, wanted, follow=False, report=progress.show)) as found:

@@ -26,7 +26,7 @@ def _unsaid(_what: str, _share: float) -> None:
     """Nobody wants to know."""
 
 
-class Wanted(NamedTuple):
+class EventFilter(NamedTuple):
     """Which events to give; empty means all. `since_ms` is an append time; `subject` is matched as a whole.
 
     From `start` to before `until`, two moments: positions, or append times, of which that of `until` is included.
@@ -53,23 +53,23 @@ class Wanted(NamedTuple):
 
 
 async def lines(
-    log: EventLog, wanted: Wanted, *, follow: bool, report: ReportProgress = _unsaid
+    log: EventLog, event_filter: EventFilter, *, follow: bool, report: ReportProgress = _unsaid
 ) -> AsyncGenerator[dict[str, object], None]:
     """Events in order per partition, up to the present ends of the log, or for ever if `follow`."""
-    async with aclosing(batches(log, wanted, follow=follow, report=report)) as found:
+    async with aclosing(batches(log, event_filter, follow=follow, report=report)) as found:
         async for partition, records in found:
             for record in records:
                 line = as_line(partition, record)
-                if wanted.admits(line):
+                if event_filter.admits(line):
                     yield line
 
 
 async def batches(
-    log: EventLog, wanted: Wanted, *, follow: bool, report: ReportProgress = _unsaid
+    log: EventLog, event_filter: EventFilter, *, follow: bool, report: ReportProgress = _unsaid
 ) -> AsyncGenerator[Batch, None]:
     """The records of the topics and positions that are wanted, whatever is in them."""
-    begins, ends = await _range(log, wanted)
-    follow = follow and wanted.until is None
+    begins, ends = await _range(log, event_filter)
+    follow = follow and event_filter.until is None
     behind = {partition for partition, end in ends.items() if begins[partition] < end}
     total = sum(ends[partition] - begins[partition] for partition in behind)
     if not behind and not follow:
@@ -89,13 +89,13 @@ async def batches(
                 return
 
 
-async def _range(log: EventLog, wanted: Wanted) -> tuple[dict[Partition, int], dict[Partition, int]]:
+async def _range(log: EventLog, event_filter: EventFilter) -> tuple[dict[Partition, int], dict[Partition, int]]:
     """Where to begin and end in each partition."""
-    partitions = [partition for topic in wanted.topics for partition in log.partitions(topic)]
+    partitions = [partition for topic in event_filter.topics for partition in log.partitions(topic)]
     ends = {partition: await log.end(partition) for partition in partitions}
-    begins = {partition: await _start(log, partition, wanted.since_ms) for partition in partitions}
-    first = await _cut(log, wanted.start, 0) if wanted.start is not None else {}
-    last = await _cut(log, wanted.until, 1) if wanted.until is not None else {}
+    begins = {partition: await _start(log, partition, event_filter.since_ms) for partition in partitions}
+    first = await _cut(log, event_filter.start, 0) if event_filter.start is not None else {}
+    last = await _cut(log, event_filter.until, 1) if event_filter.until is not None else {}
     _check_order(first, last)
     begins = {partition: max(begin, first.get(partition, begin)) for partition, begin in begins.items()}
     ends = {partition: min(end, last.get(partition, end)) for partition, end in ends.items()}

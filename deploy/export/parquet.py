@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from deploy.export.rows import RECORD_FIELDS, Row
+from deploy.export.rows import RECORD_FIELDS, EventRow
 from eventstore.errors import PermanentError
 
 GROUP_ROWS = 65_536
@@ -28,7 +28,7 @@ class ParquetFile:
         self._pa = pyarrow
         self._schema = _schema(pyarrow, explode=explode)
         self._file = pyarrow.parquet.ParquetWriter(path, self._schema, compression="zstd")
-        self._pending: list[Row] = []
+        self._pending: list[EventRow] = []
         self._bytes = 0
 
     def __enter__(self) -> ParquetFile:
@@ -39,7 +39,7 @@ class ParquetFile:
             self._write()
         self._file.close()
 
-    def add(self, rows: Iterable[Row]) -> None:
+    def add(self, rows: Iterable[EventRow]) -> None:
         """These rows come next."""
         for row in rows:
             self._pending.append(row)
@@ -50,7 +50,7 @@ class ParquetFile:
     def _write(self) -> None:
         if not self._pending:
             return
-        columns = dict(zip(Row._fields, zip(*self._pending, strict=True), strict=True))
+        columns = dict(zip(EventRow._fields, zip(*self._pending, strict=True), strict=True))
         columns["labels"] = _pairs(columns["labels"])
         arrays = [self._pa.array(columns[field.name], field.type) for field in self._schema]
         self._file.write_table(self._pa.Table.from_arrays(arrays, schema=self._schema))
@@ -85,4 +85,4 @@ def _schema(pa: Any, *, explode: bool) -> Any:
         "address6": pa.string(),
         "labels": pa.map_(pa.string(), pa.string()),
     }
-    return pa.schema([(name, types[name]) for name in (Row._fields if explode else RECORD_FIELDS)])
+    return pa.schema([(name, types[name]) for name in (EventRow._fields if explode else RECORD_FIELDS)])

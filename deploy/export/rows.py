@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from deploy.export.events import Wanted
+from deploy.export.events import EventFilter
 from deploy.export.rendering import rendered
 from eventstore.avro.codec import decode
 from eventstore.errors import Undecodable
@@ -26,7 +26,7 @@ STATES = ("present", "left", "inferred", "superseded")
 _NONE4, _NONE6 = bytes(4), bytes(16)
 
 
-class Row(NamedTuple):
+class EventRow(NamedTuple):
     """One row. `item` and what follows it is of one node of a record, in an exploded table."""
 
     topic: str
@@ -50,43 +50,45 @@ class Row(NamedTuple):
     labels: dict[str, str] | None = None
 
 
-_EVENT = Row._fields.index("event")
-RECORD_FIELDS = Row._fields[: Row._fields.index("item")]
+_EVENT = EventRow._fields.index("event")
+RECORD_FIELDS = EventRow._fields[: EventRow._fields.index("item")]
 """The columns of a table with a row per record."""
 
 
-def rows(partition: Partition, records: Iterable[Record], wanted: Wanted, *, explode: bool) -> Iterator[Row]:
+def rows(
+    partition: Partition, records: Iterable[Record], event_filter: EventFilter, *, explode: bool
+) -> Iterator[EventRow]:
     """The rows of those records that are wanted."""
     for record in records:
         try:
             event = decode(record.value)
         except Undecodable as error:
             row = _undecodable(partition, record, str(error))
-            if _admits(wanted, row):
+            if _admits(event_filter, row):
                 yield row
             continue
         said = event.envelope
         head = (*partition, record.offset, record.timestamp_ms, type(event).__name__)
-        row = Row(*head, said.subject, said.actor, said.command_id, said.issued_at_ms, None)
-        if not _admits(wanted, row):
+        row = EventRow(*head, said.subject, said.actor, said.command_id, said.issued_at_ms, None)
+        if not _admits(event_filter, row):
             continue
         if explode and isinstance(event, BATCHES) and event.names:
             yield from _exploded(row, event)
         else:
-            yield Row._make((*row[:_EVENT], _rest(event), *row[_EVENT + 1 :]))
+            yield EventRow._make((*row[:_EVENT], _rest(event), *row[_EVENT + 1 :]))
 
 
-def _undecodable(partition: Partition, record: Record, reason: str) -> Row:
+def _undecodable(partition: Partition, record: Record, reason: str) -> EventRow:
     said = msgspec.json.encode({"reason": reason, "value": record.value.hex()}).decode()
-    return Row(*partition, record.offset, record.timestamp_ms, "undecodable", "", "", "", None, said)
+    return EventRow(*partition, record.offset, record.timestamp_ms, "undecodable", "", "", "", None, said)
 
 
-def _admits(wanted: Wanted, row: Row) -> bool:
+def _admits(event_filter: EventFilter, row: EventRow) -> bool:
     return (
-        (not wanted.types or row.type in wanted.types)
-        and (not wanted.subject or row.subject == wanted.subject)
-        and (not wanted.actor or row.actor == wanted.actor)
-        and (not wanted.command_id or row.command_id == wanted.command_id)
+        (not event_filter.types or row.type in event_filter.types)
+        and (not event_filter.subject or row.subject == event_filter.subject)
+        and (not event_filter.actor or row.actor == event_filter.actor)
+        and (not event_filter.command_id or row.command_id == event_filter.command_id)
     )
 
 
@@ -97,7 +99,7 @@ def _rest(event: Event) -> str:
     return msgspec.json.encode(found).decode()
 
 
-def _exploded(row: Row, event: Any) -> Iterator[Row]:
+def _exploded(row: EventRow, event: Any) -> Iterator[EventRow]:
     count = len(event.names)
     names = event.__struct_fields__
 
@@ -118,7 +120,7 @@ def _exploded(row: Row, event: Any) -> Iterator[Row]:
         strict=True,
     )
     head = row[: len(RECORD_FIELDS)]
-    return (Row._make((*head, item, *values)) for item, values in enumerate(columns))
+    return (EventRow._make((*head, item, *values)) for item, values in enumerate(columns))
 
 
 def _spread(values: Sequence[Any], count: int) -> Iterable[Any]:

@@ -15,7 +15,7 @@ ZONES_MAX = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class MetricSpec:
     """A metric: its name as queries spell it, its help text, its labels."""
 
     name: str
@@ -24,7 +24,7 @@ class Described:
 
 
 @dataclass(frozen=True, slots=True)
-class Gauge(Described):
+class Gauge(MetricSpec):
     """A value that goes up and down."""
 
     kind = "gauge"
@@ -34,7 +34,7 @@ class Gauge(Described):
 
 
 @dataclass(frozen=True, slots=True)
-class Counter(Described):
+class Counter(MetricSpec):
     """A count since the start of the process. Its name ends in `_total`."""
 
     kind = "counter"
@@ -44,7 +44,7 @@ class Counter(Described):
 
 
 @dataclass(frozen=True, slots=True)
-class Histogram(Described):
+class Histogram(MetricSpec):
     """Samples by size, as the series `_bucket`, `_sum` and `_count`."""
 
     kind = "histogram"
@@ -194,5 +194,5 @@ STEPS = Counter(
 )
 STEPS_UNDER_WAY = Gauge("dpuplane_steps_under_way", "DPUs with an attempt of this provisioner in progress.")
 
-CATALOG = tuple(found for found in list(globals().values()) if isinstance(found, Described))
+CATALOG = tuple(found for found in list(globals().values()) if isinstance(found, MetricSpec))
 """All metrics, in the order above."""

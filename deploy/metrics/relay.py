@@ -9,7 +9,7 @@ from prometheus_client.core import Metric
 from prometheus_client.utils import floatToGoString
 
 from deploy.metrics import catalog
-from deploy.metrics.survey import Found
+from deploy.metrics.survey import SurveyResult
 from drivers.relays.latency import LatencyHistogram
 from drivers.relays.relay import Relay
 
@@ -17,7 +17,7 @@ BOUNDS_S = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 6
 _BOUNDS_MS = [bound * 1_000 for bound in BOUNDS_S]
 
 
-def collect(relay: Relay, found: Found) -> Iterator[Metric]:
+def collect(relay: Relay, found: SurveyResult) -> Iterator[Metric]:
     """All of them."""
     seconds = catalog.CHANGE_SECONDS.family()
     for level, histogram in relay.latency.items():
@@ -37,7 +37,7 @@ def collect(relay: Relay, found: Found) -> Iterator[Metric]:
     yield closed
 
 
-def _zones(found: Found) -> Iterator[Metric]:
+def _zones(found: SurveyResult) -> Iterator[Metric]:
     """Ages by zone: of the oldest ones, if there are too many to show all."""
     ages, frozen = catalog.TABLE_AGE.family(), catalog.ZONE_FROZEN.family()
     shown = heapq.nlargest(catalog.ZONES_MAX, found.ages_s.items(), key=lambda item: item[1])

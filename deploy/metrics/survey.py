@@ -23,7 +23,7 @@ SLICE_S = 0.003
 
 
 @dataclass(slots=True)
-class Found:
+class SurveyResult:
     """What one walk found. Ages are in seconds, by zone; `frozen` names the served zones that are."""
 
     nodes: int = 0
@@ -49,7 +49,7 @@ class Survey:
     """Walks while `run` runs; `found` is what the last walk found."""
 
     def __init__(self, replica: Replica, relay: Relay | None, now_ms: Callable[[], int]) -> None:
-        self.found = Found()
+        self.found = SurveyResult()
         self._replica = replica
         self._states = FoldStates(replica)
         self._relay = relay
@@ -63,7 +63,7 @@ class Survey:
 
     async def walk(self) -> None:
         """Look at everything once, in slices."""
-        found, clock = Found(), asyncio.get_running_loop().time
+        found, clock = SurveyResult(), asyncio.get_running_loop().time
         until_s = clock() + SLICE_S
         for _ in self._steps(found):
             if clock() >= until_s:
@@ -71,7 +71,7 @@ class Survey:
                 until_s = clock() + SLICE_S
         self.found = found
 
-    def _steps(self, found: Found) -> Iterator[None]:
+    def _steps(self, found: SurveyResult) -> Iterator[None]:
         """Small steps of a walk; between two of them anything may change."""
         if ZONES in self._replica.supports():
             for partition in self._replica.partitions(ZONES):
@@ -84,7 +84,7 @@ class Survey:
         for served in list(self._relay.zones.values()) if self._relay is not None else ():
             yield from self._look_at(served, found)
 
-    def _look_at(self, zone: ServedZone[Session], found: Found) -> Iterator[None]:
+    def _look_at(self, zone: ServedZone[Session], found: SurveyResult) -> Iterator[None]:
         target, oldest = zone.target, zone.target.version
         for session in list(zone.sessions):
             backlog = session.link.backlog

@@ -14,7 +14,7 @@ from aiohttp import web
 
 from commands.queries.service import QueriesService
 from commands.rpc.middleware import Call
-from deploy.export.events import Wanted
+from deploy.export.events import EventFilter
 from deploy.page import fleet
 from deploy.page.log import TYPES, LogPage, latest, parse_cursor
 from deploy.page.requests import BadQuery, NotReady, data, number, parameters
@@ -33,7 +33,7 @@ DPUS_PER_PAGE = 100
 CLIQUES_PER_PAGE = 24
 
 
-class Source(NamedTuple):
+class DataSource(NamedTuple):
     """Where the answers come from. `cut` says where every partition ended at a moment."""
 
     queries: QueriesService
@@ -45,10 +45,10 @@ class Source(NamedTuple):
     cut: Callable[[str], Awaitable[Mapping[Partition, int]]]
 
 
-class Data:
+class DataRoutes:
     """Serves GET /page/data/..., a few at a time."""
 
-    def __init__(self, source: Callable[[], Source]) -> None:
+    def __init__(self, source: Callable[[], DataSource]) -> None:
         self._source = source
         self._at_once = asyncio.Semaphore(ANSWERS_AT_ONCE)
         self._asked = 0
@@ -136,14 +136,14 @@ class Data:
         kind = given.get("type", "")
         if kind and kind not in TYPES:
             raise BadQuery(f"type: {shown(kind)} must be the name of an event, as NodesJoined, or undecodable")
-        wanted = Wanted(
+        wanted = EventFilter(
             types=frozenset({kind} if kind else ()), subject=given.get("subject", ""), actor=given.get("actor", "")
         )
         before = await self._before(source, given)
         found: LogPage = await latest(source.log, source.folds, wanted, before)
         return found._asdict()
 
-    async def _before(self, source: Source, given: dict[str, str]) -> dict[Partition, int]:
+    async def _before(self, source: DataSource, given: dict[str, str]) -> dict[Partition, int]:
         """Where the log is read back from: the page before, the moment shown, or its end."""
         partitions = [partition for topic in FOLDED_TOPICS for partition in source.log.partitions(topic)]
         ends = {partition: await source.log.end(partition) for partition in partitions}

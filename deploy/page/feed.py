@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from deploy.page.board import Board
+from deploy.page.live_view import LiveView
 from deploy.page.requests import NO_STORE, NotReady, check_site, parameters, refused
 from drivers.wire.bounded_listener import peer_of
 from drivers.wire.websocket import BEARER
@@ -34,8 +34,8 @@ SILENCE_S = 2.0
 class Feeds:
     """Serves GET /page/feed."""
 
-    def __init__(self, board: Callable[[], Board], now_ms: Callable[[], int]) -> None:
-        self._board = board
+    def __init__(self, live_view: Callable[[], LiveView], now_ms: Callable[[], int]) -> None:
+        self._live_view = live_view
         self._now_ms = now_ms
         self.refused = 0
         """Feeds that were refused, as there were enough."""
@@ -45,15 +45,15 @@ class Feeds:
         try:
             check_site(request)
             parameters(request, ())
-            board = self._board()
+            live_view = self._live_view()
             viewer = _viewer(request)
             self._check_room(viewer)
         except (PermanentError, TransientError) as error:
             return refused(error)
         self._open[viewer] += 1
         try:
-            with board.watching():
-                return await self._feed(request, board)
+            with live_view.watching():
+                return await self._feed(request, live_view)
         finally:
             self._open[viewer] -= 1
             if not self._open[viewer]:
@@ -70,15 +70,15 @@ class Feeds:
             self.refused += 1
             raise NotReady(f"feed: {fault}, the most there may be; close one of them")
 
-    async def _feed(self, request: web.Request, board: Board) -> web.StreamResponse:
+    async def _feed(self, request: web.Request, live_view: LiveView) -> web.StreamResponse:
         response = web.StreamResponse(
             headers={**NO_STORE, "Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
         )
         await response.prepare(request)
         look = 0
         try:
-            while not board.is_over:
-                look, found = await board.changes(look, timeout_s=SILENCE_S)
+            while not live_view.is_over:
+                look, found = await live_view.changes(look, timeout_s=SILENCE_S)
                 async with asyncio.timeout(WRITE_S):
                     await response.write(b"data: " + msgspec.json.encode(self._message(found)) + b"\n\n")
         except (TimeoutError, ConnectionError):

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, NamedTuple, get_args
 
-from deploy.export.events import Wanted, as_line
+from deploy.export.events import EventFilter, as_line
 from deploy.page.requests import BadQuery
 from eventstore.errors import LogUnavailable
 from eventstore.folding.fold import Fold
@@ -50,9 +50,13 @@ class _Stretch:
         self.size = FIRST_STRETCH
 
 
-async def latest(log: EventLog, folds: Collection[Fold[Any]], wanted: Wanted, ends: Mapping[Partition, int]) -> LogPage:
+async def latest(
+    log: EventLog, folds: Collection[Fold[Any]], event_filter: EventFilter, ends: Mapping[Partition, int]
+) -> LogPage:
     """One page of what lies before these positions."""
-    stretches = {partition: _Stretch(end) for partition, end in ends.items() if _may_have(partition, folds, wanted)}
+    stretches = {
+        partition: _Stretch(end) for partition, end in ends.items() if _may_have(partition, folds, event_filter)
+    }
     begins = {partition: await log.begin(partition) for partition in stretches}
     found: list[dict[str, Any]] = []
     looked_at = 0
@@ -65,7 +69,7 @@ async def latest(log: EventLog, folds: Collection[Fold[Any]], wanted: Wanted, en
         record = stretches[partition].records.pop()
         stretches[partition].position = record.offset
         line = as_line(partition, record)
-        if wanted.admits(line):
+        if event_filter.admits(line):
             found.append(_shortened(line))
         looked_at += 1
         if not looked_at % 50:
@@ -93,12 +97,12 @@ def _cursor(positions: Mapping[Partition, int]) -> str:
     return ",".join(f"{partition}={position}" for partition, position in sorted(positions.items()))
 
 
-def _may_have(partition: Partition, folds: Collection[Fold[Any]], wanted: Wanted) -> bool:
+def _may_have(partition: Partition, folds: Collection[Fold[Any]], event_filter: EventFilter) -> bool:
     """Whether a partition may have what is wanted: a type that its fold does not take would be quarantined there."""
-    if not wanted.types or not TYPES.difference({"undecodable"}).issuperset(wanted.types):
+    if not event_filter.types or not TYPES.difference({"undecodable"}).issuperset(event_filter.types):
         return True
     accepts = {"LogCreated", "FoldVersionUpgraded"}.union(*(f.accepts for f in folds if f.topic == partition.topic))
-    return not accepts.isdisjoint(wanted.types)
+    return not accepts.isdisjoint(event_filter.types)
 
 
 async def _read_back(log: EventLog, stretches: Mapping[Partition, _Stretch], begins: Mapping[Partition, int]) -> None:

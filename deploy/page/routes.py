@@ -14,9 +14,9 @@ from aiohttp import web
 from commands.queries.service import QueriesService
 from commands.rpc.middleware import Call
 from deploy.page import assets
-from deploy.page.board import Board
-from deploy.page.data import Data, Source
+from deploy.page.data import DataRoutes, DataSource
 from deploy.page.feed import Feeds
+from deploy.page.live_view import LiveView
 from deploy.page.requests import HEADERS, NotReady
 from eventstore.as_of import check_not_in_future, parse_as_of
 from eventstore.log import FOLDED_TOPICS, EventLog, Partition
@@ -28,7 +28,7 @@ CALL = Call("?page", 10.0)
 """Who asks, for what the page asks: nobody was proved to be anybody."""
 
 
-class Page:
+class PageRoutes:
     """The routes of one process. `open` gives them what they show."""
 
     def __init__(
@@ -38,15 +38,15 @@ class Page:
         self._roles = roles
         self._alive = alive
         self._now_ms = now_ms
-        self._source: Source | None = None
-        self._board: Board | None = None
-        self.feeds = Feeds(self._opened_board, now_ms)
+        self._source: DataSource | None = None
+        self._live_view: LiveView | None = None
+        self.feeds = Feeds(self._opened_live_view, now_ms)
         """Carries counters."""
 
     def routes(self) -> list[web.RouteDef]:
         if not self._shows:
             return [web.get("/", self._elsewhere), web.get("/page/{rest:.*}", self._elsewhere)]
-        data = Data(self._opened_source)
+        data = DataRoutes(self._opened_source)
         return [*assets.routes(), web.get("/page/feed", self.feeds.serve), *data.routes()]
 
     async def open(self, queries: QueriesService, log: EventLog, replica: Replica, folds: Collection[Any]) -> None:
@@ -57,24 +57,24 @@ class Page:
             check_not_in_future(as_of, self._now_ms())
             return (await cut_of(log, replica.log_id, FOLDED_TOPICS, as_of)).offsets
 
-        self._source = Source(queries, log, replica, folds, CALL, self._now_ms, cut)
-        self._board = Board(queries, replica, CALL, self._now_ms)
-        await self._board.run()
+        self._source = DataSource(queries, log, replica, folds, CALL, self._now_ms, cut)
+        self._live_view = LiveView(queries, replica, CALL, self._now_ms)
+        await self._live_view.run()
 
     def close(self) -> None:
         """End the feeds, which would never end by themselves."""
-        if self._board is not None:
-            self._board.end()
+        if self._live_view is not None:
+            self._live_view.end()
 
-    def _opened_source(self) -> Source:
+    def _opened_source(self) -> DataSource:
         if self._source is None:
             raise NotReady("page: the log is not folded yet; ask again in a moment")
         return self._source
 
-    def _opened_board(self) -> Board:
-        if self._board is None:
+    def _opened_live_view(self) -> LiveView:
+        if self._live_view is None:
             raise NotReady("page: the log is not folded yet; ask again in a moment")
-        return self._board
+        return self._live_view
 
     async def _elsewhere(self, _request: web.Request) -> web.Response:
         """421: this process folds too little to show the fleet."""

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from deploy.export.events import Wanted, as_json, batches, lines
+from deploy.export.events import EventFilter, as_json, batches, lines
 from deploy.export.parquet import ParquetFile
 from deploy.export.rows import rows
 from deploy.opening import LOG_FOLDER, LogPlace, open_to_read
@@ -65,7 +65,7 @@ async def _lines(data: Path, path: Path) -> int:
     count = 0
     async with open_to_read(LogPlace(data), rng=random.Random(1)) as log:
         with path.open("w", encoding="utf-8") as file:
-            async for line in lines(log, Wanted(), follow=False):
+            async for line in lines(log, EventFilter(), follow=False):
                 file.write(f"{as_json(line)}\n")
                 count += 1
     return count
@@ -74,6 +74,6 @@ async def _lines(data: Path, path: Path) -> int:
 async def _table(data: Path, path: Path, *, explode: bool) -> int:
     async with open_to_read(LogPlace(data), rng=random.Random(1)) as log:
         with ParquetFile(path, explode=explode) as table:
-            async for partition, records in batches(log, Wanted(), follow=False):
-                table.add(rows(partition, records, Wanted(), explode=explode))
+            async for partition, records in batches(log, EventFilter(), follow=False):
+                table.add(rows(partition, records, EventFilter(), explode=explode))
     return table.rows

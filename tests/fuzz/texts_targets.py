@@ -12,7 +12,7 @@ import msgspec
 
 from commands.rpc.middleware import principal_of
 from deploy.addresses import parse_address, parse_addresses
-from deploy.export.registry import Registry, RegistryError
+from deploy.export.schema_registry import RegistryError, SchemaRegistry
 from deploy.page.log import parse_cursor
 from deploy.page.requests import number
 from eventstore.as_of import format_time, parse_as_of
@@ -31,7 +31,7 @@ from tests.support.toy_log import LOG_ID, created
 
 PARTITIONS = 12
 KEYS = {0: ["a", "b/c", "z"], 3: ["a", "é"], 11: ["zz"]}
-REGISTRY = Registry(released())
+REGISTRY = SchemaRegistry(released())
 
 
 def _position(text: str) -> None:

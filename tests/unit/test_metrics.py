@@ -15,9 +15,9 @@ from prometheus_client.exposition import generate_latest
 
 from commands.rpc.metrics import BUCKET_BOUNDS_S, OTHER, REASONS_MAX, DurationHistogram, RpcMetrics
 from deploy.metrics import relay
-from deploy.metrics.catalog import CATALOG, ZONES_MAX, Counter, Described
+from deploy.metrics.catalog import CATALOG, ZONES_MAX, Counter, MetricSpec
 from deploy.metrics.exposition import SAMPLES, Exposition
-from deploy.metrics.survey import Found
+from deploy.metrics.survey import SurveyResult
 from drivers.relays.latency import LatencyHistogram
 from schemas.api import dpuplane_pb2 as pb
 
@@ -28,7 +28,7 @@ BOUNDED = {
 
 
 @pytest.mark.parametrize("found", CATALOG, ids=lambda found: found.name)
-def test_a_name_says_what_is_counted_and_a_help_is_a_sentence(found: Described) -> None:
+def test_a_name_says_what_is_counted_and_a_help_is_a_sentence(found: MetricSpec) -> None:
     assert re.fullmatch(r"dpuplane_[a-z_]+", found.name)
     assert isinstance(found, Counter) == found.name.endswith("_total")
     assert found.help[-1] == "." and found.help[0].isupper() | found.help[0].isdigit()
@@ -97,7 +97,7 @@ async def test_a_scrape_in_slices_says_what_one_in_one_piece_says() -> None:
 
 def test_zones_beyond_the_cap_are_in_the_totals_and_the_oldest_are_shown() -> None:
     ages = {f"z{number}": float(number) for number in range(ZONES_MAX + 500)}
-    by_name = {family.name: family for family in relay._zones(Found(ages_s=ages, frozen=list(ages)[-1:]))}
+    by_name = {family.name: family for family in relay._zones(SurveyResult(ages_s=ages, frozen=list(ages)[-1:]))}
     shown = {sample.labels["zone"] for sample in by_name["dpuplane_table_age_seconds"].samples}
     assert shown == {f"z{number}" for number in range(500, ZONES_MAX + 500)}
     assert by_name["dpuplane_served_zones"].samples[0].value == ZONES_MAX + 500

@@ -28,7 +28,7 @@ from deploy.metrics.catalog import (
     SIDE_EFFECTS,
     STALLED,
     UNSAVED,
-    Described,
+    MetricSpec,
 )
 from deploy.metrics.collector import Parts, PlaneCollector
 from deploy.metrics.survey import Survey
@@ -46,7 +46,7 @@ from tests.support.virtual_loop import run_virtual
 NOW_MS = 1_700_000_000_000
 
 
-def told(metrics: Iterable[Metric], described: Described) -> dict[tuple[str, ...], float]:
+def told(metrics: Iterable[Metric], described: MetricSpec) -> dict[tuple[str, ...], float]:
     """The samples of one metric, by the values of its labels."""
     return {
         tuple(sample.labels[label] for label in described.labels): sample.value

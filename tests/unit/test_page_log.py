@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy.export.events import Wanted
+from deploy.export.events import EventFilter
 from deploy.page.log import LOOKED_AT_MAX, PAGE, LogPage, latest, parse_cursor
 from deploy.page.requests import BadQuery
 from deploy.roles import folds_of
@@ -42,7 +42,7 @@ async def ends_of(log: MemoryLog) -> dict[Partition, int]:
     return {p: await log.end(p) for topic in FOLDED_TOPICS for p in log.partitions(topic)}
 
 
-async def every_page(log: MemoryLog, wanted: Wanted) -> list[LogPage]:
+async def every_page(log: MemoryLog, wanted: EventFilter) -> list[LogPage]:
     pages = [await latest(log, FOLDS, wanted, await ends_of(log))]
     while pages[-1].before:
         pages.append(await latest(log, FOLDS, wanted, parse_cursor(pages[-1].before, COUNT)))
@@ -59,7 +59,7 @@ def test_pages_show_every_event_that_fits_once_and_the_latest_first(steps: list[
         offset = counts[partition] = counts.get(partition, -1) + 1
         if is_wanted:
             expected.append((time_ms, partition, offset))
-    pages = asyncio.run(every_page(log_of(records), Wanted(subject="wanted")))
+    pages = asyncio.run(every_page(log_of(records), EventFilter(subject="wanted")))
     shown = [(line["timestamp_ms"], line["partition"], line["offset"]) for page in pages for line in page.events]
     assert shown == [(at, str(partition), offset) for at, partition, offset in sorted(expected, reverse=True)]
     assert all(len(page.events) <= PAGE for page in pages)
@@ -67,7 +67,7 @@ def test_pages_show_every_event_that_fits_once_and_the_latest_first(steps: list[
 
 async def test_a_filter_that_nothing_fits_looks_at_a_bounded_number_of_records_at_a_time() -> None:
     log = log_of([(PLACES[0], 1_000 + n, left("z", ["n"])) for n in range(LOOKED_AT_MAX + 10)])
-    first, second = await every_page(log, Wanted(actor="nobody"))
+    first, second = await every_page(log, EventFilter(actor="nobody"))
     assert (first.events, first.looked_at) == ([], LOOKED_AT_MAX)
     assert (second.looked_at, second.before) == (10, "")
 
@@ -75,13 +75,13 @@ async def test_a_filter_that_nothing_fits_looks_at_a_bounded_number_of_records_a
 async def test_a_type_is_looked_for_only_where_it_may_stand() -> None:
     records = [(PLACES[0], 1_000 + n, left("z", ["n"])) for n in range(300)]
     log = log_of([*records, (FLEET_0, 5, WritesFrozen(said("z"), "z"))])
-    found = await latest(log, FOLDS, Wanted(types={"WritesFrozen"}), await ends_of(log))
+    found = await latest(log, FOLDS, EventFilter(types={"WritesFrozen"}), await ends_of(log))
     assert ([line["type"] for line in found.events], found.looked_at) == (["WritesFrozen"], 1)
 
 
 async def test_a_long_event_is_shown_by_its_beginning_and_its_length() -> None:
     log = log_of([(PLACES[0], 1_000, left("z", [f"n{n}" for n in range(900)]))])
-    [line] = (await latest(log, FOLDS, Wanted(), await ends_of(log))).events
+    [line] = (await latest(log, FOLDS, EventFilter(), await ends_of(log))).events
     assert (line["names"][:2], line["names"][-1]) == (["n0", "n1"], "... 880 more")
 
 
@@ -89,7 +89,7 @@ async def test_what_expired_is_the_beginning() -> None:
     log = log_of([(PLACES[0], 1_000 + n, left("z", ["n"])) for n in range(30)])
     del log.contents.records[PLACES[0]][:20]
     log.contents.begins[PLACES[0]] = 20
-    [page] = await every_page(log, Wanted())
+    [page] = await every_page(log, EventFilter())
     assert [line["offset"] for line in page.events] == list(range(29, 19, -1))
 
 

@@ -16,9 +16,9 @@ from aiohttp import web
 from deploy.addresses import Address
 from deploy.http import HttpServer
 from deploy.metrics.exposition import Exposition
-from deploy.page.board import Board
 from deploy.page.feed import FEEDS_MAX, FEEDS_PER_VIEWER, Feeds
-from deploy.page.routes import CALL, Page
+from deploy.page.live_view import LiveView
+from deploy.page.routes import CALL, PageRoutes
 from eventstore.replicas.beacons import Beacon
 from schemas.api import dpuplane_pb2 as pb
 from tests.support.eventually import until
@@ -28,12 +28,12 @@ PATIENCE_S = 10.0
 
 
 @asynccontextmanager
-async def looked_at(plane: Served) -> AsyncIterator[Board]:
-    board = Board(plane.server.queries, plane.replica, CALL, now_ms)
-    running = asyncio.create_task(board.run())
+async def looked_at(plane: Served) -> AsyncIterator[LiveView]:
+    live_view = LiveView(plane.server.queries, plane.replica, CALL, now_ms)
+    running = asyncio.create_task(live_view.run())
     try:
-        with board.watching():
-            yield board
+        with live_view.watching():
+            yield live_view
     finally:
         running.cancel()
 
@@ -53,50 +53,50 @@ def viewer(number: int) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(connector=connector)
 
 
-async def until_zone(board: Board, zone: str, nodes: int, since: int = 0) -> tuple[int, dict[str, Any]]:
+async def until_zone(live_view: LiveView, zone: str, nodes: int, since: int = 0) -> tuple[int, dict[str, Any]]:
     """Follow the board until it tells of so many nodes of a zone; what it told last."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
-            since, told = await board.changes(since, timeout_s=1.0)
+            since, told = await live_view.changes(since, timeout_s=1.0)
             if f"zone/{zone}" in told and told[f"zone/{zone}"][1] == nodes:
                 return since, told
 
 
 async def test_only_what_changed_is_told_and_as_it_is_now(tmp_path: Path) -> None:
-    async with served(tmp_path) as plane, looked_at(plane) as board:
+    async with served(tmp_path) as plane, looked_at(plane) as live_view:
         await plane.join("a", pb.NodeSpec(name="n1", addresses=["10.0.0.1"]))
         await plane.join("b", pb.NodeSpec(name="n2", addresses=["10.0.0.2"]))
-        await until_zone(board, "a", 1)
-        look, _ = await until_zone(board, "b", 1)
+        await until_zone(live_view, "a", 1)
+        look, _ = await until_zone(live_view, "b", 1)
         await asyncio.sleep(0.3)  # the versions of both tables settle
-        look, _ = await board.changes(look, timeout_s=0.0)
+        look, _ = await live_view.changes(look, timeout_s=0.0)
         for number in range(3, 13):
             await plane.join("a", pb.NodeSpec(name=f"n{number}", addresses=[f"10.0.0.{number}"]))
-        _, told = await until_zone(board, "a", 11, look)
+        _, told = await until_zone(live_view, "a", 11, look)
         assert [key for key in told if key.startswith("zone/a")] == ["zone/a"], "ten joins are one row"
         await asyncio.sleep(0.3)
-        _, everything = await board.changes(0, timeout_s=0.0)
+        _, everything = await live_view.changes(0, timeout_s=0.0)
         assert {"zone/a", "zone/b", "totals", "holds", "alerts", "latency"} <= everything.keys()
         assert everything["totals"]["nodes"] == 12
 
 
 async def test_nothing_is_told_twice(tmp_path: Path) -> None:
-    async with served(tmp_path) as plane, looked_at(plane) as board:
+    async with served(tmp_path) as plane, looked_at(plane) as live_view:
         await plane.join("a", pb.NodeSpec(name="n1", addresses=["10.0.0.1"]))
-        look, _ = await until_zone(board, "a", 1)
+        look, _ = await until_zone(live_view, "a", 1)
         async with asyncio.timeout(PATIENCE_S):
             while True:
-                since, (look, told) = look, await board.changes(look, timeout_s=1.5)
+                since, (look, told) = look, await live_view.changes(look, timeout_s=1.5)
                 if look == since:
                     break
         assert told == {}
 
 
 async def test_a_feed_brings_everything_first_and_then_changes(tmp_path: Path) -> None:
-    async with served(tmp_path) as plane, looked_at(plane) as board:
+    async with served(tmp_path) as plane, looked_at(plane) as live_view:
         await plane.join("a", pb.NodeSpec(name="n1", addresses=["10.0.0.1"]))
-        await until_zone(board, "a", 1)
-        feeds = Feeds(lambda: board, now_ms)
+        await until_zone(live_view, "a", 1)
+        feeds = Feeds(lambda: live_view, now_ms)
         async with listening(web.get("/feed", feeds.serve)) as address, aiohttp.ClientSession() as session:
             async with session.get(f"{address}/feed") as response:
                 assert response.headers["Content-Type"] == "text/event-stream"
@@ -113,8 +113,8 @@ async def test_a_feed_brings_everything_first_and_then_changes(tmp_path: Path) -
 
 
 async def test_more_feeds_than_there_may_be_are_turned_away_with_a_sentence(tmp_path: Path) -> None:
-    async with served(tmp_path) as plane, looked_at(plane) as board, AsyncExitStack() as stack:
-        feeds = Feeds(lambda: board, now_ms)
+    async with served(tmp_path) as plane, looked_at(plane) as live_view, AsyncExitStack() as stack:
+        feeds = Feeds(lambda: live_view, now_ms)
         address = await stack.enter_async_context(listening(web.get("/feed", feeds.serve)))
         viewers = [await stack.enter_async_context(viewer(n)) for n in range(FEEDS_MAX // FEEDS_PER_VIEWER + 2)]
         opened = [await viewers[n // FEEDS_PER_VIEWER].get(f"{address}/feed") for n in range(FEEDS_MAX)]
@@ -130,8 +130,8 @@ async def test_more_feeds_than_there_may_be_are_turned_away_with_a_sentence(tmp_
 
 
 async def test_one_viewer_has_a_few_feeds_and_others_have_theirs(tmp_path: Path) -> None:
-    async with served(tmp_path) as plane, looked_at(plane) as board:
-        feeds = Feeds(lambda: board, now_ms)
+    async with served(tmp_path) as plane, looked_at(plane) as live_view:
+        feeds = Feeds(lambda: live_view, now_ms)
         async with listening(web.get("/feed", feeds.serve)) as address, viewer(0) as greedy, viewer(1) as other:
             opened = [await greedy.get(f"{address}/feed") for _ in range(FEEDS_PER_VIEWER)]
             async with greedy.get(f"{address}/feed") as response:
@@ -150,8 +150,8 @@ async def test_a_feed_that_is_closed_frees_its_place_before_anything_is_said(
 ) -> None:
     """Its place was free when the next message could not be written, seconds later on a quiet plane."""
     monkeypatch.setattr("deploy.page.feed.SILENCE_S", 3_600.0)
-    async with served(tmp_path) as plane, looked_at(plane) as board:
-        feeds = Feeds(lambda: board, now_ms)
+    async with served(tmp_path) as plane, looked_at(plane) as live_view:
+        feeds = Feeds(lambda: live_view, now_ms)
         async with listening(web.get("/feed", feeds.serve)) as address, viewer(0) as closing:
             response = await closing.get(f"{address}/feed")
             await response.content.readuntil(b"\n\n")
@@ -165,7 +165,7 @@ def beacon(name: str, roles: Sequence[str], **addresses: str) -> Beacon:
 
 async def test_a_process_that_does_not_fold_the_fleet_says_who_does() -> None:
     alive = [beacon("r", ["relay"], http="10.0.0.1:1"), beacon("a", ["api"], http="10.0.0.2:7081")]
-    page = Page(("relay",), lambda: alive, now_ms)
+    page = PageRoutes(("relay",), lambda: alive, now_ms)
     async with listening(*page.routes()) as address, aiohttp.ClientSession() as session:
         for path in ("/", "/page/data/span", "/page/feed"):
             async with session.get(address + path) as response:
@@ -174,7 +174,7 @@ async def test_a_process_that_does_not_fold_the_fleet_says_who_does() -> None:
 
 
 async def test_a_page_that_is_asked_before_the_log_is_folded_says_so() -> None:
-    page = Page(("api",), lambda: (), now_ms)
+    page = PageRoutes(("api",), lambda: (), now_ms)
     async with listening(*page.routes()) as address, aiohttp.ClientSession() as session:
         async with session.get(f"{address}/page/data/fleet") as response:
             assert (response.status, (await response.json())["error"]) == (

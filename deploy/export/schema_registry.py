@@ -39,7 +39,7 @@ class RegistryError(Exception):
         self.code = code
 
 
-class Registry:
+class SchemaRegistry:
     """What was ever released, by id and by subject."""
 
     def __init__(self, schemas: Iterable[Schema]) -> None:
@@ -92,7 +92,7 @@ def schemas() -> Sequence[web.AbstractRouteDef]:
 
 def routes(of: Iterable[Schema]) -> Sequence[web.AbstractRouteDef]:
     """The registry's paths, for the HTTP server of a process."""
-    registry = Registry(of)
+    registry = SchemaRegistry(of)
     asks: dict[str, Ask] = {
         "/schemas/types": lambda request: ["AVRO"],
         "/schemas/ids/{id}": lambda request: {"schema": _text(registry.by_id(request.match_info["id"]))},
@@ -143,7 +143,7 @@ def _response(body: Any, status: int = 200) -> web.Response:
     return web.Response(body=text.encode(), status=status, headers={"Content-Type": CONTENT_TYPE})
 
 
-def _asked(registry: Registry, request: web.Request) -> Schema:
+def _asked(registry: SchemaRegistry, request: web.Request) -> Schema:
     return registry.version(request.match_info["subject"], request.match_info["version"])
 
 

@@ -1,4 +1,4 @@
-"""The fleet as the page shows it, kept up to date while somebody looks, and told as what changed since a look.
+"""The fleet as the page shows it: refreshed while a browser is connected, and sent as changes since a revision.
 
 There is one board however many look. A look has a number; whoever was told of look n is told of everything that changed
 after it, as it is now. So nothing is queued for anybody, and a slow reader misses what came in between, never the end.
@@ -30,8 +30,8 @@ SLOW_S = 1.0
 Items = dict[str, Any]
 
 
-class Board:
-    """What `changes` tells is what `run` saw last."""
+class LiveView:
+    """`run` refreshes the view; `changes` yields what changed since."""
 
     def __init__(self, queries: QueriesService, replica: Replica, call: Call, now_ms: Callable[[], int]) -> None:
         self._queries = queries
@@ -56,13 +56,13 @@ class Board:
             while True:
                 await self._watched.wait()
                 began = loop.time()
-                await self._see(began)
+                await self._refresh(began)
                 await asyncio.sleep(max(LOOK_S, self._zones * LOOK_S_PER_ZONE) - (loop.time() - began))
                 await _at_most(SLOW_S, watch.changed())
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Somebody looks."""
+        """Counts a viewer for as long as the context lasts."""
         self._watchers += 1
         self._watched.set()
         try:
@@ -90,7 +90,7 @@ class Board:
         self.is_over = True
         self._looked.set()
 
-    async def _see(self, now: float) -> None:
+    async def _refresh(self, now: float) -> None:
         seen: Items = {}
         zones: list[pb.ZoneProgress] = []
         async for part in self._queries.list_zone_progress(pb.ListZoneProgressRequest(), self._call):
@@ -100,10 +100,10 @@ class Board:
         self._zones = len(zones)
         if now - self._slow_at >= SLOW_S:
             self._slow_at = now
-            seen.update(await self._see_slowly())
+            seen.update(await self._refresh_slow())
         self._put(seen)
 
-    async def _see_slowly(self) -> Items:
+    async def _refresh_slow(self) -> Items:
         status = await self._queries.get_status(pb.GetStatusRequest(), self._call)
         return {
             "latency": latency(await self._queries.get_latency(pb.GetLatencyRequest(), self._call)),
