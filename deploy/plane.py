@@ -30,11 +30,11 @@ from deploy.local_registrar import LocalRegistrar
 from deploy.metrics.collector import Parts, PlaneCollector
 from deploy.metrics.exposition import Exposition
 from deploy.metrics.survey import Survey
-from deploy.opening import earlier_states, location_of, open_log, open_store
 from deploy.page.routes import PageRoutes
 from deploy.past.processes import Pasts
 from deploy.roles import ROLES, actors_of, folds_of, relay_of, replica_of
 from deploy.settings import Address, Settings
+from deploy.storage import location_of, open_log, open_store, saved_states
 from deploy.tls.security import api_options, security_of
 from drivers.backends.bmc import Connect, by_scheme
 from drivers.backends.http_bmc import http_connect
@@ -208,7 +208,7 @@ class Plane:
             connect,
             now_ms=self._now_ms,
             rng=lambda: self._rng,
-            earlier=earlier_states(self.settings),
+            earlier=saved_states(self.settings),
         )
         self.parts.actors = actors
         for actor in actors.named().values():

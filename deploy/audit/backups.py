@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from deploy.atomic_files import atomic_write, sync_folder
-from deploy.opening import LOG_FOLDER, LogPlace, open_to_read
+from deploy.storage import LOG_FOLDER, LogSource, open_log_to_read
 from eventstore.errors import PermanentError
 from eventstore.folding.origin import wait_for_origin
 from eventstore.kafka.clients import Clients
@@ -20,10 +20,12 @@ from projections.names import shown
 _CLOSE_S = 5.0
 
 
-async def make(place: LogPlace, folder: Path, now_ms: int, rng: random.Random, report: ReportProgress) -> Manifest:
+async def make(
+    log_source: LogSource, folder: Path, now_ms: int, rng: random.Random, report: ReportProgress
+) -> Manifest:
     """Copy the log of this place into a folder. Raises PermanentError if that is not empty."""
     _check_empty(folder, "out")
-    async with open_to_read(place, rng=rng) as log:
+    async with open_log_to_read(log_source, rng=rng) as log:
         origin = await wait_for_origin(log)
         _make(folder, "out")
         try:
@@ -46,7 +48,7 @@ async def make(place: LogPlace, folder: Path, now_ms: int, rng: random.Random, r
 
 async def remake(
     folder: Path,
-    place: LogPlace,
+    log_source: LogSource,
     *,
     generation: int | None,
     frozen: bool,
@@ -57,17 +59,17 @@ async def remake(
     """Make the log of a backup in an empty place, if every record is as it was copied. Raises PermanentError."""
     manifest = load_manifest(folder)
     plan = plan_restore(folder, manifest, generation=generation, frozen=frozen, now_ms=now_ms, rng=rng)
-    if place.data is not None:
-        _check_empty(place.data, "data", but=f"{LOG_FOLDER}.restoring")
+    if log_source.data is not None:
+        _check_empty(log_source.data, "data", but=f"{LOG_FOLDER}.restoring")
         check(folder, manifest, report)
-        _make(place.data, "data")
-        restored = restore_to_folder(plan, place.data / LOG_FOLDER, report)
-        sync_folder(place.data)
+        _make(log_source.data, "data")
+        restored = restore_to_folder(plan, log_source.data / LOG_FOLDER, report)
+        sync_folder(log_source.data)
         return restored
     check(folder, manifest, report)
-    clients = Clients(place.kafka, rng, place.access.options)
+    clients = Clients(log_source.kafka, rng, log_source.access.options)
     try:
-        return await restore_to_kafka(plan, clients, place.topic_prefix, report)
+        return await restore_to_kafka(plan, clients, log_source.topic_prefix, report)
     finally:
         await clients.close(_CLOSE_S)
 

@@ -13,11 +13,11 @@ import msgspec
 from deploy.audit.backups import make, remake
 from deploy.cli import output as out
 from deploy.cli.client import Client
-from deploy.cli.log_options import log_errors, log_options, place_of_status
+from deploy.cli.log_options import log_errors, log_options, log_source_of_status
 from deploy.cli.options import query_options
 from deploy.cli.param_types import Folder
 from deploy.cli.progress import ProgressLine
-from deploy.opening import LogPlace
+from deploy.storage import LogSource
 from schemas.api import dpuplane_pb2 as pb
 
 _FOLDER = Folder()
@@ -27,14 +27,14 @@ _FOLDER = Folder()
 @click.option("--out", "folder", type=_FOLDER, required=True, help="Folder to write; it must be empty, or not there.")
 @log_options
 @query_options
-def backup(client: Client, output: str, place: LogPlace | None, folder: Path) -> None:
+def backup(client: Client, output: str, log_source: LogSource | None, folder: Path) -> None:
     """Copy the whole log into a folder, beside the processes that write it, at one consistent cut.
 
     Saved states are not copied: they are folded again from the log. `dpuplane restore` makes a plane from the folder,
     on either engine. A copy that was cut off has no manifest.json and is not taken for a backup.
     """
     with log_errors():
-        where = place or place_of_status(client.query("GetStatus", pb.GetStatusRequest()), client.server)
+        where = log_source or log_source_of_status(client.query("GetStatus", pb.GetStatusRequest()), client.server)
         with ProgressLine("backup") as progress:
             made = asyncio.run(make(where, folder, time.time_ns() // 1_000_000, random.Random(), progress.show))
     records = sum(copied.records for copied in made.partitions.values())
@@ -61,7 +61,7 @@ def backup(client: Client, output: str, place: LogPlace | None, folder: Path) ->
 @click.option("--thawed", is_flag=True, help="Write to devices at once, instead of waiting for `dpuplane thaw --all`.")
 @click.option("--output", "-o", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
 @log_options
-def restore(place: LogPlace | None, folder: Path, generation: int | None, thawed: bool, output: str) -> None:
+def restore(log_source: LogSource | None, folder: Path, generation: int | None, thawed: bool, output: str) -> None:
     """Make a log from a backup, in an empty folder (--data) or under a new prefix of topics (--kafka, --topic-prefix).
 
     Every record is checked against the backup's hashes before anything is written. The new log is of a later
@@ -69,13 +69,13 @@ def restore(place: LogPlace | None, folder: Path, generation: int | None, thawed
     seen, with `dpuplane verify`, which of them hold something that the backup did not have, and say `dpuplane thaw
     --all`.
     """
-    if place is None:
+    if log_source is None:
         raise click.UsageError("give --data DIR, or --kafka HOST:PORT,... and --topic-prefix NAME, to restore to")
     with log_errors(), ProgressLine("restore") as progress:
         restored = asyncio.run(
             remake(
                 folder,
-                place,
+                log_source,
                 generation=generation,
                 frozen=not thawed,
                 now_ms=time.time_ns() // 1_000_000,
@@ -86,12 +86,14 @@ def restore(place: LogPlace | None, folder: Path, generation: int | None, thawed
     origin = restored.origin
     if output != "table":
         as_dict = {"log_id": origin.log_id, "generation": origin.generation, "parent": origin.parent}
-        out.print_value({**as_dict, "records": restored.records, "frozen": not thawed, "place": str(place)}, output)
+        out.print_value(
+            {**as_dict, "records": restored.records, "frozen": not thawed, "place": str(log_source)}, output
+        )
         return
     out.print_fields(
         [
             ("log", f"{origin.log_id}, generation {origin.generation}"),
-            ("restored", f"{restored.records:,} records to {place}"),
+            ("restored", f"{restored.records:,} records to {log_source}"),
             ("devices", "are written to at once" if thawed else "are not written to until `dpuplane thaw --all`"),
         ]
     )

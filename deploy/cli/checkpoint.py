@@ -15,10 +15,10 @@ from deploy.atomic_files import atomic_write
 from deploy.audit.checkpoints import Statement, new_keys, signed, state
 from deploy.cli import output as out
 from deploy.cli.client import Client
-from deploy.cli.log_options import log_errors, log_options, place_of_status
+from deploy.cli.log_options import log_errors, log_options, log_source_of_status
 from deploy.cli.options import query_options
 from deploy.cli.progress import ProgressLine
-from deploy.opening import LogPlace, open_to_read
+from deploy.storage import LogSource, open_log_to_read
 from schemas.api import dpuplane_pb2 as pb
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -44,7 +44,7 @@ def checkpoint(
     *,
     client: Client,
     output: str,
-    place: LogPlace | None,
+    log_source: LogSource | None,
     key: Path | None,
     path: Path | None,
     hashes: bool,
@@ -59,7 +59,7 @@ def checkpoint(
     if key is None or path is None:
         raise click.UsageError("give --key FILE to sign with and --out FILE to write")
     with log_errors():
-        where = place or place_of_status(client.query("GetStatus", pb.GetStatusRequest()), client.server)
+        where = log_source or log_source_of_status(client.query("GetStatus", pb.GetStatusRequest()), client.server)
         made = asyncio.run(_write(where, key, path, hashes=hashes))
     _print(made, path, output)
 
@@ -74,9 +74,9 @@ def keygen(key: Path) -> None:
     click.echo(f"{key} signs, {public} verifies")
 
 
-async def _write(place: LogPlace, key: Path, path: Path, *, hashes: bool) -> Statement:
+async def _write(log_source: LogSource, key: Path, path: Path, *, hashes: bool) -> Statement:
     beside = path.with_name(f"{path.name}.hashes")
-    async with open_to_read(place, rng=random.Random()) as log:
+    async with open_log_to_read(log_source, rng=random.Random()) as log:
         with (
             atomic_write(path) as partial,
             atomic_write(beside) if hashes else nullcontext() as kept,

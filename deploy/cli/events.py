@@ -15,7 +15,7 @@ import yaml
 
 from deploy.atomic_files import atomic_write
 from deploy.cli.client import Client
-from deploy.cli.log_options import log_errors, log_options, place_of_status
+from deploy.cli.log_options import log_errors, log_options, log_source_of_status
 from deploy.cli.options import query_options_in
 from deploy.cli.output import check_stdout_reader, print_value
 from deploy.cli.param_types import Time, as_of, command_id, not_empty
@@ -24,7 +24,7 @@ from deploy.cli.watch import EVERY_S
 from deploy.export.events import EXPORTED_TOPICS, EventFilter, as_json, batches, lines
 from deploy.export.parquet import ParquetFile
 from deploy.export.rows import rows
-from deploy.opening import LogPlace, open_to_read
+from deploy.storage import LogSource, open_log_to_read
 from eventstore.as_of import format_time
 from eventstore.log import FOLDED_TOPICS, EventLog
 from schemas.api import dpuplane_pb2 as pb
@@ -90,9 +90,9 @@ def events() -> None:
 @filters
 @log_options
 @query_options_in("jsonl", "yaml")
-def tail(client: Client, output: str, place: LogPlace | None, **wanted: Any) -> None:
+def tail(client: Client, output: str, log_source: LogSource | None, **wanted: Any) -> None:
     """Print events from the beginning (or --since) on, and then as they are appended, until interrupted."""
-    _print(place or _asked(client), _wanted(**wanted), output, follow=True)
+    _print(log_source or _asked(client), _wanted(**wanted), output, follow=True)
 
 
 @events.command(epilog="Example: dpuplane events export --format parquet --out log.parquet")
@@ -115,7 +115,7 @@ def export(
     *,
     client: Client,
     output: str,
-    place: LogPlace | None,
+    log_source: LogSource | None,
     kind: str,
     path: Path | None,
     explode: bool,
@@ -132,11 +132,11 @@ def export(
     if explode and kind != "parquet":
         raise click.UsageError("give --format parquet with --explode: lines of JSON have every event whole")
     if path is None:
-        _print(place or _asked(client), _wanted(**wanted), output, follow=False)
+        _print(log_source or _asked(client), _wanted(**wanted), output, follow=False)
         return
     with log_errors(), ProgressLine("export") as progress:
         written = asyncio.run(
-            _write(place or _asked(client), _wanted(**wanted), path, progress, kind=kind, explode=explode)
+            _write(log_source or _asked(client), _wanted(**wanted), path, progress, kind=kind, explode=explode)
         )
     if output == "jsonl":
         click.echo(f"{written:,} rows in {path}")
@@ -152,13 +152,13 @@ def _wanted(*, topics: tuple[str, ...], command: str, **rest: Any) -> EventFilte
     return wanted
 
 
-def _asked(client: Client) -> LogPlace:
-    return place_of_status(client.query("GetStatus", pb.GetStatusRequest()), client.server)
+def _asked(client: Client) -> LogSource:
+    return log_source_of_status(client.query("GetStatus", pb.GetStatusRequest()), client.server)
 
 
-def _print(place: LogPlace, wanted: EventFilter, output: str, *, follow: bool) -> None:
+def _print(log_source: LogSource, wanted: EventFilter, output: str, *, follow: bool) -> None:
     async def show() -> None:
-        async with open_to_read(place, rng=random.Random()) as log:
+        async with open_log_to_read(log_source, rng=random.Random()) as log:
             count = 0
             async for line in lines(log, wanted, follow=follow):
                 sys.stdout.write(_spelled(line, output, is_first=not count, is_endless=follow))
@@ -188,10 +188,10 @@ async def _while_read(showing: Coroutine[Any, Any, None]) -> None:
 
 
 async def _write(
-    place: LogPlace, wanted: EventFilter, path: Path, progress: ProgressLine, *, kind: str, explode: bool
+    log_source: LogSource, wanted: EventFilter, path: Path, progress: ProgressLine, *, kind: str, explode: bool
 ) -> int:
     with atomic_write(path) as partial:
-        async with open_to_read(place, rng=random.Random()) as log:
+        async with open_log_to_read(log_source, rng=random.Random()) as log:
             if kind == "lines":
                 return await _write_lines(log, wanted, partial, progress)
             with ParquetFile(partial, explode=explode) as table:

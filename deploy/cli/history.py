@@ -11,12 +11,12 @@ from deploy.cli import output as out
 from deploy.cli.client import Client
 from deploy.cli.completed_names import ZONE
 from deploy.cli.errors import NotFoundError
-from deploy.cli.log_options import log_errors, log_options, place_of_status
+from deploy.cli.log_options import log_errors, log_options, log_source_of_status
 from deploy.cli.options import query_options
 from deploy.cli.progress import ProgressLine
-from deploy.opening import LogPlace, open_to_read
 from deploy.past.history import Happening, history, homes_of_dpu, of_home
 from deploy.roles import folds_of
+from deploy.storage import LogSource, open_log_to_read
 from projections.decisions.items import Item
 from projections.names import shown
 from schemas.api import dpuplane_pb2 as pb
@@ -27,14 +27,14 @@ from schemas.api import dpuplane_pb2 as pb
 @click.option("--zone", default="", type=ZONE, help="Of the DPUs of this name only that of this zone.")
 @log_options
 @query_options
-def history_command(*, client: Client, output: str, place: LogPlace | None, subject: str, zone: str) -> None:
+def history_command(*, client: Client, output: str, log_source: LogSource | None, subject: str, zone: str) -> None:
     """Show all that ever happened to SUBJECT, oldest first: a node, a DPU, a zone, or a clique as DOMAIN/CLIQUE.
 
     Reads the log and folds it afresh, so it says what was decided of each record: when, where in the log, who asked,
     and under which command id.
     """
     with log_errors():
-        happened = asyncio.run(_read(place or _asked(client), subject))
+        happened = asyncio.run(_read(log_source or _asked(client), subject))
     if not happened:
         raise NotFoundError(
             f"subject: {shown(subject)} occurs in no record; it must be a node, DPU, zone or DOMAIN/CLIQUE"
@@ -60,17 +60,17 @@ def _in_zone(happened: list[Happening], subject: str, zone: str) -> list[Happeni
     return happened
 
 
-def _asked(client: Client) -> LogPlace:
-    return place_of_status(client.query("GetStatus", pb.GetStatusRequest()), client.server)
+def _asked(client: Client) -> LogSource:
+    return log_source_of_status(client.query("GetStatus", pb.GetStatusRequest()), client.server)
 
 
-async def _read(place: LogPlace, subject: str) -> list[Happening]:
+async def _read(log_source: LogSource, subject: str) -> list[Happening]:
     with ProgressLine("history") as progress:
 
         def heard(done: int, total: int) -> None:
             progress.show(f"{done:,} of {total:,} records", done / max(total, 1))
 
-        async with open_to_read(place, rng=random.Random()) as log:
+        async with open_log_to_read(log_source, rng=random.Random()) as log:
             return await history(log, folds_of(log.partition_count), subject, heard)
 
 

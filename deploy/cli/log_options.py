@@ -15,7 +15,7 @@ from deploy.cli.errors import Refused, Unreachable
 from deploy.cli.kafka_options import kafka_access_options, take_access
 from deploy.cli.param_types import Folder, addresses_if_given
 from deploy.logs import logging_here
-from deploy.opening import LogPlace
+from deploy.storage import LogSource
 from eventstore.errors import PermanentError, PlaneError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -52,7 +52,7 @@ _CONFIG = click.option(
 
 
 def log_options(function: F) -> F:
-    """Gives a command `place`: a LogPlace, or None if no flag names one, so that the server is to be asked."""
+    """Gives a command `log_source`: a LogSource, or None if no flag names one, so that the server is to be asked."""
 
     @functools.wraps(function)
     def run(*, config: Path | None, **given: Any) -> None:
@@ -64,7 +64,7 @@ def log_options(function: F) -> F:
         context.obj = access = take_access(given)
         named = data is not None or bool(kafka)
         with logging_here("WARNING"):
-            function(place=LogPlace(data, kafka, topic_prefix, access) if named else None, **given)
+            function(log_source=LogSource(data, kafka, topic_prefix, access) if named else None, **given)
 
     return _DATA(_KAFKA(kafka_access_options(_PREFIX(_CONFIG(run)))))  # type: ignore[return-value]
 
@@ -104,16 +104,16 @@ def _is_default(context: click.Context, name: str) -> bool:
     return context.get_parameter_source(name) in (ParameterSource.DEFAULT, None)
 
 
-def place_of_status(status: Any, server: str) -> LogPlace:
+def log_source_of_status(status: Any, server: str) -> LogSource:
     """Where a server says its log is (a Status message)."""
     location = status.log
     if location.engine == "kafka":
         access = click.get_current_context().obj
-        return LogPlace(None, ",".join(location.bootstrap), location.topic_prefix, access)
+        return LogSource(None, ",".join(location.bootstrap), location.topic_prefix, access)
     folder = Path(location.data)
     if not folder.is_dir():
         raise Unreachable(f"{server} keeps its log in {folder}, which is not on this machine: run this command there")
-    return LogPlace(folder)
+    return LogSource(folder)
 
 
 @contextmanager

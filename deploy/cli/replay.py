@@ -13,13 +13,13 @@ import click
 
 from deploy.cli import output as out
 from deploy.cli.client import Client
-from deploy.cli.log_options import log_errors, log_options, place_of_status
+from deploy.cli.log_options import log_errors, log_options, log_source_of_status
 from deploy.cli.options import query_options
 from deploy.cli.param_types import as_of
 from deploy.cli.progress import ProgressLine
 from deploy.logs import logging_here
-from deploy.opening import LogPlace, open_to_read
 from deploy.roles import folds_of
+from deploy.storage import LogSource, open_log_to_read
 from eventstore.as_of import AsOf, check_not_in_future
 from eventstore.folding.origin import wait_for_origin
 from eventstore.log import FOLDED_TOPICS, EventLog, Partition
@@ -32,12 +32,12 @@ from schemas.api import dpuplane_pb2 as pb
 @click.option("--as-of", callback=as_of, metavar="POSITION|TIME", help="Stop there.  [the present end of the log]")
 @log_options
 @query_options
-def replay_command(client: Client, output: str, place: LogPlace | None, as_of: AsOf | None) -> None:
+def replay_command(client: Client, output: str, log_source: LogSource | None, as_of: AsOf | None) -> None:
     """Fold the log afresh, and print the position and the digest of every partition, and how fast it went.
 
     POSITION is the token of an answer; TIME is ISO 8601, UTC if it names no zone, or milliseconds since the epoch.
     """
-    where = place or place_of_status(client.query("GetStatus", pb.GetStatusRequest()), client.server)
+    where = log_source or log_source_of_status(client.query("GetStatus", pb.GetStatusRequest()), client.server)
     level = "WARNING" if sys.stderr.isatty() else "INFO"  # a terminal has the line of progress
     with log_errors(), logging_here(level):
         replayed = asyncio.run(_replay(where, as_of))
@@ -56,8 +56,8 @@ def replay_command(client: Client, output: str, place: LogPlace | None, as_of: A
     sys.exit(1 if any(folded.halted for folded in replayed.partitions.values()) else 0)
 
 
-async def _replay(place: LogPlace, as_of: AsOf | None) -> ReplayResult:
-    async with open_to_read(place, rng=random.Random()) as log:
+async def _replay(log_source: LogSource, as_of: AsOf | None) -> ReplayResult:
+    async with open_log_to_read(log_source, rng=random.Random()) as log:
         until = None if as_of is None else await _cut(log, as_of)
         with ProgressLine("replay") as progress:
             return await replay(log, folds_of(log.partition_count), until=until, report=progress.show)

@@ -14,12 +14,12 @@ from deploy.audit.upgrading import Raised, raised
 from deploy.cli import output as out
 from deploy.cli.client import Client
 from deploy.cli.errors import REFUSED
-from deploy.cli.log_options import log_errors, log_options, place_of_status
+from deploy.cli.log_options import log_errors, log_options, log_source_of_status
 from deploy.cli.options import command_options
 from deploy.cli.results import Part, exit_status, finish, merged_result, sentence
 from deploy.logs import logging_here
-from deploy.opening import LogPlace, open_to_read
 from deploy.roles import folds_of
+from deploy.storage import LogSource, open_log_to_read
 from eventstore.log import FOLDED_TOPICS
 from schemas.api import dpuplane_pb2 as pb
 
@@ -33,7 +33,7 @@ NOTHING = "nothing to raise: every partition is at the latest fold version that 
 @log_options
 @command_options
 def upgrade(
-    *, client: Client, output: str, place: LogPlace | None, topic: str | None, version: int | None, dry_run: bool
+    *, client: Client, output: str, log_source: LogSource | None, topic: str | None, version: int | None, dry_run: bool
 ) -> None:
     """Let the log be decided by later rules (raise the fold version of its partitions), from the next record on.
 
@@ -41,12 +41,14 @@ def upgrade(
     be taken back. --dry-run folds the log here, by the rules of this program, and shows what the raise alone would
     change in states and rule tables; exit status 1 if it would be refused.
     """
-    if place is not None and not dry_run:  # a raise cannot be taken back, and would be of another log than was named
+    if (
+        log_source is not None and not dry_run
+    ):  # a raise cannot be taken back, and would be of another log than was named
         raise click.UsageError("--data and --kafka go with --dry-run: the plane at --server raises its own log")
     status: pb.Status = client.query("GetStatus", pb.GetStatusRequest())
     wanted = _wanted(status, topic, version)
     if dry_run:
-        _show(client, status, place, wanted, output)
+        _show(client, status, log_source, wanted, output)
         return
     if not wanted:
         finish(pb.CommandResult(outcome=pb.OUTCOME_UNCHANGED, reason=NOTHING), output)
@@ -93,8 +95,8 @@ def _unready(status: pb.Status, wanted: dict[str, int]) -> list[str]:
     return found
 
 
-def _show(client: Client, status: pb.Status, place: LogPlace | None, wanted: dict[str, int], output: str) -> None:
-    where = place or place_of_status(status, client.server)
+def _show(client: Client, status: pb.Status, log_source: LogSource | None, wanted: dict[str, int], output: str) -> None:
+    where = log_source or log_source_of_status(status, client.server)
     with log_errors(), logging_here("CRITICAL"):  # what halts is in the table
         changes = asyncio.run(_dry_run(where, wanted))
     unready = _unready(status, wanted)
@@ -110,8 +112,8 @@ def _show(client: Client, status: pb.Status, place: LogPlace | None, wanted: dic
     click.get_current_context().exit(REFUSED if refused else 0)
 
 
-async def _dry_run(place: LogPlace, wanted: dict[str, int]) -> list[Raised]:
-    async with open_to_read(place, rng=random.Random()) as log:
+async def _dry_run(log_source: LogSource, wanted: dict[str, int]) -> list[Raised]:
+    async with open_log_to_read(log_source, rng=random.Random()) as log:
         return await raised(log, folds_of(log.partition_count), wanted) if wanted else []
 
 

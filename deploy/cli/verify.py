@@ -16,12 +16,12 @@ from deploy.audit.verification import Claim, Devices, Fresh, compare_devices, fo
 from deploy.cli import output as out
 from deploy.cli.client import Client
 from deploy.cli.errors import Refused, Unreachable
-from deploy.cli.log_options import log_errors, log_options, place_of_status
+from deploy.cli.log_options import log_errors, log_options, log_source_of_status
 from deploy.cli.options import query_options
 from deploy.cli.progress import ProgressLine
 from deploy.cli.sentence_groups import group_sentences
-from deploy.opening import LogPlace, open_to_read
 from deploy.roles import folds_of
+from deploy.storage import LogSource, open_log_to_read
 from eventstore.folding.origin import wait_for_origin
 from eventstore.log import DECIDING_TOPICS, Partition
 from eventstore.replicas.lineage import lineage_of
@@ -63,7 +63,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @log_options
 @query_options
 def verify(
-    client: Client, output: str, place: LogPlace | None, checkpoint: Path | None, public_key: Path | None
+    client: Client, output: str, log_source: LogSource | None, checkpoint: Path | None, public_key: Path | None
 ) -> None:
     """Fold the log afresh; compare every digest with the live state, every DPU with its table, and zones with fleet.
 
@@ -76,9 +76,9 @@ def verify(
     if (checkpoint is None) != (public_key is None):
         raise click.UsageError("give --checkpoint FILE and --public-key FILE together")
     if checkpoint is not None and public_key is not None:
-        _verify_checkpoint(client, place, output, checkpoint, public_key)
+        _verify_checkpoint(client, log_source, output, checkpoint, public_key)
     with log_errors():
-        verdict = asyncio.run(_verify(client, place))
+        verdict = asyncio.run(_verify(client, log_source))
     differences = verdict.differences
     if output == "table":
         out.print_fields(_rows(verdict))
@@ -88,16 +88,16 @@ def verify(
 
 
 def _verify_checkpoint(
-    client: Client, place: LogPlace | None, output: str, checkpoint: Path, public_key: Path
+    client: Client, log_source: LogSource | None, output: str, checkpoint: Path, public_key: Path
 ) -> NoReturn:
     with log_errors():
         statement = load(checkpoint, public_key)
-        where = place or place_of_status(client.query("GetStatus", pb.GetStatusRequest()), client.server)
+        where = log_source or log_source_of_status(client.query("GetStatus", pb.GetStatusRequest()), client.server)
         hashes = checkpoint.with_name(f"{checkpoint.name}.hashes")
 
         async def run() -> Proven:
             with ProgressLine("verify") as progress:
-                async with open_to_read(where, rng=random.Random()) as log:
+                async with open_log_to_read(where, rng=random.Random()) as log:
                     return await prove(log, statement, hashes if hashes.exists() else None, progress.show)
 
         proven = asyncio.run(run())
@@ -120,11 +120,11 @@ def _end(differences: list[str]) -> NoReturn:
     sys.exit(1 if differences else 0)
 
 
-async def _verify(client: Client, place: LogPlace | None) -> Verdict:
+async def _verify(client: Client, log_source: LogSource | None) -> Verdict:
     """Devices are given some seconds to take what is on its way to them while the log grows."""
     for left in reversed(range(TRIES)):
-        live, where = _live(client, place)
-        async with open_to_read(where, rng=random.Random()) as log:
+        live, where = _live(client, log_source)
+        async with open_log_to_read(where, rng=random.Random()) as log:
             origin = await wait_for_origin(log)
             if live.is_running and live.log_id != origin.log_id:
                 is_of = f"{client.server} is a server of log {live.log_id}, and this is log {origin.log_id}"
@@ -139,7 +139,7 @@ async def _verify(client: Client, place: LogPlace | None) -> Verdict:
     return Verdict(fresh, devices, live.is_running)
 
 
-def _live(client: Client, place: LogPlace | None) -> tuple[Live, LogPlace]:
+def _live(client: Client, log_source: LogSource | None) -> tuple[Live, LogSource]:
     try:
         status = client.query("GetStatus", pb.GetStatusRequest())
         held: dict[str, dict[str, Held]] = {}
@@ -148,16 +148,16 @@ def _live(client: Client, place: LogPlace | None) -> tuple[Live, LogPlace]:
                 has = Held(device.epoch, device.version, bytes.fromhex(device.digest))
                 held.setdefault(device.zone, {})[device.dpu] = has
     except Unreachable:
-        if place is None:
+        if log_source is None:
             raise
-        return Live([], {}, False), place
+        return Live([], {}, False), log_source
     claims = [
         Claim(replica.name, _partition(part.partition), part.digest_position, part.digest)
         for replica in status.replicas
         for part in replica.partitions
         if part.partition.split("/")[0] in DECIDING_TOPICS and not part.halted
     ]
-    return Live(claims, held, True, status.log_id), place or place_of_status(status, client.server)
+    return Live(claims, held, True, status.log_id), log_source or log_source_of_status(status, client.server)
 
 
 def _partition(text: str) -> Partition:

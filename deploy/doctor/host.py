@@ -24,8 +24,8 @@ from google.protobuf.internal import api_implementation
 
 from deploy.descriptors import FILES_MAX, Connections, within
 from deploy.listening import reason, taken
-from deploy.opening import LOG_FOLDER
 from deploy.settings import Address, Settings
+from deploy.storage import LOG_FOLDER
 from deploy.tls.certificates import Certificates
 from deploy.tls.revocations import read_serials
 from eventstore.errors import PlaneError

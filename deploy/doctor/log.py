@@ -11,10 +11,10 @@ import msgspec
 
 from deploy.addresses import parse_addresses
 from deploy.doctor.host import Finding
-from deploy.opening import LOG_FOLDER, open_to_read, place_of
 from deploy.process import now_ms
 from deploy.roles import ROLES, folds_of
 from deploy.settings import Settings
+from deploy.storage import LOG_FOLDER, log_source_of, open_log_to_read
 from eventstore.errors import PlaneError
 from eventstore.folding.origin import find_origin, read_first
 from eventstore.kafka.admin import Admin, Topic
@@ -50,7 +50,7 @@ async def check_log(settings: Settings, rng: random.Random) -> list[Finding]:
         if not is_there:
             return [Finding("log", True, "not there yet: the first `dpuplane serve` makes it")]
     try:
-        async with open_to_read(place_of(settings), rng=rng) as log:
+        async with open_log_to_read(log_source_of(settings), rng=rng) as log:
             found += [finding async for finding in _check_contents(log, settings)]
     except PlaneError as error:
         found.append(Finding("log", False, str(error), "see the sentence; a log that was damaged: restore a backup"))

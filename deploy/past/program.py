@@ -30,9 +30,9 @@ from commands.queries.status import StatusReporter
 from commands.rpc.limits import DEFAULTS, Admission
 from commands.rpc.middleware import RpcMiddleware
 from deploy.logs import configure_logs
-from deploy.opening import location_of, open_to_read, place_of, state_folder
 from deploy.roles import folds_of
 from deploy.settings import Settings
+from deploy.storage import location_of, log_source_of, open_log_to_read, state_folder
 from eventstore.as_of import parse_as_of
 from eventstore.errors import PermanentError, PlaneError
 from eventstore.folding.origin import wait_for_origin
@@ -61,7 +61,7 @@ async def folded(order: Order, say: Callable[[int, int], None]) -> FoldedLogAsOf
     """The plane as it stood then. Raises PermanentError if there is no such moment, else PlaneError."""
     folder = state_folder(order.settings)
     checkpoints = list_checkpoints(folder) if folder is not None else []
-    async with open_to_read(place_of(order.settings), rng=random.Random()) as log:
+    async with open_log_to_read(log_source_of(order.settings), rng=random.Random()) as log:
         origin = await wait_for_origin(log)
         cut = await cut_of(log, origin.log_id, FOLDED_TOPICS, parse_as_of(order.at))
         return await fold_as_of(log, folds_of(log.partition_count), cut, checkpoints, say)

@@ -16,7 +16,7 @@ from pathlib import Path
 from deploy.export.events import EventFilter, as_json, batches, lines
 from deploy.export.parquet import ParquetFile
 from deploy.export.rows import rows
-from deploy.opening import LOG_FOLDER, LogPlace, open_to_read
+from deploy.storage import LOG_FOLDER, LogSource, open_log_to_read
 from eventstore.avro.codec import encode
 from eventstore.embedded.log import EmbeddedLog
 from tests.bench.figures import Figure
@@ -63,7 +63,7 @@ def _measured(export: Callable[[], int], out: Path) -> tuple[float, float]:
 
 async def _lines(data: Path, path: Path) -> int:
     count = 0
-    async with open_to_read(LogPlace(data), rng=random.Random(1)) as log:
+    async with open_log_to_read(LogSource(data), rng=random.Random(1)) as log:
         with path.open("w", encoding="utf-8") as file:
             async for line in lines(log, EventFilter(), follow=False):
                 file.write(f"{as_json(line)}\n")
@@ -72,7 +72,7 @@ async def _lines(data: Path, path: Path) -> int:
 
 
 async def _table(data: Path, path: Path, *, explode: bool) -> int:
-    async with open_to_read(LogPlace(data), rng=random.Random(1)) as log:
+    async with open_log_to_read(LogSource(data), rng=random.Random(1)) as log:
         with ParquetFile(path, explode=explode) as table:
             async for partition, records in batches(log, EventFilter(), follow=False):
                 table.add(rows(partition, records, EventFilter(), explode=explode))

@@ -19,9 +19,9 @@ import uvloop
 from rocksdict import AccessType
 
 from commands.rpc.middleware import Call
-from deploy.opening import LOG_FOLDER, STATE_FOLDER
 from deploy.past.processes import Pasts
 from deploy.settings import load_settings
+from deploy.storage import LOG_FOLDER, STATE_FOLDER
 from eventstore.avro.codec import encode
 from eventstore.embedded.rocks import LogRow, open_rocks
 from eventstore.ids import envelope, uuid7

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
-from deploy.opening import LogPlace, open_to_read
+from deploy.storage import LogSource, open_log_to_read
 from eventstore.errors import PlaneError
 from eventstore.log import FOLDED_TOPICS, Partition, Record
 from eventstore.state_store.rocks_store import list_checkpoints, open_checkpoint
@@ -27,7 +27,7 @@ class Case(NamedTuple):
     """All that is to be looked at."""
 
     history: History
-    place: LogPlace
+    log_source: LogSource
     states: Mapping[str, Path]
     """Where each role saves its state."""
 
@@ -35,7 +35,7 @@ class Case(NamedTuple):
 def check(case: Case) -> tuple[list[Fault], list[str]]:
     """What the checkers find; or why they cannot look, if the log cannot be read."""
     try:
-        records, again = asyncio.run(_read_twice(case.place))
+        records, again = asyncio.run(_read_twice(case.log_source))
     except (PlaneError, TimeoutError) as error:
         return [], [f"the log cannot be read: {error or f'not in {READ_S:.0f} s'}"]
     with ExitStack() as stack:
@@ -43,21 +43,21 @@ def check(case: Case) -> tuple[list[Fault], list[str]]:
             case.history,
             records,
             again=again,
-            appended_s=None if case.place.data else _appended_s(records),
+            appended_s=None if case.log_source.data else _appended_s(records),
             saved=_saved(case.states, stack),
             end_s=time.monotonic(),
         )
     return found, []
 
 
-async def _read_twice(place: LogPlace) -> tuple[Records, Records]:
+async def _read_twice(log_source: LogSource) -> tuple[Records, Records]:
     """Every record of every topic that is folded, by two readers."""
     async with asyncio.timeout(READ_S):
-        return await _read(place), await _read(place)
+        return await _read(log_source), await _read(log_source)
 
 
-async def _read(place: LogPlace) -> Records:
-    async with open_to_read(place, rng=random.Random()) as log:
+async def _read(log_source: LogSource) -> Records:
+    async with open_log_to_read(log_source, rng=random.Random()) as log:
         return await read_to_end(log, {partition: 0 for topic in FOLDED_TOPICS for partition in log.partitions(topic)})
 
 

@@ -64,7 +64,7 @@ async def faults_of(world: World) -> tuple[list[Fault], list[str]]:
                 history.add(happening)
     except (grpc.aio.AioRpcError, TimeoutError) as error:
         return [], [f"the plane does not say how it stands: {_said(error)}"]
-    case = Case(history, world.place, world.states)
+    case = Case(history, world.log_source, world.states)
     found, others = await asyncio.get_running_loop().run_in_executor(world.checking, check, case)
     if (connected := len(history.of(Dumped))) != world.devices:
         others.append(f"{connected} of {world.devices} devices have a link")

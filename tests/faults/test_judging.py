@@ -11,7 +11,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from deploy.opening import LogPlace
+from deploy.storage import LogSource
 from schemas.api.stubs import QueriesStub
 from tests.faults.arena import Arena, Party
 from tests.faults.checking import Case, check
@@ -75,7 +75,7 @@ async def test_a_plane_that_does_not_answer_is_wrong(tmp_path: Path) -> None:
 
 
 def test_a_log_that_cannot_be_read_is_wrong(tmp_path: Path) -> None:
-    found, others = check(Case(History(), LogPlace(tmp_path), {}))
+    found, others = check(Case(History(), LogSource(tmp_path), {}))
     assert not found
     assert len(others) == 1
     assert others[0].startswith("the log cannot be read: ")

@@ -13,7 +13,7 @@ from typing import Literal
 
 import grpc
 
-from deploy.opening import LogPlace
+from deploy.storage import LogSource
 from schemas.api.stubs import QueriesStub
 from tests.faults.arena import HUB, Arena
 from tests.faults.brokers import Brokers, cluster
@@ -59,11 +59,11 @@ class World:
         self.viewer = self.cert_files("viewer/vic")
 
     @property
-    def place(self) -> LogPlace:
+    def log_source(self) -> LogSource:
         """Where the log is, for readers beside the plane."""
         if self.brokers is None:
-            return LogPlace(self.disks["plane"].folder / "data")
-        return LogPlace(None, self.brokers.bootstrap, PREFIX)
+            return LogSource(self.disks["plane"].folder / "data")
+        return LogSource(None, self.brokers.bootstrap, PREFIX)
 
     def of(self, kind: str) -> list[Role]:
         """The roles whose names begin so; the embedded one is of every kind."""

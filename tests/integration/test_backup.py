@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from deploy.audit.backups import make, remake
 from deploy.cli import cli
-from deploy.opening import LOG_FOLDER, LogPlace, open_to_read
+from deploy.storage import LOG_FOLDER, LogSource, open_log_to_read
 from drivers.forwarder import Forwarder
 from eventstore.avro.codec import decode
 from eventstore.embedded.log import EmbeddedLog
@@ -58,8 +58,8 @@ async def contents(log: EventLog) -> dict[Partition, list[Record]]:
     return found
 
 
-async def contents_at(place: LogPlace) -> dict[Partition, list[Record]]:
-    async with open_to_read(place, rng=random.Random(1)) as log:
+async def contents_at(place: LogSource) -> dict[Partition, list[Record]]:
+    async with open_log_to_read(place, rng=random.Random(1)) as log:
         return await contents(log)
 
 
@@ -95,7 +95,7 @@ def test_a_log_is_made_again_as_a_later_generation(tmp_path: Path) -> None:
     restored = run("restore", "--from", copy, "--data", new)
     assert restored.exit_code == 0, restored.output
     said = json.loads(restored.stdout)
-    before, after = (asyncio.run(contents_at(LogPlace(place))) for place in (old, new))
+    before, after = (asyncio.run(contents_at(LogSource(place))) for place in (old, new))
     origin = assert_restored(before, after, load_manifest(copy))
     assert (said["generation"], said["log_id"], said["frozen"]) == (origin.generation, origin.log_id, True)
 
@@ -225,7 +225,7 @@ async def test_a_copy_of_a_plane_at_work_lacks_nothing_that_it_cites(tmp_path: P
                 tasks.create_task(join(worker))
             for number in range(5):
                 await another_forward(plane)
-                manifest = await make(LogPlace(data), tmp_path / f"copy{number}", now_ms(), random.Random(1), unsaid)
+                manifest = await make(LogSource(data), tmp_path / f"copy{number}", now_ms(), random.Random(1), unsaid)
                 assert manifest.partitions["fleet/0"].end > 1
                 copies += 1
     for number in range(5):
@@ -241,7 +241,7 @@ async def another_forward(plane: Served) -> None:
 async def goes_on(copy: Path, data: Path) -> None:
     """A plane on the restored log brings every node of its zones into fleet: no forward is stuck."""
     restored = await remake(
-        copy, LogPlace(data), generation=None, frozen=True, now_ms=now_ms(), rng=random.Random(2), report=unsaid
+        copy, LogSource(data), generation=None, frozen=True, now_ms=now_ms(), rng=random.Random(2), report=unsaid
     )
     folds: list[Any] = [ZonesFold(), FleetFold(PARTITIONS)]
     async with EmbeddedLog.open(data / LOG_FOLDER, now_ms=now_ms) as log, asyncio.TaskGroup() as tasks:
@@ -264,10 +264,14 @@ async def goes_on(copy: Path, data: Path) -> None:
 async def test_a_log_goes_from_one_process_to_kafka_and_back(kafka_log: KafkaUnderTest, tmp_path: Path) -> None:
     await stated(tmp_path / "old")
     prefix = f"{kafka_log.prefix}"
-    embedded, kafka, again = LogPlace(tmp_path / "old"), LogPlace(None, kafka_log.bootstrap, prefix), tmp_path / "again"
+    embedded, kafka, again = (
+        LogSource(tmp_path / "old"),
+        LogSource(None, kafka_log.bootstrap, prefix),
+        tmp_path / "again",
+    )
     kafka_log.partition_count = STATED_PARTITIONS
 
-    async def restored(copy: Path, place: LogPlace) -> None:
+    async def restored(copy: Path, place: LogSource) -> None:
         await remake(copy, place, generation=None, frozen=True, now_ms=now_ms(), rng=random.Random(2), report=unsaid)
 
     first = await make(embedded, tmp_path / "copy1", now_ms(), random.Random(1), unsaid)
@@ -275,8 +279,8 @@ async def test_a_log_goes_from_one_process_to_kafka_and_back(kafka_log: KafkaUnd
     there = await contents_at(kafka)
     assert_restored(await contents_at(embedded), there, first)
     second = await make(kafka, tmp_path / "copy2", now_ms(), random.Random(1), unsaid)
-    await restored(tmp_path / "copy2", LogPlace(again))
-    assert_restored(there, await contents_at(LogPlace(again)), second)
+    await restored(tmp_path / "copy2", LogSource(again))
+    assert_restored(there, await contents_at(LogSource(again)), second)
     with pytest.raises(Exception, match="already exists; restore under another prefix"):
         await restored(tmp_path / "copy1", kafka)
     log = await kafka_log.open()  # the settings are those of any other log

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from rocksdict import AccessType
 
 from deploy.cli import cli
-from deploy.opening import LOG_FOLDER
+from deploy.storage import LOG_FOLDER
 from eventstore.embedded.log import EmbeddedLog
 from eventstore.embedded.rocks import LogRow, Rocks, open_rocks
 from eventstore.log import FLEET_0, Partition, Record

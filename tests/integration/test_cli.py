@@ -14,7 +14,7 @@ import yaml
 from click.testing import CliRunner
 
 from deploy.cli import cli
-from deploy.opening import LOG_FOLDER
+from deploy.storage import LOG_FOLDER
 from schemas.api import dpuplane_pb2 as pb
 from tests.support.served import Served, served
 

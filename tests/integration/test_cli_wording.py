@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from commands.rpc.limits import Limits
 from deploy.cli import cli
-from deploy.opening import LOG_FOLDER
+from deploy.storage import LOG_FOLDER
 from eventstore.avro.codec import encode
 from eventstore.embedded.log import EmbeddedLog
 from eventstore.ids import internal_envelope

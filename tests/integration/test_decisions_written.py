@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from deploy.kafka.brokers import Brokers
-from deploy.opening import LogPlace, open_to_read
+from deploy.storage import LogSource, open_log_to_read
 from tests.support.decisions import until_all_are_written
 from tests.support.planes import Process, run, serving
 
@@ -26,11 +26,11 @@ async def say_things(plane: Process, day: int) -> None:
     await asyncio.gather(*joins, *claims, *refusals)
 
 
-async def check(place: LogPlace, least: int) -> None:
+async def check(log_source: LogSource, least: int) -> None:
     """Read beside the processes: what is appended meanwhile may be seen here before its decision is written."""
     async with asyncio.timeout(120):
         while True:
-            async with open_to_read(place, rng=random.Random(1)) as log:
+            async with open_log_to_read(log_source, rng=random.Random(1)) as log:
                 found = await until_all_are_written(log, timeout_s=60, every_s=0.5)
             if len(found) >= least:
                 return
@@ -45,7 +45,7 @@ async def test_an_embedded_plane_that_is_killed_writes_what_it_had_not(tmp_path:
             await plane.ended()
     async with serving("--data", str(data)) as plane:
         await say_things(plane, 3)
-        await check(LogPlace(data), least=30)
+        await check(LogSource(data), least=30)
 
 
 @pytest.mark.kafka
@@ -62,4 +62,4 @@ async def test_two_processes_on_kafka_write_each_decision_alike(kafka_brokers: B
         await say_things(two, 3)
         async with serving(*on, "--name", "one", "--state", str(tmp_path / "one")) as again:
             await say_things(again, 4)
-            await check(LogPlace(None, kafka_brokers.bootstrap, "decided"), least=30)
+            await check(LogSource(None, kafka_brokers.bootstrap, "decided"), least=30)

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from deploy.cli import cli
-from deploy.opening import LOG_FOLDER
+from deploy.storage import LOG_FOLDER
 from eventstore.avro.codec import encode
 from eventstore.embedded.log import EmbeddedLog
 from eventstore.folding.origin import wait_for_origin

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from deploy.opening import LOG_FOLDER
+from deploy.storage import LOG_FOLDER
 from eventstore.avro.codec import encode
 from eventstore.embedded.log import EmbeddedLog
 from eventstore.folding.origin import ensure_origin

@@ -20,8 +20,8 @@ from deploy.cli import cli
 from deploy.cli.client import Client
 from deploy.cli.wait import _let_through
 from deploy.doctor.log import check_log
-from deploy.opening import open_log, open_to_read, place_of
 from deploy.settings import load_settings
+from deploy.storage import log_source_of, open_log, open_log_to_read
 from eventstore.errors import FatalError, PermanentError
 from projections.names import shown
 from schemas.api import dpuplane_pb2 as pb
@@ -176,7 +176,7 @@ async def test_a_folder_that_may_not_be_looked_into_is_named(tmp_path: Path, mon
     assert (finding.ok, finding.found) == (False, f"{tmp_path}: Permission denied")
     for opening in (
         open_log(settings, now_ms=lambda: 0, rng=random.Random(1)),
-        open_to_read(place_of(settings), rng=random.Random(1)),
+        open_log_to_read(log_source_of(settings), rng=random.Random(1)),
     ):
         with pytest.raises(FatalError, match=r"data: .* cannot be looked into: Permission denied$"):
             await opening.__aenter__()

@@ -26,8 +26,8 @@ from deploy.doctor.host import (
     is_running,
 )
 from deploy.doctor.log import check_clock, check_replica, check_topic
-from deploy.opening import LOG_FOLDER
 from deploy.settings import Settings
+from deploy.storage import LOG_FOLDER
 from eventstore.kafka.admin import Topic
 from eventstore.kafka.topics import settings_of
 from eventstore.log import Partition

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from deploy.cli import cli
 from deploy.cli.log_options import log_options
 from deploy.environment import CLIENT_VARIABLES, known_variables, unknown_variables
-from deploy.opening import LogPlace
 from deploy.reference.commands import walk
+from deploy.storage import LogSource
 
 SERVER_TLS = {f"DPUPLANE_TLS_{name}": f"{name}.pem" for name in ("CERT", "KEY", "CLIENT_CA")}
 
@@ -70,21 +70,21 @@ def test_the_certificate_of_a_server_in_the_environment_is_not_that_of_a_client(
 
 
 @pytest.fixture
-def read() -> tuple[click.Command, list[LogPlace | None]]:
+def read() -> tuple[click.Command, list[LogSource | None]]:
     """A command that reads the log, and the places that it was given."""
-    places: list[LogPlace | None] = []
+    places: list[LogSource | None] = []
 
     @click.command()
     @click.option("--server", "servers", envvar="DPUPLANE_SERVER", default="127.0.0.1:7080")
     @log_options
-    def command(servers: str, place: LogPlace | None) -> None:
+    def command(servers: str, place: LogSource | None) -> None:
         places.append(place)
 
     return command, places
 
 
 DATA, KAFKA = {"DPUPLANE_DATA": "plane"}, {"DPUPLANE_KAFKA": "h:1", "DPUPLANE_TOPIC_PREFIX": "lab"}
-AT_DATA, AT_KAFKA = LogPlace(Path("plane"), "", "dpuplane"), LogPlace(None, "h:1", "lab")
+AT_DATA, AT_KAFKA = LogSource(Path("plane"), "", "dpuplane"), LogSource(None, "h:1", "lab")
 
 
 @pytest.mark.parametrize(
@@ -101,24 +101,24 @@ AT_DATA, AT_KAFKA = LogPlace(Path("plane"), "", "dpuplane"), LogPlace(None, "h:1
     ],
 )
 def test_a_command_that_reads_the_log_takes_the_variables_of_serve(
-    read: tuple[click.Command, list[LogPlace | None]],
+    read: tuple[click.Command, list[LogSource | None]],
     environment: dict[str, str],
     flags: list[str],
-    place: LogPlace | None,
+    place: LogSource | None,
 ) -> None:
     command, places = read
     ran = CliRunner().invoke(command, flags, env=environment)
     assert (ran.exit_code, ran.output, places) == (0, "", [place])
 
 
-def test_two_logs_from_the_same_source_are_refused(read: tuple[click.Command, list[LogPlace | None]]) -> None:
+def test_two_logs_from_the_same_source_are_refused(read: tuple[click.Command, list[LogSource | None]]) -> None:
     for environment, flags in ((DATA | KAFKA, []), ({}, ["--data", "plane", "--kafka", "h:1"])):
         ran = CliRunner().invoke(read[0], flags, env=environment)
         assert (ran.exit_code, "give --data or --kafka, not both" in ran.output) == (2, True)
 
 
 def test_a_command_that_reads_the_log_takes_the_file_of_serve(
-    read: tuple[click.Command, list[LogPlace | None]], tmp_path: Path
+    read: tuple[click.Command, list[LogSource | None]], tmp_path: Path
 ) -> None:
     command, places = read
     file = tmp_path / "plane.yaml"

@@ -1,4 +1,4 @@
-"""Opens what a process stands on: the log its settings name, and the place where its folds are saved."""
+"""Opens the storage of a process: the log its settings name, and the place where its folds are saved."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MISSING_LOOK_S = 1.0
 logger = logging.getLogger(__name__)
 
 
-class LogPlace(NamedTuple):
+class LogSource(NamedTuple):
     """Where a log is: a folder, or a Kafka cluster and the prefix of the topics there."""
 
     data: Path | None
@@ -57,9 +57,9 @@ def state_folder(settings: Settings) -> Path | None:
     return settings.state or (settings.data / STATE_FOLDER if settings.data else None)
 
 
-def place_of(settings: Settings) -> LogPlace:
+def log_source_of(settings: Settings) -> LogSource:
     """Where the settings' log is."""
-    return LogPlace(settings.data, settings.kafka, settings.topic_prefix, settings.kafka_access)
+    return LogSource(settings.data, settings.kafka, settings.topic_prefix, settings.kafka_access)
 
 
 @asynccontextmanager
@@ -96,14 +96,14 @@ async def _open_kafka(settings: Settings, stack: AsyncExitStack, rng: random.Ran
 
 
 @asynccontextmanager
-async def open_to_read(place: LogPlace, *, rng: random.Random) -> AsyncIterator[EventLog]:
+async def open_log_to_read(log_source: LogSource, *, rng: random.Random) -> AsyncIterator[EventLog]:
     """The log to read, beside whoever owns it. Raises a PlaneError that says what is there if that is none."""
-    if place.data is not None:
-        async with EmbeddedLog.secondary(_log_folder(place.data)) as secondary:
+    if log_source.data is not None:
+        async with EmbeddedLog.secondary(_log_folder(log_source.data)) as secondary:
             yield secondary
         return
     opening = KafkaLog.open(
-        place.kafka, topic_prefix=place.topic_prefix, rng=rng, create=False, access=place.access.options
+        log_source.kafka, topic_prefix=log_source.topic_prefix, rng=rng, create=False, access=log_source.access.options
     )
     async with opening as kafka:
         yield kafka
@@ -125,7 +125,7 @@ def _log_folder(data: Path) -> Path:
     return folder
 
 
-def earlier_states(settings: Settings) -> Earlier:
+def saved_states(settings: Settings) -> Earlier:
     """The saved states of the past, to fold on from. Opening one waits for the disk, so it is done in a thread."""
     folder = state_folder(settings)
 
