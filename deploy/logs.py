@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
-from deploy.peer_lines import PeerLines
+from deploy.peer_log_sampler import PeerLogSampler
 
 _PLAIN = (str, int, bool, type(None))
 _QUIET = {"aiokafka": logging.CRITICAL, "aiohttp.access": logging.WARNING}
@@ -93,7 +93,7 @@ def logging_here(level: str) -> Iterator[None]:
 def _to_stderr(form: str) -> logging.Handler:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if form == "json" else KeyValueFormatter())
-    handler.addFilter(PeerLines())
+    handler.addFilter(PeerLogSampler())
     return handler
 
 

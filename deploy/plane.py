@@ -21,11 +21,11 @@ import aiohttp
 
 from commands.queries.status import DeviceSource, StatusReporter
 from commands.server import ApiServer
-from deploy import devices
-from deploy.descriptors import Connections, file_limit, within
+from deploy import device_tables
 from deploy.export.schema_registry import schemas
+from deploy.file_limits import ConnectionLimitsPerListener, file_limit, fit_connection_limits
 from deploy.http import HttpServer
-from deploy.listening import check_free, listening
+from deploy.listen_addresses import check_free, listen_errors
 from deploy.local_registrar import LocalRegistrar
 from deploy.metrics.collector import Parts, PlaneCollector
 from deploy.metrics.exposition import Exposition
@@ -154,11 +154,13 @@ class Plane:
             clocks=self.clocks,
         )
 
-    def _connection_limits(self) -> Connections:
+    def _connection_limits(self) -> ConnectionLimitsPerListener:
         """The limits of the settings, or as much as the files that this process may open allow."""
         settings, files = self.settings, file_limit()
-        wanted = Connections(settings.http_connections, settings.api_connections, settings.agent_connections)
-        found = within(files, wanted)
+        wanted = ConnectionLimitsPerListener(
+            settings.http_connections, settings.api_connections, settings.agent_connections
+        )
+        found = fit_connection_limits(files, wanted)
         if found != wanted:
             logger.warning(
                 "connection limits lowered to leave files for the log; raise the limit of open files (LimitNOFILE)",
@@ -231,14 +233,14 @@ class Plane:
         )
         stack.push_async_callback(http.stop)
         stack.callback(self._page.close)
-        with listening("http", self.settings.http):
+        with listen_errors("http", self.settings.http):
             self.addresses["http"] = str(await http.start())
         self.parts.listeners["http"] = http.listener
 
     async def _open_agents(self, stack: AsyncExitStack, relay: Relay) -> None:
         host, port = self.settings.agents
-        pages = {devices.DEVICES_PATH: devices.page(relay)}
-        ssl, guard = (None, None) if self.security is None else self.security.agents(devices.DEVICES_PATH)
+        pages = {device_tables.DEVICES_PATH: device_tables.devices_handler(relay)}
+        ssl, guard = (None, None) if self.security is None else self.security.agents(device_tables.DEVICES_PATH)
         listener = AgentListener(
             relay.serve,
             relay.admit,
@@ -249,7 +251,7 @@ class Plane:
             middlewares=[guard] if guard else [],
             limits=self._limits(self._connections.agents),
         )
-        with listening("agents", self.settings.agents):
+        with listen_errors("agents", self.settings.agents):
             await stack.enter_async_context(listener)
         self.parts.listeners["agents"] = listener.listener
         self.addresses["agents"] = str(Address(host, listener.port))
@@ -290,8 +292,8 @@ class Plane:
 
     def _devices(self) -> DeviceSource:
         if self.settings.data is not None and self.relay is not None:
-            return devices.of_relay(self.relay)
-        return devices.of_relays(
+            return device_tables.local_device_source(self.relay)
+        return device_tables.remote_device_source(
             lambda: [beacon.addresses["agents"] for beacon in self._alive() if "agents" in beacon.addresses],
             self.security.certificates if self.security is not None else None,
         )

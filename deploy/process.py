@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import uvloop
 
-from deploy.descriptors import raise_file_limit
+from deploy.file_limits import raise_file_limit
 from deploy.plane import Plane
 from deploy.settings import Settings
 from eventstore.errors import FatalError, PlaneError

@@ -1,7 +1,8 @@
 """Denials: each is counted and logged with its peer; the log handler samples them.
 
 A denial is what an attack looks like from inside, so the log must show it. The handler of the process writes a few
-lines of each peer and counts the others (`deploy.peer_lines`), so a caller that is denied in a loop fills no disk.
+lines of each peer and counts the others (`deploy.peer_log_sampler`), so a caller that is denied in a loop fills no
+disk.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ import msgspec
 from cryptography import x509
 from google.protobuf.internal import api_implementation
 
-from deploy.descriptors import FILES_MAX, Connections, within
-from deploy.listening import reason, taken
+from deploy.file_limits import FILES_MAX, ConnectionLimitsPerListener, fit_connection_limits
+from deploy.listen_addresses import bind_listener, os_error_text
 from deploy.settings import Address, Settings
 from deploy.storage import LOG_FOLDER
 from deploy.tls.certificates import Certificates
@@ -93,8 +93,10 @@ def check_files(settings: Settings) -> Finding:
     """How many files a process may open, and what of them is left for connections."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     files = FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, FILES_MAX)
-    wanted = Connections(settings.http_connections, settings.api_connections, settings.agent_connections)
-    left = within(files, wanted)
+    wanted = ConnectionLimitsPerListener(
+        settings.http_connections, settings.api_connections, settings.agent_connections
+    )
+    left = fit_connection_limits(files, wanted)
     found = f"{files} may be open: connections of http {left.http}, of listen {left.api}, of agents {left.agents}"
     advice = "" if files >= FILES_MIN else f"raise the hard limit of open files (LimitNOFILE) to {FILES_MAX}"
     return Finding("files", files >= FILES_MIN, found, advice)
@@ -127,9 +129,9 @@ def check_ports(settings: Settings, *, running: bool) -> Iterator[Finding]:
 
 def _fault_of_port(address: Address) -> str:
     try:
-        taken(address).close()
+        bind_listener(address).close()
     except OSError as error:
-        return reason(error)
+        return os_error_text(error)
     return ""
 
 

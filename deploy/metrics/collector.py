@@ -15,7 +15,7 @@ from prometheus_client.core import Metric
 from commands.server import ApiServer
 from deploy.metrics import api, catalog, fleet, log, relay
 from deploy.metrics.survey import Survey
-from deploy.peer_lines import suppressed_lines
+from deploy.peer_log_sampler import suppressed_lines
 from deploy.roles import ROLES, Actors
 from deploy.tls.security import Security
 from drivers.internal_events import RANK_MAX, InternalEvents

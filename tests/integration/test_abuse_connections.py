@@ -18,7 +18,7 @@ from aiohttp import web
 
 from commands.rpc.limits import Limits
 from deploy import http
-from deploy.descriptors import RESERVE, Connections, within
+from deploy.file_limits import RESERVE, ConnectionLimitsPerListener, fit_connection_limits
 from deploy.http import HttpServer
 from deploy.metrics.exposition import Exposition
 from deploy.settings import Address
@@ -183,8 +183,8 @@ def test_ipv6_addresses_count_by_network() -> None:
 
 @pytest.mark.parametrize("files", [64, 256, 1_024, 4_096, 20_000, 65_536])
 def test_connections_leave_files_for_the_log(files: int) -> None:
-    wanted = Connections(500, 2_000, 10_000)
-    found = within(files, wanted)
+    wanted = ConnectionLimitsPerListener(500, 2_000, 10_000)
+    found = fit_connection_limits(files, wanted)
     assert all(1 <= limit <= most for limit, most in zip(found, wanted, strict=True))
     assert files - sum(found) >= min(RESERVE, files // 2)
     assert (found == wanted) == (files >= sum(wanted) + RESERVE)

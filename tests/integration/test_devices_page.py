@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from aiohttp import web
 
-from deploy.devices import DEVICES_PATH, of_relay, of_relays, page
+from deploy.device_tables import DEVICES_PATH, devices_handler, local_device_source, remote_device_source
 from drivers.relays.relay import Relay
 from projections.rules.rule import Held
 
@@ -30,7 +30,7 @@ def relay(**held: dict[str, Held]) -> Relay:
 @asynccontextmanager
 async def listening(answers: Relay) -> AsyncIterator[str]:
     application = web.Application()
-    application.router.add_get(DEVICES_PATH, page(answers))
+    application.router.add_get(DEVICES_PATH, devices_handler(answers))
     runner = web.AppRunner(application)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -47,7 +47,7 @@ async def test_two_relays_are_merged_and_the_newer_word_about_a_dpu_wins() -> No
     first = relay(a={"d1": NEW, "d2": OLD}, b={"d9": OLD})
     second = relay(a={"d1": OLD, "d3": NEW})
     async with listening(first) as one, listening(second) as two:
-        ask = of_relays(lambda: [one, two])
+        ask = remote_device_source(lambda: [one, two])
         everything: Any = {"a": {"d1": NEW, "d2": OLD, "d3": NEW}, "b": {"d9": OLD}}
         assert await ask(frozenset()) == everything
         assert await ask(frozenset({"b"})) == {"b": {"d9": OLD}}
@@ -56,19 +56,19 @@ async def test_two_relays_are_merged_and_the_newer_word_about_a_dpu_wins() -> No
 async def test_more_zones_than_a_request_has_room_for_are_answered_all_the_same() -> None:
     zones = {f"zone-with-a-long-name-{number:040}": {"d": OLD} for number in range(300)}
     async with listening(relay(**zones, other={"d": NEW})) as one:
-        assert await of_relays(lambda: [one])(frozenset(zones)) == zones
+        assert await remote_device_source(lambda: [one])(frozenset(zones)) == zones
 
 
 async def test_a_relay_that_does_not_answer_is_left_out() -> None:
     async with listening(relay(a={"d1": NEW})) as one:
-        assert await of_relays(lambda: [one, "127.0.0.1:9"])(frozenset()) == {"a": {"d1": NEW}}
+        assert await remote_device_source(lambda: [one, "127.0.0.1:9"])(frozenset()) == {"a": {"d1": NEW}}
 
 
 async def test_a_zone_of_thousands_fits_a_line() -> None:
     many = {f"dpu-{'x' * 200}-{number}": NEW for number in range(5_000)}
     async with listening(relay(a=many)) as one:
-        assert len((await of_relays(lambda: [one])(frozenset()))["a"]) == 5_000
+        assert len((await remote_device_source(lambda: [one])(frozenset()))["a"]) == 5_000
 
 
 async def test_the_relay_of_this_process_says_the_same() -> None:
-    assert await of_relay(relay(a={"d1": NEW}, b={}))(frozenset()) == {"a": {"d1": NEW}, "b": {}}
+    assert await local_device_source(relay(a={"d1": NEW}, b={}))(frozenset()) == {"a": {"d1": NEW}, "b": {}}

@@ -9,7 +9,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from deploy.devices import of_relays
+from deploy.device_tables import remote_device_source
 from drivers.wire import agent_messages
 from drivers.wire.agent_messages import NO_DIGEST, Ack, Heartbeat, Hello
 from drivers.wire.links import LinkClosed
@@ -155,11 +155,11 @@ async def test_another_process_of_the_plane_asks_what_dpus_hold_and_nobody_else_
         await until(lambda: agent.table == tables.table)
         await until(lambda: served.relay.zone_devices("z")["d0"].version == 5)
         process = served.cert_issuer.issue("plane/api").certificates
-        found = await of_relays(lambda: [served.address], process)(frozenset())
+        found = await remote_device_source(lambda: [served.address], process)(frozenset())
         assert found["z"]["d0"].version == 5
         for who in ("operator/ann", "dpu-agent/d0"):
             others = served.cert_issuer.issue(who).certificates
-            assert await of_relays(lambda: [served.address], others)(frozenset()) == {}
+            assert await remote_device_source(lambda: [served.address], others)(frozenset()) == {}
         async with aiohttp.ClientSession() as session:
             url = f"https://{served.address}/no-such-page"
             async with session.get(url, ssl=process.client_context()) as response:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from commands.queries.status import LogLocation, StatusReporter
 from commands.server import ApiServer
-from deploy.devices import of_relay, of_relays
+from deploy.device_tables import local_device_source, remote_device_source
 from deploy.roles import actors_of, relay_of, replica_of
 from drivers.backends.bmc import Bmc
 from drivers.relays.relay import Relay
@@ -70,7 +70,7 @@ def _server(
         alive=beacons.alive,
         stalled=lambda: stall_detector.reasons,
     )
-    source = of_relay(relay) if relay is not None else of_relays(lambda: ())
+    source = local_device_source(relay) if relay is not None else remote_device_source(lambda: ())
     return ApiServer(
         replica, status=board, devices=source, listen="", now_ms=now_ms, rng=rng, supports=beacons.supports
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from commands.rpc.denials import Denials
-from deploy import devices
+from deploy import device_tables
 from deploy.tls.certificates import Certificates
 from deploy.tls.security import Security
 from drivers.agents.agent import Agent, AgentIdentity
@@ -54,8 +54,8 @@ async def guarded_relay(
     security = Security(cert_files.certificates, clock)
     relay = Relay(tables, name="r", now_ms=lambda: 0, rng=random.Random(1), settings=settings)
     running = asyncio.create_task(relay.run())
-    ssl, door = security.agents(devices.DEVICES_PATH)
-    pages = {devices.DEVICES_PATH: devices.page(relay)}
+    ssl, door = security.agents(device_tables.DEVICES_PATH)
+    pages = {device_tables.DEVICES_PATH: device_tables.devices_handler(relay)}
     listener = AgentListener(
         relay.serve, relay.admit, host="127.0.0.1", port=0, ssl=ssl, pages=pages, middlewares=[door]
     )

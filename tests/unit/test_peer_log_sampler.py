@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from deploy import peer_lines
+from deploy import peer_log_sampler
 from deploy.logs import configure_logs
-from deploy.peer_lines import ALL_AT_ONCE, AT_ONCE, EVERY_S, PeerLines, suppressed_lines
+from deploy.peer_log_sampler import ALL_AT_ONCE, AT_ONCE, EVERY_S, PeerLogSampler, suppressed_lines
 from tests.unit.test_tidy import sources
 
 
@@ -22,7 +22,7 @@ def record(peer: str | None, at_s: float = 1_000.0, name: str = "drivers.relays.
 
 
 def test_a_peer_gets_a_few_lines_and_then_a_few_a_minute() -> None:
-    lines = PeerLines()
+    lines = PeerLogSampler()
     assert sum(lines.filter(record("dpu-agent/d1")) for _ in range(10_000)) == AT_ONCE
     assert lines.suppressed == 10_000 - AT_ONCE
     later = record("dpu-agent/d1", 1_000.0 + EVERY_S)
@@ -33,25 +33,25 @@ def test_a_peer_gets_a_few_lines_and_then_a_few_a_minute() -> None:
 
 
 def test_many_peers_together_are_bounded_too() -> None:
-    lines = PeerLines()
+    lines = PeerLogSampler()
     assert sum(lines.filter(record(f"10.0.{number >> 8}.{number & 255}")) for number in range(5_000)) == ALL_AT_ONCE
 
 
 def test_lines_of_the_plane_itself_are_all_written() -> None:
-    lines = PeerLines()
+    lines = PeerLogSampler()
     assert all(lines.filter(record(None)) for _ in range(1_000))
     assert lines.suppressed == 0
 
 
 @pytest.mark.parametrize("name", ["aiohttp.server", "asyncio", "grpc.aio._server"])
 def test_lines_of_libraries_are_sampled_by_their_text(name: str) -> None:
-    lines = PeerLines()
+    lines = PeerLogSampler()
     assert sum(lines.filter(record(None, name=name)) for _ in range(1_000)) == AT_ONCE
 
 
 def test_peers_are_remembered_within_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peer_lines, "PEERS_MAX", 3)
-    lines = PeerLines()
+    monkeypatch.setattr(peer_log_sampler, "PEERS_MAX", 3)
+    lines = PeerLogSampler()
     for number in range(10):
         lines.filter(record(f"p{number}"))
     assert list(lines._peers) == ["p7", "p8", "p9"]

@@ -18,20 +18,20 @@ def check_free(listeners: Mapping[str, Address]) -> None:
     """
     with ExitStack() as held:
         for setting, address in listeners.items():
-            with listening(setting, address):
-                held.enter_context(taken(address))
+            with listen_errors(setting, address):
+                held.enter_context(bind_listener(address))
 
 
 @contextmanager
-def listening(setting: str, address: Address) -> Iterator[None]:
+def listen_errors(setting: str, address: Address) -> Iterator[None]:
     """Around what listens there: raises FatalError, which names the setting, if that fails."""
     try:
         yield
     except OSError as error:
-        raise FatalError(f"{setting}: {address} cannot be listened on: {reason(error)}") from error
+        raise FatalError(f"{setting}: {address} cannot be listened on: {os_error_text(error)}") from error
 
 
-def taken(address: Address) -> socket.socket:
+def bind_listener(address: Address) -> socket.socket:
     """A socket that listens there. Raises OSError."""
     found = socket.getaddrinfo(*address, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     probe = socket.socket(found[0][0], socket.SOCK_STREAM)
@@ -45,7 +45,7 @@ def taken(address: Address) -> socket.socket:
     return probe
 
 
-def reason(error: OSError) -> str:
+def os_error_text(error: OSError) -> str:
     """What the system said, without what libraries put around it."""
     if error.errno is not None and error.errno > 0:
         return os.strerror(error.errno)

@@ -19,7 +19,7 @@ HTTP_LEAST_SHARE, API_LEAST_SHARE = 1 / 8, 1 / 4
 """Of what is left, if that is less than wanted: the page and the probes stay reachable beside many agents."""
 
 
-class Connections(NamedTuple):
+class ConnectionLimitsPerListener(NamedTuple):
     """The most connections of each listener."""
 
     http: int
@@ -42,11 +42,11 @@ def file_limit() -> int:
     return FILES_MAX if soft == resource.RLIM_INFINITY else soft
 
 
-def within(files: int, wanted: Connections) -> Connections:
+def fit_connection_limits(files: int, wanted: ConnectionLimitsPerListener) -> ConnectionLimitsPerListener:
     """The wanted limits, lowered so that all together leave the reserve of a process that may open so many files."""
     left = files - min(RESERVE, files // 2)
     if sum(wanted) <= left:
         return wanted
     http = min(wanted.http, max(1, int(left * HTTP_LEAST_SHARE)))
     api = min(wanted.api, max(1, int(left * API_LEAST_SHARE)))
-    return Connections(http, api, max(1, min(wanted.agents, left - http - api)))
+    return ConnectionLimitsPerListener(http, api, max(1, min(wanted.agents, left - http - api)))

@@ -37,7 +37,7 @@ class _Bucket:
         return self.tokens >= 1.0
 
 
-class PeerLines(logging.Filter):
+class PeerLogSampler(logging.Filter):
     """Admits every line of ours, and a bounded number of those that peers cause. `suppressed` counts the others."""
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class PeerLines(logging.Filter):
 def suppressed_lines() -> int:
     """Lines that the filters of this process left out."""
     found = {each for handler in logging.getLogger().handlers for each in handler.filters}
-    return sum(each.suppressed for each in found if isinstance(each, PeerLines))
+    return sum(each.suppressed for each in found if isinstance(each, PeerLogSampler))
 
 
 def _who(record: logging.LogRecord) -> str | None:

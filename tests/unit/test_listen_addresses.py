@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from deploy.addresses import Address
-from deploy.listening import check_free, taken
+from deploy.listen_addresses import bind_listener, check_free
 from eventstore.errors import FatalError
 
 FREE = Address("127.0.0.1", 0)
 
 
 def test_addresses_that_can_be_had_are_free_again_afterwards() -> None:
-    with taken(FREE) as probe:
+    with bind_listener(FREE) as probe:
         port = probe.getsockname()[1]
     for _ in range(2):
         check_free({"http": Address("127.0.0.1", port), "listen": FREE, "agents": FREE})
@@ -20,7 +20,7 @@ def test_addresses_that_can_be_had_are_free_again_afterwards() -> None:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
 def test_one_that_is_taken_is_named_with_its_setting(host: str) -> None:
-    with taken(Address(host, 0)) as probe:
+    with bind_listener(Address(host, 0)) as probe:
         used = Address(host, probe.getsockname()[1])
         with pytest.raises(FatalError) as caught:
             check_free({"http": FREE, "listen": used})
@@ -28,7 +28,7 @@ def test_one_that_is_taken_is_named_with_its_setting(host: str) -> None:
 
 
 def test_two_listeners_cannot_have_one_address() -> None:
-    with taken(FREE) as probe:
+    with bind_listener(FREE) as probe:
         port = probe.getsockname()[1]
     same = Address("127.0.0.1", port)
     with pytest.raises(FatalError, match="agents: "):

@@ -32,7 +32,7 @@ class ZoneTables(msgspec.Struct, frozen=True):
     devices: dict[str, Held]
 
 
-def page(relay: Relay) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+def devices_handler(relay: Relay) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     """GET /devices[?zone=Z...]: what this relay's DPUs hold, a line of JSON per zone."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
@@ -46,7 +46,7 @@ def page(relay: Relay) -> Callable[[web.Request], Awaitable[web.StreamResponse]]
     return answer
 
 
-def of_relay(relay: Relay) -> Callable[[frozenset[str]], Awaitable[Holdings]]:
+def local_device_source(relay: Relay) -> Callable[[frozenset[str]], Awaitable[Holdings]]:
     """A commands.queries.status.DeviceSource over the relay in this process. It yields between zones."""
 
     async def ask(zones: frozenset[str]) -> Holdings:
@@ -59,7 +59,7 @@ def of_relay(relay: Relay) -> Callable[[frozenset[str]], Awaitable[Holdings]]:
     return ask
 
 
-def of_relays(
+def remote_device_source(
     addresses: Callable[[], Iterable[str]], certificates: Certificates | None = None
 ) -> Callable[[frozenset[str]], Awaitable[Holdings]]:
     """A commands.queries.status.DeviceSource over the relays there are.
