@@ -22,7 +22,7 @@ from schemas.api import dpuplane_pb2 as pb
 from schemas.api.enums import outcome_name
 from schemas.api.stubs import CommandsStub, QueriesStub
 from tests.faults.workload import Asked, Workload
-from tests.simulation.history import History, Invoked, NotTaken, Read, Told
+from tests.simulation.history import Answered, AttemptFailed, History, Invoked, QueryAnswered
 from tests.support.answers import answer_of, outcome_of, positions_of
 from tests.support.certs import CertFiles
 
@@ -110,14 +110,14 @@ class Client:
             self.counts[error.code().name.lower()] += 1
             if error.code() not in _CERTAIN:
                 return False
-            self._history.add(NotTaken(time.monotonic(), command_id))
+            self._history.add(AttemptFailed(time.monotonic(), command_id))
             return error.code() is grpc.StatusCode.INVALID_ARGUMENT
         self.counts[outcome_name(answer.outcome)] += 1
         if answer.outcome == pb.OUTCOME_UNKNOWN:
             return False
         if not answer.position:
             undecided = Answer(outcome_of(answer), asked.partition, -1)
-            self._history.add(Told(time.monotonic(), self.name, server, command_id, undecided))
+            self._history.add(Answered(time.monotonic(), self.name, server, command_id, undecided))
             return True
         if answer.HasField("hold"):  # without the items that the answer of a held leave adds to those of its zone
             shown = QueriesStub(self._channels[server]).GetCommand
@@ -129,7 +129,7 @@ class Client:
             if not answer.position:
                 return False
         told = _of_its_zone(answer_of(answer))
-        self._history.add(Told(time.monotonic(), self.name, server, command_id, told))
+        self._history.add(Answered(time.monotonic(), self.name, server, command_id, told))
         if self._rng.random() < READ:
             await self._read_back(told, answer.position)
         return True
@@ -144,7 +144,7 @@ class Client:
             return
         position = positions_of(seen)[told.partition]
         self.counts["read back"] += 1
-        self._history.add(Read(began_s, time.monotonic(), self.name, server, told.partition, least, position))
+        self._history.add(QueryAnswered(began_s, time.monotonic(), self.name, server, told.partition, least, position))
 
     async def _query(self, server: str, topic: str, token: str) -> str:
         """The position of an answer that is at least as new as a token."""

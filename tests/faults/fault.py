@@ -14,7 +14,7 @@ BOTH: tuple[Engine, ...] = ("embedded", "kafka")
 KAFKA: tuple[Engine, ...] = ("kafka",)
 
 
-class Blow(NamedTuple):
+class ActiveFault(NamedTuple):
     """One fault under way: whom it hits, how it is drawn, and what shows that it happened.
 
     Every count in `evidence` must be over zero once it has healed, or nothing has been tried.
@@ -25,7 +25,7 @@ class Blow(NamedTuple):
     evidence: Counter[str]
 
 
-Strike: TypeAlias = Callable[[Blow], AbstractAsyncContextManager[None]]
+Strike: TypeAlias = Callable[[ActiveFault], AbstractAsyncContextManager[None]]
 """Entered, it strikes; left, it has healed."""
 
 

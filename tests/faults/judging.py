@@ -17,7 +17,7 @@ from tests.faults.roles import Role
 from tests.faults.workload import ZONE_NAMES, Asked
 from tests.faults.world import World
 from tests.simulation.checkers import Fault
-from tests.simulation.history import Dumped, Happening, History, Stood
+from tests.simulation.history import FinalPosition, FinalTable, History, HistoryEntry
 from tests.support.planes import Ran, run
 
 REST_S = 180.0
@@ -66,7 +66,7 @@ async def faults_of(world: World) -> tuple[list[Fault], list[str]]:
         return [], [f"the plane does not say how it stands: {_said(error)}"]
     case = Case(history, world.log_source, world.states)
     found, others = await asyncio.get_running_loop().run_in_executor(world.checking, check, case)
-    if (connected := len(history.of(Dumped))) != world.devices:
+    if (connected := len(history.of(FinalTable))) != world.devices:
         others.append(f"{connected} of {world.devices} devices have a link")
     return found, others or ([] if found else await _differences(world))
 
@@ -108,14 +108,14 @@ def bugs_of(role: Role) -> Iterator[str]:
             yield f"{role.name} said: {line} ... {ending}"
 
 
-async def _at_rest(world: World) -> AsyncIterator[Happening]:
+async def _at_rest(world: World) -> AsyncIterator[HistoryEntry]:
     """How replicas and devices stand, as they say themselves."""
     status = await world.queries.GetStatus(pb.GetStatusRequest())
     for replica in status.replicas:
         for part in replica.partitions:
             topic, _, number = part.partition.partition("/")
             running = bytes.fromhex(part.running_hash)
-            yield Stood(replica.name, Partition(topic, int(number)), part.position, running, part.halted)
+            yield FinalPosition(replica.name, Partition(topic, int(number)), part.position, running, part.halted)
     async for page in world.queries.ListDevices(pb.ListDevicesRequest()):
         for device in page.devices:
-            yield Dumped(device.zone, device.dpu, device.version, bytes.fromhex(device.digest))
+            yield FinalTable(device.zone, device.dpu, device.version, bytes.fromhex(device.digest))

@@ -11,12 +11,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import NamedTuple
 
 from tests.faults.clients import GAVE_UP, PATIENCE_S
-from tests.faults.fault import Blow, Fault
+from tests.faults.fault import ActiveFault, Fault
 from tests.faults.judging import Verdict, judge
 from tests.faults.sampling import sampling
 from tests.faults.world import World
 from tests.simulation.checkers import invalid
-from tests.simulation.history import Struck
+from tests.simulation.history import FaultInjected
 
 CALM_S = 1.0
 FLOW_S = 120.0
@@ -71,7 +71,7 @@ async def attempt(world: World, faults: Sequence[Fault], rng: random.Random) -> 
         await world.whole()
         flows_s = await _flowing(world, healed_s)
     for fault in faults:
-        world.history.add(Struck(fault.name, "", struck_s, healed_s))
+        world.history.add(FaultInjected(fault.name, "", struck_s, healed_s))
     verdict = await judge(world)
     finished = [pair for client in world.clients for pair in client.finished if pair[1] >= struck_s]
     return Tried(
@@ -88,13 +88,13 @@ async def attempt(world: World, faults: Sequence[Fault], rng: random.Random) -> 
 
 async def _strike(world: World, faults: Sequence[Fault], rng: random.Random) -> dict[str, int]:
     """What shows that each happened, once all have healed. Two may show it by the same count, each by its own."""
-    blows = [Blow(world, rng, Counter()) for _ in faults]
+    blows = [ActiveFault(world, rng, Counter()) for _ in faults]
     async with AsyncExitStack() as stack:
-        for fault, blow in zip(faults, blows, strict=True):
-            await stack.enter_async_context(fault.strike(blow))
+        for fault, active_fault in zip(faults, blows, strict=True):
+            await stack.enter_async_context(fault.strike(active_fault))
         # what one has killed comes back while the other still holds, which nobody would have met otherwise
         await asyncio.sleep(sum(fault.seconds for fault in faults))
-    return shown(faults, [blow.evidence for blow in blows])
+    return shown(faults, [active_fault.evidence for active_fault in blows])
 
 
 def shown(faults: Sequence[Fault], evidence: Sequence[Mapping[str, int]]) -> dict[str, int]:

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 
 from eventstore.log import CLIQUES, FLEET, ZONES, Partition
 from tests.faults.brokers import Broker, Brokers
-from tests.faults.fault import Blow
+from tests.faults.fault import ActiveFault
 from tests.faults.roles import state_of
 from tests.faults.world import PREFIX
 from tests.support.kafka_operator import Operator
@@ -22,12 +22,12 @@ STOP_S = 20.0
 
 
 @asynccontextmanager
-async def leader_killed(blow: Blow) -> AsyncIterator[None]:
+async def leader_killed(active_fault: ActiveFault) -> AsyncIterator[None]:
     """kill -9 of the broker that leads a partition; it stays away for as long as the fault holds."""
-    brokers = _brokers(blow)
-    leader = await Operator(brokers.bootstrap, PREFIX).leader(blow.rng.choice(LED))
+    brokers = _brokers(active_fault)
+    leader = await Operator(brokers.bootstrap, PREFIX).leader(active_fault.rng.choice(LED))
     (victim,) = (broker for broker in brokers.all if broker.process.node.id == leader)
-    _kill(blow, victim)
+    _kill(active_fault, victim)
     try:
         yield
     finally:
@@ -35,12 +35,12 @@ async def leader_killed(blow: Blow) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def brokers_restarted(blow: Blow) -> AsyncIterator[None]:
+async def brokers_restarted(active_fault: ActiveFault) -> AsyncIterator[None]:
     """A rolling restart of all brokers."""
-    brokers = _brokers(blow)
-    for victim in blow.rng.sample(brokers.all, len(brokers.all)):
+    brokers = _brokers(active_fault)
+    for victim in active_fault.rng.sample(brokers.all, len(brokers.all)):
         await _stop(victim)
-        blow.evidence["brokers restarted"] += 1
+        active_fault.evidence["brokers restarted"] += 1
         victim.process.start()
         with suppress(TimeoutError):  # another fault may keep them apart
             async with asyncio.timeout(WHOLE_S):
@@ -49,49 +49,49 @@ async def brokers_restarted(blow: Blow) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def all_brokers_killed(blow: Blow) -> AsyncIterator[None]:
+async def all_brokers_killed(active_fault: ActiveFault) -> AsyncIterator[None]:
     """kill -9 of every broker at once."""
-    brokers = _brokers(blow)
+    brokers = _brokers(active_fault)
     for victim in brokers.all:
-        _kill(blow, victim)
-    await asyncio.sleep(blow.rng.uniform(0, 3))
+        _kill(active_fault, victim)
+    await asyncio.sleep(active_fault.rng.uniform(0, 3))
     for victim in brokers.all:
         victim.process.start()
     yield
 
 
 @asynccontextmanager
-async def broker_frozen(blow: Blow) -> AsyncIterator[None]:
+async def broker_frozen(active_fault: ActiveFault) -> AsyncIterator[None]:
     """One broker stands still for longer than its session lasts, and wakes up replaced."""
-    async with _frozen(blow, [blow.rng.choice(_brokers(blow).all)]):
+    async with _frozen(active_fault, [active_fault.rng.choice(_brokers(active_fault).all)]):
         yield
 
 
 @asynccontextmanager
-async def two_brokers_frozen(blow: Blow) -> AsyncIterator[None]:
+async def two_brokers_frozen(active_fault: ActiveFault) -> AsyncIterator[None]:
     """Two of three brokers stand still: nothing can be acknowledged, and nothing decided about leaders."""
-    async with _frozen(blow, blow.rng.sample(_brokers(blow).all, 2)):
+    async with _frozen(active_fault, active_fault.rng.sample(_brokers(active_fault).all, 2)):
         yield
 
 
 @asynccontextmanager
-async def brokers_stutter(blow: Blow) -> AsyncIterator[None]:
+async def brokers_stutter(active_fault: ActiveFault) -> AsyncIterator[None]:
     """Freezes too short for anybody to be replaced, one after the other, on all brokers."""
     for _ in range(3):
-        for victim in _brokers(blow).all:
-            async with _frozen(blow, [victim]):
+        for victim in _brokers(active_fault).all:
+            async with _frozen(active_fault, [victim]):
                 await asyncio.sleep(SHORT_S)
-            await asyncio.sleep(blow.rng.uniform(0, SHORT_S))
+            await asyncio.sleep(active_fault.rng.uniform(0, SHORT_S))
     yield
 
 
 @asynccontextmanager
-async def _frozen(blow: Blow, victims: Sequence[Broker]) -> AsyncIterator[None]:
+async def _frozen(active_fault: ActiveFault, victims: Sequence[Broker]) -> AsyncIterator[None]:
     for victim in victims:
         victim.process.send(signal.SIGSTOP)
     try:
         yield
-        blow.evidence["brokers seen stopped"] += sum(state_of(victim.process.pid) == "T" for victim in victims)
+        active_fault.evidence["brokers seen stopped"] += sum(state_of(victim.process.pid) == "T" for victim in victims)
     finally:
         for victim in victims:
             victim.process.send(signal.SIGCONT)
@@ -106,13 +106,13 @@ async def _stop(victim: Broker) -> None:
     victim.process.kill()
 
 
-def _brokers(blow: Blow) -> Brokers:
-    assert blow.world.brokers is not None
-    return blow.world.brokers
+def _brokers(active_fault: ActiveFault) -> Brokers:
+    assert active_fault.world.brokers is not None
+    return active_fault.world.brokers
 
 
-def _kill(blow: Blow, victim: Broker) -> None:
+def _kill(active_fault: ActiveFault, victim: Broker) -> None:
     assert victim.process.is_running
     victim.process.kill()
-    blow.evidence["brokers killed"] += not victim.process.is_running
+    active_fault.evidence["brokers killed"] += not victim.process.is_running
     victim.kills += 1

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from tests.faults.disk import Disk
-from tests.faults.fault import Blow
+from tests.faults.fault import ActiveFault
 from tests.faults.roles import Role
 
 FAKETIME = Path("/usr/lib", sysconfig.get_config_var("MULTIARCH") or "", "faketime/libfaketime.so.1")
@@ -22,27 +22,27 @@ FAILURES = ("dpuplane_save_failures_total", "dpuplane_append_failures_total", "d
 
 
 @asynccontextmanager
-async def disk_full(blow: Blow) -> AsyncIterator[None]:
+async def disk_full(active_fault: ActiveFault) -> AsyncIterator[None]:
     """The disk with a role's log or saved state takes no more byte; then there is room again."""
-    name = blow.rng.choice(sorted(blow.world.disks))
-    (victim,) = (role for role in blow.world.roles if role.name == name)
-    disk = blow.world.disks[name]
+    name = active_fault.rng.choice(sorted(active_fault.world.disks))
+    (victim,) = (role for role in active_fault.world.roles if role.name == name)
+    disk = active_fault.world.disks[name]
     before, ends = await _failures(victim), victim.ends
-    async with _kept_full(blow, disk):
+    async with _kept_full(active_fault, disk):
         yield
         counted = max(0, int(await _failures(victim) - before))
         gave_up = victim.ends - ends  # one that starts on a full disk ends with a line that says so, and counts nothing
-        blow.evidence["failures that the role counted or ended by"] += counted + gave_up
+        active_fault.evidence["failures that the role counted or ended by"] += counted + gave_up
 
 
 @asynccontextmanager
-async def _kept_full(blow: Blow, disk: Disk) -> AsyncIterator[None]:
+async def _kept_full(active_fault: ActiveFault, disk: Disk) -> AsyncIterator[None]:
     """Room that its owner makes meanwhile is taken at once."""
 
     async def keep() -> None:
         while True:
             disk.fill()
-            blow.evidence["times that the disk was full"] += disk.free_bytes == 0
+            active_fault.evidence["times that the disk was full"] += disk.free_bytes == 0
             await asyncio.sleep(TOP_UP_S)
 
     async with asyncio.TaskGroup() as tasks:
@@ -55,32 +55,32 @@ async def _kept_full(blow: Blow, disk: Disk) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def clock_ahead(blow: Blow) -> AsyncIterator[None]:
+async def clock_ahead(active_fault: ActiveFault) -> AsyncIterator[None]:
     """A role's clock jumps two hours ahead, and later back."""
-    async with _faked(blow, [HOURS_S]):
+    async with _faked(active_fault, [HOURS_S]):
         yield
 
 
 @asynccontextmanager
-async def clock_behind(blow: Blow) -> AsyncIterator[None]:
+async def clock_behind(active_fault: ActiveFault) -> AsyncIterator[None]:
     """A role's clock jumps two hours back, and later ahead."""
-    async with _faked(blow, [-HOURS_S]):
+    async with _faked(active_fault, [-HOURS_S]):
         yield
 
 
 @asynccontextmanager
-async def clock_strobes(blow: Blow) -> AsyncIterator[None]:
+async def clock_strobes(active_fault: ActiveFault) -> AsyncIterator[None]:
     """A role's clock jumps to and fro, by up to three minutes."""
-    steps = [blow.rng.randint(-180, 180) for _ in range(STROBES)]
-    async with _faked(blow, [*steps, 150]):
+    steps = [active_fault.rng.randint(-180, 180) for _ in range(STROBES)]
+    async with _faked(active_fault, [*steps, 150]):
         yield
 
 
 @asynccontextmanager
-async def _faked(blow: Blow, offsets_s: list[int]) -> AsyncIterator[None]:
+async def _faked(active_fault: ActiveFault, offsets_s: list[int]) -> AsyncIterator[None]:
     """Restart a role under a clock of ours, and set that while it runs. Its monotonic clock stays true."""
-    victim = blow.rng.choice(blow.world.roles)
-    file = blow.world.folder / f"clock of {victim.name}"
+    victim = active_fault.rng.choice(active_fault.world.roles)
+    file = active_fault.world.folder / f"clock of {victim.name}"
     await victim.kill()
     _set(file, 0)
     victim.start(
@@ -96,7 +96,9 @@ async def _faked(blow: Blow, offsets_s: list[int]) -> AsyncIterator[None]:
         _set(file, offset_s)
         await asyncio.sleep(STROBE_S)
     shown_s = await victim.clock_s()
-    blow.evidence["seconds off, as it shows itself"] = 0 if shown_s is None else round(abs(shown_s - time.time()))
+    active_fault.evidence["seconds off, as it shows itself"] = (
+        0 if shown_s is None else round(abs(shown_s - time.time()))
+    )
     try:
         yield
     finally:

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from tests.faults.arena import HUB, Party, Way, both
 from tests.faults.brokers import CONTROLLER_PORT, PORT
-from tests.faults.fault import Blow
+from tests.faults.fault import ActiveFault
 from tests.faults.proxy import Mode, Proxy
 from tests.faults.roles import AGENTS, API, Role
 
@@ -16,80 +16,80 @@ from tests.faults.roles import AGENTS, API, Role
 
 
 @asynccontextmanager
-async def cut_from_log(blow: Blow) -> AsyncIterator[None]:
+async def cut_from_log(active_fault: ActiveFault) -> AsyncIterator[None]:
     """A role and all brokers hear nothing of each other."""
-    async with _dropping(blow, both(*_to_log(blow, _any_role(blow)))):
+    async with _dropping(active_fault, both(*_to_log(active_fault, _any_role(active_fault)))):
         yield
 
 
 @asynccontextmanager
-async def log_answers_lost(blow: Blow) -> AsyncIterator[None]:
+async def log_answers_lost(active_fault: ActiveFault) -> AsyncIterator[None]:
     """What a role says reaches the brokers, and no answer comes back."""
-    async with _dropping(blow, [way.back for way in _to_log(blow, _any_role(blow))]):
+    async with _dropping(active_fault, [way.back for way in _to_log(active_fault, _any_role(active_fault))]):
         yield
 
 
 @asynccontextmanager
-async def broker_isolated(blow: Blow) -> AsyncIterator[None]:
+async def broker_isolated(active_fault: ActiveFault) -> AsyncIterator[None]:
     """One broker is cut off from the others, and only from them: clients still find it leading."""
-    assert blow.world.brokers is not None
-    victim, *others = blow.rng.sample(blow.world.brokers.all, 3)
-    async with _dropping(blow, both(*(Way(victim.party.address, other.party.address) for other in others))):
+    assert active_fault.world.brokers is not None
+    victim, *others = active_fault.rng.sample(active_fault.world.brokers.all, 3)
+    async with _dropping(active_fault, both(*(Way(victim.party.address, other.party.address) for other in others))):
         yield
 
 
 @asynccontextmanager
-async def brokers_bridged(blow: Blow) -> AsyncIterator[None]:
+async def brokers_bridged(active_fault: ActiveFault) -> AsyncIterator[None]:
     """Two of three brokers hear nothing of each other; the third hears both."""
-    assert blow.world.brokers is not None
-    one, other = blow.rng.sample(blow.world.brokers.all, 2)
-    async with _dropping(blow, both(Way(one.party.address, other.party.address))):
+    assert active_fault.world.brokers is not None
+    one, other = active_fault.rng.sample(active_fault.world.brokers.all, 2)
+    async with _dropping(active_fault, both(Way(one.party.address, other.party.address))):
         yield
 
 
 @asynccontextmanager
-async def controllers_deaf(blow: Blow) -> AsyncIterator[None]:
+async def controllers_deaf(active_fault: ActiveFault) -> AsyncIterator[None]:
     """What brokers say to the controllers arrives, and no answer comes back, whoever leads them."""
-    assert blow.world.brokers is not None
-    controllers = [broker.party.address for broker in blow.world.brokers.all]
-    async with _dropping(blow, [Way(source=address, source_port=CONTROLLER_PORT) for address in controllers]):
+    assert active_fault.world.brokers is not None
+    controllers = [broker.party.address for broker in active_fault.world.brokers.all]
+    async with _dropping(active_fault, [Way(source=address, source_port=CONTROLLER_PORT) for address in controllers]):
         yield
 
 
 @asynccontextmanager
-async def cut_from_devices(blow: Blow) -> AsyncIterator[None]:
+async def cut_from_devices(active_fault: ActiveFault) -> AsyncIterator[None]:
     """Relays and devices hear nothing of each other, while everything else goes on."""
-    relays = [Way(target=relay.party.address, target_port=AGENTS) for relay in blow.world.of("relay")]
-    async with _dropping(blow, both(*relays)):
+    relays = [Way(target=relay.party.address, target_port=AGENTS) for relay in active_fault.world.of("relay")]
+    async with _dropping(active_fault, both(*relays)):
         yield
 
 
 @asynccontextmanager
-async def api_answers_lost(blow: Blow) -> AsyncIterator[None]:
+async def api_answers_lost(active_fault: ActiveFault) -> AsyncIterator[None]:
     """Commands reach a server, and its answers do not come back."""
-    victim = blow.rng.choice(blow.world.of("api")).party.address
-    async with _dropping(blow, [Way(target=victim, target_port=API).back]):
+    victim = active_fault.rng.choice(active_fault.world.of("api")).party.address
+    async with _dropping(active_fault, [Way(target=victim, target_port=API).back]):
         yield
 
 
 @asynccontextmanager
-async def cable_pulled(blow: Blow) -> AsyncIterator[None]:
+async def cable_pulled(active_fault: ActiveFault) -> AsyncIterator[None]:
     """A role's link is down: nothing goes in or out, and its kernel knows."""
-    victim = _any_role(blow)
-    async with blow.world.arena.link_down(victim.party):
+    victim = _any_role(active_fault)
+    async with active_fault.world.arena.link_down(victim.party):
         yield
-        blow.evidence["unanswered while down"] += not await victim.metrics()
+        active_fault.evidence["unanswered while down"] += not await victim.metrics()
 
 
 @asynccontextmanager
-async def cable_flaps(blow: Blow) -> AsyncIterator[None]:
+async def cable_flaps(active_fault: ActiveFault) -> AsyncIterator[None]:
     """A role's link goes down and up."""
-    victim = _any_role(blow)
+    victim = _any_role(active_fault)
     for _ in range(6):
-        async with blow.world.arena.link_down(victim.party):
-            blow.evidence["times down"] += 1
-            await asyncio.sleep(blow.rng.uniform(0.1, 1.0))
-        await asyncio.sleep(blow.rng.uniform(0.1, 1.0))
+        async with active_fault.world.arena.link_down(victim.party):
+            active_fault.evidence["times down"] += 1
+            await asyncio.sleep(active_fault.rng.uniform(0.1, 1.0))
+        await asyncio.sleep(active_fault.rng.uniform(0.1, 1.0))
     yield
 
 
@@ -97,37 +97,37 @@ async def cable_flaps(blow: Blow) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def packets_lost(blow: Blow) -> AsyncIterator[None]:
+async def packets_lost(active_fault: ActiveFault) -> AsyncIterator[None]:
     """Of all packets, 15 in 100 are lost."""
-    async with _dropping(blow, _everything(blow), test="numgen random mod 100 < 15"):
+    async with _dropping(active_fault, _everything(active_fault), test="numgen random mod 100 < 15"):
         yield
 
 
 @asynccontextmanager
-async def large_packets_lost(blow: Blow) -> AsyncIterator[None]:
+async def large_packets_lost(active_fault: ActiveFault) -> AsyncIterator[None]:
     """A black hole on the way to the brokers: whatever is larger than 600 bytes vanishes without a word."""
-    async with _dropping(blow, both(*_to_log(blow, _any_role(blow))), test="ip length > 600"):
+    async with _dropping(active_fault, both(*_to_log(active_fault, _any_role(active_fault))), test="ip length > 600"):
         yield
 
 
 @asynccontextmanager
-async def narrow_network(blow: Blow) -> AsyncIterator[None]:
+async def narrow_network(active_fault: ActiveFault) -> AsyncIterator[None]:
     """A role has 20 kB a second."""
-    victim = _any_role(blow).party.address
-    async with _dropping(blow, both(Way(source=victim)), test="limit rate over 20 kbytes/second"):
+    victim = _any_role(active_fault).party.address
+    async with _dropping(active_fault, both(Way(source=victim)), test="limit rate over 20 kbytes/second"):
         yield
 
 
 @asynccontextmanager
-async def connections_reset(blow: Blow) -> AsyncIterator[None]:
+async def connections_reset(active_fault: ActiveFault) -> AsyncIterator[None]:
     """Every connection of a role ends in a reset, again and again."""
-    victim = _any_role(blow).party.address
+    victim = _any_role(active_fault).party.address
     for _ in range(5):
         ways = both(Way(source=victim), Way(target=victim))
-        async with blow.world.arena.rule(ways, "reject with tcp reset", "meta l4proto tcp") as hits:
+        async with active_fault.world.arena.rule(ways, "reject with tcp reset", "meta l4proto tcp") as hits:
             await asyncio.sleep(0.3)
-        blow.evidence["packets answered by a reset"] += hits.packets
-        await asyncio.sleep(blow.rng.uniform(0.2, 1.0))
+        active_fault.evidence["packets answered by a reset"] += hits.packets
+        await asyncio.sleep(active_fault.rng.uniform(0.2, 1.0))
     yield
 
 
@@ -135,108 +135,108 @@ async def connections_reset(blow: Blow) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def produce_answers_lost(blow: Blow) -> AsyncIterator[None]:
+async def produce_answers_lost(active_fault: ActiveFault) -> AsyncIterator[None]:
     """Brokers take what the second API appends, and the connection ends before the answer."""
-    async with _treated(blow, "log", "lose answers"):
+    async with _treated(active_fault, "log", "lose answers"):
         yield
 
 
 @asynccontextmanager
-async def log_delayed(blow: Blow) -> AsyncIterator[None]:
+async def log_delayed(active_fault: ActiveFault) -> AsyncIterator[None]:
     """Each request and each answer between the second API and the brokers takes two seconds more."""
-    async with _treated(blow, "log", "delay"):
+    async with _treated(active_fault, "log", "delay"):
         yield
 
 
 @asynccontextmanager
-async def log_in_crumbs(blow: Blow) -> AsyncIterator[None]:
+async def log_in_crumbs(active_fault: ActiveFault) -> AsyncIterator[None]:
     """What brokers and the second API say to each other comes byte by byte."""
-    async with _treated(blow, "log", "crumbs"):
+    async with _treated(active_fault, "log", "crumbs"):
         yield
 
 
 @asynccontextmanager
-async def log_half_open(blow: Blow) -> AsyncIterator[None]:
+async def log_half_open(active_fault: ActiveFault) -> AsyncIterator[None]:
     """The second API's connections to the brokers are open, and nothing gets through."""
-    async with _treated(blow, "log", "half-open"):
+    async with _treated(active_fault, "log", "half-open"):
         yield
 
 
 @asynccontextmanager
-async def api_call_answers_lost(blow: Blow) -> AsyncIterator[None]:
+async def api_call_answers_lost(active_fault: ActiveFault) -> AsyncIterator[None]:
     """A server's answers get lost on the way, and the connection ends in the end."""
-    async with _treated(blow, "api", "lose answers"):
+    async with _treated(active_fault, "api", "lose answers"):
         yield
 
 
 @asynccontextmanager
-async def api_in_crumbs(blow: Blow) -> AsyncIterator[None]:
+async def api_in_crumbs(active_fault: ActiveFault) -> AsyncIterator[None]:
     """Commands and their answers come byte by byte."""
-    async with _treated(blow, "api", "crumbs"):
+    async with _treated(active_fault, "api", "crumbs"):
         yield
 
 
 @asynccontextmanager
-async def frames_in_crumbs(blow: Blow) -> AsyncIterator[None]:
+async def frames_in_crumbs(active_fault: ActiveFault) -> AsyncIterator[None]:
     """Frames for devices and their answers come byte by byte."""
-    async with _treated(blow, "agents", "crumbs"):
+    async with _treated(active_fault, "agents", "crumbs"):
         yield
 
 
 @asynccontextmanager
-async def frames_delayed(blow: Blow) -> AsyncIterator[None]:
+async def frames_delayed(active_fault: ActiveFault) -> AsyncIterator[None]:
     """Frames for devices and their answers take two seconds more."""
-    async with _treated(blow, "agents", "delay"):
+    async with _treated(active_fault, "agents", "delay"):
         yield
 
 
 @asynccontextmanager
-async def device_links_half_open(blow: Blow) -> AsyncIterator[None]:
+async def device_links_half_open(active_fault: ActiveFault) -> AsyncIterator[None]:
     """Devices' links are open, and nothing gets through."""
-    async with _treated(blow, "agents", "half-open"):
+    async with _treated(active_fault, "agents", "half-open"):
         yield
 
 
 @asynccontextmanager
-async def device_answers_lost(blow: Blow) -> AsyncIterator[None]:
+async def device_answers_lost(active_fault: ActiveFault) -> AsyncIterator[None]:
     """Devices answer, and relays never hear it."""
-    async with _treated(blow, "agents", "lose answers"):
+    async with _treated(active_fault, "agents", "lose answers"):
         yield
 
 
 # --- how
 
 
-def _any_role(blow: Blow) -> Role:
-    return blow.rng.choice(blow.world.roles)
+def _any_role(active_fault: ActiveFault) -> Role:
+    return active_fault.rng.choice(active_fault.world.roles)
 
 
-def _to_log(blow: Blow, role: Role) -> Iterable[Way]:
+def _to_log(active_fault: ActiveFault, role: Role) -> Iterable[Way]:
     """From a role to every broker, straight or by the proxies."""
-    assert blow.world.brokers is not None
+    assert active_fault.world.brokers is not None
     here = role.party.address
-    for broker in blow.world.brokers.all:
+    for broker in active_fault.world.brokers.all:
         yield Way(here, broker.party.address, target_port=PORT)
         yield Way(here, HUB, target_port=int(broker.proxy.address.rpartition(":")[2]))
 
 
-def _everything(blow: Blow) -> Sequence[Way]:
+def _everything(active_fault: ActiveFault) -> Sequence[Way]:
     """Whatever any party says."""
-    brokers = blow.world.brokers.all if blow.world.brokers else ()
-    parties: list[Party] = [each.party for each in (*blow.world.roles, *brokers)]
+    brokers = active_fault.world.brokers.all if active_fault.world.brokers else ()
+    parties: list[Party] = [each.party for each in (*active_fault.world.roles, *brokers)]
     return [Way(source=party.address) for party in parties]
 
 
 @asynccontextmanager
-async def _dropping(blow: Blow, ways: Sequence[Way], test: str = "") -> AsyncIterator[None]:
-    async with blow.world.arena.rule(ways, "drop", test) as hits:
+async def _dropping(active_fault: ActiveFault, ways: Sequence[Way], test: str = "") -> AsyncIterator[None]:
+    async with active_fault.world.arena.rule(ways, "drop", test) as hits:
         yield
-    blow.evidence["packets dropped"] += hits.packets
+    active_fault.evidence["packets dropped"] += hits.packets
 
 
 @asynccontextmanager
-async def _treated(blow: Blow, what: str, mode: Mode) -> AsyncIterator[None]:
-    proxies: list[Proxy] = [proxy for name, proxy in blow.world.proxies.items() if name.startswith(what)]
+async def _treated(active_fault: ActiveFault, what: str, mode: Mode) -> AsyncIterator[None]:
+    proxies: list[Proxy] = [proxy for name, proxy in active_fault.world.proxies.items() if name.startswith(what)]
     before = sum(proxy.counts[mode] for proxy in proxies)
     for proxy in proxies:
         proxy.become(mode)
@@ -245,4 +245,4 @@ async def _treated(blow: Blow, what: str, mode: Mode) -> AsyncIterator[None]:
     finally:
         for proxy in proxies:
             proxy.become("pass")
-    blow.evidence[f"{what}: {mode}"] += sum(proxy.counts[mode] for proxy in proxies) - before
+    active_fault.evidence[f"{what}: {mode}"] += sum(proxy.counts[mode] for proxy in proxies) - before

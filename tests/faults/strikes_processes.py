@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from itertools import count
 from pathlib import Path
 
-from tests.faults.fault import Blow
+from tests.faults.fault import ActiveFault
 from tests.faults.roles import Role
 
 DOWN_S_MAX = 2.0
@@ -19,20 +19,20 @@ STARTS_CUT_SHORT = 2
 
 
 @asynccontextmanager
-async def role_killed(blow: Blow) -> AsyncIterator[None]:
+async def role_killed(active_fault: ActiveFault) -> AsyncIterator[None]:
     """kill -9 of one role at any moment, and a restart."""
-    victim = blow.rng.choice(blow.world.roles)
-    await _kill(blow, victim)
-    await asyncio.sleep(blow.rng.uniform(0, DOWN_S_MAX))
+    victim = active_fault.rng.choice(active_fault.world.roles)
+    await _kill(active_fault, victim)
+    await asyncio.sleep(active_fault.rng.uniform(0, DOWN_S_MAX))
     victim.start()
     yield
 
 
 @asynccontextmanager
-async def api_killed(blow: Blow) -> AsyncIterator[None]:
+async def api_killed(active_fault: ActiveFault) -> AsyncIterator[None]:
     """kill -9 of a process that takes commands; it stays away for as long as the fault holds."""
-    victim = blow.rng.choice(blow.world.of("api"))
-    await _kill(blow, victim)
+    victim = active_fault.rng.choice(active_fault.world.of("api"))
+    await _kill(active_fault, victim)
     try:
         yield
     finally:
@@ -40,85 +40,85 @@ async def api_killed(blow: Blow) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def all_roles_killed(blow: Blow) -> AsyncIterator[None]:
+async def all_roles_killed(active_fault: ActiveFault) -> AsyncIterator[None]:
     """kill -9 of every role at once; they come back in any order."""
-    victims = blow.world.roles.copy()
+    victims = active_fault.world.roles.copy()
     async with asyncio.TaskGroup() as tasks:
         for victim in victims:
-            tasks.create_task(_kill(blow, victim))
-    blow.rng.shuffle(victims)
+            tasks.create_task(_kill(active_fault, victim))
+    active_fault.rng.shuffle(victims)
     for victim in victims:
-        await asyncio.sleep(blow.rng.uniform(0, 0.5))
+        await asyncio.sleep(active_fault.rng.uniform(0, 0.5))
         victim.start()
     yield
 
 
 @asynccontextmanager
-async def roles_churned(blow: Blow) -> AsyncIterator[None]:
+async def roles_churned(active_fault: ActiveFault) -> AsyncIterator[None]:
     """One role after the other is killed and started, in any order, while the last ones are still starting."""
-    for victim in blow.rng.sample(blow.world.roles, len(blow.world.roles)):
-        await _kill(blow, victim)
+    for victim in active_fault.rng.sample(active_fault.world.roles, len(active_fault.world.roles)):
+        await _kill(active_fault, victim)
         victim.start()
-        await asyncio.sleep(blow.rng.uniform(0, 1.0))
+        await asyncio.sleep(active_fault.rng.uniform(0, 1.0))
     yield
 
 
 @asynccontextmanager
-async def killed_while_starting(blow: Blow) -> AsyncIterator[None]:
+async def killed_while_starting(active_fault: ActiveFault) -> AsyncIterator[None]:
     """kill -9 while a role reads what it saved and folds the rest, before it is ready: a loop of crashes."""
-    victim = blow.rng.choice(blow.world.roles)
-    await _kill(blow, victim)
+    victim = active_fault.rng.choice(active_fault.world.roles)
+    await _kill(active_fault, victim)
     for _ in range(STARTS_CUT_SHORT):
         victim.start()
-        await asyncio.sleep(blow.rng.uniform(0.2, 0.8))
-        blow.evidence["killed before ready"] += not victim.is_ready
-        await _kill(blow, victim)
+        await asyncio.sleep(active_fault.rng.uniform(0.2, 0.8))
+        active_fault.evidence["killed before ready"] += not victim.is_ready
+        await _kill(active_fault, victim)
     victim.start()
     yield
 
 
 @asynccontextmanager
-async def state_lost(blow: Blow) -> AsyncIterator[None]:
+async def state_lost(active_fault: ActiveFault) -> AsyncIterator[None]:
     """A role comes back without its saved state, and folds the log from the beginning."""
-    world = blow.world
-    name = blow.rng.choice(sorted(world.disks))
+    world = active_fault.world
+    name = active_fault.rng.choice(sorted(world.disks))
     (victim,) = (role for role in world.roles if role.name == name)
-    await _kill(blow, victim)
-    blow.evidence["files lost"] = _remove(world.states[name])
+    await _kill(active_fault, victim)
+    active_fault.evidence["files lost"] = _remove(world.states[name])
     victim.start()
     yield
 
 
 @asynccontextmanager
-async def role_frozen(blow: Blow) -> AsyncIterator[None]:
+async def role_frozen(active_fault: ActiveFault) -> AsyncIterator[None]:
     """SIGSTOP of one role for longer than the others wait for it, then SIGCONT: it wakes up in the past."""
-    async with frozen(blow, blow.rng.choice(blow.world.roles)):
+    async with frozen(active_fault, active_fault.rng.choice(active_fault.world.roles)):
         yield
 
 
 @asynccontextmanager
-async def all_roles_frozen(blow: Blow) -> AsyncIterator[None]:
+async def all_roles_frozen(active_fault: ActiveFault) -> AsyncIterator[None]:
     """Every role stands still, as when the machine under them does."""
-    for victim in blow.world.roles:
+    for victim in active_fault.world.roles:
         victim.send(signal.SIGSTOP)
     try:
         yield
-        blow.evidence["seen stopped"] = sum(victim.state() == "T" for victim in blow.world.roles)
+        active_fault.evidence["seen stopped"] = sum(victim.state() == "T" for victim in active_fault.world.roles)
     finally:
-        for victim in blow.world.roles:
+        for victim in active_fault.world.roles:
             victim.send(signal.SIGCONT)
 
 
 @asynccontextmanager
-async def out_of_files(blow: Blow) -> AsyncIterator[None]:
+async def out_of_files(active_fault: ActiveFault) -> AsyncIterator[None]:
     """A role may open no more files or connections than it has."""
-    victim = blow.rng.choice(blow.world.of("api"))
+    victim = active_fault.rng.choice(active_fault.world.of("api"))
     soft, hard = resource.prlimit(victim.pid, resource.RLIMIT_NOFILE)
     resource.prlimit(victim.pid, resource.RLIMIT_NOFILE, (_lowest_free(victim), hard))
-    blow.evidence["connections refused for want of files"] = 0
+    active_fault.evidence["connections refused for want of files"] = 0
     try:
         for _ in range(20):
-            blow.evidence["connections refused for want of files"] += not await victim.metrics()
+            active_fault.evidence["connections refused for want of files"] += not await victim.metrics()
         yield
     finally:
         with suppress(ProcessLookupError):  # it has ended meanwhile, and the next one has its own limit
@@ -126,19 +126,19 @@ async def out_of_files(blow: Blow) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def frozen(blow: Blow, victim: Role) -> AsyncIterator[None]:
+async def frozen(active_fault: ActiveFault, victim: Role) -> AsyncIterator[None]:
     """This role stands still."""
     victim.send(signal.SIGSTOP)
     try:
         yield
-        blow.evidence["seen stopped"] += victim.state() == "T"
+        active_fault.evidence["seen stopped"] += victim.state() == "T"
     finally:
         victim.send(signal.SIGCONT)
 
 
-async def _kill(blow: Blow, victim: Role) -> None:
+async def _kill(active_fault: ActiveFault, victim: Role) -> None:
     await victim.kill()
-    blow.evidence["killed"] += 1
+    active_fault.evidence["killed"] += 1
 
 
 def _lowest_free(victim: Role) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.catalogue import Known, known, printed
+from tests.faults.catalogue import CatalogEntry, known, printed
 from tests.faults.table import FAULTS
 from tests.simulation.figures import MUST_HAPPEN
 
@@ -20,7 +20,7 @@ def test_every_fault_is_there_once_and_says_what_makes_it_happen_or_why_nothing_
 
 
 @pytest.mark.parametrize("fault", known(), ids=lambda fault: str(fault.number))
-def test_what_makes_a_fault_happen_is_there(fault: Known) -> None:
+def test_what_makes_a_fault_happen_is_there(fault: CatalogEntry) -> None:
     assert not [reference for reference in fault.by if not _is_there(reference)]
 
 

@@ -45,7 +45,18 @@ from schemas import events as e
 from tests.simulation.checkers import Fault, judge_history
 from tests.simulation.checkers.lifecycle import ACTIONS
 from tests.simulation.durable import Disk, DiskStore
-from tests.simulation.history import Called, Claimed, Dumped, Framed, History, Invoked, Lived, Read, Seen, Told
+from tests.simulation.history import (
+    Answered,
+    BmcCalled,
+    FinalTable,
+    FrameStarted,
+    History,
+    Invoked,
+    ProcessLived,
+    QueryAnswered,
+    StateSaved,
+    TableInstalled,
+)
 from tests.simulation.workload import KINDS, Request, Workload
 from tests.support.delivered import ran
 
@@ -137,10 +148,10 @@ class Plane(FoldedLog):
     def judged(self) -> list[Fault]:
         """What checkers say."""
         history = self.history.copy()
-        history.add(Lived(PROCESS, ("api", "provisioner", "relay"), 0.0, self.now_s))
+        history.add(ProcessLived(PROCESS, ("api", "provisioner", "relay"), 0.0, self.now_s))
         for device in self._devices:
             rules = tuple((rule, *pack(prefixes)) for rule, prefixes in device.table.rules.items())
-            history.add(Dumped(device.zone, device.name, device.table.version, device.table.digest, rules))
+            history.add(FinalTable(device.zone, device.name, device.table.version, device.table.digest, rules))
         return judge_history(
             history,
             self.records,
@@ -210,10 +221,12 @@ class Plane(FoldedLog):
             answer = self._write(request.partition, request.event)
             self.now_s += STEP_S
             if answer is not None:
-                self.history.add(Told(self.now_s, client, PROCESS, command_id, answer))
+                self.history.add(Answered(self.now_s, client, PROCESS, command_id, answer))
                 position = self.position(answer.partition)
                 self.history.add(
-                    Read(self.now_s, self.now_s, client, PROCESS, answer.partition, answer.offset + 1, position)
+                    QueryAnswered(
+                        self.now_s, self.now_s, client, PROCESS, answer.partition, answer.offset + 1, position
+                    )
                 )
 
     def _leave_as_it_was(self) -> None:
@@ -389,7 +402,7 @@ class Plane(FoldedLog):
     def _call(self, name: str, dpu: Dpu) -> None:
         if self._called.get(name) != dpu.attempt:
             self._called[name] = dpu.attempt
-            self.history.add(Called(name, dpu.attempt, ACTIONS[dpu.phase]))
+            self.history.add(BmcCalled(name, dpu.attempt, ACTIONS[dpu.phase]))
 
     def _update_devices(self) -> None:
         for device in self._devices:
@@ -410,7 +423,7 @@ class Plane(FoldedLog):
             return
         steps = delta.steps if delta.from_version else device_table.steps_between(device.table, after)
         before = tuple((rule, *pack(prefixes)) for rule, prefixes in device.table.rules.items())
-        self.history.add(Framed(self.now_s, device.zone, device.name, before, tuple(steps)))
+        self.history.add(FrameStarted(self.now_s, device.zone, device.name, before, tuple(steps)))
         device.table = after
         self._offered = [*self._offered[-40:], (device.zone, tables.snapshot(fleet, device.zone))]
         self._saw(device)
@@ -428,7 +441,7 @@ class Plane(FoldedLog):
     def _saw(self, device: Device) -> None:
         table = device.table
         self.history.add(
-            Seen(self.now_s, device.zone, device.name, device.boot, table.epoch, table.version, table.digest)
+            TableInstalled(self.now_s, device.zone, device.name, device.boot, table.epoch, table.version, table.digest)
         )
 
     def _reboot(self) -> None:
@@ -452,7 +465,7 @@ class Plane(FoldedLog):
             self._folded[partition] = folded
 
     def _committed(self, partition: Partition, head: SavedHead) -> None:
-        self.history.add(Claimed(PROCESS, partition, head.position, head.digest, head.running))
+        self.history.add(StateSaved(PROCESS, partition, head.position, head.digest, head.running))
 
     # --- rest
 

@@ -17,7 +17,7 @@ from drivers.backends.simulated import DeviceFaults, SimulatedDevice
 from drivers.wire.links import Dial
 from projections.rules.device_table import EMPTY, DeviceTable, pack
 from projections.rules.rule import SetStep
-from tests.simulation.history import Framed, History, Seen
+from tests.simulation.history import FrameStarted, History, TableInstalled
 from tests.simulation.loop import current_loop, owned_by
 
 
@@ -33,7 +33,7 @@ class WatchedStore(MemoryTableStore):
     def save(self, table: DeviceTable) -> None:
         super().save(table)
         at_s = current_loop().time()
-        self._history.add(Seen(at_s, self._zone, self._name, 0, table.epoch, table.version, table.digest))
+        self._history.add(TableInstalled(at_s, self._zone, self._name, 0, table.epoch, table.version, table.digest))
         self._history.note(at_s, "agent", self._name, table.version, table.digest.hex())
 
 
@@ -48,7 +48,7 @@ class WatchedDevice(SimulatedDevice):
 
     def apply(self, steps: Sequence[SetStep], table: DeviceTable) -> bool | Awaitable[bool]:
         before = tuple((rule, *pack(prefixes)) for rule, prefixes in self._said.rules.items())
-        self._history.add(Framed(current_loop().time(), *self._about, before, tuple(steps)))
+        self._history.add(FrameStarted(current_loop().time(), *self._about, before, tuple(steps)))
         return super().apply(steps, table)
 
     def _take(self, table: DeviceTable) -> bool:

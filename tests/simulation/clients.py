@@ -15,7 +15,7 @@ from eventstore.errors import AppendRefused, LogUnavailable, PlaneError
 from eventstore.log import ZONES
 from eventstore.replicas.replica import Answer
 from schemas.events import Event
-from tests.simulation.history import History, Invoked, NotTaken, Read, Told
+from tests.simulation.history import Answered, AttemptFailed, History, Invoked, QueryAnswered
 from tests.simulation.loop import current_loop
 from tests.simulation.process import Process
 from tests.simulation.script import Director
@@ -77,7 +77,7 @@ class Client:
                 answer = await process.call(request, TIMEOUT_S)
             except PlaneError as error:
                 if isinstance(error, LogUnavailable | AppendRefused):
-                    self._history.add(NotTaken(now(), command_id))
+                    self._history.add(AttemptFailed(now(), command_id))
                     if self._rng.random() < RESIGNS:
                         self._history.note(now(), "resigned", self.name, command_id)
                         return None
@@ -104,11 +104,11 @@ class Client:
             return
         at_s = current_loop().time()
         self._history.counts["read"] += 1
-        self._history.add(Read(began_s, at_s, self.name, process.name, partition, least, position, fleet))
+        self._history.add(QueryAnswered(began_s, at_s, self.name, process.name, partition, least, position, fleet))
 
     def _tell(self, request: Request, process: Process, answer: Answer) -> None:
         now, command_id = current_loop().time(), request.event.envelope.command_id
-        self._history.add(Told(now, self.name, process.name, command_id, answer))
+        self._history.add(Answered(now, self.name, process.name, command_id, answer))
         outcome = answer.outcome
         self._history.note(now, outcome.code, self.name, command_id, answer.offset, outcome)
 

@@ -13,7 +13,7 @@ from drivers.backends.simulated_records import DeviceIndexes
 from drivers.simulators.simulator import NAMING
 from drivers.wire.agent_messages import Ack
 from drivers.wire.relay_messages import Frame
-from tests.simulation.history import History, Seen
+from tests.simulation.history import History, TableInstalled
 from tests.simulation.loop import current_loop
 
 
@@ -60,7 +60,7 @@ class WatchedFleet(SimulatedDevices):
             name = NAMING.dpu.format(zone=self._zone_names[zone], number=device - self.zones[zone].start)
             at_s, boot = current_loop().time(), int(records.boots[device])
             zone_name = self._zone_names[zone]
-            self._history.add(Seen(at_s, zone_name, name, boot, table.epoch, table.version, table.digest))
+            self._history.add(TableInstalled(at_s, zone_name, name, boot, table.epoch, table.version, table.digest))
             self._history.note(at_s, "device", name, boot, table.version, table.digest.hex())
         self._had, self._boots = records.claimed.copy(), records.boots.copy()
 

@@ -23,11 +23,11 @@ from eventstore.replicas.replica import Answer
 from projections.rules.rule import Rule, SetStep
 
 
-class _Happening(msgspec.Struct, frozen=True, tag=True):
+class _HistoryEntry(msgspec.Struct, frozen=True, tag=True):
     """Anything in a history; the name of its class tells them apart in a file."""
 
 
-class Invoked(_Happening, frozen=True):
+class Invoked(_HistoryEntry, frozen=True):
     """A client sent a command: once for each try. What comes of a try is a Told, a NotTaken, or nobody knows."""
 
     at_s: float
@@ -36,14 +36,14 @@ class Invoked(_Happening, frozen=True):
     partition: Partition
 
 
-class NotTaken(_Happening, frozen=True):
+class AttemptFailed(_HistoryEntry, frozen=True):
     """A client was told that this try certainly left nothing in the log."""
 
     at_s: float
     command_id: str
 
 
-class Told(_Happening, frozen=True):
+class Answered(_HistoryEntry, frozen=True):
     """A definite answer that a client got from a process."""
 
     at_s: float
@@ -53,7 +53,7 @@ class Told(_Happening, frozen=True):
     answer: Answer
 
 
-class Read(_Happening, frozen=True):
+class QueryAnswered(_HistoryEntry, frozen=True):
     """A query of a partition that asked for at least position `least`, and was answered as of `position`; one of fleet
     that asked for all that fleet knows of that, as of `fleet`."""
 
@@ -67,7 +67,7 @@ class Read(_Happening, frozen=True):
     fleet: int = -1
 
 
-class Claimed(_Happening, frozen=True):
+class StateSaved(_HistoryEntry, frozen=True):
     """Digests that a process saved of a partition at a position: of its rows, and of the records before it."""
 
     process: str
@@ -77,7 +77,7 @@ class Claimed(_Happening, frozen=True):
     running: bytes
 
 
-class Seen(_Happening, frozen=True):
+class TableInstalled(_HistoryEntry, frozen=True):
     """A device came to have a table: its boot, and what it has then, by another way than the plane's own reports."""
 
     at_s: float
@@ -89,7 +89,7 @@ class Seen(_Happening, frozen=True):
     digest: bytes
 
 
-class Dumped(_Happening, frozen=True):
+class FinalTable(_HistoryEntry, frozen=True):
     """What a device has once everything rests: the version that it says, and what is really there, read past the
     plane. Rules with their prefixes, packed as in a frame; none at all if only the digest can be read."""
 
@@ -100,7 +100,7 @@ class Dumped(_Happening, frozen=True):
     rules: tuple[tuple[Rule, bytes, bytes], ...] | None = None
 
 
-class Framed(_Happening, frozen=True):
+class FrameStarted(_HistoryEntry, frozen=True):
     """A device that had a table began to follow these steps to the next one."""
 
     at_s: float
@@ -110,7 +110,7 @@ class Framed(_Happening, frozen=True):
     steps: tuple[SetStep, ...]
 
 
-class Stood(_Happening, frozen=True):
+class FinalPosition(_HistoryEntry, frozen=True):
     """How a replica stands with a partition once everything rests."""
 
     process: str
@@ -120,7 +120,7 @@ class Stood(_Happening, frozen=True):
     halted: str
 
 
-class Called(_Happening, frozen=True):
+class BmcCalled(_HistoryEntry, frozen=True):
     """A BMC was told to begin an action, by the attempt of this number. In the order in which it was told."""
 
     device: str
@@ -128,7 +128,7 @@ class Called(_Happening, frozen=True):
     action: str
 
 
-class Sample(_Happening, frozen=True):
+class Sample(_HistoryEntry, frozen=True):
     """How much of something bounded a process had: `what` is one of `checkers.BOUNDS`."""
 
     at_s: float
@@ -137,7 +137,7 @@ class Sample(_Happening, frozen=True):
     value: float
 
 
-class Alarm(_Happening, frozen=True):
+class Alarm(_HistoryEntry, frozen=True):
     """A condition that the plane raised, or ended, about a partition, zone or device."""
 
     at_s: float
@@ -146,7 +146,7 @@ class Alarm(_Happening, frozen=True):
     raised: bool
 
 
-class Struck(_Happening, frozen=True):
+class FaultInjected(_HistoryEntry, frozen=True):
     """Something went wrong from then to then, because somebody made it: a kind, and whom it hit."""
 
     kind: str
@@ -155,7 +155,7 @@ class Struck(_Happening, frozen=True):
     to_s: float
 
 
-class Lived(_Happening, frozen=True):
+class ProcessLived(_HistoryEntry, frozen=True):
     """A process was up. `to_s` is when it died."""
 
     process: str
@@ -164,25 +164,25 @@ class Lived(_Happening, frozen=True):
     to_s: float
 
 
-Happening: TypeAlias = (
+HistoryEntry: TypeAlias = (
     Invoked
-    | NotTaken
-    | Told
-    | Read
-    | Claimed
-    | Seen
-    | Dumped
-    | Framed
-    | Stood
-    | Called
+    | AttemptFailed
+    | Answered
+    | QueryAnswered
+    | StateSaved
+    | TableInstalled
+    | FinalTable
+    | FrameStarted
+    | FinalPosition
+    | BmcCalled
     | Sample
     | Alarm
-    | Struck
-    | Lived
+    | FaultInjected
+    | ProcessLived
 )
-H = TypeVar("H", bound=_Happening)
+H = TypeVar("H", bound=_HistoryEntry)
 
-_DECODER = msgspec.json.Decoder(Happening)
+_DECODER = msgspec.json.Decoder(HistoryEntry)
 
 
 class History:
@@ -193,7 +193,7 @@ class History:
         self.counts: Counter[str] = Counter()
         self._happened: dict[type[Any], list[Any]] = {}
 
-    def add(self, happening: Happening) -> None:
+    def add(self, happening: HistoryEntry) -> None:
         """In the order of time."""
         self._happened.setdefault(type(happening), []).append(happening)
 
@@ -209,7 +209,7 @@ class History:
         try:
             yield
         finally:
-            self.add(Struck(kind, target, from_s, clock()))
+            self.add(FaultInjected(kind, target, from_s, clock()))
 
     def copy(self) -> History:
         """One that can be added to, without lines."""

@@ -13,7 +13,7 @@ from projections.rules.rule import Rule
 from tests.contract.engine import read_to_end
 from tests.simulation.checkers import judge_history
 from tests.simulation.durable import Disk, DiskStore
-from tests.simulation.history import Called, Dumped, Happening, Stood
+from tests.simulation.history import BmcCalled, FinalPosition, FinalTable, HistoryEntry
 from tests.simulation.loop import current_loop
 
 if TYPE_CHECKING:
@@ -59,30 +59,30 @@ def _divergences(world: World) -> Iterator[str]:
             yield f"I10: {process.name} has seen {process.life.beacons.divergences} divergences"
 
 
-def _at_rest(world: World) -> Iterator[Happening]:
+def _at_rest(world: World) -> Iterator[HistoryEntry]:
     """What can be seen once nothing goes wrong."""
     for name, bmc in world.bmcs.devices.items():
         for task in bmc.begun:
-            yield Called(name, task.token % TOKENS_PER_MS, task.action)
+            yield BmcCalled(name, task.token % TOKENS_PER_MS, task.action)
     for process in world.processes:
         if process.life:
             yield process.lived(process.life)
         for status in process.life.replica.partitions_status() if process.life else ():
             running = bytes.fromhex(status.running)
-            yield Stood(process.name, status.partition, status.position, running, status.halted)
+            yield FinalPosition(process.name, status.partition, status.position, running, status.halted)
     yield from _devices(world)
 
 
-def _devices(world: World) -> Iterator[Dumped]:
+def _devices(world: World) -> Iterator[FinalTable]:
     records, held = world.fleet.records, world.fleet.tables
     for number, zone in enumerate(world.plan.zones):
         places = world.fleet.zones[number]
         for place, dpu in enumerate(world.simulator.zones[zone].dpus):
             table, claimed = (held[int(of[places.start + place])] for of in (records.actual, records.claimed))
-            yield Dumped(zone, dpu, claimed.version, table.digest, _rules(table))
+            yield FinalTable(zone, dpu, claimed.version, table.digest, _rules(table))
     for host in world.agents:
         table = host.device.holds
-        yield Dumped(host.zone, host.name, host.agent.table.version, table.digest, _rules(table))
+        yield FinalTable(host.zone, host.name, host.agent.table.version, table.digest, _rules(table))
 
 
 def _rules(table: DeviceTable) -> tuple[tuple[Rule, bytes, bytes], ...]:

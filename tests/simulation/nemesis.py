@@ -49,13 +49,13 @@ class Nemesis:
         """One blow after the other; they may overlap."""
         async with asyncio.TaskGroup() as tasks:
             async for deed in self._world.director.deeds(NEMESIS, self._draw):
-                tasks.create_task(Blow(self._world, deed).strike())
+                tasks.create_task(Strike(self._world, deed).strike())
 
     def _draw(self, rng: random.Random) -> tuple[float, str]:
         return rng.expovariate(1 / self._every_s), rng.choices(list(BLOWS), list(BLOWS.values()))[0]
 
 
-class Blow:
+class Strike:
     """One of them."""
 
     def __init__(self, world: World, deed: Deed) -> None:

@@ -24,7 +24,7 @@ from eventstore.replicas.replica import Answer, Replica
 from eventstore.state_store.store import SavedHead
 from tests.simulation.api import Api, asked
 from tests.simulation.durable import Disk, DiskStore
-from tests.simulation.history import Claimed, History, Lived
+from tests.simulation.history import History, ProcessLived, StateSaved
 from tests.simulation.loop import current_loop, owned_by
 from tests.simulation.network import LinkEnd, Wire, WiredLog, link_pair
 from tests.simulation.roles import start_roles
@@ -114,9 +114,9 @@ class Process:
         if left := current_loop().tasks_of(life.name):
             self.faults.append(f"{life.name} left tasks behind: {left[:5]}")
 
-    def lived(self, life: Life) -> Lived:
+    def lived(self, life: Life) -> ProcessLived:
         """This life, up to now."""
-        return Lived(self.name, tuple(sorted(self.roles)), life.from_s, current_loop().time())
+        return ProcessLived(self.name, tuple(sorted(self.roles)), life.from_s, current_loop().time())
 
     async def _live(self, life: Life) -> None:
         try:
@@ -140,7 +140,7 @@ class Process:
             life.is_up = False
 
     def _committed(self, partition: Partition, head: SavedHead) -> None:
-        self.history.add(Claimed(self.name, partition, head.position, head.digest, head.running))
+        self.history.add(StateSaved(self.name, partition, head.position, head.digest, head.running))
 
     # --- what reaches it
 

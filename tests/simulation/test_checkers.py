@@ -32,7 +32,18 @@ from tests.simulation.checkers import (
 )
 from tests.simulation.checkers.evidence import Freeze
 from tests.simulation.fresh import Step
-from tests.simulation.history import Called, Claimed, History, Invoked, NotTaken, Read, Sample, Seen, Struck, read
+from tests.simulation.history import (
+    AttemptFailed,
+    BmcCalled,
+    FaultInjected,
+    History,
+    Invoked,
+    QueryAnswered,
+    Sample,
+    StateSaved,
+    TableInstalled,
+    read,
+)
 from tests.support.written_log import START_MS, ZONES_0, WrittenLog
 
 OTHER = uuid7(START_MS, random.Random(2))
@@ -75,7 +86,7 @@ def test_acknowledged() -> None:
 
 def test_what_certainly_failed_is_nowhere() -> None:
     log, event, _ = joined()
-    log.history.add(NotTaken(1.0, event.envelope.command_id))
+    log.history.add(AttemptFailed(1.0, event.envelope.command_id))
     assert found(commands.check_acknowledged, log)
 
 
@@ -104,19 +115,19 @@ def test_order() -> None:
 
 def test_reads() -> None:
     log, _, offset = joined()
-    log.history.add(Read(8.0, 9.0, "c", "p0", ZONES_0, offset + 1, offset + 1))
+    log.history.add(QueryAnswered(8.0, 9.0, "c", "p0", ZONES_0, offset + 1, offset + 1))
     assert not found(commands.check_reads, log)
-    log.history.add(Read(8.0, 9.0, "c", "p0", ZONES_0, offset + 1, offset))
+    log.history.add(QueryAnswered(8.0, 9.0, "c", "p0", ZONES_0, offset + 1, offset))
     assert found(commands.check_reads, log), "older than asked"
     log, _, offset = joined()
-    log.history.add(Read(0.0, 0.1, "c", "p0", ZONES_0, 0, offset + 1))
+    log.history.add(QueryAnswered(0.0, 0.1, "c", "p0", ZONES_0, 0, offset + 1))
     assert found(commands.check_reads, log), "not there yet"
 
 
 def test_claims() -> None:
     log, _, _ = joined()
     step = log.evidence().steps[ZONES_0][-1]
-    sound = Claimed("p", ZONES_0, step.position, step.digest, step.running)
+    sound = StateSaved("p", ZONES_0, step.position, step.digest, step.running)
     log.history.add(sound)
     assert not found(folds.check_claims, log)
     for wrong in ({"digest": b"x"}, {"running": b"x"}, {"position": 7}):
@@ -136,7 +147,7 @@ def seen(*versions: tuple[int, int, bytes]) -> Evidence:
     """A device that came to have these versions; its zone has had 3 and 5."""
     log = WrittenLog()
     for boot, version, digest in versions:
-        log.history.add(Seen(99.0, "z", "d", boot, 1, version, digest))
+        log.history.add(TableInstalled(99.0, "z", "d", boot, 1, version, digest))
     run = log.evidence()
     run.tables = {"z": {3: b"3", 5: b"5"}}
     run.records = {**run.records, FLEET_0: [Record(9, 0, b"", b"")]}
@@ -156,7 +167,7 @@ def test_devices() -> None:
 def test_freezes() -> None:
     def faults(at_s: float, version: int) -> list[str]:
         log = WrittenLog()
-        log.history.add(Seen(at_s, "z", "d", 0, 1, version, b""))
+        log.history.add(TableInstalled(at_s, "z", "d", 0, 1, version, b""))
         run = log.evidence()
         run.freezes = [Freeze("z", 10, 20, 5.0)]
         return list(devices.check_freezes(run))
@@ -187,7 +198,7 @@ def test_calls() -> None:
     def faults(*told: tuple[int, str]) -> list[str]:
         log.history = History()
         for token, action in told:
-            log.history.add(Called("d", token, action))
+            log.history.add(BmcCalled("d", token, action))
         return found(lifecycle.check_calls, log)
 
     assert not faults((attempt, "drain"))
@@ -205,11 +216,11 @@ def test_a_run_without_faults_or_answers_is_invalid() -> None:
         "of 1 commands that were sent while nothing went wrong, 0 were answered",
     ]
     log.tell(event, offset)
-    log.history.add(Struck("crash", "p0", 50.0, 60.0))
+    log.history.add(FaultInjected("crash", "p0", 50.0, 60.0))
     assert not list(invalid(log.history))
     log.history.add(Invoked(1.0, "c", "another", ZONES_0))
     assert list(invalid(log.history)) == ["of 2 commands that were sent while nothing went wrong, 1 were answered"]
-    log.history.add(NotTaken(2.0, "another"))
+    log.history.add(AttemptFailed(2.0, "another"))
     assert not list(invalid(log.history)), "a certain no is an answer"
 
 
@@ -251,10 +262,10 @@ def test_nodes() -> None:
 def test_a_history_is_what_was_written(tmp_path: Any) -> None:
     log, event, offset = joined()
     log.tell(event, offset)
-    log.history.add(Seen(1.0, "z", "d", 0, 1, 2, b"\x00\xff"))
+    log.history.add(TableInstalled(1.0, "z", "d", 0, 1, 2, b"\x00\xff"))
     log.history.write(tmp_path / "a.jsonl")
     again = read(tmp_path / "a.jsonl")
-    kinds = (Seen, Called)
+    kinds = (TableInstalled, BmcCalled)
     assert [again.of(kind) for kind in kinds] == [log.history.of(kind) for kind in kinds]
-    assert again.copy().of(Seen) == log.history.of(Seen)
+    assert again.copy().of(TableInstalled) == log.history.of(TableInstalled)
     assert Partition(ZONES, 0) == ZONES_0

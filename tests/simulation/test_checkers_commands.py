@@ -9,7 +9,7 @@ from eventstore.log import FLEET_0
 from eventstore.replicas.replica import Answer
 from schemas import events as e
 from tests.simulation.checkers import commands
-from tests.simulation.history import Invoked, NotTaken, Read, Told
+from tests.simulation.history import Answered, AttemptFailed, Invoked, QueryAnswered
 from tests.support.written_log import ZONES_0, WrittenLog
 from tests.support.written_steps import WrittenSteps
 
@@ -38,7 +38,7 @@ def tried(tries: int, failed: int) -> list[str]:
     for _ in range(tries):
         log.history.add(Invoked(0.0, "c", event.envelope.command_id, ZONES_0))
     for _ in range(failed):
-        log.history.add(NotTaken(0.5, event.envelope.command_id))
+        log.history.add(AttemptFailed(0.5, event.envelope.command_id))
     log.write(ZONES_0, event)
     return [fault.removeprefix(event.envelope.command_id) for fault in commands.check_acknowledged(log.evidence())]
 
@@ -84,7 +84,7 @@ def answered(told: Answer, *answers: Answer, effective: int | None) -> list[str]
             steps.add(event, ZONES_0, answer, nodes={"a": None})
         else:
             steps.add(event, ZONES_0, answer)
-    steps.log.history.add(Told(9.0, "c", "p0", event.envelope.command_id, told))
+    steps.log.history.add(Answered(9.0, "c", "p0", event.envelope.command_id, told))
     return [fault.removeprefix(event.envelope.command_id) for fault in commands.check_answers(steps.evidence())]
 
 
@@ -106,7 +106,7 @@ def one_outcome(*told: tuple[str, Answer]) -> list[str]:
     log = WrittenLog()
     event = log.join("a")
     for process, answer in told:
-        log.history.add(Told(9.0, "c", process, event.envelope.command_id, answer))
+        log.history.add(Answered(9.0, "c", process, event.envelope.command_id, answer))
     found = commands.check_one_outcome(log.evidence())
     return [fault.removeprefix(event.envelope.command_id) for fault in found]
 
@@ -169,7 +169,7 @@ def ordered(*commanded: tuple[float | None, float, int]) -> list[str]:
         if sent_s is not None:
             log.history.add(Invoked(sent_s, "c", name, ZONES_0))
             log.history.add(Invoked(sent_s + 50, "c", name, ZONES_0))
-        log.history.add(Told(told_s, "c", "p0", name, Answer(DONE, ZONES_0, offset)))
+        log.history.add(Answered(told_s, "c", "p0", name, Answer(DONE, ZONES_0, offset)))
     return list(commands.check_order(log.evidence()))
 
 
@@ -202,7 +202,7 @@ def test_a_command_that_was_told_twice_is_not_later_than_itself() -> None:
     log = WrittenLog()
     log.history.add(Invoked(1.0, "c", "a", ZONES_0))
     for told_s, offset in ((0.5, 5), (2.0, 4)):
-        log.history.add(Told(told_s, "c", "p0", "a", Answer(DONE, ZONES_0, offset)))
+        log.history.add(Answered(told_s, "c", "p0", "a", Answer(DONE, ZONES_0, offset)))
     assert not list(commands.check_order(log.evidence()))
 
 
@@ -218,7 +218,7 @@ def reads(least: int, fleet: int) -> list[str]:
         log.write(ZONES_0, e.DpuRegistered(log.said(), "z", name, "n", "s", "b"))
         log.write(FLEET_0, e.WritesFrozen(log.said(), name))
         log.write(FLEET_0, log.forward(event, 0 if offset == 1 else 2, offset + 1))
-    log.history.add(Read(98.0, 99.0, "s", "p0", ZONES_0, least, least, fleet))
+    log.history.add(QueryAnswered(98.0, 99.0, "s", "p0", ZONES_0, least, least, fleet))
     return list(commands.check_reads(log.evidence()))
 
 
@@ -245,7 +245,7 @@ def test_a_reader_of_fleet_finds_there_what_it_saw_of_a_zone(least: int, enough:
 def test_what_fleet_has_not_taken_no_reader_of_it_has_seen() -> None:
     log = WrittenLog()
     log.write(ZONES_0, log.join("a"))
-    log.history.add(Read(98.0, 99.0, "s", "p0", ZONES_0, 2, 2, 1))
+    log.history.add(QueryAnswered(98.0, 99.0, "s", "p0", ZONES_0, 2, 2, 1))
     assert list(commands.check_reads(log.evidence())) == ["s was told of fleet@1, which has not zones/0@2"]
 
 
@@ -256,5 +256,5 @@ def test_fleet_has_a_change_when_it_took_more_than_what_is_before_it() -> None:
     for start, end in ((0, offset), (offset, offset + 1)):
         log.write(FLEET_0, log.forward(event, start, end))
     for fleet in (3, 2):
-        log.history.add(Read(98.0, 99.0, "s", "p0", ZONES_0, 2, 2, fleet))
+        log.history.add(QueryAnswered(98.0, 99.0, "s", "p0", ZONES_0, 2, 2, fleet))
     assert list(commands.check_reads(log.evidence())) == ["s was told of fleet@2, which has not zones/0@2"]

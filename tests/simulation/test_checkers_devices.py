@@ -13,12 +13,12 @@ from projections.rules.rule import Rule, SetStep
 from schemas import events as e
 from tests.simulation.checkers import Evidence, devices
 from tests.simulation.checkers.evidence import Freeze
-from tests.simulation.history import Dumped, Framed, History, Lived, Seen
+from tests.simulation.history import FinalTable, FrameStarted, History, ProcessLived, TableInstalled
 from tests.support.written_log import ZONES_0, WrittenLog
 
 
-def seen(at_s: float, version: int, *, device: str = "d", boot: int = 0, epoch: int = 1) -> Seen:
-    return Seen(at_s, "z", device, boot, epoch, version, b"")
+def seen(at_s: float, version: int, *, device: str = "d", boot: int = 0, epoch: int = 1) -> TableInstalled:
+    return TableInstalled(at_s, "z", device, boot, epoch, version, b"")
 
 
 def of(*happened: Any) -> Evidence:
@@ -57,14 +57,14 @@ def log() -> WrittenLog:
     return made
 
 
-def whole(log: WrittenLog, device: str, zone: str = "z", **wrong: Any) -> Dumped:
+def whole(log: WrittenLog, device: str, zone: str = "z", **wrong: Any) -> FinalTable:
     """What a device of a zone holds that has all of its table, but for what is wrong."""
     table = tables.snapshot(log.evidence().fleet, zone)
     rules = tuple((step.rule, step.add4, step.add6) for step in table.steps)
-    return replace(Dumped(zone, device, table.to_version, table.digest, rules), **wrong)
+    return replace(FinalTable(zone, device, table.to_version, table.digest, rules), **wrong)
 
 
-def equal(log: WrittenLog, *dumps: Dumped) -> list[str]:
+def equal(log: WrittenLog, *dumps: FinalTable) -> list[str]:
     log.history = History()
     for dump in dumps:
         log.history.add(dump)
@@ -93,7 +93,7 @@ def test_a_device_that_lies_about_what_it_holds(log: WrittenLog) -> None:
 def test_a_zone_without_a_table_has_nothing_to_hold() -> None:
     log = WrittenLog()
     log.write(ZONES_0, e.DpuRegistered(log.said(), "z", "d", "n", "s", "b"))
-    assert not equal(log, Dumped("z", "d", 7, b"from before the log was lost"))
+    assert not equal(log, FinalTable("z", "d", 7, b"from before the log was lost"))
 
 
 def test_a_table_that_is_not_what_the_members_come_to(log: WrittenLog) -> None:
@@ -131,10 +131,10 @@ def test_what_changed_before_a_freeze_or_by_the_thaw_may_be_had(version: int) ->
 
 
 RELAYS = (
-    Lived("p0", ("relay",), 40.0, 60.0),
-    Lived("p1", ("api", "relay"), 50.0, 100.0),
-    Lived("p2", ("api",), 0.0, 300.0),
-    Lived("p3", ("relay",), 200.0, 300.0),
+    ProcessLived("p0", ("relay",), 40.0, 60.0),
+    ProcessLived("p1", ("api", "relay"), 50.0, 100.0),
+    ProcessLived("p2", ("api",), 0.0, 300.0),
+    ProcessLived("p3", ("relay",), 200.0, 300.0),
 )
 """No relay runs from 100 s to 200 s."""
 
@@ -170,9 +170,9 @@ def test_every_device_that_a_frame_hurts_is_named() -> None:
     allow, one = Rule(0, "allow", "any", ()), bytes((10, 0, 0, 1, 32))
     add, remove = SetStep(allow, one, b"", b"", b""), SetStep(allow, b"", b"", one, b"")
     run = of(
-        Framed(1.0, "z", "d", ((allow, one, b""),), (remove, add)),
-        Framed(1.5, "z", "good", ((allow, one, b""),), (add, add)),
-        Framed(2.0, "z", "e", ((allow, one, b""),), (remove, add)),
+        FrameStarted(1.0, "z", "d", ((allow, one, b""),), (remove, add)),
+        FrameStarted(1.5, "z", "good", ((allow, one, b""),), (add, add)),
+        FrameStarted(2.0, "z", "e", ((allow, one, b""),), (remove, add)),
     )
     judged = "after 1 of 2 changes source (5, 167772161) is judged deny for ('other', 0)"
     assert list(devices.check_safe_order(run)) == [f"d at 1.000 s: {judged}", f"e at 2.000 s: {judged}"]

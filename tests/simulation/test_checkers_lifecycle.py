@@ -13,7 +13,7 @@ from eventstore.log import CLIQUES, FLEET_0, ZONES, Partition
 from projections.zones.rows import Dpu, Zone
 from schemas import events as e
 from tests.simulation.checkers import lifecycle
-from tests.simulation.history import Called
+from tests.simulation.history import BmcCalled
 from tests.support.written_log import ZONES_0, WrittenLog
 from tests.support.written_steps import WrittenSteps
 
@@ -305,7 +305,7 @@ def test_what_follows_has_to_count_and_what_did_not_count_moves_no_mark() -> Non
 
 def called(*told: tuple[str, int, str]) -> list[str]:
     """What is wrong with what BMCs were told, if the log has attempt 7 for a reboot and 8 for a configuration of d."""
-    steps = WrittenSteps(*(Called(*each) for each in told))
+    steps = WrittenSteps(*(BmcCalled(*each) for each in told))
     steps.add(e.StepStarted(LOG.stated(), "z", "d", "DPU Config", 8, "p#1"), dpus={"d": None})
     steps.add(e.StepStarted(LOG.stated(), "z", "d", "Rebooting", 7, "p#1"), dpus={"d": None})
     steps.add(e.StepStarted(LOG.stated(), "z", "d", "Rebooting", 9, "p#1")).add(None)

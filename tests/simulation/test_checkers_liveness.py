@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from eventstore.log import FLEET_0, ZONES, Partition
 from schemas import events as e
 from tests.simulation.checkers import Evidence, liveness
-from tests.simulation.history import Alarm, Lived, Stood, Struck
+from tests.simulation.history import Alarm, FaultInjected, FinalPosition, ProcessLived
 from tests.support.written_log import ZONES_0, WrittenLog
 
 ZONES_1 = Partition(ZONES, 1)
@@ -128,11 +128,11 @@ def test_replicas_have_folded_all_that_there_is() -> None:
     log = WrittenLog()
     joined(log, "a")
     joined(log, "b")
-    log.history.add(Stood("p0", ZONES_0, 5, b"", ""))
-    log.history.add(Stood("p0", Partition("decisions", 0), 9, b"", ""))
+    log.history.add(FinalPosition("p0", ZONES_0, 5, b"", ""))
+    log.history.add(FinalPosition("p0", Partition("decisions", 0), 9, b"", ""))
     assert not list(liveness.check_replicas(log.evidence()))
-    log.history.add(Stood("p1", ZONES_0, 4, b"", ""))
-    log.history.add(Stood("p2", ZONES_0, 4, b"", "a newer fold"))
+    log.history.add(FinalPosition("p1", ZONES_0, 4, b"", ""))
+    log.history.add(FinalPosition("p2", ZONES_0, 4, b"", "a newer fold"))
     assert list(liveness.check_replicas(log.evidence())) == [
         "p1 is at 4 of zones/0, the log at 5",
         "p2 has halted zones/0: a newer fold",
@@ -170,8 +170,8 @@ def test_an_alarm_of_the_zone_breaks_its_silence() -> None:
     assert silent(Alarm(120.0, "p0", "zones/1", True)) == told(100), "of another"
 
 
-def struck(from_s: float, to_s: float) -> Struck:
-    return Struck("crash", "p0", from_s, to_s)
+def struck(from_s: float, to_s: float) -> FaultInjected:
+    return FaultInjected("crash", "p0", from_s, to_s)
 
 
 @pytest.mark.parametrize(
@@ -186,12 +186,20 @@ def struck(from_s: float, to_s: float) -> Struck:
         pytest.param([struck(110, 115), struck(130, 131)], 59, id="one in the aftermath of another"),
         pytest.param([struck(120, 121), struck(110, 150)], 40, id="one within another"),
         pytest.param([struck(101, 102), struck(125, 126), struck(130, 131), struck(160, 161)], 32, id="four"),
-        pytest.param([Lived("p0", (), 0, 150)], 80, id="a process that died"),
-        pytest.param([Lived("p0", (), 0, 200)], 100, id="a process that lived to the end"),
-        pytest.param([Lived("p0", (), 0, 150), struck(110, 111)], 59, id="a death and what was struck"),
-        pytest.param([Lived("p0", ("api",), 0, 101), Lived("p0", ("api",), 140, 300)], 41, id="nobody to forward"),
-        pytest.param([Lived("p0", ("api",), 0, 101), Lived("p1", ("api",), 99, 300)], 80, id="somebody else was"),
-        pytest.param([Lived("p0", ("relay",), 0, 101), Lived("p0", ("relay",), 140, 300)], 80, id="not who forwards"),
+        pytest.param([ProcessLived("p0", (), 0, 150)], 80, id="a process that died"),
+        pytest.param([ProcessLived("p0", (), 0, 200)], 100, id="a process that lived to the end"),
+        pytest.param([ProcessLived("p0", (), 0, 150), struck(110, 111)], 59, id="a death and what was struck"),
+        pytest.param(
+            [ProcessLived("p0", ("api",), 0, 101), ProcessLived("p0", ("api",), 140, 300)], 41, id="nobody to forward"
+        ),
+        pytest.param(
+            [ProcessLived("p0", ("api",), 0, 101), ProcessLived("p1", ("api",), 99, 300)], 80, id="somebody else was"
+        ),
+        pytest.param(
+            [ProcessLived("p0", ("relay",), 0, 101), ProcessLived("p0", ("relay",), 140, 300)],
+            80,
+            id="not who forwards",
+        ),
     ],
 )
 def test_only_calm_time_counts(happened: list[Any], calm_s: int) -> None:

@@ -17,7 +17,7 @@ from schemas import events as e
 from tests.simulation.checkers import Evidence, Fault, folds, judge_history
 from tests.simulation.checkers.evidence import Freeze
 from tests.simulation.durable import Disk, DiskStore
-from tests.simulation.history import Alarm, Claimed, Read, Seen, Stood
+from tests.simulation.history import Alarm, FinalPosition, QueryAnswered, StateSaved, TableInstalled
 from tests.support.written_log import ZONES_0, WrittenLog
 
 LATE = e.OutboxAcknowledged(WrittenLog().stated(), 1)
@@ -53,7 +53,7 @@ def test_what_is_owed_at_rest_is_owed_at_rest_alone(log: WrittenLog) -> None:
 
 
 def test_what_a_judge_is_given_is_looked_at(log: WrittenLog) -> None:
-    log.history.add(Read(0.0, 0.1, "c", "p0", ZONES_0, 0, 3))
+    log.history.add(QueryAnswered(0.0, 0.1, "c", "p0", ZONES_0, 0, 3))
     log.history.add(Alarm(0.0, "p0", "zones/9", True))
 
     def found(**given: object) -> set[str]:
@@ -70,7 +70,7 @@ def test_what_a_judge_is_given_is_looked_at(log: WrittenLog) -> None:
 
 def test_five_faults_of_a_kind_are_enough(log: WrittenLog) -> None:
     for _ in range(7):
-        log.history.add(Claimed("p", ZONES_0, 99, b"", b""))
+        log.history.add(StateSaved("p", ZONES_0, 99, b"", b""))
     assert len(judge_history(log.history, log.records, at_rest=False)) == 5
 
 
@@ -94,7 +94,7 @@ def test_partitions_of_two_logs_are_no_log(log: WrittenLog) -> None:
 
 def test_a_zone_is_frozen_from_its_freeze_or_that_of_all_to_its_thaw(log: WrittenLog) -> None:
     for zone in "xyz":
-        log.history.add(Seen(1.0, zone, "d", 0, 1, 0, b""))
+        log.history.add(TableInstalled(1.0, zone, "d", 0, 1, 0, b""))
     log.write(FLEET_0, e.PolicySet(log.said(), "p", 0, "drop", "any", [], {}, {}))
     first = log.write(FLEET_0, e.WritesFrozen(log.said(), "x"))
     thawed = log.write(FLEET_0, e.WritesThawed(log.said(), "x"))
@@ -112,7 +112,7 @@ def test_a_zone_is_frozen_from_its_freeze_or_that_of_all_to_its_thaw(log: Writte
 
 def test_a_zone_has_a_version_from_the_first_record_on_and_one_by_each_change() -> None:
     log = WrittenLog()
-    log.history.add(Seen(1.0, "z", "d", 0, 1, 0, b""))
+    log.history.add(TableInstalled(1.0, "z", "d", 0, 1, 0, b""))
     assert list(log.evidence().tables["z"]) == [0]
     log.write(FLEET_0, log.forward(log.join("a"), 0, 2))
     log.write(FLEET_0, e.WritesFrozen(log.said(), "y"))
@@ -159,11 +159,11 @@ def test_a_fold_in_portions_is_the_same_fold(log: WrittenLog) -> None:
 
 def test_replicas_have_read_what_is_in_the_log(log: WrittenLog) -> None:
     end = log.evidence().steps[ZONES_0][-1]
-    log.history.add(Stood("p0", ZONES_0, end.position, end.running, ""))
-    log.history.add(Stood("p1", ZONES_0, end.position - 1, b"of earlier", ""))
-    log.history.add(Stood("p2", Partition("decisions", 0), 1, b"of another", ""))
+    log.history.add(FinalPosition("p0", ZONES_0, end.position, end.running, ""))
+    log.history.add(FinalPosition("p1", ZONES_0, end.position - 1, b"of earlier", ""))
+    log.history.add(FinalPosition("p2", Partition("decisions", 0), 1, b"of another", ""))
     assert not list(folds.check_agreement(log.evidence()))
-    log.history.add(Stood("p3", ZONES_0, end.position, b"x", ""))
+    log.history.add(FinalPosition("p3", ZONES_0, end.position, b"x", ""))
     assert list(folds.check_agreement(log.evidence())) == ["p3 has read other records of zones/0 than are in it"]
 
 
@@ -176,7 +176,7 @@ def test_only_reports_may_hold_what_no_fold_takes(log: WrittenLog) -> None:
 
 
 def test_a_claim_of_other_digests_says_whose_it_is(log: WrittenLog) -> None:
-    log.history.add(Claimed("p0", ZONES_0, 2, b"", b""))
+    log.history.add(StateSaved("p0", ZONES_0, 2, b"", b""))
     assert list(folds.check_claims(log.evidence())) == [
         "p0 saved zones/0 at 2 with other digests than a fresh fold has"
     ]

@@ -13,7 +13,7 @@ from eventstore.replicas.status import PartitionStatus
 from schemas import events as e
 from tests.simulation.checkers import Evidence, stated
 from tests.simulation.checkers.evidence import REPLICAS_0
-from tests.simulation.history import Invoked, Lived, Sample
+from tests.simulation.history import Invoked, ProcessLived, Sample
 from tests.support.written_log import ZONES_0, WrittenLog
 from tests.support.written_steps import WrittenSteps
 
@@ -156,7 +156,7 @@ def begun(idle: int, useful: int, *lives: str, failed: int = 0) -> list[str]:
 
     A life whose name is a capital letter is one of a provisioner.
     """
-    steps = WrittenSteps(*(Lived(life, ("provisioner",) if life.isupper() else (), 0.0, 9.0) for life in lives))
+    steps = WrittenSteps(*(ProcessLived(life, ("provisioner",) if life.isupper() else (), 0.0, 9.0) for life in lives))
     for number in range(failed):
         failure = e.StepFailed(steps.log.stated(), "z", "d", "Rebooting", number, "transient", "it hung up")
         steps.add(failure, dpus={"d": None})

@@ -17,7 +17,7 @@ from eventstore.log import DECIDING_TOPICS, FOLDED_TOPICS, ZONES, Partition, Rec
 from eventstore.replicas.replica import Answer
 from schemas import events as e
 from tests.simulation.checkers import Evidence
-from tests.simulation.history import History, Invoked, Told
+from tests.simulation.history import Answered, History, Invoked
 
 ZONES_0 = Partition(ZONES, 0)
 START_MS = 1_700_000_000_000
@@ -100,7 +100,7 @@ class WrittenLog:
     def tell(self, event: e.Event, offset: int, outcome: Outcome = DONE, partition: Partition = ZONES_0) -> None:
         """A client is told this of a command."""
         answer = Answer(outcome, partition, offset)
-        self.history.add(Told(self.now_s + 0.5, "c", "p0", event.envelope.command_id, answer))
+        self.history.add(Answered(self.now_s + 0.5, "c", "p0", event.envelope.command_id, answer))
 
     def evidence(self) -> Evidence:
         """What checkers look at."""

@@ -10,14 +10,14 @@ from eventstore.replicas.replica import Answer
 from schemas import events as e
 from tests.simulation.checkers import Evidence
 from tests.simulation.fresh import Step
-from tests.simulation.history import Happening
+from tests.simulation.history import HistoryEntry
 from tests.support.written_log import START_MS, ZONES_0, WrittenLog
 
 
 class WrittenSteps:
     """Partitions without a record at first. A step takes a second, unless a test sets the time."""
 
-    def __init__(self, *happened: Happening) -> None:
+    def __init__(self, *happened: HistoryEntry) -> None:
         self.log = WrittenLog()
         self.steps: dict[Partition, list[Step]] = {partition: [] for partition in self.log.records}
         self.now_s = 0.0

@@ -7,14 +7,14 @@ assertion in the test that it names. A test holds the list complete and its refe
 from __future__ import annotations
 
 from tests.faults.catalogue.devices import DEVICES
-from tests.faults.catalogue.entry import Known
+from tests.faults.catalogue.entry import CatalogEntry
 from tests.faults.catalogue.kubernetes import KUBERNETES
 from tests.faults.catalogue.log import LOG
 from tests.faults.catalogue.network import NETWORK
 from tests.faults.catalogue.processes import PROCESSES
 from tests.faults.catalogue.storage import STORAGE
 
-__all__ = ["SECTIONS", "Known", "known", "printed"]
+__all__ = ["SECTIONS", "CatalogEntry", "known", "printed"]
 
 SECTIONS = {
     "processes and ownership": PROCESSES,
@@ -26,7 +26,7 @@ SECTIONS = {
 }
 
 
-def known() -> list[Known]:
+def known() -> list[CatalogEntry]:
     """Every fault, in order."""
     return [fault for found in SECTIONS.values() for fault in found]
 

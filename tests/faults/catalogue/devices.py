@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.faults.catalogue.entry import Known
+from tests.faults.catalogue.entry import CatalogEntry
 
 _HOLD = "tests/unit/test_withdrawals.py::test_a_withdrawal_over_budget_changes_no_verdict_until_two_principals_approve"
 _BURST = "tests/unit/test_simulated_zones.py::test_a_burst_is_merged_for_those_who_are_behind"
@@ -11,8 +11,8 @@ _SLOW = f"{_LINKS}::test_a_device_that_takes_nothing_delays_nobody_and_then_gets
 _DOOR = f"{_LINKS}::test_too_many_at_once_are_told_when_to_come_back_and_all_get_in"
 
 DEVICES = (
-    Known(82, "one slow device of many", (_BURST, _SLOW)),
-    Known(
+    CatalogEntry(82, "one slow device of many", (_BURST, _SLOW)),
+    CatalogEntry(
         83,
         "a driver that hangs, or never gives back a session",
         (
@@ -20,7 +20,7 @@ DEVICES = (
             "tests/unit/test_provisioner.py::test_a_device_that_hangs_is_let_go_at_the_deadline_and_found_again",
         ),
     ),
-    Known(
+    CatalogEntry(
         84,
         "answers late, twice, in another order, or for something else",
         (
@@ -29,7 +29,7 @@ DEVICES = (
             "tests/integration/test_tls_agents.py::test_acknowledgements_for_others_move_nobody",
         ),
     ),
-    Known(
+    CatalogEntry(
         85,
         "a device that says done and did nothing, or the reverse",
         (
@@ -37,7 +37,7 @@ DEVICES = (
             "tests/unit/test_steps.py::test_a_device_that_says_done_and_has_done_nothing_is_found_out",
         ),
     ),
-    Known(
+    CatalogEntry(
         86,
         "a part of a change is applied, then a reset",
         (
@@ -45,8 +45,8 @@ DEVICES = (
             "tests/unit/test_agent.py::test_a_device_that_fails_is_refused_for_by_name_and_reconciled_later",
         ),
     ),
-    Known(87, "a device comes back empty", ("simulated: device reboots", "simulated: agent crash")),
-    Known(
+    CatalogEntry(87, "a device comes back empty", ("simulated: device reboots", "simulated: agent crash")),
+    CatalogEntry(
         88,
         "a device comes back with an older state",
         (
@@ -54,12 +54,12 @@ DEVICES = (
             "tests/unit/test_delivery_state.py::test_a_dpu_that_went_back_is_led_on_from_there",
         ),
     ),
-    Known(
+    CatalogEntry(
         89,
         "a device that comes and goes",
         ("tests/unit/test_relay.py::test_a_dpu_that_flaps_gets_a_few_snapshots_and_then_one_a_minute",),
     ),
-    Known(
+    CatalogEntry(
         90,
         "another device under the same address",
         (
@@ -67,7 +67,7 @@ DEVICES = (
             "tests/integration/test_tls_agents.py::test_a_dpu_that_claims_to_be_another_is_sent_away_and_the_other_keeps_its_link",
         ),
     ),
-    Known(
+    CatalogEntry(
         91,
         "no index is free, a table is full",
         (
@@ -76,14 +76,14 @@ DEVICES = (
         ),
         lacks="a device whose own table is full: simulated ones have no limit",
     ),
-    Known(
+    CatalogEntry(
         92,
         "somebody else flushes the rules",
         ("tests/unit/test_agent.py::test_rules_that_somebody_else_flushed_are_back_after_the_next_heartbeat",),
     ),
-    Known(93, "all devices come at once", (_DOOR, "real: cut from devices")),
-    Known(94, "a large part of the nodes vanishes", ("simulated: held", _HOLD)),
-    Known(
+    CatalogEntry(93, "all devices come at once", (_DOOR, "real: cut from devices")),
+    CatalogEntry(94, "a large part of the nodes vanishes", ("simulated: held", _HOLD)),
+    CatalogEntry(
         95,
         "a wrong command for everything",
         (
@@ -91,7 +91,7 @@ DEVICES = (
             "tests/integration/test_abuse_api.py::test_one_stolen_operator_cannot_withdraw_the_fleet",
         ),
     ),
-    Known(
+    CatalogEntry(
         96,
         "the plane is away for long, and comes back with all that changed",
         ("real: all roles killed", "simulated: isolation"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.faults.catalogue.entry import NO_KUBERNETES, Known
+from tests.faults.catalogue.entry import NO_KUBERNETES, CatalogEntry
 
 _EMPTY = "tests/unit/test_nodes.py::test_an_empty_list_is_no_list"
 _GONE = "tests/unit/test_withdrawals.py::test_a_withdrawal_over_budget_changes_no_verdict_until_two_principals_approve"
@@ -11,21 +11,21 @@ _UID = "tests/unit/test_nodes.py::test_a_newer_incarnation_replaces_and_an_older
 _FOLDS = f"only what the folds make of it is tested: {NO_KUBERNETES}"
 
 KUBERNETES = (
-    Known(65, "a conflict on a write", lacks=NO_KUBERNETES),
-    Known(66, "a watch or a page has expired", lacks=NO_KUBERNETES),
-    Known(67, "too many requests, server errors, late commits", lacks=NO_KUBERNETES),
-    Known(68, "a timeout after the server has applied it", lacks=NO_KUBERNETES),
-    Known(69, "a watch that says nothing more", lacks=NO_KUBERNETES),
-    Known(70, "a watch with gaps, repetitions, another order", (_WITNESS, _UID), lacks=_FOLDS),
-    Known(71, "a list that is empty", (_EMPTY,), lacks=_FOLDS),
-    Known(72, "a list of which a part is missing", (_GONE,), lacks=_FOLDS),
-    Known(73, "all replicas list at once", lacks=NO_KUBERNETES),
-    Known(74, "a resource definition is deleted, or its webhook down", lacks=NO_KUBERNETES),
-    Known(75, "an object comes again under its name", (_UID,), lacks=_FOLDS),
-    Known(76, "a finalizer that never ends", lacks=NO_KUBERNETES),
-    Known(77, "generations faster than they are applied", lacks=NO_KUBERNETES),
-    Known(78, "another controller writes our field", lacks=NO_KUBERNETES),
-    Known(79, "a token expires, rights are taken away", lacks=NO_KUBERNETES),
-    Known(80, "the API server goes back in time", lacks=NO_KUBERNETES),
-    Known(81, "our webhook times out", lacks=NO_KUBERNETES),
+    CatalogEntry(65, "a conflict on a write", lacks=NO_KUBERNETES),
+    CatalogEntry(66, "a watch or a page has expired", lacks=NO_KUBERNETES),
+    CatalogEntry(67, "too many requests, server errors, late commits", lacks=NO_KUBERNETES),
+    CatalogEntry(68, "a timeout after the server has applied it", lacks=NO_KUBERNETES),
+    CatalogEntry(69, "a watch that says nothing more", lacks=NO_KUBERNETES),
+    CatalogEntry(70, "a watch with gaps, repetitions, another order", (_WITNESS, _UID), lacks=_FOLDS),
+    CatalogEntry(71, "a list that is empty", (_EMPTY,), lacks=_FOLDS),
+    CatalogEntry(72, "a list of which a part is missing", (_GONE,), lacks=_FOLDS),
+    CatalogEntry(73, "all replicas list at once", lacks=NO_KUBERNETES),
+    CatalogEntry(74, "a resource definition is deleted, or its webhook down", lacks=NO_KUBERNETES),
+    CatalogEntry(75, "an object comes again under its name", (_UID,), lacks=_FOLDS),
+    CatalogEntry(76, "a finalizer that never ends", lacks=NO_KUBERNETES),
+    CatalogEntry(77, "generations faster than they are applied", lacks=NO_KUBERNETES),
+    CatalogEntry(78, "another controller writes our field", lacks=NO_KUBERNETES),
+    CatalogEntry(79, "a token expires, rights are taken away", lacks=NO_KUBERNETES),
+    CatalogEntry(80, "the API server goes back in time", lacks=NO_KUBERNETES),
+    CatalogEntry(81, "our webhook times out", lacks=NO_KUBERNETES),
 )

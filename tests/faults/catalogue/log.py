@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from tests.faults.catalogue.entry import Known
+from tests.faults.catalogue.entry import CatalogEntry
 
 _FREEZES = "tests/integration/test_kafka_faults.py::test_the_leader_freezes_for_seconds"
 _LOST_END = "tests/integration/test_kafka_faults.py::test_a_reader_notices_that_all_disks_lost_the_end"
 _POISON = "tests/unit/test_partition.py::test_poison_is_skipped_counted_and_shown"
 
 LOG = (
-    Known(19, "one broker restarts", ("real: brokers restarted",)),
-    Known(
+    CatalogEntry(19, "one broker restarts", ("real: brokers restarted",)),
+    CatalogEntry(
         20,
         "rolling restart of all brokers under load",
         (
@@ -19,17 +19,23 @@ LOG = (
             "tests/integration/test_kafka_faults.py::test_all_brokers_restart_one_after_another",
         ),
     ),
-    Known(
+    CatalogEntry(
         21,
         "a partition's leader is killed during an append",
         ("real: leader killed", "tests/integration/test_kafka_faults.py::test_the_leader_is_killed"),
     ),
-    Known(22, "fewer replicas in sync than needed", ("real: two brokers frozen", "real: broker isolated")),
-    Known(23, "two of three brokers frozen, thawed, frozen", ("real: two brokers frozen", "real: brokers stutter")),
-    Known(24, "delayed produce and metadata requests", ("real: log delayed", "simulated: records that landed late")),
-    Known(25, "a lost answer to a produce request", ("real: produce answers lost", "real: log answers lost")),
-    Known(26, "no leader for longer than a command waits", ("real: leader killed", "real: broker frozen", _FREEZES)),
-    Known(
+    CatalogEntry(22, "fewer replicas in sync than needed", ("real: two brokers frozen", "real: broker isolated")),
+    CatalogEntry(
+        23, "two of three brokers frozen, thawed, frozen", ("real: two brokers frozen", "real: brokers stutter")
+    ),
+    CatalogEntry(
+        24, "delayed produce and metadata requests", ("real: log delayed", "simulated: records that landed late")
+    ),
+    CatalogEntry(25, "a lost answer to a produce request", ("real: produce answers lost", "real: log answers lost")),
+    CatalogEntry(
+        26, "no leader for longer than a command waits", ("real: leader killed", "real: broker frozen", _FREEZES)
+    ),
+    CatalogEntry(
         27,
         "a record is refused: too large, access revoked",
         (
@@ -37,11 +43,11 @@ LOG = (
             "tests/integration/test_kafka_acls.py::test_who_has_no_grant_is_told_which_topic_it_is_about",
         ),
     ),
-    Known(
+    CatalogEntry(
         28, "producer and transaction ids expire", lacks="the plane's producers are not idempotent: they have no ids"
     ),
-    Known(29, "the log's end is lost (unclean election, power cut)", (_LOST_END,)),
-    Known(
+    CatalogEntry(29, "the log's end is lost (unclean election, power cut)", (_LOST_END,)),
+    CatalogEntry(
         30,
         "a topic is deleted and made again",
         (
@@ -50,7 +56,7 @@ LOG = (
             "tests/integration/test_kafka_topics.py::test_a_deleted_topic_ends_the_log",
         ),
     ),
-    Known(
+    CatalogEntry(
         31,
         "retention deletes what was not read",
         (
@@ -59,12 +65,12 @@ LOG = (
             "tests/unit/test_replica.py::test_expired_reports_of_a_display_topic_are_not_missed",
         ),
     ),
-    Known(
+    CatalogEntry(
         32,
         "a topic gets more partitions",
         ("tests/integration/test_kafka_topics.py::test_added_partitions_end_the_log_and_keep_it_from_opening",),
     ),
-    Known(
+    CatalogEntry(
         33,
         "a command is in the log twice",
         (
@@ -72,7 +78,7 @@ LOG = (
             "tests/unit/test_partition.py::test_a_command_takes_effect_once_however_often_it_lands",
         ),
     ),
-    Known(
+    CatalogEntry(
         34,
         "an event of an old epoch after one of a new",
         (
@@ -81,7 +87,7 @@ LOG = (
             "tests/unit/test_fleet_membership.py::test_a_record_counts_only_from_the_mark_of_its_partition",
         ),
     ),
-    Known(
+    CatalogEntry(
         35,
         "bytes that no schema reads",
         (
@@ -90,7 +96,7 @@ LOG = (
             "tests/integration/test_kafka_poison.py::test_records_without_key_value_or_header_value_are_empty_ones",
         ),
     ),
-    Known(
+    CatalogEntry(
         36,
         "an event of an unknown type, or with values out of range",
         (
@@ -98,7 +104,7 @@ LOG = (
             "tests/unit/test_partition.py::test_every_event_type_goes_through_without_an_exception",
         ),
     ),
-    Known(
+    CatalogEntry(
         37,
         "blank fields, an empty policy",
         (
@@ -106,7 +112,7 @@ LOG = (
             "tests/unit/test_partition.py::test_every_event_type_goes_through_without_an_exception",
         ),
     ),
-    Known(
+    CatalogEntry(
         38,
         "an oversized event, a table of twice the size",
         (
@@ -114,7 +120,7 @@ LOG = (
             "tests/integration/test_api_bad_input.py::test_an_oversized_request_is_refused_and_the_server_goes_on",
         ),
     ),
-    Known(
+    CatalogEntry(
         39,
         "a decompression bomb",
         (
@@ -122,7 +128,7 @@ LOG = (
             "tests/integration/test_abuse_api.py::test_a_compressed_message_is_not_even_opened",
         ),
     ),
-    Known(
+    CatalogEntry(
         40,
         "a flipped bit in a stored record",
         (
@@ -131,13 +137,13 @@ LOG = (
             "tests/integration/test_checkpoint.py::test_an_edited_record_is_named",
         ),
     ),
-    Known(
+    CatalogEntry(
         41,
         "a reader far behind catches up",
         ("real: state lost", "simulated: lost state"),
         lacks="ten million events in one go: `make bench` measures the rate of it",
     ),
-    Known(
+    CatalogEntry(
         42,
         "expired certificate, new authority, wrong name, revoked access",
         (

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from tests.faults.catalogue.entry import NO_KUBERNETES, Known
+from tests.faults.catalogue.entry import NO_KUBERNETES, CatalogEntry
 
 NETWORK = (
-    Known(54, "a process and the brokers are cut off", ("real: cut from log", "simulated: isolation")),
-    Known(55, "requests pass, answers are lost", ("real: log answers lost", "real: api answers lost")),
-    Known(
+    CatalogEntry(54, "a process and the brokers are cut off", ("real: cut from log", "simulated: isolation")),
+    CatalogEntry(55, "requests pass, answers are lost", ("real: log answers lost", "real: api answers lost")),
+    CatalogEntry(
         56,
         "brokers see different majorities",
         ("real: brokers bridged", "real: broker isolated", "real: controllers deaf"),
     ),
-    Known(
+    CatalogEntry(
         57,
         "cut off from devices only",
         ("real: cut from devices", "real: device links half-open"),
         lacks=f"cut off from an API server only: {NO_KUBERNETES}",
     ),
-    Known(
+    CatalogEntry(
         58,
         "loss, delay, repetition, another order",
         ("real: packets lost", "real: frames delayed", "simulated: records that landed late"),
     ),
-    Known(
+    CatalogEntry(
         59,
         "resets, half-open connections, single bytes, 20 kB a second",
         (
@@ -35,25 +35,27 @@ NETWORK = (
             "real: narrow network",
         ),
     ),
-    Known(60, "names that do not resolve, or late, or to nothing", lacks="parties here have addresses and no names"),
-    Known(
+    CatalogEntry(
+        60, "names that do not resolve, or late, or to nothing", lacks="parties here have addresses and no names"
+    ),
+    CatalogEntry(
         61,
         "large packets vanish",
         ("real: large packets lost",),
         lacks="networks of IPv6 only",
     ),
-    Known(
+    CatalogEntry(
         62,
         "clocks that jump",
         ("real: clock ahead", "real: clock behind", "real: clock strobes", "simulated: clock jump"),
     ),
-    Known(
+    CatalogEntry(
         63,
         "a machine that stood still and knows it not",
         ("real: role frozen", "real: all roles frozen"),
         lacks="five minutes of it: the longest here is seconds, which is more than anybody waits for anybody",
     ),
-    Known(
+    CatalogEntry(
         64, "a part of the machines is gone or lossy", ("real: cable pulled", "real: cable flaps", "real: packets lost")
     ),
 )

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from tests.faults.catalogue.entry import NO_KUBERNETES, Known
+from tests.faults.catalogue.entry import NO_KUBERNETES, CatalogEntry
 
 PROCESSES = (
-    Known(1, "kill after a command is received, before the append", ("simulated: crash", "real: role killed")),
-    Known(
+    CatalogEntry(1, "kill after a command is received, before the append", ("simulated: crash", "real: role killed")),
+    CatalogEntry(
         2,
         "kill after the append, before the answer",
         ("simulated: crash", "real: api killed", "real: produce answers lost"),
     ),
-    Known(3, "kill after the answer", ("simulated: crash", "real: api killed", "real: call answers lost")),
-    Known(
+    CatalogEntry(3, "kill after the answer", ("simulated: crash", "real: api killed", "real: call answers lost")),
+    CatalogEntry(
         4,
         "kill before, inside or after a save of the folds",
         (
@@ -22,18 +22,18 @@ PROCESSES = (
             "tests/unit/test_saver.py::test_any_saves_and_any_crashes_end_in_the_same_state",
         ),
     ),
-    Known(
+    CatalogEntry(
         5,
         "kill after a driver was told, before it answered",
         ("simulated: crash", "tests/unit/test_steps.py::test_a_step_cut_off_anywhere_is_ended_by_the_next_attempt"),
     ),
-    Known(
+    CatalogEntry(
         6,
         "kill after a driver answered, before that is in the log",
         ("simulated: crash", "tests/unit/test_steps.py::test_a_step_run_twice_is_done_once"),
     ),
-    Known(7, "kill before or after a Kubernetes status patch", lacks=NO_KUBERNETES),
-    Known(
+    CatalogEntry(7, "kill before or after a Kubernetes status patch", lacks=NO_KUBERNETES),
+    CatalogEntry(
         8,
         "kill during a snapshot, its rename, before its folder is synced",
         (
@@ -42,7 +42,7 @@ PROCESSES = (
             "tests/unit/test_agent_store.py::test_a_file_half_written_does_not_replace_the_old_one",
         ),
     ),
-    Known(
+    CatalogEntry(
         9,
         "kill -9 at any instant, over and over",
         (
@@ -52,7 +52,7 @@ PROCESSES = (
             "tests/integration/test_embedded_crash.py::test_kill_9_loses_nothing_acknowledged_and_tears_nothing",
         ),
     ),
-    Known(
+    CatalogEntry(
         10,
         "a zombie: stopped, replaced, woken up",
         (
@@ -60,7 +60,7 @@ PROCESSES = (
             "tests/unit/test_steps.py::test_a_successor_ends_the_session_of_a_zombie_and_adopts_its_task",
         ),
     ),
-    Known(
+    CatalogEntry(
         11,
         "two owners start at one instant",
         (
@@ -69,14 +69,14 @@ PROCESSES = (
             "tests/integration/test_serve_embedded.py::test_two_processes_cannot_own_one_folder",
         ),
     ),
-    Known(12, "the event loop is blocked for seconds", ("real: role frozen", "real: all roles frozen")),
-    Known(
+    CatalogEntry(12, "the event loop is blocked for seconds", ("real: role frozen", "real: all roles frozen")),
+    CatalogEntry(
         13,
         "killed for want of memory during a replay",
         ("real: killed while starting",),
         lacks="the kill comes from us and not from a limit on memory",
     ),
-    Known(
+    CatalogEntry(
         14,
         "a crash loop: every start dies",
         (
@@ -84,12 +84,12 @@ PROCESSES = (
             "tests/unit/test_partition.py::test_a_fold_that_raises_halts_before_the_record",
         ),
     ),
-    Known(
+    CatalogEntry(
         15,
         "rolling upgrade with traffic",
         ("tests/integration/test_upgrade.py::test_a_log_is_raised_only_when_nobody_alive_lacks_the_rules",),
     ),
-    Known(
+    CatalogEntry(
         16,
         "downgrade after a new event type was written",
         (
@@ -97,7 +97,7 @@ PROCESSES = (
             "tests/unit/test_partition.py::test_a_version_that_is_not_supported_halts_before_its_record",
         ),
     ),
-    Known(
+    CatalogEntry(
         17,
         "python -O, another hash seed",
         (
@@ -106,7 +106,7 @@ PROCESSES = (
         ),
         lacks="changes of locale and time zone: nothing in the folds reads either",
     ),
-    Known(
+    CatalogEntry(
         18,
         "cancellation at every await of the command path",
         (

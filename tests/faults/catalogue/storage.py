@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tests.faults.catalogue.entry import Known
+from tests.faults.catalogue.entry import CatalogEntry
 
 _DAMAGED = "tests/unit/test_saver.py::test_a_damaged_file_is_found_or_harmless_and_never_a_wrong_state"
 
 STORAGE = (
-    Known(
+    CatalogEntry(
         43,
         "the disk is full",
         (
@@ -17,7 +17,7 @@ STORAGE = (
             "tests/integration/test_embedded_crash.py::test_a_full_disk_stops_appends_only_and_only_while_it_is_full",
         ),
     ),
-    Known(
+    CatalogEntry(
         44,
         "errors on read, write and sync",
         (
@@ -27,15 +27,15 @@ STORAGE = (
         ),
         lacks="errors of a real device: the kernels we run on have no device that fails on command",
     ),
-    Known(
+    CatalogEntry(
         45,
         "writes that were not synced are lost",
         ("simulated: older state", "simulated: lost state"),
         lacks="a power cut of the embedded log: nothing here loses what a process wrote and did not sync",
     ),
-    Known(46, "a damaged file of the store", (_DAMAGED,)),
-    Known(47, "a damaged or missing index of the store", (_DAMAGED, "real: state lost")),
-    Known(
+    CatalogEntry(46, "a damaged file of the store", (_DAMAGED,)),
+    CatalogEntry(47, "a damaged or missing index of the store", (_DAMAGED, "real: state lost")),
+    CatalogEntry(
         48,
         "a torn snapshot",
         (
@@ -43,13 +43,13 @@ STORAGE = (
             "tests/integration/test_backup.py::test_nothing_is_made_of_a_damaged_backup",
         ),
     ),
-    Known(
+    CatalogEntry(
         49,
         "a snapshot older than the log's beginning",
         ("tests/unit/test_same_log.py::test_a_restart_refuses_a_log_that_is_not_the_one_it_folded",),
         lacks="topics that decide are kept for ever, so only those for display begin late",
     ),
-    Known(
+    CatalogEntry(
         50,
         "two processes open one store",
         (
@@ -57,7 +57,7 @@ STORAGE = (
             "tests/unit/test_saver.py::test_one_process_and_one_owner_have_a_folder",
         ),
     ),
-    Known(
+    CatalogEntry(
         51,
         "a disk that hangs for seconds",
         (
@@ -65,10 +65,10 @@ STORAGE = (
             "tests/unit/test_slow_disks.py::test_an_end_waits_for_the_sync_under_way",
         ),
     ),
-    Known(
+    CatalogEntry(
         52,
         "the volume of another node, or of another log",
         ("tests/unit/test_saver.py::test_the_state_of_another_log_is_refused",),
     ),
-    Known(53, "no more files or connections", ("real: out of files",)),
+    CatalogEntry(53, "no more files or connections", ("real: out of files",)),
 )

@@ -13,14 +13,14 @@ from eventstore.replicas.replica import Answer
 from schemas.events import FoldVersionUpgraded
 from tests.simulation import model
 from tests.simulation.checkers.evidence import Evidence, is_membership
-from tests.simulation.history import Invoked, NotTaken, Read, Told
+from tests.simulation.history import Answered, AttemptFailed, Invoked, QueryAnswered
 
 Found = Iterator[str]
 
 
 def check_acknowledged(run: Evidence) -> Found:
     """I1: what was answered is in the log; what certainly failed, every time that it was tried, is not."""
-    for told in run.history.of(Told):
+    for told in run.history.of(Answered):
         where = told.answer.partition, told.answer.offset
         step = run.by_offset.get(where)
         if step is None or step.event is None or step.answer is None:
@@ -28,7 +28,7 @@ def check_acknowledged(run: Evidence) -> Found:
         elif step.event.envelope.command_id != told.command_id:
             yield f"{told.command_id} was answered by the record of {step.event.envelope.command_id}"
     tries = Counter(invoked.command_id for invoked in run.history.of(Invoked))
-    tries.subtract(not_taken.command_id for not_taken in run.history.of(NotTaken))
+    tries.subtract(not_taken.command_id for not_taken in run.history.of(AttemptFailed))
     failed = {command_id for command_id, left in tries.items() if left == 0}
     for step in run.by_offset.values():
         if step.event is not None and step.event.envelope.command_id in failed:
@@ -84,7 +84,7 @@ def check_answers(run: Evidence) -> Found:
         for (_, offset), step in run.by_offset.items()
         if step.event is not None and step.answer is not None and step.rows
     }
-    for told in run.history.of(Told):
+    for told in run.history.of(Answered):
         took = effective.get(told.command_id, told.answer.offset)
         if told.answer.outcome.code != "refused" and told.answer.offset != took:
             yield f"{told.command_id} took effect at {took}, and was answered by {told.answer.offset}"
@@ -95,8 +95,8 @@ def check_answers(run: Evidence) -> Found:
 
 def check_one_outcome(run: Evidence) -> Found:
     """I23: whichever process is asked, a command has one outcome, which one record in one partition decided."""
-    told: dict[str, Told] = {}
-    for one in run.history.of(Told):
+    told: dict[str, Answered] = {}
+    for one in run.history.of(Answered):
         if is_expired(one.answer):
             continue
         if one.answer.offset < 0:
@@ -130,7 +130,7 @@ def is_expired(answer: Answer) -> bool:
     return answer.outcome.code == "refused" and " is expired" in answer.outcome.reason
 
 
-def _said(told: Told) -> str:
+def _said(told: Answered) -> str:
     outcome, partition, offset = told.answer
     return f"{outcome.code} by {partition}@{offset} at {told.process}"
 
@@ -141,7 +141,7 @@ def check_order(run: Evidence) -> Found:
     for invoked in run.history.of(Invoked):
         sent.setdefault(invoked.command_id, invoked.at_s)
     by_partition: dict[Partition, list[tuple[float, float, int, str]]] = defaultdict(list)
-    for told in run.history.of(Told):
+    for told in run.history.of(Answered):
         began_s = sent.get(told.command_id, -inf)
         by_partition[told.answer.partition].append((told.at_s, began_s, told.answer.offset, told.command_id))
     for partition, found in by_partition.items():
@@ -158,7 +158,7 @@ def check_order(run: Evidence) -> Found:
 
 def check_reads(run: Evidence) -> Found:
     """I12: an answer to a query is as new as the caller asked (what it saw before), and of nothing yet to come."""
-    for read in run.history.of(Read):
+    for read in run.history.of(QueryAnswered):
         if read.fleet >= 0 and read.fleet <= _needs(run, read):
             yield f"{read.session} was told of fleet@{read.fleet}, which has not {read.partition}@{read.least}"
         if read.position < read.least:
@@ -167,7 +167,7 @@ def check_reads(run: Evidence) -> Found:
             yield f"{read.session} was told of {read.partition}@{read.position}, which was not there yet"
 
 
-def _needs(run: Evidence, read: Read) -> float:
+def _needs(run: Evidence, read: QueryAnswered) -> float:
     """The record of fleet that took what a reader of it asks for; -1 if there was nothing to take."""
     changes = [step.record.offset for step in run.steps[read.partition] if is_membership(step)]
     index = bisect_left(changes, read.least)

@@ -12,7 +12,7 @@ from projections.rules.prefixes import networks
 from projections.rules.rule import Rule
 from tests.simulation.checkers import verdicts
 from tests.simulation.checkers.evidence import Evidence, Freeze
-from tests.simulation.history import Dumped, Framed, Seen
+from tests.simulation.history import FinalTable, FrameStarted, TableInstalled
 from tests.support.fleet import expected_table
 
 Found = Iterator[str]
@@ -23,7 +23,7 @@ IN_FLIGHT_S = 15.0
 
 def check_tables(run: Evidence) -> Found:
     """I8: what a device has is what its zone had at that version, and was in the log when the device had it."""
-    for now in run.history.of(Seen):
+    for now in run.history.of(TableInstalled):
         if now.version and run.tables[now.zone].get(now.version) != now.digest:
             yield f"{now.device} had version {now.version} with a digest that its zone never had"
         if now.version > run.end_at(FLEET_0, now.at_s):
@@ -38,7 +38,7 @@ def check_equality(run: Evidence) -> Found:
         expected = {rule: set(found) for rule, found in expected_table(run.fleet, zone).items()}
         if {step.rule: set(networks(step.add4, step.add6)) for step in table.steps} != expected:
             yield f"the table of {zone} is not what its policies say of the members"
-        for dump in run.history.of(Dumped):
+        for dump in run.history.of(FinalTable):
             if dump.zone != zone or dump.device not in registered or not table.to_version:
                 continue
             if (dump.version, dump.digest) != (table.to_version, table.digest):
@@ -50,8 +50,8 @@ def check_equality(run: Evidence) -> Found:
 
 def check_forward(run: Evidence) -> Found:
     """I7: within a boot no device goes back to an older (epoch, version)."""
-    last: dict[str, Seen] = {}
-    for now in run.history.of(Seen):
+    last: dict[str, TableInstalled] = {}
+    for now in run.history.of(TableInstalled):
         before = last.get(now.device)
         if before and before.boot == now.boot and (now.epoch, now.version) < (before.epoch, before.version):
             yield f"{now.device} went back from {before.version} to {now.version} at {now.at_s:.3f} s"
@@ -63,7 +63,7 @@ def check_freezes(run: Evidence) -> Found:
     by_zone: dict[str, list[Freeze]] = defaultdict(list)
     for freeze in run.freezes:
         by_zone[freeze.zone].append(freeze)
-    for now in run.history.of(Seen):
+    for now in run.history.of(TableInstalled):
         for freeze in by_zone[now.zone]:
             if freeze.offset < now.version - 1 < freeze.thaw_offset and now.at_s < freeze.thaw_s:
                 yield f"{now.device} got version {now.version} at {now.at_s:.3f} s, frozen since {freeze.offset}"
@@ -75,8 +75,8 @@ def check_static(run: Evidence) -> Found:
     An agent that starts again keeps what it has once more, which changes nothing.
     """
     dark = list(run.without("relay"))
-    last: dict[str, Seen] = {}
-    for now in run.history.of(Seen):
+    last: dict[str, TableInstalled] = {}
+    for now in run.history.of(TableInstalled):
         before = last.get(now.device)
         last[now.device] = now
         rebooted = now.boot != (before.boot if before else 0)
@@ -87,14 +87,14 @@ def check_static(run: Evidence) -> Found:
             yield f"{now.device} came to have version {now.version} at {now.at_s:.3f} s, while no relay ran"
 
 
-def _table(seen: Seen) -> tuple[int, int, bytes]:
+def _table(seen: TableInstalled) -> tuple[int, int, bytes]:
     return seen.epoch, seen.version, seen.digest
 
 
 def check_safe_order(run: Evidence) -> Found:
     """I21: on the way from one table to the next no packet is judged otherwise than by the old or by the new one."""
     told: dict[tuple[object, ...], str] = {}
-    for framed in run.history.of(Framed):
+    for framed in run.history.of(FrameStarted):
         frame = framed.before, framed.steps
         if frame not in told:  # one frame goes to many devices
             before: dict[Rule, frozenset[bytes]] = {rule: unpack(p4, p6) for rule, p4, p6 in framed.before}

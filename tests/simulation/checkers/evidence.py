@@ -25,7 +25,7 @@ from projections.zones.state import ZonesState
 from schemas.events import LogCreated, MembershipChanged, NodesChanged, NodesJoined, NodesLeft
 from tests.simulation import model
 from tests.simulation.fresh import After, Step, event_of, refold
-from tests.simulation.history import Dumped, History, Invoked, Lived, Seen
+from tests.simulation.history import FinalTable, History, Invoked, ProcessLived, TableInstalled
 
 Records = Mapping[Partition, Sequence[Record]]
 Appended = Callable[[Partition, int], float]
@@ -67,7 +67,9 @@ class Evidence:
         self.saved = saved or {}
         self.end_s = end_s
         self.partition_count = sum(partition.topic == ZONES for partition in records)
-        self.zones = sorted({seen.zone for seen in history.of(Seen)} | {dump.zone for dump in history.of(Dumped)})
+        self.zones = sorted(
+            {seen.zone for seen in history.of(TableInstalled)} | {dump.zone for dump in history.of(FinalTable)}
+        )
         self.folded: dict[Partition, FoldedPartition] = {}
         self.steps: dict[Partition, list[Step]] = {}
         self.cliques: list[model.Cliques] = []
@@ -127,7 +129,7 @@ class Evidence:
 
     def without(self, role: str) -> Iterator[tuple[float, float]]:
         """When, between the first process of this role and the last, none ran."""
-        lives = sorted((life.from_s, life.to_s) for life in self.history.of(Lived) if role in life.roles)
+        lives = sorted((life.from_s, life.to_s) for life in self.history.of(ProcessLived) if role in life.roles)
         lit_s = lives[0][0] if lives else 0.0
         for from_s, to_s in lives:
             if from_s > lit_s:

@@ -11,7 +11,7 @@ from eventstore.state_store.saver import load_partition
 from eventstore.state_store.store import digest_bytes
 from tests.simulation.checkers.evidence import Evidence
 from tests.simulation.fresh import Digests
-from tests.simulation.history import Claimed, Stood
+from tests.simulation.history import FinalPosition, StateSaved
 from tests.support.delivered import ran
 
 Found = Iterator[str]
@@ -23,7 +23,7 @@ PORTIONS = (1, 7, 64, 500)
 def check_claims(run: Evidence) -> Found:
     """I10: whatever a replica saved of a partition is what a fresh fold has at that position."""
     digests = {(p, step.position): (step.digest, step.running) for p, found in run.steps.items() for step in found}
-    for claim in run.history.of(Claimed):
+    for claim in run.history.of(StateSaved):
         if claim.position and digests.get((claim.partition, claim.position)) != (claim.digest, claim.running):
             where = f"{claim.process} saved {claim.partition} at {claim.position}"
             yield f"{where} with other digests than a fresh fold has"
@@ -65,7 +65,7 @@ def check_agreement(run: Evidence) -> Found:
         if list(records) != list(run.again.get(partition, ())):
             yield f"two readers of {partition} do not see the same"
     ends = {partition: steps[-1] for partition, steps in run.steps.items() if steps}
-    for stood in run.history.of(Stood):
+    for stood in run.history.of(FinalPosition):
         end = ends.get(stood.partition)
         if end is not None and stood.position == end.position and stood.running != end.running:
             yield f"{stood.process} has read other records of {stood.partition} than are in it"

@@ -10,7 +10,7 @@ from eventstore.log import CLIQUES, ZONES, Partition
 from projections.zones.rows import Dpu
 from schemas import events as e
 from tests.simulation.checkers.evidence import Evidence
-from tests.simulation.history import Called
+from tests.simulation.history import BmcCalled
 
 Found = Iterator[str]
 
@@ -182,7 +182,7 @@ def check_calls(run: Evidence) -> Found:
             if isinstance(step.event, e.StepStarted) and step.rows:
                 named[step.event.dpu, step.event.attempt] = ACTIONS[step.event.phase]
     calls: dict[str, list[tuple[int, str]]] = defaultdict(list)
-    for call in run.history.of(Called):
+    for call in run.history.of(BmcCalled):
         calls[call.device].append((call.attempt, call.action))
     for dpu, told in calls.items():
         if len(set(told)) != len(told) or [number for number, _ in told] != sorted(number for number, _ in told):

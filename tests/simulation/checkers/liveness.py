@@ -8,7 +8,7 @@ from functools import cached_property
 
 from eventstore.log import FLEET_0, ZONES
 from tests.simulation.checkers.evidence import Evidence, is_membership
-from tests.simulation.history import Alarm, Lived, Stood, Struck
+from tests.simulation.history import Alarm, FaultInjected, FinalPosition, ProcessLived
 
 Found = Iterator[str]
 
@@ -71,7 +71,7 @@ def check_idle(run: Evidence) -> Found:
 
 def check_replicas(run: Evidence) -> Found:
     """I16, at rest: every replica has folded all of it."""
-    for stood in run.history.of(Stood):
+    for stood in run.history.of(FinalPosition):
         steps = run.steps.get(stood.partition)
         if stood.halted:
             yield f"{stood.process} has halted {stood.partition}: {stood.halted}"
@@ -118,9 +118,11 @@ class _Calm:
     @cached_property
     def _troubles(self) -> list[tuple[float, float]]:
         """Apart from each other."""
-        struck = [(one.from_s, one.to_s + AFTERMATH_S) for one in self._run.history.of(Struck)]
+        struck = [(one.from_s, one.to_s + AFTERMATH_S) for one in self._run.history.of(FaultInjected)]
         ends_s = self._run.end_s or 0.0
-        struck += [(life.to_s, life.to_s + AFTERMATH_S) for life in self._run.history.of(Lived) if life.to_s < ends_s]
+        struck += [
+            (life.to_s, life.to_s + AFTERMATH_S) for life in self._run.history.of(ProcessLived) if life.to_s < ends_s
+        ]
         struck += [(from_s, to_s + AFTERMATH_S) for from_s, to_s in self._run.without("api")]
         merged: list[tuple[float, float]] = []
         for began_s, ended_s in sorted(struck):

@@ -12,7 +12,7 @@ from eventstore.log import FLEET_0, INSTALLS
 from eventstore.replicas.beacons import EVERY_S
 from schemas import events as e
 from tests.simulation.checkers.evidence import REPLICAS_0, Evidence
-from tests.simulation.history import Lived, Sample, Told
+from tests.simulation.history import Answered, ProcessLived, Sample
 
 Found = Iterator[str]
 
@@ -98,7 +98,7 @@ def check_waste(run: Evidence) -> Found:
     The next attempt after a failure waits by the log's clock, and by one that lags each provisioner in turn begins it
     too early.
     """
-    lived = run.history.of(Lived)
+    lived = run.history.of(ProcessLived)
     lives = len(lived) or 1
     provisioners = len({life.process for life in lived if "provisioner" in life.roles}) or 1
     useful: Counter[type] = Counter()
@@ -119,7 +119,7 @@ def check_retries(run: Evidence) -> Found:
         for step in run.by_offset.values()
         if step.event is not None and step.event.envelope.command_id
     )
-    told = {told.command_id for told in run.history.of(Told)}
+    told = {told.command_id for told in run.history.of(Answered)}
     for command_id, count in sorted(copies.items()):
         sent = run.sent[command_id]
         if command_id in told and sent and count > 2 * sent:
