@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults import confined
-from tests.support.absent import absent
+from tests.support.requirements import missing_requirement
 
 PATIENCE_S = 600
 TREE = Path(__file__).parents[2]
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.timeout(PATIENCE_S + 60)
 @pytest.fixture(autouse=True, scope="module")
 def _confined() -> None:
     if why := confined.why_not():
-        absent(why)
+        missing_requirement(why)
 
 
 def _try(engine: str, *faults: str) -> None:

@@ -24,7 +24,7 @@ from drivers.wire.relay_messages import Frame, GoAway, Welcome, decode
 from drivers.wire.websocket import AgentListener, Dialer
 from projections.rules.device_table import DeviceTable
 from tests.support.eventually import until
-from tests.support.relays import Zones
+from tests.support.relays import StaticRegistrar
 from tests.support.rule_source import ALLOW, Tables, packed
 
 ERROR = aiohttp.WSMsgType.ERROR
@@ -262,7 +262,7 @@ async def test_a_simulated_zone_apart_goes_to_the_other_relay_when_its_own_dies(
     async with served(tables) as survivor, Dialer() as dialer:
         async with served(tables) as victim:
             addresses = [victim.address, survivor.address]
-            zones, rng = Zones(tables, "a", "b"), random.Random(2)
+            zones, rng = StaticRegistrar(tables, "a", "b"), random.Random(2)
             simulator = Simulator(zones, addresses, dial=dialer.dial, rng=rng, dpus_per_zone=300)
             running = asyncio.create_task(simulator.run())
             await until(lambda: simulator.devices.records.count == 600 and all_really_have(simulator, tables))

@@ -12,7 +12,7 @@ import pytest
 from testcontainers.core.config import testcontainers_config
 from testcontainers.core.container import DockerContainer
 
-from tests.support.absent import absent
+from tests.support.requirements import missing_requirement
 from tests.support.wheelhouse import ROOT
 
 HEALTHY_S = 60.0
@@ -57,7 +57,7 @@ def test_a_plane_in_a_container_is_healthy_and_ends_cleanly(container: DockerCon
 
 def test_the_compose_file_is_one() -> None:
     if shutil.which("docker-compose") is None:
-        absent("docker-compose not found: apt-get install docker-compose")
+        missing_requirement("docker-compose not found: apt-get install docker-compose")
     file = ROOT / "deploy" / "docker" / "compose.yaml"
     ran = subprocess.run(["docker-compose", "-f", file, "config"], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr

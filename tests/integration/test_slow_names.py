@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from tests.faults import confined
-from tests.support.absent import absent
+from tests.support.requirements import missing_requirement
 
 LOOKED_UP = """
 import asyncio, socket
@@ -38,7 +38,7 @@ async def test_brokers_that_are_there_are_found_while_others_names_hang(tmp_path
     resolv = tmp_path / "resolv.conf"
     resolv.write_text("nameserver 127.0.0.1\noptions timeout:1 attempts:1\n")
     if why := confined.why_not():
-        absent(why)
+        missing_requirement(why)
     setting = f'ip link set lo up && mount --bind {resolv} "$(realpath /etc/resolv.conf)" && exec "$@"'
     command = [*confined.apart(), "sh", "-c", setting, "sh", sys.executable, "-c", LOOKED_UP]
     child = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.absent import absent
 from tests.support.planes import DPUPLANE
+from tests.support.requirements import missing_requirement
 from tests.support.wheelhouse import ROOT
 
 EXPOSURE_MAX = 20
@@ -21,7 +21,7 @@ UNITS = {"dpuplane.service": "dpuplane.service", "dpuplane@.service": "dpuplane@
 def test_a_unit_is_valid_and_hardened(unit: str, tmp_path: Path) -> None:
     analyze = shutil.which("systemd-analyze")
     if analyze is None:
-        absent("systemd-analyze not found: apt-get install systemd")
+        missing_requirement("systemd-analyze not found: apt-get install systemd")
     text = (ROOT / "deploy" / "systemd" / unit).read_text().replace("/opt/dpuplane/bin/dpuplane", DPUPLANE)
     file = tmp_path / UNITS[unit]
     file.write_text(text)

@@ -14,7 +14,7 @@ from typing import Any
 
 from playwright.async_api import Browser, Page, async_playwright, expect
 
-from tests.support.absent import absent
+from tests.support.requirements import missing_requirement
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking")
@@ -33,7 +33,7 @@ def executable() -> str:
         subprocess.run(f"apt-get update -qq && {INSTALL}", shell=True, check=False, timeout=INSTALL_TIMEOUT_S)
         found = _find()
     if found is None:
-        absent(f"no Chromium on this machine; `{INSTALL}` (as root) makes it available")
+        missing_requirement(f"no Chromium on this machine; `{INSTALL}` (as root) makes it available")
     return found
 
 

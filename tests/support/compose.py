@@ -17,8 +17,8 @@ import pytest
 from deploy.kafka.brokers import ports_for
 from deploy.kafka.jars import cache_folder, java, kafka_jars
 from tests.support import prometheus
-from tests.support.absent import absent
 from tests.support.docker import build
+from tests.support.requirements import missing_requirement
 from tests.support.wheelhouse import ROOT
 
 IMAGES = Path(__file__).parent / "images"
@@ -68,7 +68,7 @@ class Composed:
 def composed(docker_host: str, **images: str) -> Iterator[Composed]:
     """Bring it up, on ports that are free; take it down with its volumes and its network at the end."""
     if shutil.which("docker-compose") is None:
-        absent("docker-compose not found: apt-get install docker-compose")
+        missing_requirement("docker-compose not found: apt-get install docker-compose")
     ports = dict(zip(PORTS, map(str, ports_for(len(PORTS), None)), strict=True))
     plane = Composed({**os.environ, "DOCKER_HOST": docker_host, **ports, **images})
     try:

@@ -19,7 +19,7 @@ import docker  # type: ignore[import-untyped]
 import pytest
 
 from deploy.kafka.jars import cache_folder
-from tests.support.absent import absent
+from tests.support.requirements import missing_requirement
 from tests.support.wheelhouse import ROOT
 
 RELEASE = "bookworm"
@@ -41,7 +41,7 @@ def _why_not() -> str:
 def docker_host() -> Iterator[str]:
     """Where a daemon listens that is ours; it has no network, and changes nothing on the host."""
     if why := _why_not():
-        absent(why)
+        missing_requirement(why)
     folder = Path(tempfile.mkdtemp(prefix="dpuplane-docker-"))  # a socket's path has to be short
     host = f"unix://{folder}/docker.sock"
     folders = ("--data-root", folder / "data", "--exec-root", folder / "exec", "--pidfile", folder / "docker.pid")
@@ -91,7 +91,9 @@ def _await_daemon(host: str, daemon: subprocess.Popen[bytes], output: Path) -> N
             return
         except docker.errors.DockerException:
             if daemon.poll() is not None or time.monotonic() > until:
-                absent(f"dockerd does not run here: {output.read_text(errors='replace').splitlines()[-1:]}")
+                missing_requirement(
+                    f"dockerd does not run here: {output.read_text(errors='replace').splitlines()[-1:]}"
+                )
             time.sleep(0.1)
 
 

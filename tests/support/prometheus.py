@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import aiohttp
 import yaml
 
-from tests.support.absent import absent
 from tests.support.certs import CertFiles
+from tests.support.requirements import missing_requirement
 
 INSTALL = "apt-get install -y -qq --no-install-recommends prometheus"
 INSTALL_TIMEOUT_S = 240
@@ -31,7 +31,7 @@ def executable(name: str) -> str:
         subprocess.run(f"apt-get update -qq && {INSTALL}", shell=True, check=False, timeout=INSTALL_TIMEOUT_S)
     found = shutil.which(name)
     if found is None:
-        absent(f"no {name} on this machine; `{INSTALL}` (as root) makes it available")
+        missing_requirement(f"no {name} on this machine; `{INSTALL}` (as root) makes it available")
     return found
 
 

@@ -22,7 +22,7 @@ SETTINGS = RelaySettings(handshakes_at_once=1_000)
 FIRST, SECOND, THIRD = (packed("10.0.0.0/8"), packed("10.0.0.0/8", "11.0.0.0/8"), packed("11.0.0.0/8"))
 
 
-class Zones:
+class StaticRegistrar:
     """A simulator's directory: these zones, whose DPUs are registered as the tables say."""
 
     def __init__(self, tables: Tables, *names: str) -> None:
@@ -43,7 +43,7 @@ class Zones:
         self._tables.ordinals[dpu] = int(dpu[-4:])
 
 
-class House:
+class RelayCluster:
     """Some relays of one log, and what dials them."""
 
     def __init__(self, tables: Tables, relays: int = 1, settings: RelaySettings = SETTINGS) -> None:
@@ -85,7 +85,7 @@ class House:
 
     def simulate(self, zones: list[str], count: int, faults: DeviceFaults = NO_DEVICE_FAULTS) -> Simulator:
         simulator = Simulator(
-            Zones(self.tables, *zones),
+            StaticRegistrar(self.tables, *zones),
             sorted(self.relays),
             dial=self.dial,
             rng=random.Random(5),
@@ -110,8 +110,10 @@ class House:
 
 
 @asynccontextmanager
-async def house(tables: Tables, relays: int = 1, settings: RelaySettings = SETTINGS) -> AsyncIterator[House]:
-    made = House(tables, relays, settings)
+async def relay_cluster(
+    tables: Tables, relays: int = 1, settings: RelaySettings = SETTINGS
+) -> AsyncIterator[RelayCluster]:
+    made = RelayCluster(tables, relays, settings)
     try:
         yield made
     finally:
@@ -121,7 +123,7 @@ async def house(tables: Tables, relays: int = 1, settings: RelaySettings = SETTI
             assert result is None or isinstance(result, asyncio.CancelledError), result
 
 
-class Peer:
+class AgentPeer:
     """An agent's end of a link, spoken by hand."""
 
     def __init__(self, link: Link) -> None:

@@ -22,13 +22,13 @@ from drivers.wire.protocol import TableStatus
 from drivers.wire.relay_messages import Frame, GoAway, HeartbeatReply, Unserved, Welcome
 from projections.rules.device_table import EMPTY, DeviceTable, digest_of, steps_between
 from projections.rules.rule import Delta, SetStep
-from tests.support.relays import FIRST, SECOND, THIRD, House, house
+from tests.support.relays import FIRST, SECOND, THIRD, RelayCluster, relay_cluster
 from tests.support.rule_source import ALLOW, Tables
 from tests.support.virtual_loop import run_virtual
 
 
 def new_agent(
-    made: House,
+    made: RelayCluster,
     device: SimulatedDevice,
     *,
     store: TableStore | None = None,
@@ -54,7 +54,7 @@ def served() -> Tables:
 def test_device_and_agent_follow_the_relay() -> None:
     async def scenario() -> None:
         tables, simulated = served(), device()
-        async with house(tables) as made:
+        async with relay_cluster(tables) as made:
             agent = new_agent(made, simulated)
             for version, rules in ((6, SECOND), (7, THIRD)):
                 tables.put(version, {ALLOW: rules})
@@ -69,11 +69,11 @@ def test_device_and_agent_follow_the_relay() -> None:
 def test_a_restart_needs_no_relay_and_resumes_by_a_delta(tmp_path: Path) -> None:
     async def scenario() -> None:
         tables = served()
-        async with house(tables) as made:
+        async with relay_cluster(tables) as made:
             new_agent(made, device(), store=FileTableStore(tmp_path / "table", "d", "z"))
             await asyncio.sleep(1)
         tables.put(6, {ALLOW: SECOND})
-        async with house(tables) as made:
+        async with relay_cluster(tables) as made:
             made.down.add("r0")
             empty_device = device()
             agent = new_agent(made, empty_device, store=FileTableStore(tmp_path / "table", "d", "z"))
@@ -93,11 +93,11 @@ def test_a_dpu_that_moves_to_another_zone_has_the_table_of_that_one(tmp_path: Pa
 
     async def scenario() -> None:
         here, there, simulated = served(), Tables(["d"]), device()
-        async with house(here) as made:
+        async with relay_cluster(here) as made:
             new_agent(made, simulated, store=FileTableStore(tmp_path / "table", "d", "z"))
             await asyncio.sleep(1)
         there.put(3, {ALLOW: THIRD})
-        async with house(there) as made:
+        async with relay_cluster(there) as made:
             agent = new_agent(made, simulated, store=FileTableStore(tmp_path / "table", "d", "y"), zone="y")
             assert simulated.holds == here.table, "it forwards by what it has until it is told more"
             await asyncio.sleep(60)
@@ -132,7 +132,7 @@ def test_what_was_in_hardware_of_a_former_log_is_nothing_of_the_table_of_a_later
 
 def test_an_agent_that_is_told_to_end_as_its_link_breaks_ends() -> None:
     async def scenario() -> None:
-        async with house(served()) as made:
+        async with relay_cluster(served()) as made:
             who, store, rng = AgentIdentity("z", "d", "boot"), MemoryTableStore(), random.Random(3)
             agent = Agent(who, ["r0"], dial=made.dial, device=device(), store=store, rng=rng)
             running = made.start(agent.run())
@@ -150,7 +150,7 @@ def test_an_agent_without_a_kept_table_leaves_the_device_alone_until_a_relay_say
     async def scenario() -> None:
         tables, simulated = served(), device()
         simulated.holds = DeviceTable(1, 3, b"x" * 16, {ALLOW: SECOND})
-        async with house(tables) as made:
+        async with relay_cluster(tables) as made:
             made.down.add("r0")
             agent = new_agent(made, simulated)
             await asyncio.sleep(100)
@@ -165,7 +165,7 @@ def test_an_agent_without_a_kept_table_leaves_the_device_alone_until_a_relay_say
 def test_rules_that_somebody_else_flushed_are_back_after_the_next_heartbeat() -> None:
     async def scenario() -> None:
         tables, simulated = served(), device()
-        async with house(tables) as made:
+        async with relay_cluster(tables) as made:
             new_agent(made, simulated)
             await asyncio.sleep(1)
             simulated.flush()
@@ -197,7 +197,7 @@ class Moody(SimulatedDevice):
 def test_a_device_that_lies_is_found_by_its_digest_and_reconciled() -> None:
     async def scenario() -> None:
         tables, simulated = served(), Moody(rng=random.Random(1))
-        async with house(tables) as made:
+        async with relay_cluster(tables) as made:
             new_agent(made, simulated)
             await asyncio.sleep(1)
             simulated.mood = "lies"
@@ -216,7 +216,7 @@ def test_a_device_that_lies_is_found_by_its_digest_and_reconciled() -> None:
 def test_a_device_that_fails_is_refused_for_by_name_and_reconciled_later() -> None:
     async def scenario() -> None:
         tables, simulated = served(), Moody(rng=random.Random(1))
-        async with house(tables) as made:
+        async with relay_cluster(tables) as made:
             agent = new_agent(made, simulated)
             await asyncio.sleep(1)
             simulated.mood = "fails"
@@ -235,7 +235,7 @@ def test_a_device_that_fails_is_refused_for_by_name_and_reconciled_later() -> No
 def test_a_slow_device_says_that_it_received_and_keeps_its_link() -> None:
     async def scenario() -> None:
         tables, simulated = served(), device(DeviceFaults(latency_ms=60_000.0, spread=0.0))
-        async with house(tables) as made:
+        async with relay_cluster(tables) as made:
             agent = new_agent(made, simulated)
             await asyncio.sleep(1)
             link = next(iter(made.relay.zones["z"].sessions)).link
@@ -287,7 +287,7 @@ def test_a_frame_that_comes_while_the_device_is_read_is_received_before_that_is_
 def test_an_agent_leaves_a_relay_that_says_nothing_more_for_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         tables = served()
-        async with house(tables, relays=2) as made:
+        async with relay_cluster(tables, relays=2) as made:
             agent = new_agent(made, device(), relays=("r0", "r1"))
             await asyncio.sleep(1)
             mute = next(relay for relay in made.relays.values() if relay.zones)
@@ -321,7 +321,7 @@ def test_a_device_that_was_left_half_way_is_not_taken_to_be_where_it_was() -> No
 
     async def scenario() -> None:
         tables, halting = served(), Halting(NO_DEVICE_FAULTS, rng=random.Random(9))
-        async with house(tables) as made:
+        async with relay_cluster(tables) as made:
             agent = new_agent(made, halting)
             await asyncio.sleep(1)
             tables.put(6, {ALLOW: SECOND})

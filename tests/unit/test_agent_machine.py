@@ -23,7 +23,7 @@ from drivers.backends.simulated import SimulatedDevice
 from drivers.wire.links import Link
 from projections.rules.device_table import EMPTY, DeviceTable
 from projections.rules.rule import Rule, SetStep
-from tests.support.relays import FIRST, SECOND, THIRD, House
+from tests.support.relays import FIRST, SECOND, THIRD, RelayCluster
 from tests.support.rule_source import ALLOW, DROP, Tables
 from tests.support.sometimes import Sometimes, sized
 from tests.support.virtual_loop import VirtualLoop
@@ -97,7 +97,7 @@ class Overheard:
 class Dpu:
     """One DPU: its device and what it keeps outlive its agent, unless they do not."""
 
-    def __init__(self, name: str, made: House) -> None:
+    def __init__(self, name: str, made: RelayCluster) -> None:
         self.name = name
         self.device = Moody(rng=random.Random(name))
         self.store = MemoryTableStore()
@@ -133,7 +133,7 @@ class AgentMachine(RuleBasedStateMachine):
 
     async def begin(self) -> None:
         self.tables = Tables(NAMES)
-        self.made = House(self.tables, relays=2)
+        self.made = RelayCluster(self.tables, relays=2)
         self.dpus = {name: Dpu(name, self.made) for name in NAMES}
 
     def wait(self, work: Coroutine[Any, Any, None]) -> None:

@@ -39,7 +39,7 @@ from eventstore.log import FLEET, FLEET_0, ZONES, Partition
 from eventstore.replicas.replica import Replica
 from eventstore.replicas.status import PartitionStatus
 from tests.support.driven import plane
-from tests.support.relays import FIRST, Peer, has, house
+from tests.support.relays import FIRST, AgentPeer, has, relay_cluster
 from tests.support.rule_source import ALLOW, Tables
 from tests.support.virtual_loop import run_virtual
 
@@ -192,9 +192,9 @@ def test_a_dpu_with_a_table_of_another_log_is_not_up_to_date_whatever_its_number
     async def scenario() -> None:
         tables = Tables(["new", "old"], epoch=2)
         tables.put(5, {ALLOW: FIRST})
-        async with plane() as made, house(tables) as served:
+        async with plane() as made, relay_cluster(tables) as served:
             survey = Survey(await made.add("r1"), served.relay, made.now_ms)
-            new, old = Peer(await served.dial("r0")), Peer(await served.dial("r0"))
+            new, old = AgentPeer(await served.dial("r0")), AgentPeer(await served.dial("r0"))
             old.hello("old", held=TableStatus(1, 1, 9, 9, 9, bytes(16)))
             new.hello("new")
             new.say(has(await new.frame()))

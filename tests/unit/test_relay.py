@@ -18,7 +18,7 @@ from drivers.wire.relay_messages import GoAway, Welcome
 from eventstore.errors import AppendRefused
 from projections.rules.device_table import Code, DeviceTable, digest_of
 from schemas.events import InstallsReported
-from tests.support.relays import FIRST, SECOND, SETTINGS, THIRD, Peer, has, house
+from tests.support.relays import FIRST, SECOND, SETTINGS, THIRD, AgentPeer, has, relay_cluster
 from tests.support.rule_source import ALLOW, Tables, packed
 from tests.support.virtual_loop import VirtualLoop, run_virtual
 
@@ -27,8 +27,8 @@ def test_a_dpu_that_is_not_registered_is_told_so_and_served_once_it_is() -> None
     async def scenario() -> None:
         tables = Tables(["known"])
         tables.put(5, {ALLOW: FIRST})
-        async with house(tables) as made:
-            peer = Peer(await made.dial("r0"))
+        async with relay_cluster(tables) as made:
+            peer = AgentPeer(await made.dial("r0"))
             peer.hello("known", "unknown")
             welcome = await peer.hear()
             assert isinstance(welcome, Welcome)
@@ -52,8 +52,8 @@ def test_the_newest_link_speaks_for_a_dpu_and_the_older_one_ends() -> None:
     async def scenario() -> None:
         tables = Tables(["d"])
         tables.put(5, {ALLOW: FIRST})
-        async with house(tables) as made:
-            older, newer = Peer(await made.dial("r0")), Peer(await made.dial("r0"))
+        async with relay_cluster(tables) as made:
+            older, newer = AgentPeer(await made.dial("r0")), AgentPeer(await made.dial("r0"))
             older.hello("d")
             await older.frame()
             newer.hello("d")
@@ -69,14 +69,14 @@ def test_who_holds_something_of_a_later_log_or_speaks_for_another_zone_is_turned
     async def scenario() -> None:
         tables = Tables(["d"])
         tables.put(5, {ALLOW: FIRST})
-        async with house(tables, settings=SETTINGS._replace(zones=frozenset({"z"}))) as made:
-            later = Peer(await made.dial("r0"))
+        async with relay_cluster(tables, settings=SETTINGS._replace(zones=frozenset({"z"}))) as made:
+            later = AgentPeer(await made.dial("r0"))
             later.hello("d", held=TableStatus(1, 2, 1, 1, 1, bytes(16)))
             welcome = await later.hear()
             assert isinstance(welcome, Welcome)
             assert "epoch: 2 is later than epoch 1" in welcome.unserved[0].reason
             assert await later.is_quiet(5)
-            elsewhere = Peer(await made.dial("r0"))
+            elsewhere = AgentPeer(await made.dial("r0"))
             elsewhere.hello("d", zone="other")
             refused = await elsewhere.hear()
             assert isinstance(refused, GoAway)
@@ -91,8 +91,8 @@ def test_who_holds_something_of_a_later_log_or_speaks_for_another_zone_is_turned
 def test_a_link_that_never_stops_talking_lets_others_in_between(dpus: int) -> None:
     async def scenario() -> None:
         names = [f"d{number}" for number in range(dpus)]
-        async with house(Tables(names)) as made:
-            loud = Peer(await made.dial("r0"))
+        async with relay_cluster(Tables(names)) as made:
+            loud = AgentPeer(await made.dial("r0"))
             loud.hello(*names)
             await loud.hear()
             (session,) = made.relay.zones["z"].sessions
@@ -111,9 +111,9 @@ def test_a_link_that_never_stops_talking_lets_others_in_between(dpus: int) -> No
 
 def test_links_of_unknown_zones_leave_nothing_behind() -> None:
     async def scenario() -> None:
-        async with house(Tables()) as made:
+        async with relay_cluster(Tables()) as made:
             for number in range(20):
-                peer = Peer(await made.dial("r0"))
+                peer = AgentPeer(await made.dial("r0"))
                 peer.hello("d", zone=f"zone-{number}")
                 await peer.hear()
                 peer.link.abort()
@@ -127,8 +127,8 @@ def test_a_dpu_that_keeps_up_is_sent_every_table_whole_where_that_is_shorter_tha
     async def scenario() -> None:
         tables = Tables(["d"])
         tables.put(5, {ALLOW: FIRST})
-        async with house(tables) as made:
-            peer = Peer(await made.dial("r0"))
+        async with relay_cluster(tables) as made:
+            peer = AgentPeer(await made.dial("r0"))
             peer.hello("d")
             for version in range(6, 20):
                 frame = await peer.frame()
@@ -145,10 +145,10 @@ def test_a_dpu_that_flaps_gets_a_few_snapshots_and_then_one_a_minute() -> None:
     async def scenario() -> None:
         tables = Tables(["d"])
         tables.put(5, {ALLOW: FIRST})
-        async with house(tables) as made:
+        async with relay_cluster(tables) as made:
             loop, snapshots = asyncio.get_running_loop(), list[float]()
             while loop.time() < 600:
-                peer = Peer(await made.dial("r0"))
+                peer = AgentPeer(await made.dial("r0"))
                 peer.hello("d")
                 if not await peer.is_quiet(3):
                     snapshots.append(loop.time())
@@ -164,8 +164,8 @@ def test_a_link_that_takes_nothing_gets_nothing_more_until_it_does() -> None:
     async def scenario() -> None:
         tables = Tables(["d"])
         tables.put(5, {ALLOW: packed(*(f"10.{i // 250}.{i % 250}.0/24" for i in range(60_000)))})
-        async with house(tables) as made:
-            peer = Peer(await made.dial("r0"))
+        async with relay_cluster(tables) as made:
+            peer = AgentPeer(await made.dial("r0"))
             peer.hello("d")
             for version in range(6, 60):
                 tables.put(version, {ALLOW: FIRST if version % 2 else SECOND})
@@ -189,12 +189,12 @@ def test_a_version_that_a_dpu_has_before_the_relay_has_looked_is_reported() -> N
     async def scenario() -> None:
         tables = Tables(["d"])
         tables.put(5, {ALLOW: FIRST})
-        async with house(tables) as made:
+        async with relay_cluster(tables) as made:
             await asyncio.sleep(1)
-            Peer(await made.dial("r0")).hello("unknown")
+            AgentPeer(await made.dial("r0")).hello("unknown")
             await asyncio.sleep(1)
             tables.history[6] = DeviceTable(1, 6, digest_of({ALLOW: SECOND}), {ALLOW: SECOND})
-            peer = Peer(await made.dial("r0"))
+            peer = AgentPeer(await made.dial("r0"))
             peer.hello("d")
             frame = await peer.frame()
             assert frame.delta.to_version == 6
@@ -213,8 +213,8 @@ def test_reports_come_once_a_second_and_name_who_went_back() -> None:
         tables = Tables(["d", "e"])
         tables.put(5, {ALLOW: FIRST})
         tables.put(6, {ALLOW: SECOND})
-        async with house(tables) as made:
-            peer = Peer(await made.dial("r0"))
+        async with relay_cluster(tables) as made:
+            peer = AgentPeer(await made.dial("r0"))
             newest = TableStatus(0b11, 1, 6, 6, 6, tables.table.digest)
             peer.say(Hello("z", ["d", "e"], ["b", "b"], [newest]))
             await asyncio.sleep(3)
@@ -224,7 +224,7 @@ def test_reports_come_once_a_second_and_name_who_went_back() -> None:
             assert (frame.dpus, frame.delta.from_version) == (0b10, 5)
             await asyncio.sleep(3)
             peer.link.abort()
-            again = Peer(await made.dial("r0"))
+            again = AgentPeer(await made.dial("r0"))
             again.hello("d")
             await asyncio.sleep(6)
             named = [report.regressed for report in tables.reports if report.regressed]
@@ -246,8 +246,8 @@ def test_a_report_that_the_log_refuses_is_dropped_and_the_relay_goes_on() -> Non
     async def scenario() -> None:
         tables = RefusingTables(["d"])
         tables.put(5, {ALLOW: FIRST})
-        async with house(tables) as made:
-            peer = Peer(await made.dial("r0"))
+        async with relay_cluster(tables) as made:
+            peer = AgentPeer(await made.dial("r0"))
             peer.hello("d")
             peer.say(has(await peer.frame()))
             await asyncio.sleep(10)
@@ -265,8 +265,8 @@ def test_a_dpu_that_is_registered_again_is_reported_by_its_new_ordinal() -> None
         tables = Tables(["a", "b"])
         tables.put(4, {ALLOW: FIRST})
         tables.put(5, {ALLOW: SECOND})
-        async with house(tables) as made:
-            peer = Peer(await made.dial("r0"))
+        async with relay_cluster(tables) as made:
+            peer = AgentPeer(await made.dial("r0"))
             newest = TableStatus(0b11, 1, 5, 5, 5, tables.table.digest)
             peer.say(Hello("z", ["a", "b"], ["b", "b"], [newest]))
             await asyncio.sleep(3)
@@ -288,8 +288,8 @@ def test_what_a_dpu_says_with_a_heartbeat_is_noted_by_the_ordinal_that_it_has_by
     async def scenario() -> None:
         tables = Tables(["a", "b"])
         tables.put(5, {ALLOW: FIRST})
-        async with house(tables) as made:
-            peer = Peer(await made.dial("r0"))
+        async with relay_cluster(tables) as made:
+            peer = AgentPeer(await made.dial("r0"))
             peer.hello("a", "b")
             await peer.frame()
             tables.ordinals |= {"a": 7, "b": 0}
@@ -313,8 +313,8 @@ def test_a_freeze_counts_from_when_it_is_folded_not_from_when_the_relay_comes_to
     async def scenario() -> None:
         tables = Tables(["d", "e"])
         tables.put(5, {ALLOW: FIRST})
-        async with house(tables) as made:
-            first, second = Peer(await made.dial("r0")), Peer(await made.dial("r0"))
+        async with relay_cluster(tables) as made:
+            first, second = AgentPeer(await made.dial("r0")), AgentPeer(await made.dial("r0"))
             first.hello("d")
             await first.frame()
             tables.frozen = {"z"}  # no `wake`: the relay is still about other zones
@@ -332,9 +332,9 @@ def test_a_freeze_counts_from_when_it_is_folded_not_from_when_the_relay_comes_to
 def test_a_freeze_of_all_zones_is_one_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         tables = Tables(["d"])
-        async with house(tables) as made:
+        async with relay_cluster(tables) as made:
             for zone in ("z2", "z1", "z3"):
-                Peer(await made.dial("r0")).hello("d", zone=zone)
+                AgentPeer(await made.dial("r0")).hello("d", zone=zone)
             await asyncio.sleep(1)
             for frozen in ({"z1", "z2", "z3"}, {"z3"}, set[str]()):
                 tables.frozen = frozen
@@ -356,8 +356,8 @@ def test_who_holds_what_a_restored_log_does_not_know_is_counted_and_named_when_i
         tables.put(5, {ALLOW: FIRST})
         tables.unknown = {(1, 9)}
         tables.frozen = {"z"}
-        async with house(tables) as made:
-            peer = Peer(await made.dial("r0"))
+        async with relay_cluster(tables) as made:
+            peer = AgentPeer(await made.dial("r0"))
             newer, known = TableStatus(0b01, 1, 9, 9, 9, bytes(16)), TableStatus(0b10, 1, 4, 4, 4, bytes(16))
             peer.say(Hello("z", ["d", "e"], ["b", "b"], [newer, known]))
             await asyncio.sleep(3)
@@ -378,9 +378,9 @@ def test_who_held_what_the_log_does_not_know_is_not_counted_once_it_is_gone() ->
         tables = Tables(["d", "e", "f"], epoch=2)
         tables.put(5, {ALLOW: FIRST})
         tables.unknown = {(1, 9), (3, 9)}
-        async with house(tables) as made:
+        async with relay_cluster(tables) as made:
             tables.frozen = {"z"}
-            peer, other = Peer(await made.dial("r0")), Peer(await made.dial("r0"))
+            peer, other = AgentPeer(await made.dial("r0")), AgentPeer(await made.dial("r0"))
             newer = TableStatus(0b011, 1, 9, 9, 9, bytes(16))
             peer.say(Hello("z", ["d", "e"], ["b", "b"], [newer]))
             other.hello("f", held=TableStatus(1, 3, 9, 9, 9, bytes(16)))
@@ -406,8 +406,8 @@ def test_a_link_that_has_lost_its_dpu_to_another_takes_nothing_from_it_when_it_e
         tables = Tables(["d"], epoch=2)
         tables.put(5, {ALLOW: FIRST})
         tables.unknown = {(3, 9)}
-        async with house(tables) as made:
-            older, newer = Peer(await made.dial("r0")), Peer(await made.dial("r0"))
+        async with relay_cluster(tables) as made:
+            older, newer = AgentPeer(await made.dial("r0")), AgentPeer(await made.dial("r0"))
             for peer in (older, newer):
                 peer.hello("d", held=TableStatus(1, 3, 9, 9, 9, bytes(16)))
                 await asyncio.sleep(1)
@@ -423,10 +423,10 @@ def test_latency_runs_from_the_change_to_the_answer_and_not_for_who_was_away() -
     async def scenario() -> None:
         tables = Tables(["d", "e"])
         tables.put(5, {ALLOW: FIRST}, at_ms=0)
-        async with house(tables) as made:
+        async with relay_cluster(tables) as made:
             now = asyncio.get_running_loop().time
             await asyncio.sleep(100)
-            peer = Peer(await made.dial("r0"))
+            peer = AgentPeer(await made.dial("r0"))
             peer.hello("d", "e")
             first = await peer.frame()
             peer.say(Ack([TableStatus(0b11, 1, 5, 5, 5, first.delta.digest)], []))
@@ -465,9 +465,9 @@ def test_a_pass_is_followed_by_a_rest_if_changes_are_late_and_never_by_a_longer_
     async def scenario() -> None:
         tables = SlowTables(["d"])
         tables.put(5, {ALLOW: FIRST})
-        async with house(tables) as made:
+        async with relay_cluster(tables) as made:
             now = asyncio.get_running_loop().time
-            peer = Peer(await made.dial("r0"))
+            peer = AgentPeer(await made.dial("r0"))
             peer.hello("d")
             first = await peer.frame()
             await asyncio.sleep(1)
@@ -486,8 +486,8 @@ def test_a_dpu_that_claims_what_there_is_not_hurts_only_itself() -> None:
     async def scenario() -> None:
         tables = Tables(["d", "e"])
         tables.put(5, {ALLOW: FIRST})
-        async with house(tables) as made:
-            liar, honest = Peer(await made.dial("r0")), Peer(await made.dial("r0"))
+        async with relay_cluster(tables) as made:
+            liar, honest = AgentPeer(await made.dial("r0")), AgentPeer(await made.dial("r0"))
             liar.hello("d")
             honest.hello("e")
             await liar.frame()

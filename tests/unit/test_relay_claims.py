@@ -7,7 +7,7 @@ import asyncio
 from drivers.wire.agent_messages import Ack, Refusal
 from drivers.wire.protocol import TableStatus
 from projections.rules.device_table import Code
-from tests.support.relays import FIRST, SECOND, THIRD, Peer, house
+from tests.support.relays import FIRST, SECOND, THIRD, AgentPeer, relay_cluster
 from tests.support.rule_source import ALLOW, Tables
 from tests.support.virtual_loop import run_virtual
 
@@ -19,12 +19,12 @@ def test_a_dpu_that_names_ever_other_versions_has_few_ways_made_for_it() -> None
         tables = Tables(["d", "e"])
         for version in range(1, 1_000):
             tables.put(version, {ALLOW: FIRST if version % 2 else SECOND})
-        async with house(tables) as made:
-            honest = Peer(await made.dial("r0"))
+        async with relay_cluster(tables) as made:
+            honest = AgentPeer(await made.dial("r0"))
             honest.hello("e", held=TableStatus(1, 1, 998, 998, 998, tables.history[998].digest))
             await honest.frame()
             for turn in range(3):
-                peer = Peer(await made.dial("r0"))
+                peer = AgentPeer(await made.dial("r0"))
                 for number in range(100):
                     version = 1 + (37 * number + turn) % 900
                     held = TableStatus(1, 1, version, version, version, tables.history[version].digest)

@@ -15,12 +15,12 @@ from drivers.wire.relay_messages import GoAway, Welcome
 from eventstore.errors import AppendUnknown
 from projections.rules.device_table import digest_of
 from schemas.events import InstallsReported
-from tests.support.relays import FIRST, SECOND, SETTINGS, THIRD, House, Peer, has, house
+from tests.support.relays import FIRST, SECOND, SETTINGS, THIRD, AgentPeer, RelayCluster, has, relay_cluster
 from tests.support.rule_source import ALLOW, Tables
 from tests.support.virtual_loop import run_virtual
 
 
-def sent(made: House) -> int:
+def sent(made: RelayCluster) -> int:
     """Frames that the only link was sent."""
     [session] = made.relay.zones["z"].sessions
     return session.sent
@@ -39,8 +39,8 @@ def test_a_link_with_much_untaken_gets_nothing_for_its_other_dpus_either(monkeyp
     async def scenario() -> None:
         tables = Tables(["a", "b", "c"])
         tables.put(5, {ALLOW: FIRST})
-        async with house(tables) as made:
-            peer = Peer(await made.dial("r0"))
+        async with relay_cluster(tables) as made:
+            peer = AgentPeer(await made.dial("r0"))
             peer.hello("a")
             assert isinstance(await peer.hear(), Welcome)
             await asyncio.sleep(5)
@@ -58,8 +58,8 @@ def test_a_frame_that_a_link_has_not_taken_is_late_and_not_lost() -> None:
     async def scenario() -> None:
         tables = Tables(["d"])
         tables.put(5, {ALLOW: FIRST})
-        async with house(tables) as made:
-            peer = Peer(await made.dial("r0"))
+        async with relay_cluster(tables) as made:
+            peer = AgentPeer(await made.dial("r0"))
             peer.hello("d", held=status(tables, 5))
             await peer.hear()
             await asyncio.sleep(2)
@@ -83,8 +83,8 @@ def test_no_snapshot_is_sent_behind_a_frame_on_its_way() -> None:
     async def scenario() -> None:
         tables = Tables(["d"])
         tables.put(5, {ALLOW: FIRST})
-        async with house(tables) as made:
-            peer = Peer(await made.dial("r0"))
+        async with relay_cluster(tables) as made:
+            peer = AgentPeer(await made.dial("r0"))
             peer.hello("d", held=status(tables, 5))
             await peer.hear()
             tables.put(6, {ALLOW: SECOND})
@@ -105,8 +105,8 @@ def test_no_snapshot_is_sent_behind_a_frame_on_its_way() -> None:
 def test_who_says_a_little_all_the_time_is_not_flooding() -> None:
     async def scenario() -> None:
         tables = Tables(["d"])
-        async with house(tables, settings=SETTINGS._replace(messages_per_second=20)) as made:
-            peer = Peer(await made.dial("r0"))
+        async with relay_cluster(tables, settings=SETTINGS._replace(messages_per_second=20)) as made:
+            peer = AgentPeer(await made.dial("r0"))
             peer.hello("d")
             for _ in range(200):
                 peer.say(Heartbeat([]))
@@ -123,8 +123,8 @@ def test_who_says_a_little_all_the_time_is_not_flooding() -> None:
 def test_a_link_that_falls_silent_is_told_once_and_ended() -> None:
     async def scenario() -> None:
         tables = Tables(["d"])
-        async with house(tables) as made:
-            peer = Peer(await made.dial("r0"))
+        async with relay_cluster(tables) as made:
+            peer = AgentPeer(await made.dial("r0"))
             peer.hello("d")
             assert isinstance(await peer.hear(), Welcome)
             await asyncio.sleep(3 * SETTINGS.heartbeat_s - 1)
@@ -143,18 +143,18 @@ def test_a_link_whose_certificate_names_a_dpu_speaks_for_no_other() -> None:
     async def scenario() -> None:
         tables = Tables(["d", "e"])
         tables.put(5, {ALLOW: FIRST})
-        async with house(tables) as made:
+        async with relay_cluster(tables) as made:
             for named in (["e"], ["d", "e"]):
                 relays_end, agents_end = memory_link_pair("r0", "agent")
                 made.start(made.relay.serve(relays_end, "d"))
-                peer = Peer(agents_end)
+                peer = AgentPeer(agents_end)
                 peer.hello(*named)
                 refused = await peer.hear()
                 assert isinstance(refused, GoAway)
                 assert refused.reason == "hello.dpus: 'e' is not 'd', the DPU that the link's certificate names"
             relays_end, agents_end = memory_link_pair("r0", "agent")
             made.start(made.relay.serve(relays_end, "d"))
-            peer = Peer(agents_end)
+            peer = AgentPeer(agents_end)
             peer.hello("d")
             peer.say(has(await peer.frame()))
             peer.hello("e")
@@ -183,8 +183,8 @@ def test_a_report_that_may_not_be_in_the_log_is_said_again() -> None:
     async def scenario() -> None:
         tables = LosingTables(["d"])
         tables.put(5, {ALLOW: FIRST})
-        async with house(tables) as made:
-            peer = Peer(await made.dial("r0"))
+        async with relay_cluster(tables) as made:
+            peer = AgentPeer(await made.dial("r0"))
             peer.hello("d")
             peer.say(has(await peer.frame()))
             await asyncio.sleep(30)

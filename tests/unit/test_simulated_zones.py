@@ -11,7 +11,7 @@ from pyroaring import BitMap
 from drivers.backends.simulated import NO_DEVICE_FAULTS, DeviceFaults
 from eventstore.errors import AppendUnknown
 from schemas.events import InstallsReported
-from tests.support.relays import FIRST, SECOND, THIRD, house
+from tests.support.relays import FIRST, SECOND, THIRD, relay_cluster
 from tests.support.rule_source import ALLOW, Tables, packed
 from tests.support.virtual_loop import run_virtual
 
@@ -20,7 +20,7 @@ def test_every_device_of_every_zone_has_each_version_and_each_frame_is_encoded_o
     async def scenario() -> None:
         tables = Tables()
         tables.put(5, {ALLOW: FIRST})
-        async with house(tables) as made:
+        async with relay_cluster(tables) as made:
             simulator = made.simulate(["a", "b", "c"], 40)
             await asyncio.sleep(2)
             for version, rules in ((6, SECOND), (7, THIRD), (8, FIRST)):
@@ -38,7 +38,7 @@ def test_a_burst_is_merged_for_those_who_are_behind() -> None:
     async def scenario() -> None:
         tables = Tables()
         tables.put(5, {ALLOW: FIRST})
-        async with house(tables) as made:
+        async with relay_cluster(tables) as made:
             simulator = made.simulate(["a"], 50, DeviceFaults(latency_ms=400.0, slow_share=0.1, slow_factor=20.0))
             await asyncio.sleep(60)
             for version in range(6, 106):
@@ -58,7 +58,7 @@ def test_a_zone_follows_to_the_other_relay_by_deltas() -> None:
     async def scenario() -> None:
         tables = Tables()
         tables.put(5, {ALLOW: FIRST})
-        async with house(tables, relays=2) as made:
+        async with relay_cluster(tables, relays=2) as made:
             simulator = made.simulate(["a", "b"], 30)
             await asyncio.sleep(5)
             snapshots = tables.snapshots
@@ -93,7 +93,7 @@ def test_whatever_devices_do_all_have_the_table_in_the_end(faults: DeviceFaults)
     async def scenario() -> None:
         tables = Tables()
         tables.put(5, {ALLOW: FIRST})
-        async with house(tables) as made:
+        async with relay_cluster(tables) as made:
             simulator = made.simulate(["a", "b"], 50, faults)
             await asyncio.sleep(30)
             for version in range(6, 26):
@@ -112,7 +112,7 @@ def test_small_devices_refuse_by_name_and_keep_what_they_had() -> None:
     async def scenario() -> None:
         tables = Tables()
         tables.put(5, {ALLOW: FIRST})
-        async with house(tables) as made:
+        async with relay_cluster(tables) as made:
             simulator = made.simulate(["a"], 100, DeviceFaults(small_share=0.2, small_capacity=3))
             await asyncio.sleep(10)
             tables.put(6, {ALLOW: FIRST | packed(*(f"11.{i}.0.0/17" for i in range(10)))})
@@ -133,7 +133,7 @@ def test_a_frozen_zone_gets_nothing_until_it_is_thawed() -> None:
     async def scenario() -> None:
         tables = Tables()
         tables.put(5, {ALLOW: FIRST})
-        async with house(tables) as made:
+        async with relay_cluster(tables) as made:
             made.simulate(["a", "b"], 10)
             await asyncio.sleep(5)
             tables.frozen = {"a"}
@@ -156,7 +156,7 @@ def test_devices_that_no_relay_serves_ask_again_and_are_told_of_once(caplog: pyt
     async def scenario() -> None:
         tables = Tables()
         tables.put(5, {ALLOW: FIRST})
-        async with house(tables) as made:
+        async with relay_cluster(tables) as made:
             made.simulate(["a"], 10)
             await asyncio.sleep(5)
             last, ordinal = tables.ordinals.popitem()
@@ -183,7 +183,7 @@ def test_reports_say_who_reached_what_on_change_only_and_say_again_what_may_be_l
     async def scenario() -> None:
         tables = Unsure()
         tables.put(5, {ALLOW: FIRST}, at_ms=0)
-        async with house(tables) as made:
+        async with relay_cluster(tables) as made:
             made.simulate(["a"], 10)
             await asyncio.sleep(10)
             assert len(tables.reports) >= 5

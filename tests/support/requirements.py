@@ -11,7 +11,7 @@ COMPLETE = "TESTS_COMPLETE"
 """Set by `.ci/run` once it has installed all that tests need."""
 
 
-def absent(why: str) -> NoReturn:
+def missing_requirement(why: str) -> NoReturn:
     """Skip the test; but fail it where everything was installed, as a test that is skipped there proves nothing."""
     if os.environ.get(COMPLETE):
         pytest.fail(f"{why}; and {COMPLETE} says that all is there", pytrace=False)
