@@ -2,7 +2,7 @@
 
 A line per fault: what happened, what shows it, what became of the commands, and how soon they flowed again. A fault
 that leaves no trace of itself fails, as one does that loses a command; a random pair may hide one of its two, and
-another is drawn then. `--list` prints the catalogue of all faults.
+another is drawn then. `--list` prints the catalog of all faults.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from tests.faults.arena import Arena
-from tests.faults.catalogue import printed
-from tests.faults.confined import INSIDE, in_memory, run, why_not
+from tests.faults.catalog import printed
 from tests.faults.fault import Fault
+from tests.faults.network_lab import NetworkLab
 from tests.faults.report import Report
 from tests.faults.run import attempt
+from tests.faults.sandbox import INSIDE, in_memory, run, why_not
 from tests.faults.table import FAULTS, pairs
-from tests.faults.trying import Trying
+from tests.faults.trials import Trials
 from tests.faults.world import Engine, world_of
 
 ENGINES: tuple[Engine, ...] = ("embedded", "kafka")
@@ -78,7 +78,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, help="begin nothing more after this; random pairs until then")
     parser.add_argument("--seed", type=int, help="of every random choice; a fresh one if not given")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="copy what a failed run left into this folder")
-    parser.add_argument("--list", action="store_true", help="print the catalogue of all faults")
+    parser.add_argument("--list", action="store_true", help="print the catalog of all faults")
     parser.add_argument(INSIDE, action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args(arguments)
 
@@ -86,13 +86,13 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 async def _run(options: argparse.Namespace, folder: Path, report: Report) -> None:
     engines = options.engine or ENGINES
     within_s = options.minutes * 60 / len(engines) if options.minutes else float("inf")
-    async with Arena.open() as arena:
+    async with NetworkLab.open() as network_lab:
         for engine in engines:
             until_s = time.monotonic() + within_s
             rng = random.Random(f"{options.seed}/{engine}")
-            async with world_of(engine, arena, folder / engine, rng) as world:
+            async with world_of(engine, network_lab, folder / engine, rng) as world:
                 report.began(engine)
-                trying = Trying(partial(attempt, world, rng=rng), report, until_s)
+                trying = Trials(partial(attempt, world, rng=rng), report, until_s)
                 await trying.named(_named(options, engine))
                 await trying.drawn(pairs(engine, rng), _wanted(options))
                 report.ended(world)

@@ -1,4 +1,4 @@
-"""Three real brokers, each a party with a network of its own, and with a second door for those who come by a proxy."""
+"""Three real brokers, each a host with a network of its own, and with a second door for those who come by a proxy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from deploy.kafka.brokers import new_cluster_id
 from deploy.kafka.jars import cache_folder, java, kafka_jars
 from eventstore.errors import TransientError
 from eventstore.kafka.topics import count_brokers
-from tests.faults.arena import HUB, Arena, Party
+from tests.faults.network_lab import HUB, LabHost, NetworkLab
 from tests.faults.proxy import Proxy, proxied
 
 PORT, CONTROLLER_PORT, PROXIED_PORT = 9092, 9093, 9094
@@ -32,13 +32,13 @@ class Process(NodeProcess):
 
 
 class Broker:
-    """One broker: its process, its party, and the proxy in front of its second door."""
+    """One broker: its process, its host, and the proxy in front of its second door."""
 
-    def __init__(self, process: Process, party: Party, proxy: Proxy) -> None:
+    def __init__(self, process: Process, lab_host: LabHost, proxy: Proxy) -> None:
         self.process = process
-        self.party = party
+        self.lab_host = lab_host
         self.proxy = proxy
-        self.name = party.name
+        self.name = lab_host.name
         self.kills = 0
 
 
@@ -47,7 +47,7 @@ class Brokers:
 
     def __init__(self, brokers: Sequence[Broker]) -> None:
         self.all = list(brokers)
-        self.bootstrap = ",".join(f"{broker.party.address}:{PORT}" for broker in brokers)
+        self.bootstrap = ",".join(f"{broker.lab_host.address}:{PORT}" for broker in brokers)
         self.proxied = ",".join(broker.proxy.address for broker in brokers)
 
     async def ready(self) -> None:
@@ -69,19 +69,19 @@ class Brokers:
 
 
 @asynccontextmanager
-async def cluster(arena: Arena, folder: Path, count: int = 3) -> AsyncIterator[Brokers]:
+async def cluster(network_lab: NetworkLab, folder: Path, count: int = 3) -> AsyncIterator[Brokers]:
     """Brokers that answer; they end with the context."""
     jars = await asyncio.to_thread(kafka_jars, cache_folder(os.environ))
     nodes = [Node(number, PORT, CONTROLLER_PORT) for number in range(1, count + 1)]
-    parties = [await arena.party(f"broker-{node.id}") for node in nodes]
+    hosts = [await network_lab.lab_host(f"broker-{node.id}") for node in nodes]
     async with AsyncExitStack() as stack:
         found = []
-        for node, party in zip(nodes, parties, strict=True):
+        for node, lab_host in zip(nodes, hosts, strict=True):
             port = 19_000 + node.id
-            proxy = await stack.enter_async_context(proxied((HUB, port), (party.address, PROXIED_PORT)))
-            process = _process(party, node, folder / party.name, dict(zip(nodes, parties, strict=True)), jars)
+            proxy = await stack.enter_async_context(proxied((HUB, port), (lab_host.address, PROXIED_PORT)))
+            process = _process(lab_host, node, folder / lab_host.name, dict(zip(nodes, hosts, strict=True)), jars)
             stack.callback(process.kill)
-            found.append(Broker(process, party, proxy))
+            found.append(Broker(process, lab_host, proxy))
         cluster_id = new_cluster_id()
         async with asyncio.TaskGroup() as tasks:
             for broker in found:
@@ -97,16 +97,16 @@ async def cluster(arena: Arena, folder: Path, count: int = 3) -> AsyncIterator[B
                 broker.process.send(signal.SIGCONT)
 
 
-def _process(party: Party, node: Node, folder: Path, members: Mapping[Node, Party], jars: Path) -> Process:
-    """As `dpuplane kafka` would run it, but in its party and at its address."""
+def _process(lab_host: LabHost, node: Node, folder: Path, members: Mapping[Node, LabHost], jars: Path) -> Process:
+    """As `dpuplane kafka` would run it, but in its host and at its address."""
     folder.mkdir(parents=True)
     entering = folder / "java"
-    entering.write_text(f'#!/bin/sh\nexec {" ".join(party.enter(str(java())))} "$@"\n')
+    entering.write_text(f'#!/bin/sh\nexec {" ".join(lab_host.enter(str(java())))} "$@"\n')
     entering.chmod(0o755)
     process = Process(Program(entering, jars), node, folder, list(members))
     settings = folder / "server.properties"
     lines = dict(line.split("=", 1) for line in settings.read_text().splitlines())
-    here = party.address
+    here = lab_host.address
     voters = ",".join(f"{each.id}@{where.address}:{CONTROLLER_PORT}" for each, where in members.items())
     lines |= {
         "controller.quorum.voters": voters,

@@ -6,7 +6,7 @@ import errno
 import os
 from pathlib import Path
 
-from tests.faults.arena import run
+from tests.faults.network_lab import run
 
 SIZE_MB = 256
 _BLOCK = 65_536

@@ -30,7 +30,7 @@ Strike: TypeAlias = Callable[[ActiveFault], AbstractAsyncContextManager[None]]
 
 
 class Fault(NamedTuple):
-    """A kind of fault. `numbers` are those of the catalogue that it makes happen."""
+    """A kind of fault. `numbers` are those of the catalog that it makes happen."""
 
     name: str
     numbers: tuple[int, ...]

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from tests.faults.fault import Fault
-from tests.faults.run import Tried
+from tests.faults.run import TrialResult
 from tests.faults.sampling import most_held
 from tests.faults.world import World
 
@@ -22,7 +22,7 @@ class Report:
         """Whether it came to its end."""
         self._engine = ""
         self._next = ""
-        self._all: dict[str, list[Tried]] = {}
+        self._all: dict[str, list[TrialResult]] = {}
         self._kills: Counter[str] = Counter()
         self._most: dict[str, dict[str, float]] = {}
 
@@ -40,11 +40,11 @@ class Report:
         print(f"FAILED {self._next:40} came to no end")
         self._advise(self._next)
 
-    def hid(self, tried: Tried) -> None:
+    def hid(self, tried: TrialResult) -> None:
         """A pair of which one hid the other, and nothing else was wrong: it proves less than it should, and no more."""
         self._print("hidden", tried)
 
-    def tried(self, tried: Tried) -> None:
+    def tried(self, tried: TrialResult) -> None:
         """One line, and one for each problem."""
         problems = tried.problems
         self.failed += bool(problems)
@@ -54,7 +54,7 @@ class Report:
         if problems:
             self._advise(" + ".join(tried.names))
 
-    def _print(self, verdict: str, tried: Tried) -> None:
+    def _print(self, verdict: str, tried: TrialResult) -> None:
         self._all.setdefault(self._engine, []).append(tried)
         shown = ", ".join(f"{count} {what}" for what, count in tried.evidence.items())
         print(
@@ -91,7 +91,7 @@ class Report:
             )
 
 
-def _unknown(tried: Tried) -> int:
+def _unknown(tried: TrialResult) -> int:
     return sum(tried.outcomes[what] for what in UNKNOWN)
 
 

@@ -1,4 +1,4 @@
-"""Processes of the plane, each in a party of its own at an address that outlives it: killed, frozen, started again."""
+"""Processes of the plane, each in a host of its own at an address that outlives it: killed, frozen, started again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import aiohttp
 
-from tests.faults.arena import Party
+from tests.faults.network_lab import LabHost
 from tests.support.certs import CertFiles
 from tests.support.planes import DPUPLANE
 
@@ -27,10 +27,10 @@ _SAMPLE = re.compile(r"^(\w+)(?:\{[^}]*\})? ([0-9.e+-]+)$", re.MULTILINE)
 class Role:
     """One process, over all its lives."""
 
-    def __init__(self, party: Party, arguments: Sequence[str], folder: Path, viewer: CertFiles) -> None:
-        self.party = party
-        self.name = party.name
-        self.log = folder / f"{party.name}.log"
+    def __init__(self, lab_host: LabHost, arguments: Sequence[str], folder: Path, viewer: CertFiles) -> None:
+        self.lab_host = lab_host
+        self.name = lab_host.name
+        self.log = folder / f"{lab_host.name}.log"
         self.kills = 0
         self.ends = 0
         """How often it has ended by itself."""
@@ -45,11 +45,11 @@ class Role:
 
     @property
     def api(self) -> str:
-        return f"{self.party.address}:{API}"
+        return f"{self.lab_host.address}:{API}"
 
     @property
     def agents(self) -> str:
-        return f"{self.party.address}:{AGENTS}"
+        return f"{self.lab_host.address}:{AGENTS}"
 
     @property
     def pid(self) -> int:
@@ -69,7 +69,7 @@ class Role:
         while True:
             with self.log.open("ab") as errors:
                 child = self._child = await asyncio.create_subprocess_exec(
-                    *self.party.enter(*program, *self._arguments),
+                    *self.lab_host.enter(*program, *self._arguments),
                     stdout=asyncio.subprocess.PIPE,
                     stderr=errors,
                     env=environment,
@@ -159,7 +159,7 @@ class Role:
         timeout = aiohttp.ClientTimeout(total=ANSWER_S)
         async with (
             aiohttp.ClientSession(timeout=timeout) as session,
-            session.get(f"https://{self.party.address}:{HTTP}{path}", ssl=security) as response,
+            session.get(f"https://{self.lab_host.address}:{HTTP}{path}", ssl=security) as response,
         ):
             return response.headers["Date"], await response.text()
 
@@ -172,10 +172,10 @@ def state_of(pid: int) -> str:
         return "X"
 
 
-def serving(party: Party, cert_files: CertFiles, *arguments: str) -> list[str]:
-    """The arguments of a process that serves at its party's address."""
+def serving(lab_host: LabHost, cert_files: CertFiles, *arguments: str) -> list[str]:
+    """The arguments of a process that serves at its host's address."""
     doors = (("--listen", API), ("--http", HTTP), ("--agents", AGENTS))
-    listening = [part for flag, port in doors for part in (flag, f"{party.address}:{port}")]
+    listening = [part for flag, port in doors for part in (flag, f"{lab_host.address}:{port}")]
     security = [
         "--tls-cert",
         str(cert_files.cert),
@@ -184,12 +184,12 @@ def serving(party: Party, cert_files: CertFiles, *arguments: str) -> list[str]:
         "--tls-client-ca",
         str(cert_files.ca),
     ]
-    return ["serve", *listening, *security, "--name", party.name, "--pasts", "0", *arguments]
+    return ["serve", *listening, *security, "--name", lab_host.name, "--pasts", "0", *arguments]
 
 
 def simulating(
-    party: Party, cert_files: CertFiles, relays: Sequence[str], servers: Sequence[str], dpus: int
+    lab_host: LabHost, cert_files: CertFiles, relays: Sequence[str], servers: Sequence[str], dpus: int
 ) -> list[str]:
     """The arguments of the process that is all the devices, so many in each zone."""
-    where = ["--relay", ",".join(relays), "--server", ",".join(servers), "--bmc", f"{party.address}:7090"]
+    where = ["--relay", ",".join(relays), "--server", ",".join(servers), "--bmc", f"{lab_host.address}:7090"]
     return ["simulator", *where, *cert_files.flags, "--dpus-per-zone", str(dpus)]

@@ -23,7 +23,7 @@ FLOW_S = 120.0
 AFTERMATH_S = 3.0
 
 
-class Tried(NamedTuple):
+class TrialResult(NamedTuple):
     """What became of it."""
 
     names: tuple[str, ...]
@@ -59,7 +59,7 @@ class Tried(NamedTuple):
         return [*idle, *self.wrong]
 
 
-async def attempt(world: World, faults: Sequence[Fault], rng: random.Random) -> Tried:
+async def attempt(world: World, faults: Sequence[Fault], rng: random.Random) -> TrialResult:
     """Try these faults at once."""
     await world.whole()  # what ended by itself meanwhile is up again before the next blow
     before = _outcomes(world)
@@ -74,7 +74,7 @@ async def attempt(world: World, faults: Sequence[Fault], rng: random.Random) -> 
         world.history.add(FaultInjected(fault.name, "", struck_s, healed_s))
     verdict = await judge(world)
     finished = [pair for client in world.clients for pair in client.finished if pair[1] >= struck_s]
-    return Tried(
+    return TrialResult(
         names=tuple(fault.name for fault in faults),
         evidence=evidence,
         outcomes=_outcomes(world) - before,

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 
-from tests.faults.arena import HUB, Party, Way, both
 from tests.faults.brokers import CONTROLLER_PORT, PORT
 from tests.faults.fault import ActiveFault
+from tests.faults.network_lab import HUB, Flow, LabHost, both
 from tests.faults.proxy import Mode, Proxy
 from tests.faults.roles import AGENTS, API, Role
 
@@ -34,7 +34,9 @@ async def broker_isolated(active_fault: ActiveFault) -> AsyncIterator[None]:
     """One broker is cut off from the others, and only from them: clients still find it leading."""
     assert active_fault.world.brokers is not None
     victim, *others = active_fault.rng.sample(active_fault.world.brokers.all, 3)
-    async with _dropping(active_fault, both(*(Way(victim.party.address, other.party.address) for other in others))):
+    async with _dropping(
+        active_fault, both(*(Flow(victim.lab_host.address, other.lab_host.address) for other in others))
+    ):
         yield
 
 
@@ -43,7 +45,7 @@ async def brokers_bridged(active_fault: ActiveFault) -> AsyncIterator[None]:
     """Two of three brokers hear nothing of each other; the third hears both."""
     assert active_fault.world.brokers is not None
     one, other = active_fault.rng.sample(active_fault.world.brokers.all, 2)
-    async with _dropping(active_fault, both(Way(one.party.address, other.party.address))):
+    async with _dropping(active_fault, both(Flow(one.lab_host.address, other.lab_host.address))):
         yield
 
 
@@ -51,15 +53,15 @@ async def brokers_bridged(active_fault: ActiveFault) -> AsyncIterator[None]:
 async def controllers_deaf(active_fault: ActiveFault) -> AsyncIterator[None]:
     """What brokers say to the controllers arrives, and no answer comes back, whoever leads them."""
     assert active_fault.world.brokers is not None
-    controllers = [broker.party.address for broker in active_fault.world.brokers.all]
-    async with _dropping(active_fault, [Way(source=address, source_port=CONTROLLER_PORT) for address in controllers]):
+    controllers = [broker.lab_host.address for broker in active_fault.world.brokers.all]
+    async with _dropping(active_fault, [Flow(source=address, source_port=CONTROLLER_PORT) for address in controllers]):
         yield
 
 
 @asynccontextmanager
 async def cut_from_devices(active_fault: ActiveFault) -> AsyncIterator[None]:
     """Relays and devices hear nothing of each other, while everything else goes on."""
-    relays = [Way(target=relay.party.address, target_port=AGENTS) for relay in active_fault.world.of("relay")]
+    relays = [Flow(target=relay.lab_host.address, target_port=AGENTS) for relay in active_fault.world.of("relay")]
     async with _dropping(active_fault, both(*relays)):
         yield
 
@@ -67,8 +69,8 @@ async def cut_from_devices(active_fault: ActiveFault) -> AsyncIterator[None]:
 @asynccontextmanager
 async def api_answers_lost(active_fault: ActiveFault) -> AsyncIterator[None]:
     """Commands reach a server, and its answers do not come back."""
-    victim = active_fault.rng.choice(active_fault.world.of("api")).party.address
-    async with _dropping(active_fault, [Way(target=victim, target_port=API).back]):
+    victim = active_fault.rng.choice(active_fault.world.of("api")).lab_host.address
+    async with _dropping(active_fault, [Flow(target=victim, target_port=API).back]):
         yield
 
 
@@ -76,7 +78,7 @@ async def api_answers_lost(active_fault: ActiveFault) -> AsyncIterator[None]:
 async def cable_pulled(active_fault: ActiveFault) -> AsyncIterator[None]:
     """A role's link is down: nothing goes in or out, and its kernel knows."""
     victim = _any_role(active_fault)
-    async with active_fault.world.arena.link_down(victim.party):
+    async with active_fault.world.network_lab.link_down(victim.lab_host):
         yield
         active_fault.evidence["unanswered while down"] += not await victim.metrics()
 
@@ -86,7 +88,7 @@ async def cable_flaps(active_fault: ActiveFault) -> AsyncIterator[None]:
     """A role's link goes down and up."""
     victim = _any_role(active_fault)
     for _ in range(6):
-        async with active_fault.world.arena.link_down(victim.party):
+        async with active_fault.world.network_lab.link_down(victim.lab_host):
             active_fault.evidence["times down"] += 1
             await asyncio.sleep(active_fault.rng.uniform(0.1, 1.0))
         await asyncio.sleep(active_fault.rng.uniform(0.1, 1.0))
@@ -113,18 +115,18 @@ async def large_packets_lost(active_fault: ActiveFault) -> AsyncIterator[None]:
 @asynccontextmanager
 async def narrow_network(active_fault: ActiveFault) -> AsyncIterator[None]:
     """A role has 20 kB a second."""
-    victim = _any_role(active_fault).party.address
-    async with _dropping(active_fault, both(Way(source=victim)), test="limit rate over 20 kbytes/second"):
+    victim = _any_role(active_fault).lab_host.address
+    async with _dropping(active_fault, both(Flow(source=victim)), test="limit rate over 20 kbytes/second"):
         yield
 
 
 @asynccontextmanager
 async def connections_reset(active_fault: ActiveFault) -> AsyncIterator[None]:
     """Every connection of a role ends in a reset, again and again."""
-    victim = _any_role(active_fault).party.address
+    victim = _any_role(active_fault).lab_host.address
     for _ in range(5):
-        ways = both(Way(source=victim), Way(target=victim))
-        async with active_fault.world.arena.rule(ways, "reject with tcp reset", "meta l4proto tcp") as hits:
+        ways = both(Flow(source=victim), Flow(target=victim))
+        async with active_fault.world.network_lab.rule(ways, "reject with tcp reset", "meta l4proto tcp") as hits:
             await asyncio.sleep(0.3)
         active_fault.evidence["packets answered by a reset"] += hits.packets
         await asyncio.sleep(active_fault.rng.uniform(0.2, 1.0))
@@ -211,25 +213,25 @@ def _any_role(active_fault: ActiveFault) -> Role:
     return active_fault.rng.choice(active_fault.world.roles)
 
 
-def _to_log(active_fault: ActiveFault, role: Role) -> Iterable[Way]:
+def _to_log(active_fault: ActiveFault, role: Role) -> Iterable[Flow]:
     """From a role to every broker, straight or by the proxies."""
     assert active_fault.world.brokers is not None
-    here = role.party.address
+    here = role.lab_host.address
     for broker in active_fault.world.brokers.all:
-        yield Way(here, broker.party.address, target_port=PORT)
-        yield Way(here, HUB, target_port=int(broker.proxy.address.rpartition(":")[2]))
+        yield Flow(here, broker.lab_host.address, target_port=PORT)
+        yield Flow(here, HUB, target_port=int(broker.proxy.address.rpartition(":")[2]))
 
 
-def _everything(active_fault: ActiveFault) -> Sequence[Way]:
-    """Whatever any party says."""
+def _everything(active_fault: ActiveFault) -> Sequence[Flow]:
+    """Whatever any host says."""
     brokers = active_fault.world.brokers.all if active_fault.world.brokers else ()
-    parties: list[Party] = [each.party for each in (*active_fault.world.roles, *brokers)]
-    return [Way(source=party.address) for party in parties]
+    hosts: list[LabHost] = [each.lab_host for each in (*active_fault.world.roles, *brokers)]
+    return [Flow(source=lab_host.address) for lab_host in hosts]
 
 
 @asynccontextmanager
-async def _dropping(active_fault: ActiveFault, ways: Sequence[Way], test: str = "") -> AsyncIterator[None]:
-    async with active_fault.world.arena.rule(ways, "drop", test) as hits:
+async def _dropping(active_fault: ActiveFault, ways: Sequence[Flow], test: str = "") -> AsyncIterator[None]:
+    async with active_fault.world.network_lab.rule(ways, "drop", test) as hits:
         yield
     active_fault.evidence["packets dropped"] += hits.packets
 

@@ -1,4 +1,4 @@
-"""Every fault of this lane, with the numbers that the catalogue has for it.
+"""Every fault of this lane, with the numbers that the catalog has for it.
 
 Pairs are drawn from different fields, so that two faults do not wrestle for one victim. What asks its victim how it
 is, before or after, comes first in the table: of a pair it strikes while all can be reached.

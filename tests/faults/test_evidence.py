@@ -18,9 +18,9 @@ from tests.faults.clients import GAVE_UP, Client
 from tests.faults.fault import Fault
 from tests.faults.judging import Verdict
 from tests.faults.report import Report
-from tests.faults.run import Tried, shown
+from tests.faults.run import TrialResult, shown
 from tests.faults.table import FAULTS
-from tests.faults.trying import HIDDEN_IN_A_ROW, Trying
+from tests.faults.trials import HIDDEN_IN_A_ROW, Trials
 from tests.faults.workload import Asked, Workload
 from tests.simulation.history import History
 from tests.support.certs import CertIssuer
@@ -87,15 +87,15 @@ def test_pairs_that_only_hide_fail_in_the_end() -> None:
     assert report.failed == 1
 
 
-def _trying(outcomes: Sequence[Tried]) -> tuple[Report, Trying]:
+def _trying(outcomes: Sequence[TrialResult]) -> tuple[Report, Trials]:
     report, following = Report(), iter(outcomes)
 
-    async def attempt(_: Sequence[Fault]) -> Tried:
+    async def attempt(_: Sequence[Fault]) -> TrialResult:
         return next(following)
 
-    return report, Trying(attempt, report)
+    return report, Trials(attempt, report)
 
 
-def _tried(evidence: dict[str, int], *faults: str) -> Tried:
+def _tried(evidence: dict[str, int], *faults: str) -> TrialResult:
     verdict = Verdict(list(faults), 0, 0, 0.0)
-    return Tried((ONE.name, OTHER.name), evidence, Counter(), 5, [0.0], 0.0, verdict, [])
+    return TrialResult((ONE.name, OTHER.name), evidence, Counter(), 5, [0.0], 0.0, verdict, [])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults import confined
+from tests.faults import sandbox
 from tests.support.requirements import missing_requirement
 
 PATIENCE_S = 600
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.timeout(PATIENCE_S + 60)
 
 @pytest.fixture(autouse=True, scope="module")
 def _confined() -> None:
-    if why := confined.why_not():
+    if why := sandbox.why_not():
         missing_requirement(why)
 
 
@@ -31,7 +31,7 @@ def _try(engine: str, *faults: str) -> None:
     arguments = ("--engine", engine, "--seed", str(seed), "--pairs", "1", "--only", *faults)
     print(f"python -m tests.faults {' '.join(arguments)}")
     with subprocess.Popen(
-        confined.command("tests.faults", arguments), stdout=subprocess.PIPE, text=True, cwd=TREE
+        sandbox.command("tests.faults", arguments), stdout=subprocess.PIPE, text=True, cwd=TREE
     ) as run:
         try:
             printed, _ = run.communicate(timeout=PATIENCE_S)

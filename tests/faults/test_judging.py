@@ -13,9 +13,9 @@ import pytest
 
 from deploy.storage import LogSource
 from schemas.api.stubs import QueriesStub
-from tests.faults.arena import Arena, Party
 from tests.faults.checking import Case, check
 from tests.faults.judging import bugs_of, faults_of
+from tests.faults.network_lab import LabHost, NetworkLab
 from tests.faults.roles import Role, state_of
 from tests.faults.world import World
 from tests.simulation.history import History
@@ -23,8 +23,8 @@ from tests.support.certs import CertFiles
 from tests.support.eventually import until
 
 
-class Here(Party):
-    """A party with the network of the tests."""
+class Here(LabHost):
+    """A host with the network of the tests."""
 
     def enter(self, *command: str) -> list[str]:
         return [*command]
@@ -65,7 +65,7 @@ async def test_a_death_that_we_brought_about_is_none(tmp_path: Path) -> None:
 
 
 async def test_a_plane_that_does_not_answer_is_wrong(tmp_path: Path) -> None:
-    world = World("embedded", Arena(), tmp_path / "world", random.Random(1))
+    world = World("embedded", NetworkLab(), tmp_path / "world", random.Random(1))
     async with grpc.aio.insecure_channel("127.0.0.1:9") as channel:
         world.queries = QueriesStub(channel)
         found, others = await faults_of(world)

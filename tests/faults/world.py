@@ -15,10 +15,10 @@ import grpc
 
 from deploy.storage import LogSource
 from schemas.api.stubs import QueriesStub
-from tests.faults.arena import HUB, Arena
 from tests.faults.brokers import Brokers, cluster
 from tests.faults.clients import RECONNECTING, Client
 from tests.faults.disk import Disk
+from tests.faults.network_lab import HUB, NetworkLab
 from tests.faults.proxy import Proxy, proxied
 from tests.faults.roles import AGENTS, API, Role, serving, simulating
 from tests.faults.workload import ZONE_NAMES, Workload
@@ -38,10 +38,10 @@ KAFKA_ROLES = ("api-1", "api-2", "relay-1", "relay-2", "provisioner-1", "provisi
 class World:
     """Everything there is in a run."""
 
-    def __init__(self, engine: Engine, arena: Arena, folder: Path, rng: random.Random) -> None:
+    def __init__(self, engine: Engine, network_lab: NetworkLab, folder: Path, rng: random.Random) -> None:
         folder.mkdir(parents=True)
         self.engine: Engine = engine
-        self.arena = arena
+        self.network_lab = network_lab
         self.folder = folder
         self.rng = rng
         self.history = History()
@@ -100,9 +100,9 @@ class World:
             await role.ready()
 
     async def role(self, name: str, *arguments: str) -> Role:
-        party = await self.arena.party(name)
-        cert_files = self.cert_files(f"plane/{name}", party.address, HUB)
-        role = Role(party, serving(party, cert_files, *arguments), self.folder, self.viewer)
+        lab_host = await self.network_lab.lab_host(name)
+        cert_files = self.cert_files(f"plane/{name}", lab_host.address, HUB)
+        role = Role(lab_host, serving(lab_host, cert_files, *arguments), self.folder, self.viewer)
         self.roles.append(role)
         return role
 
@@ -118,24 +118,24 @@ class World:
 
 
 @asynccontextmanager
-async def world_of(engine: Engine, arena: Arena, folder: Path, rng: random.Random) -> AsyncIterator[World]:
+async def world_of(engine: Engine, network_lab: NetworkLab, folder: Path, rng: random.Random) -> AsyncIterator[World]:
     """A plane at work, with its devices; clients are made and not running yet."""
-    world = World(engine, arena, folder, rng)
+    world = World(engine, network_lab, folder, rng)
     async with AsyncExitStack() as stack:
         stack.callback(world.checking.shutdown)
         if engine == "embedded":
             disk = await world.disk("plane")
             await world.role("plane", "--data", str(disk.folder / "data"), "--partitions", str(PARTITIONS))
         else:
-            world.brokers = await stack.enter_async_context(cluster(arena, folder))
+            world.brokers = await stack.enter_async_context(cluster(network_lab, folder))
             await _roles_on(world, world.brokers)
         world.proxies["api"] = await _through(stack, 18_080, world.of("api")[-1], API)
         for number, relay in enumerate(world.of("relay")):
             world.proxies[f"agents of {relay.name}"] = await _through(stack, 18_082 + number, relay, AGENTS)
         relays = [proxy.address for name, proxy in world.proxies.items() if name.startswith("agents")]
-        party = await arena.party("devices")
-        arguments = simulating(party, world.cert_files("simulator/lab"), relays, world.servers, DPUS_PER_ZONE)
-        world.simulator = Role(party, arguments, folder, world.viewer)
+        lab_host = await network_lab.lab_host("devices")
+        arguments = simulating(lab_host, world.cert_files("simulator/lab"), relays, world.servers, DPUS_PER_ZONE)
+        world.simulator = Role(lab_host, arguments, folder, world.viewer)
         for role in (*world.roles, world.simulator):
             stack.push_async_callback(role.stop)
         for role in (*world.roles, world.simulator):
@@ -162,4 +162,4 @@ async def _roles_on(world: World, brokers: Brokers) -> None:
 
 
 async def _through(stack: AsyncExitStack, port: int, role: Role, door: int) -> Proxy:
-    return await stack.enter_async_context(proxied((HUB, port), (role.party.address, door)))
+    return await stack.enter_async_context(proxied((HUB, port), (role.lab_host.address, door)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.faults.catalogue.entry import NO_KUBERNETES, CatalogEntry
+from tests.faults.catalog.entry import NO_KUBERNETES, CatalogEntry
 
 PROCESSES = (
     CatalogEntry(1, "kill after a command is received, before the append", ("simulated: crash", "real: role killed")),

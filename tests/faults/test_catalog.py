@@ -1,4 +1,4 @@
-"""The catalogue names every fault once, and what it names is there."""
+"""The catalog names every fault once, and what it names is there."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.catalogue import CatalogEntry, known, printed
+from tests.faults.catalog import CatalogEntry, known, printed
 from tests.faults.table import FAULTS
 from tests.simulation.figures import MUST_HAPPEN
 
@@ -29,7 +29,7 @@ def test_every_real_fault_makes_those_of_its_numbers_happen() -> None:
     for fault in FAULTS.values():
         assert not [number for number in fault.numbers if not by_number[number].by]
     named = {reference.removeprefix("real: ") for fault in known() for reference in fault.by}
-    assert FAULTS.keys() <= named, "a fault that the catalogue does not know of"
+    assert FAULTS.keys() <= named, "a fault that the catalog does not know of"
 
 
 def test_it_is_printed_with_a_line_for_each() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.faults.catalogue.entry import CatalogEntry
+from tests.faults.catalog.entry import CatalogEntry
 
 _DAMAGED = "tests/unit/test_saver.py::test_a_damaged_file_is_found_or_harmless_and_never_a_wrong_state"
 

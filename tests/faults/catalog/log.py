@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.faults.catalogue.entry import CatalogEntry
+from tests.faults.catalog.entry import CatalogEntry
 
 _FREEZES = "tests/integration/test_kafka_faults.py::test_the_leader_freezes_for_seconds"
 _LOST_END = "tests/integration/test_kafka_faults.py::test_a_reader_notices_that_all_disks_lost_the_end"

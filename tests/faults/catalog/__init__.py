@@ -6,13 +6,13 @@ assertion in the test that it names. A test holds the list complete and its refe
 
 from __future__ import annotations
 
-from tests.faults.catalogue.devices import DEVICES
-from tests.faults.catalogue.entry import CatalogEntry
-from tests.faults.catalogue.kubernetes import KUBERNETES
-from tests.faults.catalogue.log import LOG
-from tests.faults.catalogue.network import NETWORK
-from tests.faults.catalogue.processes import PROCESSES
-from tests.faults.catalogue.storage import STORAGE
+from tests.faults.catalog.devices import DEVICES
+from tests.faults.catalog.entry import CatalogEntry
+from tests.faults.catalog.kubernetes import KUBERNETES
+from tests.faults.catalog.log import LOG
+from tests.faults.catalog.network import NETWORK
+from tests.faults.catalog.processes import PROCESSES
+from tests.faults.catalog.storage import STORAGE
 
 __all__ = ["SECTIONS", "CatalogEntry", "known", "printed"]
 
@@ -32,7 +32,7 @@ def known() -> list[CatalogEntry]:
 
 
 def printed() -> str:
-    """The catalogue as a table."""
+    """The catalog as a table."""
     lines = []
     for section, found in SECTIONS.items():
         lines.append(f"-- {section}")

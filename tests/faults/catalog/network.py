@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.faults.catalogue.entry import NO_KUBERNETES, CatalogEntry
+from tests.faults.catalog.entry import NO_KUBERNETES, CatalogEntry
 
 NETWORK = (
     CatalogEntry(54, "a process and the brokers are cut off", ("real: cut from log", "simulated: isolation")),
@@ -36,7 +36,7 @@ NETWORK = (
         ),
     ),
     CatalogEntry(
-        60, "names that do not resolve, or late, or to nothing", lacks="parties here have addresses and no names"
+        60, "names that do not resolve, or late, or to nothing", lacks="hosts here have addresses and no names"
     ),
     CatalogEntry(
         61,

@@ -1,4 +1,4 @@
-"""One fault of the catalogue: what it is, and what makes it happen."""
+"""One fault of the catalog: what it is, and what makes it happen."""
 
 from __future__ import annotations
 

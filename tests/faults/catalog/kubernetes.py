@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.faults.catalogue.entry import NO_KUBERNETES, CatalogEntry
+from tests.faults.catalog.entry import NO_KUBERNETES, CatalogEntry
 
 _EMPTY = "tests/unit/test_nodes.py::test_an_empty_list_is_no_list"
 _GONE = "tests/unit/test_withdrawals.py::test_a_withdrawal_over_budget_changes_no_verdict_until_two_principals_approve"

@@ -1,4 +1,4 @@
-"""A network to cut: every party (a broker, a process of the plane) has a namespace and an address, and all they say
+"""A network to cut: every host (a broker, a process of the plane) has a namespace and an address, and all they say
 to each other goes through one router, where packets are dropped, refused or thinned out by nftables.
 
 What hits a packet counts it, so a cut that cut nothing is found out.
@@ -17,7 +17,7 @@ HUB = "10.77.0.1"
 """The router, where clients, proxies and devices are too."""
 
 
-class Party(NamedTuple):
+class LabHost(NamedTuple):
     """Somebody with a network of their own."""
 
     name: str
@@ -31,7 +31,7 @@ class Party(NamedTuple):
         return ["nsenter", f"--net=/proc/{self.holder}/ns/net", *command]
 
 
-class Way(NamedTuple):
+class Flow(NamedTuple):
     """Packets of one direction: from an address to another, of connections to or from a port; anything if empty."""
 
     source: str = ""
@@ -50,12 +50,12 @@ class Way(NamedTuple):
         return " ".join(filter(None, parts))
 
     @property
-    def back(self) -> Way:
+    def back(self) -> Flow:
         """The answers."""
-        return Way(self.target, self.source, self.target_port, self.source_port)
+        return Flow(self.target, self.source, self.target_port, self.source_port)
 
 
-def both(*ways: Way) -> list[Way]:
+def both(*ways: Flow) -> list[Flow]:
     """These and their answers."""
     return [each for way in ways for each in (way, way.back)]
 
@@ -66,8 +66,8 @@ class Hits:
     packets = 0
 
 
-class Arena:
-    """The router and the parties around it."""
+class NetworkLab:
+    """The router and the hosts around it."""
 
     def __init__(self) -> None:
         self._holders: list[asyncio.subprocess.Process] = []
@@ -76,21 +76,21 @@ class Arena:
 
     @staticmethod
     @asynccontextmanager
-    async def open() -> AsyncIterator[Arena]:
+    async def open() -> AsyncIterator[NetworkLab]:
         """A network in the namespace that this process is in, which must be its own."""
-        arena = Arena()
+        network_lab = NetworkLab()
         await run("ip", "link", "set", "lo", "up")
         await run("ip", "address", "add", f"{HUB}/32", "dev", "lo")
         await run("sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward")
         try:
-            yield arena
+            yield network_lab
         finally:
-            for holder in arena._holders:
+            for holder in network_lab._holders:
                 holder.kill()
                 await holder.wait()
 
-    async def party(self, name: str) -> Party:
-        """A new party, linked to the router."""
+    async def lab_host(self, name: str) -> LabHost:
+        """A new host, linked to the router."""
         number = next(self._numbers)
         near, address, device = f"10.77.{number}.1", f"10.77.{number}.2", f"v{number}"
         pipe = asyncio.subprocess.PIPE
@@ -100,18 +100,18 @@ class Arena:
         self._holders.append(holder)
         assert holder.stdout is not None
         assert await holder.stdout.readline() == b"in\n"
-        party = Party(name, address, device, holder.pid)
+        lab_host = LabHost(name, address, device, holder.pid)
         await run("ip", "link", "add", device, "type", "veth", "peer", "name", "eth0", "netns", str(holder.pid))
         await run("ip", "address", "add", f"{near}/30", "dev", device)
         await run("ip", "link", "set", device, "up")
-        await run(*party.enter("ip", "address", "add", f"{address}/30", "dev", "eth0"))
-        await run(*party.enter("ip", "link", "set", "eth0", "up"))
-        await run(*party.enter("ip", "link", "set", "lo", "up"))
-        await run(*party.enter("ip", "route", "add", "default", "via", near))
-        return party
+        await run(*lab_host.enter("ip", "address", "add", f"{address}/30", "dev", "eth0"))
+        await run(*lab_host.enter("ip", "link", "set", "eth0", "up"))
+        await run(*lab_host.enter("ip", "link", "set", "lo", "up"))
+        await run(*lab_host.enter("ip", "route", "add", "default", "via", near))
+        return lab_host
 
     @asynccontextmanager
-    async def rule(self, ways: Sequence[Way], verdict: str = "drop", test: str = "") -> AsyncIterator[Hits]:
+    async def rule(self, ways: Sequence[Flow], verdict: str = "drop", test: str = "") -> AsyncIterator[Hits]:
         """What becomes of these packets, for as long as the context lasts; `test` narrows them further."""
         table, hits = f"rule{next(self._rules)}", Hits()
         chains = "".join(
@@ -130,13 +130,13 @@ class Arena:
             await run("nft", "delete", "table", "inet", table)
 
     @asynccontextmanager
-    async def link_down(self, party: Party) -> AsyncIterator[None]:
-        """The party's cable is pulled."""
-        await run("ip", "link", "set", party.device, "down")
+    async def link_down(self, lab_host: LabHost) -> AsyncIterator[None]:
+        """The host's cable is pulled."""
+        await run("ip", "link", "set", lab_host.device, "down")
         try:
             yield
         finally:
-            await run("ip", "link", "set", party.device, "up")
+            await run("ip", "link", "set", lab_host.device, "up")
 
 
 async def run(*command: str, said: str = "") -> str:

@@ -7,18 +7,21 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from tests.faults.fault import Fault
 from tests.faults.report import Report
-from tests.faults.run import Tried
+from tests.faults.run import TrialResult
 
 HIDDEN_IN_A_ROW = 5
 """Of pairs; one in some ten hides one of its two, and where all of the plane is one process, or the machine is busy,
 one in four. More than these in a row, and they do not happen at all."""
 
 
-class Trying:
+class Trials:
     """Tries what it is given on one world, and reports it. It begins nothing after a moment of the monotonic clock."""
 
     def __init__(
-        self, attempt: Callable[[Sequence[Fault]], Awaitable[Tried]], report: Report, until_s: float = float("inf")
+        self,
+        attempt: Callable[[Sequence[Fault]], Awaitable[TrialResult]],
+        report: Report,
+        until_s: float = float("inf"),
     ) -> None:
         self._attempt = attempt
         self._report = report

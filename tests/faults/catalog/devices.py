@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.faults.catalogue.entry import CatalogEntry
+from tests.faults.catalog.entry import CatalogEntry
 
 _HOLD = "tests/unit/test_withdrawals.py::test_a_withdrawal_over_budget_changes_no_verdict_until_two_principals_approve"
 _BURST = "tests/unit/test_simulated_zones.py::test_a_burst_is_merged_for_those_who_are_behind"
