@@ -19,7 +19,7 @@ from aiohttp import web
 from deploy.page.live_view import LiveView
 from deploy.page.requests import NO_STORE, NotReady, check_site, parameters, refused
 from drivers.wire.bounded_listener import peer_of
-from drivers.wire.websocket import BEARER
+from drivers.wire.websocket import PEER_IDENTITY
 from eventstore.errors import PermanentError, TransientError
 from projections.names import shown
 
@@ -93,5 +93,5 @@ class Feeds:
 
 def _viewer(request: web.Request) -> str:
     """Whom the places of a feed count for."""
-    bearer = request.get(BEARER)
-    return bearer.principal if bearer is not None and bearer.principal else peer_of((str(request.remote),))
+    identity = request.get(PEER_IDENTITY)
+    return identity.principal if identity is not None and identity.principal else peer_of((str(request.remote),))

@@ -14,7 +14,7 @@ from aiohttp.typedefs import Handler, Middleware
 
 from commands.rpc.authentication import CertificateAuthenticator, Identity, Unauthenticated
 from commands.rpc.denials import Denials
-from drivers.wire.websocket import BEARER, Bearer
+from drivers.wire.websocket import PEER_IDENTITY, PeerIdentity
 from projections.fleet.principals import DPU_AGENT
 
 ANYBODY: frozenset[str] = frozenset()
@@ -44,7 +44,7 @@ def door(
             reason = f"{request.path}: {principal} must have the role {' or '.join(sorted(roles or ())) or 'of nobody'}"
             denials.count_denied(str(principal), reason)
             return _no(403, reason)
-        request[BEARER] = Bearer(principal.name if principal.role == DPU_AGENT else "", str(principal))
+        request[PEER_IDENTITY] = PeerIdentity(principal.name if principal.role == DPU_AGENT else "", str(principal))
         with _while_believed(request, authenticator, identity):
             return await handler(request)
 

@@ -57,8 +57,8 @@ class Admit(Protocol):
     def __call__(self, who: str, *, is_one_dpu: bool) -> float: ...
 
 
-class Bearer(NamedTuple):
-    """What the certificate of a connection says about its bearer."""
+class PeerIdentity(NamedTuple):
+    """The identity in the certificate of a connection's peer."""
 
     dpu: str
     """The only DPU that this link may speak for; empty for any."""
@@ -66,8 +66,8 @@ class Bearer(NamedTuple):
     """Whom the certificate names; empty without one."""
 
 
-BEARER = web.RequestKey("bearer", Bearer)
-_ANYBODY = Bearer("")
+PEER_IDENTITY = web.RequestKey("peer_identity", PeerIdentity)
+_ANONYMOUS = PeerIdentity("")
 
 
 def framed(message: bytes) -> bytes:
@@ -226,9 +226,9 @@ class AgentListener:
         transport = request.transport
         if transport is None or transport.is_closing():
             return web.Response(status=408)  # in a herd, many have given up by the time it is their turn
-        bearer, address = request.get(BEARER, _ANYBODY), str(request.remote)
-        who = bearer.principal or peer_of((address,))
-        if wait_s := self._admit(who, is_one_dpu=bool(bearer.dpu)):
+        identity, address = request.get(PEER_IDENTITY, _ANONYMOUS), str(request.remote)
+        who = identity.principal or peer_of((address,))
+        if wait_s := self._admit(who, is_one_dpu=bool(identity.dpu)):
             reason = "the relay accepts no new agents at present"
             return web.Response(status=503, text=reason, headers={"Retry-After": f"{wait_s:.3f}"})
         socket = web.WebSocketResponse(max_msg_size=2 * MAX_UP_BYTES, compress=False, timeout=CLOSE_S, autoping=False)
@@ -237,10 +237,10 @@ class AgentListener:
         except ConnectionError as error:
             logger.info("agent disconnected during the handshake: %s", error, extra={"peer": who})
             return web.Response(status=408)
-        link = _SocketLink(socket, transport, bearer.principal or address, self._frame, BACKLOG_BYTES_MAX)
+        link = _SocketLink(socket, transport, identity.principal or address, self._frame, BACKLOG_BYTES_MAX)
         self._links.add(link)
         try:
-            await self._serve(link, bearer.dpu)
+            await self._serve(link, identity.dpu)
         finally:
             self._links.discard(link)
         return socket
