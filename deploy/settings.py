@@ -14,7 +14,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from deploy.addresses import Address, parse_address, parse_addresses
-from deploy.kafka.access import KafkaAccess, Mechanism, SecurityProtocol
+from deploy.kafka.security import KafkaSecurity, Mechanism, SecurityProtocol
 from deploy.validation_errors import error_sentence, kind_of
 from deploy.yaml_text import CHARACTERS_MAX, NotYaml, documents_of
 from deploy.zone_names import parse_zones
@@ -28,8 +28,8 @@ ENVIRONMENT_PREFIX = "DPUPLANE_"
 
 Role = Literal["all", "api", "relay", "provisioner"]
 
-_KAFKA_FILES = tuple(f"kafka_{name}" for name in KafkaAccess._fields if "file" in name)
-_LOG_FIELDS = ("data", "kafka", "topic_prefix", *(f"kafka_{name}" for name in KafkaAccess._fields))
+_KAFKA_FILES = tuple(f"kafka_{name}" for name in KafkaSecurity._fields if "file" in name)
+_LOG_FIELDS = ("data", "kafka", "topic_prefix", *(f"kafka_{name}" for name in KafkaSecurity._fields))
 _FILES = ("tls_cert", "tls_key", "tls_client_ca", "tls_revoked", *_KAFKA_FILES)
 
 
@@ -220,10 +220,10 @@ class Settings(BaseModel):
         return self
 
     @model_validator(mode="after")
-    def _check_kafka_access(self) -> Self:
-        if fault := self.kafka_access.fault():
+    def _check_kafka_security(self) -> Self:
+        if fault := self.kafka_security.fault():
             raise ValueError(fault)
-        if self.data is not None and self.kafka_access != KafkaAccess():
+        if self.data is not None and self.kafka_security != KafkaSecurity():
             raise ValueError("kafka_security_protocol is for a log on Kafka, and data is given")
         return self
 
@@ -241,9 +241,9 @@ class Settings(BaseModel):
         return self
 
     @property
-    def kafka_access(self) -> KafkaAccess:
+    def kafka_security(self) -> KafkaSecurity:
         """The connection settings for brokers."""
-        return KafkaAccess(**{name: getattr(self, f"kafka_{name}") for name in KafkaAccess._fields})
+        return KafkaSecurity(**{name: getattr(self, f"kafka_{name}") for name in KafkaSecurity._fields})
 
     @property
     def simulated_failures(self) -> tuple[Failure, ...]:

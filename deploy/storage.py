@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from commands.queries.status import LogLocation
-from deploy.kafka.access import KafkaAccess
+from deploy.kafka.security import KafkaSecurity
 from deploy.settings import Settings
 from drivers.decisions.missed import Earlier
 from eventstore.embedded.log import EmbeddedLog
@@ -38,7 +38,7 @@ class LogSource(NamedTuple):
     data: Path | None
     kafka: str = ""
     topic_prefix: str = ""
-    access: KafkaAccess = KafkaAccess()
+    security: KafkaSecurity = KafkaSecurity()
 
     def __str__(self) -> str:
         return str(self.data) if self.data is not None else f"{self.topic_prefix}.* on {self.kafka}"
@@ -59,7 +59,7 @@ def state_folder(settings: Settings) -> Path | None:
 
 def log_source_of(settings: Settings) -> LogSource:
     """Where the settings' log is."""
-    return LogSource(settings.data, settings.kafka, settings.topic_prefix, settings.kafka_access)
+    return LogSource(settings.data, settings.kafka, settings.topic_prefix, settings.kafka_security)
 
 
 @asynccontextmanager
@@ -86,7 +86,7 @@ async def _open_kafka(settings: Settings, stack: AsyncExitStack, rng: random.Ran
             partition_count=settings.partitions,
             rng=rng,
             create=settings.role in ("all", "api"),
-            access=settings.kafka_access.options,
+            access=settings.kafka_security.options,
         )
         try:
             return await stack.enter_async_context(opening)
@@ -103,7 +103,11 @@ async def open_log_to_read(log_source: LogSource, *, rng: random.Random) -> Asyn
             yield secondary
         return
     opening = KafkaLog.open(
-        log_source.kafka, topic_prefix=log_source.topic_prefix, rng=rng, create=False, access=log_source.access.options
+        log_source.kafka,
+        topic_prefix=log_source.topic_prefix,
+        rng=rng,
+        create=False,
+        access=log_source.security.options,
     )
     async with opening as kafka:
         yield kafka

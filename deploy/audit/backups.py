@@ -67,7 +67,7 @@ async def remake(
         sync_folder(log_source.data)
         return restored
     check(folder, manifest, report)
-    clients = Clients(log_source.kafka, rng, log_source.access.options)
+    clients = Clients(log_source.kafka, rng, log_source.security.options)
     try:
         return await restore_to_kafka(plan, clients, log_source.topic_prefix, report)
     finally:

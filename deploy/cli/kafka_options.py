@@ -8,7 +8,7 @@ from typing import Any, TypeVar, get_args
 
 import click
 
-from deploy.kafka.access import KafkaAccess, Mechanism, SecurityProtocol
+from deploy.kafka.security import KafkaSecurity, Mechanism, SecurityProtocol
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -45,10 +45,10 @@ def kafka_access_options(function: F) -> F:
     return function
 
 
-def take_access(given: dict[str, Any]) -> KafkaAccess:
+def take_access(given: dict[str, Any]) -> KafkaSecurity:
     """The access that a command was given, taken out of its parameters. Raises UsageError."""
     named = {name: given.pop(f"kafka_{name}") for name in _FLAGS}
-    access = KafkaAccess(**{name: value for name, value in named.items() if value is not None})
+    access = KafkaSecurity(**{name: value for name, value in named.items() if value is not None})
     if fault := access.fault():
         raise click.UsageError(fault)
     return access

@@ -146,7 +146,7 @@ def check_certificates(settings: Settings, now: datetime) -> Iterator[Finding]:
         except PlaneError as error:
             yield Finding("tls", False, str(error), "give files that belong together; `dpuplane certs show` reads one")
     try:
-        settings.kafka_access.options()
+        settings.kafka_security.options()
     except PlaneError as error:
         yield Finding("kafka access", False, str(error), "give files that can be used, or read by this user")
     for name in ("tls_cert", "tls_client_ca", "kafka_cert_file", "kafka_ca_file"):

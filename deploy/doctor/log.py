@@ -72,7 +72,7 @@ async def check_brokers(settings: Settings) -> AsyncIterator[Finding]:
 
 async def _check_cluster(settings: Settings, rng: random.Random) -> tuple[list[Finding], bool]:
     """The topics, and whether all of them are as they have to be."""
-    clients = Clients(settings.kafka, rng, settings.kafka_access.options)
+    clients = Clients(settings.kafka, rng, settings.kafka_security.options)
     admin = Admin(clients)
     names = {topic: f"{settings.topic_prefix}.{topic}" for topic in TOPICS}
     try:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.kafka.access import KafkaAccess, Mechanism
+from deploy.kafka.security import KafkaSecurity, Mechanism
 from deploy.settings import Settings
 from deploy.tls.authority import Authority
 from eventstore.errors import LogUnavailable
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.kafka
 _prefixes = itertools.count()
 
 
-async def round_trip(bootstrap: str, access: KafkaAccess) -> None:
+async def round_trip(bootstrap: str, access: KafkaSecurity) -> None:
     """Make a log, append to it and read that back: admin, producer, both consumers."""
     opening = KafkaLog.open(
         bootstrap,
@@ -43,7 +43,7 @@ async def round_trip(bootstrap: str, access: KafkaAccess) -> None:
     assert [record.value for record in records] == [b"value"]
 
 
-async def refused(bootstrap: str, access: KafkaAccess) -> str:
+async def refused(bootstrap: str, access: KafkaSecurity) -> str:
     """Why no log was opened."""
     with pytest.raises(LogUnavailable) as caught:
         await round_trip(bootstrap, access)
@@ -98,7 +98,7 @@ async def test_a_certificate_of_another_authority_is_refused_by_the_broker(
 
 async def test_nobody_falls_back_to_plain_text(secure_kafka: SecureKafka, kafka_cluster: str) -> None:
     await refused(kafka_cluster, secure_kafka.access(ADMIN))
-    await refused(secure_kafka.bootstrap, KafkaAccess())
+    await refused(secure_kafka.bootstrap, KafkaSecurity())
 
 
 async def test_a_password_that_was_replaced_is_used_by_the_next_client(
@@ -115,5 +115,5 @@ async def test_a_password_that_was_replaced_is_used_by_the_next_client(
 def test_settings_show_where_the_password_is_and_not_what_it_is(secure_kafka: SecureKafka) -> None:
     named = secure_kafka.access(ADMIN)._asdict()
     settings = Settings(kafka="h:1", **{f"kafka_{name}": value for name, value in named.items() if value is not None})
-    assert settings.kafka_access.options()["sasl_plain_password"] == secure_kafka.passwords[ADMIN]
+    assert settings.kafka_security.options()["sasl_plain_password"] == secure_kafka.passwords[ADMIN]
     assert secure_kafka.passwords[ADMIN] not in f"{settings!r} {settings.model_dump_json()}"

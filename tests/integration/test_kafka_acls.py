@@ -19,8 +19,8 @@ from aiokafka.errors import (
     TopicAuthorizationFailedError,
 )
 
-from deploy.kafka.access import KafkaAccess
 from deploy.kafka.acls import ROLES, arguments_of, grants_of
+from deploy.kafka.security import KafkaSecurity
 from eventstore.errors import LogUnavailable
 from eventstore.kafka.log import KafkaLog
 from eventstore.log import TOPICS
@@ -103,7 +103,7 @@ def _granted(role: str) -> set[tuple[str, str]]:
 class _Principal:
     """Somebody who tries everything, with the client library and nothing of ours."""
 
-    def __init__(self, bootstrap: str, access: KafkaAccess) -> None:
+    def __init__(self, bootstrap: str, access: KafkaSecurity) -> None:
         self._options: dict[str, Any] = {"bootstrap_servers": bootstrap, **access.options()}
 
     async def __aenter__(self) -> _Principal:

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from deploy.kafka.access import KafkaAccess, Mechanism
 from deploy.kafka.broker_node import HOST, Node, NodeProcess, Program
 from deploy.kafka.brokers import new_cluster_id, ports_for
 from deploy.kafka.jars import cache_folder, java, kafka_jars
+from deploy.kafka.security import KafkaSecurity, Mechanism
 from deploy.tls.authority import Authority
 from eventstore.errors import LogUnavailable
 from eventstore.kafka.topics import count_brokers
@@ -61,9 +61,9 @@ class SecureKafka:
     def password_file(self, user: str) -> Path:
         return self._folder / f"{user}.password"
 
-    def access(self, user: str, mechanism: Mechanism = "SCRAM-SHA-512") -> KafkaAccess:
+    def access(self, user: str, mechanism: Mechanism = "SCRAM-SHA-512") -> KafkaSecurity:
         """With a password."""
-        return KafkaAccess("SASL_SSL", mechanism, user, self.password_file(user), self.authority.cert)
+        return KafkaSecurity("SASL_SSL", mechanism, user, self.password_file(user), self.authority.cert)
 
     def flags(self, user: str) -> list[str]:
         """The same for the command line."""
@@ -75,10 +75,10 @@ class SecureKafka:
         ]
 
     @property
-    def certificate_access(self) -> KafkaAccess:
+    def certificate_access(self) -> KafkaSecurity:
         """With a certificate, whose principal may do everything."""
         cert, key = self.client_cert
-        return KafkaAccess("SSL", ca_file=self.authority.cert, cert_file=cert, key_file=key)
+        return KafkaSecurity("SSL", ca_file=self.authority.cert, cert_file=cert, key_file=key)
 
     async def start(self) -> None:
         node = Node(1, self._ports[0], self._ports[2])

@@ -21,14 +21,14 @@ SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_SSL"]
 Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 
 
-class BadKafkaAccess(LogUnavailable):
+class InvalidKafkaSecurity(LogUnavailable):
     """A file cannot be used; the sentence names the setting, the file and the reason.
 
     At a start nothing goes on without it; a file that is being replaced later will be whole at the next attempt.
     """
 
 
-class KafkaAccess(NamedTuple):
+class KafkaSecurity(NamedTuple):
     """What the settings of the same names say, which have `kafka_` in front."""
 
     security_protocol: SecurityProtocol = "PLAINTEXT"
@@ -43,13 +43,13 @@ class KafkaAccess(NamedTuple):
         """What a client is made with now. Raises BadKafkaAccess for a file that cannot be used."""
         if self.security_protocol == "PLAINTEXT":
             return {}
-        access: dict[str, Any] = {"security_protocol": self.security_protocol, "ssl_context": self._context()}
+        security: dict[str, Any] = {"security_protocol": self.security_protocol, "ssl_context": self._context()}
         if self.security_protocol == "SASL_SSL":
             keep_from_logs()
-            access["sasl_mechanism"] = self.sasl_mechanism
-            access["sasl_plain_username"] = self.sasl_username
-            access["sasl_plain_password"] = self.password().get_secret_value()
-        return access
+            security["sasl_mechanism"] = self.sasl_mechanism
+            security["sasl_plain_username"] = self.sasl_username
+            security["sasl_plain_password"] = self.password().get_secret_value()
+        return security
 
     def password(self) -> SecretStr:
         """What the file holds, but for the end of its line. Raises BadKafkaAccess."""
@@ -57,11 +57,13 @@ class KafkaAccess(NamedTuple):
         try:
             password = self.sasl_password_file.read_text(encoding="utf-8").rstrip("\r\n")
         except OSError as error:
-            raise BadKafkaAccess(f"kafka_sasl_password_file {self.sasl_password_file}: {error.strerror}") from error
+            raise InvalidKafkaSecurity(
+                f"kafka_sasl_password_file {self.sasl_password_file}: {error.strerror}"
+            ) from error
         except UnicodeDecodeError:
-            raise BadKafkaAccess(f"kafka_sasl_password_file {self.sasl_password_file}: must be UTF-8") from None
+            raise InvalidKafkaSecurity(f"kafka_sasl_password_file {self.sasl_password_file}: must be UTF-8") from None
         if not password:
-            raise BadKafkaAccess(f"kafka_sasl_password_file {self.sasl_password_file}: holds no password")
+            raise InvalidKafkaSecurity(f"kafka_sasl_password_file {self.sasl_password_file}: holds no password")
         return SecretStr(password)
 
     def fault(self) -> str:
@@ -91,7 +93,7 @@ class KafkaAccess(NamedTuple):
             else:
                 context.load_verify_locations(cafile=self.ca_file)
         except (OSError, ValueError) as error:
-            raise BadKafkaAccess(
+            raise InvalidKafkaSecurity(
                 f"kafka_ca_file {self.ca_file}: has no certificate that can be used: {error}"
             ) from error
         if self.cert_file is not None and self.key_file is not None:
@@ -99,7 +101,7 @@ class KafkaAccess(NamedTuple):
                 context.load_cert_chain(self.cert_file, self.key_file, password=_no_password)
             except (OSError, ValueError) as error:
                 files = f"kafka_cert_file {self.cert_file} and kafka_key_file {self.key_file}"
-                raise BadKafkaAccess(f"{files}: cannot be used together: {error}") from error
+                raise InvalidKafkaSecurity(f"{files}: cannot be used together: {error}") from error
         return context
 
 

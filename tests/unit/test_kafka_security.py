@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from deploy.cli import cli
-from deploy.kafka.access import BadKafkaAccess, KafkaAccess
 from deploy.kafka.acls import ROLES, grants_of
+from deploy.kafka.security import InvalidKafkaSecurity, KafkaSecurity
 from deploy.settings import BadSettings, load_settings
 from eventstore.log import TOPICS
 
@@ -53,17 +53,17 @@ def test_a_password_file_that_cannot_be_used_is_named(tmp_path: Path, content: b
     file = tmp_path / "password"
     if content is not None:
         file.write_bytes(content)
-    with pytest.raises(BadKafkaAccess, match=f"kafka_sasl_password_file .*{says}"):
-        KafkaAccess("SASL_SSL", "PLAIN", "u", file).options()
+    with pytest.raises(InvalidKafkaSecurity, match=f"kafka_sasl_password_file .*{says}"):
+        KafkaSecurity("SASL_SSL", "PLAIN", "u", file).options()
 
 
 def test_files_that_hold_no_certificates_are_named(tmp_path: Path) -> None:
     file = tmp_path / "some.pem"
     file.write_text("nothing")
-    with pytest.raises(BadKafkaAccess, match="kafka_ca_file"):
-        KafkaAccess("SSL", ca_file=file, cert_file=file, key_file=file).options()
-    with pytest.raises(BadKafkaAccess, match=r"kafka_cert_file .* and kafka_key_file"):
-        KafkaAccess("SSL", cert_file=file, key_file=file).options()
+    with pytest.raises(InvalidKafkaSecurity, match="kafka_ca_file"):
+        KafkaSecurity("SSL", ca_file=file, cert_file=file, key_file=file).options()
+    with pytest.raises(InvalidKafkaSecurity, match=r"kafka_cert_file .* and kafka_key_file"):
+        KafkaSecurity("SSL", cert_file=file, key_file=file).options()
 
 
 def test_the_password_has_no_flag() -> None:
