@@ -75,7 +75,7 @@ async def _serve_plane(settings: Settings, span_recorder: SpanRecorder | None) -
     gc.disable()  # it would walk what is loaded again and again as that grows, a fifth of a second each time
     late = asyncio.get_running_loop().call_later(START_SECONDS, gc.enable)
     async with Plane.start(settings, now_ms=now_ms, rng=rng, span_recorder=span_recorder) as plane:
-        settle_collector()
+        tune_garbage_collector()
         late.cancel()
         gc.enable()
         if settings.simulate:
@@ -87,7 +87,7 @@ async def _serve_plane(settings: Settings, span_recorder: SpanRecorder | None) -
         await plane.wait()
 
 
-def settle_collector() -> None:
+def tune_garbage_collector() -> None:
     """What was loaded lives long: the garbage collector need not walk it again, nor look often at what comes."""
     gc.collect()
     gc.freeze()

@@ -25,7 +25,7 @@ from typing import NamedTuple
 import uvloop
 
 from deploy.plane import Plane
-from deploy.process import settle_collector
+from deploy.process import tune_garbage_collector
 from deploy.tls.certificates import Certificates
 from deploy.tls.security import Security
 from drivers.agents.agent import Agent, AgentIdentity
@@ -116,7 +116,7 @@ def _resynced(data: Path, agents: int, missing_each: int) -> Resync:
 
 async def _changes(data: Path, cert_files: dict[str, CertFiles]) -> tuple[LatencyHistogram, LatencyHistogram]:
     async with serving_plane(data) as plane:
-        settle_collector()
+        tune_garbage_collector()
         found = []
         for number, (ours, theirs) in enumerate(((None, None), (cert_files["plane"], cert_files["simulator"]))):
             known = NODES + number * CHANGES

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import uvloop
 
 from deploy.plane import Plane
-from deploy.process import settle_collector
+from deploy.process import tune_garbage_collector
 from drivers.relays.latency import LatencyHistogram
 from drivers.relays.reports import Level
 from eventstore.ids import envelope
@@ -76,7 +76,7 @@ async def _measure(data: Path, paced_joins: int) -> list[Figure]:
     async with serving_plane(data, simulate=DPUS_PER_ZONE) as plane:
         await all_up_to_date(plane, ZONES, NODES, DPUS)
         await all_decisions_written(plane)
-        settle_collector()
+        tune_garbage_collector()
         one_by_one = await joined_one_by_one(plane, NODES, SINGLE_JOINS)
         known = NODES + SINGLE_JOINS
         await _paced(plane, _joins(WARM_UP, known), WARM_UP, known + WARM_UP)

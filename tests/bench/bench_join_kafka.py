@@ -10,7 +10,7 @@ from pathlib import Path
 
 import uvloop
 
-from deploy.process import settle_collector
+from deploy.process import tune_garbage_collector
 from tests.bench.apart import apart
 from tests.bench.bench_join import DPUS, DPUS_PER_ZONE, NODES, SINGLE_JOINS, ZONES, joined_one_by_one
 from tests.bench.brokers import cluster, new_prefix
@@ -29,7 +29,7 @@ async def _measure(place: Place) -> list[Figure]:
     async with serving_plane(place, simulate=DPUS_PER_ZONE) as plane:
         await all_up_to_date(plane, ZONES, NODES, DPUS)
         await all_decisions_written(plane)
-        settle_collector()
+        tune_garbage_collector()
         times_ms = await joined_one_by_one(plane, NODES, SINGLE_JOINS)
         wrong = await differences(plane)
     name = f"one join on Kafka to {DPUS:,} DPUs in {ZONES} zones"

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import uvloop
 
-from deploy.process import settle_collector
+from deploy.process import tune_garbage_collector
 from eventstore.avro.codec import encode
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import FLEET_0, Record
@@ -79,7 +79,7 @@ async def _look_at_plane(data: Path, nodes: int) -> Plane:
         start_s = time.perf_counter() - began_s
         await all_up_to_date(plane, ZONES, nodes, ZONES)
         memory_bytes = resident_bytes()
-        settle_collector()
+        tune_garbage_collector()
         times_ms = await joined_one_by_one(plane, nodes, SINGLE_JOINS, zones=ZONES, dpus=ZONES)
     return Plane(start_s, memory_bytes, percentile(times_ms, 0.5))
 
