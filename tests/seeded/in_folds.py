@@ -315,7 +315,7 @@ BUGS = (
         "a leave of an incarnation that is gone takes away the one that has come since",
         "I1",
         lambda: patched((projections.zones.nodes, "_is_about", does(True))),
-        Stepped(1),
+        Stepped(56),
     ),
     Bug(
         "superseded-not-told",
