@@ -18,23 +18,23 @@ class Tries(NamedTuple):
     operator: int = 0
 
 
-KINDS = Tries._fields
+FAILURE_KINDS = Tries._fields
 
 DEFAULT_TRIES = Tries(12, 3, 1)
 """A BMC that reboots is away for up to 10 minutes. The 11 waits between 12 tries take 11 minutes at least (a test adds
 them up)."""
 
 MAX_TRIES_OF_KIND = 100
-LEAVE = -1
+LEAVE_AS_IS = -1
 
 
 def fault_of_tries(stated: Sequence[int]) -> str | None:
     """What is wrong with stated tries, in one sentence. None given at all leaves them as they are."""
-    if stated and len(stated) != len(KINDS):
-        return f"tries: {len(stated)} numbers must be {len(KINDS)}, for {', '.join(KINDS)}"
-    for kind, count in zip(KINDS, stated, strict=False):
-        if not LEAVE <= count <= MAX_TRIES_OF_KIND:
-            return f"{kind}_tries: {count} must be from {LEAVE} to {MAX_TRIES_OF_KIND}"
+    if stated and len(stated) != len(FAILURE_KINDS):
+        return f"tries: {len(stated)} numbers must be {len(FAILURE_KINDS)}, for {', '.join(FAILURE_KINDS)}"
+    for kind, count in zip(FAILURE_KINDS, stated, strict=False):
+        if not LEAVE_AS_IS <= count <= MAX_TRIES_OF_KIND:
+            return f"{kind}_tries: {count} must be from {LEAVE_AS_IS} to {MAX_TRIES_OF_KIND}"
     return None
 
 
@@ -42,7 +42,7 @@ def with_stated(tries: Tries, stated: Sequence[int]) -> Tries:
     """These tries, with those that were stated."""
     if not stated:
         return tries
-    return Tries(*(old if new == LEAVE else new for old, new in zip(tries, stated, strict=True)))
+    return Tries(*(old if new == LEAVE_AS_IS else new for old, new in zip(tries, stated, strict=True)))
 
 
 def in_force(tries: Tries) -> Tries:

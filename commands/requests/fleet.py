@@ -16,7 +16,7 @@ from projections.fleet.fold import MAX_LIMIT
 from projections.fleet.views import EVERY_ZONE
 from projections.fleet.withdrawals import fault_of_budget
 from projections.rules.policies import MAX_PORT_RANGES, fault_of_policy
-from projections.tries import KINDS, LEAVE, fault_of_tries
+from projections.tries import FAILURE_KINDS, LEAVE_AS_IS, fault_of_tries
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import (
     BudgetSet,
@@ -96,10 +96,13 @@ def update_zone(request: pb.UpdateZoneRequest, envelope: EnvelopeFactory) -> New
     parallel_installs = _limit(request, "parallel_installs")
     unavailable_nodes = _limit(request, "unavailable_nodes")
     _check_agent_limits(request)
-    tries = [getattr(request, f"{kind}_tries") if request.HasField(f"{kind}_tries") else LEAVE for kind in KINDS]
+    tries = [
+        getattr(request, f"{kind}_tries") if request.HasField(f"{kind}_tries") else LEAVE_AS_IS
+        for kind in FAILURE_KINDS
+    ]
     require(fault_of_tries(tries))
     is_set = request.set_labels or request.set_agent_networks or request.set_agent_label_keys
-    if not is_set and {parallel_installs, unavailable_nodes, *tries} == {LEAVE}:
+    if not is_set and {parallel_installs, unavailable_nodes, *tries} == {LEAVE_AS_IS}:
         raise InvalidRequest("request: '' must give labels or a limit to change")
     event = ZoneUpdated(
         envelope=envelope(request.zone),

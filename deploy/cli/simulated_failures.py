@@ -8,13 +8,13 @@ from typing import Any, TypeVar
 import click
 
 from drivers.backends.simulated_failures import FORM, STEPS
-from projections.tries import KINDS
+from projections.tries import FAILURE_KINDS
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _HELP = (
     "Fail the first TIMES tries at a step, of one simulated DPU or of each."
-    f" STEP: {', '.join(STEPS)}. KIND: {', '.join(KINDS)}. Repeatable."
+    f" STEP: {', '.join(STEPS)}. KIND: {', '.join(FAILURE_KINDS)}. Repeatable."
 )
 
 

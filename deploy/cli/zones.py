@@ -14,7 +14,7 @@ from deploy.cli.results import exit_status, finish
 from deploy.cli.zone_check import is_known, known_zone
 from deploy.serialization import message_to_dict
 from projections.names import shown
-from projections.tries import KINDS
+from projections.tries import FAILURE_KINDS
 from schemas.api import dpuplane_pb2 as pb
 
 
@@ -70,7 +70,7 @@ def fields_of(found: pb.Zone) -> list[tuple[str, object]]:
         ("dpus", found.dpus),
         ("rules", f"{found.rules} (version {found.version}, digest {found.digest})"),
         ("limits", f"{found.parallel_installs} parallel installs, {found.unavailable_nodes} unavailable nodes"),
-        ("tries of a step", ", ".join(f"{getattr(found, f'{kind}_tries')} ({kind})" for kind in KINDS)),
+        ("tries of a step", ", ".join(f"{getattr(found, f'{kind}_tries')} ({kind})" for kind in FAILURE_KINDS)),
         ("agents may state", _agents(found)),
         ("frozen", _frozen(found)),
         *((f"version {i.version}", _progress(i)) for i in found.installs),

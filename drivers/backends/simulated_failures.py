@@ -12,7 +12,7 @@ from typing import NamedTuple, get_args
 
 from drivers.backends.bmc import Action, NeedsOperator, TaskFailed, Unreachable
 from projections.names import check_name, shown
-from projections.tries import KINDS, MAX_TRIES_OF_KIND
+from projections.tries import FAILURE_KINDS, MAX_TRIES_OF_KIND
 
 logger = logging.getLogger(__name__)
 
@@ -50,8 +50,8 @@ def _parse(field: str, word: str) -> Failure:
     step, kind, times, *dpu = parts
     if step not in STEPS:
         raise ValueError(f"{field}: step {shown(step)} must be one of {', '.join(STEPS)}")
-    if kind not in KINDS:
-        raise ValueError(f"{field}: kind {shown(kind)} must be one of {', '.join(KINDS)}")
+    if kind not in FAILURE_KINDS:
+        raise ValueError(f"{field}: kind {shown(kind)} must be one of {', '.join(FAILURE_KINDS)}")
     if not (times.isascii() and times.isdigit() and len(times) <= 3 and 1 <= int(times) <= MAX_TRIES_OF_KIND):
         raise ValueError(f"{field}: times {shown(times)} must be a number from 1 to {MAX_TRIES_OF_KIND}")
     if dpu and (fault := check_name("DPU", dpu[0])):

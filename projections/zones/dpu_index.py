@@ -1,7 +1,7 @@
-"""What is derived of the DPUs of a partition: open steps, ordinals, lines and the counts that limits are about.
+"""What is derived of the DPUs of a partition: open steps, ordinals, queues, and the counts that limits are about.
 
-Per zone there are two lines of DPUs that wait for an install: those whose node is out of service already (an install
-that failed and is to be retried) go first. Both keep the order in which their DPUs became Pending.
+Per zone there are two queues of DPUs that wait for an install. The retry queue goes first: its DPUs failed an install,
+and their nodes are out of service already. Both keep the order in which their DPUs became Pending.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ class ZoneDpus:
     """The DPUs of one zone. `unavailable` counts, per node out of service, the DPUs that need it so; `phases` the DPUs
     by phase, for display; `stuck` are those that go on only if somebody looks."""
 
-    __slots__ = ("installing", "line", "names", "phases", "returning", "stuck", "unavailable", "used")
+    __slots__ = ("installing", "names", "phases", "queue", "retry_queue", "stuck", "unavailable", "used")
 
     def __init__(self) -> None:
         self.names: dict[int, str] = {}
         self.used = 0
         self.installing = 0
         self.unavailable: dict[str, int] = {}
-        self.returning: dict[str, None] = {}
-        self.line: dict[str, None] = {}
+        self.retry_queue: dict[str, None] = {}
+        self.queue: dict[str, None] = {}
         self.phases: dict[str, int] = {}
         self.stuck: dict[str, None] = {}
 
@@ -67,7 +67,7 @@ class DpuIndex:
             host = host_of(name, dpu)
             zone.unavailable[host] = zone.unavailable.get(host, 0) + 1
         if dpu.phase == PENDING:
-            (zone.returning if dpu.effect else zone.line)[name] = None
+            (zone.retry_queue if dpu.effect else zone.queue)[name] = None
         if dpu.step_state == "open":
             self.open[name] = None
         elif dpu.step_state == "running":
@@ -88,7 +88,7 @@ class DpuIndex:
             if not zone.unavailable[host]:
                 del zone.unavailable[host]
         if dpu.phase == PENDING and not stays:
-            del (zone.returning if dpu.effect else zone.line)[name]
+            del (zone.retry_queue if dpu.effect else zone.queue)[name]
         self.open.pop(name, None)
         self.running.pop(name, None)
         if not zone.names:

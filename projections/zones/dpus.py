@@ -1,7 +1,7 @@
-"""What records say of DPUs, decided: registrations, requests of operators, statements of provisioners and timers.
+"""Records about DPUs, decided: registrations, requests of operators, events of steps, and deadlines.
 
-Each becomes a trigger of the lifecycle's table; what the table makes of the DPU may free room in its zone, so whoever
-is next in line is let in by the same record.
+Each becomes a trigger of the lifecycle's table. Its result may free capacity in the zone, and then the same record
+admits the DPUs that are next in the queue.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from msgspec.structs import replace
 from eventstore.folding.fold import DONE, Decision, Outcome, RecordMetadata, refusal, unchanged
 from projections.installs.fold import MAX_ORDINAL
 from projections.names import MAX_AHEAD_MS, check_name, check_text, check_zone, is_printable, shown
-from projections.tries import KINDS, Tries, in_force
-from projections.zones.lifecycle import REQUESTS, Trigger, follow
+from projections.tries import FAILURE_KINDS, Tries, in_force
+from projections.zones.lifecycle import REQUESTS, Trigger, transition
 from projections.zones.phases import INITIALIZING, PENDING
-from projections.zones.rollout import Admitted, Changed, admit, limits_of, place_of
+from projections.zones.rollout import Admission, DpuChange, admit, limits_of, queue_place
 from projections.zones.rows import Dpu, Zone
 from projections.zones.state import ZonesChange, ZonesState
 from schemas.events import (
@@ -43,7 +43,7 @@ MAX_MESSAGE = 253
 
 _MAX_FACTS = 16
 
-StepStatement: TypeAlias = StepStarted | StepProgressed | StepSucceeded | StepFailed
+StepEvent: TypeAlias = StepStarted | StepProgressed | StepSucceeded | StepFailed
 
 
 def register(state: ZonesState, event: DpuRegistered, at: RecordMetadata) -> Decision:
@@ -62,7 +62,7 @@ def register(state: ZonesState, event: DpuRegistered, at: RecordMetadata) -> Dec
     row = replace(old, node=event.node, bmc_address=event.bmc_address, serial=old.serial or event.serial)
     if event.serial in ("", row.serial):
         return _decide(state, event.dpu, old, row, at)
-    return _decide(state, event.dpu, old, follow(event.dpu, row, Trigger("swapped", at, serial=event.serial)), at)
+    return _decide(state, event.dpu, old, transition(event.dpu, row, Trigger("swapped", at, serial=event.serial)), at)
 
 
 def request(state: ZonesState, event: LifecycleRequested, at: RecordMetadata) -> Decision:
@@ -74,10 +74,10 @@ def request(state: ZonesState, event: LifecycleRequested, at: RecordMetadata) ->
     row = _find(state, event.zone, event.dpu)
     if fault is not None or isinstance(row, str):
         return refusal(fault or str(row))
-    return _decide(state, event.dpu, row, follow(event.dpu, row, Trigger(event.request, at, image=event.image)), at)
+    return _decide(state, event.dpu, row, transition(event.dpu, row, Trigger(event.request, at, image=event.image)), at)
 
 
-def statement(state: ZonesState, event: StepStatement, at: RecordMetadata) -> Decision:
+def apply_step_event(state: ZonesState, event: StepEvent, at: RecordMetadata) -> Decision:
     row = _find(state, event.zone, event.dpu)
     if isinstance(row, str):
         return refusal(row)
@@ -88,7 +88,7 @@ def statement(state: ZonesState, event: StepStatement, at: RecordMetadata) -> De
     if isinstance(trigger, str):
         return refusal(trigger)
     trigger = trigger._replace(tries=_tries(state, row))
-    return _decide(state, event.dpu, row, follow(event.dpu, row, trigger), at)
+    return _decide(state, event.dpu, row, transition(event.dpu, row, trigger), at)
 
 
 def expire(state: ZonesState, event: DeadlinePassed, at: RecordMetadata) -> Decision:
@@ -106,7 +106,7 @@ def expire(state: ZonesState, event: DeadlinePassed, at: RecordMetadata) -> Deci
     failed_ms = _said_ms(event, at)
     trigger = Trigger("expired", at, attempt=row.attempt, kind="transient", message=message, failed_ms=failed_ms)
     trigger = trigger._replace(tries=_tries(state, row))
-    return _decide(state, name, row, follow(name, row, trigger), at)
+    return _decide(state, name, row, transition(name, row, trigger), at)
 
 
 def _add(state: ZonesState, event: DpuRegistered, at: RecordMetadata) -> Decision:
@@ -134,7 +134,7 @@ def _add(state: ZonesState, event: DpuRegistered, at: RecordMetadata) -> Decisio
 def _decide(state: ZonesState, name: str, old: Dpu, result: Dpu | str | None, at: RecordMetadata) -> Decision:
     if isinstance(result, str):
         return refusal(result)
-    changed = Changed(name, old, result)
+    changed = DpuChange(name, old, result)
     admitted = admit(state, old.zone, limits_of(state.zone_rows.rows.get(old.zone)), changed, at)
     outcome = _outcome(state, changed, admitted)
     if result == old and not admitted.rows:
@@ -143,12 +143,14 @@ def _decide(state: ZonesState, name: str, old: Dpu, result: Dpu | str | None, at
     return Decision(ZonesChange(dpus=rows), outcome)
 
 
-def _outcome(state: ZonesState, changed: Changed, admitted: Admitted) -> Outcome:
+def _outcome(state: ZonesState, changed: DpuChange, admitted: Admission) -> Outcome:
     if changed.new is None or changed.new.phase != PENDING or changed.name in admitted.rows:
         return DONE
     if changed.new.paused:
-        return Outcome("waiting", f"dpu: {changed.name!r} is paused", queue_position=place_of(state, changed, admitted))
-    return Outcome("waiting", admitted.full, queue_position=place_of(state, changed, admitted))
+        return Outcome(
+            "waiting", f"dpu: {changed.name!r} is paused", queue_position=queue_place(state, changed, admitted)
+        )
+    return Outcome("waiting", admitted.full, queue_position=queue_place(state, changed, admitted))
 
 
 def _tries(state: ZonesState, row: Dpu) -> Tries:
@@ -172,7 +174,7 @@ def _fault_of_registration(event: DpuRegistered) -> str | None:
     )
 
 
-def _trigger(event: StepStatement, at: RecordMetadata) -> Trigger | str:
+def _trigger(event: StepEvent, at: RecordMetadata) -> Trigger | str:
     match event:
         case StepStarted():
             fault = check_text("provisioner", event.provisioner)
@@ -187,8 +189,8 @@ def _trigger(event: StepStatement, at: RecordMetadata) -> Trigger | str:
         case StepSucceeded():
             return _fault_of_facts(event.facts) or Trigger("succeeded", at, attempt=event.attempt, facts=event.facts)
         case StepFailed():
-            if event.kind not in (*KINDS, LOST):
-                return f"kind: {shown(event.kind)} must be one of {', '.join((*KINDS, LOST))}"
+            if event.kind not in (*FAILURE_KINDS, LOST):
+                return f"kind: {shown(event.kind)} must be one of {', '.join((*FAILURE_KINDS, LOST))}"
             trigger = LOST if event.kind == LOST else "failed"
             return Trigger(
                 trigger,

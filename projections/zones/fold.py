@@ -17,7 +17,7 @@ from projections.names import check_label_keys, check_networks, check_zone, show
 from projections.tries import fault_of_tries, with_stated
 from projections.zones import dpus, nodes, single_joins
 from projections.zones.joined import Joined
-from projections.zones.rollout import Changed, admit, limits_of
+from projections.zones.rollout import DpuChange, admit, limits_of
 from projections.zones.rows import Marks, Zone
 from projections.zones.single_joins import SingleJoins
 from projections.zones.state import ZonesChange, ZonesState
@@ -88,7 +88,7 @@ class ZonesFold:
             case LifecycleRequested():
                 return dpus.request(state, event, at)
             case StepStarted() | StepProgressed() | StepSucceeded() | StepFailed():
-                return dpus.statement(state, event, at)
+                return dpus.apply_step_event(state, event, at)
             case DeadlinePassed():
                 return dpus.expire(state, event, at)
             case OutboxAcknowledged():
@@ -156,7 +156,7 @@ def _limit(state: ZonesState, event: ZoneLimitsSet, at: RecordMetadata) -> Decis
         row = replace(row, deleted=True)
     if row == Zone(deleted=row.deleted) and state.existing(event.zone) is None:
         return Decision(ZonesChange(zones={event.zone: None}), DONE)
-    admitted = admit(state, event.zone, limits_of(row), Changed(), at)
+    admitted = admit(state, event.zone, limits_of(row), DpuChange(), at)
     return Decision(ZonesChange(zones={event.zone: row}, dpus=admitted.rows), DONE)
 
 

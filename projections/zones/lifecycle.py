@@ -34,7 +34,7 @@ from projections.zones.phases import (
     READY,
     STEPS,
 )
-from projections.zones.rollout import entered
+from projections.zones.rollout import enter_phase
 from projections.zones.rows import Dpu
 
 MAX_TRIES = 20
@@ -69,14 +69,14 @@ class Trigger(NamedTuple):
     tries: Tries = DEFAULT_TRIES
 
 
-Result: TypeAlias = Dpu | str | None
-"""The row afterwards, None for a DPU that is forgotten, or why not."""
+TransitionResult: TypeAlias = Dpu | str | None
+"""The row afterwards, None for a DPU that is forgotten, or why the trigger is refused."""
 
-Action: TypeAlias = Callable[[str, Dpu, Trigger], Result]
+Action: TypeAlias = Callable[[str, Dpu, Trigger], TransitionResult]
 
 
-def follow(name: str, row: Dpu, trigger: Trigger) -> Result:
-    """What becomes of a DPU."""
+def transition(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
+    """The row of a DPU after a trigger."""
     action = TRANSITIONS.get((row.phase, trigger.name))
     if action is None:
         return f"{trigger.name}: does not apply to dpu {name!r}, which is {row.phase}"
@@ -104,7 +104,7 @@ def wait_ms(row: Dpu, now_ms: int) -> int:
 # --- requests ---------------------------------------------------------------------------------------------------------
 
 
-def _provision(name: str, row: Dpu, trigger: Trigger) -> Result:
+def _provision(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
     image = trigger.image or row.image
     if not image:
         return f"image: '' must name the image to provision dpu {name!r} with, which has had none"
@@ -113,58 +113,58 @@ def _provision(name: str, row: Dpu, trigger: Trigger) -> Result:
     return _pending(replace(row, image=image), NODE_EFFECT, trigger.at)
 
 
-def _pause(name: str, row: Dpu, trigger: Trigger) -> Result:
+def _pause(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
     return replace(row, paused=True)
 
 
-def _resume(name: str, row: Dpu, trigger: Trigger) -> Result:
+def _resume(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
     return replace(row, paused=False)
 
 
-def _reopen(name: str, row: Dpu, trigger: Trigger) -> Result:
+def _reopen(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
     """Once more from the start of the step; whatever attempt runs has lost it."""
     return _begin_step(row, row.phase, trigger.at)
 
 
-def _return(name: str, row: Dpu, trigger: Trigger) -> Result:
+def _retry_failed(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
     """From Error, the phase that failed once more."""
     return _begin_step(row, row.resume, trigger.at)
 
 
-def _skip(name: str, row: Dpu, trigger: Trigger) -> Result:
-    return _past(row, row.phase, trigger.at)
+def _skip(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
+    return _after_step(row, row.phase, trigger.at)
 
 
-def _skip_failed(name: str, row: Dpu, trigger: Trigger) -> Result:
-    return _past(row, row.resume, trigger.at)
+def _skip_failed(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
+    return _after_step(row, row.resume, trigger.at)
 
 
-def _withdraw(name: str, row: Dpu, trigger: Trigger) -> Result:
+def _withdraw(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
     """Out of the line: back to what it was, which is out of service if an install failed before."""
     return _unwind(name, row, trigger) if row.effect else _settled(row, trigger.at)
 
 
-def _unwind(name: str, row: Dpu, trigger: Trigger) -> Result:
+def _unwind(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
     """Give the node back; the DPU serves with what it has, or waits to be provisioned."""
-    return entered(replace(row, image=row.installed or row.image), NODE_EFFECT_REMOVAL, trigger.at)
+    return enter_phase(replace(row, image=row.installed or row.image), NODE_EFFECT_REMOVAL, trigger.at)
 
 
-def _delete(name: str, row: Dpu, trigger: Trigger) -> Result:
-    return entered(replace(row, paused=False), DELETING, trigger.at)
+def _delete(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
+    return enter_phase(replace(row, paused=False), DELETING, trigger.at)
 
 
-def _stay(name: str, row: Dpu, trigger: Trigger) -> Result:
+def _stay(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
     return row
 
 
-def _forget(name: str, row: Dpu, trigger: Trigger) -> Result:
+def _forget(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
     return None
 
 
 # --- step events ------------------------------------------------------------------------------------------------------
 
 
-def _start(name: str, row: Dpu, trigger: Trigger) -> Result:
+def _start(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
     if row.step_state == "running":
         return f"attempt: {trigger.attempt} of dpu {name!r} must wait for {row.attempt}, by {row.provisioner!a}"
     if trigger.attempt != row.attempt + 1:
@@ -185,11 +185,11 @@ def _start(name: str, row: Dpu, trigger: Trigger) -> Result:
     )
 
 
-def _progress(name: str, row: Dpu, trigger: Trigger) -> Result:
+def _progress(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
     return _stale(name, row, trigger) or replace(row, task=trigger.task, percent=trigger.percent)
 
 
-def _succeed(name: str, row: Dpu, trigger: Trigger) -> Result:
+def _succeed(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
     stale = _stale(name, row, trigger)
     if stale is not None:
         return stale
@@ -200,10 +200,10 @@ def _succeed(name: str, row: Dpu, trigger: Trigger) -> Result:
     if row.phase in _INSTALLED and image != row.image:
         message = f"image: the device says that it runs {shown(image)}, not {shown(row.image)}"
         return _fail(name, row, trigger._replace(kind="device", message=message))
-    return _past(replace(row, serial=serial, facts={**row.facts, **trigger.facts}), row.phase, trigger.at)
+    return _after_step(replace(row, serial=serial, facts={**row.facts, **trigger.facts}), row.phase, trigger.at)
 
 
-def _fail(name: str, row: Dpu, trigger: Trigger) -> Result:
+def _fail(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
     stale = _stale(name, row, trigger)
     if stale is not None:
         return stale
@@ -219,7 +219,7 @@ def _fail(name: str, row: Dpu, trigger: Trigger) -> Result:
     )
 
 
-def _lose(name: str, row: Dpu, trigger: Trigger) -> Result:
+def _lose(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
     """The provisioner is gone, which says nothing of the device: the next may go on at once."""
     stale = _stale(name, row, trigger)
     if stale is not None:
@@ -231,7 +231,7 @@ def _tries_max(trigger: Trigger) -> int:
     return MAX_TRIES + sum(trigger.tries)
 
 
-def _swap(name: str, row: Dpu, trigger: Trigger) -> Result:
+def _swap(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
     """Another card is in this DPU's place. What is known of the old one is void; its image may be provisioned anew."""
     row = replace(row, serial=trigger.serial, installed="", facts={}, swapped=row.swapped or bool(row.facts))
     match row.phase:
@@ -263,23 +263,23 @@ def _begin_step(row: Dpu, phase: str, at: RecordMetadata) -> Dpu:
     """A step, at once unless it is one that waits in line and this DPU is not among those being installed."""
     if phase in INSTALLING and row.phase not in INSTALLING:
         return _pending(row, phase, at)
-    return entered(row, phase, at)
+    return enter_phase(row, phase, at)
 
 
 def _pending(row: Dpu, phase: str, at: RecordMetadata) -> Dpu:
     return replace(_idle(row, PENDING, at), resume=phase)
 
 
-def _past(row: Dpu, phase: str, at: RecordMetadata) -> Result:
-    """What follows a step that is done, or skipped."""
-    then = STEPS[phase].then
+def _after_step(row: Dpu, phase: str, at: RecordMetadata) -> TransitionResult:
+    """The row after a step that is done, or skipped."""
+    next_phase = STEPS[phase].next_phase
     if phase == DELETING:
         return None
     if phase == NODE_EFFECT_REMOVAL:
         return _settled(replace(row, effect=False), at)
-    if then == NODE_EFFECT_REMOVAL:
+    if next_phase == NODE_EFFECT_REMOVAL:
         row = replace(row, installed=row.image, swapped=False)
-    return _begin_step(row, then, at)
+    return _begin_step(row, next_phase, at)
 
 
 def _settled(row: Dpu, at: RecordMetadata) -> Dpu:
@@ -296,7 +296,7 @@ def _error(row: Dpu, resume: str, trigger: Trigger) -> Dpu:
 
 def _idle(row: Dpu, phase: str, at: RecordMetadata) -> Dpu:
     """A phase in which nobody works on the DPU."""
-    return replace(entered(row, phase, at), step_state="idle")
+    return replace(enter_phase(row, phase, at), step_state="idle")
 
 
 # --- the table --------------------------------------------------------------------------------------------------------
@@ -312,7 +312,7 @@ TRANSITIONS: Mapping[tuple[str, str], Action] = {
     **_rows("provision", ((INITIALIZING, PENDING, READY, ERROR), _provision)),
     **_rows("pause", (PHASES, _pause)),
     **_rows("resume", (PHASES, _resume)),
-    **_rows("retry", (_WORK, _reopen), ((ERROR,), _return)),
+    **_rows("retry", (_WORK, _reopen), ((ERROR,), _retry_failed)),
     **_rows("skip", (PROVISIONING, _skip), ((ERROR,), _skip_failed), ((DELETING,), _forget)),
     **_rows("abort", ((PENDING,), _withdraw), ((*_WORK, ERROR), _unwind)),
     **_rows("delete", ((INITIALIZING, PENDING, *PROVISIONING, READY, ERROR), _delete), ((DELETING,), _stay)),

@@ -31,7 +31,7 @@ _MINUTE_MS = 60_000
 class Step(NamedTuple):
     """A phase in which a provisioner works: the phase after it, and how long one attempt may take."""
 
-    then: str
+    next_phase: str
     deadline_ms: int
 
 
@@ -57,5 +57,5 @@ PROVISIONING = tuple(phase for phase in STEPS if phase != DELETING)
 INSTALLING = frozenset(PROVISIONING) - {NODE_EFFECT_REMOVAL}
 """Phases that count as a parallel install: from admission until all that is left is to give the node back."""
 
-ALTERING = CONFIG_FIRMWARE
+FIRST_ALTERING_STEP = CONFIG_FIRMWARE
 """The first step that alters the device: from here on it cannot serve with the image it had."""

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from eventstore.folding.fold import RecordMetadata
 from projections.tries import Tries
 from projections.zones.dpu_index import ZoneDpus, host_of
-from projections.zones.phases import ALTERING, INSTALLING, NODE_EFFECT, PENDING
+from projections.zones.phases import FIRST_ALTERING_STEP, INSTALLING, NODE_EFFECT, PENDING
 from projections.zones.rows import Dpu, Zone
 from projections.zones.state import ZonesState
 
@@ -25,14 +25,14 @@ DEFAULT_UNAVAILABLE_NODES = 50
 """Both as in the DOCA Platform Framework."""
 
 
-class Limits(NamedTuple):
+class RolloutLimits(NamedTuple):
     """The limits of one zone."""
 
     parallel_installs: int
     unavailable_nodes: int
 
 
-class Changed(NamedTuple):
+class DpuChange(NamedTuple):
     """The DPU that a record is about, before and after. An empty name for a record about none."""
 
     name: str = ""
@@ -40,22 +40,22 @@ class Changed(NamedTuple):
     new: Dpu | None = None
 
 
-class Admitted(NamedTuple):
-    """Who begins now, and why the next in line does not."""
+class Admission(NamedTuple):
+    """DPUs that are admitted to an install, and why the next one is not."""
 
     rows: dict[str, Dpu]
     full: str
 
 
-def limits_of(row: Zone | None) -> Limits:
+def limits_of(row: Zone | None) -> RolloutLimits:
     """The limits of a zone, defaults filled in."""
     row = row or Zone()
-    return Limits(
+    return RolloutLimits(
         row.parallel_installs or DEFAULT_PARALLEL_INSTALLS, row.unavailable_nodes or DEFAULT_UNAVAILABLE_NODES
     )
 
 
-def entered(row: Dpu, phase: str, at: RecordMetadata) -> Dpu:
+def enter_phase(row: Dpu, phase: str, at: RecordMetadata) -> Dpu:
     """A DPU at the beginning of a step, which wants an attempt."""
     return replace(
         row,
@@ -65,7 +65,7 @@ def entered(row: Dpu, phase: str, at: RecordMetadata) -> Dpu:
         disowned=row.attempt,
         since=at.offset,
         since_ms=at.time_ms,
-        installed="" if phase == ALTERING else row.installed,
+        installed="" if phase == FIRST_ALTERING_STEP else row.installed,
         failures=0,
         failed=Tries(),
         not_before_ms=0,
@@ -78,23 +78,23 @@ def entered(row: Dpu, phase: str, at: RecordMetadata) -> Dpu:
     )
 
 
-def admit(state: ZonesState, zone: str, limits: Limits, changed: Changed, at: RecordMetadata) -> Admitted:
+def admit(state: ZonesState, zone: str, limits: RolloutLimits, changed: DpuChange, at: RecordMetadata) -> Admission:
     """Let in whom the limits allow, given what this record changes otherwise.
 
     Every record lets in whom it can. So where one gives nothing back, only the DPU that it is about can be let in: with
     thousands in line, to look at each at every step, or whenever another joins them, is most of the fold.
     """
     index = state.dpu_index.zone(zone)
-    if not _gives_back(changed):
-        line: Iterable[str] = (changed.name,) if _is_in_line(changed.new) else ()
+    if not _frees_capacity(changed):
+        line: Iterable[str] = (changed.name,) if _is_queued(changed.new) else ()
     else:
-        line = _in_line(index, changed)
+        line = _queued(index, changed)
     room = limits.parallel_installs - index.installing - _installing(changed.new) + _installing(changed.old)
     hosts = _Unavailable(index, changed)
     rows: dict[str, Dpu] = {}
     full = ""
     if room <= 0:
-        return Admitted(rows, _too_many_installs(zone, limits))
+        return Admission(rows, _too_many_installs(zone, limits))
     for name in line:
         row = changed.new if name == changed.name else state.dpus.rows[name]
         assert row is not None, f"{name} is in line and gone"
@@ -107,20 +107,20 @@ def admit(state: ZonesState, zone: str, limits: Limits, changed: Changed, at: Re
             full = f"unavailable_nodes: {limits.unavailable_nodes} nodes of zone {zone!r} are out of service, the limit"
             continue
         # Also of one that skips the Node Effect: what is counted here and not kept is room that nobody gives back.
-        rows[name] = entered(replace(row, effect=True), row.resume or NODE_EFFECT, at)
-    return Admitted(rows, full)
+        rows[name] = enter_phase(replace(row, effect=True), row.resume or NODE_EFFECT, at)
+    return Admission(rows, full)
 
 
-def place_of(state: ZonesState, changed: Changed, admitted: Admitted) -> int:
-    """The place in line, from 1, of a DPU that is Pending after this record."""
+def queue_place(state: ZonesState, changed: DpuChange, admitted: Admission) -> int:
+    """The place in the queue, from 1, of a DPU that is Pending after this record."""
     assert changed.new is not None
     index = state.dpu_index.zone(changed.new.zone)
-    if not _stays_in_line(changed):  # at the end of its line
-        lines = (index.returning,) if changed.new.effect else (index.returning, index.line)
+    if not _keeps_place(changed):  # at the end of its line
+        lines = (index.retry_queue,) if changed.new.effect else (index.retry_queue, index.queue)
         gone = {changed.name, *admitted.rows}
         return 1 + sum(len(line) - sum(name in line for name in gone) for line in lines)
     ahead = 0
-    for name in _in_line(index, changed):
+    for name in _queued(index, changed):
         if name == changed.name:
             break
         ahead += name not in admitted.rows
@@ -130,7 +130,7 @@ def place_of(state: ZonesState, changed: Changed, admitted: Admitted) -> int:
 class _Unavailable:
     """Nodes out of service, with those of this record and of who is let in by it."""
 
-    def __init__(self, index: ZoneDpus, changed: Changed) -> None:
+    def __init__(self, index: ZoneDpus, changed: DpuChange) -> None:
         self._known = index.unavailable
         self._count = len(index.unavailable)
         self._taken: set[str] = set()
@@ -159,16 +159,17 @@ class _Unavailable:
             self._taken.add(host)
 
 
-def _gives_back(changed: Changed) -> bool:
-    """Whether a record may make room: its DPU takes less of a limit than it did, or its node is another. One that is
-    about no DPU is about the limits."""
+def _frees_capacity(changed: DpuChange) -> bool:
+    """Whether a record may free capacity: its DPU takes less of a limit than it did, or its node is another. A record about no
+    DPU changes the limits.
+    """
     old, new = changed.old, changed.new
     if old is None or _installing(new) < _installing(old):
         return True
     return old.effect and (new is None or not new.effect or old.node != new.node)
 
 
-def _is_in_line(row: Dpu | None) -> bool:
+def _is_queued(row: Dpu | None) -> bool:
     return row is not None and row.phase == PENDING
 
 
@@ -176,21 +177,21 @@ def _installing(row: Dpu | None) -> int:
     return int(row is not None and row.phase in INSTALLING)
 
 
-def _in_line(index: ZoneDpus, changed: Changed) -> Iterator[str]:
-    """Names in the order in which they go, after this record."""
-    new, stays = changed.new, _stays_in_line(changed)
-    is_in_line = _is_in_line(new)
-    for line, effect in ((index.returning, True), (index.line, False)):
+def _queued(index: ZoneDpus, changed: DpuChange) -> Iterator[str]:
+    """Names in the order of admission, after this record."""
+    new, stays = changed.new, _keeps_place(changed)
+    is_in_line = _is_queued(new)
+    for line, effect in ((index.retry_queue, True), (index.queue, False)):
         yield from (name for name in line if stays or name != changed.name)
         if is_in_line and not stays and new is not None and new.effect == effect:
             yield changed.name
 
 
-def _stays_in_line(changed: Changed) -> bool:
-    """Whether a DPU keeps the place that it had."""
+def _keeps_place(changed: DpuChange) -> bool:
+    """Whether a DPU keeps its place in the queue."""
     old, new = changed.old, changed.new
     return old is not None and new is not None and old.phase == new.phase == PENDING and old.since == new.since
 
 
-def _too_many_installs(zone: str, limits: Limits) -> str:
+def _too_many_installs(zone: str, limits: RolloutLimits) -> str:
     return f"parallel_installs: {limits.parallel_installs} DPUs of zone {zone!r} are being installed, the limit"

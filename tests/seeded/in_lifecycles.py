@@ -13,12 +13,12 @@ from drivers.backends.simulated_bmc import SimulatedBmc
 from drivers.provisioning import steps
 from drivers.provisioning.provisioner import Provisioner
 from projections.zones.phases import OS_INSTALLING, PREPARE_IMAGE, READY, STEPS
-from projections.zones.rollout import Limits
+from projections.zones.rollout import RolloutLimits
 from tests.seeded.bugs import Bug, Simulated, Stepped, does, patched
 
 
 def _without_install(step: Any) -> Any:
-    return {**STEPS, PREPARE_IMAGE: STEPS[PREPARE_IMAGE]._replace(then=STEPS[OS_INSTALLING].then)}
+    return {**STEPS, PREPARE_IMAGE: STEPS[PREPARE_IMAGE]._replace(next_phase=STEPS[OS_INSTALLING].next_phase)}
 
 
 def _ready_whatever(settled: Any) -> Any:
@@ -37,9 +37,9 @@ def _from_zero(add: Any) -> Any:
 
 
 def _one_too_many(limits_of: Any) -> Any:
-    def limits(row: Any) -> Limits:
-        found: Limits = limits_of(row)
-        return Limits(found.parallel_installs + 1, found.unavailable_nodes + 1)
+    def limits(row: Any) -> RolloutLimits:
+        found: RolloutLimits = limits_of(row)
+        return RolloutLimits(found.parallel_installs + 1, found.unavailable_nodes + 1)
 
     return limits
 

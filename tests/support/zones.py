@@ -222,8 +222,8 @@ def derived_of(state: ZonesState) -> object:
             zone.used,
             zone.installing,
             sorted(zone.unavailable.items()),
-            list(zone.returning),
-            list(zone.line),
+            list(zone.retry_queue),
+            list(zone.queue),
         )
         for name, zone in index.zones.items()
     }

@@ -11,7 +11,7 @@ from eventstore.folding.fold import RecordMetadata
 from eventstore.ids import internal_envelope
 from projections.installs.fold import MAX_ORDINAL
 from projections.names import MAX_AHEAD_MS
-from projections.tries import DEFAULT_TRIES, KINDS, Tries, in_force
+from projections.tries import DEFAULT_TRIES, FAILURE_KINDS, Tries, in_force
 from projections.zones.lifecycle import (
     BACKOFF_MS,
     LONGEST_BACKOFF_MS,
@@ -20,7 +20,7 @@ from projections.zones.lifecycle import (
     TRIGGERS,
     Trigger,
     backoff_ms,
-    follow,
+    transition,
     wait_ms,
 )
 from projections.zones.phases import (
@@ -88,7 +88,7 @@ def row_in(phase: str) -> Dpu:
 @pytest.mark.parametrize(("phase", "name"), list(itertools.product(PHASES, TRIGGERS)))
 def test_every_pair_is_in_the_table_or_refused(phase: str, name: str) -> None:
     trigger = Trigger(name, AT, attempt=3, kind="transient", serial="other", message="m")
-    result = follow("d", row_in(phase), trigger)
+    result = transition("d", row_in(phase), trigger)
     legal = phase in LEGAL[name]
     assert ((phase, name) in TRANSITIONS) == legal
     if not legal:
@@ -197,7 +197,7 @@ def test_what_is_said_of_a_former_dpu_of_this_name_fits_nothing() -> None:
 
 
 @pytest.mark.parametrize("stated", [(), (4, 2, 3), (0, 1, 0)])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", FAILURE_KINDS)
 def test_a_step_is_tried_as_often_as_its_zone_says_and_then_waits_for_a_person(
     kind: str, stated: tuple[int, ...]
 ) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from eventstore.folding.fold import RecordMetadata
 from projections.tries import DEFAULT_TRIES
-from projections.zones.lifecycle import MAX_TRIES, Trigger, backoff_ms, follow
+from projections.zones.lifecycle import MAX_TRIES, Trigger, backoff_ms, transition
 from projections.zones.phases import (
     DELETING,
     ERROR,
@@ -72,12 +72,12 @@ def row_in(phase: str, **fields: object) -> Dpu:
     ],
 )
 def test_a_statement_that_comes_at_the_wrong_time_is_told_why(row: Dpu, trigger: Trigger, reason: str) -> None:
-    assert follow("d", row, trigger) == reason
+    assert transition("d", row, trigger) == reason
 
 
 def test_an_attempt_may_start_in_the_very_moment_its_wait_ends() -> None:
     row = row_in(NODE_EFFECT, step_state="open", attempt=3, not_before_ms=START_MS)
-    started = follow("d", row, Trigger("started", AT, attempt=4, provisioner="p"))
+    started = transition("d", row, Trigger("started", AT, attempt=4, provisioner="p"))
     assert isinstance(started, Dpu)
     assert (started.step_state, started.attempt, started.provisioner, started.not_before_ms) == ("running", 4, "p", 0)
 
@@ -94,13 +94,13 @@ def test_a_new_attempt_shows_no_progress_of_the_one_before() -> None:
 
 def test_a_provision_in_line_changes_the_image_and_begins_anew() -> None:
     row = row_in(PENDING, image="old", resume=OS_INSTALLING)
-    changed = follow("d", row, Trigger("provision", AT, image="new"))
+    changed = transition("d", row, Trigger("provision", AT, image="new"))
     assert isinstance(changed, Dpu)
     assert (changed.phase, changed.image, changed.resume) == (PENDING, "new", NODE_EFFECT)
 
 
 def test_a_provision_without_an_image_takes_the_last_one() -> None:
-    changed = follow("d", row_in(READY, image="last"), Trigger("provision", AT))
+    changed = transition("d", row_in(READY, image="last"), Trigger("provision", AT))
     assert isinstance(changed, Dpu)
     assert (changed.phase, changed.image) == (PENDING, "last")
 
@@ -110,7 +110,7 @@ def test_the_last_try_ends_in_error_and_the_one_before_does_not(name: str) -> No
     most = MAX_TRIES + sum(DEFAULT_TRIES)
     for tries, phase in ((most - 1, NODE_EFFECT), (most, ERROR)):
         row = row_in(NODE_EFFECT, step_state="running", attempt=99, entered=99 - tries)
-        after = follow("d", row, Trigger(name, AT, attempt=99, kind="transient", message="m"))
+        after = transition("d", row, Trigger(name, AT, attempt=99, kind="transient", message="m"))
         assert isinstance(after, Dpu)
         assert (after.phase, after.message) == (phase, "m")
 
@@ -118,7 +118,7 @@ def test_the_last_try_ends_in_error_and_the_one_before_does_not(name: str) -> No
 def test_a_swap_voids_what_was_known_of_the_card_and_says_so() -> None:
     facts = {"boot_id": "1"}
     row = row_in(OS_INSTALLING, installed="image-1", facts=facts)
-    after = follow("d", row, Trigger("swapped", AT, serial="t"))
+    after = transition("d", row, Trigger("swapped", AT, serial="t"))
     assert isinstance(after, Dpu)
     assert (after.phase, after.resume, after.installed, after.facts, after.swapped) == (
         ERROR,
@@ -128,27 +128,27 @@ def test_a_swap_voids_what_was_known_of_the_card_and_says_so() -> None:
         True,
     )
     assert after.message == "serial: 't' is another card than was provisioned; retry provisions it"
-    unknown = follow("d", row_in(OS_INSTALLING, facts={}, swapped=False), Trigger("swapped", AT, serial="t"))
+    unknown = transition("d", row_in(OS_INSTALLING, facts={}, swapped=False), Trigger("swapped", AT, serial="t"))
     assert isinstance(unknown, Dpu)
     assert not unknown.swapped
 
 
 def test_a_swap_in_line_begins_from_the_start() -> None:
-    after = follow("d", row_in(PENDING, resume=OS_INSTALLING, facts={"a": "b"}), Trigger("swapped", AT, serial="t"))
+    after = transition("d", row_in(PENDING, resume=OS_INSTALLING, facts={"a": "b"}), Trigger("swapped", AT, serial="t"))
     assert isinstance(after, Dpu)
     assert (after.phase, after.resume, after.serial, after.swapped) == (PENDING, NODE_EFFECT, "t", True)
 
 
 def test_a_swap_does_not_bring_back_a_dpu_that_is_deleted() -> None:
     for row in (row_in(DELETING), row_in(ERROR, resume=DELETING)):
-        after = follow("d", row, Trigger("swapped", AT, serial="t"))
+        after = transition("d", row, Trigger("swapped", AT, serial="t"))
         assert isinstance(after, Dpu)
         assert (after.phase, after.resume, after.serial) == (row.phase, row.resume, "t")
 
 
 def test_who_waits_in_line_keeps_its_place_in_the_phase_it_goes_to() -> None:
     """A retry of a step for which there is a line goes through the line, not past it."""
-    after = follow("d", row_in(ERROR, resume=OS_INSTALLING), Trigger("retry", AT))
+    after = transition("d", row_in(ERROR, resume=OS_INSTALLING), Trigger("retry", AT))
     assert isinstance(after, Dpu)
     assert (after.phase, after.resume, after.step_state) == (PENDING, OS_INSTALLING, "idle")
 
@@ -156,7 +156,7 @@ def test_who_waits_in_line_keeps_its_place_in_the_phase_it_goes_to() -> None:
 def test_abort_in_line_gives_a_node_back_that_is_out_of_service_already() -> None:
     """As one is whose install failed, and that was told to retry while the zone was full."""
     row = row_in(PENDING, effect=True, image="new", installed="old", resume=OS_INSTALLING)
-    after = follow("d", row, Trigger("abort", AT))
+    after = transition("d", row, Trigger("abort", AT))
     assert isinstance(after, Dpu)
     assert (after.phase, after.image, after.step_state) == (NODE_EFFECT_REMOVAL, "old", "open")
 
@@ -177,10 +177,10 @@ def test_the_wait_before_a_retry_is_the_same_in_every_binary_of_this_fold_versio
 
 
 def test_a_serial_that_the_device_says_first_is_the_cards_from_then_on() -> None:
-    after = follow("d", row_in(NODE_EFFECT, step_state="running", attempt=3, serial=""), said({"serial": "t"}))
+    after = transition("d", row_in(NODE_EFFECT, step_state="running", attempt=3, serial=""), said({"serial": "t"}))
     assert isinstance(after, Dpu)
     assert (after.serial, after.swapped) == ("t", False)
-    again = follow("d", row_in(NODE_EFFECT, step_state="running", attempt=3, serial="s"), said({}))
+    again = transition("d", row_in(NODE_EFFECT, step_state="running", attempt=3, serial="s"), said({}))
     assert isinstance(again, Dpu)
     assert again.serial == "s"
 
@@ -193,11 +193,11 @@ def test_only_what_turned_out_wrong_is_not_to_be_adopted_and_two_devices_do_not_
     """A task that runs on after a transient failure is taken up again by the next attempt."""
     row = row_in(NODE_EFFECT, step_state="running", attempt=9, disowned=7)
     for kind, disowned in (("transient", 7), ("device", 9)):
-        after = follow("d", row, Trigger("failed", AT, attempt=9, kind=kind, failed_ms=START_MS))
+        after = transition("d", row, Trigger("failed", AT, attempt=9, kind=kind, failed_ms=START_MS))
         assert isinstance(after, Dpu)
         assert (after.disowned, after.not_before_ms) == (disowned, START_MS + backoff_ms("d", 9, 1))
     assert len({backoff_ms(name, attempt, 1) for name in "de" for attempt in (9, 10)}) == 4
-    late = follow("d", row, Trigger("failed", AT, attempt=8, kind="transient"))
+    late = transition("d", row, Trigger("failed", AT, attempt=8, kind="transient"))
     assert late == "attempt: 8 of dpu 'd' is over"
 
 

@@ -170,7 +170,7 @@ def test_a_step_that_lets_nobody_in_does_not_look_at_the_line(monkeypatch: pytes
     def looked(*_: object) -> None:
         raise AssertionError("the line was looked at")
 
-    monkeypatch.setattr(rollout, "_in_line", looked)
+    monkeypatch.setattr(rollout, "_queued", looked)
     log.start("d1")
     assert log.progress("d1", "draining", 10).code == "done"
     log.fail("d1")
@@ -185,7 +185,7 @@ def test_who_joins_the_line_looks_at_nobody_else_in_it(monkeypatch: pytest.Monke
     def looked(*_: object) -> None:
         raise AssertionError("the line was looked at")
 
-    monkeypatch.setattr(rollout, "_in_line", looked)
+    monkeypatch.setattr(rollout, "_queued", looked)
     assert provision(log, 3, 4) == [("waiting", 3), ("waiting", 4)]
     log.do_step("d0")
     log.request("d2", "delete")
