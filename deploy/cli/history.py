@@ -17,7 +17,7 @@ from deploy.cli.progress import ProgressLine
 from deploy.past.history import Happening, history, homes_of_dpu, of_home
 from deploy.roles import folds_of
 from deploy.storage import LogSource, open_log_to_read
-from projections.decisions.items import Item
+from projections.decisions.items import DecisionItem
 from projections.names import shown
 from schemas.api import dpuplane_pb2 as pb
 
@@ -88,6 +88,6 @@ def _row(subject: str, found: Happening) -> tuple[object, ...]:
     return time, position, found.event, found.actor, found.command_id or "-", found.outcome, said
 
 
-def _said(subject: str, item: Item) -> str:
+def _said(subject: str, item: DecisionItem) -> str:
     words = [item.kind, *([item.subject] if item.subject != subject else [])]
     return " ".join([*words, *(f"{key}={value}" for key, value in item.detail.items())])

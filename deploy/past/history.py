@@ -20,7 +20,7 @@ from eventstore.folding.partition import FoldedPartition
 from eventstore.log import EventLog
 from projections.decisions.decided import DECIDED_TOPICS
 from projections.decisions.histories import about
-from projections.decisions.items import Item
+from projections.decisions.items import DecisionItem
 
 ITEMS_SHOWN = 20
 """Items of one record that are listed; of more only how many of each kind there are."""
@@ -40,7 +40,7 @@ class Happening(NamedTuple):
     command_id: str
     outcome: str
     reason: str
-    items: tuple[Item, ...]
+    items: tuple[DecisionItem, ...]
 
 
 async def history(log: EventLog, folds: Sequence[Fold[Any]], subject: str, heard: Heard) -> list[Happening]:
@@ -137,6 +137,6 @@ class _Listener:
         )
 
 
-def _counted(items: Sequence[Item]) -> tuple[Item, ...]:
+def _counted(items: Sequence[DecisionItem]) -> tuple[DecisionItem, ...]:
     kinds = Counter(item.kind for item in items)
-    return tuple(Item(kind, f"{count} of them", {}) for kind, count in kinds.items())
+    return tuple(DecisionItem(kind, f"{count} of them", {}) for kind, count in kinds.items())

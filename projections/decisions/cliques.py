@@ -6,40 +6,40 @@ from collections.abc import Iterator
 
 from eventstore.folding.fold import Outcome, RecordMetadata
 from projections.cliques.state import CliqueMember, CliquesChange, split_key
-from projections.decisions.items import Items, one
+from projections.decisions.items import DecisionItems, single_item
 from schemas.events import DaemonReadinessReported, Event, IndexClaimed, SessionExpired, SessionOpened
 
 
-def items(event: Event, change: CliquesChange, outcome: Outcome, at: RecordMetadata) -> Iterator[Items]:
+def items(event: Event, change: CliquesChange, outcome: Outcome, at: RecordMetadata) -> Iterator[DecisionItems]:
     if change.capacity is not None:
         clique, capacity = change.capacity
-        yield one("clique_capacity_set", clique, {"capacity": str(capacity)})
+        yield single_item("clique_capacity_set", clique, {"capacity": str(capacity)})
     for key, row in change.rows:
         if row is not None:
             yield from _member(key, row, event, outcome, at)
 
 
-def _member(key: str, row: CliqueMember, event: Event, outcome: Outcome, at: RecordMetadata) -> Iterator[Items]:
+def _member(key: str, row: CliqueMember, event: Event, outcome: Outcome, at: RecordMetadata) -> Iterator[DecisionItems]:
     clique, node = split_key(key)
     detail = {"clique": clique}
     is_claimant = isinstance(event, IndexClaimed) and clique == f"{event.domain}/{event.clique}" and event.node == node
     if row.claim_state == "left":
-        yield one("index_released", node, detail | _index(row))
+        yield single_item("index_released", node, detail | _index(row))
     elif row.claim_state == "waits":
         place = {"queue_position": str(outcome.queue_position)} if is_claimant and outcome.queue_position else {}
-        yield one("index_waiting", node, detail | place)
+        yield single_item("index_waiting", node, detail | place)
     elif row.since == at.offset:
-        yield one("index_assigned", node, detail | _index(row) | _address(row))
+        yield single_item("index_assigned", node, detail | _index(row) | _address(row))
     elif isinstance(event, DaemonReadinessReported):
-        yield one("daemon_ready" if row.ready else "daemon_not_ready", node, detail)
+        yield single_item("daemon_ready" if row.ready else "daemon_not_ready", node, detail)
     elif isinstance(event, SessionOpened):
-        yield one("session_opened", node, detail | {"session": row.session, "edge": row.edge})
+        yield single_item("session_opened", node, detail | {"session": row.session, "edge": row.edge})
     elif isinstance(event, SessionExpired):
-        yield one("session_ended", node, detail | {"session": row.session})
+        yield single_item("session_ended", node, detail | {"session": row.session})
     elif is_claimant:
-        yield one("index_kept", node, detail | _index(row) | _address(row))
+        yield single_item("index_kept", node, detail | _index(row) | _address(row))
     else:
-        yield one("address_lost", node, detail)
+        yield single_item("address_lost", node, detail)
 
 
 def _index(row: CliqueMember) -> dict[str, str]:

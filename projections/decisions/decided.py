@@ -17,7 +17,7 @@ from eventstore.log import CLIQUES, FLEET, ZONES
 from projections.decisions import cliques as clique_decisions
 from projections.decisions import fleet as fleet_decisions
 from projections.decisions import zones as zone_decisions
-from projections.decisions.items import Items, one
+from projections.decisions.items import DecisionItems, single_item
 from schemas.events import DecisionRecorded, Event, FoldVersionUpgraded
 
 _Value = TypeVar("_Value", str, dict[str, str])
@@ -54,20 +54,20 @@ def decided(event: Event, change: Any, outcome: Outcome, at: RecordMetadata, ver
     )
 
 
-def render(event: Event, change: Any, outcome: Outcome, at: RecordMetadata) -> list[Items]:
+def render(event: Event, change: Any, outcome: Outcome, at: RecordMetadata) -> list[DecisionItems]:
     """Every item of a decision: at least one."""
     items = [*_changed(event, change, outcome, at), *_answered(outcome)]
     if items:
         return items
     subject = event.envelope.subject
     if outcome.code == "refused":
-        return [one("refused", subject, {"reason": outcome.reason})]
-    return [one("unchanged", subject, {"reason": outcome.reason} if outcome.reason else {})]
+        return [single_item("refused", subject, {"reason": outcome.reason})]
+    return [single_item("unchanged", subject, {"reason": outcome.reason} if outcome.reason else {})]
 
 
-def _changed(event: Event, change: Any, outcome: Outcome, at: RecordMetadata) -> Iterable[Items]:
+def _changed(event: Event, change: Any, outcome: Outcome, at: RecordMetadata) -> Iterable[DecisionItems]:
     if isinstance(event, FoldVersionUpgraded):
-        raised = one("fold_version_upgraded", str(at.partition), {"version": str(event.version)})
+        raised = single_item("fold_version_upgraded", str(at.partition), {"version": str(event.version)})
         return [raised] if outcome.code == "done" else []
     if change is None:
         return _waiting_still(event, outcome, at)
@@ -81,22 +81,22 @@ def _changed(event: Event, change: Any, outcome: Outcome, at: RecordMetadata) ->
     raise AssertionError(f"{at.partition} decides nothing")
 
 
-def _waiting_still(event: Event, outcome: Outcome, at: RecordMetadata) -> Iterable[Items]:
+def _waiting_still(event: Event, outcome: Outcome, at: RecordMetadata) -> Iterable[DecisionItems]:
     """Who asks again while in line is told the place; nothing changes."""
     if outcome.code == "waiting":
         kind = "index_waiting" if at.partition.topic == CLIQUES else "dpu_waiting"
-        yield one(kind, event.envelope.subject, {"queue_position": str(outcome.queue_position)})
+        yield single_item(kind, event.envelope.subject, {"queue_position": str(outcome.queue_position)})
     elif outcome.index >= 0:
-        yield one("index_kept", event.envelope.subject, {"index": str(outcome.index)})
+        yield single_item("index_kept", event.envelope.subject, {"index": str(outcome.index)})
 
 
-def _answered(outcome: Outcome) -> Iterable[Items]:
+def _answered(outcome: Outcome) -> Iterable[DecisionItems]:
     """Items of a batch that came out differently from the whole."""
     for item in outcome.items:
-        yield one("refused" if item.code == "refused" else "unchanged", item.name, {"reason": item.reason})
+        yield single_item("refused" if item.code == "refused" else "unchanged", item.name, {"reason": item.reason})
 
 
-def _bounded(items: Sequence[Items]) -> Iterator[Items]:
+def _bounded(items: Sequence[DecisionItems]) -> Iterator[DecisionItems]:
     """As many as fit, and how many do not."""
     left, unlisted = MAX_TEXT, sum(len(each.subjects) for each in items)
     for each in items:
@@ -106,8 +106,8 @@ def _bounded(items: Sequence[Items]) -> Iterator[Items]:
         if size > left:
             fit = bisect_right(list(accumulate(len(subject) + beside for subject in subjects)), left)
             if fit:
-                yield Items(kind, subjects[:fit], detail)
-            yield one("not_listed", "", {"items": str(unlisted - fit)})
+                yield DecisionItems(kind, subjects[:fit], detail)
+            yield single_item("not_listed", "", {"items": str(unlisted - fit)})
             return
         left -= size
         unlisted -= len(subjects)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from eventstore.folding.fold import RecordMetadata
-from projections.decisions.items import Items, in_zones, limits_in_words, one
+from projections.decisions.items import DecisionItems, items_in_zones, limits_detail, single_item
 from projections.fleet import joins
 from projections.fleet.edits import Edit
 from projections.fleet.fold import EditWithdrawn, FreezeChanged, ZoneEdited
@@ -26,10 +26,10 @@ from projections.fleet.withdrawals import APPROVALS, Hold
 from schemas.events import Event, HoldApproved
 
 
-def items(event: Event, change: Any, at: RecordMetadata) -> Iterator[Items]:
+def items(event: Event, change: Any, at: RecordMetadata) -> Iterator[DecisionItems]:
     match change:
         case joins.MembersAdded(_, given):
-            yield from in_zones("member_joined", given.names, given.zones)
+            yield from items_in_zones("member_joined", given.names, given.zones)
         case joins.MembersChanged():
             yield from _members_changed(change, at)
         case EditApplied() | EditHeld() | EditWithdrawn():
@@ -37,60 +37,61 @@ def items(event: Event, change: Any, at: RecordMetadata) -> Iterator[Items]:
         case HoldUpdated(hold):
             yield _hold_changed(event, hold)
         case MembersRejected(hold, names):
-            yield one("hold_rejected", str(hold.id), {"by": event.envelope.actor})
-            yield Items("member_rejected", names, {"hold": str(hold.id)})
+            yield single_item("hold_rejected", str(hold.id), {"by": event.envelope.actor})
+            yield DecisionItems("member_rejected", names, {"hold": str(hold.id)})
         case EditRejected(hold):
             by = {"by": event.envelope.actor}
-            yield one("hold_rejected", str(hold.id), by)
-            yield one(f"{hold.subject}_edit_rejected", edited_by(hold), by | {"hold": str(hold.id)})
+            yield single_item("hold_rejected", str(hold.id), by)
+            yield single_item(f"{hold.subject}_edit_rejected", edited_by(hold), by | {"hold": str(hold.id)})
         case MembersReleased(hold, impact, _):
-            yield one(
+            yield single_item(
                 "hold_approved", str(hold), {"by": event.envelope.actor, "approvals": f"{APPROVALS} of {APPROVALS}"}
             )
             yield from (
-                one("member_released", member_change.name, {"hold": str(hold)}) for member_change in impact.changes
+                single_item("member_released", member_change.name, {"hold": str(hold)})
+                for member_change in impact.changes
             )
         case ZoneEdited(zone, limits, edit):
-            yield one("zone_updated", zone, limits_in_words(limits))
+            yield single_item("zone_updated", zone, limits_detail(limits))
             yield from _edit(event, edit)
         case FreezeChanged(zone, freeze):
-            yield one("writes_frozen" if freeze is not None else "writes_thawed", zone or EVERY_ZONE, {})
+            yield single_item("writes_frozen" if freeze is not None else "writes_thawed", zone or EVERY_ZONE, {})
         case BudgetChanged(budget, ended_holds, _):
             yield from _approved(event, ended_holds)
-            yield one(
+            yield single_item(
                 "budget_set",
                 budget.kind,
                 {"permille": str(budget.permille), "min_addresses": str(budget.min_addresses)},
             )
 
 
-def _members_changed(change: joins.MembersChanged, at: RecordMetadata) -> Iterator[Items]:
+def _members_changed(change: joins.MembersChanged, at: RecordMetadata) -> Iterator[DecisionItems]:
     impact = change.impact
     for number, member_change in enumerate(impact.changes):
         yield _member_changed(member_change, change.hold_by_change.get(number))
     for lost in change.superseded:
-        yield one("member_superseded", lost.name, {"zone": lost.zone, "created_ms": str(lost.created_ms)})
+        yield single_item("member_superseded", lost.name, {"zone": lost.zone, "created_ms": str(lost.created_ms)})
     for hold in change.holds:
         detail = {"hold": str(hold.id), "budget": hold.kind}
         detail["addresses"] = str(addresses_with(impact, hold, change.hold_by_change))
-        yield one("members_held", ",".join(hold.zones) or EVERY_ZONE, detail)
+        yield single_item("members_held", ",".join(hold.zones) or EVERY_ZONE, detail)
 
 
-def _member_changed(member_change: MemberChange, hold: int | None) -> Items:
+def _member_changed(member_change: MemberChange, hold: int | None) -> DecisionItems:
     """What became of one node: it came, went or changed; or this waits, and it is what it was."""
     held = {"hold": str(hold)} if hold is not None else {}
     if member_change.after is None:
         zone = member_change.before.zone if member_change.before is not None else ""
-        return one(
+        return single_item(
             "member_left_held" if held else "member_left",
             member_change.name,
             {"zone": zone, "budget": member_change.kind} | held,
         )
     kind = "member_joined" if member_change.before is None or member_change.before.held else "member_changed"
-    return one(f"{kind}_held" if held else kind, member_change.name, {"zone": member_change.after.zone} | held)
+    return single_item(f"{kind}_held" if held else kind, member_change.name, {"zone": member_change.after.zone} | held)
 
 
-def _edit(event: Event, change: EditApplied | EditHeld | EditWithdrawn) -> Iterator[Items]:
+def _edit(event: Event, change: EditApplied | EditHeld | EditWithdrawn) -> Iterator[DecisionItems]:
     match change:
         case EditApplied(proposal, _, ended_holds, _):
             yield from _approved(event, ended_holds)
@@ -98,7 +99,7 @@ def _edit(event: Event, change: EditApplied | EditHeld | EditWithdrawn) -> Itera
         case EditHeld(hold, ended_holds):
             yield from _ended(ended_holds)
             detail = {"hold": str(hold.id), "addresses": str(hold.addresses)}
-            yield one(f"{hold.subject}_edit_held", edited_by(hold), detail)
+            yield single_item(f"{hold.subject}_edit_held", edited_by(hold), detail)
         case EditWithdrawn(ended_holds):
             yield from _ended(ended_holds)
 
@@ -108,27 +109,27 @@ def edited_by(hold: Hold) -> str:
     return hold.policy or hold.zone or hold.kind
 
 
-def _approved(event: Event, ended_holds: Iterable[int]) -> Iterator[Items]:
+def _approved(event: Event, ended_holds: Iterable[int]) -> Iterator[DecisionItems]:
     """That the last approval ended a hold, or that what was stated anew ended some."""
     if isinstance(event, HoldApproved):
         by = {"by": event.envelope.actor, "approvals": f"{APPROVALS} of {APPROVALS}"}
-        yield one("hold_approved", str(event.hold), by)
+        yield single_item("hold_approved", str(event.hold), by)
     else:
         yield from _ended(ended_holds)
 
 
-def _ended(holds: Iterable[int]) -> Iterator[Items]:
-    return (one("hold_replaced", str(hold), {}) for hold in holds)
+def _ended(holds: Iterable[int]) -> Iterator[DecisionItems]:
+    return (single_item("hold_replaced", str(hold), {}) for hold in holds)
 
 
-def _edited(edit: Edit) -> Items:
+def _edited(edit: Edit) -> DecisionItems:
     if edit.labels_after is not None:
-        return one("zone_labelled", edit.zone, dict(edit.labels_after))
-    return one("policy_deleted" if edit.policy_after is None else "policy_set", edit.policy, {})
+        return single_item("zone_labelled", edit.zone, dict(edit.labels_after))
+    return single_item("policy_deleted" if edit.policy_after is None else "policy_set", edit.policy, {})
 
 
-def _hold_changed(event: Event, hold: Hold) -> Items:
+def _hold_changed(event: Event, hold: Hold) -> DecisionItems:
     by = {"by": event.envelope.actor}
     if not hold.approvals:
-        return one("hold_asked_anew", str(hold.id), by | {"addresses": str(hold.addresses)})
-    return one("hold_approved", str(hold.id), by | {"approvals": f"{len(hold.approvals)} of {APPROVALS}"})
+        return single_item("hold_asked_anew", str(hold.id), by | {"addresses": str(hold.addresses)})
+    return single_item("hold_approved", str(hold.id), by | {"approvals": f"{len(hold.approvals)} of {APPROVALS}"})

@@ -13,7 +13,7 @@ from eventstore.folding.fold import Outcome, RecordMetadata
 from projections.cliques import state as clique_state
 from projections.decisions.decided import render
 from projections.decisions.fleet import edited_by
-from projections.decisions.items import Item, each_of
+from projections.decisions.items import DecisionItem, flattened
 from projections.fleet import fold as fleet
 from projections.fleet import holds, joins
 from projections.zones import state as zone_state
@@ -22,12 +22,12 @@ from schemas.events import Event
 _FIELDS = ("names", "zones", "zone", "dpu", "node", "name")
 
 
-def about(subject: str, event: Event, change: Any, outcome: Outcome, at: RecordMetadata) -> list[Item]:
+def about(subject: str, event: Event, change: Any, outcome: Outcome, at: RecordMetadata) -> list[DecisionItem]:
     """The items of a decision that are about a subject; all of them if the record itself is, and none of its own."""
     is_named = _is_named(subject, event)
     if not is_named and not _is_in(subject, change):
         return []
-    items = list(each_of(render(event, change, outcome, at)))
+    items = list(flattened(render(event, change, outcome, at)))
     own = [item for item in items if _is_about(subject, item)]
     return own or (items if is_named else [])
 
@@ -82,5 +82,5 @@ def _names_subject(subject: str, changes: Iterable[Any]) -> Iterable[bool]:
         yield any(row is not None and row.zone == subject for row in (change.before, change.after))
 
 
-def _is_about(subject: str, item: Item) -> bool:
+def _is_about(subject: str, item: DecisionItem) -> bool:
     return item.subject == subject or subject in (item.detail.get("zone"), item.detail.get("clique"))

@@ -1,4 +1,4 @@
-"""What was decided, about whom: one thing, or the same of many."""
+"""Items of a decision: what was decided, about which subject. One item, or the same item of many subjects."""
 
 from __future__ import annotations
 
@@ -8,43 +8,43 @@ from itertools import groupby
 from typing import NamedTuple, Protocol
 
 
-class Item(NamedTuple):
-    """What was decided, about whom, and what else there is to say of it, as text."""
+class DecisionItem(NamedTuple):
+    """What was decided, about which subject, and details as text."""
 
     kind: str
     subject: str
     detail: dict[str, str]
 
 
-class Items(NamedTuple):
-    """Items that differ by their subjects only: a record of a thousand joins has one of these. Never of none."""
+class DecisionItems(NamedTuple):
+    """Items that differ by their subjects only: a record of a thousand joins has one of these. Never without a subject."""
 
     kind: str
     subjects: Sequence[str]
     detail: dict[str, str]
 
 
-def one(kind: str, subject: str, detail: dict[str, str]) -> Items:
+def single_item(kind: str, subject: str, detail: dict[str, str]) -> DecisionItems:
     """A single item."""
-    return Items(kind, (subject,), detail)
+    return DecisionItems(kind, (subject,), detail)
 
 
-def each_of(items: Iterable[Items]) -> Iterator[Item]:
+def flattened(items: Iterable[DecisionItems]) -> Iterator[DecisionItem]:
     """The items one by one."""
     for kind, subjects, detail in items:
         for subject in subjects:
-            yield Item(kind, subject, detail)
+            yield DecisionItem(kind, subject, detail)
 
 
-def in_zones(kind: str, subjects: Iterable[str], zones: Iterable[str]) -> Iterator[Items]:
+def items_in_zones(kind: str, subjects: Iterable[str], zones: Iterable[str]) -> Iterator[DecisionItems]:
     """An item per subject, which says its zone; most neighbours share theirs."""
     rest = iter(subjects)
     for zone, run in groupby(zones):
-        yield Items(kind, [subject for _, subject in zip(run, rest, strict=False)], in_zone(zone))
+        yield DecisionItems(kind, [subject for _, subject in zip(run, rest, strict=False)], zone_detail(zone))
 
 
-class Limits(Protocol):
-    """What a zone is limited to, as fleet and the zone itself keep it."""
+class HasZoneLimits(Protocol):
+    """The limits of a zone, as fleet and the zone itself keep them."""
 
     @property
     def parallel_installs(self) -> int: ...
@@ -62,7 +62,7 @@ class Limits(Protocol):
     def tries(self) -> tuple[int, ...]: ...
 
 
-def limits_in_words(limits: Limits) -> dict[str, str]:
+def limits_detail(limits: HasZoneLimits) -> dict[str, str]:
     """A detail that says what a zone is limited to."""
     return {
         "parallel_installs": str(limits.parallel_installs),
@@ -74,6 +74,6 @@ def limits_in_words(limits: Limits) -> dict[str, str]:
 
 
 @lru_cache(4_096)
-def in_zone(zone: str) -> dict[str, str]:
+def zone_detail(zone: str) -> dict[str, str]:
     """A detail that thousands of items share. Nobody changes a detail."""
     return {"zone": zone}

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from operator import attrgetter
 
 from eventstore.folding.fold import Outcome, RecordMetadata
-from projections.decisions.items import Items, in_zone, in_zones, limits_in_words, one
+from projections.decisions.items import DecisionItems, items_in_zones, limits_detail, single_item, zone_detail
 from projections.zones.joined import Joined
 from projections.zones.rows import Dpu, Zone
 from projections.zones.state import ZonesChange
@@ -33,49 +33,51 @@ _ZONE = attrgetter("zone")
 _WAYS = {LEFT: "stated", INFERRED: "inferred", SUPERSEDED: "superseded"}
 
 
-def items(event: Event, change: ZonesChange, outcome: Outcome, at: RecordMetadata) -> Iterator[Items]:
+def items(event: Event, change: ZonesChange, outcome: Outcome, at: RecordMetadata) -> Iterator[DecisionItems]:
     kind = "node_changed" if isinstance(event, NodesChanged) else "node_joined"
     if change.joined is not None:
         yield from _joined(change.joined)
-    yield from in_zones(kind, change.nodes, map(_ZONE, change.nodes.values()))
+    yield from items_in_zones(kind, change.nodes, map(_ZONE, change.nodes.values()))
     for name, tombstone in change.tombstones.items():
-        yield one("node_left", name, {"zone": tombstone.zone, "how": _WAYS.get(tombstone.state, str(tombstone.state))})
+        yield single_item(
+            "node_left", name, {"zone": tombstone.zone, "how": _WAYS.get(tombstone.state, str(tombstone.state))}
+        )
     for key, row in change.lists.items() if isinstance(event, SnapshotCompleted) else ():
         assert row is not None, "a list that was completed is there"
-        yield one("snapshot_completed", key, {"count": str(row.count)})
+        yield single_item("snapshot_completed", key, {"count": str(row.count)})
     if isinstance(event, ZoneLimitsSet):
         for zone, limits in change.zones.items():
-            yield one("zone_limits_set", zone, limits_in_words(limits or Zone()))
+            yield single_item("zone_limits_set", zone, limits_detail(limits or Zone()))
     if isinstance(event, ZoneDeleted):
-        yield from (one("zone_deleted", zone, {}) for zone in change.zones)
+        yield from (single_item("zone_deleted", zone, {}) for zone in change.zones)
     for name, dpu in change.dpus.items():
         yield from _dpu(name, dpu, event, outcome, at)
     if isinstance(event, OutboxAcknowledged) and change.marks is not None:
-        yield one("forwarded", str(at.partition), {"to_offset": str(change.marks.forwarded)})
+        yield single_item("forwarded", str(at.partition), {"to_offset": str(change.marks.forwarded)})
 
 
-def _joined(joined: Joined) -> Iterator[Items]:
+def _joined(joined: Joined) -> Iterator[DecisionItems]:
     names, zones = joined.event.names, joined.zones
     if len(zones) == 1:
-        yield Items("node_joined", names, in_zone(zones[0]))
+        yield DecisionItems("node_joined", names, zone_detail(zones[0]))
     else:
-        yield from in_zones("node_joined", names, zones)
+        yield from items_in_zones("node_joined", names, zones)
 
 
-def _dpu(name: str, dpu: Dpu | None, event: Event, outcome: Outcome, at: RecordMetadata) -> Iterator[Items]:
+def _dpu(name: str, dpu: Dpu | None, event: Event, outcome: Outcome, at: RecordMetadata) -> Iterator[DecisionItems]:
     if _subject(event) == name:
         yield from _said(name, dpu, event)
     if dpu is None:
-        yield one("dpu_deleted", name, {})
+        yield single_item("dpu_deleted", name, {})
         return
     began = dpu.since == at.offset
     if began:
-        yield one("dpu_phase_changed", name, {"zone": dpu.zone, "phase": dpu.phase, **_why(dpu)})
+        yield single_item("dpu_phase_changed", name, {"zone": dpu.zone, "phase": dpu.phase, **_why(dpu)})
     if dpu.step_state == "open" and (began or isinstance(event, StepFailed | DeadlinePassed)):
         detail = {"phase": dpu.phase, "attempt": str(dpu.attempt + 1)}
-        yield one("step_opened", name, detail | _if("not_before_ms", dpu.not_before_ms))
+        yield single_item("step_opened", name, detail | _if("not_before_ms", dpu.not_before_ms))
     if outcome.code == "waiting" and _subject(event) == name:
-        yield one("dpu_waiting", name, {"queue_position": str(outcome.queue_position)})
+        yield single_item("dpu_waiting", name, {"queue_position": str(outcome.queue_position)})
 
 
 def _subject(event: Event) -> str:
@@ -87,25 +89,29 @@ def _subject(event: Event) -> str:
     return ""
 
 
-def _said(name: str, dpu: Dpu | None, event: Event) -> Iterator[Items]:
+def _said(name: str, dpu: Dpu | None, event: Event) -> Iterator[DecisionItems]:
     """What a record about this very DPU was taken for."""
     match event:
         case DpuRegistered():
-            yield one("dpu_registered", name, {"zone": event.zone})
+            yield single_item("dpu_registered", name, {"zone": event.zone})
         case LifecycleRequested():
-            yield one(
+            yield single_item(
                 "dpu_requested", name, {"request": event.request} | ({"image": event.image} if event.image else {})
             )
         case StepStarted():
-            yield one("step_started", name, _step(event) | {"provisioner": event.provisioner})
+            yield single_item("step_started", name, _step(event) | {"provisioner": event.provisioner})
         case StepProgressed():
-            yield one("step_progressed", name, _step(event) | {"task": event.task, "percent": str(event.percent)})
+            yield single_item(
+                "step_progressed", name, _step(event) | {"task": event.task, "percent": str(event.percent)}
+            )
         case StepSucceeded():
-            yield one("step_succeeded", name, _step(event))
+            yield single_item("step_succeeded", name, _step(event))
         case StepFailed():
-            yield one("step_failed", name, _step(event) | {"kind": event.kind, "message": dpu.message if dpu else ""})
+            yield single_item(
+                "step_failed", name, _step(event) | {"kind": event.kind, "message": dpu.message if dpu else ""}
+            )
         case DeadlinePassed():
-            yield one("step_expired", name, {"deadline_ms": str(event.deadline_ms)})
+            yield single_item("step_expired", name, {"deadline_ms": str(event.deadline_ms)})
 
 
 def _step(event: StepStarted | StepProgressed | StepSucceeded | StepFailed) -> dict[str, str]:

@@ -13,7 +13,7 @@ from eventstore.folding.origin import wait_for_origin
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import DECISIONS, EventLog
 from projections.decisions.decided import DECIDED_TOPICS, decided, key_of
-from projections.decisions.items import Item
+from projections.decisions.items import DecisionItem
 from schemas.events import DecisionRecorded
 from tests.contract.engine import read_all
 
@@ -80,11 +80,11 @@ async def until_all_are_written(log: EventLog, *, timeout_s: float, every_s: flo
     return found
 
 
-def items_of(record: DecisionRecorded) -> Iterator[Item]:
+def items_of(record: DecisionRecorded) -> Iterator[DecisionItem]:
     """The items of a record, its columns at full length."""
     count = max(len(record.kinds), len(record.subjects), len(record.details))
     for i in range(count):
-        yield Item(
+        yield DecisionItem(
             record.kinds[i if len(record.kinds) > 1 else 0],
             record.subjects[i if len(record.subjects) > 1 else 0],
             record.details[i if len(record.details) > 1 else 0],

@@ -8,7 +8,7 @@ import pytest
 
 from eventstore.folding.fold import Outcome, RecordMetadata
 from projections.decisions.fleet import items
-from projections.decisions.items import Items
+from projections.decisions.items import DecisionItems
 from projections.fleet.views import holds, standing
 from projections.fleet.withdrawals import (
     ALLOWED_BY_CHANGE,
@@ -259,5 +259,7 @@ def test_what_a_rejection_leaves_is_told_of_each_node(fleet: Fleet) -> None:
     event = HoldRejected(envelope("eve"), held.hold)
     change = fleet.fold.decide(fleet.state, event, at).change
     rejected, members = items(event, change, at)
-    assert rejected == Items("hold_rejected", (str(held.hold),), {"by": "eve"})
-    assert members == Items("member_rejected", tuple(sorted(f"n{i}" for i in range(MANY))), {"hold": str(held.hold)})
+    assert rejected == DecisionItems("hold_rejected", (str(held.hold),), {"by": "eve"})
+    assert members == DecisionItems(
+        "member_rejected", tuple(sorted(f"n{i}" for i in range(MANY))), {"hold": str(held.hold)}
+    )

@@ -10,8 +10,8 @@ from eventstore.folding.partition import FoldedPartition
 from eventstore.log import FLEET_0, ZONES, partition_for
 from projections.decisions.decided import DECIDED_TOPICS, render
 from projections.decisions.histories import about
-from projections.decisions.items import Item as Told
-from projections.decisions.items import each_of
+from projections.decisions.items import DecisionItem as Told
+from projections.decisions.items import flattened
 from schemas.events import BudgetSet, Envelope, HoldApproved, HoldRejected, IndexReleased, LogCreated, NodesJoined
 from tests.support.decisions import Heard
 from tests.support.fleet import Fleet, Item
@@ -36,7 +36,7 @@ def spelled(world: World) -> dict[tuple[str, int], set[str]]:
                 for record in records:
                     folded.fold(record)
                 for event, change, outcome, at, _, _ in heard.decisions:
-                    items = each_of(render(event, change, outcome, at))
+                    items = flattened(render(event, change, outcome, at))
                     about = {name for i in items for name in (i.subject, i.detail.get("zone"), i.detail.get("clique"))}
                     found[str(partition), at.offset] = {name for name in about if name}
     return found
