@@ -9,7 +9,7 @@ from commands.rpc.middleware import NotFound
 from eventstore.log import FLEET, INSTALLS, ZONES
 from projections.names import shown
 from projections.rules.rule import Held
-from projections.views.explanations import AddressView, Subject, VerdictView, explain, is_remembered
+from projections.views.explanations import AddressView, ExplainQuery, VerdictView, explain, is_remembered
 from projections.zones.dpu_views import zones_of_dpu
 from schemas.api import dpuplane_pb2 as pb
 
@@ -40,7 +40,7 @@ def explanation(
     _, number, known = max(places, key=lambda place: place[:2], default=(0, 0, None))
     if known is None and not is_remembered(node, reader.fleet, reader.all_zones()):
         raise NotFound(f"name: {shown(node)} is not a node of any zone")
-    about = Subject(node, known, number, dpu, row, held, reader.generation, is_past)
+    about = ExplainQuery(node, known, number, dpu, row, held, reader.generation, is_past)
     view = explain(about, reader.fleet, reader.installs(zone))
     numbers = sorted({number, reader.partition_number(zone)})
     return pb.Explanation(

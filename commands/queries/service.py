@@ -62,7 +62,7 @@ class QueriesService(ProgressQueries):
         await self._reader.wait_for_position(request.min_position, (ZONES, FLEET), call)
         numbers, fleet = self._numbers(request.zone), self._reader.fleet
         rows = {number: self._reader.zones(number).nodes.rows for number in numbers}
-        kept = node_views.kept_of_the_left(fleet, request.zone, self._reader.partition_number, rows)
+        kept = node_views.retained_nodes(fleet, request.zone, self._reader.partition_number, rows)
 
         def keys(number: int) -> Iterable[str]:
             there = rows[number].in_zone(request.zone) if request.zone else rows[number]

@@ -29,7 +29,7 @@ from projections.fleet.joins import MembersAdded, MembersChanged
 from projections.fleet.membership import Member
 from projections.fleet.state import FleetState, OutboxEntry
 from projections.fleet.tombstones import Tombstone
-from projections.fleet.views import CHANGE_REJECTED, HELD, LEAVE_REJECTED, rejected_names, standing_of
+from projections.fleet.views import CHANGE_REJECTED, HELD, LEAVE_REJECTED, hold_state_of, rejected_names
 from projections.zones.fold import ZonesFold
 from projections.zones.rows import Node, NodeTombstone
 from projections.zones.state import ZonesChange, ZonesState
@@ -174,14 +174,14 @@ class _Comparison:
         if what:
             self._groups.setdefault(what, []).append(name)
         elif member is not None and member.withheld >= 0:
-            self._held[standing_of(member, rejected=name in self._rejected)] += 1
+            self._held[hold_state_of(member, rejected=name in self._rejected)] += 1
         else:
             self._equal += 1
 
     def _take_member(self, name: str, member: Member) -> None:
         """One member that no zone has where fleet has it."""
         if member.held:
-            self._held[standing_of(member, rejected=name in self._rejected)] += 1
+            self._held[hold_state_of(member, rejected=name in self._rejected)] += 1
         elif self._is_pending(name):
             self._pending += 1
         else:

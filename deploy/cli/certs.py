@@ -14,7 +14,7 @@ from deploy.cli import output as out
 from deploy.cli.errors import Refused
 from deploy.cli.param_types import FiniteRange, Folder
 from eventstore.errors import PermanentError, PlaneError
-from projections.fleet.principals import PLANE, ROLES, Principal, check_trust_domain
+from projections.fleet.principals import PLANE, PRINCIPAL_ROLES, Principal, check_trust_domain
 from projections.names import check_name, shown
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -75,7 +75,7 @@ def init(folder: Path, trust_domain: str, days: int) -> None:
 
 
 @certs.command(epilog="\b\nExample: dpuplane certs issue plane local --dns api.example.org")
-@click.argument("role", type=click.Choice(ROLES))
+@click.argument("role", type=click.Choice(PRINCIPAL_ROLES))
 @click.argument("name")
 @click.option(
     "--dns",

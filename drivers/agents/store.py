@@ -15,7 +15,7 @@ from typing import Protocol
 
 import msgspec
 
-from projections.rules.device_table import EMPTY, DeviceTable, pack, unpack
+from projections.rules.device_table import EMPTY_TABLE, DeviceTable, pack, unpack
 from projections.rules.rule import Rule
 
 logger = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ class MemoryTableStore:
     """Keeps it as long as the process lives: for simulated devices."""
 
     def __init__(self) -> None:
-        self._table = EMPTY
+        self._table = EMPTY_TABLE
 
     def load(self) -> DeviceTable:
         return self._table
@@ -78,14 +78,14 @@ class FileTableStore:
             data = self._path.read_bytes()
             if _hash(data[HASH_BYTES:]) != data[:HASH_BYTES]:
                 logger.warning("saved table of dpu %s ignored, %s does not match its hash", self._dpu, self._path)
-                return EMPTY
+                return EMPTY_TABLE
             saved = msgspec.msgpack.decode(data[HASH_BYTES:], type=_SavedTable)
             rules = {rule: unpack(packed4, packed6) for rule, packed4, packed6 in saved.sets}
         except FileNotFoundError:
-            return EMPTY
+            return EMPTY_TABLE
         except (OSError, msgspec.DecodeError, ValueError) as error:  # the last for text and prefixes that are none
             logger.warning("saved table of dpu %s ignored, %s cannot be read: %s", self._dpu, self._path, error)
-            return EMPTY
+            return EMPTY_TABLE
         whose, ours = (saved.dpu, saved.zone), (self._dpu, self._zone)
         if whose != ours:
             logger.warning(
@@ -94,7 +94,7 @@ class FileTableStore:
                 *whose,
                 *ours,
             )
-            return EMPTY
+            return EMPTY_TABLE
         return DeviceTable(saved.epoch, saved.version, saved.digest, rules)
 
     def save(self, table: DeviceTable) -> None:

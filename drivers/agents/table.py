@@ -17,7 +17,7 @@ from drivers.wire.agent_messages import Refusal
 from drivers.wire.protocol import TableStatus
 from drivers.wire.relay_messages import Frame
 from projections.rules import device_table
-from projections.rules.device_table import EMPTY, Code, DeviceTable, steps_between
+from projections.rules.device_table import EMPTY_TABLE, DeviceTable, RefusalCode, steps_between
 from projections.rules.rule import SetStep
 
 logger = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ class AgentTable:
     """The table of one DPU."""
 
     def __init__(self, device: Device, store: TableStore, *, apply_s: float, read_back_s: float, slow_s: float) -> None:
-        self.table = EMPTY
+        self.table = EMPTY_TABLE
         self.received = 0
         self._device = device
         self._store = store
@@ -38,7 +38,7 @@ class AgentTable:
         self._read_back_s = read_back_s
         self._slow_s = slow_s
         self._in_hardware = 0
-        self._digest = EMPTY.digest
+        self._digest = EMPTY_TABLE.digest
         """Of what the device holds, as far as we know."""
         self._in_sync = False
         """The device holds the table: a delta's steps lead it to the next one."""
@@ -78,7 +78,7 @@ class AgentTable:
             return self.status()
         steps = frame.delta.steps if frame.delta.from_version else steps_between(self.table, after)
         if fault := await self._install(after, steps, slow):
-            return Refusal(self.status(), frame.delta.to_version, Code.DEVICE, fault)
+            return Refusal(self.status(), frame.delta.to_version, RefusalCode.DEVICE, fault)
         return self.status()
 
     async def read_back(self) -> TableStatus:

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Sequence
 from typing import NamedTuple
 
 from drivers.backends.device import DeviceFailed
-from projections.rules.device_table import EMPTY, DeviceTable
+from projections.rules.device_table import EMPTY_TABLE, DeviceTable
 from projections.rules.rule import SetStep
 
 
@@ -57,7 +57,7 @@ class SimulatedDevice:
     """One device, as a `Device` for an agent."""
 
     def __init__(self, faults: DeviceFaults = NO_DEVICE_FAULTS, *, rng: random.Random) -> None:
-        self.holds = EMPTY
+        self.holds = EMPTY_TABLE
         self._faults = faults
         self._rng = rng
         self._factor = faults.slow_factor if rng.random() < faults.slow_share else 1.0
@@ -74,7 +74,7 @@ class SimulatedDevice:
 
     def flush(self) -> None:
         """Somebody else removes its rules."""
-        self.holds = EMPTY
+        self.holds = EMPTY_TABLE
 
     async def _take_later(self, table: DeviceTable) -> bool:
         spread = self._rng.lognormvariate(0.0, self._faults.spread)

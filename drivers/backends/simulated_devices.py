@@ -21,7 +21,7 @@ from drivers.backends.simulated_tables import NOTHING, SharedTables
 from drivers.wire.agent_messages import Ack, Refusal
 from drivers.wire.protocol import MAX_PARTS, TableStatus
 from drivers.wire.relay_messages import Frame
-from projections.rules.device_table import Code, FrameRefused
+from projections.rules.device_table import FrameRefused, RefusalCode
 
 SLOW_S = 0.05
 """A device that takes longer says first that it has received the frame."""
@@ -31,7 +31,7 @@ REBOOTS_S = 5.0
 
 TABLES_KEPT = 64
 
-FAILED = FrameRefused(Code.DEVICE, "the device reported a failure")
+FAILED = FrameRefused(RefusalCode.DEVICE, "the device reported a failure")
 
 
 class DeviceAnswer(NamedTuple):

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from drivers.wire import relay_messages
 from projections.rules import device_table
-from projections.rules.device_table import EMPTY, DeviceTable, FrameRefused
+from projections.rules.device_table import EMPTY_TABLE, DeviceTable, FrameRefused
 from projections.rules.rule import Delta
 
 Outcome: TypeAlias = int | FrameRefused
@@ -29,8 +29,8 @@ class SharedTables:
 
     def __init__(self) -> None:
         self.applied = 0
-        self._tables: dict[int, DeviceTable] = {NOTHING: EMPTY}
-        self._numbers: dict[tuple[int, int, bytes], int] = {(0, 0, EMPTY.digest): NOTHING}
+        self._tables: dict[int, DeviceTable] = {NOTHING: EMPTY_TABLE}
+        self._numbers: dict[tuple[int, int, bytes], int] = {(0, 0, EMPTY_TABLE.digest): NOTHING}
         self._next = 1
         self._outcomes: OrderedDict[tuple[int, int, Delta, int], Outcome] = OrderedDict()
         self._messages: OrderedDict[bytes, relay_messages.ToAgent] = OrderedDict()

@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 from drivers.wire.agent_messages import Refusal
 from drivers.wire.protocol import TableStatus
 from eventstore.backoff import backoff_ceiling
-from projections.rules.device_table import Code
+from projections.rules.device_table import RefusalCode
 
 WINDOW = 2
 """Frames on their way to a DPU at most: one that it applies, and the next. More would be older than need be."""
@@ -129,13 +129,15 @@ def after_heartbeat(
 def after_refusal(state: DeliveryState, refusal: Refusal, now: float, jitter: float) -> DeliveryState:
     """It refused a frame. `jitter`, from 0.5 to 1, keeps many from trying again together."""
     kept = _holds(state, refusal.status)._replace(in_flight=(), sent=refusal.status.applied)
-    if refusal.version not in state.in_flight or refusal.code is Code.OLDER:
+    if refusal.version not in state.in_flight or refusal.code is RefusalCode.OLDER:
         return kept
     failures = state.failures + 1
     first = failures == 1
-    at_once = first and refusal.code in (Code.BASE, Code.DIGEST)
+    at_once = first and refusal.code in (RefusalCode.BASE, RefusalCode.DIGEST)
     wait_s = 0.0 if at_once else jitter * backoff_ceiling(failures, BACKOFF_FIRST_S, BACKOFF_LAST_S)
-    repair = refusal.code not in (Code.FULL, Code.DEVICE) and not (first and refusal.code is Code.BASE)
+    repair = refusal.code not in (RefusalCode.FULL, RefusalCode.DEVICE) and not (
+        first and refusal.code is RefusalCode.BASE
+    )
     return kept._replace(repair=repair, failures=failures, not_before=now + wait_s)
 
 

@@ -10,13 +10,13 @@ from google.protobuf.message import DecodeError
 from drivers.wire import protocol
 from drivers.wire.protocol import DIGEST_BYTES, MAX_LINK_DPUS, MAX_PARTS, ProtocolError, TableStatus
 from projections.names import check_name, check_text, check_zone
-from projections.rules.device_table import Code
+from projections.rules.device_table import RefusalCode
 from schemas.api import agent_pb2 as pb
 
 NO_DIGEST = bytes(DIGEST_BYTES)
 """The digest of an empty table."""
 
-KNOWN_CODES = frozenset(map(int, Code))
+KNOWN_CODES = frozenset(map(int, RefusalCode))
 
 
 class Hello(NamedTuple):
@@ -33,7 +33,7 @@ class Refusal(NamedTuple):
 
     status: TableStatus
     version: int
-    code: Code
+    code: RefusalCode
     reason: str
 
 
@@ -136,7 +136,7 @@ def _read_status(field: str, status: pb.TableStatus) -> TableStatus:
 
 def _read_refusal(refusal: pb.Refusal) -> Refusal:
     status = _read_status("ack.refusals.status", refusal.status)
-    code = Code(refusal.code) if refusal.code in KNOWN_CODES else Code.UNSPECIFIED
+    code = RefusalCode(refusal.code) if refusal.code in KNOWN_CODES else RefusalCode.UNSPECIFIED
     return Refusal(status, refusal.version, code, protocol.printable_line(refusal.reason))
 
 

@@ -25,8 +25,8 @@ def agent_bits(state: int) -> int:
     return max(0, state - SUPERSEDED)
 
 
-class Newcomers:
-    """The addresses that one record states. In it, what an operator states comes before what any agent states."""
+class StatedAddresses:
+    """The addresses that one record states. In a record, what an operator states comes before what any agent states."""
 
     def __init__(self, state: FleetState, items: MembershipColumns) -> None:
         self._state = state

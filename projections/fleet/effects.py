@@ -38,8 +38,8 @@ def apply_changes(
             gained.setdefault(after & ~before, []).append(address)
         if before & ~after:
             lost.setdefault(before & ~after, []).append(address)
-        state.reach_by(before, -1)
-        state.reach_by(after, 1)
+        state.count_addresses(before, -1)
+        state.count_addresses(after, 1)
     record_set_changes(state, gained, lost, version, earliest_ms)
 
 

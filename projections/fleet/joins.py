@@ -23,7 +23,7 @@ import numpy as np
 from eventstore.folding.fold import DONE, Decision, RecordMetadata, refusal
 from eventstore.log import partition_of
 from projections.fleet.address_index import Address
-from projections.fleet.contested import Newcomers, agent_bits
+from projections.fleet.contested import StatedAddresses, agent_bits
 from projections.fleet.effects import record_set_changes
 from projections.fleet.fleet_zones import without_row
 from projections.fleet.holds import held_outcome, member_holds
@@ -140,7 +140,7 @@ def _member_changes(
     superseded: list[Superseded] = []
     tombstones: dict[str, Tombstone] = {}
     labels = [dict(sorted(found.items())) for found in items.label_sets]
-    newcomers = Newcomers(state, items)
+    newcomers = StatedAddresses(state, items)
     for i, name in enumerate(items.names):
         before = state.members.rows.get(name)
         is_here = before is not None and not before.held
@@ -303,5 +303,5 @@ def _note_joined(state: FleetState, change: MembersAdded, numbers: Mapping[int, 
             if address:
                 by_bits.setdefault(bits[numbers[i]], []).append(address)
     for found, addresses in by_bits.items():
-        state.reach_by(found, len(addresses))
+        state.count_addresses(found, len(addresses))
     record_set_changes(state, by_bits, {}, version, change.source.earliest_ms)

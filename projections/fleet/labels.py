@@ -16,7 +16,7 @@ from projections.rules.lists import Plan
 from projections.rules.policies import Selector, selector
 
 
-class Labels:
+class LabelSets:
     """Label sets in use, by number; numbers are reused and never leave the fold."""
 
     def __init__(self) -> None:

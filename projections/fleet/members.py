@@ -14,7 +14,7 @@ from itertools import repeat
 import numpy as np
 
 from eventstore.folding.state_table import StateTable
-from projections.fleet.labels import Labels
+from projections.fleet.labels import LabelSets
 from projections.fleet.membership import Member
 from projections.fleet.slot_table import SlotTable
 from projections.name_index import UNKNOWN, NameIndex, Numbers
@@ -272,7 +272,7 @@ class Members(StateTable[Member]):
 
     def __init__(self) -> None:
         super().__init__("members", Member)
-        self.rows = MemberRows(SlotTable(Labels()))
+        self.rows = MemberRows(SlotTable(LabelSets()))
 
     def get_many(self, keys: Sequence[str]) -> Sequence[Member | None]:
         return self.rows.get_many(keys)

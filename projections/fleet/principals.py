@@ -21,7 +21,7 @@ PROVISIONER = "provisioner"
 SIMULATOR = "simulator"
 PLANE = "plane"
 
-ROLES = (VIEWER, OPERATOR, APPROVER, NODE_AGENT, DPU_AGENT, PROVISIONER, SIMULATOR, PLANE)
+PRINCIPAL_ROLES = (VIEWER, OPERATOR, APPROVER, NODE_AGENT, DPU_AGENT, PROVISIONER, SIMULATOR, PLANE)
 """`simulator` may speak for every DPU: a certificate of it belongs to test fleets only."""
 
 _SCHEME = "spiffe://"
@@ -61,8 +61,8 @@ def parse_uri(uri: str, trust_domain: str) -> Principal | str:
     if not uri.startswith(prefix):
         return f"certificate: {shown(uri)} must begin with {prefix}"
     role, _, name = uri.removeprefix(prefix).partition("/")
-    if role not in ROLES:
-        return f"certificate: role {shown(role)} of {shown(uri)} must be one of {', '.join(ROLES)}"
+    if role not in PRINCIPAL_ROLES:
+        return f"certificate: role {shown(role)} of {shown(uri)} must be one of {', '.join(PRINCIPAL_ROLES)}"
     fault = check_name("certificate: name", name)
     return fault if fault is not None else Principal(role, name)
 
@@ -72,4 +72,4 @@ def person(actor: str) -> str:
     if actor.startswith("?"):
         return actor[1:]
     role, slash, name = actor.partition("/")
-    return name if slash and role in ROLES else actor
+    return name if slash and role in PRINCIPAL_ROLES else actor

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from pyroaring import BitMap
 
 from projections.fleet.address_index import Address, AddressIndex, Column4
-from projections.fleet.labels import Labels
+from projections.fleet.labels import LabelSets
 
 _NO_ADDRESS6 = bytes(16)
 
@@ -68,7 +68,7 @@ class SlotTable:
     """Slots, columns and the address index. `addresses` counts the addresses of all slots, a shared one once for each
     slot."""
 
-    def __init__(self, labels: Labels) -> None:
+    def __init__(self, labels: LabelSets) -> None:
         self.labels = labels
         self.names: list[str] = []
         self.address_index = AddressIndex()

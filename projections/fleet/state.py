@@ -2,7 +2,7 @@
 
 Saved: members, tombstones and what holds keep, policies, zones, holds, budgets and their windows, freezes, marks, what
 is in the outboxes to zones, and per set the version of its last change. All else is derived and rebuilt by `rederive`:
-the plan, label sets, the slot table, how many addresses are in which sets (`reach`), covers and their history. History
+the plan, label sets, the slot table, how many addresses are in which sets (`addresses_by_sets`), covers and their history. History
 starts anew after a restart; content, versions and digests do not.
 """
 
@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from eventstore.folding.state_table import StateTable
 from projections.fleet.address_index import Address
-from projections.fleet.allowed import Allowed
+from projections.fleet.allowed_counts import AllowedCounts
 from projections.fleet.command_outcomes import CommandOutcomes
 from projections.fleet.fleet_zones import (
     NO_LIST_CHANGE,
@@ -32,7 +32,7 @@ from projections.fleet.fleet_zones import (
     key_of_labels,
     without_row,
 )
-from projections.fleet.labels import Labels
+from projections.fleet.labels import LabelSets
 from projections.fleet.members import Members
 from projections.fleet.membership import Member, ReachableState, RetainedStates, held_items
 from projections.fleet.retired import RetiredSets
@@ -159,7 +159,7 @@ class FleetState:
         self.sets = tuple(self.new_set(key, SetRow(0, 0)) for key in self.plan.keys)
         self.previous = PreviousLists()
         self.retired = RetiredSets()
-        self.labels = Labels()
+        self.labels = LabelSets()
         self.slot_table = SlotTable(self.labels)
         self.held_names: dict[int, dict[str, bytes]] = {
             hold.id: {} for rows in (self.holds.rows, self.rejected.rows) for hold in rows.values()
@@ -172,7 +172,7 @@ class FleetState:
         self.tombstones.rederive()
         self.command_outcomes.rederive()
         self._allocate_slots()
-        self._allowed = Allowed()
+        self._allowed = AllowedCounts()
         self.recount()
         self.contested: dict[Address, set[str]] = {}
         for name, member in self.members.rows.single_rows().items():
@@ -308,7 +308,7 @@ class FleetState:
 
     def allowed_by(self, number: int) -> int:
         """How many addresses a list allows anything."""
-        return self._allowed.of(number, self.plan, self.reach)
+        return self._allowed.of(number, self.plan, self.addresses_by_sets)
 
     def sample(self, now_ms: int) -> None:
         """Note the levels at the end of the last step, if this is a later one. Called before a record changes them."""
@@ -331,16 +331,18 @@ class FleetState:
 
     def recount(self) -> None:
         """Count anew what is in which sets, after the sets became others."""
-        self.reach = Counter({bits: count for bits, count in self.slot_table.count_by_bits().items() if bits and count})
+        self.addresses_by_sets = Counter(
+            {bits: count for bits, count in self.slot_table.count_by_bits().items() if bits and count}
+        )
         self._allowed.forget()
 
-    def reach_by(self, bits: int, count: int) -> None:
+    def count_addresses(self, bits: int, count: int) -> None:
         """So many more addresses (or fewer, if negative) are in these sets. What is in none is not counted."""
         if bits:
             self._allowed.note(bits, count)
-            self.reach[bits] += count
-            if not self.reach[bits]:
-                del self.reach[bits]
+            self.addresses_by_sets[bits] += count
+            if not self.addresses_by_sets[bits]:
+                del self.addresses_by_sets[bits]
 
 
 def window_key(kind: BudgetKind, list_id: str) -> str:

@@ -84,20 +84,16 @@ def _hold(state: FleetState, hold: Hold) -> HoldView:
     )
 
 
-def standing(state: FleetState, name: str) -> str:
-    """`held` while a hold keeps a node, or its newest state from counting; what became of that if it was rejected.
-
-    A node whose leave was rejected stays in the tables until it joins again. A node whose change was rejected counts as
-    it was before, until it states another change, or leaves.
-    """
+def hold_state(state: FleetState, name: str) -> str:
+    """`held` while a hold keeps a node, or its newest state from counting; if the hold was rejected, which change was."""
     member = state.members.rows.get(name)
     if member is None:
         return ""
-    return standing_of(member, rejected=is_rejected(state, hold_of(state, name)))
+    return hold_state_of(member, rejected=is_rejected(state, hold_of(state, name)))
 
 
-def standing_of(member: Member, *, rejected: bool) -> str:
-    """The standing of a member; `rejected` says that a rejected hold covers it."""
+def hold_state_of(member: Member, *, rejected: bool) -> str:
+    """The hold state of a member; `rejected` says that a rejected hold covers it."""
     if not member.held and member.withheld < 0:
         return ""
     if not rejected:

@@ -16,11 +16,11 @@ from eventstore.log import INSTALLS, Partition
 from projections.installs.rows import (
     MAX_VERSIONS,
     UNKNOWN_MS,
-    Exceptional,
+    DpuException,
     InstallsState,
     VersionInstalls,
     ZoneInstalls,
-    merged,
+    merged_times,
     newest_exceptions,
     rounded,
     version_key,
@@ -33,11 +33,11 @@ __all__ = ["InstallsFold", "InstallsState"]
 MAX_ORDINAL = 1 << 20
 """Above any ordinal; a bitmap of everything is small, and what is computed from it is not."""
 
-MAX_REASON = 253
+MAX_REFUSAL_REASON = 253
 _MAX_TIME_MS = 1 << 52
 
 
-class Reach(NamedTuple):
+class LevelReport(NamedTuple):
     """One entry of a report."""
 
     version: int
@@ -90,7 +90,7 @@ class InstallsFold:
 
 
 def _change(
-    state: InstallsState, zone: ZoneInstalls | None, event: InstallsReported, entries: list[Reach]
+    state: InstallsState, zone: ZoneInstalls | None, event: InstallsReported, entries: list[LevelReport]
 ) -> InstallsChange | None:
     is_new_epoch = zone is None or event.epoch > zone.epoch
     known = state.numbers.get(event.zone, [])
@@ -109,7 +109,7 @@ def _change(
     return InstallsChange(event.zone, row if row != zone else None, rows, forgotten)
 
 
-def _with(row: VersionInstalls, entries: Sequence[Reach]) -> VersionInstalls:
+def _with(row: VersionInstalls, entries: Sequence[LevelReport]) -> VersionInstalls:
     """A row with all entries of its version. Each level is merged once: what a record costs is not up to its sender."""
     levels = list(row.levels)
     for level in sorted({entry.level for entry in entries}):
@@ -118,20 +118,20 @@ def _with(row: VersionInstalls, entries: Sequence[Reach]) -> VersionInstalls:
             if entry.level == level:
                 time_ms = _time_of(entry)
                 times[time_ms] = times[time_ms] | entry.ordinals if time_ms in times else entry.ordinals
-        levels[level] = merged(levels[level], times)
+        levels[level] = merged_times(levels[level], times)
     appended = [time_ms for time_ms in (row.appended_ms, *(entry.appended_ms for entry in entries)) if time_ms > 0]
     return VersionInstalls(min(appended, default=0), *levels)
 
 
-def _time_of(entry: Reach) -> int:
+def _time_of(entry: LevelReport) -> int:
     is_known = 0 < entry.appended_ms <= entry.reached_ms
     return rounded(entry.reached_ms, entry.appended_ms) if is_known else UNKNOWN_MS
 
 
 def _zone_row(zone: ZoneInstalls | None, event: InstallsReported) -> ZoneInstalls:
     said_ms = event.envelope.issued_at_ms
-    regressed = [Exceptional(said_ms, dpu, version, "") for dpu, version in event.regressed.items()]
-    refusals = [Exceptional(said_ms, dpu, -1, reason) for dpu, reason in event.refused.items()]
+    regressed = [DpuException(said_ms, dpu, version, "") for dpu, version in event.regressed.items()]
+    refusals = [DpuException(said_ms, dpu, -1, reason) for dpu, reason in event.refused.items()]
     exceptions = newest_exceptions(zone.exceptions if zone is not None else (), [*regressed, *refusals])
     said, count = said_ms, event.dpu_count
     if zone is not None:
@@ -139,7 +139,7 @@ def _zone_row(zone: ZoneInstalls | None, event: InstallsReported) -> ZoneInstall
     return ZoneInstalls(event.epoch, said, count, exceptions)
 
 
-def _entries(event: InstallsReported) -> list[Reach] | str:
+def _entries(event: InstallsReported) -> list[LevelReport] | str:
     """What a report says, or its first fault."""
     fault = _fault(event)
     if fault is not None:
@@ -160,7 +160,7 @@ def _entries(event: InstallsReported) -> list[Reach] | str:
         ):
             return f"versions[{number}]: {version} at level {level} must have a level of 0 to 2, and times that can be"
         if ordinals:
-            entries.append(Reach(version, level, ordinals, appended_ms, reached_ms))
+            entries.append(LevelReport(version, level, ordinals, appended_ms, reached_ms))
     return entries
 
 
@@ -185,7 +185,7 @@ def _fault(event: InstallsReported) -> str | None:
     for dpu in (*event.regressed, *event.refused):
         fault = fault or check_name("dpu", dpu)
     for reason in event.refused.values():
-        fault = fault or check_text("refused", reason, MAX_REASON)
+        fault = fault or check_text("refused", reason, MAX_REFUSAL_REASON)
     return fault
 
 

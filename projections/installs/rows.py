@@ -37,7 +37,7 @@ MAX_TIMES = 1_024
 _EXACT_BITS = 7
 
 
-class Exceptional(msgspec.Struct, frozen=True, gc=False, array_like=True, order=True):
+class DpuException(msgspec.Struct, frozen=True, gc=False, array_like=True, order=True):
     """A DPU that went back to `version`, or that refused its table (`version` -1) for `reason`, when it was said."""
 
     said_ms: int
@@ -52,10 +52,10 @@ class ZoneInstalls(msgspec.Struct, frozen=True, gc=False, array_like=True):
     epoch: int
     said_ms: int
     dpu_count: int
-    exceptions: tuple[Exceptional, ...] = ()
+    exceptions: tuple[DpuException, ...] = ()
 
 
-Reached = tuple[tuple[int, bytes], ...]
+ReachedTimes = tuple[tuple[int, bytes], ...]
 """(time, ordinals) in order of time; no ordinal twice."""
 
 
@@ -63,12 +63,12 @@ class VersionInstalls(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """One version of one zone: when its earliest change was appended (0: unknown), and who reached which level when."""
 
     appended_ms: int
-    received: Reached = ()
-    applied: Reached = ()
-    in_hardware: Reached = ()
+    received: ReachedTimes = ()
+    applied: ReachedTimes = ()
+    in_hardware: ReachedTimes = ()
 
     @property
-    def levels(self) -> tuple[Reached, Reached, Reached]:
+    def levels(self) -> tuple[ReachedTimes, ReachedTimes, ReachedTimes]:
         return (self.received, self.applied, self.in_hardware)
 
 
@@ -106,7 +106,7 @@ def rounded(reached_ms: int, appended_ms: int) -> int:
     return appended_ms + -(-after // step) * step
 
 
-def merged(reached: Reached, more: Mapping[int, BitMap]) -> Reached:
+def merged_times(reached: ReachedTimes, more: Mapping[int, BitMap]) -> ReachedTimes:
     """With these ordinals at these times, each at the earliest of its times."""
     times = {known_ms: BitMap.deserialize(packed) for known_ms, packed in reached}
     for time_ms, ordinals in more.items():
@@ -129,9 +129,9 @@ def _halved(times: list[tuple[int, BitMap]]) -> list[tuple[int, BitMap]]:
     return [(later, one | other) for (_, one), (later, other) in pairs] + times[len(times) & ~1 :]
 
 
-def newest_exceptions(known: Sequence[Exceptional], more: Sequence[Exceptional]) -> tuple[Exceptional, ...]:
+def newest_exceptions(known: Sequence[DpuException], more: Sequence[DpuException]) -> tuple[DpuException, ...]:
     """Per DPU what was said last, the newest of them first."""
-    last: dict[str, Exceptional] = {}
+    last: dict[str, DpuException] = {}
     for exception in (*known, *more):
         if exception.dpu not in last or exception > last[exception.dpu]:
             last[exception.dpu] = exception

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap
 
-from projections.installs.rows import APPLIED, LEVELS, MAX_VERSIONS, UNKNOWN_MS, Exceptional, InstallsState
+from projections.installs.rows import APPLIED, LEVELS, MAX_VERSIONS, UNKNOWN_MS, DpuException, InstallsState
 
 PERMILLES = (500, 990, 999, 1000)
 
@@ -44,7 +44,7 @@ class ZoneProgress(msgspec.Struct, frozen=True):
     epoch: int
     dpu_count: int
     versions: tuple[VersionProgress, ...]
-    exceptions: tuple[Exceptional, ...]
+    exceptions: tuple[DpuException, ...]
 
 
 def zone_progress(

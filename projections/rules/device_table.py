@@ -20,7 +20,7 @@ from projections.rules import digests
 from projections.rules.rule import Delta, Rule, SetStep, precedence
 
 WIDTH4, WIDTH6 = 5, 17
-FEW = 16
+NUMPY_MIN = 16
 """Prefixes up to which single integers are faster than numpy."""
 
 Prefixes = frozenset[bytes]
@@ -28,8 +28,8 @@ Prefixes = frozenset[bytes]
 _NONE: Prefixes = frozenset()
 
 
-class Code(IntEnum):
-    """Why a frame was refused: what the plane does next depends on this alone, never on the sentence beside it."""
+class RefusalCode(IntEnum):
+    """Why a frame was refused. What the plane does next depends on this alone, never on the sentence beside it."""
 
     UNSPECIFIED = 0
     OLDER = 1
@@ -43,7 +43,7 @@ class Code(IntEnum):
 class FrameRefused(NamedTuple):
     """The frame was not taken, and the table is what it was."""
 
-    code: Code
+    code: RefusalCode
     reason: str
 
 
@@ -61,26 +61,26 @@ class DeviceTable(NamedTuple):
         return sum(map(len, self.rules.values()))
 
 
-EMPTY = DeviceTable(0, 0, bytes(16), {})
+EMPTY_TABLE = DeviceTable(0, 0, bytes(16), {})
 
 
 def apply(table: DeviceTable, epoch: int, delta: Delta, *, capacity: int) -> DeviceTable | FrameRefused:
     """The table after a frame, or why not. `capacity` is how many prefixes the device can hold at any moment."""
     held, offered = (table.epoch, table.version), (epoch, delta.to_version)
     if offered < held:
-        return FrameRefused(Code.OLDER, f"version: {offered} is older than {held}, which this device holds")
+        return FrameRefused(RefusalCode.OLDER, f"version: {offered} is older than {held}, which this device holds")
     if offered == held and delta.digest == table.digest:
         return table
     if delta.from_version and (epoch, delta.from_version) != held:
         base = (epoch, delta.from_version)
-        return FrameRefused(Code.BASE, f"from_version: {base} is not {held}, which this device holds")
-    base_table = table if delta.from_version else EMPTY
+        return FrameRefused(RefusalCode.BASE, f"from_version: {base} is not {held}, which this device holds")
+    base_table = table if delta.from_version else EMPTY_TABLE
     rules = _after(base_table, delta, capacity)
     if isinstance(rules, FrameRefused):
         return rules
     digest = _digest_after(base_table, delta)
     if digest != delta.digest:
-        return FrameRefused(Code.DIGEST, f"digest: {digest.hex()} after these steps is not {delta.digest.hex()}")
+        return FrameRefused(RefusalCode.DIGEST, f"digest: {digest.hex()} after these steps is not {delta.digest.hex()}")
     return DeviceTable(epoch, delta.to_version, digest, rules)
 
 
@@ -118,18 +118,22 @@ def _after(table: DeviceTable, delta: Delta, capacity: int) -> dict[Rule, Prefix
     size = table.size
     for step in delta.steps:
         if fault := _fault(step):
-            return FrameRefused(Code.MALFORMED, fault)
+            return FrameRefused(RefusalCode.MALFORMED, fault)
         before = rules.get(step.rule, _NONE)
         adds, removes = _split(step.add4, step.add6), _split(step.remove4, step.remove6)
         added = before.union(adds) if adds else before
         if len(added) != len(before) + len(adds):
-            return FrameRefused(Code.MALFORMED, f"steps: {_shown(step.rule)} adds prefixes that are there already")
+            return FrameRefused(
+                RefusalCode.MALFORMED, f"steps: {_shown(step.rule)} adds prefixes that are there already"
+            )
         size += len(adds)
         if size > capacity:
-            return FrameRefused(Code.FULL, f"steps: {size} prefixes are more than the {capacity} that fit")
+            return FrameRefused(RefusalCode.FULL, f"steps: {size} prefixes are more than the {capacity} that fit")
         after = added.difference(removes) if removes else added
         if len(after) != len(added) - len(removes):
-            return FrameRefused(Code.MALFORMED, f"steps: {_shown(step.rule)} removes prefixes that are not there")
+            return FrameRefused(
+                RefusalCode.MALFORMED, f"steps: {_shown(step.rule)} removes prefixes that are not there"
+            )
         size -= len(removes)
         rules[step.rule] = after
     return {rule: prefixes for rule, prefixes in rules.items() if prefixes}
@@ -153,7 +157,7 @@ def _split(packed4: bytes, packed6: bytes) -> list[bytes]:
 
 
 def _cut(packed: bytes, width: int) -> list[bytes]:
-    if len(packed) <= FEW * width:
+    if len(packed) <= NUMPY_MIN * width:
         if len(packed) % width:  # as numpy says of many
             raise ValueError(f"{len(packed)} bytes are no whole number of prefixes of {width} bytes")
         return [packed[at : at + width] for at in range(0, len(packed), width)]
@@ -177,7 +181,7 @@ def _fault(step: SetStep) -> str | None:
 def _canonical(packed: bytes, width: int) -> bool:
     """Whether every prefix's length fits its family, and no bit beyond it is set."""
     bits = (width - 1) * 8
-    if len(packed) <= FEW * width:
+    if len(packed) <= NUMPY_MIN * width:
         prefixes = (divmod(int.from_bytes(packed[at : at + width]), 256) for at in range(0, len(packed), width))
         return all(length <= bits and not address & ((1 << bits - length) - 1) for address, length in prefixes)
     rows = np.frombuffer(packed, np.uint8).reshape(-1, width)

@@ -21,7 +21,7 @@ RuleText: TypeAlias = tuple[int, str, str, tuple[int, ...]]
 _MASK64 = (1 << 64) - 1
 _MASK128 = (1 << 128) - 1
 _M1, _M2 = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
-_FEW = 24
+_NUMPY_MIN = 24
 """Prefixes up to which single integers are faster than numpy."""
 
 
@@ -50,7 +50,7 @@ def _salts(rule: RuleText) -> tuple[Salts, Salts]:
 
 def _family(packed: bytes, size: int, salts: Salts) -> int:
     count = len(packed) // size
-    if count > _FEW:
+    if count > _NUMPY_MIN:
         return _many(_words(packed, size), salts)
     total = 0
     for i in range(count):

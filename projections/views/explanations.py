@@ -30,7 +30,7 @@ from projections.views.verdicts import Matching, Verdict, VerdictSummary, senten
 from projections.zones.rows import Dpu, Node
 from projections.zones.state import ZonesState
 
-_FEW_NAMES = 5
+_MAX_QUOTED_NAMES = 5
 """Other nodes with an address that are named."""
 
 
@@ -77,8 +77,8 @@ class ExplanationView(NamedTuple):
     notes: tuple[str, ...]
 
 
-class Subject(NamedTuple):
-    """What is asked about: the node as its zone has it (in this partition), the DPU, and what that one said last."""
+class ExplainQuery(NamedTuple):
+    """The subject of an explanation: the node as its zone (in this partition) has it, the DPU, and what the DPU said last."""
 
     node_name: str
     node: Node | None
@@ -91,7 +91,7 @@ class Subject(NamedTuple):
     """Whether a moment of the past is asked about, of which nobody knows what the DPU held."""
 
 
-def explain(about: Subject, fleet: FleetState, installs: InstallsState) -> ExplanationView:
+def explain(about: ExplainQuery, fleet: FleetState, installs: InstallsState) -> ExplanationView:
     now = table(fleet, about.dpu.zone)
     addresses = _addresses(about, fleet)
     by_address = {_text(address): [*_rules(fleet, about.dpu.zone, now, address)] for address in addresses}
@@ -127,7 +127,7 @@ def is_remembered(name: str, fleet: FleetState, zones: Iterable[ZonesState]) -> 
     )
 
 
-def _sentence(about: Subject, fleet: FleetState, said: Mapping[str, Sequence[Verdict]]) -> str:
+def _sentence(about: ExplainQuery, fleet: FleetState, said: Mapping[str, Sequence[Verdict]]) -> str:
     """The verdicts for people. A verdict on an address that only other nodes have in the tables says so."""
     if not said and about.node is None:
         ended = fleet.tombstones.rows.get(about.node_name)
@@ -142,14 +142,18 @@ def _sentence(about: Subject, fleet: FleetState, said: Mapping[str, Sequence[Ver
     return f"{sentence(said)}; {theirs}"
 
 
-def _effective(about: Subject, fleet: FleetState) -> list[Member | ReachableState]:
+def _effective(about: ExplainQuery, fleet: FleetState) -> list[Member | ReachableState]:
     """What the node makes reachable now."""
     member = fleet.members.rows.get(about.node_name)
     return [*([member] if member is not None and member.slot >= 0 else []), *fleet.retained_states(about.node_name)]
 
 
 def _steps(
-    about: Subject, fleet: FleetState, installs: InstallsState, now: RuleTable, rules: Sequence[tuple[AddressView, int]]
+    about: ExplainQuery,
+    fleet: FleetState,
+    installs: InstallsState,
+    now: RuleTable,
+    rules: Sequence[tuple[AddressView, int]],
 ) -> Iterator[StepView]:
     yield _stated(about, fleet)
     yield _accepted(about, fleet)
@@ -163,7 +167,7 @@ def _steps(
         yield StepView(name, time_ms >= 0, known, "", version, note)
 
 
-def _stated(about: Subject, fleet: FleetState) -> StepView:
+def _stated(about: ExplainQuery, fleet: FleetState) -> StepView:
     if about.node is not None:
         where = f"zones/{about.partition}/{about.node.changed}"
         return StepView("stated", True, about.node.changed_ms, where, 0, f"its last change in zone {about.node.zone}")
@@ -173,7 +177,7 @@ def _stated(about: Subject, fleet: FleetState) -> StepView:
     return StepView("stated", True, 0, "", 0, f"it has left zone {member.zone}")
 
 
-def _accepted(about: Subject, fleet: FleetState) -> StepView:
+def _accepted(about: ExplainQuery, fleet: FleetState) -> StepView:
     """Whether fleet has the node as its zone has it, and may act on it."""
     member, node = fleet.members.rows.get(about.node_name), about.node
     if node is None:
@@ -199,7 +203,9 @@ def _accepted(about: Subject, fleet: FleetState) -> StepView:
     return StepView("accepted", True, 0, "", 0, "fleet has it as its zone has it")
 
 
-def _intended(about: Subject, fleet: FleetState, now: RuleTable, rules: Sequence[tuple[AddressView, int]]) -> StepView:
+def _intended(
+    about: ExplainQuery, fleet: FleetState, now: RuleTable, rules: Sequence[tuple[AddressView, int]]
+) -> StepView:
     if not rules:
         selected = ", ".join(found.policy for found in now.sets) or "none"
         reason = f"no policy for zone {about.dpu.zone} selects the node by its labels (policies there: {selected})"
@@ -222,7 +228,7 @@ def _needed(now: RuleTable, rules: Sequence[tuple[AddressView, int]]) -> int:
     return max(versions) if all(versions) else now.version
 
 
-def _sent(about: Subject, fleet: FleetState, version: int, received: bool) -> StepView:
+def _sent(about: ExplainQuery, fleet: FleetState, version: int, received: bool) -> StepView:
     if received:
         return StepView("sent", True, 0, "", version, "")
     if about.is_past:
@@ -238,7 +244,7 @@ def _sent(about: Subject, fleet: FleetState, version: int, received: bool) -> St
     return StepView("sent", True, 0, "", version, "a relay that the DPU is connected to sends what it lacks")
 
 
-def _reached(about: Subject, installs: InstallsState, version: int) -> tuple[int, ...]:
+def _reached(about: ExplainQuery, installs: InstallsState, version: int) -> tuple[int, ...]:
     """Per level, when the DPU reached this version or a later one: -1 if it did not, UNKNOWN_MS if nobody says."""
     zone, ordinal = about.dpu.zone, about.dpu.ordinal
     times = [-1] * len(LEVELS)
@@ -259,7 +265,7 @@ def _reached(about: Subject, installs: InstallsState, version: int) -> tuple[int
     return tuple(times)
 
 
-def _waits(about: Subject, installs: InstallsState, version: int) -> str:
+def _waits(about: ExplainQuery, installs: InstallsState, version: int) -> str:
     """Why the DPU has not got there."""
     row = installs.zones.rows.get(about.dpu.zone)
     for exception in row.exceptions if row is not None else ():
@@ -283,22 +289,22 @@ def _unreported(version: int) -> str:
     return f"no relay had reported version {version} of the DPU by then; what else it held then is not kept"
 
 
-def _addresses(about: Subject, fleet: FleetState) -> list[Address]:
+def _addresses(about: ExplainQuery, fleet: FleetState) -> list[Address]:
     """What the node makes reachable, and what its zone has of it."""
     stated = [about.node] if about.node is not None else []
     rows: list[Member | ReachableState | Node] = [*_effective(about, fleet), *stated]
     return [address for address in dict.fromkeys(a for row in rows for a in (row.address4, row.address6)) if address]
 
 
-def _conflicts(about: Subject, fleet: FleetState, addresses: Iterable[Address]) -> Iterator[str]:
+def _conflicts(about: ExplainQuery, fleet: FleetState, addresses: Iterable[Address]) -> Iterator[str]:
     """Other nodes that have an address of this one, and whose rules therefore count for it too."""
     for address in addresses:
         names = {fleet.slot_table.names[slot] for slot in fleet.slot_table.address_index.slots_of(address)} - {
             about.node_name
         }
         if names:
-            few = ", ".join(sorted(names)[:_FEW_NAMES])
-            more = f" and {len(names) - _FEW_NAMES} more" if len(names) > _FEW_NAMES else ""
+            few = ", ".join(sorted(names)[:_MAX_QUOTED_NAMES])
+            more = f" and {len(names) - _MAX_QUOTED_NAMES} more" if len(names) > _MAX_QUOTED_NAMES else ""
             yield f"conflict: {_text(address)} is an address of {few}{more} too, so their rules count for it as well"
 
 

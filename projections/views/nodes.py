@@ -10,7 +10,7 @@ from projections.fleet.address_index import Address
 from projections.fleet.contested import withheld_addresses
 from projections.fleet.membership import Member
 from projections.fleet.state import FleetState
-from projections.fleet.views import HELD, standing
+from projections.fleet.views import HELD, hold_state
 from projections.zones.rows import Node
 from projections.zones.state import ZonesState
 
@@ -38,20 +38,17 @@ def view(name: str, node: Node | Member, fleet: FleetState) -> NodeView:
         labels=node.labels,
         created_ms=node.created_ms,
         uid=node.uid,
-        held=standing(fleet, name) == HELD,
-        standing=standing(fleet, name),
+        held=hold_state(fleet, name) == HELD,
+        standing=hold_state(fleet, name),
         conflicts=_conflicts(name, node, member, fleet),
         withheld="; ".join(withheld_addresses(fleet, name)),
     )
 
 
-def kept_of_the_left(
+def retained_nodes(
     fleet: FleetState, zone: str, number_of: Callable[[str], int], there: Mapping[int, Container[str]]
 ) -> dict[int, dict[str, Member]]:
-    """The nodes that left and that holds keep, of one zone or of all, by the partition of their zone.
-
-    A node that is in `there`, the nodes of that partition, has joined again, and fleet has not heard of it yet.
-    """
+    """The nodes that left and that holds retain, of one zone or of all, by the partition of their zone."""
     kept: dict[int, dict[str, Member]] = {}
     for names in fleet.held_names.values():
         for name in names:

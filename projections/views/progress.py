@@ -65,20 +65,20 @@ class LatencyView(NamedTuple):
     buckets: tuple[BucketView, ...]
 
 
-class _Reach(NamedTuple):
+class _LevelCounts(NamedTuple):
     received: int
     applied: int
     in_hardware: int
     pending_since_ms: int
 
 
-_NOWHERE = _Reach(0, 0, 0, 0)
+_NOWHERE = _LevelCounts(0, 0, 0, 0)
 
 
 class _Counted(NamedTuple):
     numbers: list[int]
     ordinals: int
-    reach: _Reach
+    reach: _LevelCounts
 
 
 class ProgressViews:
@@ -116,7 +116,7 @@ class ProgressViews:
             phases=dict(dpus.phases),
         )
 
-    def _reach(self, zone: str, numbers: list[int], ordinals: int, installs: InstallsState) -> _Reach:
+    def _reach(self, zone: str, numbers: list[int], ordinals: int, installs: InstallsState) -> _LevelCounts:
         known = self._counted.get(zone)
         if known is None or known.numbers is not numbers or known.ordinals != ordinals:
             known = self._counted[zone] = _Counted(numbers, ordinals, _reach(zone, numbers, ordinals, installs))
@@ -168,7 +168,7 @@ class Latencies:
             self._appended.pop(number, None)
 
 
-def _reach(zone: str, numbers: list[int], ordinals: int, installs: InstallsState) -> _Reach:
+def _reach(zone: str, numbers: list[int], ordinals: int, installs: InstallsState) -> _LevelCounts:
     """DPUs at each level of the newest version: who has it in hardware has it applied, and who has it applied has
     received it."""
     row = installs.version(zone, numbers[-1])
@@ -182,7 +182,7 @@ def _reach(zone: str, numbers: list[int], ordinals: int, installs: InstallsState
         counts.append(len(reached & there))
     assert len(counts) == len(LEVELS)
     is_whole = counts[0] == len(there)
-    return _Reach(counts[2], counts[1], counts[0], 0 if is_whole else _waiting_ms(zone, there, installs))
+    return _LevelCounts(counts[2], counts[1], counts[0], 0 if is_whole else _waiting_ms(zone, there, installs))
 
 
 def _waiting_ms(zone: str, there: BitMap, installs: InstallsState) -> int:

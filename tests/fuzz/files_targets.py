@@ -27,7 +27,7 @@ from eventstore.log import ZONES
 from eventstore.recovery.backup import MANIFEST, check, load_manifest, read_records, write_record
 from eventstore.state_store.saver import load_partition, save
 from eventstore.state_store.store import digest_bytes
-from projections.rules.device_table import EMPTY, digest_of
+from projections.rules.device_table import EMPTY_TABLE, digest_of
 from tests.fuzz.framing import split
 from tests.fuzz.log_targets import partition, records_of
 from tests.fuzz.seeds_log import lifecycle
@@ -84,7 +84,7 @@ def agent_table(data: bytes) -> bool:
     path.write_bytes(hash_of_table(data) + data)
     store = FileTableStore(path, "dpu-1", "rack-1")
     table = store.load()
-    if table is EMPTY:
+    if table is EMPTY_TABLE:
         return False
     store.save(table)
     assert store.load() == table

@@ -14,7 +14,7 @@ from drivers.wire.agent_messages import Hello
 from drivers.wire.protocol import MAX_PARTS, ProtocolError, numbers_of
 from drivers.wire.relay_messages import Frame
 from projections.rules import device_table
-from projections.rules.device_table import EMPTY, DeviceTable, FrameRefused, digest_of, steps_between
+from projections.rules.device_table import EMPTY_TABLE, DeviceTable, FrameRefused, digest_of, steps_between
 from projections.rules.rule import Delta
 from schemas.api import agent_pb2 as pb
 from tests.fuzz.framing import Part, joined, split
@@ -43,7 +43,7 @@ def from_agent(data: bytes) -> bool:
 
 def from_relay(data: bytes) -> bool:
     """Messages to an agent, one after the other. Accepted, if its device took a frame."""
-    table = EMPTY
+    table = EMPTY_TABLE
     for part in split(data):
         try:
             message = relay_messages.decode(part.content)
@@ -56,7 +56,7 @@ def from_relay(data: bytes) -> bool:
             table = _taken(table, message)
         else:
             assert relay_messages.decode(relay_messages.encode(message)) == message
-    return table is not EMPTY
+    return table is not EMPTY_TABLE
 
 
 def _taken(table: DeviceTable, frame: Frame) -> DeviceTable:
@@ -101,7 +101,7 @@ def _with_right_digest(content: bytes, before: list[Part]) -> bytes:
         return content
     if not isinstance(frame, Frame):
         return content
-    table = EMPTY
+    table = EMPTY_TABLE
     for part in before:
         try:
             earlier = relay_messages.decode(part.content)

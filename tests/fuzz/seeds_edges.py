@@ -19,7 +19,7 @@ from eventstore.ids import uuid7
 from eventstore.log import FLEET_0, ZONES, Partition
 from eventstore.position import Position, to_token
 from eventstore.recovery.backup import Manifest, PartitionCopy, write_record
-from projections.rules.device_table import EMPTY, Code, DeviceTable, apply
+from projections.rules.device_table import EMPTY_TABLE, DeviceTable, RefusalCode, apply
 from projections.rules.digests import digest_of, to_bytes
 from projections.rules.rule import Delta, Rule, SetStep
 from schemas.api import dpuplane_pb2 as pb
@@ -37,7 +37,7 @@ HOLDING = TableStatus(1, 1, 5, 5, 5, bytes(16))
 
 def _agent_messages() -> Iterable[bytes]:
     hello = Hello("rack-1", ["d1", "src/d2"], ["b1", "b2"], [HOLDING])
-    refusal = Refusal(HOLDING, 7, Code.FULL, "table is full")
+    refusal = Refusal(HOLDING, 7, RefusalCode.FULL, "table is full")
     said: list[FromAgent] = [hello, Ack([HOLDING], [refusal]), Heartbeat([HOLDING._replace(dpus=1 << 77)])]
     return map(agent_messages.encode, said)
 
@@ -156,7 +156,7 @@ def _manifests() -> Iterable[bytes]:
 
 
 def _agent_tables() -> Iterable[bytes]:
-    table = EMPTY
+    table = EMPTY_TABLE
     for delta in _deltas():
         after = apply(table, 1, delta, capacity=99)
         assert isinstance(after, DeviceTable)

@@ -17,7 +17,7 @@ from deploy.http import HttpServer
 from deploy.metrics.exposition import Exposition
 from deploy.settings import Address
 from deploy.tls.security import Security
-from projections.fleet.principals import ROLES
+from projections.fleet.principals import PRINCIPAL_ROLES
 from tests.support.certs import CertFiles, CertIssuer
 from tests.support.served import now_ms
 
@@ -78,7 +78,7 @@ async def test_probes_need_no_certificate_and_all_else_does(tmp_path: Path) -> N
         assert served.security.denials.unauthenticated == 7
 
 
-@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("role", PRINCIPAL_ROLES)
 async def test_readers_read_and_others_do_not(tmp_path: Path, role: str) -> None:
     async with page(tmp_path) as served:
         status, text = await served.get("/secret", f"{role}/x")

@@ -18,7 +18,7 @@ from drivers.internal_events import InternalEvents
 from drivers.relays.reports import ReportBuffer
 from drivers.relays.served_zone import ServedZone
 from eventstore.log import FLEET_0
-from projections.rules.device_table import EMPTY, DeviceTable
+from projections.rules.device_table import EMPTY_TABLE, DeviceTable
 from projections.rules.rule import Rule
 from tests.seeded.bugs import Bug, Simulated, Stepped, does, instead, patched
 from tests.simulation.nemesis import Nemesis
@@ -112,8 +112,8 @@ def _ages_out(run: Any) -> Any:
             while True:
                 await asyncio.sleep(5.0)
                 if asyncio.get_running_loop().time() > self._last_message_at + 20.0:
-                    self._table.table = EMPTY
-                    self._table._keep(EMPTY)
+                    self._table.table = EMPTY_TABLE
+                    self._table._keep(EMPTY_TABLE)
 
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(give_up())

@@ -485,7 +485,7 @@ BUGS = (
         "address-of-another",
         "fleet gives a node agent the address that another node has",
         "I24",
-        lambda: patched((projections.fleet.contested.Newcomers, "_is_of_another", does(False))),
+        lambda: patched((projections.fleet.contested.StatedAddresses, "_is_of_another", does(False))),
         Stepped(1, agents=True),
     ),
     Bug(

@@ -36,7 +36,7 @@ from eventstore.state_store.store import SavedHead
 from projections.fleet import tables
 from projections.fleet.zone_outbox import next_record
 from projections.rules import device_table
-from projections.rules.device_table import EMPTY, FrameRefused, pack
+from projections.rules.device_table import EMPTY_TABLE, FrameRefused, pack
 from projections.rules.rule import Delta
 from projections.zones.forwarding import forward
 from projections.zones.lifecycle import wait_ms
@@ -77,7 +77,7 @@ class Device:
 
     zone: str
     name: str
-    table: device_table.DeviceTable = EMPTY
+    table: device_table.DeviceTable = EMPTY_TABLE
     boot: int = 0
 
 
@@ -446,7 +446,7 @@ class Plane(FoldedLog):
 
     def _reboot(self) -> None:
         device = self.rng.choice(self._devices)
-        device.table, device.boot = EMPTY, device.boot + 1
+        device.table, device.boot = EMPTY_TABLE, device.boot + 1
         self._saw(device)
 
     # --- restarts

@@ -15,7 +15,7 @@ from drivers.agents.agent import Agent, AgentIdentity
 from drivers.agents.store import MemoryTableStore
 from drivers.backends.simulated import DeviceFaults, SimulatedDevice
 from drivers.wire.links import Dial
-from projections.rules.device_table import EMPTY, DeviceTable, pack
+from projections.rules.device_table import EMPTY_TABLE, DeviceTable, pack
 from projections.rules.rule import SetStep
 from tests.simulation.history import FrameStarted, History, TableInstalled
 from tests.simulation.loop import current_loop, owned_by
@@ -44,7 +44,7 @@ class WatchedDevice(SimulatedDevice):
         super().__init__(faults, rng=rng)
         self._about = zone, name
         self._history = history
-        self._said = EMPTY
+        self._said = EMPTY_TABLE
 
     def apply(self, steps: Sequence[SetStep], table: DeviceTable) -> bool | Awaitable[bool]:
         before = tuple((rule, *pack(prefixes)) for rule, prefixes in self._said.rules.items())

@@ -80,7 +80,7 @@ def test_an_address_of_another_goes_to_no_agent_and_does_not_stay_contested() ->
     state = e.SUPERSEDED + e.AGENT_ADDRESS4
     log.write(FLEET_0, log.forward(replace(taken, addresses4=held.addresses4), 1, 2, states=[state]))
     assert list(owners.check_addresses(log.evidence())) == []
-    with patched((projections.fleet.contested.Newcomers, "_is_of_another", does(False))):
+    with patched((projections.fleet.contested.StatedAddresses, "_is_of_another", does(False))):
         (fault,) = owners.check_addresses(log.evidence())
         assert fault.endswith("by its agent, and a has it")
     log.write(FLEET_0, log.forward(held, 2, 3, states=[e.LEFT]))

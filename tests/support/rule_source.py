@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from ipaddress import ip_network
 
 from drivers.relays.rule_source import CurrentTable
-from projections.rules.device_table import EMPTY, DeviceTable, digest_of, steps_between
+from projections.rules.device_table import EMPTY_TABLE, DeviceTable, digest_of, steps_between
 from projections.rules.rule import Delta, Rule
 from schemas.events import InstallsReported
 
@@ -38,7 +38,7 @@ class Tables:
 
     @property
     def table(self) -> DeviceTable:
-        return self.history[max(self.history)] if self.history else EMPTY
+        return self.history[max(self.history)] if self.history else EMPTY_TABLE
 
     def put(self, version: int, rules: dict[Rule, frozenset[bytes]], at_ms: int = 0) -> DeviceTable:
         """The next version of every zone's table."""
@@ -73,7 +73,7 @@ class Tables:
 
     def snapshot(self, zone: str) -> Delta:
         self.snapshots += 1
-        return Delta(0, self.table.version, self.table.digest, steps_between(EMPTY, self.table))
+        return Delta(0, self.table.version, self.table.digest, steps_between(EMPTY_TABLE, self.table))
 
     def is_frozen(self, zone: str) -> bool:
         return zone in self.frozen

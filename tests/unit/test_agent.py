@@ -20,7 +20,7 @@ from drivers.wire.agent_messages import Hello
 from drivers.wire.links import Link, memory_link_pair
 from drivers.wire.protocol import TableStatus
 from drivers.wire.relay_messages import Frame, GoAway, HeartbeatReply, Unserved, Welcome
-from projections.rules.device_table import EMPTY, DeviceTable, digest_of, steps_between
+from projections.rules.device_table import EMPTY_TABLE, DeviceTable, digest_of, steps_between
 from projections.rules.rule import Delta, SetStep
 from tests.support.relays import FIRST, SECOND, THIRD, RelayCluster, relay_cluster
 from tests.support.rule_source import ALLOW, Tables
@@ -120,7 +120,7 @@ def test_what_was_in_hardware_of_a_former_log_is_nothing_of_the_table_of_a_later
         levels = []
         for epoch, version in ((1, 500), (1, 501), (2, 300)):
             rules = {ALLOW: FIRST}
-            steps = steps_between(EMPTY, DeviceTable(epoch, version, digest_of(rules), rules))
+            steps = steps_between(EMPTY_TABLE, DeviceTable(epoch, version, digest_of(rules), rules))
             frame = Frame(0, epoch, Delta(0, version, digest_of(rules), steps))
             found = await held.take(frame, lambda: None)
             assert isinstance(found, TableStatus)
@@ -154,7 +154,7 @@ def test_an_agent_without_a_kept_table_leaves_the_device_alone_until_a_relay_say
             made.down.add("r0")
             agent = new_agent(made, simulated)
             await asyncio.sleep(100)
-            assert (agent.table, simulated.holds.version) == (EMPTY, 3)
+            assert (agent.table, simulated.holds.version) == (EMPTY_TABLE, 3)
             made.down.clear()
             await asyncio.sleep(60)
             assert agent.table == simulated.holds == tables.table
@@ -273,7 +273,7 @@ def test_a_frame_that_comes_while_the_device_is_read_is_received_before_that_is_
         await asyncio.sleep(1)
         rules = {ALLOW: FIRST}
         table = DeviceTable(1, 5, digest_of(rules), rules)
-        frame = Frame(0, 1, Delta(0, 5, table.digest, steps_between(EMPTY, table)))
+        frame = Frame(0, 1, Delta(0, 5, table.digest, steps_between(EMPTY_TABLE, table)))
         taking = asyncio.create_task(held.take(frame, slow.set))
         await asyncio.sleep(0.1)
         assert slow.is_set() and not taking.done()

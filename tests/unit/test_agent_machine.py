@@ -21,7 +21,7 @@ from drivers.agents.store import MemoryTableStore
 from drivers.backends.device import DeviceFailed
 from drivers.backends.simulated import SimulatedDevice
 from drivers.wire.links import Link
-from projections.rules.device_table import EMPTY, DeviceTable
+from projections.rules.device_table import EMPTY_TABLE, DeviceTable
 from projections.rules.rule import Rule, SetStep
 from tests.support.relays import FIRST, SECOND, THIRD, RelayCluster
 from tests.support.rule_source import ALLOW, DROP, Tables
@@ -73,7 +73,7 @@ class Moody(SimulatedDevice):
             return True
         if self.mood == "fails":
             SOMETIMES.saw("a device failed half-way")
-            self.holds = EMPTY
+            self.holds = EMPTY_TABLE
             raise DeviceFailed("port 3: command timed out")
         return super()._take(table)
 
@@ -126,7 +126,7 @@ class AgentMachine(RuleBasedStateMachine):
         super().__init__()
         self.runner = asyncio.Runner(loop_factory=VirtualLoop)
         self.version = 1
-        self.ever: list[DeviceTable] = [EMPTY]
+        self.ever: list[DeviceTable] = [EMPTY_TABLE]
         self.frozen_at = 0
         self.zombie = ""
         self.wait(self.begin())
@@ -278,10 +278,10 @@ class AgentMachine(RuleBasedStateMachine):
             SOMETIMES.saw("a DPU came back empty", held.version > 0 and content == "empty")
         older = [table for table in self.ever if (table.epoch, table.version) < (held.epoch, held.version)]
         if keeps == "older":
-            dpu.store.save(older[-1] if older else EMPTY)
+            dpu.store.save(older[-1] if older else EMPTY_TABLE)
             SOMETIMES.saw("a DPU came back with an older table", len(older) > 1)
         if content == "empty":
-            dpu.device.holds = EMPTY
+            dpu.device.holds = EMPTY_TABLE
         self.wait(self.booted(dpu))
 
     async def cancelled(self, task: asyncio.Task[None]) -> None:

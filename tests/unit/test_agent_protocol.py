@@ -13,7 +13,7 @@ from drivers.wire.agent_messages import Ack, FromAgent, Heartbeat, Hello, Refusa
 from drivers.wire.protocol import MAX_LINK_DPUS, MAX_PARTS, ProtocolError, TableStatus
 from drivers.wire.relay_messages import Frame, GoAway, HeartbeatReply, Unserved, Welcome
 from projections.names import is_printable
-from projections.rules.device_table import Code
+from projections.rules.device_table import RefusalCode
 from projections.rules.rule import Delta, Rule, SetStep
 from schemas.api import agent_pb2 as pb
 
@@ -30,7 +30,7 @@ def statuses(draw: st.DrawFn) -> TableStatus:
     return TableStatus(draw(MASKS), draw(VERSIONS), received, applied, in_hardware, draw(DIGESTS))
 
 
-REFUSALS = st.builds(Refusal, statuses(), VERSIONS, st.sampled_from(Code), TEXTS)
+REFUSALS = st.builds(Refusal, statuses(), VERSIONS, st.sampled_from(RefusalCode), TEXTS)
 HELLOS = st.lists(st.tuples(NAMES, NAMES), min_size=1, max_size=20, unique_by=lambda pair: pair[0]).flatmap(
     lambda pairs: st.builds(
         Hello,
@@ -147,7 +147,10 @@ def held(**fields: Any) -> bytes:
         (held(received=1, applied=2), "must not rise"),
         (held(received=1 << 63), "9223372036854775808 is more than the 9223372036854775807 allowed"),
         (agent_messages.encode(Heartbeat([STATUS] * (MAX_PARTS + 1))), "257 are more than the 256 allowed"),
-        (agent_messages.encode(Ack([], [Refusal(STATUS, 1, Code.FULL, "")] * (MAX_PARTS + 1))), "ack.refusals: 257"),
+        (
+            agent_messages.encode(Ack([], [Refusal(STATUS, 1, RefusalCode.FULL, "")] * (MAX_PARTS + 1))),
+            "ack.refusals: 257",
+        ),
     ],
 )
 def test_what_an_agent_must_not_say_is_refused_with_a_sentence(data: bytes, sentence: str) -> None:
@@ -189,7 +192,7 @@ def test_an_unknown_refusal_code_and_a_long_ugly_reason_are_taken_for_what_they_
     refusal = pb.Refusal(status=pb.TableStatus(dpus=b"\x01", digest=bytes(16)), code=unknown, reason=ugly)
     message = agent_messages.decode(pb.FromAgent(ack=pb.Ack(refusals=[refusal])).SerializeToString())
     assert isinstance(message, Ack)
-    assert message.refusals[0].code is Code.UNSPECIFIED
+    assert message.refusals[0].code is RefusalCode.UNSPECIFIED
     assert message.refusals[0].reason.isprintable()
     assert len(message.refusals[0].reason) < 400
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from drivers.agents.store import FileTableStore
-from projections.rules.device_table import EMPTY, DeviceTable, digest_of
+from projections.rules.device_table import EMPTY_TABLE, DeviceTable, digest_of
 from tests.support.rule_source import ALLOW, DROP, packed
 
 RULES = {ALLOW: packed("10.0.0.0/8", "2001:db8::/32"), DROP: packed("10.1.2.3")}
@@ -16,7 +16,7 @@ TABLE = DeviceTable(2, 17, digest_of(RULES), RULES)
 
 def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
     store = FileTableStore(tmp_path / "table", "d1", "z")
-    assert store.load() == EMPTY
+    assert store.load() == EMPTY_TABLE
     store.save(TABLE)
     store.save(TABLE._replace(version=18))
     assert FileTableStore(tmp_path / "table", "d1", "z").load() == TABLE._replace(version=18)
@@ -25,13 +25,13 @@ def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
 
 def test_the_table_of_another_dpu_is_left_out(tmp_path: Path) -> None:
     FileTableStore(tmp_path / "table", "d1", "z").save(TABLE)
-    assert FileTableStore(tmp_path / "table", "d2", "z").load() == EMPTY
+    assert FileTableStore(tmp_path / "table", "d2", "z").load() == EMPTY_TABLE
 
 
 def test_the_table_of_another_zone_is_left_out(tmp_path: Path) -> None:
     """Versions of two zones say nothing of each other."""
     FileTableStore(tmp_path / "table", "d1", "z").save(TABLE)
-    assert FileTableStore(tmp_path / "table", "d1", "y").load() == EMPTY
+    assert FileTableStore(tmp_path / "table", "d1", "y").load() == EMPTY_TABLE
 
 
 def test_a_file_that_was_torn_or_damaged_anywhere_is_left_out(tmp_path: Path) -> None:
@@ -41,9 +41,9 @@ def test_a_file_that_was_torn_or_damaged_anywhere_is_left_out(tmp_path: Path) ->
     whole = path.read_bytes()
     for at in range(len(whole)):
         path.write_bytes(whole[:at])
-        assert store.load() == EMPTY
+        assert store.load() == EMPTY_TABLE
         path.write_bytes(whole[:at] + bytes((whole[at] ^ 1,)) + whole[at + 1 :])
-        assert store.load() == EMPTY
+        assert store.load() == EMPTY_TABLE
 
 
 def test_a_file_half_written_does_not_replace_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

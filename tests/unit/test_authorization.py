@@ -13,8 +13,8 @@ from projections.fleet.principals import (
     NODE_AGENT,
     OPERATOR,
     PLANE,
+    PRINCIPAL_ROLES,
     PROVISIONER,
-    ROLES,
     SIMULATOR,
     VIEWER,
     Principal,
@@ -36,7 +36,7 @@ def test_every_method_has_a_line() -> None:
 
 
 def test_what_has_no_line_is_denied_to_everybody() -> None:
-    for role in ROLES:
+    for role in PRINCIPAL_ROLES:
         assert denial_reason("Commands.Explode", Principal(role, "n1"), None) == "Commands.Explode: no role may call it"
 
 
@@ -50,14 +50,14 @@ def test_the_agents_of_dpus_and_the_processes_of_the_plane_have_no_business_here
 
 def test_who_may_approve_or_raise_a_budget_may_withdraw_nothing() -> None:
     for method in ("Commands.ApproveHold", "Commands.SetBudget"):
-        assert [role for role in ROLES if may(role, method)] == [APPROVER]
+        assert [role for role in PRINCIPAL_ROLES if may(role, method)] == [APPROVER]
     for method in WITHDRAWS:
         assert not may(APPROVER, method)
         assert may(OPERATOR, method)
 
 
 def test_anybody_who_runs_the_fleet_may_stop_it() -> None:
-    assert {role for role in ROLES if may(role, "Commands.FreezeWrites")} == {OPERATOR, APPROVER}
+    assert {role for role in PRINCIPAL_ROLES if may(role, "Commands.FreezeWrites")} == {OPERATOR, APPROVER}
 
 
 def test_provisioners_and_simulators_register_dpus_and_do_little_else() -> None:
@@ -69,7 +69,7 @@ def test_provisioners_and_simulators_register_dpus_and_do_little_else() -> None:
 
 
 def test_the_bulk_of_joins_is_for_operators_since_its_names_come_later() -> None:
-    assert [role for role in ROLES if may(role, "Commands.JoinNodesStream")] == [OPERATOR]
+    assert [role for role in PRINCIPAL_ROLES if may(role, "Commands.JoinNodesStream")] == [OPERATOR]
 
 
 OWN: list[tuple[str, Any, Any]] = [

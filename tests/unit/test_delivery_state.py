@@ -20,7 +20,7 @@ from drivers.relays.delivery_state import (
 )
 from drivers.wire.agent_messages import NO_DIGEST, Refusal
 from drivers.wire.protocol import TableStatus, numbers_of
-from projections.rules.device_table import Code
+from projections.rules.device_table import RefusalCode
 
 NEWEST = Target(1, 9, b"n" * 16)
 
@@ -33,7 +33,7 @@ def state(version: int, *, epoch: int = 1) -> DeliveryState:
     return arrived(status(version, epoch=epoch), NEWEST, None)
 
 
-def refusal(version: int, kept: int, code: Code) -> Refusal:
+def refusal(version: int, kept: int, code: RefusalCode) -> Refusal:
     return Refusal(status(kept), version, code, "because")
 
 
@@ -97,23 +97,26 @@ def test_a_dpu_that_went_back_is_led_on_from_there() -> None:
 
 
 def test_a_wrong_base_is_met_at_once_from_the_version_that_is_kept_and_then_by_a_snapshot() -> None:
-    first = after_refusal(after_send(state(5), 9, 0.0), refusal(9, 3, Code.BASE), 0.0, 1.0)
+    first = after_refusal(after_send(state(5), 9, 0.0), refusal(9, 3, RefusalCode.BASE), 0.0, 1.0)
     assert (due(first, NEWEST, 0.0), first.sent) == ("delta", 3)
-    again = after_refusal(after_send(first, 9, 0.0), refusal(9, 3, Code.BASE), 0.0, 1.0)
+    again = after_refusal(after_send(first, 9, 0.0), refusal(9, 3, RefusalCode.BASE), 0.0, 1.0)
     assert due(again, NEWEST, 0.0) == "nothing"
     assert due(again, NEWEST, again.not_before) == "snapshot"
 
 
 def test_a_wrong_digest_is_met_by_a_snapshot_at_once_the_first_time() -> None:
-    first = after_refusal(after_send(state(5), 9, 0.0), refusal(9, 5, Code.DIGEST), 0.0, 1.0)
+    first = after_refusal(after_send(state(5), 9, 0.0), refusal(9, 5, RefusalCode.DIGEST), 0.0, 1.0)
     assert due(first, NEWEST, 0.0) == "snapshot"
-    assert due(after_refusal(after_send(first, 9, 0.0), refusal(9, 5, Code.DIGEST), 0.0, 1.0), NEWEST, 0.0) == "nothing"
+    assert (
+        due(after_refusal(after_send(first, 9, 0.0), refusal(9, 5, RefusalCode.DIGEST), 0.0, 1.0), NEWEST, 0.0)
+        == "nothing"
+    )
 
 
 def test_what_does_not_fit_is_tried_again_ever_more_seldom() -> None:
     full, now, waits = state(5), 0.0, []
     for _ in range(20):
-        full = after_refusal(after_send(full, 9, now), refusal(9, 5, Code.FULL), now, 1.0)
+        full = after_refusal(after_send(full, 9, now), refusal(9, 5, RefusalCode.FULL), now, 1.0)
         assert due(full, NEWEST, now) == "nothing"
         waits.append(full.not_before - now)
         now = full.not_before
@@ -125,9 +128,9 @@ def test_what_does_not_fit_is_tried_again_ever_more_seldom() -> None:
 
 
 def test_an_answer_to_a_frame_that_is_not_on_its_way_costs_no_waiting() -> None:
-    stale = after_refusal(after_send(state(5), 9, 0.0), refusal(7, 5, Code.FULL), 0.0, 1.0)
+    stale = after_refusal(after_send(state(5), 9, 0.0), refusal(7, 5, RefusalCode.FULL), 0.0, 1.0)
     assert (stale.failures, due(stale, NEWEST, 0.0)) == (0, "delta")
-    older = after_refusal(after_send(state(5), 9, 0.0), refusal(9, 12, Code.OLDER), 0.0, 1.0)
+    older = after_refusal(after_send(state(5), 9, 0.0), refusal(9, 12, RefusalCode.OLDER), 0.0, 1.0)
     assert (older.failures, older.applied, due(older, NEWEST, 0.0)) == (0, 12, "nothing")
 
 

@@ -6,7 +6,16 @@ from ipaddress import ip_network
 
 import pytest
 
-from projections.rules.device_table import EMPTY, FEW, Code, DeviceTable, FrameRefused, Prefixes, apply, digest_of
+from projections.rules.device_table import (
+    EMPTY_TABLE,
+    NUMPY_MIN,
+    DeviceTable,
+    FrameRefused,
+    Prefixes,
+    RefusalCode,
+    apply,
+    digest_of,
+)
 from projections.rules.rule import Delta, Rule, SetStep
 from tests.support.rule_source import ALLOW, packed
 
@@ -31,50 +40,50 @@ WHOLE = f"digest: {HELD.digest.hex()} after these steps is not {'00' * 16}"
 @pytest.mark.parametrize(
     ("frame", "code", "reason"),
     [
-        (Delta(7, 6, b"", ()), Code.OLDER, "version: (1, 6) is older than (1, 7), which this device holds"),
-        (Delta(6, 9, b"", ()), Code.BASE, "from_version: (1, 6) is not (1, 7), which this device holds"),
-        (Delta(7, 9, bytes(16), ()), Code.DIGEST, WHOLE),
-        (Delta(7, 9, b"", (step(NET),)), Code.MALFORMED, f"steps: {SHOWN} adds prefixes that are there already"),
+        (Delta(7, 6, b"", ()), RefusalCode.OLDER, "version: (1, 6) is older than (1, 7), which this device holds"),
+        (Delta(6, 9, b"", ()), RefusalCode.BASE, "from_version: (1, 6) is not (1, 7), which this device holds"),
+        (Delta(7, 9, bytes(16), ()), RefusalCode.DIGEST, WHOLE),
+        (Delta(7, 9, b"", (step(NET),)), RefusalCode.MALFORMED, f"steps: {SHOWN} adds prefixes that are there already"),
         (
             Delta(7, 9, b"", (step(remove4=bytes((11, 0, 0, 0, 8))),)),
-            Code.MALFORMED,
+            RefusalCode.MALFORMED,
             f"steps: {SHOWN} removes prefixes that are not there",
         ),
         (
             Delta(7, 9, b"", (step(bytes((11, 0, 0, 0, 8)) + bytes((12, 0, 0, 0, 8))),)),
-            Code.FULL,
+            RefusalCode.FULL,
             "steps: 3 prefixes are more than the 2 that fit",
         ),
         (
             Delta(7, 9, b"", (step(NET[:4]),)),
-            Code.MALFORMED,
+            RefusalCode.MALFORMED,
             "steps: 4 bytes are no whole number of prefixes of 5 bytes",
         ),
         (
             Delta(7, 9, b"", (step(remove6=NET),)),
-            Code.MALFORMED,
+            RefusalCode.MALFORMED,
             "steps: 5 bytes are no whole number of prefixes of 17 bytes",
         ),
         (
             Delta(7, 9, b"", (step(bytes((10, 0, 0, 1, 8))),)),
-            Code.MALFORMED,
+            RefusalCode.MALFORMED,
             f"steps: {SHOWN} has a prefix that is too long, or has bits set after its length",
         ),
         (
             Delta(7, 9, b"", (step(NET)._replace(rule=ALLOW._replace(ports=(1, 2, 3))),)),
-            Code.MALFORMED,
+            RefusalCode.MALFORMED,
             "steps.ports: (1, 2, 3) must be pairs of first and last, up to 65535",
         ),
     ],
 )
-def test_a_refusal_says_what_is_wrong_with_the_frame(frame: Delta, code: Code, reason: str) -> None:
+def test_a_refusal_says_what_is_wrong_with_the_frame(frame: Delta, code: RefusalCode, reason: str) -> None:
     assert apply(HELD, 1, frame, capacity=2) == FrameRefused(code, reason)
 
 
 def test_the_same_prefix_twice_in_a_step_is_refused() -> None:
     twice = Delta(0, 9, digest_of({ALLOW: TEN}), (step(NET + NET),))
     assert apply(HELD, 1, twice, capacity=9) == FrameRefused(
-        Code.MALFORMED, f"steps: {SHOWN} adds prefixes that are there already"
+        RefusalCode.MALFORMED, f"steps: {SHOWN} adds prefixes that are there already"
     )
 
 
@@ -84,7 +93,7 @@ def test_a_set_that_comes_in_many_steps_and_a_rule_that_goes_are_counted_right()
     wanted = table(8, packed("11.0.0.0/8", "12.0.0.0/8"))
     assert apply(HELD, 1, Delta(7, 8, wanted.digest, swap), capacity=2) == wanted
     assert wanted.size == 2
-    empty = Delta(8, 9, EMPTY.digest, (step(remove4=bytes((11, 0, 0, 0, 8, 12, 0, 0, 0, 8))),))
+    empty = Delta(8, 9, EMPTY_TABLE.digest, (step(remove4=bytes((11, 0, 0, 0, 8, 12, 0, 0, 0, 8))),))
     assert apply(wanted, 1, empty, capacity=2) == table(9)
 
 
@@ -95,24 +104,24 @@ def test_what_a_step_removed_makes_room_and_no_more_than_that() -> None:
     frame = Delta(7, 8, wanted.digest, steps)
     assert apply(held, 1, frame, capacity=4) == wanted
     assert apply(held, 1, frame, capacity=3) == FrameRefused(
-        Code.FULL, "steps: 4 prefixes are more than the 3 that fit"
+        RefusalCode.FULL, "steps: 4 prefixes are more than the 3 that fit"
     )
 
 
 def test_ports_reach_as_far_as_there_are_ports() -> None:
     rule: Rule = ALLOW._replace(ports=(0, 65_535))
     wanted = DeviceTable(1, 8, digest_of({rule: TEN}), {rule: TEN})
-    assert apply(EMPTY, 1, Delta(0, 8, wanted.digest, (step(NET)._replace(rule=rule),)), capacity=1) == wanted
+    assert apply(EMPTY_TABLE, 1, Delta(0, 8, wanted.digest, (step(NET)._replace(rule=rule),)), capacity=1) == wanted
 
 
 def judged(bits: int, prefixes: list[bytes]) -> DeviceTable | FrameRefused:
     """What a device makes of a frame that adds these."""
     held = b"".join(prefixes)
     adds = step(add4=held) if bits == 32 else step(add6=held)
-    return apply(EMPTY, 1, Delta(0, 1, digest_of({ALLOW: frozenset(prefixes)}), (adds,)), capacity=99)
+    return apply(EMPTY_TABLE, 1, Delta(0, 1, digest_of({ALLOW: frozenset(prefixes)}), (adds,)), capacity=99)
 
 
-@pytest.mark.parametrize("others", [0, FEW - 1, FEW, 2 * FEW])
+@pytest.mark.parametrize("others", [0, NUMPY_MIN - 1, NUMPY_MIN, 2 * NUMPY_MIN])
 @pytest.mark.parametrize(
     ("bits", "length"),
     [
@@ -131,7 +140,7 @@ def test_no_malformed_prefix_hides_among_sound_ones(bits: int, length: int, othe
         assert isinstance(after, DeviceTable) == is_sound(prefix) == (each == address)
     for longer in (bits + 1, 255):
         after = judged(bits, [*hosts, address.to_bytes(bits // 8, "big") + bytes((longer,))])
-        assert isinstance(after, FrameRefused) and after.code is Code.MALFORMED
+        assert isinstance(after, FrameRefused) and after.code is RefusalCode.MALFORMED
 
 
 def is_sound(prefix: bytes) -> bool:

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from projections.rules import digests
 from projections.rules.device_table import (
-    EMPTY,
-    FEW,
+    EMPTY_TABLE,
+    NUMPY_MIN,
     WIDTH4,
     WIDTH6,
-    Code,
     DeviceTable,
     FrameRefused,
     Prefixes,
+    RefusalCode,
     apply,
     digest_of,
     pack,
@@ -68,13 +68,13 @@ def test_a_delta_leads_from_any_table_to_any_other(old: dict[Rule, Prefixes], ne
 
 @given(st.lists(RULES, min_size=1, max_size=6))
 def test_a_chain_of_deltas_and_a_snapshot_end_alike(versions: list[dict[Rule, Prefixes]]) -> None:
-    held = EMPTY._replace(epoch=1)
+    held = EMPTY_TABLE._replace(epoch=1)
     for version, rules in enumerate(versions, start=1):
         wanted = table(version, rules)
         after = apply(held, 1, delta(held, wanted), capacity=ROOM)
         assert isinstance(after, DeviceTable)
         held = after
-    whole = Delta(0, held.version, held.digest, steps_between(EMPTY, held))
+    whole = Delta(0, held.version, held.digest, steps_between(EMPTY_TABLE, held))
     assert apply(table(1, {DROP: packed("9.0.0.0/8")}, epoch=0), 1, whole, capacity=ROOM) == held
 
 
@@ -111,38 +111,38 @@ def test_a_frame_that_lost_or_changed_anything_is_refused_and_nothing_changes(
     moved = frame.steps[at]._replace(rule=frame.steps[at].rule._replace(priority=77))
     elsewhere = frame._replace(steps=(*frame.steps[:at], moved, *frame.steps[at + 1 :]))
     for spoilt in (fewer, twice, elsewhere):
-        assert refusal(held, spoilt).code in (Code.DIGEST, Code.MALFORMED)
+        assert refusal(held, spoilt).code in (RefusalCode.DIGEST, RefusalCode.MALFORMED)
     assert held == table(3, old)
 
 
 def test_what_is_older_is_refused_by_epoch_first() -> None:
     held = table(7, {ALLOW: packed("10.0.0.0/8")}, epoch=2)
     for epoch, version in ((2, 6), (1, 7), (1, 999)):
-        assert refusal(held, delta(EMPTY, table(version, {}, epoch)), epoch=epoch).code is Code.OLDER
+        assert refusal(held, delta(EMPTY_TABLE, table(version, {}, epoch)), epoch=epoch).code is RefusalCode.OLDER
     newer = table(1, {ALLOW: packed("11.0.0.0/8")}, epoch=3)
-    assert apply(held, 3, delta(EMPTY, newer), capacity=ROOM) == newer
+    assert apply(held, 3, delta(EMPTY_TABLE, newer), capacity=ROOM) == newer
 
 
 def test_the_same_version_again_changes_nothing_and_repairs_another_content() -> None:
     held = table(7, {ALLOW: packed("10.0.0.0/8")})
     assert apply(held, 1, delta(table(3, {}), held), capacity=ROOM) is held
     other = table(7, {ALLOW: packed("11.0.0.0/8")})
-    assert apply(other, 1, delta(EMPTY, held), capacity=ROOM) == held
-    assert refusal(other, delta(table(3, {}), held)).code is Code.BASE
+    assert apply(other, 1, delta(EMPTY_TABLE, held), capacity=ROOM) == held
+    assert refusal(other, delta(table(3, {}), held)).code is RefusalCode.BASE
 
 
 def test_a_delta_from_a_version_that_is_not_held_is_refused() -> None:
     held = table(7, {ALLOW: packed("10.0.0.0/8")})
-    assert refusal(held, Delta(5, 9, held.digest, ())).code is Code.BASE
-    assert refusal(held, Delta(7, 9, held.digest, ()), epoch=2).code is Code.BASE
+    assert refusal(held, Delta(5, 9, held.digest, ())).code is RefusalCode.BASE
+    assert refusal(held, Delta(7, 9, held.digest, ()), epoch=2).code is RefusalCode.BASE
 
 
 def test_what_does_not_fit_at_some_moment_is_refused() -> None:
     held = table(1, {ALLOW: packed("10.0.0.0/8", "11.0.0.0/8")})
     swapped = table(2, {ALLOW: packed("12.0.0.0/8", "13.0.0.0/8")})
-    assert refusal(held, delta(held, swapped), capacity=3).code is Code.FULL  # both are there for a moment
+    assert refusal(held, delta(held, swapped), capacity=3).code is RefusalCode.FULL  # both are there for a moment
     assert apply(held, 1, delta(held, swapped), capacity=4) == swapped
-    assert apply(held, 1, delta(EMPTY, swapped), capacity=2) == swapped
+    assert apply(held, 1, delta(EMPTY_TABLE, swapped), capacity=2) == swapped
 
 
 @pytest.mark.parametrize(
@@ -161,17 +161,17 @@ def test_what_does_not_fit_at_some_moment_is_refused() -> None:
 )
 def test_a_frame_that_makes_no_sense_is_refused(step: SetStep) -> None:
     digest = digests.to_bytes(digests.digest_of(ALLOW, step.add4, b""))
-    assert refusal(EMPTY, Delta(0, 1, digest, (step,))).code is Code.MALFORMED
+    assert refusal(EMPTY_TABLE, Delta(0, 1, digest, (step,))).code is RefusalCode.MALFORMED
 
 
 def test_many_prefixes_are_checked_as_few_are() -> None:
     many = packed(*(f"10.{i // 250}.{i % 250}.0/24" for i in range(1000)), *(f"2001:db8:{i:x}::/48" for i in range(99)))
     wanted = table(1, {ALLOW: many})
-    assert apply(EMPTY, 1, delta(EMPTY, wanted), capacity=ROOM) == wanted
+    assert apply(EMPTY_TABLE, 1, delta(EMPTY_TABLE, wanted), capacity=ROOM) == wanted
     assert {str(ip_network((p[:-1], p[-1]))) for p in unpack(*pack(many))} >= {"10.0.0.0/24", "2001:db8:62::/48"}
 
 
-@pytest.mark.parametrize("prefixes", [1, 2, FEW, FEW + 1, 40])
+@pytest.mark.parametrize("prefixes", [1, 2, NUMPY_MIN, NUMPY_MIN + 1, 40])
 @pytest.mark.parametrize("family", [0, 1])
 def test_half_a_prefix_is_none_however_many_whole_ones_come_before_it(prefixes: int, family: int) -> None:
     both = [b"", b""]

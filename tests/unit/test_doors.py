@@ -16,7 +16,7 @@ from commands.rpc.access import AccessControl
 from commands.rpc.authentication import CertificateAuthenticator, Unauthenticated
 from commands.rpc.denials import Denials
 from deploy.tls.doors import ANYBODY, door
-from projections.fleet.principals import DPU_AGENT, ROLES, VIEWER
+from projections.fleet.principals import DPU_AGENT, PRINCIPAL_ROLES, VIEWER
 from tests.support.certs import TRUST_DOMAIN, CertIssuer
 from tests.support.virtual_loop import run_virtual
 
@@ -82,7 +82,7 @@ async def status(
     return (await guard(request, handler)).status
 
 
-@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("role", PRINCIPAL_ROLES)
 def test_a_path_that_no_line_names_is_for_nobody(cert_issuer: CertIssuer, role: str) -> None:
     async def scenario() -> list[int]:
         paths = ("/probe", "/link", "/link/", "/devices", "/")

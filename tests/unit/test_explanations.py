@@ -9,9 +9,9 @@ from pyroaring import BitMap
 
 from projections.fleet.tables import table
 from projections.fleet.tombstones import Tombstone
-from projections.installs.rows import Exceptional, InstallsState, VersionInstalls, ZoneInstalls, version_key
+from projections.installs.rows import DpuException, InstallsState, VersionInstalls, ZoneInstalls, version_key
 from projections.rules.rule import Held
-from projections.views.explanations import AddressView, ExplanationView, StepView, Subject, explain, is_remembered
+from projections.views.explanations import AddressView, ExplainQuery, ExplanationView, StepView, explain, is_remembered
 from projections.zones.rows import Dpu, Node
 from schemas.events import WritesFrozen
 from tests.support.fleet import Fleet, Item, actual_table, envelope
@@ -26,7 +26,7 @@ HERE = 1
 def ask(
     fleet: Fleet, installs: InstallsState | None = None, *, node: Node | None = NODE, held: Held | None = None
 ) -> ExplanationView:
-    about = Subject("n", node, HERE, "d", DPU, held, EPOCH)
+    about = ExplainQuery("n", node, HERE, "d", DPU, held, EPOCH)
     return explain(about, fleet.state, installs or InstallsState())
 
 
@@ -46,7 +46,7 @@ def version_of(fleet: Fleet) -> int:
 
 
 def told(
-    number: int, *levels: dict[int, set[int]], epoch: int = EPOCH, odd: tuple[Exceptional, ...] = ()
+    number: int, *levels: dict[int, set[int]], epoch: int = EPOCH, odd: tuple[DpuException, ...] = ()
 ) -> InstallsState:
     """What relays said of one version: who reached each level, and when."""
     state = InstallsState()
@@ -142,7 +142,7 @@ def test_a_policy_is_named_only_if_it_selects_the_node(fleet: Fleet) -> None:
 
 def test_of_the_past_nobody_says_what_the_dpu_held(fleet: Fleet) -> None:
     wanted = version_of(fleet)
-    about = Subject("n", NODE, HERE, "d", DPU, None, EPOCH, is_past=True)
+    about = ExplainQuery("n", NODE, HERE, "d", DPU, None, EPOCH, is_past=True)
     before = explain(about, fleet.state, InstallsState())
     unknown = f"no relay had reported version {wanted} of the DPU by then; what else it held then is not kept"
     assert (before.missing, before.reason) == ("sent", unknown)
@@ -303,13 +303,13 @@ def test_what_was_seen_of_others_older_versions_or_another_epoch_counts_for_noth
 @pytest.mark.parametrize(
     ("exception", "reason"),
     [
-        (Exceptional(99, "d", -1, "no room"), "the DPU refused its table: no room (at 1970-01-01T00:00:00.099Z)"),
-        (Exceptional(99, "d", 0, ""), "the DPU went back to 0 (at 1970-01-01T00:00:00.099Z)"),
-        (Exceptional(99, "d", 5, ""), "the DPU went back to 5 (at 1970-01-01T00:00:00.099Z)"),
+        (DpuException(99, "d", -1, "no room"), "the DPU refused its table: no room (at 1970-01-01T00:00:00.099Z)"),
+        (DpuException(99, "d", 0, ""), "the DPU went back to 0 (at 1970-01-01T00:00:00.099Z)"),
+        (DpuException(99, "d", 5, ""), "the DPU went back to 5 (at 1970-01-01T00:00:00.099Z)"),
     ],
 )
-def test_a_dpu_that_refused_its_table_or_went_back(fleet: Fleet, exception: Exceptional, reason: str) -> None:
-    other = Exceptional(100, "e", -1, "another's")
+def test_a_dpu_that_refused_its_table_or_went_back(fleet: Fleet, exception: DpuException, reason: str) -> None:
+    other = DpuException(100, "e", -1, "another's")
     installs = told(1, {}, {}, {}, odd=(other, exception))
     assert ask(fleet, installs, held=Held(EPOCH, 1, b"")).reason == reason
 

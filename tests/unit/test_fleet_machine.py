@@ -447,7 +447,7 @@ class FleetMachine(RuleBasedStateMachine):
                 keeping.setdefault(row.withheld, set()).add(name)
             assert row.held == (name not in self.members)
         recounted = self.fleet.reload().slot_table.count_by_bits()
-        assert state.reach == {b: n for b, n in recounted.items() if n and b}
+        assert state.addresses_by_sets == {b: n for b, n in recounted.items() if n and b}
         for number in range(len(state.plan.lists)):
             allowed = sum(count for bits, count in recounted.items() if state.plan.allows(number, bits))
             assert state.allowed_by(number) == allowed

@@ -331,7 +331,7 @@ def test_combinations_of_sets_that_nobody_is_in_any_more_are_forgotten(monkeypat
         fleet.change(Item("b", address="10.0.0.2"))
         fleet.leave("b")
     state = fleet.state
-    assert sum(state.reach.values()) == len(state.reach) == 1
+    assert sum(state.addresses_by_sets.values()) == len(state.addresses_by_sets) == 1
     assert len(state.labels.group_bits) <= 3
     assert len(state.plan._verdicts._known) <= 8 and len(state.plan._lost) <= 8
     assert actual_table(state, "z0") == expected_table(state, "z0")

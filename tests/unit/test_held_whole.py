@@ -9,7 +9,7 @@ import pytest
 from eventstore.folding.fold import Outcome, RecordMetadata
 from projections.decisions.fleet import items
 from projections.decisions.items import DecisionItems
-from projections.fleet.views import holds, standing
+from projections.fleet.views import hold_state, holds
 from projections.fleet.withdrawals import (
     ALLOWED_BY_CHANGE,
     ALLOWED_BY_JOIN,
@@ -211,9 +211,9 @@ def test_a_hold_is_named_after_what_it_denies() -> None:
 
 def standings(fleet: Fleet, *names: str) -> list[str]:
     """As a list of nodes shows them, before and after a restart."""
-    found = [standing(fleet.state, name) for name in names]
+    found = [hold_state(fleet.state, name) for name in names]
     fleet.state = fleet.reload()
-    assert found == [standing(fleet.state, name) for name in names]
+    assert found == [hold_state(fleet.state, name) for name in names]
     return found
 
 

@@ -19,7 +19,7 @@ from projections.installs.rows import (
     MAX_TIMES,
     MAX_VERSIONS,
     UNKNOWN_MS,
-    Exceptional,
+    DpuException,
     InstallsState,
     VersionInstalls,
     newest_exceptions,
@@ -147,10 +147,10 @@ def test_exceptions_are_by_name_newest_first_and_bounded() -> None:
         ]
     )
     assert progress_of(state).exceptions == (
-        Exceptional(APPENDED + 3, "d1", 3, ""),
-        Exceptional(APPENDED + 2, "d2", 4, ""),
+        DpuException(APPENDED + 3, "d1", 3, ""),
+        DpuException(APPENDED + 2, "d2", 4, ""),
     )
-    many = [Exceptional(number, f"d{number}", 1, "") for number in range(MAX_EXCEPTIONS + 50)]
+    many = [DpuException(number, f"d{number}", 1, "") for number in range(MAX_EXCEPTIONS + 50)]
     assert newest_exceptions(many[:100], many[100:]) == tuple(many[: -MAX_EXCEPTIONS - 1 : -1])
 
 

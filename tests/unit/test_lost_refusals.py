@@ -14,7 +14,7 @@ from drivers.backends.simulated import NO_DEVICE_FAULTS, DeviceFaults, Simulated
 from drivers.backends.simulated_devices import SimulatedDevices
 from drivers.wire.agent_messages import Refusal
 from drivers.wire.relay_messages import Frame
-from projections.rules.device_table import EMPTY, DeviceTable, digest_of, steps_between
+from projections.rules.device_table import EMPTY_TABLE, DeviceTable, digest_of, steps_between
 from projections.rules.rule import Delta
 from tests.support.rule_source import ALLOW, packed
 
@@ -47,7 +47,7 @@ async def test_an_agent_whose_device_failed_has_received_nothing_new() -> None:
 def test_a_simulated_device_that_failed_has_received_nothing_new() -> None:
     fleet = SimulatedDevices(NO_DEVICE_FAULTS, random.Random(1))
     zone = fleet.add_zone(1)
-    fleet.handle_frame(zone, _frame(EMPTY, FIRST), now=0.0)
+    fleet.handle_frame(zone, _frame(EMPTY_TABLE, FIRST), now=0.0)
     fleet.faults = FAILING
     fleet.handle_frame(zone, _frame(FIRST, SECOND), now=1.0)
     (beat,) = fleet.heartbeat(zone)

@@ -66,9 +66,11 @@ def test_who_joins_at_once_is_who_joins_one_by_one(items: list[Item], first: int
     assert dict(rows) == dict(singly.state.members.rows)
     assert all(rows.get(name) == row for name, row in rows.items())
     check_some(rows, [item.name for item in items])
-    assert at_once.state.reach == singly.state.reach
+    assert at_once.state.addresses_by_sets == singly.state.addresses_by_sets
     loaded = at_once.reload()
-    assert at_once.state.reach == at_once.state.slot_table.count_by_bits() == loaded.slot_table.count_by_bits()
+    assert (
+        at_once.state.addresses_by_sets == at_once.state.slot_table.count_by_bits() == loaded.slot_table.count_by_bits()
+    )
     assert saved_bytes(loaded)["members"] == saved_bytes(singly.state)["members"]
     assert not loaded.members.rows.single_rows()
     for zone in ("z0", "z1", "z2"):

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from projections.fleet.rulesets import INCREMENTAL_MAX
 from projections.fleet.tables import delta, snapshot, table
-from projections.rules.device_table import EMPTY, DeviceTable, apply, unpack
+from projections.rules.device_table import EMPTY_TABLE, DeviceTable, apply, unpack
 from projections.rules.rule import Delta
 from tests.support.fleet import Fleet, Item, covered, digest_from_scratch
 from tests.support.sometimes import Sometimes, sized
@@ -59,7 +59,7 @@ class PrefixMachine(RuleBasedStateMachine):
             self.fleet.budget(kind, 1_000, 0)
         self.present: dict[int, bool] = {}
         self.unread = 0
-        self.devices = [EMPTY, EMPTY]
+        self.devices = [EMPTY_TABLE, EMPTY_TABLE]
 
     def change(self, wanted: range, six: bool, state: int) -> None:
         """Those of these nodes whom it changes, in records of at most as many as one may hold."""
@@ -111,7 +111,7 @@ class PrefixMachine(RuleBasedStateMachine):
         found = table(self.fleet.state, ZONE)
         four = [IPv4Address(BASE4 + n) for n, six in self.present.items() if not six]
         expected = covered([*four, *(IPv6Address(BASE6 + n) for n, six in self.present.items() if six)])
-        held = self.taken(EMPTY, snapshot(self.fleet.state, ZONE))
+        held = self.taken(EMPTY_TABLE, snapshot(self.fleet.state, ZONE))
         packed = {net.network_address.packed + bytes((net.prefixlen,)) for net in expected}
         assert {prefix for prefixes in held.rules.values() for prefix in prefixes} == packed
         assert found.digest == held.digest
@@ -137,7 +137,7 @@ class PrefixMachine(RuleBasedStateMachine):
             assert (found.from_version, found.to_version) == (had.version, version)
             SOMETIMES.saw("a device took a delta over several versions", version > had.version + 1)
             self.devices[which] = self.taken(had, found) if version > had.version else had
-        assert self.devices[which].rules == self.taken(EMPTY, snapshot(self.fleet.state, ZONE)).rules
+        assert self.devices[which].rules == self.taken(EMPTY_TABLE, snapshot(self.fleet.state, ZONE)).rules
 
     @precondition(lambda self: self.present)
     @rule(data=st.data(), comes=st.integers(0, MOST - 1))
@@ -159,7 +159,7 @@ class PrefixMachine(RuleBasedStateMachine):
     @rule(which=st.integers(0, 1))
     def reboot(self, which: int) -> None:
         SOMETIMES.saw("a device rebooted empty", self.devices[which].version > 0)
-        self.devices[which] = EMPTY
+        self.devices[which] = EMPTY_TABLE
 
     @rule()
     def restart(self) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from projections.fleet.principals import (
-    ROLES,
+    PRINCIPAL_ROLES,
     Principal,
     check_trust_domain,
     parse_uri,
@@ -20,7 +20,7 @@ from projections.names import NAME_PATTERN, is_printable
 NAMES = st.from_regex(NAME_PATTERN, fullmatch=True)
 
 
-@given(st.sampled_from(ROLES), NAMES)
+@given(st.sampled_from(PRINCIPAL_ROLES), NAMES)
 def test_a_principal_is_read_back_from_its_uri(role: str, name: str) -> None:
     principal = Principal(role, name)
     uri = uri_of("example.org", principal)

@@ -10,7 +10,7 @@ from eventstore.folding.fold import RecordMetadata
 from eventstore.log import INSTALLS, ZONES, Partition
 from projections.fleet.state import FleetState
 from projections.installs.fold import InstallsFold
-from projections.installs.rows import InstallsState, VersionInstalls, ZoneInstalls, merged, version_key
+from projections.installs.rows import InstallsState, VersionInstalls, ZoneInstalls, merged_times, version_key
 from projections.views import zones as zone_views
 from projections.views.progress import EDGES_MS, Latencies, ProgressViews
 from projections.zones.fold import ZonesFold
@@ -39,7 +39,7 @@ def told(*versions: tuple[int, dict[int, set[int]], dict[int, set[int]]]) -> Ins
     state.zones.put("z", ZoneInstalls(1, APPENDED, 10))
     for number, received, in_hardware in versions:
         levels = [
-            merged((), {APPENDED + number + after: BitMap(ordinals) for after, ordinals in level.items()})
+            merged_times((), {APPENDED + number + after: BitMap(ordinals) for after, ordinals in level.items()})
             for level in (received, {}, in_hardware)
         ]
         state.versions.put(version_key("z", number), VersionInstalls(APPENDED + number, *levels))

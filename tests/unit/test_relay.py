@@ -16,7 +16,7 @@ from drivers.wire.links import LinkClosed
 from drivers.wire.protocol import TableStatus
 from drivers.wire.relay_messages import GoAway, Welcome
 from eventstore.errors import AppendRefused
-from projections.rules.device_table import Code, DeviceTable, digest_of
+from projections.rules.device_table import DeviceTable, RefusalCode, digest_of
 from schemas.events import InstallsReported
 from tests.support.relays import FIRST, SECOND, SETTINGS, THIRD, AgentPeer, has, relay_cluster
 from tests.support.rule_source import ALLOW, Tables, packed
@@ -492,7 +492,7 @@ def test_a_dpu_that_claims_what_there_is_not_hurts_only_itself() -> None:
             honest.hello("e")
             await liar.frame()
             liar.say(Ack([TableStatus((1 << 500) - 1, 1, 1 << 60, 1 << 60, 1 << 60, NO_DIGEST)], []))
-            liar.say(Ack([], [Refusal(TableStatus(1, 0, 0, 0, 0, NO_DIGEST), 77, Code.FULL, "no")]))
+            liar.say(Ack([], [Refusal(TableStatus(1, 0, 0, 0, 0, NO_DIGEST), 77, RefusalCode.FULL, "no")]))
             assert (await honest.frame()).delta.to_version == 5
             await asyncio.sleep(3)
             assert all(version == 5 for report in tables.reports for version in report.versions)

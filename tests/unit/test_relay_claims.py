@@ -6,7 +6,7 @@ import asyncio
 
 from drivers.wire.agent_messages import Ack, Refusal
 from drivers.wire.protocol import TableStatus
-from projections.rules.device_table import Code
+from projections.rules.device_table import RefusalCode
 from tests.support.relays import FIRST, SECOND, THIRD, AgentPeer, relay_cluster
 from tests.support.rule_source import ALLOW, Tables
 from tests.support.virtual_loop import run_virtual
@@ -30,7 +30,7 @@ def test_a_dpu_that_names_ever_other_versions_has_few_ways_made_for_it() -> None
                     held = TableStatus(1, 1, version, version, version, tables.history[version].digest)
                     if number % 3:
                         peer.say(Ack([held], []))
-                        peer.say(Ack([], [Refusal(held, 999, Code.BASE, "no")]))
+                        peer.say(Ack([], [Refusal(held, 999, RefusalCode.BASE, "no")]))
                     else:
                         peer.hello("d", held=held)
                 await asyncio.sleep(0.1)

@@ -25,7 +25,7 @@ from drivers.wire.relay_messages import Frame
 from eventstore.avro.codec import encode
 from eventstore.log import INSTALLS, check_append, partition_for
 from projections.installs.rows import MAX_VERSIONS
-from projections.rules.device_table import EMPTY, steps_between
+from projections.rules.device_table import EMPTY_TABLE, steps_between
 from projections.rules.rule import Delta
 from tests.support.rule_source import ALLOW, Tables, packed
 
@@ -235,7 +235,7 @@ def test_two_hundred_thousand_devices_take_little_memory_and_one_table() -> None
     zones = [fleet.add_zone(1_000) for _ in range(200)]
     rules = {ALLOW: packed("10.0.0.0/8")}
     table = Tables().put(5, rules)
-    data = relay_messages.encode_frame(1, Delta(0, 5, table.digest, steps_between(EMPTY, table)))
+    data = relay_messages.encode_frame(1, Delta(0, 5, table.digest, steps_between(EMPTY_TABLE, table)))
     for zone in zones:
         frame = fleet.tables.decode(data)
         assert isinstance(frame, Frame)

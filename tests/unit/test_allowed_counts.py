@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from projections.fleet.allowed import Allowed
+from projections.fleet.allowed_counts import AllowedCounts
 from projections.rules.lists import Plan
 from projections.rules.policies import BUILT_IN, Policy
 from tests.support.fleet import Fleet, Item
@@ -28,7 +28,7 @@ def plan_of(action: str) -> AskedPlan:
 
 
 def test_a_change_looks_at_the_combinations_that_it_touches_alone() -> None:
-    plan, allowed = plan_of("drop"), Allowed()
+    plan, allowed = plan_of("drop"), AllowedCounts()
     reach = {plan.bits_of({"rack": f"r{i}"}): 10 for i in range(RACKS)}
     lists = len(plan.lists)
     number = plan.number_of({"rack": "r0"})

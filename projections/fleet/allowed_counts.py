@@ -1,8 +1,8 @@
-"""How many addresses each list allows anything, counted along.
+"""How many addresses each list allows any traffic, updated with each change.
 
-Budgets are shares of it. A fleet may have a list and a combination of sets per rack. To look at every combination for
-every list took 13 ms of each leave with 300 racks, and grows with their square. So only the combinations that addresses
-came to or left are looked at.
+Budgets are shares of these counts. A fleet may have a list and a combination of sets per rack. To look at every
+combination for every list took 13 ms of each leave with 300 racks, and grows with their square. So only the combinations
+that addresses entered or left are looked at.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from projections.rules.lists import Plan
 
 
-class Allowed:
-    """The counts under one plan. What moved is only noted, and taken in when a count is asked for."""
+class AllowedCounts:
+    """The counts under one plan. A change is only noted, and applied when a count is read."""
 
     __slots__ = ("_counts", "_moved", "_plan")
 
@@ -33,11 +33,11 @@ class Allowed:
         if self._plan is not None:
             self._moved[bits] += count
 
-    def of(self, number: int, plan: Plan, reach: Mapping[int, int]) -> int:
-        """The count of a list of this plan. `reach` is how many addresses are in which sets now."""
+    def of(self, number: int, plan: Plan, addresses_by_sets: Mapping[int, int]) -> int:
+        """The count of a list of this plan. `addresses_by_sets` is how many addresses are in which sets now."""
         if plan is not self._plan:
             self._plan, self._counts = plan, [0] * len(plan.lists)
-            self._moved = Counter(reach)
+            self._moved = Counter(addresses_by_sets)
         if self._moved:
             for bits, count in self._moved.items():
                 if count:
