@@ -79,7 +79,7 @@ class Forwarder:
     async def _forward(self, partition: Partition) -> None:
         def is_needed() -> bool:
             zone, mark = self._states.zones_at(partition), self._mark(partition)
-            return mark >= zone.forwarded and zone.has_outgoing_from(mark)
+            return mark >= zone.forwarded and zone.has_unforwarded_from(mark)
 
         while True:
             await self._fold_watcher.wait_for(is_needed, partition, FLEET_0)
@@ -101,7 +101,7 @@ class Forwarder:
             zone = self._states.zones_at(partition)
             found = forward(zone, partition.number, mark)
             if found is not None:
-                items, is_all = len(found.names), not zone.has_outgoing_from(found.to_offset)
+                items, is_all = len(found.names), not zone.has_unforwarded_from(found.to_offset)
             return found
 
         if not await self._append(_Need(partition, FLEET_0, moved, event)):
@@ -133,7 +133,7 @@ class Forwarder:
         def is_possible() -> bool:
             mark = self._mark(partition)
             is_behind_us = mark <= self._replica.position(partition)  # else see drivers/stall_detector.py
-            return is_behind_us and self._states.zones_at(partition).has_outgoing_before(mark)
+            return is_behind_us and self._states.zones_at(partition).has_forwarded_before(mark)
 
         while True:
             await self._fold_watcher.wait_for(is_possible, partition, FLEET_0)

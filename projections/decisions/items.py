@@ -17,7 +17,8 @@ class DecisionItem(NamedTuple):
 
 
 class DecisionItems(NamedTuple):
-    """Items that differ by their subjects only: a record of a thousand joins has one of these. Never without a subject."""
+    """Items that differ by their subjects only: a record of a thousand joins has one of these. Never without a
+    subject."""
 
     kind: str
     subjects: Sequence[str]

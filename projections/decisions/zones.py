@@ -42,7 +42,7 @@ def items(event: Event, change: ZonesChange, outcome: Outcome, at: RecordMetadat
         yield single_item(
             "node_left", name, {"zone": tombstone.zone, "how": _WAYS.get(tombstone.state, str(tombstone.state))}
         )
-    for key, row in change.lists.items() if isinstance(event, SnapshotCompleted) else ():
+    for key, row in change.snapshots.items() if isinstance(event, SnapshotCompleted) else ():
         assert row is not None, "a list that was completed is there"
         yield single_item("snapshot_completed", key, {"count": str(row.count)})
     if isinstance(event, ZoneLimitsSet):

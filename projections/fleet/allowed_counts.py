@@ -1,8 +1,8 @@
 """How many addresses each list allows any traffic, updated with each change.
 
 Budgets are shares of these counts. A fleet may have a list and a combination of sets per rack. To look at every
-combination for every list took 13 ms of each leave with 300 racks, and grows with their square. So only the combinations
-that addresses entered or left are looked at.
+combination for every list took 13 ms of each leave with 300 racks, and grows with their square. So only the
+combinations that addresses entered or left are looked at.
 """
 
 from __future__ import annotations

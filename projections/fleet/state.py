@@ -2,8 +2,8 @@
 
 Saved: members, tombstones and what holds keep, policies, zones, holds, budgets and their windows, freezes, marks, what
 is in the outboxes to zones, and per set the version of its last change. All else is derived and rebuilt by `rederive`:
-the plan, label sets, the slot table, how many addresses are in which sets (`addresses_by_sets`), covers and their history. History
-starts anew after a restart; content, versions and digests do not.
+the plan, label sets, the slot table, how many addresses are in which sets (`addresses_by_sets`), covers and their
+history. History starts anew after a restart; content, versions and digests do not.
 """
 
 from __future__ import annotations

@@ -85,7 +85,8 @@ def _hold(state: FleetState, hold: Hold) -> HoldView:
 
 
 def hold_state(state: FleetState, name: str) -> str:
-    """`held` while a hold keeps a node, or its newest state from counting; if the hold was rejected, which change was."""
+    """`held` while a hold keeps a node, or its newest state from counting; if the hold was rejected, which change
+    was."""
     member = state.members.rows.get(name)
     if member is None:
         return ""

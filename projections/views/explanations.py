@@ -78,7 +78,8 @@ class ExplanationView(NamedTuple):
 
 
 class ExplainQuery(NamedTuple):
-    """The subject of an explanation: the node as its zone (in this partition) has it, the DPU, and what the DPU said last."""
+    """The subject of an explanation: the node as its zone (in this partition) has it, the DPU, and what the DPU said
+    last."""
 
     node_name: str
     node: Node | None

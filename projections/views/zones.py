@@ -93,7 +93,7 @@ class RuleView(NamedTuple):
 
 def is_known(zone: str, state: ZonesState, fleet: FleetState) -> bool:
     """Whether anything is known of a zone: it had a node or a DPU, or somebody described it or froze it by name."""
-    return state.existing(zone) is not None or fleet.has_zone(zone)
+    return state.existing_zone(zone) is not None or fleet.has_zone(zone)
 
 
 def view(zone: str, state: ZonesState, fleet: FleetState) -> ZoneView:

@@ -18,7 +18,7 @@ from projections.tries import fault_of_tries, with_stated
 from projections.zones import dpus, nodes, single_joins
 from projections.zones.joined import Joined
 from projections.zones.rollout import DpuChange, admit, limits_of
-from projections.zones.rows import Marks, Zone
+from projections.zones.rows import ForwardingMarks, Zone
 from projections.zones.single_joins import SingleJoins
 from projections.zones.state import ZonesChange, ZonesState
 from schemas.events import (
@@ -82,7 +82,7 @@ class ZonesFold:
             case NodesLeft():
                 return nodes.leave(state, event, at)
             case SnapshotCompleted():
-                return nodes.complete_list(state, event, at)
+                return nodes.complete_snapshot(state, event, at)
             case DpuRegistered():
                 return dpus.register(state, event, at)
             case LifecycleRequested():
@@ -131,7 +131,7 @@ def _caused(state: ZonesState, event: NodesSuperseded | ZoneLimitsSet, at: Recor
         return refusal(reason)
     decision = nodes.supersede(state, event, at) if isinstance(event, NodesSuperseded) else _limit(state, event, at)
     change: ZonesChange = decision.change or ZonesChange()
-    return Decision(change._replace(marks=Marks(event.to_offset, state.forwarded)), decision.outcome)
+    return Decision(change._replace(marks=ForwardingMarks(event.to_offset, state.forwarded)), decision.outcome)
 
 
 def _limit(state: ZonesState, event: ZoneLimitsSet, at: RecordMetadata) -> Decision:
@@ -154,7 +154,7 @@ def _limit(state: ZonesState, event: ZoneLimitsSet, at: RecordMetadata) -> Decis
     )
     if old.deleted and row == Zone(ordinals=old.ordinals):
         row = replace(row, deleted=True)
-    if row == Zone(deleted=row.deleted) and state.existing(event.zone) is None:
+    if row == Zone(deleted=row.deleted) and state.existing_zone(event.zone) is None:
         return Decision(ZonesChange(zones={event.zone: None}), DONE)
     admitted = admit(state, event.zone, limits_of(row), DpuChange(), at)
     return Decision(ZonesChange(zones={event.zone: row}, dpus=admitted.rows), DONE)
@@ -165,15 +165,17 @@ def _delete(state: ZonesState, event: ZoneDeleted) -> Decision:
     fault = check_zone("zone", event.zone)
     if fault is not None:
         return refusal(fault)
-    row = state.existing(event.zone)
+    row = state.existing_zone(event.zone)
     if row is None:
         return unchanged(f"zone: {shown(event.zone)} has no node and no DPU, and was not known to its partition")
     if not state.is_empty(event.zone):
         there, dpus_there = state.node_counts.get(event.zone, 0), len(state.dpu_index.zone(event.zone).names)
         return refusal(f"zone: {shown(event.zone)} has {there} nodes and {dpus_there} DPUs, and must have none")
     deleted = replace(row, deleted=True)
-    lists = dict.fromkeys(sorted(key for key in state.lists.rows if key.startswith(f"{event.zone}/")))
-    return Decision(ZonesChange(zones={event.zone: deleted if deleted.must_stay() else None}, lists=lists), DONE)
+    snapshots = dict.fromkeys(sorted(key for key in state.snapshots.rows if key.startswith(f"{event.zone}/")))
+    return Decision(
+        ZonesChange(zones={event.zone: deleted if deleted.must_stay() else None}, snapshots=snapshots), DONE
+    )
 
 
 def _forwarded(state: ZonesState, event: OutboxAcknowledged, at: RecordMetadata) -> Decision:
@@ -181,4 +183,4 @@ def _forwarded(state: ZonesState, event: OutboxAcknowledged, at: RecordMetadata)
         return refusal(f"to_offset: {event.to_offset} lies after this record, at {at.offset}")
     if event.to_offset <= state.forwarded:
         return unchanged(f"to_offset: {state.forwarded} was forwarded already")
-    return Decision(ZonesChange(marks=Marks(state.fleet_mark, event.to_offset)), DONE)
+    return Decision(ZonesChange(marks=ForwardingMarks(state.fleet_mark, event.to_offset)), DONE)

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from projections.columns import expand, repeated, size_of_labels
 from projections.rules.policies import Selector, selector
 from projections.zones.joined import Joined
-from projections.zones.rows import Cause, Node, NodeTombstone
+from projections.zones.rows import CauseRow, Node, NodeTombstone
 from projections.zones.state import NO_CAUSE, ZonesState
 from schemas.events import MAX_FORWARD_BYTES, MAX_FORWARD_ITEMS, PRESENT, SUPERSEDED, Envelope, MembershipChanged
 
@@ -50,8 +50,8 @@ def forward(state: ZonesState, partition: int, mark: int) -> MembershipChanged |
     `mark` is where fleet goes on. If more than that was pruned already, this view of fleet lags, and there is nothing
     right to say. Whoever appends it puts their own envelope in.
     """
-    first = bisect_left(state.outgoing, mark)
-    if mark < state.forwarded or first == len(state.outgoing):
+    first = bisect_left(state.outbox_offsets, mark)
+    if mark < state.forwarded or first == len(state.outbox_offsets):
         return None
     offsets = _with_room(state, first)
     items, causes = _said(state, offsets)
@@ -70,7 +70,7 @@ def is_forwarded(state: ZonesState, mark: int, offset: int) -> bool:
     and fleet has neither of the two. Nothing waits either of what the zone was told that fleet has; this view of fleet
     may lag behind that.
     """
-    return mark >= offset or (mark >= state.forwarded and not state.has_outgoing_from(mark))
+    return mark >= offset or (mark >= state.forwarded and not state.has_unforwarded_from(mark))
 
 
 class _Items(NamedTuple):
@@ -93,7 +93,7 @@ class _Items(NamedTuple):
 class _Behind(NamedTuple):
     """The command behind neighbouring items, and how many items these are."""
 
-    cause: Cause
+    cause: CauseRow
     items: int
 
 
@@ -114,12 +114,12 @@ def _size(items: _Items, causes: Sequence[_Behind]) -> int:
 def _with_room(state: ZonesState, first: int) -> list[int]:
     """As many records, from the one in this place on, as fit one forward by their nodes; the first always does."""
     items = count = 0
-    for offset in state.outgoing[first : first + MAX_FORWARD_ITEMS]:
-        items += state.fresh_in(offset)
+    for offset in state.outbox_offsets[first : first + MAX_FORWARD_ITEMS]:
+        items += state.latest_changes_in(offset)
         if items > MAX_FORWARD_ITEMS and count:
             break
         count += 1
-    return state.outgoing[first : first + count]
+    return state.outbox_offsets[first : first + count]
 
 
 def _items(state: ZonesState, offsets: Sequence[int]) -> _Items:
@@ -249,13 +249,13 @@ def _causes(state: ZonesState, items: _Items) -> list[_Behind]:
     A node that joined alone and was new is there, and its record has no command by itself, unless it states a uid.
     """
     first, last, count = items.changed[0], items.changed[-1], len(items.names)
-    if not state.causes.rows and state.has_one_asker(first, last) and items.states.count(PRESENT) == count:
-        return [_Behind(Cause("", state.asker_of(first)), count)]
+    if not state.causes.rows and state.has_one_join_actor(first, last) and items.states.count(PRESENT) == count:
+        return [_Behind(CauseRow("", state.join_actor_of(first)), count)]
     causes: list[_Behind] = []
     for (offset, found), these in groupby(zip(items.changed, items.states, strict=True)):
         cause, count = state.cause_of(offset), sum(1 for _ in these)
         if cause is NO_CAUSE and found == PRESENT:
-            cause = Cause("", state.asker_of(offset))
+            cause = CauseRow("", state.join_actor_of(offset))
         if causes and causes[-1].cause == cause:
             count += causes.pop().items
         causes.append(_Behind(cause, count))

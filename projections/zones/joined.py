@@ -12,9 +12,9 @@ from schemas.events import NodesJoined
 
 
 class Joined(NamedTuple):
-    """Nodes that joined together, as the columns they came in; one zone, offset, time or asker may stand for all.
+    """Nodes that joined together, as the columns they came in; one zone, offset, time or actor may stand for all.
 
-    `askers` stated the nodes, if a record of its own stated each; there are none if one record stated all of them.
+    `actors` stated the nodes, if a record of its own stated each; there are none if one record stated all of them.
     `command_ids` are the commands of these records, if their nodes have uids that do not say them.
     """
 
@@ -22,7 +22,7 @@ class Joined(NamedTuple):
     zones: Sequence[str]
     offsets: Sequence[int]
     append_ms: Sequence[int]
-    askers: Sequence[str] = ()
+    actors: Sequence[str] = ()
     command_ids: Sequence[str] = ()
 
     def node(self, place: int) -> Node:

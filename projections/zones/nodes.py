@@ -26,7 +26,7 @@ from projections.incarnations import is_older
 from projections.names import check_zone, shown
 from projections.zones import agents
 from projections.zones.joined import Joined
-from projections.zones.rows import MAX_ACTOR, Cause, CompleteList, Node, NodeTombstone, Zone
+from projections.zones.rows import MAX_ACTOR, CauseRow, Node, NodeTombstone, SourceSnapshot, Zone
 from projections.zones.state import ZonesChange, ZonesState
 from schemas.events import (
     AGENT_JOINED,
@@ -48,17 +48,17 @@ def join(state: ZonesState, event: NodesJoined, at: RecordMetadata) -> Decision:
     fault = fault_of_nodes(event, at.time_ms)
     if fault is not None:
         return refusal(fault)
-    zone, by_agent = state.existing(event.zone), is_node_agent(event.envelope.actor)
+    zone, by_agent = state.existing_zone(event.zone), is_node_agent(event.envelope.actor)
     if by_agent and (fault := agents.fault_of_zone(event.zone, zone)):
         return refusal(fault)
     zones = {} if event.zone in state.zone_rows.rows else {event.zone: Zone()}
-    if not by_agent and state.knows_none(event.names):
+    if not by_agent and state.has_none_of(event.names):
         if len(event.names) > 1:
             return Decision(
                 ZonesChange(Joined(event, (event.zone,), (at.offset,), (at.append_ms,)), cause=_cause(event)), DONE
             )
         cause = _cause(event)
-        told = ZonesChange(cause=cause) if event.uids else ZonesChange(asker=cause.actor)
+        told = ZonesChange(cause=cause) if event.uids else ZonesChange(actor=cause.actor)
         return Decision(told._replace(nodes=_rows(event, at), zones=zones, fresh=True), DONE)
     rows = _rows(event, at)
     put: dict[str, Node] = {}
@@ -127,7 +127,7 @@ def leave(state: ZonesState, event: NodesLeft, at: RecordMetadata) -> Decision:
     return _decision(event.names, items, ZonesChange(tombstones=tombstones, cause=_cause(event)))
 
 
-def complete_list(state: ZonesState, event: SnapshotCompleted, at: RecordMetadata) -> Decision:
+def complete_snapshot(state: ZonesState, event: SnapshotCompleted, at: RecordMetadata) -> Decision:
     fault = check_zone("zone", event.zone) or (check_zone("source", event.source) if event.source else None)
     if fault is None and event.count < 1:
         fault = f"count: {event.count} must be at least 1: an empty list is never a command"
@@ -136,12 +136,12 @@ def complete_list(state: ZonesState, event: SnapshotCompleted, at: RecordMetadat
     if fault is not None:
         return refusal(fault)
     key = f"{event.zone}/{event.source}"
-    last = state.lists.rows.get(key)
+    last = state.snapshots.rows.get(key)
     if last is not None and event.envelope.issued_at_ms < last.said_ms:
         return unchanged(f"list_hash: a list of {last.said_ms} is newer")
     said_ms = min(event.envelope.issued_at_ms, at.time_ms)
-    row = CompleteList(event.count, event.list_hash, said_ms, at.offset)
-    return Decision(ZonesChange(lists={key: row}), DONE)
+    row = SourceSnapshot(event.count, event.list_hash, said_ms, at.offset)
+    return Decision(ZonesChange(snapshots={key: row}), DONE)
 
 
 def supersede(state: ZonesState, event: NodesSuperseded, at: RecordMetadata) -> Decision:
@@ -203,7 +203,7 @@ def _is_about(old: Node, meant: tuple[int, str] | None) -> bool:
 def _doubt(state: ZonesState, name: str, old: Node, event: NodesLeft) -> str | None:
     """Why a node's absence from a list does not prove that it left."""
     source = name.partition("/")[0] if "/" in name else ""
-    last = state.lists.rows.get(f"{event.zone}/{source}")
+    last = state.snapshots.rows.get(f"{event.zone}/{source}")
     if last is None or last.list_hash != event.list_hash:
         return f"list_hash: {event.list_hash.hex()[:16]!r} is not the last complete list of source {source!r} here"
     if old.changed > last.offset:
@@ -212,7 +212,7 @@ def _doubt(state: ZonesState, name: str, old: Node, event: NodesLeft) -> str | N
 
 
 def _fault_of_zone(state: ZonesState, zone: str) -> str | None:
-    if state.existing(zone) is not None:
+    if state.existing_zone(zone) is not None:
         return None
     return f"zone: {shown(zone)} is not known; a zone exists from its first node or DPU on"
 
@@ -223,8 +223,8 @@ def _fault_of_hash(event: NodesLeft) -> str | None:
     return f"list_hash: {len(event.list_hash)} bytes must be from 1 to {_MAX_HASH} for an inferred leave"
 
 
-def _cause(event: NodesJoined | NodesChanged | NodesLeft) -> Cause:
-    return Cause(event.envelope.command_id, event.envelope.actor[:MAX_ACTOR])
+def _cause(event: NodesJoined | NodesChanged | NodesLeft) -> CauseRow:
+    return CauseRow(event.envelope.command_id, event.envelope.actor[:MAX_ACTOR])
 
 
 def _decision(names: Collection[str], items: Sequence[ItemOutcome], change: ZonesChange) -> Decision:

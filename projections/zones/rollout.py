@@ -160,8 +160,8 @@ class _Unavailable:
 
 
 def _frees_capacity(changed: DpuChange) -> bool:
-    """Whether a record may free capacity: its DPU takes less of a limit than it did, or its node is another. A record about no
-    DPU changes the limits.
+    """Whether a record may free capacity: its DPU takes less of a limit than it did, or its node is another. A record
+    about no DPU changes the limits.
     """
     old, new = changed.old, changed.new
     if old is None or _installing(new) < _installing(old):

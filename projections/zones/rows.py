@@ -53,21 +53,21 @@ class NodeTombstone(msgspec.Struct, frozen=True, gc=False, array_like=True):
     last_present_ms: int
 
 
-class Cause(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The command behind a record that changed nodes, and who gave it, kept until fleet has heard of the record."""
+class CauseRow(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The command behind a record that changed nodes, and its actor, kept until fleet has the record."""
 
     command_id: str
     actor: str
 
 
-class Asker(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Who stated the nodes that joined alone and were new, from this record on up to the next row."""
+class JoinActor(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The actor of nodes that joined alone and were new, from this record on up to the next row."""
 
     actor: str
 
 
-class CompleteList(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The last complete list that a source stated of a zone, at this offset."""
+class SourceSnapshot(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The last snapshot of a zone that a source completed, at this offset."""
 
     count: int
     list_hash: bytes
@@ -97,8 +97,9 @@ class Zone(msgspec.Struct, frozen=True, gc=False, array_like=True):
         return replace(self, deleted=False) != Zone()
 
 
-class Marks(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Up to where fleet's caused records were taken, and up to where our own changes are known to be forwarded."""
+class ForwardingMarks(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Up to where the records of fleet's outbox were taken, and up to where our own changes are known to be
+    forwarded."""
 
     fleet: int = 0
     forwarded: int = 0

@@ -66,18 +66,18 @@ def decide(
     event, zones = slice_event(joins.as_one, 0, count), joins.zones[:count]
     if not count or any(check_zone("zone", zone) for zone in sorted(set(zones))) or fault_of_nodes(event, time_ms):
         return None
-    askers = [actor[:MAX_ACTOR] for actor in slice_column(joins.actors, 0, count)]
+    actors = [actor[:MAX_ACTOR] for actor in slice_column(joins.actors, 0, count)]
     command_ids = joins.ids[:count] if joins.has_uids else ()
-    return Joined(event, zones, offsets[:count], append_ms[:count], askers, command_ids), count
+    return Joined(event, zones, offsets[:count], append_ms[:count], actors, command_ids), count
 
 
 def _new_first(state: ZonesState, names: Sequence[str]) -> int:
     """How many of these name a node for the first time, from the first on."""
-    if len(set(names)) == len(names) and state.knows_none(names):
+    if len(set(names)) == len(names) and state.has_none_of(names):
         return len(names)
     seen: set[str] = set()
     for count, name in enumerate(names):
-        if name in seen or not state.knows_none((name,)):
+        if name in seen or not state.has_none_of((name,)):
             return count
         seen.add(name)
     return len(names)

@@ -31,11 +31,11 @@ from projections.zones.dpu_index import DpuIndex
 from projections.zones.joined import Joined
 from projections.zones.node_rows import Nodes
 from projections.zones.phases import STEPS
-from projections.zones.rows import Asker, Cause, CompleteList, Dpu, Marks, Node, NodeTombstone, Zone
+from projections.zones.rows import CauseRow, Dpu, ForwardingMarks, JoinActor, Node, NodeTombstone, SourceSnapshot, Zone
 
 _CHANGED = attrgetter("changed")
 _MARKS = "marks"
-NO_CAUSE = Cause("", "")
+NO_CAUSE = CauseRow("", "")
 _NOTHING: Mapping[str, Any] = {}
 
 
@@ -43,42 +43,42 @@ class ZonesChange(NamedTuple):
     """What a decision changes. Every node in `joined` is new to this partition: neither present nor a tombstone. With
     `fresh`, the same holds for `nodes`.
 
-    `asker` stated the one node that is `fresh`, if its uid says the command; else there is a `cause`.
+    `actor` stated the one node that is `fresh`, if its uid says the command; else there is a `cause`.
     """
 
     joined: Joined | None = None
     nodes: Mapping[str, Node] = _NOTHING
     tombstones: Mapping[str, NodeTombstone] = _NOTHING
     zones: Mapping[str, Zone | None] = _NOTHING
-    lists: Mapping[str, CompleteList | None] = _NOTHING
+    snapshots: Mapping[str, SourceSnapshot | None] = _NOTHING
     dpus: Mapping[str, Dpu | None] = _NOTHING
-    marks: Marks | None = None
+    marks: ForwardingMarks | None = None
     fresh: bool = False
-    cause: Cause | None = None
-    asker: str = ""
+    cause: CauseRow | None = None
+    actor: str = ""
 
 
 class ZonesState:
-    """Nodes and DPUs by name, zones by name, lists by `zone/source`; derived, the outbox by offset."""
+    """Nodes and DPUs by name, zones by name, snapshots by `zone/source`; derived, the outbox by offset."""
 
     def __init__(self) -> None:
         self.nodes = Nodes()
         self.tombstones: StateTable[NodeTombstone] = StateTable("tombstones", NodeTombstone)
         self.zone_rows: StateTable[Zone] = StateTable("zones", Zone)
-        self.lists: StateTable[CompleteList] = StateTable("lists", CompleteList)
+        self.snapshots: StateTable[SourceSnapshot] = StateTable("snapshots", SourceSnapshot)
         self.dpus: StateTable[Dpu] = StateTable("dpus", Dpu)
-        self.marks: StateTable[Marks] = StateTable("marks", Marks)
-        self.causes: StateTable[Cause] = StateTable("causes", Cause)
-        self.askers: StateTable[Asker] = StateTable("askers", Asker)
+        self.marks: StateTable[ForwardingMarks] = StateTable("marks", ForwardingMarks)
+        self.causes: StateTable[CauseRow] = StateTable("causes", CauseRow)
+        self.join_actors: StateTable[JoinActor] = StateTable("join_actors", JoinActor)
         self._clear()
 
     def _clear(self) -> None:
         self.node_counts: dict[str, int] = {}
         self.outbox: dict[int, Iterable[str]] = {}
-        self.outgoing: list[int] = []
-        self._fresh_in: dict[int, int] = {}
+        self.outbox_offsets: list[int] = []
+        self._latest_changes_in: dict[int, int] = {}
         self._joined_at: dict[int, Joined] = {}
-        self._asked_from: list[int] = []
+        self._actor_offsets: list[int] = []
         self.dpu_index = DpuIndex()
 
     @property
@@ -87,11 +87,11 @@ class ZonesState:
             self.nodes,
             self.tombstones,
             self.zone_rows,
-            self.lists,
+            self.snapshots,
             self.dpus,
             self.marks,
             self.causes,
-            self.askers,
+            self.join_actors,
         )
 
     @property
@@ -106,9 +106,9 @@ class ZonesState:
 
     def zones(self) -> list[str]:
         """Names of the zones that are, or were, here, but for those that were deleted."""
-        return sorted(filter(self.existing, self.zone_rows.rows))
+        return sorted(filter(self.existing_zone, self.zone_rows.rows))
 
-    def existing(self, name: str) -> Zone | None:
+    def existing_zone(self, name: str) -> Zone | None:
         """The row of a zone, unless it was deleted and has no node and no DPU since."""
         row = self.zone_rows.rows.get(name)
         return row if row is not None and not (row.deleted and self.is_empty(name)) else None
@@ -117,16 +117,16 @@ class ZonesState:
         """Whether a zone has no node and no DPU."""
         return not self.node_counts.get(zone) and not self.dpu_index.zone(zone).names
 
-    def has_outgoing_from(self, mark: int) -> bool:
-        """Whether fleet, whose mark this is, has something to hear."""
-        return bool(self.outgoing) and self.outgoing[-1] >= mark
+    def has_unforwarded_from(self, mark: int) -> bool:
+        """Whether the outbox has changes that fleet, whose mark this is, lacks."""
+        return bool(self.outbox_offsets) and self.outbox_offsets[-1] >= mark
 
-    def has_outgoing_before(self, mark: int) -> bool:
-        """Whether the outbox has what fleet, whose mark this is, has heard."""
-        return bool(self.outgoing) and self.outgoing[0] < mark
+    def has_forwarded_before(self, mark: int) -> bool:
+        """Whether the outbox has changes that fleet, whose mark this is, has folded."""
+        return bool(self.outbox_offsets) and self.outbox_offsets[0] < mark
 
-    def knows_none(self, names: Sequence[str]) -> bool:
-        """Whether no node of these names is here, or left without fleet having heard of it."""
+    def has_none_of(self, names: Sequence[str]) -> bool:
+        """Whether no node of these names is here, and no tombstone that fleet has not folded."""
         return self.tombstones.rows.keys().isdisjoint(names) and not self.nodes.rows.has_any(names)
 
     def rederive(self) -> None:
@@ -141,7 +141,7 @@ class ZonesState:
                 waiting.setdefault(row.changed, []).append(name)
         for offset, names in sorted(waiting.items()):
             self._send(offset, names)
-        self._asked_from = sorted(map(int, self.askers.rows))
+        self._actor_offsets = sorted(map(int, self.join_actors.rows))
         for name, dpu in sorted(self.dpus.rows.items(), key=lambda item: (item[1].since, item[0])):
             self.dpu_index.replace(name, None, dpu)
 
@@ -153,26 +153,26 @@ class ZonesState:
         rows = [row or self.tombstones.rows.get(name) for name, row in zip(names, rows, strict=True)]
         return [row if row and row.changed == offset else None for row, offset in zip(rows, offsets, strict=True)]
 
-    def cause_of(self, offset: int) -> Cause:
+    def cause_of(self, offset: int) -> CauseRow:
         """The command behind the record at this offset, if it is kept by itself."""
         return self.causes.rows.get(str(offset), NO_CAUSE)
 
-    def asker_of(self, offset: int) -> str:
-        """Who stated the node that joined alone, and was new, by the record at this offset."""
-        place = bisect_right(self._asked_from, offset) - 1
-        return self.askers.rows[str(self._asked_from[place])].actor if place >= 0 else ""
+    def join_actor_of(self, offset: int) -> str:
+        """The actor of the node that joined alone, and was new, by the record at this offset."""
+        place = bisect_right(self._actor_offsets, offset) - 1
+        return self.join_actors.rows[str(self._actor_offsets[place])].actor if place >= 0 else ""
 
-    def has_one_asker(self, first: int, last: int) -> bool:
-        """Whether `asker_of` is the same for every record from one of these offsets to the other."""
-        return bisect_right(self._asked_from, first) == bisect_right(self._asked_from, last)
+    def has_one_join_actor(self, first: int, last: int) -> bool:
+        """Whether `join_actor_of` is the same for every record from one of these offsets to the other."""
+        return bisect_right(self._actor_offsets, first) == bisect_right(self._actor_offsets, last)
 
     def joined_at(self, offset: int) -> Joined | None:
         """The nodes that the record at this offset changed, if they joined together and none has changed since."""
         return self._joined_at.get(offset)
 
-    def fresh_in(self, offset: int) -> int:
-        """How many nodes, or tombstones, the record at this offset changed last."""
-        return self._fresh_in[offset]
+    def latest_changes_in(self, offset: int) -> int:
+        """How many nodes and tombstones have their last change in the record at this offset."""
+        return self._latest_changes_in[offset]
 
     def apply(self, change: ZonesChange, at: RecordMetadata) -> None:
         for zone, row in change.zones.items():
@@ -187,12 +187,12 @@ class ZonesState:
         if change.cause is not None:
             self.causes.put(str(at.offset), change.cause)
         elif change.fresh:
-            self._ask((at.offset,), (change.asker,))
-        for key, complete in change.lists.items():
+            self._note_actors((at.offset,), (change.actor,))
+        for key, complete in change.snapshots.items():
             if complete is None:
-                self.lists.remove(key)
+                self.snapshots.remove(key)
             else:
-                self.lists.put(key, complete)
+                self.snapshots.put(key, complete)
         self._change_dpus(change.dpus)
         if change.marks is not None:
             if change.marks.forwarded > self.forwarded:
@@ -202,8 +202,8 @@ class ZonesState:
     def rewind(self, time_ms: int) -> None:
         """The fold time goes back to `time_ms`: set the deadlines of attempts that began later anew, and bring forward
         the times of complete lists."""
-        late = {key: row for key, row in self.lists.rows.items() if row.said_ms > time_ms}
-        self.lists.put_all({key: replace(row, said_ms=time_ms) for key, row in sorted(late.items())})
+        late = {key: row for key, row in self.snapshots.rows.items() if row.said_ms > time_ms}
+        self.snapshots.put_all({key: replace(row, said_ms=time_ms) for key, row in sorted(late.items())})
         rows: dict[str, Dpu] = {}
         for name in sorted(self.dpu_index.running):
             dpu = self.dpus.rows[name]
@@ -227,30 +227,30 @@ class ZonesState:
             if zone not in self.zone_rows.rows:
                 self.zone_rows.put(zone, Zone())
             self._count(zone, count)
-        self.nodes.add_joined(joined._replace(askers=(), command_ids=()))
+        self.nodes.add_joined(joined._replace(actors=(), command_ids=()))
         if joined.command_ids:
             self.causes.put_all(dict(zip(map(str, offsets), _causes(joined), strict=True)))
         else:
-            self._ask(offsets, joined.askers)
+            self._note_actors(offsets, joined.actors)
         if len(offsets) == 1:
             self._send(offsets[0], names)
             self._joined_at[offsets[0]] = joined
             return
         self.outbox.update(zip(offsets, zip(names, strict=True), strict=True))
-        self.outgoing += offsets
-        self._fresh_in.update(zip(offsets, repeat(1), strict=False))
+        self.outbox_offsets += offsets
+        self._latest_changes_in.update(zip(offsets, repeat(1), strict=False))
 
-    def _ask(self, offsets: Sequence[int], askers: Sequence[str]) -> None:
-        """Nodes joined alone at these offsets, stated by these, or all by the one."""
-        last = self.asker_of(offsets[0])
-        for offset, actor in zip(offsets, askers, strict=False):
+    def _note_actors(self, offsets: Sequence[int], actors: Sequence[str]) -> None:
+        """Note the actors of nodes that joined alone at these offsets; one actor may stand for all."""
+        last = self.join_actor_of(offsets[0])
+        for offset, actor in zip(offsets, actors, strict=False):
             if actor != last:
-                self.askers.put(str(offset), Asker(actor))
-                self._asked_from.append(offset)
+                self.join_actors.put(str(offset), JoinActor(actor))
+                self._actor_offsets.append(offset)
                 last = actor
 
-    def _mark(self) -> Marks:
-        return self.marks.rows.get(_MARKS) or Marks()
+    def _mark(self) -> ForwardingMarks:
+        return self.marks.rows.get(_MARKS) or ForwardingMarks()
 
     def _change_nodes(self, change: ZonesChange, at: RecordMetadata) -> None:
         if change.fresh:
@@ -265,8 +265,8 @@ class ZonesState:
 
     def _send(self, offset: int, names: Sequence[str]) -> None:
         self.outbox[offset] = names
-        self.outgoing.append(offset)
-        self._fresh_in[offset] = len(names)
+        self.outbox_offsets.append(offset)
+        self._latest_changes_in[offset] = len(names)
 
     def _overtake(self, change: ZonesChange) -> None:
         """Take leave of what these nodes were before."""
@@ -283,32 +283,32 @@ class ZonesState:
         self.nodes.remove_all([*change.tombstones])
 
     def _stale(self, offset: int) -> None:
-        left = self._fresh_in.get(offset)
+        left = self._latest_changes_in.get(offset)
         if left is None:
             return
-        self._fresh_in[offset] = left - 1
+        self._latest_changes_in[offset] = left - 1
         self._joined_at.pop(offset, None)
         if left == 1:
             self._drop(offset)
-            del self.outgoing[bisect_left(self.outgoing, offset)]
+            del self.outbox_offsets[bisect_left(self.outbox_offsets, offset)]
 
     def _prune(self, forwarded: int) -> None:
-        count = bisect_left(self.outgoing, forwarded)
-        for offset in self.outgoing[:count]:
+        count = bisect_left(self.outbox_offsets, forwarded)
+        for offset in self.outbox_offsets[:count]:
             for name in self.outbox[offset] if self.tombstones.rows else ():
                 tombstone = self.tombstones.rows.get(name)
                 if tombstone is not None and tombstone.changed == offset:
                     self.tombstones.remove(name)
             self._drop(offset)
-        del self.outgoing[:count]
-        over = max(bisect_right(self._asked_from, forwarded) - 1, 0)
-        for offset in self._asked_from[:over]:
-            self.askers.remove(str(offset))
-        del self._asked_from[:over]
+        del self.outbox_offsets[:count]
+        over = max(bisect_right(self._actor_offsets, forwarded) - 1, 0)
+        for offset in self._actor_offsets[:over]:
+            self.join_actors.remove(str(offset))
+        del self._actor_offsets[:over]
 
     def _drop(self, offset: int) -> None:
         del self.outbox[offset]
-        del self._fresh_in[offset]
+        del self._latest_changes_in[offset]
         self._joined_at.pop(offset, None)
         if self.causes.rows:
             self.causes.remove(str(offset))
@@ -322,6 +322,6 @@ class ZonesState:
             self.node_counts.pop(zone, None)
 
 
-def _causes(joined: Joined) -> Iterator[Cause]:
+def _causes(joined: Joined) -> Iterator[CauseRow]:
     """The command behind each of these records."""
-    return islice(map(Cause, joined.command_ids, repeated(joined.askers)), len(joined.command_ids))
+    return islice(map(CauseRow, joined.command_ids, repeated(joined.actors)), len(joined.command_ids))

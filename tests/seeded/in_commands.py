@@ -102,7 +102,7 @@ def _not_at_all(reached: Any) -> Any:
 
 def _waits_until_nothing_below_waits(is_forwarded: Any) -> Any:
     def forwarded(state: Any, mark: int, offset: int) -> bool:
-        waiting = [found for found in state.outgoing if found >= mark]
+        waiting = [found for found in state.outbox_offsets if found >= mark]
         return mark >= offset or not waiting or waiting[0] >= offset
 
     return forwarded

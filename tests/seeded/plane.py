@@ -369,7 +369,7 @@ class Plane(FoldedLog):
     def _prune_all(self) -> None:
         for number in range(PARTITIONS):
             partition, mark = Partition(ZONES, number), self.state(FLEET_0).marks.get(number, 0)
-            if self.state(partition).has_outgoing_before(mark):
+            if self.state(partition).has_forwarded_before(mark):
                 self._write(partition, e.OutboxAcknowledged(self._stated("zones", "forwarder"), mark))
 
     # --- DPUs

@@ -114,7 +114,7 @@ class Workload:
     def _infer(self, replica: Replica) -> Request:
         """A complete list, or a leave that quotes the last one that the replica knows."""
         zone, rng = self._rng.choice(self._zones), self._rng
-        last = self._zone_state(replica, zone).lists.rows.get(f"{zone}/")
+        last = self._zone_state(replica, zone).snapshots.rows.get(f"{zone}/")
         names = self._there(replica, zone)
         if last is None or not names or rng.random() < 0.4:
             listed = e.SnapshotCompleted(self._said(zone), zone, "", rng.randint(1, 20), rng.randbytes(8))

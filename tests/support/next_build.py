@@ -44,7 +44,7 @@ class LaterZoneFold:
 
     def migrate(self, state: ZonesState, at: RecordMetadata) -> LaterZoneState:
         later = LaterZoneState()
-        for name in ("nodes", "tombstones", "lists", "dpus", "marks", "causes", "askers"):
+        for name in ("nodes", "tombstones", "snapshots", "dpus", "marks", "causes", "join_actors"):
             setattr(later, name, getattr(state, name))
         for zone, row in state.zone_rows.rows.items():
             later.zone_rows.put(zone, Zone(ordinals=row.ordinals))

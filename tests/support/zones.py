@@ -227,8 +227,8 @@ def derived_of(state: ZonesState) -> object:
         )
         for name, zone in index.zones.items()
     }
-    askers = [state.asker_of(offset) for offset in state.outgoing]
-    return dict(state.node_counts), state.outgoing, askers, sorted(index.open), sorted(index.running), zones
+    actors = [state.join_actor_of(offset) for offset in state.outbox_offsets]
+    return dict(state.node_counts), state.outbox_offsets, actors, sorted(index.open), sorted(index.running), zones
 
 
 def reloaded(state: ZonesState) -> ZonesState:

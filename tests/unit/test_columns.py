@@ -73,7 +73,7 @@ def test_a_fault_is_named_and_nothing_is_applied(columns: dict[str, Any], senten
     assert fault is not None and sentence in fault and "\n" not in fault
     log = ZoneLog()
     assert log.append(event).reason.startswith(fault[:20])
-    assert not log.state.nodes.rows and not log.state.outgoing and not log.state.zones()
+    assert not log.state.nodes.rows and not log.state.outbox_offsets and not log.state.zones()
 
 
 def test_what_one_record_changes_is_bounded() -> None:

@@ -53,7 +53,7 @@ def test_the_complete_lists_of_a_deleted_zone_go_with_it() -> None:
         log.complete(b"list", source="s", zone=zone)
         log.leave(f"s/{zone}", zone=zone)
     assert log.delete_zone("e").code == "done"
-    assert [*log.state.lists.rows] == ["e2/s"]
+    assert [*log.state.snapshots.rows] == ["e2/s"]
 
 
 def test_limits_of_a_deleted_zone_stay_until_fleet_takes_them_away() -> None:

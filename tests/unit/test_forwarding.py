@@ -75,7 +75,7 @@ def test_what_was_overtaken_entirely_is_not_there() -> None:
     log.join("a")
     event = forward(log.state, 0, 0)
     assert event is not None and (event.names, event.states, event.to_offset) == (["a"], [PRESENT], 3)
-    assert log.state.outgoing == [2]
+    assert log.state.outbox_offsets == [2]
 
 
 def test_a_view_of_fleet_that_lags_behind_what_was_pruned_does_not_pass_for_one_that_has_all() -> None:
@@ -84,7 +84,7 @@ def test_a_view_of_fleet_that_lags_behind_what_was_pruned_does_not_pass_for_one_
     log.join("a")
     log.join("b")
     log.forwarded(2)
-    assert log.state.outgoing == []
+    assert log.state.outbox_offsets == []
     assert not is_forwarded(log.state, mark=1, offset=2)
     assert is_forwarded(log.state, mark=2, offset=2)
 

@@ -261,15 +261,18 @@ def test_nodes_that_join_alone_and_are_new_cost_one_row_for_all_that_one_princip
     log = logged(joined("j", "a"), joined("k", "b"), joined("l", "c", actor="operator/bob"), joined("m", "d", "e"))
     log.append(joined("n", "f", actor="operator/bob"))
     log.append(NodesSuperseded(said("", "fleet/0"), 0, 1, ["z1"], ["b"], [0], ["k"], 6))
-    assert {at: row.actor for at, row in log.state.askers.rows.items()} == {"0": "operator/ann", "2": "operator/bob"}
+    assert {at: row.actor for at, row in log.state.join_actors.rows.items()} == {
+        "0": "operator/ann",
+        "2": "operator/bob",
+    }
     expected = [("", "operator/ann", 1), ("", "operator/bob", 1), ("m", "operator/ann", 2), ("", "operator/bob", 1)]
     assert causes(log) == [*expected, ("", "", 1)], "nobody asked for what fleet said"
     assert list(log.state.causes.rows) == ["3"]
     log.append(OutboxAcknowledged(said("", "forwarder/a"), 2))
-    assert list(log.state.askers.rows) == ["2"]
+    assert list(log.state.join_actors.rows) == ["2"]
     assert causes(log, 2) == [*expected[1:], ("", "", 1)]
     log.append(joined("o", "g", actor="operator/bob"))
-    assert list(log.state.askers.rows) == ["2"], "the same principal goes on"
+    assert list(log.state.join_actors.rows) == ["2"], "the same principal goes on"
 
 
 def test_nodes_that_one_principal_stated_alone_have_one_cause() -> None:

@@ -52,5 +52,5 @@ def test_a_list_of_the_corrected_time_is_not_older_than_one_of_a_fast_clock() ->
     log.now_ms -= 3_600_000
     ZonesFold().rewind(log.state, log.now_ms)
     assert log.complete(b"second").reason == ""
-    (row,) = log.state.lists.rows.values()
+    (row,) = log.state.snapshots.rows.values()
     assert row.list_hash == b"second"

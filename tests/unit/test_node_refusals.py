@@ -95,7 +95,7 @@ def test_of_lists_of_one_moment_the_later_in_the_log_counts(log: ZoneLog) -> Non
     assert said(log, replace(event, list_hash=b"two"), START_MS + 50).code == "done"
     late = said(log, replace(event, list_hash=b"old"), START_MS + 49)
     assert late == Outcome("unchanged", f"list_hash: a list of {START_MS + 50} is newer")
-    assert log.state.lists.rows["z1/"].list_hash == b"two"
+    assert log.state.snapshots.rows["z1/"].list_hash == b"two"
 
 
 def test_a_fast_clock_does_not_outlast_its_list(log: ZoneLog) -> None:
@@ -103,4 +103,4 @@ def test_a_fast_clock_does_not_outlast_its_list(log: ZoneLog) -> None:
     event = SnapshotCompleted(log.envelope(), "z1", "", 2, b"one")
     said(log, event, log.now_ms + 3_600_000)
     assert said(log, replace(event, list_hash=b"two"), log.now_ms + 1).code == "done"
-    assert log.state.lists.rows["z1/"].list_hash == b"two"
+    assert log.state.snapshots.rows["z1/"].list_hash == b"two"

@@ -238,7 +238,7 @@ def test_a_node_that_comes_back_takes_the_place_of_its_tombstone() -> None:
     left_ms = log.state.tombstones.rows["b"].changed_ms
     log.join("a", created_ms=6, uid="v")
     assert log.state.tombstones.rows == {"b": NodeTombstone("z1", 5, "u", LEFT, 1, left_ms, joined_ms)}
-    assert log.state.outgoing == [1, 2]
+    assert log.state.outbox_offsets == [1, 2]
     log.join("b", created_ms=6, uid="v")
-    assert log.state.outgoing == [2, 3]
+    assert log.state.outbox_offsets == [2, 3]
     assert derived_of(log.state)

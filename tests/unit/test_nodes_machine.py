@@ -215,8 +215,8 @@ class NodesMachine(DeliveredMachine):
     @invariant()
     def the_outbox_has_no_more_rows_than_nodes(self) -> None:
         state = self.log.state
-        assert state.outgoing == sorted(state.outgoing) == list(state.outbox)
-        assert len(state.outgoing) <= len(state.nodes.rows) + len(state.tombstones.rows) <= 8
+        assert state.outbox_offsets == sorted(state.outbox_offsets) == list(state.outbox)
+        assert len(state.outbox_offsets) <= len(state.nodes.rows) + len(state.tombstones.rows) <= 8
 
     @invariant()
     def a_restart_changes_nothing(self) -> None:

@@ -65,7 +65,7 @@ def test_only_what_may_have_ended_a_wait_looks_at_it() -> None:
         await folded.folds(FLEET_0)
         assert wait_0.done() and not wait_1.done()
         folded.zones[ZONES_1].leave("a")
-        folded.zones[ZONES_1].state.outgoing.clear()
+        folded.zones[ZONES_1].state.outbox_offsets.clear()
         await folded.folds(ZONES_1)
         assert wait_1.done()
         assert await folded.folds(FLEET_0) == set(), "nobody waits any more"

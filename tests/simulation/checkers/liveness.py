@@ -24,8 +24,8 @@ def check_forwarded(run: Evidence) -> Found:
     for partition, found in run.folded.items():
         if partition.topic != ZONES:
             continue
-        if found.state.outgoing:
-            yield f"{partition} still has changes of {found.state.outgoing[:3]} to forward"
+        if found.state.outbox_offsets:
+            yield f"{partition} still has changes of {found.state.outbox_offsets[:3]} to forward"
         queue = run.fleet.outbox_queues.get(partition.number, ())
         if owed := [entry.offset for entry in queue if entry.offset >= found.state.fleet_mark]:
             yield f"fleet owes {partition} the records caused by {owed[:3]}"
