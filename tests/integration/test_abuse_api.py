@@ -293,4 +293,6 @@ async def test_a_server_does_not_start_while_a_method_has_no_rule(
     with pytest.raises(ExceptionGroup) as caught:
         async with guarded(tmp_path):
             pass
-    assert "Commands.Freeze must have an entry that names the roles that may call it" in str(caught.value.exceptions[0])
+    assert "Commands.FreezeWrites must have an entry that names the roles that may call it" in str(
+        caught.value.exceptions[0]
+    )
