@@ -1,7 +1,7 @@
 """HTTP of a process: /metrics for Prometheus, /healthz (it lives), /readyz (it has caught up), and what it is given.
 
 What others have to show over HTTP they bring as routes, so that this file knows nothing of them. With `security`, TLS
-and certificates: `deploy.tls.doors` says which paths are for whom.
+and certificates: `deploy.tls.auth_middleware` says which paths are for whom.
 """
 
 from __future__ import annotations

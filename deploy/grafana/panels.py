@@ -154,7 +154,7 @@ ROWS = (
             Panel(
                 "Refused links and calls",
                 "Calls, links and feeds per second that were refused over a limit.",
-                (Query("sum by (door) (rate(dpuplane_refused_admissions_total[$__rate_interval]))", "{{door}}"),),
+                (Query("sum by (limiter) (rate(dpuplane_refused_admissions_total[$__rate_interval]))", "{{limiter}}"),),
                 "ops",
             ),
         ),

@@ -124,7 +124,9 @@ CALLS_UNDER_WAY = Gauge("dpuplane_api_calls_under_way", "Calls in progress.")
 REFUSALS = Counter("dpuplane_refusals_total", "Refused commands and calls, by the field at fault.", ("reason",))
 UNKNOWN = Counter("dpuplane_unknown_outcomes_total", "Commands that ended as unknown: the log did not answer in time.")
 REFUSED_ADMISSIONS = Counter(
-    "dpuplane_refused_admissions_total", "Calls (api), links (agents) and feeds (page) refused over a limit.", ("door",)
+    "dpuplane_refused_admissions_total",
+    "Calls (api), links (agents) and feeds (page) refused over a limit.",
+    ("limiter",),
 )
 DENIALS = Counter(
     "dpuplane_denials_total",

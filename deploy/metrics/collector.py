@@ -106,7 +106,7 @@ def _connections(parts: Parts) -> Iterator[Metric]:
 
 
 def _admissions(parts: Parts) -> Iterator[Metric]:
-    """Who was not let in, at all doors."""
+    """Calls, links and feeds that a rate limiter refused."""
     refused = catalog.REFUSED_ADMISSIONS.family()
     if parts.server is not None:
         refused.add_metric(["api"], parts.server.admission.refused)

@@ -1,1 +1,1 @@
-"""Certificates: who a process is, whom it believes, and who may pass which door."""
+"""Certificates: who a process is, whom it believes, and which roles may use which listener."""

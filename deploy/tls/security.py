@@ -19,14 +19,14 @@ from commands.rpc.authentication import CertificateAuthenticator
 from commands.rpc.denials import Denials
 from commands.rpc.limits import Limits
 from deploy.settings import Settings
+from deploy.tls.auth_middleware import PUBLIC, auth_middleware
 from deploy.tls.certificates import BadCertificates, Certificates
-from deploy.tls.doors import ANYBODY, door
 from deploy.tls.revocations import Revocations
 from drivers.wire.websocket import PATH, Dialer
 from projections.fleet.principals import APPROVER, DPU_AGENT, OPERATOR, PLANE, SIMULATOR, VIEWER
 
 READERS = frozenset({VIEWER, OPERATOR, APPROVER})
-_HTTP_PATHS = {"/healthz": ANYBODY, "/readyz": ANYBODY}
+_HTTP_PATHS = {"/healthz": PUBLIC, "/readyz": PUBLIC}
 
 
 class Security:
@@ -57,13 +57,13 @@ class Security:
 
     def http(self) -> tuple[ssl.SSLContext, Middleware]:
         """Of the HTTP listener: the page, the metrics, and probes that come without a certificate."""
-        guard = door(self._authenticator, self.denials, _HTTP_PATHS, others=READERS)
+        guard = auth_middleware(self._authenticator, self.denials, _HTTP_PATHS, others=READERS)
         return self.certificates.server_context(asks=True), guard
 
     def agents(self, devices_path: str) -> tuple[ssl.SSLContext, Middleware]:
         """Of the listener for agents, where other processes of the plane ask what DPUs hold."""
         paths = {PATH: frozenset({DPU_AGENT, SIMULATOR}), devices_path: frozenset({PLANE})}
-        return self.certificates.server_context(), door(self._authenticator, self.denials, paths)
+        return self.certificates.server_context(), auth_middleware(self._authenticator, self.denials, paths)
 
 
 def security_of(settings: Settings, now_ms: Callable[[], int]) -> Security | None:

@@ -171,9 +171,9 @@ async def _relay(plane: Plane, cert_files: CertFiles | None) -> AsyncIterator[tu
     source, rng = ReplicaRules(plane.replica), random.Random(5)
     relay = plane.relay = Relay(source, name="bench", now_ms=now_ms, rng=rng, settings=SETTINGS)
     security = None if cert_files is None else Security(Certificates(*cert_files), now_ms)
-    ssl, door = (None, None) if security is None else security.agents("/devices")
+    ssl, middleware = (None, None) if security is None else security.agents("/devices")
     running = asyncio.create_task(relay.run())
-    guards = [door] if door else []
+    guards = [middleware] if middleware else []
     try:
         async with AgentListener(
             relay.serve, relay.admit, host="127.0.0.1", port=0, ssl=ssl, middlewares=guards

@@ -54,10 +54,10 @@ async def guarded_relay(
     security = Security(cert_files.certificates, clock)
     relay = Relay(tables, name="r", now_ms=lambda: 0, rng=random.Random(1), settings=settings)
     running = asyncio.create_task(relay.run())
-    ssl, door = security.agents(device_tables.DEVICES_PATH)
+    ssl, middleware = security.agents(device_tables.DEVICES_PATH)
     pages = {device_tables.DEVICES_PATH: device_tables.devices_handler(relay)}
     listener = AgentListener(
-        relay.serve, relay.admit, host="127.0.0.1", port=0, ssl=ssl, pages=pages, middlewares=[door]
+        relay.serve, relay.admit, host="127.0.0.1", port=0, ssl=ssl, pages=pages, middlewares=[middleware]
     )
     try:
         async with listener:

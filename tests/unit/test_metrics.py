@@ -22,7 +22,7 @@ from drivers.relays.latency import LatencyHistogram
 from schemas.api import dpuplane_pb2 as pb
 
 BOUNDED = {
-    "actor", "door", "engine", "kind", "level", "limit", "listener", "method", "of", "outcome", "partition", "phase",
+    "actor", "limiter", "engine", "kind", "level", "limit", "listener", "method", "of", "outcome", "partition", "phase",
     "rank", "reason", "replica", "result", "role", "roles", "topic", "version", "zone",
 }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""The door of an HTTP listener, and the gate of the API: who comes in, to what, and for how long."""
+"""The middleware of an HTTP listener, and the gate of the API: who comes in, to what, and for how long."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from commands.rpc.access import AccessControl
 from commands.rpc.authentication import CertificateAuthenticator, Unauthenticated
 from commands.rpc.denials import Denials
-from deploy.tls.doors import ANYBODY, door
+from deploy.tls.auth_middleware import PUBLIC, auth_middleware
 from projections.fleet.principals import DPU_AGENT, PRINCIPAL_ROLES, VIEWER
 from tests.support.certs import TRUST_DOMAIN, CertIssuer
 from tests.support.virtual_loop import run_virtual
 
-PATHS = {"/probe": ANYBODY, "/link": frozenset({DPU_AGENT})}
+PATHS = {"/probe": PUBLIC, "/link": frozenset({DPU_AGENT})}
 
 
 class Clock:
@@ -77,7 +77,7 @@ async def status(
         return web.Response(text="in")
 
     authenticator, denials = CertificateAuthenticator(TRUST_DOMAIN, clock), Denials()
-    guard = cast("Callable[..., Awaitable[web.Response]]", door(authenticator, denials, PATHS, others))
+    guard = cast("Callable[..., Awaitable[web.Response]]", auth_middleware(authenticator, denials, PATHS, others))
     request = make_mocked_request("GET", path, transport=connection)
     return (await guard(request, handler)).status
 

@@ -1,4 +1,4 @@
-"""The door of an HTTP listener with TLS: who asks, by certificate, and which paths are for whom.
+"""Middleware of an HTTP listener with TLS: authenticates by certificate, and authorizes roles by path.
 
 What no line names is denied. Probes of health need no certificate: an orchestrator has none, and they say nothing.
 """
@@ -17,44 +17,42 @@ from commands.rpc.denials import Denials
 from drivers.wire.websocket import PEER_IDENTITY, PeerIdentity
 from projections.fleet.principals import DPU_AGENT
 
-ANYBODY: frozenset[str] = frozenset()
+PUBLIC: frozenset[str] = frozenset()
 """For paths that need no certificate."""
 
 
-def door(
+def auth_middleware(
     authenticator: CertificateAuthenticator,
     denials: Denials,
     paths: Mapping[str, frozenset[str]],
     others: frozenset[str] | None = None,
 ) -> Middleware:
-    """Lets the roles of a path in, and on all other paths `others`, or nobody."""
+    """Admits the roles of a path. On any other path it admits `others`, or nobody."""
 
     @web.middleware
-    async def pass_through(request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def authorize(request: web.Request, handler: Handler) -> web.StreamResponse:
         roles = paths.get(request.path, others)
-        if roles is ANYBODY:
+        if roles is PUBLIC:
             return await handler(request)
         try:
             identity = _authenticate(authenticator, request)
         except Unauthenticated as error:
             denials.count_unauthenticated(str(request.remote), str(error))
-            return _no(401, str(error))
+            return _denial(401, str(error))
         principal = identity.principal
         if roles is None or principal.role not in roles:
             reason = f"{request.path}: {principal} must have the role {' or '.join(sorted(roles or ())) or 'of nobody'}"
             denials.count_denied(str(principal), reason)
-            return _no(403, reason)
+            return _denial(403, reason)
         request[PEER_IDENTITY] = PeerIdentity(principal.name if principal.role == DPU_AGENT else "", str(principal))
-        with _while_believed(request, authenticator, identity):
+        with _while_trusted(request, authenticator, identity):
             return await handler(request)
 
-    return pass_through
+    return authorize
 
 
 @contextmanager
-def _while_believed(
-    request: web.Request, authenticator: CertificateAuthenticator, identity: Identity
-) -> Iterator[None]:
+def _while_trusted(request: web.Request, authenticator: CertificateAuthenticator, identity: Identity) -> Iterator[None]:
     """Break the connection when its certificate expires or is revoked: links of agents and feeds of the page last for
     days."""
     transport = request.transport
@@ -78,5 +76,5 @@ def _authenticate(authenticator: CertificateAuthenticator, request: web.Request)
     return authenticator.authenticate(certificate)
 
 
-def _no(status: int, reason: str) -> web.Response:
+def _denial(status: int, reason: str) -> web.Response:
     return web.Response(status=status, text=f"{reason}\n")
