@@ -31,7 +31,7 @@ from deploy.metrics.collector import Parts, PlaneCollector
 from deploy.metrics.exposition import Exposition
 from deploy.metrics.survey import Survey
 from deploy.page.routes import PageRoutes
-from deploy.past.processes import Pasts
+from deploy.past.as_of_servers import AsOfServers
 from deploy.roles import ROLES, actors_of, folds_of, relay_of, replica_of
 from deploy.settings import Address, Settings
 from deploy.storage import location_of, open_log, open_store, saved_states
@@ -271,7 +271,11 @@ class Plane:
             revocations_fault=self._revocations_fault,
             clock_faults=self.clocks.faults,
         )
-        past = await stack.enter_async_context(Pasts.open(self.settings, self._now_ms)) if self.settings.pasts else None
+        past = (
+            await stack.enter_async_context(AsOfServers.open(self.settings, self._now_ms))
+            if self.settings.as_of_servers
+            else None
+        )
         self.parts.server = server = ApiServer(
             self.replica,
             past=past,

@@ -139,7 +139,7 @@ class Settings(BaseModel):
         description="Disk (MB) that state checkpoints may take beyond the present state; the newest is always kept.",
     )
     decisions: bool = Field(True, description="Write every decision to the topic `decisions`, for analysts.")
-    pasts: int = Field(
+    as_of_servers: int = Field(
         2, ge=0, le=16, description="Moments of the past (--as-of) that are kept open, each in a process; 0 for none."
     )
     name: str = Field(

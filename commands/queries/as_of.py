@@ -40,7 +40,9 @@ class NoAsOfSource:
     """The source of a server that answers live queries only."""
 
     async def at(self, text: str, *, timeout_s: float) -> Any:
-        raise PermanentError("as_of: this server answers as of now only; start it with --pasts 2, or omit as_of")
+        raise PermanentError(
+            "as_of: this server answers as of now only; start it with --as-of-servers 2, or omit as_of"
+        )
 
 
 def with_as_of(live: S, past: AsOfSource) -> S:

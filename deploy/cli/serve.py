@@ -52,7 +52,7 @@ before the file.
 )
 @click.option("--state-checkpoints-mb", metavar="N", help="Disk that they may take beyond the present one.  [4096]")
 @click.option("--decisions/--no-decisions", default=None, help="Write decisions to a topic, for analysts.  [decisions]")
-@click.option("--pasts", metavar="N", help="Moments of the past (--as-of) kept open at once; 0 for none.  [2]")
+@click.option("--as-of-servers", metavar="N", help="Moments of the past (--as-of) kept open at once; 0 for none.  [2]")
 @click.option("--name", metavar="NAME", help="Name of this replica.  [host name and a random part]")
 @click.option("--traces", metavar="URL", help="Send traces of some commands to this OTLP collector.  [none]")
 @click.option("--traces-share", metavar="SHARE", help="How many of the calls are followed, from 0 to 1.  [0.01]")

@@ -19,7 +19,7 @@ import uvloop
 from rocksdict import AccessType
 
 from commands.rpc.middleware import Call
-from deploy.past.processes import Pasts
+from deploy.past.as_of_servers import AsOfServers
 from deploy.settings import load_settings
 from deploy.storage import LOG_FOLDER, STATE_FOLDER
 from eventstore.avro.codec import encode
@@ -72,9 +72,9 @@ async def _looks(data: Path, moments: list[int]) -> list[float]:
     settings = load_settings({"data": data, "name": "bench"}, None, {})
     taken = []
     for moment in moments:
-        async with Pasts.open(settings, lambda: max(moments)) as pasts:
+        async with AsOfServers.open(settings, lambda: max(moments)) as as_of_servers:
             began = time.perf_counter()
-            then = await pasts.at(str(moment), timeout_s=PATIENCE_S)
+            then = await as_of_servers.at(str(moment), timeout_s=PATIENCE_S)
             found = await then.list_cliques(pb.ListCliquesRequest(), Call("bench", PATIENCE_S))
             taken.append(time.perf_counter() - began)
             assert found.cliques

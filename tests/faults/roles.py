@@ -184,7 +184,7 @@ def serving(lab_host: LabHost, cert_files: CertFiles, *arguments: str) -> list[s
         "--tls-client-ca",
         str(cert_files.ca),
     ]
-    return ["serve", *listening, *security, "--name", lab_host.name, "--pasts", "0", *arguments]
+    return ["serve", *listening, *security, "--name", lab_host.name, "--as-of-servers", "0", *arguments]
 
 
 def simulating(

@@ -15,8 +15,8 @@ import pytest
 
 from commands.queries.as_of import AsOfQueries
 from commands.rpc.middleware import NotFound
-from deploy.past.processes import Pasts
-from deploy.past.program import Order, folded, service
+from deploy.past.as_of_server import AsOfRequest, folded, service
+from deploy.past.as_of_servers import AsOfServers
 from deploy.plane import Plane
 from deploy.process import now_ms
 from deploy.settings import Settings, load_settings
@@ -63,7 +63,7 @@ async def differing(settings: Settings, remembered: list[Remembered]) -> tuple[l
     wrong = []
     for each in remembered:
         if each.position not in services:
-            order = Order(settings=settings, at=each.position, socket=Path("unused"))
+            order = AsOfRequest(settings=settings, at=each.position, socket=Path("unused"))
             said = [0]
             past = await folded(order, lambda _done, total, said=said: said.append(total))  # type: ignore[misc]
             totals[each.position] = said[-1]
@@ -106,19 +106,19 @@ async def test_a_name_that_is_new_was_not_known_before(tmp_path: Path) -> None:
             "/dpuplane.v1.Commands/JoinNodes", pb.JoinNodesRequest.SerializeToString, pb.CommandResult.FromString
         )
         answer = await commands(pb.JoinNodesRequest(zone="new", nodes=[pb.NodeSpec(name="late")]))
-        async with Pasts.open(plane.settings, now_ms) as pasts:
-            then = await pasts.at(before, timeout_s=30)
+        async with AsOfServers.open(plane.settings, now_ms) as as_of_servers:
+            then = await as_of_servers.at(before, timeout_s=30)
             with pytest.raises(NotFound, match="late"):
                 await then.get_node(pb.GetNodeRequest(name="late"), CALL)
-            since = await pasts.at(answer.position, timeout_s=30)
+            since = await as_of_servers.at(answer.position, timeout_s=30)
             found = await since.get_node(pb.GetNodeRequest(name="late"), CALL)
             assert found.zone == "new"
-            assert await pasts.at(before, timeout_s=30) is then
+            assert await as_of_servers.at(before, timeout_s=30) is then
 
 
 async def test_what_is_no_moment_of_this_log_is_refused_in_a_sentence(tmp_path: Path) -> None:
-    place = {"data": tmp_path / "plane", "pasts": 1}
-    async with plane_of(**place) as (plane, channel), Pasts.open(plane.settings, now_ms) as pasts:
+    place = {"data": tmp_path / "plane", "as_of_servers": 1}
+    async with plane_of(**place) as (plane, channel), AsOfServers.open(plane.settings, now_ms) as as_of_servers:
         await History(channel, seed=6).go_on(3)
         log_id = plane.replica.log_id
         for text, sentence in {
@@ -132,33 +132,33 @@ async def test_what_is_no_moment_of_this_log_is_refused_in_a_sentence(tmp_path: 
             f"{log_id}:zones/7=1": "as_of: position: 'zones/7' is not a partition of this log",
         }.items():
             with pytest.raises(PermanentError) as refused:
-                await pasts.at(text, timeout_s=30)
+                await as_of_servers.at(text, timeout_s=30)
             assert sentence in str(refused.value)
-            assert pasts._made_room() or not pasts._moments, "what was refused takes no place"
+            assert as_of_servers._evict() or not as_of_servers._servers, "what was refused takes no place"
 
 
 async def test_a_moment_makes_room_for_the_next_and_no_more_are_kept(tmp_path: Path) -> None:
-    async with plane_of(data=tmp_path / "plane", pasts=1) as (plane, channel):
+    async with plane_of(data=tmp_path / "plane", as_of_servers=1) as (plane, channel):
         await History(channel, seed=7).go_on(5)
-        async with Pasts.open(plane.settings, now_ms) as pasts:
+        async with AsOfServers.open(plane.settings, now_ms) as as_of_servers:
             first = str(now_ms())
-            await pasts.at(first, timeout_s=30)
+            await as_of_servers.at(first, timeout_s=30)
             await asyncio.sleep(0.01)
             second = str(now_ms())
             with pytest.raises(LogUnavailable, match="1 other moments are being looked at; ask again"):
-                await pasts.at(second, timeout_s=0)
-            assert isinstance(await pasts.at(second, timeout_s=30), AsOfQueries)
-            assert list(pasts._moments) == [second]
+                await as_of_servers.at(second, timeout_s=0)
+            assert isinstance(await as_of_servers.at(second, timeout_s=30), AsOfQueries)
+            assert list(as_of_servers._servers) == [second]
 
 
 async def test_whoever_cannot_wait_hears_how_far_it_is_and_may_ask_again(tmp_path: Path) -> None:
     async with plane_of(data=tmp_path / "plane") as (plane, channel):
         await History(channel, seed=8).go_on(5)
-        async with Pasts.open(plane.settings, now_ms) as pasts:
+        async with AsOfServers.open(plane.settings, now_ms) as as_of_servers:
             moment = str(now_ms())
             with pytest.raises(LogUnavailable, match="ask again for the answer"):
-                await pasts.at(moment, timeout_s=0.01)
-            await pasts.at(moment, timeout_s=30)
+                await as_of_servers.at(moment, timeout_s=0.01)
+            await as_of_servers.at(moment, timeout_s=30)
 
 
 async def test_a_killed_plane_leaves_no_moment_behind(tmp_path: Path) -> None:
@@ -179,15 +179,15 @@ async def test_a_folder_is_there_from_the_first_look_back_to_the_end(
         await History(channel, seed=9).go_on(5)
         with tempfile.TemporaryDirectory() as temporary:  # sockets have short paths
             monkeypatch.setattr(tempfile, "tempdir", temporary)
-            async with Pasts.open(plane.settings, now_ms) as pasts:
+            async with AsOfServers.open(plane.settings, now_ms) as as_of_servers:
                 assert not listed(temporary)
-                await pasts.at(str(now_ms()), timeout_s=30)
+                await as_of_servers.at(str(now_ms()), timeout_s=30)
                 assert len(listed(temporary)) == 1
             assert not listed(temporary)
 
 
 async def test_the_command_line_looks_back(tmp_path: Path) -> None:
-    async with serving("--data", str(tmp_path / "plane"), "--pasts", "1") as plane:
+    async with serving("--data", str(tmp_path / "plane"), "--as-of-servers", "1") as plane:
         api = plane.address("api")
         joined = await run("nodes", "join", "n1", "--zone", "z", "--address", "10.0.0.1", "-o", "json", server=api)
         await run("nodes", "join", "n2", "--zone", "z", "--address", "10.0.0.2", server=api)
@@ -203,10 +203,10 @@ async def test_the_command_line_looks_back(tmp_path: Path) -> None:
         )
         assert both.status == 1
         assert "min_position" in both.stderr
-    async with serving("--data", str(tmp_path / "plane"), "--pasts", "0") as plane:
+    async with serving("--data", str(tmp_path / "plane"), "--as-of-servers", "0") as plane:
         none = await run("nodes", "list", "--as-of", str(now_ms()), server=plane.address("api"))
         assert none.status == 1
-        assert "--pasts" in none.stderr
+        assert "--as-of-servers" in none.stderr
 
 
 def listed(folder: str) -> list[str]:

@@ -32,7 +32,7 @@ class Plane:
 
     @asynccontextmanager
     async def process(self, name: str, program: Sequence[str]) -> AsyncIterator[Process]:
-        state = ("--state", str(self._folder / name), "--name", name, "--partitions", "2", "--pasts", "0")
+        state = ("--state", str(self._folder / name), "--name", name, "--partitions", "2", "--as-of-servers", "0")
         opening = serving(*self.on, *state, "--role", "api", stderr=self._folder / f"{name}.log", program=program)
         async with opening as process:
             yield process

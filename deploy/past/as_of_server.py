@@ -1,4 +1,5 @@
-"""A moment of the past, in a process of its own: `python -m deploy.past.program`, started by deploy/past/processes.py.
+"""Serves queries as of one point of the past, in a process of its own: `python -m deploy.past.as_of_server`, started by
+deploy/past/as_of_servers.py.
 
 Folding thousands of records up to a moment would stall whoever answers from now. So it is done here, beside the
 process that was asked, with a low priority; what comes of it is served over a socket by the very service that serves
@@ -49,7 +50,7 @@ _UNLIMITED = replace(DEFAULTS, rate_per_s=1e12, burst=1e12, concurrent_calls=1_0
 """Who may ask how much was decided where the question came in."""
 
 
-class Order(BaseModel):
+class AsOfRequest(BaseModel):
     """What to fold, and where to serve it; the first line of standard input."""
 
     settings: Settings
@@ -57,7 +58,7 @@ class Order(BaseModel):
     socket: Path
 
 
-async def folded(order: Order, say: Callable[[int, int], None]) -> FoldedLogAsOf:
+async def folded(order: AsOfRequest, say: Callable[[int, int], None]) -> FoldedLogAsOf:
     """The plane as it stood then. Raises PermanentError if there is no such moment, else PlaneError."""
     folder = state_folder(order.settings)
     checkpoints = list_checkpoints(folder) if folder is not None else []
@@ -91,7 +92,7 @@ class _Settled:
             raise PermanentError("min_position: must not be given with at, which says what the answer is read at")
 
 
-async def _serve(order: Order, say: Callable[[Mapping[str, object]], None]) -> None:
+async def _serve(order: AsOfRequest, say: Callable[[Mapping[str, object]], None]) -> None:
     loop = asyncio.get_running_loop()
     next_s = 0.0
 
@@ -117,7 +118,7 @@ async def _serve(order: Order, say: Callable[[Mapping[str, object]], None]) -> N
     await server.wait_for_termination()
 
 
-async def _until_input_ends(order: Order) -> None:
+async def _until_input_ends(order: AsOfRequest) -> None:
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
 
@@ -143,7 +144,7 @@ def main() -> None:
     os.nice(NICE)
     configure_logs("WARNING")
     gc.disable()
-    order = Order.model_validate_json(sys.stdin.buffer.readline())
+    order = AsOfRequest.model_validate_json(sys.stdin.buffer.readline())
     uvloop.run(_until_input_ends(order))
 
 

@@ -1,8 +1,8 @@
-"""Moments of the past that are being looked at: a few processes (deploy/past/program.py), made when asked for.
+"""Servers that answer queries as of a point of the past: one process for each point, started on demand.
 
-They are kept for a while, since whoever looks at a moment asks more than once, and the one not asked for longest makes
-room for the next. None of them touches the log or the folds of the present, so the worst that a look back can cost is
-a core at low priority, and the memory of one more replica per moment.
+A server (deploy/past/as_of_server.py) is kept for a while, since a reader of a point asks more than once. The server
+that was not asked for longest is replaced first. None writes to the log or to the live folds, so a query of the past
+costs at most a core at low priority, and the memory of one more replica per server.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from pathlib import Path
 import grpc
 
 from commands.queries.as_of import AsOfQueries
-from deploy.past.program import Order
+from deploy.past.as_of_server import AsOfRequest
 from deploy.settings import Settings
 from eventstore.as_of import check_not_in_future, parse_as_of
 from eventstore.errors import LogUnavailable, PermanentError
 
 IDLE_S = 120.0
-"""A moment that nobody asked for so long is let go."""
+"""A server without a request for so long is stopped."""
 
 LOOK_S = 5.0
-"""Between looks for such moments."""
+"""Seconds between checks for such servers."""
 
 PAUSE_S = 0.5
 RETURN_S = 3.0
@@ -37,35 +37,35 @@ RETURN_S = 3.0
 no room for others."""
 
 _MESSAGE_BYTES_MAX = 64 << 20
-_PROGRAM = "deploy.past.program"
+_PROGRAM = "deploy.past.as_of_server"
 
 
-class Pasts:
-    """A commands.queries.as_of.Past: moments by what they were asked for as. Use `open`."""
+class AsOfServers:
+    """A commands.queries.as_of.Past: servers by the position or time that they were asked for as. Use `open`."""
 
     def __init__(self, settings: Settings, now_ms: Callable[[], int]) -> None:
         self._settings = settings
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._now_ms = now_ms
-        self._made = 0
-        self._moments: OrderedDict[str, _Moment] = OrderedDict()
+        self._started = 0
+        self._servers: OrderedDict[str, _AsOfServer] = OrderedDict()
         self._ending: set[asyncio.Task[None]] = set()
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, settings: Settings, now_ms: Callable[[], int]) -> AsyncIterator[Pasts]:
-        """At the end all moments end with it."""
-        pasts = cls(settings, now_ms)
-        looking = asyncio.create_task(pasts._let_idle_ones_go())
+    async def open(cls, settings: Settings, now_ms: Callable[[], int]) -> AsyncIterator[AsOfServers]:
+        """At the end of the context all servers are stopped."""
+        as_of_servers = cls(settings, now_ms)
+        looking = asyncio.create_task(as_of_servers._stop_idle())
         try:
-            yield pasts
+            yield as_of_servers
         finally:
             looking.cancel()
-            for text in list(pasts._moments):
-                pasts._let_go(text)
-            await asyncio.gather(looking, *pasts._ending, return_exceptions=True)
-            if pasts._folder is not None:
-                pasts._folder.cleanup()
+            for text in list(as_of_servers._servers):
+                as_of_servers._stop(text)
+            await asyncio.gather(looking, *as_of_servers._ending, return_exceptions=True)
+            if as_of_servers._folder is not None:
+                as_of_servers._folder.cleanup()
 
     async def at(self, text: str, *, timeout_s: float) -> AsOfQueries:
         """The Queries service as of a position or time.
@@ -75,57 +75,57 @@ class Pasts:
         check_not_in_future(parse_as_of(text), self._now_ms())
         now_s = asyncio.get_running_loop().time
         until_s = now_s() + timeout_s
-        while (moment := self._found_or_made(text)) is None:
+        while (server := self._get_or_start(text)) is None:
             if now_s() >= until_s:
-                raise LogUnavailable(f"as_of: {len(self._moments)} other moments are being looked at; ask again")
+                raise LogUnavailable(f"as_of: {len(self._servers)} other moments are being looked at; ask again")
             await asyncio.sleep(min(PAUSE_S, max(0.0, until_s - now_s())))
-        return await moment.ready(max(0.0, until_s - now_s()))
+        return await server.ready(max(0.0, until_s - now_s()))
 
-    def _found_or_made(self, text: str) -> _Moment | None:
-        """The moment of this name; None while there is no room for one more."""
-        found = self._moments.get(text)
+    def _get_or_start(self, text: str) -> _AsOfServer | None:
+        """The server for this position or time; None while no more can be started."""
+        found = self._servers.get(text)
         if found is not None and found.is_over:
-            self._let_go(text)
+            self._stop(text)
             found = None
         if found is None:
-            if len(self._moments) >= self._settings.pasts and not self._made_room():
+            if len(self._servers) >= self._settings.as_of_servers and not self._evict():
                 return None
-            order = Order(settings=self._settings, at=text, socket=self._socket())
-            found = self._moments[text] = _Moment(order)
-        self._moments.move_to_end(text)
+            order = AsOfRequest(settings=self._settings, at=text, socket=self._socket())
+            found = self._servers[text] = _AsOfServer(order)
+        self._servers.move_to_end(text)
         return found
 
     def _socket(self) -> Path:
         """A path for the next one, in a folder of ours: of who never looked back, none is left, however they end."""
         if self._folder is None:
             self._folder = tempfile.TemporaryDirectory(prefix="dpuplane-past-")
-        self._made += 1
-        return Path(self._folder.name, str(self._made))
+        self._started += 1
+        return Path(self._folder.name, str(self._started))
 
-    def _made_room(self) -> bool:
-        """Let go of the moment not asked for longest, unless somebody may still want each of them."""
-        for text, moment in self._moments.items():
-            if moment.is_over or moment.idle_s() >= (PAUSE_S if moment.is_ready else RETURN_S):
-                self._let_go(text)
+    def _evict(self) -> bool:
+        """Stop the server not asked for longest, unless each of them may still be in use."""
+        for text, server in self._servers.items():
+            if server.is_over or server.idle_s() >= (PAUSE_S if server.is_ready else RETURN_S):
+                self._stop(text)
                 return True
         return False
 
-    def _let_go(self, text: str) -> None:
-        ending = self._moments.pop(text).end()
+    def _stop(self, text: str) -> None:
+        ending = self._servers.pop(text).end()
         self._ending.add(ending)
         ending.add_done_callback(self._ending.discard)
 
-    async def _let_idle_ones_go(self) -> None:
+    async def _stop_idle(self) -> None:
         while True:
             await asyncio.sleep(LOOK_S)
-            for text in [text for text, moment in self._moments.items() if moment.idle_s() >= IDLE_S]:
-                self._let_go(text)
+            for text in [text for text, server in self._servers.items() if server.idle_s() >= IDLE_S]:
+                self._stop(text)
 
 
-class _Moment:
+class _AsOfServer:
     """One process: starting, folding, serving, ended."""
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: AsOfRequest) -> None:
         self._order = order
         self._loop = asyncio.get_running_loop()
         self._asked_s = self._loop.time()
@@ -149,7 +149,7 @@ class _Moment:
         return 0.0 if self._waiting else self._loop.time() - self._asked_s
 
     async def ready(self, timeout_s: float) -> AsOfQueries:
-        """The service, once the moment is folded. Raises as Pasts.at does."""
+        """The service, once the moment is folded. Raises as AsOfServers.at does."""
         self._waiting += 1
         try:
             async with asyncio.timeout(timeout_s):
@@ -171,7 +171,7 @@ class _Moment:
             assert process.stdin is not None
             process.stdin.write(self._order.model_dump_json().encode() + b"\n")
             async for line in await _lines(process):
-                self._hear(json.loads(line))
+                self._handle(json.loads(line))
         finally:
             process.kill()
             if not self._serving.done():
@@ -180,7 +180,7 @@ class _Moment:
                 await self._channel.close(None)
             await asyncio.to_thread(process.wait)
 
-    def _hear(self, said: dict[str, object]) -> None:
+    def _handle(self, said: dict[str, object]) -> None:
         match said:
             case {"done": int(done), "total": int(total)}:
                 share = 100 * done // total if total else 100
