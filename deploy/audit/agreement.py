@@ -39,7 +39,7 @@ SHOWN = 10
 """Names of a group that its sentence gives."""
 
 
-class Group(NamedTuple):
+class DifferenceGroup(NamedTuple):
     """Nodes that differ in the same way, by name."""
 
     what: str
@@ -62,7 +62,7 @@ class Agreement(NamedTuple):
     equal: int
     pending: int
     held: int
-    groups: tuple[Group, ...]
+    groups: tuple[DifferenceGroup, ...]
     leave_rejected: int = 0
     change_rejected: int = 0
 
@@ -75,8 +75,9 @@ class _Forward(NamedTuple):
     append_ms: int
 
 
-class Witness:
-    """What final states forget: the last leave of each node by partition, and every forward that fleet took."""
+class FoldObserver:
+    """Observes what final states do not keep: the last leave of each node by partition, and every forward that fleet
+    took."""
 
     def __init__(self) -> None:
         self.leaves: dict[int, dict[str, NodeTombstone]] = {}
@@ -125,24 +126,24 @@ class _NotingFleetFold(FleetFold):
             self._forwards.setdefault(change.source.partition, []).append(forward)
 
 
-def compare(partitions: Mapping[Partition, FoldedPartition], witness: Witness) -> Agreement:
+def compare(partitions: Mapping[Partition, FoldedPartition], observer: FoldObserver) -> Agreement:
     """Compare zones and fleet. Nothing is compared if a partition of theirs could not be folded."""
     found = {partition: folded for partition, folded in partitions.items() if partition.topic in (ZONES, FLEET)}
     if FLEET_0 not in found or any(folded.halted for folded in found.values()):
         return Agreement(0, 0, 0, ())
     zones: dict[int, ZonesState] = {p.number: folded.state for p, folded in found.items() if p.topic == ZONES}
-    return _Comparison(zones, found[FLEET_0].state, witness).result()
+    return _Comparison(zones, found[FLEET_0].state, observer).result()
 
 
 class _Comparison:
     """One comparison, which counts and groups."""
 
-    def __init__(self, zones: Mapping[int, ZonesState], fleet: FleetState, witness: Witness) -> None:
+    def __init__(self, zones: Mapping[int, ZonesState], fleet: FleetState, observer: FoldObserver) -> None:
         self._zones = zones
         self._fleet = fleet
-        self._witness = witness
+        self._observer = observer
         self._members: Mapping[str, Member] = fleet.members.rows.rows()
-        self._owed = _owed(zones, fleet)
+        self._undropped = _undropped(zones, fleet)
         self._seen: set[str] = set()
         self._groups: dict[str, list[str]] = {}
         self._equal = self._pending = 0
@@ -156,14 +157,14 @@ class _Comparison:
         for name, member in self._members.items():
             if name not in self._seen:
                 self._take_member(name, member)
-        groups = (Group(what, tuple(sorted(names))) for what, names in sorted(self._groups.items()))
+        groups = (DifferenceGroup(what, tuple(sorted(names))) for what, names in sorted(self._groups.items()))
         held = self._held
         leaves, changes = held[LEAVE_REJECTED], held[CHANGE_REJECTED]
         return Agreement(self._equal, self._pending, held[HELD], tuple(groups), leaves, changes)
 
     def _take(self, number: int, name: str, node: Node) -> None:
         """One node that a zone has."""
-        if node.changed >= self._fleet.marks.get(number, 0) or (number, name) in self._owed:
+        if node.changed >= self._fleet.marks.get(number, 0) or (number, name) in self._undropped:
             self._pending += 1
             self._seen.add(name)
             return
@@ -196,11 +197,11 @@ class _Comparison:
 
     def _ended(self, number: int, name: str, node: Node) -> str:
         """Which leave has ended this node; "" if none has."""
-        for other, leaves in sorted(self._witness.leaves.items()):
+        for other, leaves in sorted(self._observer.leaves.items()):
             gone = leaves.get(name)
             if other == number or gone is None or name in self._zones[other].nodes.rows:
                 continue
-            heard, told = self._witness.heard(number, node.changed), self._witness.heard(other, gone.changed)
+            heard, told = self._observer.heard(number, node.changed), self._observer.heard(other, gone.changed)
             if heard is None or told is None:
                 continue
             now_ms = max(heard, told, key=lambda forward: forward.offset).append_ms
@@ -223,7 +224,7 @@ def _difference(node: Node, member: Member | None) -> str:
     return f"in zone {node.zone}, of which fleet has other labels" if member.labels != node.labels else ""
 
 
-def _owed(zones: Mapping[int, ZonesState], fleet: FleetState) -> set[tuple[int, str]]:
+def _undropped(zones: Mapping[int, ZonesState], fleet: FleetState) -> set[tuple[int, str]]:
     """The nodes, by partition and name, that fleet has yet to tell their zone to drop."""
     entry = chain.from_iterable(_waiting(fleet, number, state) for number, state in zones.items())
     return {(record.partition, name) for record in entry for name in record.names}

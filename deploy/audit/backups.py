@@ -20,7 +20,7 @@ from projections.names import shown
 _CLOSE_S = 5.0
 
 
-async def make(
+async def create_backup(
     log_source: LogSource, folder: Path, now_ms: int, rng: random.Random, report: ReportProgress
 ) -> Manifest:
     """Copy the log of this place into a folder. Raises PermanentError if that is not empty."""
@@ -46,7 +46,7 @@ async def make(
     return manifest
 
 
-async def remake(
+async def restore_backup(
     folder: Path,
     log_source: LogSource,
     *,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from deploy.audit.agreement import Agreement, Witness, compare
+from deploy.audit.agreement import Agreement, FoldObserver, compare
 from eventstore.folding.fold import Fold
 from eventstore.log import FLEET, FLEET_0, ZONES, EventLog, Partition
 from eventstore.progress import ReportProgress
@@ -22,8 +22,8 @@ from projections.rules.rule import Held, Holdings
 from projections.zones.state import ZonesState
 
 
-class Claim(NamedTuple):
-    """What a replica says of a partition: the digest of its state when everything below `position` was folded."""
+class ReplicaDigest(NamedTuple):
+    """What a replica published of a partition: the digest of its state when everything below `position` was folded."""
 
     replica: str
     partition: Partition
@@ -31,11 +31,12 @@ class Claim(NamedTuple):
     digest: str
 
 
-class Fresh(NamedTuple):
-    """A log folded afresh, and what differs, a sentence each: claims of replicas, and zones from fleet."""
+class RefoldedLog(NamedTuple):
+    """A log folded again from its beginning, and the differences, a sentence each: claims of replicas, and zones from
+    fleet."""
 
     replayed: ReplayResult
-    claims: int
+    replica_digests: int
     differences: tuple[str, ...]
     agreement: Agreement
 
@@ -63,7 +64,7 @@ class Fresh(NamedTuple):
         return found
 
 
-class Devices(NamedTuple):
+class DeviceComparison(NamedTuple):
     """How DPUs compare with the log. `absent` ones are registered, but no relay knows what they hold."""
 
     equal: int
@@ -71,23 +72,28 @@ class Devices(NamedTuple):
     absent: tuple[str, ...]
 
 
-async def fold_afresh(
-    log: EventLog, folds: Sequence[Fold[Any]], claims: Iterable[Claim], report: ReportProgress | None = None
-) -> Fresh:
+async def refold_log(
+    log: EventLog,
+    folds: Sequence[Fold[Any]],
+    replica_digests: Iterable[ReplicaDigest],
+    report: ReportProgress | None = None,
+) -> RefoldedLog:
     """Fold the log up to its present ends, and hold each claim about it against the fold."""
-    claims = [claim for claim in claims if claim.position]  # a replica that has saved nothing yet claims nothing
+    replica_digests = [
+        claim for claim in replica_digests if claim.position
+    ]  # a replica that has saved nothing yet claims nothing
     wanted: dict[Partition, set[int]] = {}
-    for claim in claims:
+    for claim in replica_digests:
         wanted.setdefault(claim.partition, set()).add(claim.position)
-    witness = Witness()
-    replayed = await replay(log, witness.folds(folds), until=await _ends(log, folds), digests_at=wanted, report=report)
+    observer = FoldObserver()
+    replayed = await replay(log, observer.folds(folds), until=await _ends(log, folds), digests_at=wanted, report=report)
     differences = [
         f"{partition} cannot be folded at {folded.position}: {folded.halted}"
         for partition, folded in replayed.partitions.items()
         if folded.halted
     ]
     checked = 0
-    for claim in claims:
+    for claim in replica_digests:
         found = replayed.digests.get(claim.partition, {}).get(claim.position)
         if found is not None:
             checked += 1
@@ -95,8 +101,8 @@ async def fold_afresh(
                 differences.append(
                     f"{claim.partition} at {claim.position}: {claim.replica} has state {claim.digest}, the log {found}"
                 )
-    agreement = compare(replayed.partitions, witness)
-    return Fresh(replayed, checked, (*differences, *map(str, agreement.groups)), agreement)
+    agreement = compare(replayed.partitions, observer)
+    return RefoldedLog(replayed, checked, (*differences, *map(str, agreement.groups)), agreement)
 
 
 async def _ends(log: EventLog, folds: Sequence[Fold[Any]]) -> dict[Partition, int]:
@@ -105,7 +111,7 @@ async def _ends(log: EventLog, folds: Sequence[Fold[Any]]) -> dict[Partition, in
     return {partition: await log.end(partition) for topic in topics for partition in log.partitions(topic)}
 
 
-def compare_devices(fresh: Fresh, lineage: Lineage, devices: Holdings) -> Devices:
+def compare_devices(fresh: RefoldedLog, lineage: Lineage, devices: Holdings) -> DeviceComparison:
     """Hold what every DPU has against the tables of the fresh fold."""
     equal, differences, absent = 0, [], []
     for zone, names in sorted(fresh.dpus.items()):
@@ -123,7 +129,7 @@ def compare_devices(fresh: Fresh, lineage: Lineage, devices: Holdings) -> Device
                 newer = "" if lineage.knows(has.epoch, has.version) else ", which this log was restored without"
                 holds = f"dpu {name} of zone {zone} holds {_shown(has)}{newer}"
                 differences.append(f"{holds}, the log says {_shown(wanted)}{why}")
-    return Devices(equal, tuple(differences), tuple(absent))
+    return DeviceComparison(equal, tuple(differences), tuple(absent))
 
 
 def _shown(held: Held) -> str:

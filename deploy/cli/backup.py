@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from deploy.audit.backups import make, remake
+from deploy.audit.backups import create_backup, restore_backup
 from deploy.cli import output as out
 from deploy.cli.client import Client
 from deploy.cli.log_options import log_errors, log_options, log_source_of_status
@@ -36,7 +36,9 @@ def backup(client: Client, output: str, log_source: LogSource | None, folder: Pa
     with log_errors():
         where = log_source or log_source_of_status(client.query("GetStatus", pb.GetStatusRequest()), client.server)
         with ProgressLine("backup") as progress:
-            made = asyncio.run(make(where, folder, time.time_ns() // 1_000_000, random.Random(), progress.show))
+            made = asyncio.run(
+                create_backup(where, folder, time.time_ns() // 1_000_000, random.Random(), progress.show)
+            )
     records = sum(copied.records for copied in made.partitions.values())
     if output != "table":
         out.print_value({"out": str(folder), "records": records, **msgspec.to_builtins(made)}, output)
@@ -73,7 +75,7 @@ def restore(log_source: LogSource | None, folder: Path, generation: int | None, 
         raise click.UsageError("give --data DIR, or --kafka HOST:PORT,... and --topic-prefix NAME, to restore to")
     with log_errors(), ProgressLine("restore") as progress:
         restored = asyncio.run(
-            remake(
+            restore_backup(
                 folder,
                 log_source,
                 generation=generation,

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from deploy.atomic_files import atomic_write
-from deploy.audit.checkpoints import Statement, new_keys, signed, state
+from deploy.audit.audit_checkpoints import CheckpointContent, describe_log, new_keys, signed
 from deploy.cli import output as out
 from deploy.cli.client import Client
 from deploy.cli.log_options import log_errors, log_options, log_source_of_status
@@ -74,7 +74,7 @@ def keygen(key: Path) -> None:
     click.echo(f"{key} signs, {public} verifies")
 
 
-async def _write(log_source: LogSource, key: Path, path: Path, *, hashes: bool) -> Statement:
+async def _write(log_source: LogSource, key: Path, path: Path, *, hashes: bool) -> CheckpointContent:
     beside = path.with_name(f"{path.name}.hashes")
     async with open_log_to_read(log_source, rng=random.Random()) as log:
         with (
@@ -82,12 +82,12 @@ async def _write(log_source: LogSource, key: Path, path: Path, *, hashes: bool) 
             atomic_write(beside) if hashes else nullcontext() as kept,
             ProgressLine("checkpoint") as progress,
         ):
-            made = await state(log, time.time_ns() // 1_000_000, kept, progress.show)
+            made = await describe_log(log, time.time_ns() // 1_000_000, kept, progress.show)
             partial.write_bytes(signed(made, key))
     return made
 
 
-def _print(made: Statement, path: Path, output: str) -> None:
+def _print(made: CheckpointContent, path: Path, output: str) -> None:
     records = sum(attestation.end for attestation in made.partitions.values())
     if output != "table":
         as_dict: dict[str, Any] = {

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from commands.handlers.upgrade import first_missing_version
-from deploy.audit.upgrading import Raised, raised
+from deploy.audit.upgrade_preview import PartitionPreview, preview_upgrade
 from deploy.cli import output as out
 from deploy.cli.client import Client
 from deploy.cli.errors import REFUSED
@@ -112,12 +112,12 @@ def _show(client: Client, status: pb.Status, log_source: LogSource | None, wante
     click.get_current_context().exit(REFUSED if refused else 0)
 
 
-async def _dry_run(log_source: LogSource, wanted: dict[str, int]) -> list[Raised]:
+async def _dry_run(log_source: LogSource, wanted: dict[str, int]) -> list[PartitionPreview]:
     async with open_log_to_read(log_source, rng=random.Random()) as log:
-        return await raised(log, folds_of(log.partition_count), wanted) if wanted else []
+        return await preview_upgrade(log, folds_of(log.partition_count), wanted) if wanted else []
 
 
-def _print(changes: Sequence[Raised], unready: Sequence[str]) -> None:
+def _print(changes: Sequence[PartitionPreview], unready: Sequence[str]) -> None:
     if not changes:
         click.echo(NOTHING)
     rows: list[tuple[Any, ...]] = [

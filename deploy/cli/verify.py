@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, NoReturn
 import click
 import msgspec
 
-from deploy.audit.checkpoints import Proven, load, prove
-from deploy.audit.verification import Claim, Devices, Fresh, compare_devices, fold_afresh
+from deploy.audit.audit_checkpoints import ProofResult, load, prove
+from deploy.audit.verification import DeviceComparison, RefoldedLog, ReplicaDigest, compare_devices, refold_log
 from deploy.cli import output as out
 from deploy.cli.client import Client
 from deploy.cli.errors import Refused, Unreachable
@@ -36,7 +36,7 @@ BETWEEN_TRIES_S = 1.0
 class Live(NamedTuple):
     """What the plane says of itself; nothing if it does not run."""
 
-    claims: list[Claim]
+    replica_digests: list[ReplicaDigest]
     devices: Holdings
     is_running: bool
     log_id: str = ""
@@ -45,8 +45,8 @@ class Live(NamedTuple):
 class Verdict(NamedTuple):
     """What was compared, and every difference, a sentence each."""
 
-    fresh: Fresh
-    devices: Devices
+    fresh: RefoldedLog
+    devices: DeviceComparison
     is_running: bool
 
     @property
@@ -95,7 +95,7 @@ def _verify_checkpoint(
         where = log_source or log_source_of_status(client.query("GetStatus", pb.GetStatusRequest()), client.server)
         hashes = checkpoint.with_name(f"{checkpoint.name}.hashes")
 
-        async def run() -> Proven:
+        async def run() -> ProofResult:
             with ProgressLine("verify") as progress:
                 async with open_log_to_read(where, rng=random.Random()) as log:
                     return await prove(log, statement, hashes if hashes.exists() else None, progress.show)
@@ -130,7 +130,7 @@ async def _verify(client: Client, log_source: LogSource | None) -> Verdict:
                 is_of = f"{client.server} is a server of log {live.log_id}, and this is log {origin.log_id}"
                 raise Refused(f"log: {is_of}; name a server of this log by --server, or leave out the place of the log")
             with ProgressLine("verify") as progress:
-                fresh = await fold_afresh(log, folds_of(log.partition_count), live.claims, progress.show)
+                fresh = await refold_log(log, folds_of(log.partition_count), live.replica_digests, progress.show)
             lineage = lineage_of(origin)
         devices = compare_devices(fresh, lineage, live.devices)
         if fresh.differences or not devices.differences or not left:
@@ -152,7 +152,7 @@ def _live(client: Client, log_source: LogSource | None) -> tuple[Live, LogSource
             raise
         return Live([], {}, False), log_source
     claims = [
-        Claim(replica.name, _partition(part.partition), part.digest_position, part.digest)
+        ReplicaDigest(replica.name, _partition(part.partition), part.digest_position, part.digest)
         for replica in status.replicas
         for part in replica.partitions
         if part.partition.split("/")[0] in DECIDING_TOPICS and not part.halted
@@ -175,7 +175,7 @@ def _rows(verdict: Verdict) -> list[tuple[str, str]]:
         counts = f"{nodes.leave_rejected:,} leave rejected, {nodes.change_rejected:,} change rejected"
         rows.append(("nodes of rejected holds", counts))
     if verdict.is_running:
-        rows.append(("states compared", f"{verdict.fresh.claims}"))
+        rows.append(("states compared", f"{verdict.fresh.replica_digests}"))
         rows.append(("DPUs equal to the log", f"{devices.equal:,}"))
         rows.append(("DPUs not connected", f"{len(devices.absent):,}"))
     else:
@@ -191,7 +191,7 @@ def _as_dict(verdict: Verdict) -> dict[str, Any]:
         "bytes": replayed.bytes,
         "seconds": replayed.seconds,
         "running": verdict.is_running,
-        "states_compared": verdict.fresh.claims,
+        "states_compared": verdict.fresh.replica_digests,
         "nodes_equal": nodes.equal,
         "nodes_pending": nodes.pending,
         "nodes_held": nodes.held,

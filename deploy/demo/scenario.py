@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from commands.inventory.plan import InventoryPlan
-from deploy.audit.verification import Claim, Devices, Fresh, compare_devices, fold_afresh
+from deploy.audit.verification import DeviceComparison, RefoldedLog, ReplicaDigest, compare_devices, refold_log
 from deploy.demo import fleet
 from deploy.demo.load import DemoClient, run_all
 from deploy.demo.progress import Display, ProgressStep
@@ -150,12 +150,16 @@ class Scenario:
             ends = {each.partition: each.position for each in self._deciding()}
             await self._until(what, lambda: self._saved(ends), len(ends), step)
             now = self._deciding()
-            claims = [Claim(replica.name, each.partition, each.saved_position, each.digest) for each in now]
-            fresh = await fold_afresh(log, folds_of(log.partition_count), claims)
+            replica_digests = [
+                ReplicaDigest(replica.name, each.partition, each.saved_position, each.digest) for each in now
+            ]
+            fresh = await refold_log(log, folds_of(log.partition_count), replica_digests)
         compared = compare_devices(fresh, replica.lineage, self._relay.devices())
         return self._summary(fresh, compared, latency, joins_per_second)
 
-    def _summary(self, fresh: Fresh, compared: Devices, latency: Latency, joins_per_second: float) -> Summary:
+    def _summary(
+        self, fresh: RefoldedLog, compared: DeviceComparison, latency: Latency, joins_per_second: float
+    ) -> Summary:
         replayed = fresh.replayed
         rules = [sum(found.prefixes.size() for found in table(fresh.fleet, zone).sets) for zone in fresh.zones]
         return Summary(
@@ -171,7 +175,7 @@ class Scenario:
             replay_seconds=replayed.seconds,
             replay_records_per_second=replayed.records / replayed.seconds if replayed.seconds else 0.0,
             converged=not compared.differences and not compared.absent,
-            digests_match=not fresh.differences and fresh.claims > 0,
+            digests_match=not fresh.differences and fresh.replica_digests > 0,
         )
 
     # --- looking at the plane -----------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import uvloop
 
-from deploy.audit.verification import compare_devices, fold_afresh
+from deploy.audit.verification import compare_devices, refold_log
 from deploy.plane import Plane
 from deploy.roles import folds_of
 from deploy.settings import load_settings
@@ -120,6 +120,6 @@ async def all_decisions_written(plane: Plane) -> None:
 async def differences(plane: Plane) -> int:
     """DPUs that differ from the log, folded afresh."""
     assert plane.relay is not None
-    fresh = await fold_afresh(plane.log, folds_of(plane.log.partition_count), ())
+    fresh = await refold_log(plane.log, folds_of(plane.log.partition_count), ())
     compared = compare_devices(fresh, plane.replica.lineage, plane.relay.devices())
     return len(compared.differences) + len(compared.absent)

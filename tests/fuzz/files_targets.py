@@ -16,7 +16,7 @@ from tempfile import mkdtemp
 
 import msgspec
 
-from deploy.audit.checkpoints import Statement, load, new_keys, signed
+from deploy.audit.audit_checkpoints import CheckpointContent, load, new_keys, signed
 from deploy.cli.errors import Refused
 from deploy.cli.policies import read_policies
 from deploy.settings import BadSettings, load_settings
@@ -136,7 +136,7 @@ def checkpoint(data: bytes) -> bool:
     """A checkpoint file, signed with our key: what it says, once the signature holds."""
     key, public, path = _keys()
     try:
-        statement = msgspec.json.decode(data, type=Statement)
+        statement = msgspec.json.decode(data, type=CheckpointContent)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         path.write_bytes(data)
     else:

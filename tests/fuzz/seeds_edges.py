@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
-from deploy.audit.checkpoints import FORMAT, Statement
+from deploy.audit.audit_checkpoints import FORMAT, CheckpointContent
 from drivers.agents.store import HASH_BYTES, FileTableStore
 from drivers.wire import agent_messages, relay_messages
 from drivers.wire.agent_messages import Ack, FromAgent, Heartbeat, Hello, Refusal
@@ -174,7 +174,7 @@ def _saved_rows() -> Iterable[bytes]:
 
 
 def _checkpoints() -> Iterable[bytes]:
-    said = Statement(format=FORMAT, log_id=LOG_ID, generation=1, made_at_ms=T0, partitions={})
+    said = CheckpointContent(format=FORMAT, log_id=LOG_ID, generation=1, made_at_ms=T0, partitions={})
     yield msgspec.json.encode(said)
     yield b'{"statement": {}, "signature": "AAAA"}'
 

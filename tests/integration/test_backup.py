@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from deploy.audit.backups import make, remake
+from deploy.audit.backups import create_backup, restore_backup
 from deploy.cli import cli
 from deploy.storage import LOG_FOLDER, LogSource, open_log_to_read
 from drivers.forwarder import Forwarder
@@ -225,7 +225,9 @@ async def test_a_copy_of_a_plane_at_work_lacks_nothing_that_it_cites(tmp_path: P
                 tasks.create_task(join(worker))
             for number in range(5):
                 await another_forward(plane)
-                manifest = await make(LogSource(data), tmp_path / f"copy{number}", now_ms(), random.Random(1), unsaid)
+                manifest = await create_backup(
+                    LogSource(data), tmp_path / f"copy{number}", now_ms(), random.Random(1), unsaid
+                )
                 assert manifest.partitions["fleet/0"].end > 1
                 copies += 1
     for number in range(5):
@@ -240,7 +242,7 @@ async def another_forward(plane: Served) -> None:
 
 async def goes_on(copy: Path, data: Path) -> None:
     """A plane on the restored log brings every node of its zones into fleet: no forward is stuck."""
-    restored = await remake(
+    restored = await restore_backup(
         copy, LogSource(data), generation=None, frozen=True, now_ms=now_ms(), rng=random.Random(2), report=unsaid
     )
     folds: list[Any] = [ZonesFold(), FleetFold(PARTITIONS)]
@@ -272,13 +274,15 @@ async def test_a_log_goes_from_one_process_to_kafka_and_back(kafka_log: KafkaUnd
     kafka_log.partition_count = STATED_PARTITIONS
 
     async def restored(copy: Path, place: LogSource) -> None:
-        await remake(copy, place, generation=None, frozen=True, now_ms=now_ms(), rng=random.Random(2), report=unsaid)
+        await restore_backup(
+            copy, place, generation=None, frozen=True, now_ms=now_ms(), rng=random.Random(2), report=unsaid
+        )
 
-    first = await make(embedded, tmp_path / "copy1", now_ms(), random.Random(1), unsaid)
+    first = await create_backup(embedded, tmp_path / "copy1", now_ms(), random.Random(1), unsaid)
     await restored(tmp_path / "copy1", kafka)
     there = await contents_at(kafka)
     assert_restored(await contents_at(embedded), there, first)
-    second = await make(kafka, tmp_path / "copy2", now_ms(), random.Random(1), unsaid)
+    second = await create_backup(kafka, tmp_path / "copy2", now_ms(), random.Random(1), unsaid)
     await restored(tmp_path / "copy2", LogSource(again))
     assert_restored(there, await contents_at(LogSource(again)), second)
     with pytest.raises(Exception, match="already exists; restore under another prefix"):

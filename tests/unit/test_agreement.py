@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from deploy.audit.agreement import Agreement, Group, Witness, compare
-from deploy.audit.verification import Fresh, fold_afresh
+from deploy.audit.agreement import Agreement, DifferenceGroup, FoldObserver, compare
+from deploy.audit.verification import RefoldedLog, refold_log
 from deploy.roles import folds_of
 from drivers.forwarder import Forwarder
 from eventstore.avro.codec import encode
@@ -35,14 +35,14 @@ def forwarder(made: Plane) -> None:
     made.spawn("r1", found.run())
 
 
-async def fresh_of(made: Plane) -> Fresh:
-    return await fold_afresh(made.log, folds_of(made.log.partition_count), ())
+async def fresh_of(made: Plane) -> RefoldedLog:
+    return await refold_log(made.log, folds_of(made.log.partition_count), ())
 
 
-def found_in(scenario: Callable[[Plane], Coroutine[Any, Any, None]]) -> Fresh:
+def found_in(scenario: Callable[[Plane], Coroutine[Any, Any, None]]) -> RefoldedLog:
     """What verify says of the log of a plane with a forwarder, once it has come to rest."""
 
-    async def run() -> Fresh:
+    async def run() -> RefoldedLog:
         async with plane() as made:
             await made.add("r1")
             assert made.partition(HOME) != made.partition(OTHER)
@@ -220,12 +220,12 @@ def test_each_way_to_differ_is_a_group_of_its_own(what: str) -> None:
     partitions = fresh.replayed.partitions
     number = next(p.number for p, f in partitions.items() if p.topic == ZONES and f.state.nodes.rows)
     DIFFERENCES[what](partitions[Partition(ZONES, number)].state, fresh.fleet)
-    groups = compare(partitions, Witness()).groups
-    assert Group(what, ("n0",)) in groups
+    groups = compare(partitions, FoldObserver()).groups
+    assert DifferenceGroup(what, ("n0",)) in groups
 
 
 def test_a_group_says_how_many_there_are_and_names_the_first() -> None:
-    assert str(Group("lost", ("a",))) == "1 node lost: a"
+    assert str(DifferenceGroup("lost", ("a",))) == "1 node lost: a"
     names = tuple(f"n{number:04d}" for number in range(1_234))
-    assert str(Group("lost", names)).startswith("1,234 nodes lost: n0000, n0001, ")
-    assert str(Group("lost", names)).endswith("n0009 and 1,224 more")
+    assert str(DifferenceGroup("lost", names)).startswith("1,234 nodes lost: n0000, n0001, ")
+    assert str(DifferenceGroup("lost", names)).endswith("n0009 and 1,224 more")

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from deploy.atomic_files import atomic_write
 from deploy.audit import backups
-from deploy.audit.checkpoints import FORMAT, Statement, load, new_keys, signed
+from deploy.audit.audit_checkpoints import FORMAT, CheckpointContent, load, new_keys, signed
 from deploy.cli import cli
 from deploy.cli.client import Client
 from deploy.cli.wait import _let_through
@@ -33,7 +33,7 @@ def test_a_key_with_a_password_is_refused_without_a_librarys_words(tmp_path: Pat
     locked = serialization.BestAvailableEncryption(b"secret")
     pem, pkcs8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
     key.write_bytes(Ed25519PrivateKey.generate().private_bytes(pem, pkcs8, locked))
-    said = Statement(format=FORMAT, log_id="log", generation=1, made_at_ms=0, partitions={})
+    said = CheckpointContent(format=FORMAT, log_id="log", generation=1, made_at_ms=0, partitions={})
     with pytest.raises(PermanentError, match=r"in PEM, without a password$"):
         signed(said, key)
 
@@ -41,7 +41,7 @@ def test_a_key_with_a_password_is_refused_without_a_librarys_words(tmp_path: Pat
 def test_a_signature_that_is_no_base64_is_refused_as_any_other_damage(tmp_path: Path) -> None:
     key, public, file = tmp_path / "key", tmp_path / "key.pub", tmp_path / "checkpoint"
     new_keys(key, public)
-    said = Statement(format=FORMAT, log_id="log", generation=1, made_at_ms=0, partitions={})
+    said = CheckpointContent(format=FORMAT, log_id="log", generation=1, made_at_ms=0, partitions={})
     file.write_text(signed(said, key).decode().replace('"signature": "', '"signature": "é'))
     with pytest.raises(PermanentError, match="is no checkpoint: "):
         load(file, public)

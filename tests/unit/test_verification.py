@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from deploy.audit.verification import Claim, compare_devices, fold_afresh
+from deploy.audit.verification import ReplicaDigest, compare_devices, refold_log
 from eventstore.avro.codec import encode
 from eventstore.folding.origin import ensure_origin
 from eventstore.ids import internal_envelope
@@ -28,18 +28,18 @@ async def new_log() -> MemoryLog:
 
 async def test_a_replica_that_has_saved_nothing_claims_nothing() -> None:
     log = await new_log()
-    fresh = await fold_afresh(log, [FleetFold(3)], [Claim("r", FLEET_0, 0, bytes(16).hex())])
-    assert (fresh.claims, fresh.differences) == (0, ())
+    fresh = await refold_log(log, [FleetFold(3)], [ReplicaDigest("r", FLEET_0, 0, bytes(16).hex())])
+    assert (fresh.replica_digests, fresh.differences) == (0, ())
 
 
 async def test_a_claim_is_held_against_the_fold_at_its_position() -> None:
     log = await new_log()
     end = await log.end(FLEET_0)
-    right = (await fold_afresh(log, [FleetFold(3)], [])).replayed.digests[FLEET_0][end]
+    right = (await refold_log(log, [FleetFold(3)], [])).replayed.digests[FLEET_0][end]
     wrong = bytes(16).hex()
-    claims = [Claim("good", FLEET_0, end, right), Claim("bad", FLEET_0, end, wrong)]
-    fresh = await fold_afresh(log, [FleetFold(3)], claims)
-    assert fresh.claims == 2
+    replica_digests = [ReplicaDigest("good", FLEET_0, end, right), ReplicaDigest("bad", FLEET_0, end, wrong)]
+    fresh = await refold_log(log, [FleetFold(3)], replica_digests)
+    assert fresh.replica_digests == 2
     assert fresh.differences == (f"fleet/0 at {end}: bad has state {wrong}, the log {right}",)
 
 
@@ -47,7 +47,7 @@ async def test_a_partition_that_cannot_be_folded_differs() -> None:
     log = await new_log()
     raised = FoldVersionUpgraded(internal_envelope("fold", "test", NOW_MS), 9)
     await log.append(FLEET_0, b"fold", encode(raised))
-    fresh = await fold_afresh(log, [FleetFold(3)], [])
+    fresh = await refold_log(log, [FleetFold(3)], [])
     [difference] = fresh.differences
     assert difference.startswith("fleet/0 cannot be folded at 1: the log requires fold version 9")
 
@@ -59,7 +59,7 @@ async def test_a_dpu_is_equal_in_epoch_version_and_digest_or_not_at_all() -> Non
         await log.append(partition_for(ZONES, "z1", 3), b"z1", encode(event))
     policy = PolicySet(internal_envelope("p", "test", NOW_MS), "p", 1, "drop", "any", [], {}, {})
     await log.append(FLEET_0, b"", encode(policy))
-    fresh = await fold_afresh(log, [FleetFold(3), ZonesFold()], [])
+    fresh = await refold_log(log, [FleetFold(3), ZonesFold()], [])
     now = table(fresh.fleet, "z1")
     assert now.version
     right = Held(1, now.version, now.digest)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from deploy.audit.agreement import Witness, compare
+from deploy.audit.agreement import FoldObserver, compare
 from deploy.roles import folds_of
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import FLEET, FLEET_0, ZONES, Partition
@@ -47,14 +47,14 @@ def check_ended(run: Evidence) -> Found:
 
 def check_verified(run: Evidence) -> Found:
     """I25, at rest: `dpuplane verify` finds nothing that differs between zones and fleet, and nothing under way."""
-    witness = Witness()
+    observer = FoldObserver()
     partitions: dict[Partition, FoldedPartition] = {}
-    for fold in witness.folds([fold for fold in folds_of(run.partition_count) if fold.topic in {ZONES, FLEET}]):
+    for fold in observer.folds([fold for fold in folds_of(run.partition_count) if fold.topic in {ZONES, FLEET}]):
         for partition in sorted(partition for partition in run.records if partition.topic == fold.topic):
             folded = partitions[partition] = FoldedPartition(partition, {fold.version: fold}, run.log_id)
             for record in run.records[partition]:
                 folded.fold(record)
-    found = compare(partitions, witness)
+    found = compare(partitions, observer)
     yield from map(str, found.groups)
     if found.pending:
         yield f"under way between zones and fleet: {found.pending} nodes"

@@ -52,7 +52,7 @@ class TableChanged(NamedTuple):
     examples: tuple[str, ...]
 
 
-class Raised(NamedTuple):
+class PartitionPreview(NamedTuple):
     """One partition: from which fold version to which, and what changes by it. `halted` if it cannot be folded."""
 
     partition: Partition
@@ -63,7 +63,9 @@ class Raised(NamedTuple):
     halted: str
 
 
-async def raised(log: EventLog, folds: Sequence[Fold[Any]], wanted: Mapping[str, int]) -> list[Raised]:
+async def preview_upgrade(
+    log: EventLog, folds: Sequence[Fold[Any]], wanted: Mapping[str, int]
+) -> list[PartitionPreview]:
     """Every partition of the topics in `wanted`, raised to these versions. Raises LogUnavailable and LogMismatch."""
     folded = (await replay(log, folds)).partitions
     zones = sorted({zone for part, found in folded.items() if part.topic == ZONES for zone in found.state.zones()})
@@ -74,16 +76,16 @@ async def raised(log: EventLog, folds: Sequence[Fold[Any]], wanted: Mapping[str,
     ]
 
 
-def _raise(folded: FoldedPartition, version: int, zones: Sequence[str]) -> Raised:
+def _raise(folded: FoldedPartition, version: int, zones: Sequence[str]) -> PartitionPreview:
     partition, before = folded.partition, folded.version
     if folded.halted:
-        return Raised(partition, before, version, (), (), folded.halted)
+        return PartitionPreview(partition, before, version, (), (), folded.halted)
     rows, tables = _rows(folded.state), _tables(folded, zones)
     event = FoldVersionUpgraded(internal_envelope(str(partition), "dry run", folded.time_ms), version)
     folded.fold(Record(folded.position, folded.time_ms, b"fold", encode(event)))
     changed = () if folded.halted else _rows_changed(rows, _rows(folded.state))
     differ = () if folded.halted else _tables_changed(tables, _tables(folded, zones))
-    return Raised(partition, before, version, changed, differ, folded.halted)
+    return PartitionPreview(partition, before, version, changed, differ, folded.halted)
 
 
 def _rows(state: Any) -> Rows:

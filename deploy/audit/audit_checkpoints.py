@@ -29,8 +29,8 @@ FORMAT = 1
 FILE_BYTES_MAX = 16 << 20
 
 
-class Statement(msgspec.Struct, frozen=True, kw_only=True):
-    """What a checkpoint says. `hashes` is the SHA-256 of the file of all hashes, if there is one."""
+class CheckpointContent(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of an audit checkpoint. `hashes` is the SHA-256 of the file of all hashes, if there is one."""
 
     format: int
     log_id: str
@@ -43,11 +43,11 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True):
 class Checkpoint(msgspec.Struct, frozen=True):
     """A statement and its signature, in base64."""
 
-    statement: Statement
+    statement: CheckpointContent
     signature: str
 
 
-class Proven(msgspec.Struct, frozen=True):
+class ProofResult(msgspec.Struct, frozen=True):
     """What a checkpoint proves of a log: how many records are as they were, or the first difference per partition."""
 
     records: int
@@ -70,7 +70,7 @@ def new_keys(path: Path, public_path: Path) -> None:
             raise PermanentError(f"key: {file} cannot be made: {error.strerror}") from error
 
 
-async def state(log: EventLog, now_ms: int, hashes: Path | None, report: ReportProgress) -> Statement:
+async def describe_log(log: EventLog, now_ms: int, hashes: Path | None, report: ReportProgress) -> CheckpointContent:
     """What the log holds now; the hash of each record goes to `hashes`."""
     origin = await wait_for_origin(log)
     partitions = sorted((p for topic in DECIDING_TOPICS for p in log.partitions(topic)), key=str)
@@ -83,7 +83,7 @@ async def state(log: EventLog, now_ms: int, hashes: Path | None, report: ReportP
             attestation[str(partition)] = await attest(log, partition, end, kept.write if hashes else None)
             done += end
     digest = _digest(hashes) if hashes else ""
-    return Statement(
+    return CheckpointContent(
         format=FORMAT,
         log_id=origin.log_id,
         generation=origin.generation,
@@ -93,7 +93,7 @@ async def state(log: EventLog, now_ms: int, hashes: Path | None, report: ReportP
     )
 
 
-def signed(statement: Statement, key_path: Path) -> bytes:
+def signed(statement: CheckpointContent, key_path: Path) -> bytes:
     """The bytes of a checkpoint file. Raises PermanentError for a key that cannot sign."""
     try:
         key = serialization.load_pem_private_key(_read(key_path, "key"), None)
@@ -107,7 +107,7 @@ def signed(statement: Statement, key_path: Path) -> bytes:
     return msgspec.json.format(msgspec.json.encode(Checkpoint(statement, signature), order="sorted"), indent=1) + b"\n"
 
 
-def load(path: Path, public_key_path: Path) -> Statement:
+def load(path: Path, public_key_path: Path) -> CheckpointContent:
     """What a checkpoint file says, if its signature holds. Raises PermanentError."""
     try:
         key = serialization.load_pem_public_key(_read(public_key_path, "public key"))
@@ -129,7 +129,9 @@ def load(path: Path, public_key_path: Path) -> Statement:
     return found.statement
 
 
-async def prove(log: EventLog, statement: Statement, hashes: Path | None, report: ReportProgress) -> Proven:
+async def prove(
+    log: EventLog, statement: CheckpointContent, hashes: Path | None, report: ReportProgress
+) -> ProofResult:
     """Hold a log against a checkpoint. Raises PermanentError if the file of hashes is not the one that was signed; if
     none was, one that is there is of a checkpoint before it."""
     kept = _open_hashes(statement, hashes) if hashes and statement.hashes else {}
@@ -139,7 +141,9 @@ async def prove(log: EventLog, statement: Statement, hashes: Path | None, report
         origin = None  # record 0 of fleet is not what it was: named below
     fork = None if origin is None else lineage_of(origin).fork_of(statement.log_id)
     if origin is not None and origin.log_id != statement.log_id and fork is None:
-        return Proven(0, [f"log: {origin.log_id} is another log than {statement.log_id}, and was not restored from it"])
+        return ProofResult(
+            0, [f"log: {origin.log_id} is another log than {statement.log_id}, and was not restored from it"]
+        )
     ends = {_partition(name): attestation for name, attestation in sorted(statement.partitions.items())}
     there = {p for topic in DECIDING_TOPICS for p in log.partitions(topic)}
     total, done, proven = sum(attestation.end for attestation in ends.values()) or 1, 0, 0
@@ -154,7 +158,7 @@ async def prove(log: EventLog, statement: Statement, hashes: Path | None, report
         if found is not None:
             differences.append(_sentence(found))
     restored = f"{origin.log_id}, generation {origin.generation}" if origin is not None and fork is not None else ""
-    return Proven(proven, differences, restored)
+    return ProofResult(proven, differences, restored)
 
 
 def _sentence(found: Difference) -> str:
@@ -166,7 +170,7 @@ def _sentence(found: Difference) -> str:
     return f"{partition}: the first record that differs is one of {first} to {end - 1}: {reason}"
 
 
-class _Kept:
+class _HashFile:
     """The hashes of one partition, in a file."""
 
     def __init__(self, content: memoryview) -> None:
@@ -176,14 +180,14 @@ class _Kept:
         return bytes(self._content[index * HASH_BYTES : (index + 1) * HASH_BYTES])
 
 
-def _open_hashes(statement: Statement, path: Path) -> Mapping[Partition, _Kept]:
+def _open_hashes(statement: CheckpointContent, path: Path) -> Mapping[Partition, _HashFile]:
     content = memoryview(_read(path, "hashes", 1 << 40))
     if _digest(path) != statement.hashes:
         raise PermanentError(f"hashes: {path} is not the file that was made with this checkpoint, or was changed")
     found, at = {}, 0
     for name, attestation in sorted(statement.partitions.items()):  # as they were written
         size = attestation.chained * HASH_BYTES
-        found[_partition(name)] = _Kept(content[at : at + size])
+        found[_partition(name)] = _HashFile(content[at : at + size])
         at += size
     return found
 
@@ -193,7 +197,7 @@ def _partition(text: str) -> Partition:
     return Partition(topic, int(number))
 
 
-def _canonical(statement: Statement) -> bytes:
+def _canonical(statement: CheckpointContent) -> bytes:
     return msgspec.json.encode(statement, order="sorted")
 
 
