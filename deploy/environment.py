@@ -11,7 +11,7 @@ import difflib
 import re
 from collections.abc import Iterable
 
-from projections.names import shown
+from projections.field_checks import quoted
 
 PREFIX = "DPUPLANE_"
 
@@ -52,4 +52,4 @@ def unknown_variables(environment: Iterable[str]) -> list[str]:
 
 def _sentence(name: str, known: Iterable[str]) -> str:
     nearest = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.0)[0]
-    return f"environment: {shown(name)} is no variable of dpuplane and is ignored; the nearest known one is {nearest}"
+    return f"environment: {quoted(name)} is no variable of dpuplane and is ignored; the nearest known one is {nearest}"

@@ -22,7 +22,7 @@ from eventstore.recovery.backup import MANIFEST
 from eventstore.state_store.checkpoints import CheckpointRetention
 from eventstore.state_store.rocks_store import RocksStore, list_checkpoints, open_checkpoint
 from eventstore.state_store.store import DigestStore, StateReader, StateStore
-from projections.names import PATH_SHOWN, shown
+from projections.field_checks import PATH_QUOTED, quoted
 
 LOG_FOLDER = "log"
 STATE_FOLDER = "state"
@@ -117,7 +117,7 @@ def _is_backup(data: Path) -> bool:
     try:
         return (data / MANIFEST).exists()
     except OSError as error:
-        raise FatalError(f"data: {shown(str(data), PATH_SHOWN)} cannot be looked into: {error.strerror}") from error
+        raise FatalError(f"data: {quoted(str(data), PATH_QUOTED)} cannot be looked into: {error.strerror}") from error
 
 
 def _log_folder(data: Path) -> Path:
@@ -174,4 +174,4 @@ def _make(folder: Path, setting: str) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise FatalError(f"{setting}: {shown(str(folder), PATH_SHOWN)} cannot be made: {error.strerror}") from error
+        raise FatalError(f"{setting}: {quoted(str(folder), PATH_QUOTED)} cannot be made: {error.strerror}") from error

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from projections.names import shown
+from projections.field_checks import quoted
 
 _RULES = {
     "missing": "must be given",
@@ -43,7 +43,7 @@ def error_sentence(error: Mapping[str, Any]) -> str:
     """`field: value rule`, as names.check_* say it; without the value where it may be a secret."""
     field = ".".join(map(str, error["loc"]))
     if len(field) > _FIELD_SHOWN or not field.isprintable():  # a file may name a field anything
-        field = shown(field)
+        field = quoted(field)
     rule = _RULES.get(str(error["type"]), str(error["msg"])).format(**error.get("ctx", {}))
     if not field:
         return rule
@@ -61,11 +61,11 @@ def value_text(value: object) -> str:
         case str() if "\n" in value:  # a key or a whole file in the place of a path or a name
             return kind_of(value)
         case str() | Path():
-            return shown(_LOGIN.sub("//...@", str(value)))
+            return quoted(_LOGIN.sub("//...@", str(value)))
         case bool():
             return str(value).lower()
         case int() | float():
-            return shown(str(value)).strip("'")
+            return quoted(str(value)).strip("'")
     return kind_of(value)
 
 

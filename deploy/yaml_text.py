@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from projections.names import shown
+from projections.field_checks import quoted
 
 CHARACTERS_MAX = 1 << 20
 """Of one text: 1 KiB for each of a thousand policies."""
@@ -68,7 +68,7 @@ class _Loader(yaml.SafeLoader):
         seen = set()
         for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
             if (key.tag, key.value) in seen:
-                raise NotYaml(f"{shown(key.value)} is given twice, again in line {key.start_mark.line + 1}")
+                raise NotYaml(f"{quoted(key.value)} is given twice, again in line {key.start_mark.line + 1}")
             seen.add((key.tag, key.value))
         return node
 

@@ -17,18 +17,18 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from projections.names import (
+from projections.field_checks import (
     LONGEST_UID,
     MAX_AHEAD_MS,
     NAME_PATTERN,
-    are_alike,
+    are_plain_names,
     check_address4,
     check_address6,
     check_labels,
     check_name,
     check_uid,
     check_zone,
-    shown,
+    quoted,
 )
 from schemas.events import MAX_COMMAND_BYTES, MAX_ITEMS, MembershipChanged, NodesChanged, NodesJoined, NodesLeft
 
@@ -178,14 +178,14 @@ def _fault_of_names(names: Sequence[str], lines: str) -> str | None:
         return f"names: {len(names)} items must be from 1 to {MAX_ITEMS}"
     if len(names) == 1:
         return check_name("names", names[0])
-    if are_alike(lines, len(names)):
+    if are_plain_names(lines, len(names)):
         if _are_ascending(lines, len(names)):
             return None
     elif lines.count("\n") != len(names) or _NAMES.fullmatch(lines) is None:
         return next(fault for name in names if (fault := check_name("names", name)) is not None)
     if len(set(names)) != len(names):
         twice = _first_repeated(names)
-        return f"names: {shown(str(twice))} is given twice; a record names a node once"
+        return f"names: {quoted(str(twice))} is given twice; a record names a node once"
     return None
 
 

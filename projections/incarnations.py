@@ -8,7 +8,7 @@ nothing that is created now could take the place of what was stated at the fast 
 
 from __future__ import annotations
 
-from projections.names import MAX_AHEAD_MS
+from projections.field_checks import MAX_AHEAD_MS
 
 
 def is_older(created_ms: int, known_ms: int, now_ms: int) -> bool:

@@ -20,7 +20,7 @@ from commands.rpc.middleware import Call
 from eventstore.ids import envelope
 from eventstore.log import Partition
 from eventstore.replicas.replica import Answer, Replica
-from projections.names import shown
+from projections.field_checks import quoted
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import FoldVersionUpgraded
 
@@ -60,7 +60,7 @@ class UpgradeHandler:
     def _partitions(self, request: pb.UpgradeFoldVersionRequest) -> tuple[Partition, ...]:
         topics = sorted(self._replica.supports())
         if request.topic not in topics:
-            raise InvalidRequest(f"topic: {shown(request.topic)} must be one of {', '.join(topics)}")
+            raise InvalidRequest(f"topic: {quoted(request.topic)} must be one of {', '.join(topics)}")
         if request.version < 1:
             raise InvalidRequest(f"version: {request.version} must be at least 1")
         return self._replica.partitions(request.topic)

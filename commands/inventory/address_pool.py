@@ -11,7 +11,7 @@ from ipaddress import ip_address, ip_network
 
 from commands.inventory.batches import ExistingNode, PlannedNode
 from commands.inventory.rows import bad_file
-from projections.names import shown
+from projections.field_checks import quoted
 
 _NO_HOSTS = tuple(
     ip_network(text)
@@ -36,7 +36,7 @@ class AddressPool:
             network = ip_network(text)
         except ValueError:
             raise bad_file(
-                f"address_pool: {shown(text)} must be a network without host bits, for example 10.0.0.0/16"
+                f"address_pool: {quoted(text)} must be a network without host bits, for example 10.0.0.0/16"
             ) from None
         self._is_four = network.version == ip_address(0).version
         first, last = int(network.network_address), int(network.broadcast_address)
@@ -45,7 +45,7 @@ class AddressPool:
             last -= self._is_four
         for special in _NO_HOSTS:
             if special.version == network.version and int(special[0]) <= last and first <= int(special[-1]):
-                raise bad_file(f"address_pool: {shown(text)} must have host addresses only, and overlaps {special}")
+                raise bad_file(f"address_pool: {quoted(text)} must have host addresses only, and overlaps {special}")
         self._text = text
         self._first, self._last, self._next = first, last, first
         self._existing = existing
@@ -64,7 +64,7 @@ class AddressPool:
             self._next += 1
         if self._next > self._last:
             raise bad_file(
-                f"address_pool: {shown(self._text)} has no address left: it must have one for every node", line
+                f"address_pool: {quoted(self._text)} has no address left: it must have one for every node", line
             )
         self._next += 1
         return self._next - 1

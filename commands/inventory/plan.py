@@ -20,7 +20,7 @@ from commands.inventory.address_pool import AddressPool
 from commands.inventory.batches import ExistingNode, NodeBatch, PlannedNode, batches
 from commands.inventory.rows import MAX_FAULTS, InventoryError, LineFault, Row, bad_file, read_rows
 from projections.cliques.state import DEFAULT_CAPACITY, MAX_CAPACITY
-from projections.names import (
+from projections.field_checks import (
     BadAddress,
     check_clique,
     check_label_key,
@@ -29,7 +29,7 @@ from projections.names import (
     check_text,
     check_zone,
     parse_address,
-    shown,
+    quoted,
 )
 
 __all__ = ["CliquePlan", "ImportOptions", "InventoryError", "InventoryPlan", "LineFault", "NodeBatch", "plan"]
@@ -163,13 +163,13 @@ class _Planner:
         _require(check_name(columns.name_column, name))
         if name in self._lines:
             raise _BadRow(
-                f"{columns.name_column}: {shown(name)} must be unique, and line {self._lines[name]} has it too"
+                f"{columns.name_column}: {quoted(name)} must be unique, and line {self._lines[name]} has it too"
             )
         zone = self._zone(values)
         address4, address6 = self._row_addresses(values)
         for address in filter(None, (address4, -address6)):
             if address in self._addresses:
-                text = shown(values[columns.address_column])
+                text = quoted(values[columns.address_column])
                 raise _BadRow(
                     f"{columns.address_column}: {text} must be unique, and line {self._addresses[address]} has it too"
                 )
@@ -191,7 +191,7 @@ class _Planner:
         found = [parse_address(column, text) for text in re.split(r"[\s;,]+", values.get(column, ""))]
         by_family = {address.version: int(address) for address in found}
         if len(by_family) != len(found):
-            raise _BadRow(f"{column}: {shown(values[column])} must be at most one IPv4 and one IPv6 address")
+            raise _BadRow(f"{column}: {quoted(values[column])} must be at most one IPv4 and one IPv6 address")
         return by_family.get(4, 0), by_family.get(6, 0)
 
     def _labels(self, values: dict[str, str]) -> tuple[tuple[str, str], ...]:
@@ -210,7 +210,7 @@ class _Planner:
         size = options.clique_size or DEFAULT_CAPACITY
         if not self._cliques and options.clique_when is not None:
             column, value = options.clique_when
-            raise bad_file(f"clique_when: {shown(column)} has the value {shown(value)} in no row of the file")
+            raise bad_file(f"clique_when: {quoted(column)} has the value {quoted(value)} in no row of the file")
         groups = [tuple(self._cliques[start : start + size]) for start in range(0, len(self._cliques), size)]
         return tuple(
             CliquePlan(options.clique_domain, f"clique-{number:04d}", size, group)
@@ -226,7 +226,7 @@ def _require(fault: str | None) -> None:
 def _check_options(options: ImportOptions) -> None:
     for one, other in (("zone_column", "zone_size"), ("address_column", "address_pool")):
         if getattr(options, one) and getattr(options, other):
-            raise bad_file(f"{one}: {shown(str(getattr(options, one)))} must not be given together with {other}")
+            raise bad_file(f"{one}: {quoted(str(getattr(options, one)))} must not be given together with {other}")
     for field in ("name_column", "zone_column", "address_column"):
         fault = check_text(field, getattr(options, field))
         if fault is not None:
@@ -257,10 +257,10 @@ def _resolved(options: ImportOptions, first: Row) -> ImportOptions:
 def _column(field: str, given: str, usual: tuple[str, ...], first: Row) -> str:
     """The column that is meant. Raises InventoryError with the names of those there are."""
     columns = list(first.values)
-    there = ", ".join(shown(column) for column in columns[:20]) + (", ..." if len(columns) > 20 else "")
+    there = ", ".join(quoted(column) for column in columns[:20]) + (", ..." if len(columns) > 20 else "")
     if given:
         if first.is_of_table and given not in columns:
-            raise bad_file(f"{field}: {shown(given)} must be one of the file's columns, which are {there}")
+            raise bad_file(f"{field}: {quoted(given)} must be one of the file's columns, which are {there}")
         return given
     found = next((column for column in usual if column in columns), None)
     if found is None:

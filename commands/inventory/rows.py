@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
 
 from eventstore.errors import PermanentError
-from projections.names import shown
+from projections.field_checks import quoted
 
 MAX_LINE_BYTES = 256 * 1024
 MAX_FAULTS = 100
@@ -112,7 +112,7 @@ def _header(text: str) -> list[str]:
         if not column:
             raise _BadLine(f"column {number} has no name")
         if column in columns[: number - 1]:
-            raise _BadLine(f"column {shown(column)} is named twice")
+            raise _BadLine(f"column {quoted(column)} is named twice")
     return columns
 
 
@@ -152,14 +152,14 @@ def _text(key: str, value: object) -> str:
             return "true" if value else "false"
         case str():
             return value.strip()
-    raise _BadLine(f"{shown(key)} must be text, a number, true, false or null")
+    raise _BadLine(f"{quoted(key)} must be text, a number, true, false or null")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         keys = [key for key, _ in pairs]
-        raise _BadLine(f"{shown(next(key for key in keys if keys.count(key) > 1))} is given twice")
+        raise _BadLine(f"{quoted(next(key for key in keys if keys.count(key) > 1))} is given twice")
     return found
 
 

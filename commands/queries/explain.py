@@ -7,7 +7,7 @@ from commands.queries.fold_reader import FoldReader
 from commands.requests.validation import InvalidRequest
 from commands.rpc.middleware import NotFound
 from eventstore.log import FLEET, INSTALLS, ZONES
-from projections.names import shown
+from projections.field_checks import quoted
 from projections.rules.rule import Held
 from projections.views.explanations import AddressView, ExplainQuery, VerdictView, explain, is_remembered
 from projections.zones.dpu_views import zones_of_dpu
@@ -22,9 +22,9 @@ def zone_of_dpu(reader: FoldReader, dpu: str, zone: str) -> str:
     """
     found = [known for known in zones_of_dpu(dpu, reader.all_zones()) if zone in ("", known)]
     if not found:
-        raise NotFound(f"dpu: {shown(dpu)} is not a DPU of {f'zone {shown(zone)}' if zone else 'any zone'}")
+        raise NotFound(f"dpu: {quoted(dpu)} is not a DPU of {f'zone {quoted(zone)}' if zone else 'any zone'}")
     if len(found) > 1:
-        raise InvalidRequest(f"dpu: {shown(dpu)} exists in the zones {', '.join(found)}; name its zone (--zone)")
+        raise InvalidRequest(f"dpu: {quoted(dpu)} exists in the zones {', '.join(found)}; name its zone (--zone)")
     return found[0]
 
 
@@ -34,12 +34,12 @@ def explanation(
     """Why the DPU, which holds `held` as far as its relay knows, lets the node through, or not. Raises NotFound."""
     row = reader.zones(reader.partition_number(zone)).dpus.rows.get(dpu)
     if row is None:
-        raise NotFound(f"dpu: {shown(dpu)} is no longer a DPU of zone {shown(zone)}")
+        raise NotFound(f"dpu: {quoted(dpu)} is no longer a DPU of zone {quoted(zone)}")
     rows = ((number, reader.zones(number).nodes.rows.get(node)) for number in reader.partition_numbers)
     places = [(found.created_ms, number, found) for number, found in rows if found is not None]
     _, number, known = max(places, key=lambda place: place[:2], default=(0, 0, None))
     if known is None and not is_remembered(node, reader.fleet, reader.all_zones()):
-        raise NotFound(f"name: {shown(node)} is not a node of any zone")
+        raise NotFound(f"name: {quoted(node)} is not a node of any zone")
     about = ExplainQuery(node, known, number, dpu, row, held, reader.generation, is_past)
     view = explain(about, reader.fleet, reader.installs(zone))
     numbers = sorted({number, reader.partition_number(zone)})

@@ -11,16 +11,16 @@ from commands.rpc.middleware import Call, NotFound
 from eventstore.log import CLIQUES, FLEET, FLEET_0, INSTALLS, ZONES, Partition
 from eventstore.replicas.folded_log import FoldedLog
 from projections.cliques.state import CliquesState
+from projections.field_checks import quoted
 from projections.fleet import views as fleet_views
 from projections.fleet.state import FleetState
 from projections.fold_states import FoldStates
 from projections.installs.rows import InstallsState
-from projections.names import shown
 from projections.zones.state import ZonesState
 from schemas.api import dpuplane_pb2 as pb
 
 _LONGEST_KEY = 128
-"""Characters of a domain's uid at most; a zone's name is shorter (projections/names.py)."""
+"""Characters of a domain's uid at most; a zone's name is shorter (projections/field_checks.py)."""
 
 
 class PositionWaiting(Protocol):
@@ -92,7 +92,7 @@ class FoldReader:
         """
         if len(key) > _LONGEST_KEY:
             raise NotFound(
-                f"name: {shown(key)} is longer than the {_LONGEST_KEY} characters allowed for zones and domains"
+                f"name: {quoted(key)} is longer than the {_LONGEST_KEY} characters allowed for zones and domains"
             )
         return self._folds.partition_for(ZONES, key).number
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from projections.field_checks import quoted
 from projections.fleet.state import FleetState
 from projections.fleet.views import hold_of, is_rejected
-from projections.names import shown
 from schemas.api import dpuplane_pb2 as pb
 
 
@@ -19,7 +19,7 @@ def note_holds(answer: pb.CommandResult, fleet: FleetState) -> None:
             continue
         hold = hold_of(fleet, item.name)
         if is_rejected(fleet, hold):
-            kept = f"its leave of zone {shown(member.zone)} was rejected with hold {hold}, so the rule tables keep it"
+            kept = f"its leave of zone {quoted(member.zone)} was rejected with hold {hold}, so the rule tables keep it"
             item.note = f"{kept}; to remove it, join it and remove it again"
         else:
-            item.note = f"it left zone {shown(member.zone)} earlier, and hold {hold} keeps it in the rule tables"
+            item.note = f"it left zone {quoted(member.zone)} earlier, and hold {hold} keeps it in the rule tables"

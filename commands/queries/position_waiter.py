@@ -17,7 +17,7 @@ from eventstore.errors import LogUnavailable
 from eventstore.log import FLEET, FLEET_0, ZONES, Partition
 from eventstore.position import InvalidPosition, from_token
 from eventstore.replicas.replica import Replica
-from projections.names import shown
+from projections.field_checks import quoted
 from projections.zones.forwarding import is_forwarded
 
 
@@ -77,7 +77,7 @@ class PositionWaiter:
 
     def _check(self, partition: Partition) -> None:
         if partition not in self._replica.partitions(partition.topic):
-            raise InvalidPosition(f"position: {shown(str(partition))} is not a partition of this log")
+            raise InvalidPosition(f"position: {quoted(str(partition))} is not a partition of this log")
 
 
 def _remaining_s(deadline_s: float) -> float:

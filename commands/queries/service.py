@@ -20,7 +20,7 @@ from commands.requests.validation import require, require_count, require_one_of
 from commands.rpc.middleware import Call, NotFound
 from eventstore.errors import LogUnavailable, PermanentError
 from eventstore.log import CLIQUES, DECIDING_TOPICS, FLEET, FLEET_0, INSTALLS, ZONES
-from projections import names
+from projections import field_checks
 from projections.cliques import files as clique_files
 from projections.cliques import views as clique_views
 from projections.fleet import tables
@@ -87,7 +87,7 @@ class QueriesService(ProgressQueries):
         places = (state.nodes.rows.get(request.name) for state in self._reader.all_zones())
         view = node_views.find(request.name, places, self._reader.fleet)
         if view is None:
-            raise NotFound(f"name: {names.shown(request.name)} is not a node of any zone")
+            raise NotFound(f"name: {field_checks.quoted(request.name)} is not a node of any zone")
         return to_message(pb.Node, view, position=self._everywhere())
 
     async def locate_nodes(self, request: pb.LocateNodesRequest, call: Call) -> pb.LocateNodesResponse:
@@ -191,7 +191,9 @@ class QueriesService(ProgressQueries):
             return list(self._reader.partition_numbers)
         number = self._reader.partition_number(domain)
         if domain not in self._reader.cliques(number).domains:
-            raise NotFound(f"domain: {names.shown(domain)} has no clique: none was claimed in or given a capacity")
+            raise NotFound(
+                f"domain: {field_checks.quoted(domain)} has no clique: none was claimed in or given a capacity"
+            )
         return [number]
 
     def _clique(self, domain: str, clique: str) -> tuple[clique_views.CliqueView, str]:
@@ -199,7 +201,7 @@ class QueriesService(ProgressQueries):
         view = clique_views.show(self._reader.cliques(number), domain, clique)
         if view is None:
             raise NotFound(
-                f"clique: {names.shown(f'{domain}/{clique}')} does not exist: it was never claimed in or given "
+                f"clique: {field_checks.quoted(f'{domain}/{clique}')} does not exist: it was never claimed in or given "
                 "a capacity"
             )
         return view, self._reader.token(CLIQUES, numbers=[number])
@@ -235,7 +237,7 @@ class QueriesService(ProgressQueries):
         if request.zones:
             require_count("zones", len(request.zones))
         for zone in request.zones:
-            require(names.check_zone("zones", zone))
+            require(field_checks.check_zone("zones", zone))
         held = await self._held(frozenset(request.zones), call)
         devices = (
             pb.Device(zone=zone, dpu=dpu, epoch=epoch, version=version, digest=digest.hex())
@@ -284,7 +286,7 @@ class QueriesService(ProgressQueries):
         )
 
     async def explain_access(self, request: pb.ExplainAccessRequest, call: Call) -> pb.Explanation:
-        require(names.check_name("node", request.node) or names.check_name("dpu", request.dpu))
+        require(field_checks.check_name("node", request.node) or field_checks.check_name("dpu", request.dpu))
         await self._reader.wait_for_position(request.min_position, (ZONES, FLEET, INSTALLS), call)
         zone = explain.zone_of_dpu(self._reader, request.dpu, request.zone)
         if self._devices is None:
@@ -328,7 +330,9 @@ class QueriesService(ProgressQueries):
         """The partition of a zone that is known. Raises NotFound."""
         number = self._reader.partition_number(zone)
         if not zone_views.is_known(zone, self._reader.zones(number), self._reader.fleet):
-            raise NotFound(f"zone: {names.shown(zone)} is not known; a zone exists from its first node or DPU on")
+            raise NotFound(
+                f"zone: {field_checks.quoted(zone)} is not known; a zone exists from its first node or DPU on"
+            )
         return number
 
     def _numbers(self, zone: str) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from commands.requests.validation import EnvelopeFactory, NewEvent, require, require_incarnation, require_range
 from eventstore.log import CLIQUES
-from projections import names
+from projections import field_checks
 from projections.cliques.state import MAX_CAPACITY
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import CliqueCapacitySet, DaemonReadinessReported, IndexClaimed, IndexReleased, SessionOpened
@@ -15,7 +15,7 @@ def claim_index(request: pb.ClaimIndexRequest, envelope: EnvelopeFactory) -> New
     require_incarnation(request.created_ms, request.uid)
     requested_index = request.requested_index if request.HasField("requested_index") else -1
     require_range("requested_index", requested_index, -1, MAX_CAPACITY - 1)
-    address = str(names.parse_address("address", request.address)) if request.address else ""
+    address = str(field_checks.parse_address("address", request.address)) if request.address else ""
     event = IndexClaimed(
         envelope=envelope(subject),
         domain=request.domain,
@@ -47,7 +47,7 @@ def set_clique_capacity(request: pb.SetCliqueCapacityRequest, envelope: Envelope
 
 def report_daemon_readiness(request: pb.ReportDaemonReadinessRequest, envelope: EnvelopeFactory) -> NewEvent:
     subject = _subject(request.domain, request.clique, request.node)
-    require(names.check_uid("uid", request.uid))
+    require(field_checks.check_uid("uid", request.uid))
     event = DaemonReadinessReported(
         envelope(subject), request.domain, request.clique, request.node, request.uid, request.ready
     )
@@ -57,8 +57,8 @@ def report_daemon_readiness(request: pb.ReportDaemonReadinessRequest, envelope: 
 def open_session(request: pb.OpenSessionRequest, envelope: EnvelopeFactory, edge: str) -> NewEvent:
     """`edge` is this replica: who speaks for the session from now on."""
     subject = _subject(request.domain, request.clique, request.node)
-    require(names.check_uid("uid", request.uid))
-    require(names.check_clique("session", request.session))
+    require(field_checks.check_uid("uid", request.uid))
+    require(field_checks.check_clique("session", request.session))
     event = SessionOpened(
         envelope(subject), request.domain, request.clique, request.node, request.uid, request.session, edge
     )
@@ -66,8 +66,8 @@ def open_session(request: pb.OpenSessionRequest, envelope: EnvelopeFactory, edge
 
 
 def _subject(domain: str, clique: str, node: str | None) -> str:
-    require(names.check_clique("domain", domain))
-    require(names.check_clique("clique", clique))
+    require(field_checks.check_clique("domain", domain))
+    require(field_checks.check_clique("clique", clique))
     if node is not None:
-        require(names.check_name("node", node))
+        require(field_checks.check_name("node", node))
     return f"{domain}/{clique}"

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from commands.requests.validation import EnvelopeFactory, InvalidRequest, NewEvent, require, require_zone
 from eventstore.log import ZONES
-from projections import names
+from projections import field_checks
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.enums import LIFECYCLE_VERBS
 from schemas.events import DpuRegistered, LifecycleRequested
@@ -26,12 +26,12 @@ _NAT64 = IPv6Network("64:ff9b::/96")
 
 
 def register(request: pb.RegisterDpuRequest, envelope: EnvelopeFactory) -> NewEvent:
-    require(names.check_zone("zone", request.zone))
-    require(names.check_name("dpu", request.dpu))
+    require(field_checks.check_zone("zone", request.zone))
+    require(field_checks.check_name("dpu", request.dpu))
     if request.node:
-        require(names.check_name("node", request.node))
-    require(names.check_text("serial", request.serial))
-    require(names.check_bmc_address("bmc_address", request.bmc_address) or _check_dialed(request.bmc_address))
+        require(field_checks.check_name("node", request.node))
+    require(field_checks.check_text("serial", request.serial))
+    require(field_checks.check_bmc_address("bmc_address", request.bmc_address) or _check_dialed(request.bmc_address))
     event = DpuRegistered(
         envelope=envelope(request.dpu),
         zone=request.zone,
@@ -47,10 +47,10 @@ def request_lifecycle(request: pb.RequestLifecycleRequest, envelope: EnvelopeFac
     """What is wanted of a DPU. The caller names the zone: it is the key, and under one id it must never differ."""
     verb = _verb(request)
     require_zone(request.zone, "GetDpu")
-    require(names.check_name("dpu", request.dpu))
-    require(names.check_text("image", request.image) or _check_image(request.image))
+    require(field_checks.check_name("dpu", request.dpu))
+    require(field_checks.check_text("image", request.image) or _check_image(request.image))
     if request.image and verb != "provision":
-        raise InvalidRequest(f"image: {names.shown(request.image)} goes with provision only, not with {verb}")
+        raise InvalidRequest(f"image: {field_checks.quoted(request.image)} goes with provision only, not with {verb}")
     event = LifecycleRequested(envelope(request.dpu), request.zone, request.dpu, verb, request.image)
     return NewEvent(ZONES, request.zone, event)
 
@@ -66,7 +66,7 @@ def _check_image(image: str) -> str | None:
     if not image or (_IMAGE.fullmatch(image) and ".." not in image):
         return None
     return (
-        f"image: {names.shown(image)} must be an image name such as bf-bundle-2.10 or bf-bundle@sha256:1f2e, with"
+        f"image: {field_checks.quoted(image)} must be an image name such as bf-bundle-2.10 or bf-bundle@sha256:1f2e, with"
         " letters, digits, '.', '_', '+' and '-' only, not an address"
     )
 
@@ -79,11 +79,13 @@ def _check_dialed(address: str) -> str | None:
         parts = urlsplit(address)
         host = (parts.hostname or "").encode("ascii").decode()  # other digits and dots are read as these when dialed
     except ValueError:
-        return f"bmc_address: {names.shown(address)} must be a URL such as http://HOST:PORT/NAME"
+        return f"bmc_address: {field_checks.quoted(address)} must be a URL such as http://HOST:PORT/NAME"
     if "@" in parts.netloc:
-        return f"bmc_address: {names.shown(address)} must not contain credentials: the log would keep them for ever"
+        return f"bmc_address: {field_checks.quoted(address)} must not contain credentials: the log would keep them for ever"
     if _is_metadata(host):
-        return f"bmc_address: {names.shown(address)} must be the address of a BMC, not of a cloud metadata service"
+        return (
+            f"bmc_address: {field_checks.quoted(address)} must be the address of a BMC, not of a cloud metadata service"
+        )
     return None
 
 

@@ -11,7 +11,7 @@ from commands.requests.validation import (
     sorted_labels,
 )
 from eventstore.log import FLEET
-from projections import names
+from projections import field_checks
 from projections.fleet.fold import MAX_LIMIT
 from projections.fleet.views import EVERY_ZONE
 from projections.fleet.withdrawals import fault_of_budget
@@ -53,7 +53,7 @@ def set_policy(request: pb.SetPolicyRequest, envelope: EnvelopeFactory) -> NewEv
 
 
 def delete_policy(request: pb.DeletePolicyRequest, envelope: EnvelopeFactory) -> NewEvent:
-    require(names.check_zone("name", request.name))
+    require(field_checks.check_zone("name", request.name))
     return NewEvent(FLEET, request.name, PolicyDeleted(envelope(request.name), request.name))
 
 
@@ -65,7 +65,7 @@ def approve_hold(request: pb.ApproveHoldRequest, envelope: EnvelopeFactory) -> N
         seen = b""
     if not seen:
         raise InvalidRequest(
-            f"hash: {names.shown(request.hash)} must be the hash that `dpuplane holds show` prints, in hexadecimal"
+            f"hash: {field_checks.quoted(request.hash)} must be the hash that `dpuplane holds show` prints, in hexadecimal"
         )
     return NewEvent(FLEET, subject, HoldApproved(envelope(subject), request.hold, seen))
 
@@ -88,9 +88,9 @@ def set_budget(request: pb.SetBudgetRequest, envelope: EnvelopeFactory) -> NewEv
 
 
 def update_zone(request: pb.UpdateZoneRequest, envelope: EnvelopeFactory) -> NewEvent:
-    require(names.check_zone("zone", request.zone))
+    require(field_checks.check_zone("zone", request.zone))
     labels = sorted_labels("labels", request.labels)
-    require(names.check_labels("labels", labels))
+    require(field_checks.check_labels("labels", labels))
     if labels and not request.set_labels:
         raise InvalidRequest(f"labels: {len(labels)} labels are given, so set_labels must be true")
     parallel_installs = _limit(request, "parallel_installs")
@@ -122,8 +122,8 @@ def update_zone(request: pb.UpdateZoneRequest, envelope: EnvelopeFactory) -> New
 
 def _check_agent_limits(request: pb.UpdateZoneRequest) -> None:
     """Check what node agents shall be allowed to state. Raises InvalidRequest."""
-    require(names.check_networks("agent_networks", request.agent_networks))
-    require(names.check_label_keys("agent_label_keys", request.agent_label_keys))
+    require(field_checks.check_networks("agent_networks", request.agent_networks))
+    require(field_checks.check_label_keys("agent_label_keys", request.agent_label_keys))
     if request.agent_networks and not request.set_agent_networks:
         raise InvalidRequest(
             f"agent_networks: {len(request.agent_networks)} networks are given, so set_agent_networks must be true"
@@ -157,6 +157,8 @@ def thaw_writes(request: pb.ThawWritesRequest, envelope: EnvelopeFactory) -> New
 def _check_zone_or_all(request: pb.FreezeWritesRequest | pb.ThawWritesRequest) -> None:
     """An empty zone alone is refused: an unset variable of a script must not freeze or thaw the whole fleet."""
     if request.all_zones and request.zone:
-        raise InvalidRequest(f"all_zones: true must not be given together with zone {names.shown(request.zone)}")
+        raise InvalidRequest(
+            f"all_zones: true must not be given together with zone {field_checks.quoted(request.zone)}"
+        )
     if not request.all_zones:
-        require(names.check_zone("zone", request.zone))
+        require(field_checks.check_zone("zone", request.zone))

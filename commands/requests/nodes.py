@@ -20,7 +20,7 @@ from commands.requests.validation import (
     sorted_labels,
 )
 from eventstore.log import ZONES
-from projections import names
+from projections import field_checks
 from projections.columns import fault_of_nodes, label_columns
 from projections.rules.policies import Selector, selector
 from schemas.api import dpuplane_pb2 as pb
@@ -45,7 +45,7 @@ def change(request: pb.ChangeNodesRequest, envelope: EnvelopeFactory) -> NewEven
 
 def delete_zone(request: pb.DeleteZoneRequest, envelope: EnvelopeFactory) -> NewEvent:
     """The end of a zone. The zone's partition knows whether it has nodes or DPUs."""
-    require(names.check_zone("zone", request.zone))
+    require(field_checks.check_zone("zone", request.zone))
     return NewEvent(ZONES, request.zone, ZoneDeleted(envelope(request.zone), request.zone))
 
 
@@ -115,14 +115,14 @@ def _columns_of_one(node: pb.NodeSpec) -> dict[str, Any]:
 
 
 def _labels(node: pb.NodeSpec) -> Selector:
-    require(names.check_label_count("labels", len(node.labels)))
+    require(field_checks.check_label_count("labels", len(node.labels)))
     return selector(node.labels)
 
 
 def _addresses(node: pb.NodeSpec) -> tuple[bytes, bytes]:
     address4, address6 = _NO_ADDRESS4, _NO_ADDRESS6
     for text in node.addresses:
-        packed = names.packed_address("address", text)
+        packed = field_checks.packed_address("address", text)
         is_4 = len(packed) == len(_NO_ADDRESS4)
         if is_4 and address4 == _NO_ADDRESS4:
             address4 = packed
@@ -130,7 +130,7 @@ def _addresses(node: pb.NodeSpec) -> tuple[bytes, bytes]:
             address6 = packed
         else:
             raise InvalidRequest(
-                f"addresses: {names.shown(text)} is the second address of its family for {names.shown(node.name)};"
+                f"addresses: {field_checks.quoted(text)} is the second address of its family for {field_checks.quoted(node.name)};"
                 " a node has at most one IPv4 and one IPv6 address"
             )
     return address4, address6
@@ -149,7 +149,7 @@ def _incarnations(nodes: Sequence[pb.NodeSpec]) -> tuple[list[int], list[str]]:
     for node in nodes:
         if not (node.created_ms and node.uid):
             raise InvalidRequest(
-                f"uid: {names.shown(node.uid)} of {names.shown(node.name)} must go with created_ms; give both for every"
+                f"uid: {field_checks.quoted(node.uid)} of {field_checks.quoted(node.name)} must go with created_ms; give both for every"
                 " node of the request, or neither for any"
             )
     return created_ms, uids

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeAlias
 
 from eventstore.errors import PermanentError
-from projections import names
+from projections import field_checks
 from schemas.events import MAX_ITEMS, Envelope, Event
 
 
@@ -39,7 +39,7 @@ def sorted_labels(field: str, labels: Mapping[str, str]) -> dict[str, str]:
 
     Raises InvalidRequest if they are too many, before they are sorted: a message has room for a hundred thousand.
     """
-    require(names.check_label_count(field, len(labels)))
+    require(field_checks.check_label_count(field, len(labels)))
     return dict(sorted(labels.items()))
 
 
@@ -58,7 +58,7 @@ def require_range(field: str, value: int, low: int, high: int) -> None:
 def require_one_of(field: str, value: str, allowed: tuple[str, ...]) -> None:
     """Raise InvalidRequest for a word that is none of these."""
     if value not in allowed:
-        raise InvalidRequest(f"{field}: {names.shown(value)} must be one of {', '.join(allowed)}")
+        raise InvalidRequest(f"{field}: {field_checks.quoted(value)} must be one of {', '.join(allowed)}")
 
 
 def require_count(field: str, count: int) -> None:
@@ -72,10 +72,10 @@ def require_zone(zone: str, query: str) -> None:
     folded."""
     if not zone:
         raise InvalidRequest(f"zone: '' must name a zone: a command id is bound to it; {query} tells which one it is")
-    require(names.check_zone("zone", zone))
+    require(field_checks.check_zone("zone", zone))
 
 
 def require_incarnation(created_ms: int, uid: str) -> None:
     """Raise InvalidRequest for what names no incarnation; 0 and an empty uid stand for none that is named."""
     require_range("created_ms", created_ms, 0, TIME_MS_MAX)
-    require(names.check_uid("uid", uid))
+    require(field_checks.check_uid("uid", uid))

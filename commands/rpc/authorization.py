@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 from google.protobuf.descriptor import ServiceDescriptor
 
+from projections.field_checks import quoted
 from projections.fleet.principals import APPROVER, NODE_AGENT, OPERATOR, PROVISIONER, SIMULATOR, VIEWER, Principal
-from projections.names import shown
 from schemas.api import dpuplane_pb2 as pb
 
 NodeNames = Callable[[Any], Iterable[str]]
@@ -127,4 +127,4 @@ def _about_others(method: str, principal: Principal, names: Iterable[str]) -> st
     if not named:
         return f"{method}: {principal} must name its own node"
     other = next((name for name in named if name != principal.name), None)
-    return None if other is None else f"{method}: {principal} must act for its own node only, not for {shown(other)}"
+    return None if other is None else f"{method}: {principal} must act for its own node only, not for {quoted(other)}"

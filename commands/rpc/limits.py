@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
-from projections.names import shown
+from projections.field_checks import quoted
 
 
 class LimitExceeded(Exception):
@@ -117,7 +117,7 @@ class Admission:
         bucket = self._bucket(principal)
         if bucket.calls >= self._limits.concurrent_calls:
             self.refused += 1
-            raise LimitExceeded(f"principal {shown(principal)}: {bucket.calls} calls in progress are the limit")
+            raise LimitExceeded(f"principal {quoted(principal)}: {bucket.calls} calls in progress are the limit")
         self._take(bucket, principal)
         return bucket
 
@@ -128,7 +128,7 @@ class Admission:
         if bucket.answers >= self._limits.concurrent_streams:
             self.refused += 1
             raise LimitExceeded(
-                f"principal {shown(principal)}: {bucket.answers} streamed responses in progress are the limit;"
+                f"principal {quoted(principal)}: {bucket.answers} streamed responses in progress are the limit;"
                 " read one to its end first"
             )
         with self.admit(principal):
@@ -189,6 +189,6 @@ class Admission:
         if bucket.tokens < 1.0:
             self.refused += 1
             raise LimitExceeded(
-                f"principal {shown(principal)}: the limit is {self._limits.rate_per_s:g} calls per second"
+                f"principal {quoted(principal)}: the limit is {self._limits.rate_per_s:g} calls per second"
             )
         bucket.tokens -= 1.0

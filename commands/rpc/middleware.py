@@ -24,7 +24,7 @@ from commands.rpc.errors import CommandIdInUse, PreconditionFailed
 from commands.rpc.limits import Admission, LimitExceeded, Limits
 from commands.rpc.metrics import RpcMetrics
 from eventstore.errors import PermanentError, TransientError
-from projections import names
+from projections import field_checks
 from projections.fleet.principals import Principal
 from schemas.api.metadata import ANSWERED_KEY, PRINCIPAL_KEY
 
@@ -195,9 +195,9 @@ def principal_of(metadata: Any, peer: Callable[[], str]) -> str:
         if key == PRINCIPAL_KEY:
             if not peer().startswith(_LOOPBACK):
                 raise PermissionDenied(
-                    f"{PRINCIPAL_KEY}: {names.shown(str(value))} may be given on the loopback interface only"
+                    f"{PRINCIPAL_KEY}: {field_checks.quoted(str(value))} may be given on the loopback interface only"
                 )
-            fault = names.check_clique(PRINCIPAL_KEY, str(value))
+            fault = field_checks.check_clique(PRINCIPAL_KEY, str(value))
             if fault is not None:
                 raise PermanentError(fault)
             return f"?{value}"

@@ -15,7 +15,7 @@ from eventstore.kafka.clients import Clients
 from eventstore.progress import ReportProgress
 from eventstore.recovery.backup import FORMAT, MANIFEST, Manifest, check, copy, load_manifest
 from eventstore.recovery.restore import RestoreResult, plan_restore, restore_to_folder, restore_to_kafka
-from projections.names import shown
+from projections.field_checks import quoted
 
 _CLOSE_S = 5.0
 
@@ -82,7 +82,7 @@ def _check_empty(folder: Path, name: str, but: str = "") -> None:
     except OSError as error:
         raise PermanentError(f"{name}: {folder} cannot be used: {error.strerror}") from error
     if found is not None:
-        raise PermanentError(f"{name}: {folder} must be empty, and holds {shown(found)}: nothing is written over")
+        raise PermanentError(f"{name}: {folder} must be empty, and holds {quoted(found)}: nothing is written over")
 
 
 def _make(folder: Path, name: str) -> None:

@@ -14,8 +14,8 @@ from deploy.cli.param_types import Folder, addresses
 from deploy.cli.tls import certificates_of, tls_options
 from drivers.agents.store import FileTableStore, MemoryTableStore, TableStore
 from eventstore.errors import FatalError
-from projections import names
-from projections.names import PATH_SHOWN, shown
+from projections import field_checks
+from projections.field_checks import PATH_QUOTED, quoted
 
 if TYPE_CHECKING:
     from deploy.tls.certificates import Certificates
@@ -24,11 +24,11 @@ logger = logging.getLogger(__name__)
 
 
 def _zone(_context: click.Context, _parameter: click.Parameter, given: str) -> str:
-    return _named(names.check_zone("zone", given), given)
+    return _named(field_checks.check_zone("zone", given), given)
 
 
 def _dpu(_context: click.Context, _parameter: click.Parameter, given: str) -> str:
-    return _named(names.check_name("dpu", given), given)
+    return _named(field_checks.check_name("dpu", given), given)
 
 
 def _named(fault: str | None, given: str) -> str:
@@ -98,7 +98,7 @@ def _store(state: Path | None, dpu: str, zone: str) -> TableStore:
     try:
         state.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise FatalError(f"state: {shown(str(state), PATH_SHOWN)} cannot be made: {error.strerror}") from error
+        raise FatalError(f"state: {quoted(str(state), PATH_QUOTED)} cannot be made: {error.strerror}") from error
     store = FileTableStore(state / f"{dpu.replace('/', '@')}.table", dpu, zone)
     try:
         store.check()

@@ -14,8 +14,8 @@ from deploy.cli import output as out
 from deploy.cli.errors import Refused
 from deploy.cli.param_types import FiniteRange, Folder
 from eventstore.errors import PermanentError, PlaneError
+from projections.field_checks import check_name, quoted
 from projections.fleet.principals import PLANE, PRINCIPAL_ROLES, Principal, check_trust_domain
-from projections.names import check_name, shown
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _MAX_BYTES = 1 << 20
@@ -32,7 +32,7 @@ def _hosts(_context: click.Context, _parameter: click.Parameter, given: tuple[st
         except ValueError as error:
             if len(host) > 253 or not _HOST_NAME.fullmatch(host):
                 rule = "must be a host's name (xn--... if in other letters than a-z) or address, without a port"
-                raise click.BadParameter(f"{shown(host)} {rule}") from error
+                raise click.BadParameter(f"{quoted(host)} {rule}") from error
     return given
 
 
@@ -191,13 +191,13 @@ def _revoked(text: str) -> tuple[int, str]:
         with path.open("rb") as stream:
             certificate = load_certificate(stream.read(_MAX_BYTES))
     except OSError as error:
-        reason = f"certificate: {shown(text)} must be a file or a serial number of 1 to 40 hexadecimal digits"
+        reason = f"certificate: {quoted(text)} must be a file or a serial number of 1 to 40 hexadecimal digits"
         raise Refused(f"{reason}: {error.strerror}") from error
     except ValueError as error:
-        raise Refused(f"certificate: {shown(text)} must be a certificate in PEM or DER") from error
+        raise Refused(f"certificate: {quoted(text)} must be a certificate in PEM or DER") from error
     whose = " ".join(uri_names(certificate)) or "no URI name"
     until = f"{certificate.not_valid_after_utc:%Y-%m-%d}"
-    return certificate.serial_number, f"{whose if whose.isprintable() else shown(whose)}, valid until {until}"
+    return certificate.serial_number, f"{whose if whose.isprintable() else quoted(whose)}, valid until {until}"
 
 
 def _as_dict(certificate: Any) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from deploy.cli.param_types import INT32, INT64
 from deploy.cli.results import exit_status, finish
 from deploy.serialization import message_to_dict
 from projections.cliques.files import merge_hosts
-from projections.names import PATH_SHOWN, shown
+from projections.field_checks import PATH_QUOTED, quoted
 from schemas.api import dpuplane_pb2 as pb
 
 _DOMAIN = click.argument("domain", type=DOMAIN)
@@ -33,9 +33,9 @@ def _whole(_context: click.Context, _option: click.Parameter, file: TextIO | Non
     try:
         text = file.read(_MAX_CHARACTERS + 1)
     except UnicodeDecodeError:
-        raise click.BadParameter(f"{shown(file.name, PATH_SHOWN)} must be text in UTF-8") from None
+        raise click.BadParameter(f"{quoted(file.name, PATH_QUOTED)} must be text in UTF-8") from None
     if len(text) > _MAX_CHARACTERS:
-        raise click.BadParameter(f"{shown(file.name, PATH_SHOWN)} must be at most {_MAX_CHARACTERS} characters")
+        raise click.BadParameter(f"{quoted(file.name, PATH_QUOTED)} must be at most {_MAX_CHARACTERS} characters")
     return text
 
 
@@ -148,7 +148,7 @@ def claim(
     )
     answer: pb.CommandResult = client.command("ClaimIndex", request)
     if exit_status(answer) == 0 and _is_unknown(client, node):
-        click.echo(f"warning: node: {shown(node)} is not known in any zone; the claim counts all the same", err=True)
+        click.echo(f"warning: node: {quoted(node)} is not known in any zone; the claim counts all the same", err=True)
     finish(answer, output)
 
 

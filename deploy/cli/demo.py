@@ -17,7 +17,7 @@ from deploy.cli.errors import Refused, Unreachable
 from deploy.cli.inventory_options import inventory_options, read_inventory
 from deploy.cli.param_types import Folder, addresses_if_given
 from eventstore.errors import PermanentError, PlaneError
-from projections.names import PATH_SHOWN, shown
+from projections.field_checks import PATH_QUOTED, quoted
 
 
 @click.command(epilog="Example: dpuplane demo --nodes 1000 --zones 10 --dpus-per-zone 20")
@@ -75,7 +75,7 @@ def demo(
         raise click.UsageError("give --kafka or --data, not both")
     if data is not None and data.exists() and any(data.iterdir()):
         raise click.UsageError(
-            f"data {shown(str(data), PATH_SHOWN)} is not empty: the demo begins with a log of its own"
+            f"data {quoted(str(data), PATH_QUOTED)} is not empty: the demo begins with a log of its own"
         )
     if inventory is not None:
         _check_not_given("nodes", "zones", "cliques")

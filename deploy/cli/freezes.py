@@ -10,7 +10,7 @@ from deploy.cli.errors import Refused
 from deploy.cli.options import command_options
 from deploy.cli.results import exit_status, finish
 from deploy.cli.zone_check import is_known
-from projections.names import shown
+from projections.field_checks import quoted
 from schemas.api import dpuplane_pb2 as pb
 
 _ZONE = click.argument("zone", type=ZONE, required=False)
@@ -42,10 +42,10 @@ def freeze(*, client: Client, output: str, zone: str | None, all_zones: bool, cr
         raise click.UsageError("--create is for one zone that is not known: leave it out with --all")
     known = all_zones or is_known(client, name)
     if not known and not create:
-        raise Refused(f"zone: {shown(name)} is not known; --create freezes it from its first node or DPU on")
+        raise Refused(f"zone: {quoted(name)} is not known; --create freezes it from its first node or DPU on")
     answer: pb.CommandResult = client.command("FreezeWrites", pb.FreezeWritesRequest(zone=name, all_zones=all_zones))
     if not known and exit_status(answer) == 0:
-        click.echo(f"zone: {shown(name)} has no node and no DPU; it is frozen from its first one on", err=True)
+        click.echo(f"zone: {quoted(name)} has no node and no DPU; it is frozen from its first one on", err=True)
     finish(answer, output)
 
 

@@ -18,7 +18,7 @@ from deploy.past.history import Happening, history, homes_of_dpu, of_home
 from deploy.roles import folds_of
 from deploy.storage import LogSource, open_log_to_read
 from projections.decisions.items import DecisionItem
-from projections.names import shown
+from projections.field_checks import quoted
 from schemas.api import dpuplane_pb2 as pb
 
 
@@ -37,7 +37,7 @@ def history_command(*, client: Client, output: str, log_source: LogSource | None
         happened = asyncio.run(_read(log_source or _asked(client), subject))
     if not happened:
         raise NotFoundError(
-            f"subject: {shown(subject)} occurs in no record; it must be a node, DPU, zone or DOMAIN/CLIQUE"
+            f"subject: {quoted(subject)} occurs in no record; it must be a node, DPU, zone or DOMAIN/CLIQUE"
         )
     happened = _in_zone(happened, subject, zone)
     if output != "table":
@@ -51,11 +51,11 @@ def _in_zone(happened: list[Happening], subject: str, zone: str) -> list[Happeni
     """What happened to the DPU of a zone. Without one, all that happened; several DPUs of one name are mentioned."""
     homes = homes_of_dpu(happened, subject)
     if zone and zone not in homes:
-        raise NotFoundError(f"subject: {shown(subject)} was never a DPU of zone {shown(zone)}")
+        raise NotFoundError(f"subject: {quoted(subject)} was never a DPU of zone {quoted(zone)}")
     if zone:
         return of_home(happened, homes, zone)
     if len({*homes.values()}) > 1:
-        names = f"{shown(subject)} is or was the name of a DPU in each of the zones {', '.join(homes)}"
+        names = f"{quoted(subject)} is or was the name of a DPU in each of the zones {', '.join(homes)}"
         click.echo(f"{names}; --zone shows one of these DPUs alone", err=True)
     return happened
 

@@ -25,7 +25,7 @@ from deploy.cli.progress import ProgressLine
 from deploy.cli.results import merged_position
 from deploy.serialization import message_to_dict
 from projections.cliques.state import MAX_CAPACITY
-from projections.names import shown
+from projections.field_checks import quoted
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.enums import outcome_name
 
@@ -136,7 +136,7 @@ def _refuse_foreign_cliques(client: Client, plan: InventoryPlan) -> None:
         theirs = there - planned.get(clique.clique, there)
         if theirs:
             raise Refused(
-                f"clique_domain: {shown(domain)} has {clique.clique} already, with {shown(min(theirs))}, which this"
+                f"clique_domain: {quoted(domain)} has {clique.clique} already, with {quoted(min(theirs))}, which this"
                 " file does not put there; nothing was applied, name another with --clique-domain"
             )
 
@@ -280,5 +280,5 @@ def _told(summary: pb.ImportSummary) -> str:
     if not summary.held:
         return f"{told}, 0 held"
     holds = ", ".join(map(str, summary.holds[:_SHOWN_HOLDS])) + (", ..." if len(summary.holds) > _SHOWN_HOLDS else "")
-    shown = f"dpuplane holds list --command {summary.command_id}: {holds}"
-    return f"{told}, {summary.held} held as they were until two people approve ({shown})"
+    quoted = f"dpuplane holds list --command {summary.command_id}: {holds}"
+    return f"{told}, {summary.held} held as they were until two people approve ({quoted})"

@@ -13,7 +13,7 @@ from commands.inventory.batches import ExistingNode
 from commands.inventory.plan import ImportOptions, InventoryError, InventoryPlan, plan
 from deploy.cli.errors import Refused
 from deploy.cli.param_types import not_empty
-from projections.names import shown
+from projections.field_checks import quoted
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -23,7 +23,7 @@ def _column_value(_context: click.Context, _parameter: click.Parameter, given: s
         return None
     column, equals, value = given.partition("=")
     if not column or not equals:
-        raise click.BadParameter(f"{shown(given)} must be COLUMN=VALUE")
+        raise click.BadParameter(f"{quoted(given)} must be COLUMN=VALUE")
     return column, value
 
 

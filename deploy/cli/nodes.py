@@ -11,7 +11,7 @@ from deploy.cli.dry_runs import dry_run_option, finish_dry_run
 from deploy.cli.options import as_of_options, check_zone_of_id, command_options, key_values, list_all_pages
 from deploy.cli.results import Part, finish, finish_items
 from deploy.serialization import message_to_dict
-from projections.names import shown
+from projections.field_checks import quoted
 from schemas.api import dpuplane_pb2 as pb
 
 _MAX_NAMES = 1_000
@@ -133,7 +133,7 @@ def _parts(names: list[str]) -> list[list[str]]:
 
 def _leave(client: Client, zone: str, names: list[str], *, dry_run: bool) -> Part:
     if not zone:
-        about = shown(names[0]) if len(names) == 1 else "it"
+        about = quoted(names[0]) if len(names) == 1 else "it"
         nowhere = f"node: no zone that {client.server} knows of has {about}; nothing was stated"
         return names, pb.CommandResult(outcome=pb.OUTCOME_REFUSED, reason=nowhere)
     return names, client.command("LeaveNodes", pb.LeaveNodesRequest(zone=zone, names=names, dry_run=dry_run))

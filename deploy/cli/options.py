@@ -18,7 +18,7 @@ from deploy.cli.client import Client
 from deploy.cli.errors import SENT_COMMAND_IDS
 from deploy.cli.tls import certificates_of, tls_options
 from deploy.cli.watch import watch as watch_until_interrupted
-from projections.names import shown
+from projections.field_checks import quoted
 
 F = TypeVar("F", bound=Callable[..., Any])
 M = TypeVar("M", bound=Message)
@@ -208,9 +208,9 @@ def key_values(_context: click.Context, _parameter: click.Parameter, given: tupl
     for text in given:
         key, equals, value = text.partition("=")
         if not equals or not key:
-            raise click.BadParameter(f"{shown(text)} must be KEY=VALUE")
+            raise click.BadParameter(f"{quoted(text)} must be KEY=VALUE")
         if key in found:
-            raise click.BadParameter(f"{shown(key)} is given twice")
+            raise click.BadParameter(f"{quoted(key)} is given twice")
         found[key] = value
     return found
 

@@ -14,7 +14,7 @@ from eventstore.as_of import parse_as_of, parse_time
 from eventstore.errors import PermanentError
 from eventstore.ids import issued_at_ms
 from eventstore.position import check_token
-from projections.names import check_clique, shown
+from projections.field_checks import check_clique, quoted
 
 
 class BoundedInteger(click.ParamType[int]):
@@ -29,7 +29,7 @@ class BoundedInteger(click.ParamType[int]):
         try:
             number = int(value)
         except ValueError:
-            self.fail(f"{shown(str(value))} is not a whole number", param, ctx)
+            self.fail(f"{quoted(str(value))} is not a whole number", param, ctx)
         if not -self._most <= number <= self._most:
             self.fail(f"{number} must be from {-self._most} to {self._most}", param, ctx)
         return number
@@ -71,7 +71,7 @@ class Time(click.ParamType[int]):
             return value
         time_ms = parse_time(str(value))
         if time_ms is None:
-            self.fail(f"{shown(str(value))} must be a time in ISO 8601, or milliseconds since the epoch", param, ctx)
+            self.fail(f"{quoted(str(value))} must be a time in ISO 8601, or milliseconds since the epoch", param, ctx)
         return time_ms
 
 

@@ -21,7 +21,7 @@ from deploy.cli.rules import ports_text
 from deploy.serialization import message_to_dict
 from deploy.validation_errors import error_sentence, kind_of
 from deploy.yaml_text import CHARACTERS_MAX, NotYaml, documents_of
-from projections.names import shown
+from projections.field_checks import quoted
 from projections.rules.policies import fault_of_policy
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import Envelope, PolicySet
@@ -172,7 +172,7 @@ def read_policies(text: str, file: str) -> list[PolicyDocument]:
     names = [policy.name for policy in found]
     for name in names:
         if names.count(name) > 1:
-            raise Refused(f"{file}: name: {shown(name)} is given {names.count(name)} times; a file sets a policy once")
+            raise Refused(f"{file}: name: {quoted(name)} is given {names.count(name)} times; a file sets a policy once")
     return found
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import grpc
 
-from projections.names import shown
+from projections.field_checks import quoted
 from schemas.api.metadata import ANSWERED_KEY
 
 _REASON_SHOWN = 200
@@ -66,4 +66,4 @@ def _details(error: grpc.RpcError) -> str:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= _REASON_SHOWN and text.isprintable() else shown(text)
+    return text if len(text) <= _REASON_SHOWN and text.isprintable() else quoted(text)

@@ -8,7 +8,7 @@ import click
 
 from deploy.cli import output as out
 from deploy.kafka.acls import ROLES, arguments_of, commands_of
-from projections.names import shown
+from projections.field_checks import quoted
 
 _PRINCIPAL = re.compile(r"[A-Za-z]+:[^\s*][^\r\n]*")
 
@@ -20,7 +20,7 @@ def topics() -> None:
 
 def _principal(_context: click.Context, _parameter: click.Parameter, given: str) -> str:
     if not _PRINCIPAL.fullmatch(given):
-        raise click.BadParameter(f"{shown(given)} must be KIND:NAME of one principal, as in User:relay")
+        raise click.BadParameter(f"{quoted(given)} must be KIND:NAME of one principal, as in User:relay")
     return given
 
 

@@ -13,7 +13,7 @@ from deploy.cli.param_types import INT32
 from deploy.cli.results import exit_status, finish
 from deploy.cli.zone_check import is_known, known_zone
 from deploy.serialization import message_to_dict
-from projections.names import shown
+from projections.field_checks import quoted
 from projections.tries import FAILURE_KINDS
 from schemas.api import dpuplane_pb2 as pb
 
@@ -140,7 +140,7 @@ def label(*, client: Client, output: str, zone: str, labels: tuple[str, ...], re
         elif not equals and text.endswith("-") and len(text) > 1:
             wanted.pop(text[:-1], None)
         else:
-            raise click.BadParameter(f"{shown(text)} must be KEY=VALUE, or KEY- to remove it", param_hint="K=V|K-")
+            raise click.BadParameter(f"{quoted(text)} must be KEY=VALUE, or KEY- to remove it", param_hint="K=V|K-")
     request = pb.UpdateZoneRequest(zone=zone, set_labels=True, labels=wanted)
     finish(client.command("UpdateZone", request), output)
 
@@ -224,7 +224,7 @@ def delete(*, client: Client, output: str, zone: str) -> None:
     Example: dpuplane zones delete rack7
     """
     if known_zone(client, zone).frozen:
-        raise Refused(f"zone: {shown(zone)} is frozen; thaw it first")
+        raise Refused(f"zone: {quoted(zone)} is frozen; thaw it first")
     answer: pb.CommandResult = client.command("DeleteZone", pb.DeleteZoneRequest(zone=zone))
     if exit_status(answer) == 0 and not client.command_id and is_known(client, zone):
         nothing = pb.UpdateZoneRequest(

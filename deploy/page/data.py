@@ -23,7 +23,7 @@ from eventstore.folding.fold import Fold
 from eventstore.folding.origin import read_first
 from eventstore.log import FLEET_0, FOLDED_TOPICS, EventLog, Partition
 from eventstore.replicas.replica import Replica
-from projections.names import shown
+from projections.field_checks import quoted
 from projections.zones.phases import PHASES
 from schemas.api import dpuplane_pb2 as pb
 
@@ -135,7 +135,7 @@ class DataRoutes:
         source = self._source()
         kind = given.get("type", "")
         if kind and kind not in TYPES:
-            raise BadQuery(f"type: {shown(kind)} must be the name of an event, as NodesJoined, or undecodable")
+            raise BadQuery(f"type: {quoted(kind)} must be the name of an event, as NodesJoined, or undecodable")
         wanted = EventFilter(
             types=frozenset({kind} if kind else ()), subject=given.get("subject", ""), actor=given.get("actor", "")
         )

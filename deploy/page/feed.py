@@ -21,7 +21,7 @@ from deploy.page.requests import NO_STORE, NotReady, check_site, parameters, ref
 from drivers.wire.bounded_listener import peer_of
 from drivers.wire.websocket import PEER_IDENTITY
 from eventstore.errors import PermanentError, TransientError
-from projections.names import shown
+from projections.field_checks import quoted
 
 FEEDS_MAX = 64
 FEEDS_PER_VIEWER = 6
@@ -65,7 +65,7 @@ class Feeds:
         if self._open.total() >= FEEDS_MAX:
             fault = f"{FEEDS_MAX} pages look at this process already"
         elif self._open[viewer] >= FEEDS_PER_VIEWER:
-            fault = f"{shown(viewer)} looks at this process with {FEEDS_PER_VIEWER} pages already"
+            fault = f"{quoted(viewer)} looks at this process with {FEEDS_PER_VIEWER} pages already"
         if fault:
             self.refused += 1
             raise NotReady(f"feed: {fault}, the most there may be; close one of them")

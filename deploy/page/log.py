@@ -17,7 +17,7 @@ from deploy.page.requests import BadQuery
 from eventstore.errors import LogUnavailable
 from eventstore.folding.fold import Fold
 from eventstore.log import FOLDED_TOPICS, EventLog, Partition, Record, partitions_of
-from projections.names import shown
+from projections.field_checks import quoted
 from schemas.events import Event
 
 TYPES = frozenset({event.__name__ for event in get_args(Event)} | {"undecodable"})
@@ -85,10 +85,10 @@ def parse_cursor(text: str, partition_count: int) -> dict[Partition, int]:
         place, _, offset = part.partition("=")
         topic, _, number = place.partition("/")
         if not (number.isascii() and number.isdigit() and offset.isascii() and offset.isdigit() and len(offset) < 19):
-            raise BadQuery(f"before: {shown(part)} must be part of the cursor of an earlier page")
+            raise BadQuery(f"before: {quoted(part)} must be part of the cursor of an earlier page")
         partition = Partition(topic, int(number))
         if len(number) > 4 or topic not in FOLDED_TOPICS or partition not in partitions_of(topic, partition_count):
-            raise BadQuery(f"before: {shown(place)} is not a partition of this log")
+            raise BadQuery(f"before: {quoted(place)} is not a partition of this log")
         found[partition] = int(offset)
     return found
 

@@ -16,7 +16,7 @@ from aiohttp import web
 
 from commands.rpc.middleware import NotFound, PermissionDenied
 from eventstore.errors import PermanentError, TransientError
-from projections.names import shown
+from projections.field_checks import quoted
 
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -73,7 +73,7 @@ def parameters(request: web.Request, allowed: Collection[str]) -> dict[str, str]
     for name, value in request.query.items():
         if name not in allowed:
             known = ", ".join(sorted(allowed)) or "none"
-            raise BadQuery(f"query: {shown(name)} is not a parameter here; the ones there are: {known}")
+            raise BadQuery(f"query: {quoted(name)} is not a parameter here; the ones there are: {known}")
         if name in found:
             raise BadQuery(f"{name}: must be given once only")
         found[name] = value
@@ -85,7 +85,7 @@ def number(name: str, text: str, *, most: int) -> int:
     if not text:
         return 0
     if not (text.isascii() and text.isdigit()) or len(text) > 15 or int(text) > most:
-        raise BadQuery(f"{name}: {shown(text)} must be a whole number from 0 to {most}")
+        raise BadQuery(f"{name}: {quoted(text)} must be a whole number from 0 to {most}")
     return int(text)
 
 
@@ -96,7 +96,9 @@ def check_site(request: web.Request) -> None:
     transport = request.transport
     local = transport.get_extra_info("sockname") if transport is not None else None
     if local and ip_address(str(local[0]).partition("%")[0]).is_loopback and not _is_local(_host(request)):
-        raise PermissionDenied(f"Host: {shown(request.host)} must be localhost or an IP address on a loopback listener")
+        raise PermissionDenied(
+            f"Host: {quoted(request.host)} must be localhost or an IP address on a loopback listener"
+        )
 
 
 def _host(request: web.Request) -> str:

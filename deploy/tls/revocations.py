@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from deploy.tls.certificates import BadCertificates
-from projections.names import shown
+from projections.field_checks import quoted
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ def read_serials(path: Path) -> frozenset[int]:
             found.add(serial)
         elif text:
             rule = "must be a serial number of 1 to 40 hexadecimal digits, as `dpuplane certs show` prints it"
-            raise BadCertificates(f"tls_revoked {path}: line {number}: {shown(text)} {rule}")
+            raise BadCertificates(f"tls_revoked {path}: line {number}: {quoted(text)} {rule}")
     return frozenset(found)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from eventstore.errors import PermanentError, TransientError
-from projections.names import shown
+from projections.field_checks import quoted
 
 Action: TypeAlias = Literal[
     "drain",
@@ -102,7 +102,7 @@ def by_scheme(backends: Mapping[str, Connect]) -> Connect:
         backend = backends.get(scheme)
         if backend is None or not colon:
             known = ", ".join(f"{name}:" for name in sorted(backends))
-            raise NeedsOperator(f"bmc_address: {shown(address)} must begin with one of {known}")
+            raise NeedsOperator(f"bmc_address: {quoted(address)} must begin with one of {known}")
         return backend(address)
 
     return connect

@@ -24,7 +24,7 @@ from drivers.backends.bmc import (
     TaskFailed,
     Unreachable,
 )
-from projections.names import shown
+from projections.field_checks import quoted
 
 _MAX_ANSWER_BYTES = 1 << 20
 _STATUS: dict[type[Exception], int] = {Unreachable: 503, SessionEnded: 409, TaskFailed: 500, NeedsOperator: 422}
@@ -78,7 +78,7 @@ class HttpBmc:
                 content = await self._whole(response.content)
         except _UNDIALABLE as error:
             raise NeedsOperator(
-                f"bmc_address: {shown(self._address)} is not an address that can be dialed: {error}"
+                f"bmc_address: {quoted(self._address)} is not an address that can be dialed: {error}"
             ) from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unreachable(f"device: {self._address} did not respond: {error}") from error

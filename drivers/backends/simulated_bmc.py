@@ -22,7 +22,7 @@ from drivers.backends.bmc import (
     Unreachable,
 )
 from drivers.backends.simulated_failures import Failure, InjectedFailures
-from projections.names import shown
+from projections.field_checks import quoted
 
 SCHEME = "simulated:"
 
@@ -101,7 +101,7 @@ class SimulatedBmc:
             raise Unreachable("device: another update is in progress")
         self._injected.check(action)
         if action == "install" and image in self.faults.no_images:
-            raise NeedsOperator(f"image: {shown(image)} does not exist on the device")
+            raise NeedsOperator(f"image: {quoted(image)} does not exist on the device")
         return self._answer(self._begin(Task(f"{action}-{len(self.begun)}", action, image, token, "running", 0)))
 
     async def cancel(self, token: int, task: str) -> None:
@@ -199,7 +199,7 @@ class SimulatedBmcs:
         """The device at an address. Raises NeedsOperator if it is none of ours."""
         name = address.removeprefix(SCHEME)
         if name == address or not name:
-            raise NeedsOperator(f"bmc_address: {shown(address)} must be {SCHEME}NAME")
+            raise NeedsOperator(f"bmc_address: {quoted(address)} must be {SCHEME}NAME")
         return self.device(name)
 
     def device(self, name: str) -> SimulatedBmc:

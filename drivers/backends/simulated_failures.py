@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple, get_args
 
 from drivers.backends.bmc import Action, NeedsOperator, TaskFailed, Unreachable
-from projections.names import check_name, shown
+from projections.field_checks import check_name, quoted
 from projections.tries import FAILURE_KINDS, MAX_TRIES_OF_KIND
 
 logger = logging.getLogger(__name__)
@@ -46,14 +46,14 @@ def parse_failures(field: str, text: str) -> tuple[Failure, ...]:
 def _parse(field: str, word: str) -> Failure:
     parts = word.split(":")
     if not 3 <= len(parts) <= 4:
-        raise ValueError(f"{field}: {shown(word)} must have the form {FORM}, as in install:transient:3")
+        raise ValueError(f"{field}: {quoted(word)} must have the form {FORM}, as in install:transient:3")
     step, kind, times, *dpu = parts
     if step not in STEPS:
-        raise ValueError(f"{field}: step {shown(step)} must be one of {', '.join(STEPS)}")
+        raise ValueError(f"{field}: step {quoted(step)} must be one of {', '.join(STEPS)}")
     if kind not in FAILURE_KINDS:
-        raise ValueError(f"{field}: kind {shown(kind)} must be one of {', '.join(FAILURE_KINDS)}")
+        raise ValueError(f"{field}: kind {quoted(kind)} must be one of {', '.join(FAILURE_KINDS)}")
     if not (times.isascii() and times.isdigit() and len(times) <= 3 and 1 <= int(times) <= MAX_TRIES_OF_KIND):
-        raise ValueError(f"{field}: times {shown(times)} must be a number from 1 to {MAX_TRIES_OF_KIND}")
+        raise ValueError(f"{field}: times {quoted(times)} must be a number from 1 to {MAX_TRIES_OF_KIND}")
     if dpu and (fault := check_name("DPU", dpu[0])):
         raise ValueError(f"{field}: {fault}")
     return Failure(step, kind, int(times), *dpu)

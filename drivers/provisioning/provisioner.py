@@ -28,8 +28,8 @@ from eventstore.ids import internal_envelope
 from eventstore.log import FLEET, FLEET_0, ZONES, Partition
 from eventstore.replicas.beacons import Ranks
 from eventstore.replicas.replica import Replica
+from projections.field_checks import quoted
 from projections.fold_states import FoldStates
-from projections.names import shown
 from projections.zones.dpus import LOST, MAX_MESSAGE
 from projections.zones.lifecycle import wait_ms
 from projections.zones.phases import STEPS
@@ -257,7 +257,7 @@ class Provisioner:
         """State that an attempt has nobody who works on it."""
         if await self._is_anothers(step):
             return
-        message = f"provisioner {shown(step.dpu.provisioner)} is no longer alive"
+        message = f"provisioner {quoted(step.dpu.provisioner)} is no longer alive"
         dpu = step.dpu
         event = StepFailed(self._envelope(step), dpu.zone, step.name, dpu.phase, dpu.attempt, LOST, message)
         logger.warning("attempt lost", extra=_about(step, message))

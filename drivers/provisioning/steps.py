@@ -15,7 +15,7 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from drivers.backends.bmc import Action, Bmc, NeedsOperator, Reading, Task, TaskFailed, Unreachable
-from projections.names import check_text, shown
+from projections.field_checks import check_text, quoted
 from projections.zones.phases import (
     CLUSTER_CONFIG,
     CONFIG_FIRMWARE,
@@ -193,7 +193,7 @@ def _same_task(task: Task, device: Reading) -> Task:
 
 def _check_serial(dpu: Dpu, device: Reading) -> None:
     if dpu.serial and device.serial and device.serial != dpu.serial:
-        raise NeedsOperator(f"serial: the device has {shown(device.serial)}, but {shown(dpu.serial)} is registered")
+        raise NeedsOperator(f"serial: the device has {quoted(device.serial)}, but {quoted(dpu.serial)} is registered")
 
 
 def _check_facts(facts: Mapping[str, str]) -> None:
@@ -211,8 +211,8 @@ def _is_rebooted(dpu: Dpu, device: Reading) -> bool:
 
 def _check_done(dpu: Dpu, device: Reading) -> None:
     if dpu.phase == OS_INSTALLING and device.image != dpu.image:
-        runs, wanted = shown(device.image, _IMAGE_SHOWN), shown(dpu.image, _IMAGE_SHOWN)
+        runs, wanted = quoted(device.image, _IMAGE_SHOWN), quoted(dpu.image, _IMAGE_SHOWN)
         raise TaskFailed(f"image: the device runs {runs} after {wanted} was installed")
     before = dpu.facts.get("boot_id", "")
     if dpu.phase == REBOOTING and before and device.boot_id == before:
-        raise TaskFailed(f"boot_id: the device reported a reboot, but its boot id is still {shown(before)}")
+        raise TaskFailed(f"boot_id: the device reported a reboot, but its boot id is still {quoted(before)}")

@@ -21,7 +21,7 @@ from drivers.relays.served_zone import ServedZone
 from drivers.wire.agent_messages import NO_DIGEST, Hello
 from drivers.wire.protocol import TableStatus, numbers_of, union
 from drivers.wire.relay_messages import Unserved
-from projections.names import shown
+from projections.field_checks import quoted
 from projections.rules.rule import Held
 
 logger = logging.getLogger(__name__)
@@ -73,8 +73,8 @@ class LinkMembership:
         mask = self.numbering.mask_of(unknown)
         self.delivery_states.drop(mask)
         others = f" (and {len(unknown) - 1} more)" if len(unknown) > 1 else ""
-        names = f"{shown(unknown[0])}{others}"
-        reason = f"dpu: {names} is not registered in zone {shown(self._zone.name)} on this relay"
+        names = f"{quoted(unknown[0])}{others}"
+        reason = f"dpu: {names} is not registered in zone {quoted(self._zone.name)} on this relay"
         return [Unserved(mask, reason, self._retry_ms())]
 
     def report_again(self, dpus: Sequence[str], now_ms: int) -> None:

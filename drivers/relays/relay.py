@@ -33,7 +33,7 @@ from drivers.wire.links import Link, LinkClosed
 from drivers.wire.protocol import ProtocolError
 from drivers.wire.relay_messages import GoAway
 from eventstore.errors import PermanentError, TransientError
-from projections.names import shown
+from projections.field_checks import quoted
 from projections.rules.rule import Held
 
 logger = logging.getLogger(__name__)
@@ -157,7 +157,7 @@ class Relay:
         served = self._settings.zones
         if served and message.zone not in served:
             raise ProtocolError(
-                f"hello.zone: {shown(message.zone)} is not served by this relay, which serves "
+                f"hello.zone: {quoted(message.zone)} is not served by this relay, which serves "
                 f"{', '.join(sorted(served))}"
             )
         zone = self.zones.get(message.zone)

@@ -23,7 +23,7 @@ from drivers.wire.agent_messages import Ack, FromAgent, Heartbeat, Hello, Refusa
 from drivers.wire.links import Link
 from drivers.wire.protocol import ProtocolError, TableStatus, numbers_of
 from drivers.wire.relay_messages import HeartbeatReply, Unserved, Welcome
-from projections.names import shown
+from projections.field_checks import quoted
 from projections.rules.rule import Held
 
 BACKLOG_BYTES = 1024 * 1024
@@ -47,7 +47,7 @@ def _check_speaks_for(hello: Hello, only: str) -> None:
     other = next((dpu for dpu in hello.dpus if only and dpu != only), None)
     if other is not None:
         raise ProtocolError(
-            f"hello.dpus: {shown(other)} is not {shown(only)}, the DPU that the link's certificate names"
+            f"hello.dpus: {quoted(other)} is not {quoted(only)}, the DPU that the link's certificate names"
         )
 
 
@@ -94,7 +94,7 @@ class Session:
         _check_speaks_for(hello, self._only)
         if hello.zone != self.zone.name:
             raise ProtocolError(
-                f"hello.zone: {shown(hello.zone)} is not {shown(self.zone.name)}, the zone of this link's first hello"
+                f"hello.zone: {quoted(hello.zone)} is not {quoted(self.zone.name)}, the zone of this link's first hello"
             )
         self._send_welcome(self._membership.handle_hello(hello, self._context.now_ms()))
         named, now = self._numbering.mask_of(hello.dpus), self._context.now()

@@ -9,7 +9,7 @@ from google.protobuf.message import DecodeError
 
 from drivers.wire import protocol
 from drivers.wire.protocol import DIGEST_BYTES, MAX_LINK_DPUS, MAX_PARTS, ProtocolError, TableStatus
-from projections.names import check_name, check_text, check_zone
+from projections.field_checks import check_name, check_text, check_zone
 from projections.rules.device_table import RefusalCode
 from schemas.api import agent_pb2 as pb
 

@@ -30,8 +30,16 @@ from projections.cliques.state import (
     lowest_free,
     split_key,
 )
+from projections.field_checks import (
+    MAX_AHEAD_MS,
+    BadAddress,
+    check_clique,
+    check_name,
+    check_uid,
+    parse_address,
+    quoted,
+)
 from projections.incarnations import is_older
-from projections.names import MAX_AHEAD_MS, BadAddress, check_clique, check_name, check_uid, parse_address, shown
 from schemas.events import Envelope, IndexClaimed
 
 ClaimRows = dict[str, CliqueMember | None]
@@ -147,12 +155,12 @@ def _outdated(state: CliquesState, event: IndexClaimed, pod: Incarnation, at: Re
                 pod.created_ms == known.created_ms and is_late
             ):
                 return (
-                    f"uid: {shown(pod.uid)} is older than {shown(known.uid)}, the newest known of node {event.node!r}"
+                    f"uid: {quoted(pod.uid)} is older than {quoted(known.uid)}, the newest known of node {event.node!r}"
                 )
         elif known.claim_state == "left" and is_late:
-            return f"uid: {shown(pod.uid)} of node {event.node!r} was released after this was said"
+            return f"uid: {quoted(pod.uid)} of node {event.node!r} was released after this was said"
         elif known.claim_state != "left" and where != key:
-            return f"clique: {event.clique!r} is not the one that uid {shown(pod.uid)} is in, which is {where!r}"
+            return f"clique: {event.clique!r} is not the one that uid {quoted(pod.uid)} is in, which is {where!r}"
     return None
 
 

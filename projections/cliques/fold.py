@@ -27,7 +27,7 @@ from projections.cliques.state import (
     CliquesState,
     clique_key,
 )
-from projections.names import check_clique, check_text, shown
+from projections.field_checks import check_clique, check_text, quoted
 from schemas.events import (
     CliqueCapacitySet,
     DaemonReadinessReported,
@@ -101,7 +101,7 @@ def _release(state: CliquesState, event: IndexReleased, at: RecordMetadata) -> D
     if member is None:
         return unchanged(absence)
     if is_late_copy(event.envelope, member.issued_ms):
-        return unchanged(f"uid: {shown(member.uid)} claimed after this was said, and stays")
+        return unchanged(f"uid: {quoted(member.uid)} claimed after this was said, and stays")
     rows = release(state, key, member, issued_ms(event.envelope, at), at)
     return Decision(CliquesChange(tuple(rows.items())), DONE)
 
@@ -139,7 +139,7 @@ def _ready(state: CliquesState, event: DaemonReadinessReported, at: RecordMetada
     if event.envelope.issued_at_ms < member.ready_ms:
         return refusal(f"issued_at_ms: {event.envelope.issued_at_ms} is before what was said last")
     if event.ready and member.session and not member.session_alive:
-        return refusal(f"session: {shown(member.session)} has expired, so its daemon cannot be ready")
+        return refusal(f"session: {quoted(member.session)} has expired, so its daemon cannot be ready")
     row = replace(member, ready=event.ready, ready_ms=issued_ms(event.envelope, at))
     return Decision(CliquesChange(((key, row),)), DONE) if row != member else Decision(None, UNCHANGED)
 
@@ -152,7 +152,7 @@ def _open_session(state: CliquesState, event: SessionOpened, at: RecordMetadata)
     if fault or not event.session:
         return refusal(fault or "session: '' must not be empty")
     if event.session == member.session or event.envelope.issued_at_ms < member.session_ms:
-        return unchanged(f"session: {shown(member.session)} is newer, or this one")
+        return unchanged(f"session: {quoted(member.session)} is newer, or this one")
     said = issued_ms(event.envelope, at)
     row = replace(member, session=event.session, session_ms=said, edge=event.edge, session_alive=True)
     return Decision(CliquesChange(((key, row),)), DONE)
@@ -163,7 +163,7 @@ def _session_expired(state: CliquesState, event: SessionExpired) -> Decision:
     if member is None:
         return refusal(fault)
     if member.session != event.session or not member.session_alive:
-        return unchanged(f"session: {shown(event.session)} is not the one that is heard")
+        return unchanged(f"session: {quoted(event.session)} is not the one that is heard")
     return Decision(CliquesChange(((key, replace(member, session_alive=False, ready=False)),)), DONE)
 
 
@@ -175,7 +175,7 @@ def _find(state: CliquesState, event: _AboutMember, uid: str) -> tuple[str, Cliq
         return key, None, fault
     member = state.members.rows.get(key)
     if member is None or member.claim_state == "left":
-        return key, None, f"node: {shown(event.node)} has no index and no place in line of clique {event.clique!r}"
+        return key, None, f"node: {quoted(event.node)} has no index and no place in line of clique {event.clique!r}"
     if uid not in ("", member.uid):
-        return key, None, f"uid: {shown(uid)} is not {shown(member.uid)}, which node {event.node!r} runs now"
+        return key, None, f"uid: {quoted(uid)} is not {quoted(member.uid)}, which node {event.node!r} runs now"
     return key, member, ""

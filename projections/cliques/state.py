@@ -109,7 +109,7 @@ def lowest_free(used: int) -> int:
 
 
 def clique_key(domain: str, clique: str) -> str:
-    """Neither part may contain a slash (projections/names.py)."""
+    """Neither part may contain a slash (projections/field_checks.py)."""
     return f"{domain}/{clique}"
 
 

@@ -14,8 +14,8 @@ import msgspec
 
 from eventstore.folding.fold import OutcomeCode, RecordMetadata
 from eventstore.folding.state_table import StateTable
+from projections.field_checks import quoted
 from projections.fleet.withdrawals import Hold
-from projections.names import shown
 
 MAX_OUTCOMES = 10_000
 """Commands and holds that are remembered; they take 5 MB."""
@@ -31,12 +31,12 @@ class CommandOutcome(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 def approved(hold: int, approvers: tuple[str, ...], at: RecordMetadata) -> CommandOutcome:
-    by = " and ".join(map(shown, approvers))
+    by = " and ".join(map(quoted, approvers))
     return CommandOutcome("done", f"hold {hold} was approved by {by}", hold, at.offset)
 
 
 def rejected(hold: Hold, at: RecordMetadata) -> CommandOutcome:
-    reason = f"hold {hold.id} was rejected by {shown(hold.rejected_by)}: what it kept stays as it was"
+    reason = f"hold {hold.id} was rejected by {quoted(hold.rejected_by)}: what it kept stays as it was"
     return CommandOutcome("refused", reason, hold.id, at.offset)
 
 

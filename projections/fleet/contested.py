@@ -13,10 +13,10 @@ from ipaddress import ip_address
 
 from msgspec.structs import replace
 
+from projections.field_checks import quoted
 from projections.fleet.address_index import Address
 from projections.fleet.membership import Member, MembershipColumns
 from projections.fleet.state import FleetState
-from projections.names import shown
 from schemas.events import AGENT_ADDRESS4, AGENT_ADDRESS6, PRESENT, SUPERSEDED
 
 
@@ -93,7 +93,7 @@ def faults_of_agent(state: FleetState, name: str, zone: str) -> tuple[str, ...]:
     member = state.members.rows.get(name)
     if member is not None and not member.held and member.zone != zone:
         return (
-            f"node: {shown(name)} is in zone {shown(member.zone)}, and a node agent moves no node; an operator"
+            f"node: {quoted(name)} is in zone {quoted(member.zone)}, and a node agent moves no node; an operator"
             f" moves it, or takes it out with 'dpuplane nodes leave {name}'",
         )
     return withheld_addresses(state, name)
@@ -108,7 +108,7 @@ def withheld_addresses(state: FleetState, name: str) -> tuple[str, ...]:
         if slots:
             holder = min(state.slot_table.names[slot] for slot in slots)
             found.append(
-                f"address: {str(ip_address(address))!r} of {shown(name)} is withheld, as its agent stated it and node"
-                f" {shown(holder)} holds it; it takes effect when that node is without it, or an operator states it"
+                f"address: {str(ip_address(address))!r} of {quoted(name)} is withheld, as its agent stated it and node"
+                f" {quoted(holder)} holds it; it takes effect when that node is without it, or an operator states it"
             )
     return tuple(found)

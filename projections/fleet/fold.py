@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from eventstore.folding.fold import DONE, UNCHANGED, Decision, RecordMetadata, refusal
 from eventstore.log import FLEET, Partition
-from projections import names
+from projections import field_checks
 from projections.fleet import command_outcomes
 from projections.fleet.command_outcomes import CommandOutcome
 from projections.fleet.contested import faults_of_agent
@@ -179,7 +179,9 @@ def _decide_policy_set(state: FleetState, event: PolicySet, at: RecordMetadata) 
         return refusal(fault)
     policies, policy = state.policies.rows, policy_of(event, at.offset + 1)
     if policy.name not in policies and _policies_but(state, policy.name) >= MAX_POLICIES:
-        return refusal(f"name: {names.shown(policy.name)} would be more than the {MAX_POLICIES} policies allowed")
+        return refusal(
+            f"name: {field_checks.quoted(policy.name)} would be more than the {MAX_POLICIES} policies allowed"
+        )
     present = policies.get(policy.name)
     if present is not None and present.content() == policy.content():
         return _withdraw_edits(holds_of_edit(state, policy=policy.name))
@@ -196,7 +198,7 @@ def _decide_policy_deleted(state: FleetState, event: PolicyDeleted, at: RecordMe
     name, waiting = event.name, holds_of_edit(state, policy=event.name)
     present = state.policies.rows.get(name)
     if present is None and not waiting:
-        return refusal(f"name: {names.shown(name)} must be the name of a policy")
+        return refusal(f"name: {field_checks.quoted(name)} must be the name of a policy")
     if present is None or (name == DEFAULT and present.content() == BUILT_IN.content()):
         return _withdraw_edits(waiting)
     return Decision(*decide_edit(state, Edit(policy=name), event.envelope, at))
@@ -235,16 +237,16 @@ def _fault_of_zone_update(event: ZoneUpdated) -> str | None:
         if not -1 <= limit <= MAX_LIMIT:
             return f"{field}: {limit} must be from -1 to {MAX_LIMIT}"
     return (
-        names.check_zone("zone", event.zone)
-        or names.check_labels("labels", event.labels)
-        or names.check_networks("agent_networks", event.agent_networks)
-        or names.check_label_keys("agent_label_keys", event.agent_label_keys)
+        field_checks.check_zone("zone", event.zone)
+        or field_checks.check_labels("labels", event.labels)
+        or field_checks.check_networks("agent_networks", event.agent_networks)
+        or field_checks.check_label_keys("agent_label_keys", event.agent_label_keys)
         or fault_of_tries(event.tries)
     )
 
 
 def _decide_freeze(zone: str, freeze: Freeze) -> Decision:
-    fault = names.check_zone("zone", zone) if zone else None
+    fault = field_checks.check_zone("zone", zone) if zone else None
     return refusal(fault) if fault is not None else Decision(FreezeChanged(zone, freeze), DONE)
 
 
@@ -252,8 +254,8 @@ def _decide_thaw(state: FleetState, zone: str) -> Decision:
     if zone in state.freezes.rows:
         return Decision(FreezeChanged(zone, None), DONE)
     if zone != ANY_ZONE and ANY_ZONE in state.freezes.rows:
-        return refusal(f"zone: {names.shown(zone)} is frozen with all zones, and thaws with them")
-    return refusal(f"zone: {names.shown(zone) if zone else 'all zones together'} must be frozen to be thawed")
+        return refusal(f"zone: {field_checks.quoted(zone)} is frozen with all zones, and thaws with them")
+    return refusal(f"zone: {field_checks.quoted(zone) if zone else 'all zones together'} must be frozen to be thawed")
 
 
 def _advance(state: FleetState, source: ForwardRange) -> None:

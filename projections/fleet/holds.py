@@ -18,6 +18,7 @@ from typing import NamedTuple, TypedDict
 from msgspec.structs import replace
 
 from eventstore.folding.fold import DONE, UNCHANGED, Decision, Outcome, RecordMetadata, refusal
+from projections.field_checks import quoted
 from projections.fleet.edits import Edit, EditImpact, ListPair, Proposal, edit_impact, propose
 from projections.fleet.effects import hold_key
 from projections.fleet.fleet_zones import FleetZone
@@ -46,7 +47,6 @@ from projections.fleet.withdrawals import (
     key_of,
     reason_of,
 )
-from projections.names import shown
 from schemas.events import BudgetSet, Envelope, HoldApproved, HoldRejected
 
 MAX_SHOWN_REASONS = 10
@@ -381,7 +381,7 @@ def _open(state: FleetState, number: int) -> Hold | str:
     key = hold_key(number)
     rejected = state.rejected.rows.get(key)
     if rejected is not None:
-        return f"hold: {number} was rejected by {shown(rejected.rejected_by)} and cannot be approved any more"
+        return f"hold: {number} was rejected by {quoted(rejected.rejected_by)} and cannot be approved any more"
     hold = state.holds.rows.get(key)
     return hold if hold is not None else f"hold: {number} is not a hold that is open"
 
@@ -395,7 +395,7 @@ def decide_approval(state: FleetState, event: HoldApproved, at: RecordMetadata) 
         said = event.hold_hash[: len(hold.hash) + 1].hex()  # enough to tell that it is too long
         return refusal(f"hash: {said} must be that of the hold now, {hold.hash.hex()}")
     if person(actor) == person(hold.requested_by):
-        return refusal(f"principal: {shown(actor)} asked for this change, so others must approve it")
+        return refusal(f"principal: {quoted(actor)} asked for this change, so others must approve it")
     approvals = tuple({person(approver): approver for approver in (*hold.approvals, actor)}.values())
     if len(approvals) < APPROVALS:
         reason = f"hold {hold.id} has {len(approvals)} of {APPROVALS} approvals"

@@ -22,6 +22,7 @@ import numpy as np
 
 from eventstore.folding.fold import DONE, Decision, RecordMetadata, refusal
 from eventstore.log import partition_of
+from projections.field_checks import check_zone
 from projections.fleet.address_index import Address
 from projections.fleet.contested import StatedAddresses, agent_bits
 from projections.fleet.effects import record_set_changes
@@ -34,7 +35,6 @@ from projections.fleet.state import FleetState
 from projections.fleet.tombstones import Tombstone, is_newer
 from projections.fleet.withdrawals import ALLOWED_BY_JOIN, DENIED_BY_CHANGE, DENIED_BY_LEAVE, BudgetKind, Hold
 from projections.incarnations import is_older
-from projections.names import check_zone
 from schemas.events import AGENT_JOINED, LEFT, MAX_STATE, PRESENT, SUPERSEDED, MembershipChanged
 
 _ARRIVALS = frozenset({PRESENT, *range(SUPERSEDED + 1, MAX_STATE + 1)})

@@ -10,7 +10,7 @@ import re
 from typing import NamedTuple
 
 from projections import actors
-from projections.names import check_name, shown
+from projections.field_checks import check_name, quoted
 
 VIEWER = "viewer"
 OPERATOR = "operator"
@@ -42,7 +42,7 @@ def check_trust_domain(field: str, value: str) -> str | None:
     """None, or one sentence that says what is wrong with a trust domain."""
     if _TRUST_DOMAIN.fullmatch(value):
         return None
-    return f"{field}: {shown(value)} must be 1 to 255 lower-case letters, digits, '.', '_' and '-', as example.org"
+    return f"{field}: {quoted(value)} must be 1 to 255 lower-case letters, digits, '.', '_' and '-', as example.org"
 
 
 def uri_of(trust_domain: str, principal: Principal) -> str:
@@ -59,10 +59,10 @@ def parse_uri(uri: str, trust_domain: str) -> Principal | str:
     """Whom a certificate's URI names, or one sentence that says why that is nobody here."""
     prefix = f"{_SCHEME}{trust_domain}/"
     if not uri.startswith(prefix):
-        return f"certificate: {shown(uri)} must begin with {prefix}"
+        return f"certificate: {quoted(uri)} must begin with {prefix}"
     role, _, name = uri.removeprefix(prefix).partition("/")
     if role not in PRINCIPAL_ROLES:
-        return f"certificate: role {shown(role)} of {shown(uri)} must be one of {', '.join(PRINCIPAL_ROLES)}"
+        return f"certificate: role {quoted(role)} of {quoted(uri)} must be one of {', '.join(PRINCIPAL_ROLES)}"
     fault = check_name("certificate: name", name)
     return fault if fault is not None else Principal(role, name)
 

@@ -24,8 +24,8 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from projections.field_checks import quoted
 from projections.fleet.settled_levels import BudgetBase
-from projections.names import shown
 from projections.rules.policies import Policy
 from schemas.events import BudgetSet
 
@@ -89,7 +89,7 @@ class Budget(msgspec.Struct, frozen=True):
 def fault_of_budget(event: BudgetSet) -> str | None:
     """What is wrong with a budget, in one sentence."""
     if event.kind not in DEFAULT_BUDGETS:
-        return f"kind: {shown(event.kind)} must be one of {', '.join(BUDGET_KINDS)}"
+        return f"kind: {quoted(event.kind)} must be one of {', '.join(BUDGET_KINDS)}"
     if not 0 <= event.permille <= UNLIMITED_PERMILLE:
         return f"permille: {event.permille} must be from 0 to {UNLIMITED_PERMILLE}"
     if event.min_addresses < 0:

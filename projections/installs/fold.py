@@ -13,6 +13,7 @@ from pyroaring import BitMap
 
 from eventstore.folding.fold import DONE, Decision, RecordMetadata, refusal
 from eventstore.log import INSTALLS, Partition
+from projections.field_checks import check_name, check_text, check_zone
 from projections.installs.rows import (
     MAX_VERSIONS,
     UNKNOWN_MS,
@@ -25,7 +26,6 @@ from projections.installs.rows import (
     rounded,
     version_key,
 )
-from projections.names import check_name, check_text, check_zone
 from schemas.events import MAX_ITEMS, Event, InstallsReported
 
 __all__ = ["InstallsFold", "InstallsState"]

@@ -95,7 +95,7 @@ class InstallsState:
 
 
 def version_key(zone: str, number: int) -> str:
-    """Sorts by version within a zone; a zone has no slash (projections/names.py)."""
+    """Sorts by version within a zone; a zone has no slash (projections/field_checks.py)."""
     return f"{zone}/{number:019d}"
 
 

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from projections import names
+from projections import field_checks
 from projections.rules.rule import Rule
 from schemas.events import PolicySet
 
@@ -92,16 +92,16 @@ def _joined(ports: Sequence[int]) -> tuple[int, ...]:
 def fault_of_policy(event: PolicySet) -> str | None:
     """What is wrong with a policy, in one sentence; None if nothing is."""
     if event.action not in ACTIONS:
-        return f"action: {names.shown(event.action)} must be allow or drop"
+        return f"action: {field_checks.quoted(event.action)} must be allow or drop"
     if event.protocol not in RULE_PROTOCOLS:
-        return f"protocol: {names.shown(event.protocol)} must be any, tcp, udp or icmp"
+        return f"protocol: {field_checks.quoted(event.protocol)} must be any, tcp, udp or icmp"
     if not -MAX_PRIORITY <= event.priority <= MAX_PRIORITY:
         return f"priority: {event.priority} must be from -{MAX_PRIORITY} to {MAX_PRIORITY}"
     return (
-        names.check_zone("name", event.name)
+        field_checks.check_zone("name", event.name)
         or _ports_fault(event.ports, event.protocol)
-        or names.check_labels("sources", event.sources)
-        or names.check_labels("zones", event.zones)
+        or field_checks.check_labels("sources", event.sources)
+        or field_checks.check_labels("zones", event.zones)
     )
 
 

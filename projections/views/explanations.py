@@ -16,6 +16,7 @@ from typing import NamedTuple
 from pyroaring import BitMap
 
 from eventstore.as_of import format_time as shown_time
+from projections.field_checks import quoted
 from projections.fleet.address_index import Address
 from projections.fleet.contested import withheld_addresses
 from projections.fleet.membership import Member, ReachableState
@@ -23,7 +24,6 @@ from projections.fleet.state import ANY_ZONE, FleetState
 from projections.fleet.tables import RuleTable, held_since, table
 from projections.fleet.views import hold_of
 from projections.installs.rows import LEVELS, UNKNOWN_MS, InstallsState
-from projections.names import shown
 from projections.rules.policies import matches
 from projections.rules.rule import Held, Rule
 from projections.views.verdicts import Matching, Verdict, VerdictSummary, sentence, summary, verdicts
@@ -174,7 +174,7 @@ def _stated(about: ExplainQuery, fleet: FleetState) -> StepView:
         return StepView("stated", True, about.node.changed_ms, where, 0, f"its last change in zone {about.node.zone}")
     member = fleet.members.rows.get(about.node_name)
     if member is None:
-        return _missing("stated", f"node: {shown(about.node_name)} is in no zone; it never joined, or has left")
+        return _missing("stated", f"node: {quoted(about.node_name)} is in no zone; it never joined, or has left")
     return StepView("stated", True, 0, "", 0, f"it has left zone {member.zone}")
 
 

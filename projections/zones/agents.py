@@ -17,7 +17,7 @@ from typing import NamedTuple
 from msgspec import structs
 
 from projections.columns import intern_labels
-from projections.names import check_label_count, network, shown
+from projections.field_checks import check_label_count, network, quoted
 from projections.zones.rows import Node, Zone
 from schemas.events import AGENT_ADDRESS4, AGENT_ADDRESS6, AGENT_JOINED
 
@@ -26,7 +26,7 @@ def merged(name: str, stated: Node, old: Node | None, zone: Zone) -> Node | str:
     """The row that a statement of the node's agent makes, or one sentence that says why it makes none."""
     if old is not None and old.zone != stated.zone:
         return (
-            f"node: {shown(name)} is in zone {old.zone!r}, and a node agent moves no node; an operator moves it, or"
+            f"node: {quoted(name)} is in zone {old.zone!r}, and a node agent moves no node; an operator moves it, or"
             f" takes it out with 'dpuplane nodes leave {name}'"
         )
     labels = _labels(stated, old, zone)
@@ -53,7 +53,7 @@ def fault_of_zone(name: str, zone: Zone | None) -> str | None:
     if zone is not None:
         return None
     return (
-        f"zone: {shown(name)} does not exist; an operator creates it with 'dpuplane zones limit {name} --create"
+        f"zone: {quoted(name)} does not exist; an operator creates it with 'dpuplane zones limit {name} --create"
         " --agent-network CIDR'"
     )
 
@@ -64,7 +64,7 @@ def fault_of_leave(name: str, old: Node, zone: Zone) -> str | None:
     if not kept:
         return None
     return (
-        f"labels: {shown(kept[0])} of {shown(name)} is an operator's, and a node agent takes out no node that has one;"
+        f"labels: {quoted(kept[0])} of {quoted(name)} is an operator's, and a node agent takes out no node that has one;"
         f" an operator takes it out with 'dpuplane nodes leave {name}'"
     )
 
@@ -76,7 +76,7 @@ def _labels(stated: Node, old: Node | None, zone: Zone) -> dict[str, str] | str:
     for key, value in stated.labels.items():
         if key not in keys and had.get(key) != value:
             return (
-                f"labels: {shown(key)} must be a key that zone {stated.zone!r} leaves to node agents"
+                f"labels: {quoted(key)} must be a key that zone {stated.zone!r} leaves to node agents"
                 f" ({', '.join(keys) or 'none'}); an operator allows it with 'dpuplane zones limit {stated.zone}"
                 f" --agent-label-key {key}'"
             )
@@ -100,7 +100,7 @@ def _fault_of_address(place: _Place, stated: int | bytes, had: int | bytes, is_a
     if had and not is_agents:
         return (
             f"address: {str(address)!r} must be {str(ip_address(had))!r} or none, as an operator stated that address of"
-            f" {shown(place.name)}"
+            f" {quoted(place.name)}"
         )
     networks, zone_name = place.zone.agent_networks, place.zone_name
     if any((found := network(text)) is not None and address in found for text in networks):

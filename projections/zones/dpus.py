@@ -12,8 +12,8 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from eventstore.folding.fold import DONE, Decision, Outcome, RecordMetadata, refusal, unchanged
+from projections.field_checks import MAX_AHEAD_MS, check_name, check_text, check_zone, is_printable, quoted
 from projections.installs.fold import MAX_ORDINAL
-from projections.names import MAX_AHEAD_MS, check_name, check_text, check_zone, is_printable, shown
 from projections.tries import FAILURE_KINDS, Tries, in_force
 from projections.zones.lifecycle import REQUESTS, Trigger, transition
 from projections.zones.phases import INITIALIZING, PENDING
@@ -57,7 +57,7 @@ def register(state: ZonesState, event: DpuRegistered, at: RecordMetadata) -> Dec
         reason = f"dpu: {event.dpu!r} is registered in zone {old.zone!r}; delete it there first"
         return refusal(reason)
     if old.effect and event.node != old.node:
-        reason = f"node: {shown(event.node)} cannot replace {shown(old.node)}, out of service for dpu {event.dpu!r}"
+        reason = f"node: {quoted(event.node)} cannot replace {quoted(old.node)}, out of service for dpu {event.dpu!r}"
         return refusal(reason)
     row = replace(old, node=event.node, bmc_address=event.bmc_address, serial=old.serial or event.serial)
     if event.serial in ("", row.serial):
@@ -67,10 +67,10 @@ def register(state: ZonesState, event: DpuRegistered, at: RecordMetadata) -> Dec
 
 def request(state: ZonesState, event: LifecycleRequested, at: RecordMetadata) -> Decision:
     if event.request not in REQUESTS:
-        return refusal(f"request: {shown(event.request)} must be one of {', '.join(REQUESTS)}")
+        return refusal(f"request: {quoted(event.request)} must be one of {', '.join(REQUESTS)}")
     fault = check_text("image", event.image)
     if fault is None and event.image and event.request != "provision":
-        fault = f"image: {shown(event.image)} goes with provision only, not with {event.request}"
+        fault = f"image: {quoted(event.image)} goes with provision only, not with {event.request}"
     row = _find(state, event.zone, event.dpu)
     if fault is not None or isinstance(row, str):
         return refusal(fault or str(row))
@@ -82,7 +82,7 @@ def apply_step_event(state: ZonesState, event: StepEvent, at: RecordMetadata) ->
     if isinstance(row, str):
         return refusal(row)
     if event.phase != row.phase:
-        reason = f"phase: {shown(event.phase)} of dpu {event.dpu!r} is over, which is {row.phase}"
+        reason = f"phase: {quoted(event.phase)} of dpu {event.dpu!r} is over, which is {row.phase}"
         return refusal(reason)
     trigger = _trigger(event, at)
     if isinstance(trigger, str):
@@ -96,7 +96,7 @@ def expire(state: ZonesState, event: DeadlinePassed, at: RecordMetadata) -> Deci
     name = event.envelope.subject
     row = state.dpus.rows.get(name)
     if event.kind != STEP_DEADLINE or row is None:
-        return refusal(f"subject: {shown(name)} has no deadline of kind {shown(event.kind)}")
+        return refusal(f"subject: {quoted(name)} has no deadline of kind {quoted(event.kind)}")
     if row.step_state != "running" or row.deadline_ms != event.deadline_ms:
         return unchanged(f"deadline_ms: {event.deadline_ms} of dpu {name!r} is over")
     if at.append_ms < event.deadline_ms:
@@ -160,7 +160,7 @@ def _tries(state: ZonesState, row: Dpu) -> Tries:
 def _find(state: ZonesState, zone: str, dpu: str) -> Dpu | str:
     row = state.dpus.rows.get(dpu)
     if row is None or row.zone != zone:
-        return f"dpu: {shown(dpu)} is not registered in zone {shown(zone)}"
+        return f"dpu: {quoted(dpu)} is not registered in zone {quoted(zone)}"
     return row
 
 
@@ -190,7 +190,7 @@ def _trigger(event: StepEvent, at: RecordMetadata) -> Trigger | str:
             return _fault_of_facts(event.facts) or Trigger("succeeded", at, attempt=event.attempt, facts=event.facts)
         case StepFailed():
             if event.kind not in (*FAILURE_KINDS, LOST):
-                return f"kind: {shown(event.kind)} must be one of {', '.join((*FAILURE_KINDS, LOST))}"
+                return f"kind: {quoted(event.kind)} must be one of {', '.join((*FAILURE_KINDS, LOST))}"
             trigger = LOST if event.kind == LOST else "failed"
             return Trigger(
                 trigger,

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from eventstore.folding.fold import DONE, Decision, RecordMetadata, refusal, unchanged
 from eventstore.log import ZONES, Partition
-from projections.names import check_label_keys, check_networks, check_zone, shown
+from projections.field_checks import check_label_keys, check_networks, check_zone, quoted
 from projections.tries import fault_of_tries, with_stated
 from projections.zones import dpus, nodes, single_joins
 from projections.zones.joined import Joined
@@ -167,10 +167,10 @@ def _delete(state: ZonesState, event: ZoneDeleted) -> Decision:
         return refusal(fault)
     row = state.existing_zone(event.zone)
     if row is None:
-        return unchanged(f"zone: {shown(event.zone)} has no node and no DPU, and was not known to its partition")
+        return unchanged(f"zone: {quoted(event.zone)} has no node and no DPU, and was not known to its partition")
     if not state.is_empty(event.zone):
         there, dpus_there = state.node_counts.get(event.zone, 0), len(state.dpu_index.zone(event.zone).names)
-        return refusal(f"zone: {shown(event.zone)} has {there} nodes and {dpus_there} DPUs, and must have none")
+        return refusal(f"zone: {quoted(event.zone)} has {there} nodes and {dpus_there} DPUs, and must have none")
     deleted = replace(row, deleted=True)
     snapshots = dict.fromkeys(sorted(key for key in state.snapshots.rows if key.startswith(f"{event.zone}/")))
     return Decision(

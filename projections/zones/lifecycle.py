@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from eventstore.backoff import backoff_ceiling
 from eventstore.folding.fold import RecordMetadata
-from projections.names import shown
+from projections.field_checks import quoted
 from projections.tries import DEFAULT_TRIES, Tries
 from projections.zones.phases import (
     DELETING,
@@ -198,7 +198,7 @@ def _succeed(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
         return _swap(name, row, trigger._replace(serial=serial))
     image = trigger.facts.get("image", row.image)
     if row.phase in _INSTALLED and image != row.image:
-        message = f"image: the device says that it runs {shown(image)}, not {shown(row.image)}"
+        message = f"image: the device says that it runs {quoted(image)}, not {quoted(row.image)}"
         return _fail(name, row, trigger._replace(kind="device", message=message))
     return _after_step(replace(row, serial=serial, facts={**row.facts, **trigger.facts}), row.phase, trigger.at)
 
@@ -241,7 +241,7 @@ def _swap(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
             return replace(row, resume=NODE_EFFECT)
         case "Error" if row.resume == DELETING:
             return row
-    message = f"serial: {shown(trigger.serial)} is another card than was provisioned; retry provisions it"
+    message = f"serial: {quoted(trigger.serial)} is another card than was provisioned; retry provisions it"
     return _error(row, NODE_EFFECT, trigger._replace(message=message))
 
 

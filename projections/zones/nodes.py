@@ -22,8 +22,8 @@ from msgspec import structs
 from eventstore.folding.fold import DONE, UNCHANGED, Decision, ItemOutcome, Outcome, RecordMetadata, refusal, unchanged
 from projections.actors import is_node_agent
 from projections.columns import expand, fault_of_nodes, incarnations, only_row
+from projections.field_checks import check_zone, quoted
 from projections.incarnations import is_older
-from projections.names import check_zone, shown
 from projections.zones import agents
 from projections.zones.joined import Joined
 from projections.zones.rows import MAX_ACTOR, CauseRow, Node, NodeTombstone, SourceSnapshot, Zone
@@ -214,7 +214,7 @@ def _doubt(state: ZonesState, name: str, old: Node, event: NodesLeft) -> str | N
 def _fault_of_zone(state: ZonesState, zone: str) -> str | None:
     if state.existing_zone(zone) is not None:
         return None
-    return f"zone: {shown(zone)} is not known; a zone exists from its first node or DPU on"
+    return f"zone: {quoted(zone)} is not known; a zone exists from its first node or DPU on"
 
 
 def _fault_of_hash(event: NodesLeft) -> str | None:
@@ -244,4 +244,4 @@ def _refused(name: str, reason: str) -> ItemOutcome:
 
 
 def _not_here(name: str, zone: str) -> str:
-    return f"node: {shown(name)} is not in zone {zone!r}"
+    return f"node: {quoted(name)} is not in zone {zone!r}"

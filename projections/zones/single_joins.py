@@ -18,7 +18,7 @@ from eventstore.errors import Undecodable
 from eventstore.ids import InvalidCommandId, issued_at_ms
 from projections.actors import NODE_AGENT_PREFIX, is_node_agent
 from projections.columns import fault_of_nodes, intern_labels, slice_column, slice_event
-from projections.names import check_zone
+from projections.field_checks import check_zone
 from projections.zones.joined import Joined
 from projections.zones.rows import MAX_ACTOR
 from projections.zones.state import ZonesChange, ZonesState

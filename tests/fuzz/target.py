@@ -24,7 +24,7 @@ class Target(NamedTuple):
 
 def check_refusal(refusal: object) -> None:
     """A refusal is one printable sentence that does not grow with what it refuses."""
-    from projections.names import is_printable  # not before the fuzzer has instrumented it
+    from projections.field_checks import is_printable  # not before the fuzzer has instrumented it
 
     text = str(refusal)
     assert text, f"{refusal!r} says nothing"

@@ -22,7 +22,7 @@ from eventstore.ids import issued_at_ms
 from eventstore.log import FOLDED_TOPICS, partitions_of
 from eventstore.position import from_token, to_token
 from eventstore.replicas.lineage import lineage_of
-from projections import names
+from projections import field_checks
 from projections.fleet.principals import Principal, parse_uri, uri_of
 from projections.pages import page
 from schemas.api.metadata import PRINCIPAL_KEY
@@ -102,15 +102,21 @@ def _ours(error: ValueError, words: str) -> PermanentError:
 
 
 def _address(text: str) -> None:
-    found = names.parse_address("address", text)
-    check = names.check_address4 if isinstance(found, IPv4Address) else names.check_address6
+    found = field_checks.parse_address("address", text)
+    check = field_checks.check_address4 if isinstance(found, IPv4Address) else field_checks.check_address6
     assert check("address", int(found)) is None
     assert ip_address(str(found)) == found
 
 
 def _name(text: str) -> None:
-    checks = (names.check_name, names.check_zone, names.check_clique, names.check_label_key, names.check_text)
-    faults = [check("field", text) for check in (*checks, names.check_uid, names.check_bmc_address)]
+    checks = (
+        field_checks.check_name,
+        field_checks.check_zone,
+        field_checks.check_clique,
+        field_checks.check_label_key,
+        field_checks.check_text,
+    )
+    faults = [check("field", text) for check in (*checks, field_checks.check_uid, field_checks.check_bmc_address)]
     for fault in filter(None, faults):
         check_refusal(fault)
     if all(faults):

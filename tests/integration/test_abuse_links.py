@@ -24,7 +24,7 @@ from drivers.wire.links import Link, LinkClosed
 from drivers.wire.protocol import MAX_UP_BYTES, ProtocolError, TableStatus
 from drivers.wire.relay_messages import Frame, GoAway, HeartbeatReply
 from drivers.wire.websocket import PINGS_MAX, _SocketLink
-from projections.names import is_printable
+from projections.field_checks import is_printable
 from projections.rules.rule import Held
 from tests.support.eventually import until
 from tests.support.guarded_links import GuardedRelay, agent_of, dialed, guarded_relay

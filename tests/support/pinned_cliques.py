@@ -6,7 +6,7 @@ from random import Random
 
 from eventstore.log import Record
 from projections.cliques.state import MAX_CAPACITY
-from projections.names import MAX_AHEAD_MS
+from projections.field_checks import MAX_AHEAD_MS
 from schemas.events import Envelope, SessionOpened
 from tests.support.cliques import START_MS, DeliveredCliques
 

@@ -7,7 +7,7 @@ from random import Random
 from msgspec.structs import asdict, replace
 
 from eventstore.log import Record
-from projections.names import MAX_AHEAD_MS
+from projections.field_checks import MAX_AHEAD_MS
 from projections.zones.phases import DELETING, READY
 from schemas.events import (
     MAX_FORWARD_ITEMS,

@@ -12,7 +12,7 @@ from drivers.wire import agent_messages, protocol, relay_messages
 from drivers.wire.agent_messages import Ack, FromAgent, Heartbeat, Hello, Refusal
 from drivers.wire.protocol import MAX_LINK_DPUS, MAX_PARTS, ProtocolError, TableStatus
 from drivers.wire.relay_messages import Frame, GoAway, HeartbeatReply, Unserved, Welcome
-from projections.names import is_printable
+from projections.field_checks import is_printable
 from projections.rules.device_table import RefusalCode
 from projections.rules.rule import Delta, Rule, SetStep
 from schemas.api import agent_pb2 as pb

@@ -23,7 +23,7 @@ from deploy.doctor.log import check_log
 from deploy.settings import load_settings
 from deploy.storage import log_source_of, open_log, open_log_to_read
 from eventstore.errors import FatalError, PermanentError
-from projections.names import shown
+from projections.field_checks import quoted
 from schemas.api import dpuplane_pb2 as pb
 from tests.support.stated_log import stated
 
@@ -103,7 +103,10 @@ def test_a_certificate_names_only_hosts_that_can_be_dialed(host: str, tmp_path: 
     assert ran.exit_code == 0, ran.stderr
     (tmp_path / "plane@p.pem").unlink()
     ran = CliRunner().invoke(cli, [*issue, "--dns", host])
-    assert (ran.exit_code, f"Invalid value for '--dns': {shown(host)} must be a host's name" in ran.stderr) == (2, True)
+    assert (ran.exit_code, f"Invalid value for '--dns': {quoted(host)} must be a host's name" in ran.stderr) == (
+        2,
+        True,
+    )
     assert not (tmp_path / "plane@p.pem").exists()
 
 
@@ -253,6 +256,6 @@ def test_a_hosts_file_is_whole_each_time_that_it_is_shown(
     monkeypatch.setattr("deploy.cli.watch.EVERY_S", 0.0)
     with pytest.raises(SystemExit) as ended:  # a real stdout: whether its reader has gone is looked at
         cli.main(["cliques", "config", "d", "c", "--merge", str(hosts), "--watch"])
-    shown = capfd.readouterr().out
+    quoted = capfd.readouterr().out
     assert ended.value.code == 130
-    assert shown.count("10.0.0.9 mine\n") == shown.count("compute-domain-daemon-1\n") == 2
+    assert quoted.count("10.0.0.9 mine\n") == quoted.count("compute-domain-daemon-1\n") == 2

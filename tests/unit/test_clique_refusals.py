@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from eventstore.folding.fold import Outcome
-from projections.names import MAX_AHEAD_MS
+from projections.field_checks import MAX_AHEAD_MS
 from schemas.events import Envelope, IndexClaimed, OutboxAcknowledged, SessionExpired, SessionOpened
 from tests.support.cliques import START_MS, CliqueLog, reloaded
 

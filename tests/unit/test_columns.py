@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from projections import names
+from projections import field_checks
 from projections.columns import _check_label_set, expand, fault_of_label_numbers, fault_of_nodes
-from projections.names import MAX_AHEAD_MS
+from projections.field_checks import MAX_AHEAD_MS
 from schemas.events import MAX_ITEMS, NodesJoined, NodesLeft
 from tests.support.zones import START_MS, ZoneLog, internal_envelope, nodes_joined, packed6
 
@@ -94,7 +94,7 @@ NAMES = st.text(st.sampled_from("aB9._-/ \n\u00e9"), max_size=6) | st.from_regex
 @given(st.lists(NAMES, min_size=1, max_size=4))
 def test_names_in_bulk_are_judged_as_each_by_itself(given_names: list[str]) -> None:
     event = NodesJoined(SOUND.envelope, "z1", given_names, [], [], b"", b"", [], [])
-    faults = [fault for name in given_names if (fault := names.check_name("names", name))]
+    faults = [fault for name in given_names if (fault := field_checks.check_name("names", name))]
     repeated = len(set(given_names)) < len(given_names)
     fault = fault_of_nodes(event, START_MS)
     assert (fault is None) == (not faults and not repeated)
@@ -121,8 +121,8 @@ def test_addresses_in_bulk_are_judged_as_each_by_itself(fours: list[int], sixes:
         [],
         [],
     )
-    bad = any(value and names.check_address4("a", value) for value in fours)
-    bad |= any(value and names.check_address6("a", value) for value in sixes)
+    bad = any(value and field_checks.check_address4("a", value) for value in fours)
+    bad |= any(value and field_checks.check_address6("a", value) for value in sixes)
     for values in (fours, sixes):
         there = [value for value in values if value]
         bad |= len(set(there)) < len(there)

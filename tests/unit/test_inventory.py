@@ -21,7 +21,7 @@ from commands.inventory.plan import ImportOptions, InventoryError, InventoryPlan
 from commands.inventory.rows import MAX_FAULTS, MAX_LINE_BYTES
 from eventstore.avro.codec import encode
 from projections.columns import fault_of_nodes, row_at
-from projections.names import is_printable
+from projections.field_checks import is_printable
 from schemas.events import MAX_COMMAND_BYTES, MAX_ITEMS, Envelope, NodesJoined
 
 EXCERPT = Path(__file__).parent / "data" / "openb-nodes-excerpt.csv"

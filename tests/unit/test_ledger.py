@@ -14,7 +14,7 @@ from eventstore.folding.ledger import AHEAD_MS, KEEP_MS, LATE_MS, Ledger, Ledger
 from eventstore.folding.used_ids import RANGES_MAX
 from eventstore.ids import envelope, uuid7
 from eventstore.log import FLEET_0
-from projections.names import is_printable
+from projections.field_checks import is_printable
 from schemas.events import Envelope
 from tests.support.toy_log import T0
 

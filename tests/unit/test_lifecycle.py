@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from eventstore.folding.fold import RecordMetadata
 from eventstore.ids import internal_envelope
+from projections.field_checks import MAX_AHEAD_MS
 from projections.installs.fold import MAX_ORDINAL
-from projections.names import MAX_AHEAD_MS
 from projections.tries import DEFAULT_TRIES, FAILURE_KINDS, Tries, in_force
 from projections.zones.lifecycle import (
     BACKOFF_MS,

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from projections.field_checks import NAME_PATTERN, is_printable
 from projections.fleet.principals import (
     PRINCIPAL_ROLES,
     Principal,
@@ -15,7 +16,6 @@ from projections.fleet.principals import (
     trust_domain_of,
     uri_of,
 )
-from projections.names import NAME_PATTERN, is_printable
 
 NAMES = st.from_regex(NAME_PATTERN, fullmatch=True)
 

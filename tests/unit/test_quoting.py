@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from projections.names import shown
+from projections.field_checks import quoted
 from tests.unit.test_tidy import ROOT, named, sources
 
 WHOLE = {
-    "projections/names.py",
+    "projections/field_checks.py",
 }
 
 
@@ -33,5 +33,5 @@ def test_no_sentence_quotes_input_whole(path: Path) -> None:
 
 def test_what_is_shown_of_a_value_has_an_end() -> None:
     long = "x" * 1_000_000
-    assert shown(long) == f"'{'x' * 60}'... (1000000 characters)"
-    assert len(shown("\u202e" * 1_000)) < 700
+    assert quoted(long) == f"'{'x' * 60}'... (1000000 characters)"
+    assert len(quoted("\u202e" * 1_000)) < 700

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.names import (
+from projections.field_checks import (
     MAX_LABELS,
     BadAddress,
-    are_alike,
+    are_plain_names,
     check_address4,
     check_address6,
     check_clique,
@@ -25,7 +25,7 @@ from projections.names import (
     check_zone,
     is_printable,
     parse_address,
-    shown,
+    quoted,
 )
 
 Check = Callable[[str, str], str | None]
@@ -80,7 +80,7 @@ def test_refused_with_field_value_and_rule(check: Check, value: str) -> None:
     fault = check("spec.field", value)
     assert fault is not None
     assert fault.startswith("spec.field: ")
-    assert shown(value[:60]) in fault
+    assert quoted(value[:60]) in fault
     assert "must be" in fault
     assert "\n" not in fault
     assert len(fault) < 400
@@ -153,8 +153,8 @@ def test_what_is_printable_is_the_same_under_every_python() -> None:
     assert check_text("image", "\xe9\n") == "image: 'é\\n' must be at most 253 printable characters on one line"
     assert check_labels("labels", {"team": "\U0001fae8"}) is None
     assert check_labels("labels", {"team": "\xe9\u200b"}) is not None
-    assert shown("\xe9\U0001fae8\n") == "'\xe9\U0001fae8\\n'"
-    assert shown("\xe9" * 61) == "'" + "\xe9" * 60 + "'... (61 characters)"
+    assert quoted("\xe9\U0001fae8\n") == "'\xe9\U0001fae8\\n'"
+    assert quoted("\xe9" * 61) == "'" + "\xe9" * 60 + "'... (61 characters)"
 
 
 def test_integers_outside_ipv4() -> None:
@@ -207,31 +207,33 @@ LETTERS = st.sampled_from("aZ09._-/\n é")
 @given(st.integers(1, 70).flatmap(lambda width: st.lists(st.text(LETTERS, min_size=width, max_size=width), min_size=1)))
 def test_lines_that_look_alike_are_names_for_sure(names: list[str]) -> None:
     lines = "".join(f"{name}\n" for name in names)
-    assert not are_alike(lines, len(names)) or all(check_name("names", name) is None for name in lines.split("\n")[:-1])
-    assert not are_alike(lines, len(names)) or lines.count("\n") == len(names)
+    assert not are_plain_names(lines, len(names)) or all(
+        check_name("names", name) is None for name in lines.split("\n")[:-1]
+    )
+    assert not are_plain_names(lines, len(names)) or lines.count("\n") == len(names)
 
 
 @given(st.integers(1, 63).flatmap(lambda width: st.lists(st.text("aZ09", min_size=width, max_size=width), min_size=1)))
 def test_plain_names_of_one_length_look_alike(names: list[str]) -> None:
-    assert are_alike("".join(f"{name}\n" for name in names), len(names))
+    assert are_plain_names("".join(f"{name}\n" for name in names), len(names))
 
 
 def test_names_of_several_lengths_or_with_a_source_are_left_to_the_rule() -> None:
-    assert not are_alike("a\nbb\n", 2)
-    assert not are_alike("s/a\n", 1)
-    assert not are_alike("a" * 64 + "\n", 1)
-    assert not are_alike("\n\n", 2)
-    assert not are_alike(".a\n-b\n", 2)
+    assert not are_plain_names("a\nbb\n", 2)
+    assert not are_plain_names("s/a\n", 1)
+    assert not are_plain_names("a" * 64 + "\n", 1)
+    assert not are_plain_names("\n\n", 2)
+    assert not are_plain_names(".a\n-b\n", 2)
 
 
 def test_a_value_is_quoted_as_it_was_typed_and_escaped_only_where_it_is_not_printable() -> None:
-    assert shown("zürich-機架") == "'zürich-機架'"
-    assert shown("a\u202eb\n\x1b[1mü\xa0") == r"'a\u202eb\n\x1b[1mü\xa0'"
-    assert shown("it's ü") == '"it\'s ü"'
-    assert shown("ü" * 61).startswith("'" + "ü" * 60 + "'... (61 ")
+    assert quoted("zürich-機架") == "'zürich-機架'"
+    assert quoted("a\u202eb\n\x1b[1mü\xa0") == r"'a\u202eb\n\x1b[1mü\xa0'"
+    assert quoted("it's ü") == '"it\'s ü"'
+    assert quoted("ü" * 61).startswith("'" + "ü" * 60 + "'... (61 ")
 
 
 @given(st.text(max_size=60))
 def test_a_quoted_value_is_printable_and_reads_back_as_it_was(text: str) -> None:
-    assert is_printable(shown(text))
-    assert ast.literal_eval(shown(text)) == text
+    assert is_printable(quoted(text))
+    assert ast.literal_eval(quoted(text)) == text

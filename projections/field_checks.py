@@ -1,7 +1,7 @@
-"""What may stand in a name, a label, an address: one rule each, for every edge and every fold.
+"""Checks of fields: what a name, a label or an address may contain. One rule each, for every edge and every fold.
 
-An edge checks what it was given before it appends anything; a fold checks again, since a topic may hold what no edge of
-ours wrote. Both must say the same thing of the same value, so the rules live here, below both. Each `check_*` returns
+An edge checks a request before it appends anything. A fold checks again, since a topic may hold what other programs
+wrote. Both must give the same answer for the same value, so the rules live here, below both. Each `check_*` returns
 None, or one sentence that names the field, the value and the rule.
 
 Names and label keys follow Kubernetes' alphabets (upper case allowed), so that what comes from there always fits and
@@ -46,8 +46,8 @@ MAX_AHEAD_MS = 60_000
 """How far ahead of the log an incarnation may lie. One of next year would outrank every other until then."""
 LONGEST_UID = 128
 """Bytes of a uid at most: what is forwarded carries the uid of every node, also where the request named none."""
-_LONGEST_SHOWN = 60
-PATH_SHOWN = 255
+_LONGEST_QUOTED = 60
+PATH_QUOTED = 255
 """Characters of a path that a sentence quotes: the end says which file it is."""
 MAX_NETWORKS = 64
 """Networks of one zone at most: every address that a node agent states is compared with each."""
@@ -64,13 +64,15 @@ class BadAddress(PermanentError):
     """Text that is no address a node can have."""
 
 
-def shown(value: str, most: int = _LONGEST_SHOWN) -> str:
+def quoted(value: str, most: int = _LONGEST_QUOTED) -> str:
     """A value as a sentence quotes it: as it was typed, escaped where it is not printable, cut after `most` characters.
-    `repr` escapes other characters under other Pythons. Every sentence that quotes input uses this function."""
-    return _quoted(value) if len(value) <= most else f"{_quoted(value[:most])}... ({len(value)} characters)"
+
+    `repr` escapes other characters under other Pythons. Every sentence that quotes input uses this function.
+    """
+    return _escaped(value) if len(value) <= most else f"{_escaped(value[:most])}... ({len(value)} characters)"
 
 
-def _quoted(text: str) -> str:
+def _escaped(text: str) -> str:
     if text.isascii():
         return ascii(text)
     mark = '"' if "'" in text and '"' not in text else "'"
@@ -87,14 +89,11 @@ def check_name(field: str, value: str) -> str | None:
     """A node's or DPU's name: `name` or `source/name`."""
     if _NAME.fullmatch(value):
         return None
-    return f"{field}: {shown(value)} must be 1 to 253 {_ALPHABET}, after an optional SOURCE/ of 1 to 63 of the same"
+    return f"{field}: {quoted(value)} must be 1 to 253 {_ALPHABET}, after an optional SOURCE/ of 1 to 63 of the same"
 
 
-def are_alike(lines: str, count: int) -> bool:
-    """Whether these lines are names for sure: of one length, short, without a source. Looked at in a tenth of the time.
-
-    If not, they may still be names.
-    """
+def are_plain_names(lines: str, count: int) -> bool:
+    """Whether these lines are certainly names: of one length, short, without a source. This check takes a tenth of the time."""
     width = len(lines) // count
     if not 1 < width <= _SHORT + 1 or width * count != len(lines) or not lines.isascii():
         return False
@@ -108,19 +107,19 @@ def are_alike(lines: str, count: int) -> bool:
 
 def check_zone(field: str, value: str) -> str | None:
     """A zone's name."""
-    return None if _ZONE.fullmatch(value) else f"{field}: {shown(value)} must be 1 to 63 {_ALPHABET}"
+    return None if _ZONE.fullmatch(value) else f"{field}: {quoted(value)} must be 1 to 63 {_ALPHABET}"
 
 
 def check_clique(field: str, value: str) -> str | None:
     """A domain's uid, or a clique's id."""
-    return None if _CLIQUE.fullmatch(value) else f"{field}: {shown(value)} must be 1 to 128 {_ALPHABET}"
+    return None if _CLIQUE.fullmatch(value) else f"{field}: {quoted(value)} must be 1 to 128 {_ALPHABET}"
 
 
 def check_text(field: str, value: str, longest: int = _LONGEST_VALUE) -> str | None:
     """Free text on one line, possibly empty: a label's value, a uid, an image, a reason."""
     if _is_text(value, longest):
         return None
-    return f"{field}: {shown(value)} must be at most {longest} printable characters on one line"
+    return f"{field}: {quoted(value)} must be at most {longest} printable characters on one line"
 
 
 def _is_text(value: str, longest: int = _LONGEST_VALUE) -> bool:
@@ -131,14 +130,14 @@ def check_uid(field: str, value: str) -> str | None:
     """The uid of an incarnation, possibly empty."""
     if len(value) <= LONGEST_UID and value.isascii() and value.isprintable():
         return None
-    return f"{field}: {shown(value)} must be at most {LONGEST_UID} printable ASCII characters on one line"
+    return f"{field}: {quoted(value)} must be at most {LONGEST_UID} printable ASCII characters on one line"
 
 
 def check_bmc_address(field: str, value: str) -> str | None:
     """Where a BMC is, possibly empty: what some driver speaks to, over HTTP or to a simulated one, `simulated:NAME`."""
     fault = check_text(field, value)
     if fault is None and value and not _BMC_ADDRESS.fullmatch(value):
-        return f"{field}: {shown(value)} must be http://HOST:PORT/NAME, as no driver speaks anything else"
+        return f"{field}: {quoted(value)} must be http://HOST:PORT/NAME, as no driver speaks anything else"
     return fault
 
 
@@ -146,7 +145,7 @@ def check_label_key(field: str, value: str) -> str | None:
     """A label's key: `key` or `prefix/key`."""
     if _LABEL_KEY.fullmatch(value):
         return None
-    return f"{field}: {shown(value)} must be 1 to 63 {_ALPHABET}, after an optional PREFIX/ of 1 to 253 of the same"
+    return f"{field}: {quoted(value)} must be 1 to 63 {_ALPHABET}, after an optional PREFIX/ of 1 to 253 of the same"
 
 
 def check_label_count(field: str, count: int) -> str | None:
@@ -197,7 +196,7 @@ def check_networks(field: str, networks: Sequence[str]) -> str | None:
     """The networks that the addresses of a zone's node agents come from."""
     if len(networks) > MAX_NETWORKS:
         return f"{field}: {len(networks)} networks are more than the {MAX_NETWORKS} allowed"
-    faults = (f"{field}: {shown(text)} must be a network such as 10.7.0.0/16 or fd00:7::/64" for text in networks)
+    faults = (f"{field}: {quoted(text)} must be a network such as 10.7.0.0/16 or fd00:7::/64" for text in networks)
     return next((fault for text, fault in zip(networks, faults, strict=True) if network(text) is None), None)
 
 
@@ -230,7 +229,7 @@ def packed_address(field: str, text: str) -> bytes:
     try:
         packed = bytes(map(int, text.split("."))) if _DOTTED.fullmatch(text) else _packed(field, text)
     except ValueError:
-        raise BadAddress(f"{field}: {shown(text)} must be an IPv4 or IPv6 address") from None
+        raise BadAddress(f"{field}: {quoted(text)} must be an IPv4 or IPv6 address") from None
     check = check_address4 if len(packed) == _ADDRESS4_BYTES else check_address6
     fault = check(field, int.from_bytes(packed, "big"))
     if fault is not None:
@@ -241,7 +240,7 @@ def packed_address(field: str, text: str) -> bytes:
 def _packed(field: str, text: str) -> bytes:
     address = ip_address(text)
     if isinstance(address, IPv6Address) and address.scope_id is not None:
-        raise BadAddress(f"{field}: {shown(text)} must be an address without an interface scope")
+        raise BadAddress(f"{field}: {quoted(text)} must be an address without an interface scope")
     return address.packed
 
 
