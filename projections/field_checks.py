@@ -93,7 +93,8 @@ def check_name(field: str, value: str) -> str | None:
 
 
 def are_plain_names(lines: str, count: int) -> bool:
-    """Whether these lines are certainly names: of one length, short, without a source. This check takes a tenth of the time."""
+    """Whether these lines are certainly names: of one length, short, without a source. This check takes a tenth of the
+    time."""
     width = len(lines) // count
     if not 1 < width <= _SHORT + 1 or width * count != len(lines) or not lines.isascii():
         return False

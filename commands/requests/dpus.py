@@ -66,7 +66,8 @@ def _check_image(image: str) -> str | None:
     if not image or (_IMAGE.fullmatch(image) and ".." not in image):
         return None
     return (
-        f"image: {field_checks.quoted(image)} must be an image name such as bf-bundle-2.10 or bf-bundle@sha256:1f2e, with"
+        f"image: {field_checks.quoted(image)} must be an image name such as bf-bundle-2.10 or"
+        " bf-bundle@sha256:1f2e, with"
         " letters, digits, '.', '_', '+' and '-' only, not an address"
     )
 
@@ -81,7 +82,10 @@ def _check_dialed(address: str) -> str | None:
     except ValueError:
         return f"bmc_address: {field_checks.quoted(address)} must be a URL such as http://HOST:PORT/NAME"
     if "@" in parts.netloc:
-        return f"bmc_address: {field_checks.quoted(address)} must not contain credentials: the log would keep them for ever"
+        return (
+            f"bmc_address: {field_checks.quoted(address)} must not contain credentials: the log would keep them"
+            " for ever"
+        )
     if _is_metadata(host):
         return (
             f"bmc_address: {field_checks.quoted(address)} must be the address of a BMC, not of a cloud metadata service"

@@ -65,7 +65,8 @@ def approve_hold(request: pb.ApproveHoldRequest, envelope: EnvelopeFactory) -> N
         seen = b""
     if not seen:
         raise InvalidRequest(
-            f"hash: {field_checks.quoted(request.hash)} must be the hash that `dpuplane holds show` prints, in hexadecimal"
+            f"hash: {field_checks.quoted(request.hash)} must be the hash that `dpuplane holds show` prints,"
+            " in hexadecimal"
         )
     return NewEvent(FLEET, subject, HoldApproved(envelope(subject), request.hold, seen))
 

@@ -130,7 +130,8 @@ def _addresses(node: pb.NodeSpec) -> tuple[bytes, bytes]:
             address6 = packed
         else:
             raise InvalidRequest(
-                f"addresses: {field_checks.quoted(text)} is the second address of its family for {field_checks.quoted(node.name)};"
+                f"addresses: {field_checks.quoted(text)} is the second address of its family for"
+                f" {field_checks.quoted(node.name)};"
                 " a node has at most one IPv4 and one IPv6 address"
             )
     return address4, address6
@@ -149,7 +150,8 @@ def _incarnations(nodes: Sequence[pb.NodeSpec]) -> tuple[list[int], list[str]]:
     for node in nodes:
         if not (node.created_ms and node.uid):
             raise InvalidRequest(
-                f"uid: {field_checks.quoted(node.uid)} of {field_checks.quoted(node.name)} must go with created_ms; give both for every"
+                f"uid: {field_checks.quoted(node.uid)} of {field_checks.quoted(node.name)} must go with"
+                " created_ms; give both for every"
                 " node of the request, or neither for any"
             )
     return created_ms, uids

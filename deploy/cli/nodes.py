@@ -49,7 +49,7 @@ def list_nodes(*, client: Client, output: str, zone: str) -> None:
                 node.name,
                 node.zone,
                 ",".join(node.addresses),
-                node.standing,
+                node.hold_state,
                 ",".join(node.conflicts),
                 out.labels_text(node.labels),
             )
@@ -78,7 +78,7 @@ def show(*, client: Client, output: str, name: str) -> None:
             ("labels", out.labels_text(node.labels)),
             ("created", out.time_text(node.created_ms)),
             ("uid", node.uid),
-            ("held", node.standing or "no"),
+            ("held", node.hold_state or "no"),
             ("conflicts", ", ".join(node.conflicts)),
             *([("withheld", node.withheld)] if node.withheld else []),
         )

@@ -163,7 +163,7 @@ def _session_expired(state: CliquesState, event: SessionExpired) -> Decision:
     if member is None:
         return refusal(fault)
     if member.session != event.session or not member.session_alive:
-        return unchanged(f"session: {quoted(event.session)} is not the one that is heard")
+        return unchanged(f"session: {quoted(event.session)} is not the session that is open")
     return Decision(CliquesChange(((key, replace(member, session_alive=False, ready=False)),)), DONE)
 
 

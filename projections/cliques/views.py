@@ -14,7 +14,7 @@ class MemberView(msgspec.Struct, frozen=True):
     uid: str
     created_ms: int
     ready: bool
-    heard: bool
+    session_alive: bool
 
 
 class WaiterView(msgspec.Struct, frozen=True):

@@ -25,7 +25,7 @@ class NodeView(NamedTuple):
     held: bool
     conflicts: tuple[str, ...] = ()
     withheld: str = ""
-    standing: str = ""
+    hold_state: str = ""
 
 
 def view(name: str, node: Node | Member, fleet: FleetState) -> NodeView:
@@ -39,7 +39,7 @@ def view(name: str, node: Node | Member, fleet: FleetState) -> NodeView:
         created_ms=node.created_ms,
         uid=node.uid,
         held=hold_state(fleet, name) == HELD,
-        standing=hold_state(fleet, name),
+        hold_state=hold_state(fleet, name),
         conflicts=_conflicts(name, node, member, fleet),
         withheld="; ".join(withheld_addresses(fleet, name)),
     )

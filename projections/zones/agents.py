@@ -64,7 +64,8 @@ def fault_of_leave(name: str, old: Node, zone: Zone) -> str | None:
     if not kept:
         return None
     return (
-        f"labels: {quoted(kept[0])} of {quoted(name)} is an operator's, and a node agent takes out no node that has one;"
+        f"labels: {quoted(kept[0])} of {quoted(name)} is an operator's, and a node agent takes out no node"
+        " that has one;"
         f" an operator takes it out with 'dpuplane nodes leave {name}'"
     )
 

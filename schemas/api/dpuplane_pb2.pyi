@@ -602,7 +602,7 @@ class ListNodesResponse(_message.Message):
     def __init__(self, nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., position: _Optional[str] = ...) -> None: ...
 
 class Node(_message.Message):
-    __slots__ = ("name", "zone", "addresses", "labels", "created_ms", "uid", "held", "conflicts", "position", "standing", "withheld")
+    __slots__ = ("name", "zone", "addresses", "labels", "created_ms", "uid", "held", "conflicts", "position", "hold_state", "withheld")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -619,7 +619,7 @@ class Node(_message.Message):
     HELD_FIELD_NUMBER: _ClassVar[int]
     CONFLICTS_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
-    STANDING_FIELD_NUMBER: _ClassVar[int]
+    HOLD_STATE_FIELD_NUMBER: _ClassVar[int]
     WITHHELD_FIELD_NUMBER: _ClassVar[int]
     name: str
     zone: str
@@ -630,9 +630,9 @@ class Node(_message.Message):
     held: bool
     conflicts: _containers.RepeatedScalarFieldContainer[str]
     position: str
-    standing: str
+    hold_state: str
     withheld: str
-    def __init__(self, name: _Optional[str] = ..., zone: _Optional[str] = ..., addresses: _Optional[_Iterable[str]] = ..., labels: _Optional[_Mapping[str, str]] = ..., created_ms: _Optional[int] = ..., uid: _Optional[str] = ..., held: _Optional[bool] = ..., conflicts: _Optional[_Iterable[str]] = ..., position: _Optional[str] = ..., standing: _Optional[str] = ..., withheld: _Optional[str] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., zone: _Optional[str] = ..., addresses: _Optional[_Iterable[str]] = ..., labels: _Optional[_Mapping[str, str]] = ..., created_ms: _Optional[int] = ..., uid: _Optional[str] = ..., held: _Optional[bool] = ..., conflicts: _Optional[_Iterable[str]] = ..., position: _Optional[str] = ..., hold_state: _Optional[str] = ..., withheld: _Optional[str] = ...) -> None: ...
 
 class GetNodeRequest(_message.Message):
     __slots__ = ("min_position", "name", "as_of")
@@ -881,22 +881,22 @@ class Clique(_message.Message):
     def __init__(self, domain: _Optional[str] = ..., clique: _Optional[str] = ..., capacity: _Optional[int] = ..., members: _Optional[_Iterable[_Union[CliqueMember, _Mapping]]] = ..., waiting: _Optional[_Iterable[_Union[WaitingClaim, _Mapping]]] = ..., position: _Optional[str] = ...) -> None: ...
 
 class CliqueMember(_message.Message):
-    __slots__ = ("index", "node", "ready", "address", "uid", "created_ms", "heard")
+    __slots__ = ("index", "node", "ready", "address", "uid", "created_ms", "session_alive")
     INDEX_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     READY_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
     CREATED_MS_FIELD_NUMBER: _ClassVar[int]
-    HEARD_FIELD_NUMBER: _ClassVar[int]
+    SESSION_ALIVE_FIELD_NUMBER: _ClassVar[int]
     index: int
     node: str
     ready: bool
     address: str
     uid: str
     created_ms: int
-    heard: bool
-    def __init__(self, index: _Optional[int] = ..., node: _Optional[str] = ..., ready: _Optional[bool] = ..., address: _Optional[str] = ..., uid: _Optional[str] = ..., created_ms: _Optional[int] = ..., heard: _Optional[bool] = ...) -> None: ...
+    session_alive: bool
+    def __init__(self, index: _Optional[int] = ..., node: _Optional[str] = ..., ready: _Optional[bool] = ..., address: _Optional[str] = ..., uid: _Optional[str] = ..., created_ms: _Optional[int] = ..., session_alive: _Optional[bool] = ...) -> None: ...
 
 class WaitingClaim(_message.Message):
     __slots__ = ("queue_position", "node", "uid", "created_ms")

@@ -168,7 +168,7 @@ async def test_holds_are_approved_and_rejected_by_selector(run: Run, plane: Serv
     assert [hold["node_count"] for hold in (await run("holds", "list")).json["holds"]] == [1, 1]
     assert (await run("holds", "reject", "--all", "--as", "alice")).status == 0
     assert (await run("holds", "list")).json["holds"] == []
-    shown = {node["name"]: node["standing"] for node in (await run("nodes", "list")).json["nodes"]}
+    shown = {node["name"]: node["hold_state"] for node in (await run("nodes", "list")).json["nodes"]}
     assert shown == {"n3": "leave rejected", "n4": "leave rejected"}
     none = await run("holds", "reject", "--all", "--as", "alice")
     assert (none.status, "no hold is open" in none.stderr) == (1, True)

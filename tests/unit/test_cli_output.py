@@ -50,7 +50,15 @@ def test_plain_data_has_defaults_numbers_and_names() -> None:
         "clique": "c",
         "capacity": 18,
         "members": [
-            {"index": 0, "node": "n", "ready": False, "address": "", "uid": "", "created_ms": 1 << 52, "heard": False}
+            {
+                "index": 0,
+                "node": "n",
+                "ready": False,
+                "address": "",
+                "uid": "",
+                "created_ms": 1 << 52,
+                "session_alive": False,
+            }
         ],
         "waiting": [],
         "position": "",

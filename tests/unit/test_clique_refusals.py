@@ -46,7 +46,7 @@ def test_a_session_must_be_named_by_text(log: CliqueLog) -> None:
     assert log.hear("n", "") == Outcome("refused", "session: '' must not be empty")
     opened = SessionOpened(Envelope("", "", "test", 0), "d", "c", "n", "u", "s", "edge\n")
     assert log.append(opened) == Outcome("refused", f"edge: 'edge\\n' {text}")
-    assert not log.view().members[0].heard
+    assert not log.view().members[0].session_alive
 
 
 def test_what_changes_nothing_says_why(log: CliqueLog) -> None:
@@ -57,7 +57,7 @@ def test_what_changes_nothing_says_why(log: CliqueLog) -> None:
     assert log.release("n", "v") == Outcome("unchanged", "uid: 'v' is not 'u', which node 'n' runs now")
     log.hear("n", "s")
     assert log.hear("n", "s") == Outcome("unchanged", "session: 's' is newer, or this one")
-    assert log.lose("n", "t") == Outcome("unchanged", "session: 't' is not the one that is heard")
+    assert log.lose("n", "t") == Outcome("unchanged", "session: 't' is not the session that is open")
     assert log.indices() == {"n": 0}
 
 
@@ -84,7 +84,7 @@ def test_statements_of_one_moment_count_in_the_order_of_the_log(log: CliqueLog, 
     log.hear("n", "s", said_ms=START_MS + 30)
     log.hear("n", "t", said_ms=START_MS + 30)
     log.lose("n", "t")
-    assert not log.view().members[0].heard
+    assert not log.view().members[0].session_alive
 
 
 def test_a_late_copy_brings_no_address_back_nor_readiness_from_before_the_new_one(log: CliqueLog) -> None:
@@ -206,7 +206,7 @@ def test_who_is_heard_no_more_is_not_ready_and_keeps_its_index(log: CliqueLog) -
     log.ready("n")
     assert log.append(SessionExpired(Envelope("", "", "test", 0), "d", "c", "n", "s")).code == "done"
     member = log.view().members[0]
-    assert (member.heard, member.ready, log.indices()) == (False, False, {"n": 0})
+    assert (member.session_alive, member.ready, log.indices()) == (False, False, {"n": 0})
 
 
 def test_a_node_comes_back_to_a_clique_that_is_just_about_to_forget_it(

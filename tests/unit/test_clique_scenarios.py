@@ -156,7 +156,7 @@ def test_14_a_lost_node_is_not_ready_and_keeps_its_index(log: CliqueLog) -> None
     log.ready("n0")
     log.lose("n0", "s1")
     member = log.view().members[0]
-    assert (member.index, member.ready, member.heard) == (0, False, False)
+    assert (member.index, member.ready, member.session_alive) == (0, False, False)
     assert log.ready("n0").code == "refused"
     log.hear("n0", "s2")
     log.ready("n0")

@@ -138,11 +138,11 @@ def test_a_session_that_is_not_the_newest_is_ignored(log: CliqueLog) -> None:
     log.hear("a", "s2", said_ms=START_MS + 20)
     log.ready("a")
     log.lose("a", "s1")
-    assert log.view().members[0].heard and log.view().members[0].ready
+    assert log.view().members[0].session_alive and log.view().members[0].ready
     log.hear("a", "s1", said_ms=START_MS + 10)
     log.lose("a", "s2")
     log.hear("a", "s2", said_ms=START_MS + 20)
-    assert not log.view().members[0].heard
+    assert not log.view().members[0].session_alive
     assert not log.view().members[0].ready
 
 
@@ -169,7 +169,7 @@ def test_who_waits_cannot_be_ready_but_may_have_a_session(log: CliqueLog) -> Non
     assert log.ready("b").reason == "node: 'b' waits for an index, so its daemon cannot be ready or not"
     log.hear("b", "s")
     log.release("a")
-    assert log.view().members[0].heard
+    assert log.view().members[0].session_alive
 
 
 def test_what_is_about_nobody_is_answered(log: CliqueLog) -> None:

@@ -71,7 +71,7 @@ def test_every_field_of_a_view_is_one_of_its_message(view: Any, kind: type[Messa
 
 
 def test_nested_views_become_nested_messages() -> None:
-    member = MemberView(index=0, node="n", address="10.0.0.1", uid="u", created_ms=5, ready=True, heard=False)
+    member = MemberView(index=0, node="n", address="10.0.0.1", uid="u", created_ms=5, ready=True, session_alive=False)
     view = CliqueView(domain="d", clique="c", capacity=18, members=(member,), waiting=())
     found = to_message(pb.Clique, view, position="log:cliques/0=1")
     assert (found.members[0].node, found.members[0].ready, found.position) == ("n", True, "log:cliques/0=1")

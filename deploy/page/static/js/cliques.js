@@ -75,7 +75,7 @@ function card(clique) {
         <thead><tr><th scope="col" class="right">index</th><th scope="col">node</th><th scope="col">address</th><th scope="col">daemon</th></tr></thead>
         <tbody>${clique.members.map((member) => html`
           <tr><td class="right">${member.index}</td><td class="name">${member.node}</td><td class="name">${member.address || "–"}</td>
-            <td>${member.ready ? tag("ready", "good") : tag("not ready", "behind")}${member.heard ? nothing : tag("not heard", "far")}</td></tr>`)}
+            <td>${member.ready ? tag("ready", "good") : tag("not ready", "behind")}${member.session_alive ? nothing : tag("session expired", "far")}</td></tr>`)}
           ${clique.waiting.map((waiter) => html`
           <tr><td class="right">–</td><td class="name">${waiter.node}</td><td>–</td><td>${tag(`waits, place ${waiter.queue_position}`, "moving")}</td></tr>`)}</tbody>
       </table></div></details>
