@@ -1,4 +1,4 @@
-"""Plain data from the folds, as messages: a NamedTuple or Struct becomes the message whose fields it has."""
+"""Converts views of the folds to messages: a NamedTuple or Struct becomes the message whose fields it has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objections of pydantic to a value, in the words of every other refusal: the rule, after the field and the value.
+"""Validation errors of pydantic as sentences in the form of every other refusal: field, value and rule.
 
 The value of a known field is quoted, cut if it is long. Nothing is quoted of the value of an unknown field or of a
 field that is named like a secret (a password in a file of settings is such a value), and of a list or mapping only

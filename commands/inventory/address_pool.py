@@ -1,7 +1,7 @@
-"""Addresses for nodes whose file has none: the hosts of a network, dealt out in file order.
+"""A pool of addresses for nodes whose file has none: the hosts of a network, assigned in file order.
 
-A node that the plane knows keeps its address while it lies in the pool, and an address that any node of the plane has
-is dealt to no other node. So a row that was removed from the file moves no address of the rows behind it.
+An existing node keeps its address while that is in the pool, and an address of an existing node is assigned to no other
+node. So removing a row from the file changes no address of the rows after it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NO_HOSTS = tuple(
 
 
 class AddressPool:
-    """Deals out the hosts of a network. `existing` are the nodes of the plane. Raises InventoryError for no network."""
+    """Assigns the hosts of a network. `existing` are the nodes of the plane. Raises InventoryError for no network."""
 
     def __init__(self, text: str, existing: Mapping[str, ExistingNode]) -> None:
         try:
@@ -51,15 +51,15 @@ class AddressPool:
         self._existing = existing
         self._used = {self._of(node) for node in existing.values()}
 
-    def deal(self, node: PlannedNode, planned: Collection[int], line: int) -> PlannedNode:
+    def assign(self, node: PlannedNode, planned: Collection[int], line: int) -> PlannedNode:
         """The node with an address that no node of the file has (`planned`, IPv6 negative). Raises InventoryError."""
         existing = self._existing.get(node.name)
         address = self._of(existing) if existing is not None else 0
         if not self._first <= address <= self._last or self._signed(address) in planned:
-            address = self._dealt(line)
+            address = self._next_free(line)
         return node._replace(address4=address) if self._is_four else node._replace(address6=address)
 
-    def _dealt(self, line: int) -> int:
+    def _next_free(self, line: int) -> int:
         while self._next in self._used:
             self._next += 1
         if self._next > self._last:

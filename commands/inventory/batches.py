@@ -34,7 +34,7 @@ class PlannedNode(NamedTuple):
 
 
 class ExistingNode(NamedTuple):
-    """A node that the plane has, as a node of the file is planned: its labels sorted by key."""
+    """A node that the plane has, in the form of a planned node: its labels sorted by key."""
 
     zone: str
     address4: int

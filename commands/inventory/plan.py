@@ -147,7 +147,7 @@ class _Planner:
         if len(self._lines) >= MAX_NODES:
             raise bad_file(f"inventory: more than {MAX_NODES} nodes are over the limit of one file", row.line)
         if self._pool is not None:
-            node = self._pool.deal(node, self._addresses.keys(), row.line)
+            node = self._pool.assign(node, self._addresses.keys(), row.line)
         self._lines[node.name] = row.line
         self._addresses.update(dict.fromkeys(filter(None, (node.address4, -node.address6)), row.line))
         self._zones.setdefault(zone, []).append(node)

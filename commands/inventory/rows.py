@@ -1,4 +1,4 @@
-"""Rows out of an inventory file, as text by column, or what is wrong with a line.
+"""Reads the rows of an inventory file as text by column, and the faults of its lines.
 
 CSV (the first line names the columns) or JSON lines (one object a line), told apart by the first character. A file is
 read line by line and may be anything at all, so a line has a largest length, a row lies on one line, and whatever does
@@ -17,7 +17,7 @@ from projections.field_checks import quoted
 
 MAX_LINE_BYTES = 256 * 1024
 MAX_FAULTS = 100
-"""Faults that are kept to be told; the rest are counted."""
+"""Faults that are reported; further ones are only counted."""
 
 
 class LineFault(NamedTuple):

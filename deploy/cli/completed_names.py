@@ -1,7 +1,7 @@
-"""Names that a shell completes: of whatever the plane has, asked for with a short deadline.
+"""Shell completion of names that the plane has.
 
-Who presses a key waits for it, so an answer that is late is no answer, and neither is one that fails: then nothing is
-completed, and nothing is said.
+The user waits for a key press, so the query has a short deadline. A query that is late or fails completes nothing and
+prints nothing.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 DEADLINE_S = 1.0
 PAGES_MAX = 5
 PAGE = 1_000
-"""A plane may have a million nodes; of so many only the first are looked at."""
+"""A plane may have a million nodes; only the first 5,000 names are completed."""
 
 NameSource = Callable[["Client", Mapping[str, Any]], Iterable[str]]
 
 
 class CompletedName(click.ParamType[str]):
-    """A name of something that the plane has, or is to have: any text, completed with what there is."""
+    """A parameter that takes any text, and completes the names that the plane has."""
 
     name = "text"
 
@@ -44,7 +44,7 @@ class CompletedName(click.ParamType[str]):
 
 
 def _asked(ask: NameSource, given: Mapping[str, Any]) -> list[str]:
-    """What the plane answers in time. It is asked as the rest of the line says: --server, --tls-cert ..."""
+    """The names that the plane returns in time, queried with the connection options of the line."""
     from deploy.cli.errors import NotFoundError, Refused, Unreachable
     from deploy.cli.options import make_client
 

@@ -1,4 +1,4 @@
-"""How a client command ends badly: a sentence on stderr, and an exit status that says which kind."""
+"""Errors that end a client command: a sentence on stderr, and an exit status by kind."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ UNKNOWN = 3
 
 
 class Refused(click.ClickException):
-    """The plane (or the file given) said no; nothing took effect."""
+    """The plane refused the command, or the file is invalid; nothing took effect."""
 
     exit_code = REFUSED
 
 
 class ConfirmationRequired(click.ClickException):
-    """What was asked for needs an option that confirms it; nothing took effect."""
+    """The command needs an option or an answer that confirms it; nothing took effect."""
 
     exit_code = 2
 
@@ -32,11 +32,11 @@ LIST_COMMANDS = {
     "policy": "policies list",
     "hold": "holds list",
 }
-"""What shows the names that there are, by the field that was wrong."""
+"""The command that lists the existing names, by the field that named none of them."""
 
 
 class NotFoundError(click.ClickException):
-    """The plane has nothing of the name that was asked for. A command about it would be refused, with this status."""
+    """The plane has nothing by this name. A command about it would be refused with the same exit status."""
 
     exit_code = REFUSED
 
@@ -46,30 +46,30 @@ class NotFoundError(click.ClickException):
 
 
 class Unreachable(click.ClickException):
-    """Nobody answered, or what was done is not known; the sentence says what to try next."""
+    """No server responded, or the outcome is unknown; the sentence says what to try next."""
 
     exit_code = UNKNOWN
 
 
 class StillFolding(Unreachable):
-    """The answer comes when the log is folded up to the moment that was asked about."""
+    """The server is still folding the log up to the point of an as-of query; the client asks again."""
 
 
-SENT_COMMAND_IDS = "deploy.cli.stated"
-"""Where a context has the ids of the commands that were sent, for whoever cannot print what became of them."""
+SENT_COMMAND_IDS = "deploy.cli.sent_command_ids"
+"""Key of the click context that holds the ids of the sent commands, for errors that hide their results."""
 
 _IDS_SHOWN = 5
 
 
 def retry_advice(command_id: str) -> str:
-    """How a command of which nobody knows what became is asked about and repeated."""
+    """How to look up, or to repeat, a command whose outcome is unknown; empty without an id."""
     if not command_id:
         return ""
     return f"ask `dpuplane commands show {command_id}`, or repeat the command with --command-id {command_id}"
 
 
 def unknown_outcome_note(command_ids: Collection[str]) -> str:
-    """What is to be known of commands whose answer cannot be printed; nothing if there are none."""
+    """A note about sent commands whose results cannot be printed; empty if there are none."""
     if not command_ids:
         return ""
     first, *others = command_ids

@@ -1,4 +1,4 @@
-"""Where the log is, for the commands that read it themselves: named by flags, or by the server that keeps it."""
+"""Options that name the log, for commands that read it directly. Without them, the server says where its log is."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def log_source_of_status(status: Any, server: str) -> LogSource:
 
 @contextmanager
 def log_errors() -> Iterator[None]:
-    """Ends the command with a sentence and the right exit status if the log, or an argument, cannot be used."""
+    """Turns errors of the log and of arguments into a sentence and an exit status."""
     try:
         yield
     except PermanentError as error:

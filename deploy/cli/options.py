@@ -131,7 +131,7 @@ def query_options(function: F) -> F:
 
 
 def query_options_in(*outputs: str) -> Callable[[F], F]:
-    """As `queries`, for what is printed in other ways, the first of them if none is asked for."""
+    """As `query_options`, for what is printed in other ways, the first of them if none is asked for."""
 
     def decorated(function: F) -> F:
         @functools.wraps(function)
@@ -149,12 +149,12 @@ def query_options_in(*outputs: str) -> Callable[[F], F]:
 
 
 def as_of_options(function: F) -> F:
-    """As `queries`, and `--as-of` and `--watch`; for what asks about the state of the plane and nothing else."""
+    """As `query_options`, and `--as-of` and `--watch`; for what asks about the state of the plane and nothing else."""
     return as_of_options_in(*_OUTPUTS)(function)
 
 
 def as_of_options_in(*outputs: str) -> Callable[[F], F]:
-    """As `looks_back`, for a result that is printed in other ways, the first of them if none is asked for."""
+    """As `as_of_options`, for a result that is printed in other ways, the first of them if none is asked for."""
 
     def decorated(function: F) -> F:
         @functools.wraps(function)
@@ -173,7 +173,7 @@ def as_of_options_in(*outputs: str) -> Callable[[F], F]:
 
 
 def command_options(function: F) -> F:
-    """As `queries`, and `--command-id`; for what changes something."""
+    """As `query_options`, and `--command-id`; for what changes something."""
 
     @functools.wraps(function)
     def run(*, servers: list[str], principal: str, timeout: float, output: str, command_id: str, **given: Any) -> None:
@@ -185,7 +185,7 @@ def command_options(function: F) -> F:
 
 
 def wait_options(function: F) -> F:
-    """As `queries`, but `timeout` is how long it waits, as long as wanted, and not for one answer."""
+    """As `query_options`, but `timeout` is how long it waits, as long as wanted, and not for one answer."""
 
     @functools.wraps(function)
     def run(*, servers: list[str], principal: str, timeout: float, output: str, **given: Any) -> None:

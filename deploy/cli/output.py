@@ -17,8 +17,8 @@ from eventstore.as_of import format_time
 _GOOD = ("ready", "done", "ok", "applied", "in hardware")
 _LOOK = ("waiting", "held", "frozen", "paused", "draining", "look")
 _BAD = ("refused", "unknown", "failed", "wrong", "halted")
-_COLOURS = dict.fromkeys(_GOOD, "green") | dict.fromkeys(_LOOK, "yellow") | dict.fromkeys(_BAD, "red")
-"""Colours of states. They only repeat what the word says."""
+_COLORS = dict.fromkeys(_GOOD, "green") | dict.fromkeys(_LOOK, "yellow") | dict.fromkeys(_BAD, "red")
+"""Colors of states. They only repeat what the word says."""
 
 
 def print_value(value: JsonObject, output: str) -> None:
@@ -57,12 +57,12 @@ def wants_color(stream: Any) -> bool:
 
 
 def colored(text: str, *, err: bool = False) -> str:
-    """A text that is, or begins with, a state, with that in its colour; where no colour is wanted, as it is."""
+    """A text that is, or begins with, a state, with that in its color; where no color is wanted, as it is."""
     state = text.partition(":")[0].partition(",")[0].partition(" (")[0]
-    colour = _COLOURS.get(state.lower())
-    if colour is None or not wants_color(sys.stderr if err else sys.stdout):
+    color = _COLORS.get(state.lower())
+    if color is None or not wants_color(sys.stderr if err else sys.stdout):
         return text
-    return click.style(state, fg=colour) + text[len(state) :]
+    return click.style(state, fg=color) + text[len(state) :]
 
 
 def heading(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Values on the command line, refused as wrong usage before anybody is asked: numbers, ids, times, addresses."""
+"""Types and callbacks of parameters: numbers, ids, times, addresses. A bad value is a usage error."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from projections.field_checks import check_clique, quoted
 
 
 class BoundedInteger(click.ParamType[int]):
-    """A number that its protobuf field can hold. What is allowed in it, the plane says."""
+    """An integer that fits its protobuf field. The plane checks the range that is allowed."""
 
     name = "integer"
 
@@ -36,7 +36,7 @@ class BoundedInteger(click.ParamType[int]):
 
 
 class FiniteRange(click.FloatRange):
-    """A number in a range. `nan` is in none, and no comparison says so: a wait for that long never ends."""
+    """A number in a range, and never `nan`, which no comparison rejects: a wait of nan seconds would never end."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         number = super().convert(value, param, ctx)

@@ -1,4 +1,4 @@
-"""Calls without an answer: whether the plane or the gRPC library said so, and whether the request was ever sent.
+"""Errors of calls: whether the plane or the gRPC library reported them, and whether the request was ever sent.
 
 A request that found no connection took no effect, whatever it asked for, so nothing about it is unknown. The library
 says so in one way only: "failed to connect to all addresses", or that a name did not resolve. A connection that breaks
@@ -20,12 +20,12 @@ _WITH_TLS = "it must speak TLS, and each side must accept the other's certificat
 
 
 def is_folding(error: grpc.RpcError) -> bool:
-    """Whether a moment of the past was asked about that the server is still folding the log up to."""
+    """Whether the server is still folding the log up to the point of an as-of query."""
     return error.code() is grpc.StatusCode.UNAVAILABLE and _details(error).startswith("as_of: ")
 
 
 def is_from_plane(error: grpc.RpcError) -> bool:
-    """Whether a server of the plane said this, and not the library, which found none."""
+    """Whether a server of the plane returned this error, and not the gRPC library."""
     said: Any = error.trailing_metadata() or ()
     return any(key == ANSWERED_KEY for key, _ in said)
 

@@ -1,4 +1,4 @@
-"""Sentences that differ in one name only, as one sentence: 400 DPUs behind by the same table are one finding."""
+"""Groups sentences that differ in one name only: 400 DPUs that lack the same table are one finding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`--watch`: what a list or a show prints, again whenever it has changed, until Ctrl-C."""
+"""`--watch`: prints the output of a list or show command again whenever it has changed, until Ctrl-C."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An event as plain data that people and scripts read: addresses and hashes as text, other bytes as base64."""
+"""Renders an event as plain data for people and scripts: addresses and hashes as text, other bytes as base64."""
 
 from __future__ import annotations
 

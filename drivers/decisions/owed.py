@@ -1,8 +1,8 @@
 """Decisions of one partition on their way into the decisions topic: kept until they are known to stand there.
 
-Folding tells us and goes on; what costs something (reading a run's records, spelling, encoding) is done when a decision
-has been taken out to be written. What is kept is bounded. Beyond the bound only the range of offsets is remembered, and
-after a restart there is only such a range: it is folded afresh, as there is room for what comes of that
+Folding tells us and goes on; what costs something (reading a run's records, rendering, encoding) is done when a
+decision has been taken out to be written. What is kept is bounded. Beyond the bound only the range of offsets is
+remembered, and after a restart there is only such a range: it is folded afresh, as there is room for what comes of that
 (drivers/decisions/missed.py).
 """
 

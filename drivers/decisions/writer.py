@@ -1,4 +1,4 @@
-"""The decisions topic: every decision spelled out, for analysts. Nothing of ours reads it to decide anything.
+"""The decisions topic: every decision, rendered for analysts. No code of ours reads it to decide anything.
 
 Each api process hears what its own fold decides (`Owed`), and the first in rank per partition writes it; the others do
 so when it does not appear in the topic in time. A decision's key is where its cause stands and its bytes follow from
@@ -7,7 +7,7 @@ are written, and what was missed, by a crash or because the topic was slower tha
 the side (drivers/decisions/missed.py). Folding never waits for any of this.
 
 Records are gathered for a moment and written a few at a time, those of all partitions together: each is one append
-more that the log must sync, and what callers wait for comes first. So it rests for many times as long as spelling has
+more that the log must sync, and what callers wait for comes first. So it rests for many times as long as rendering has
 kept the loop, the longer the less is kept: a bulk join of a million nodes spelled at once took a third of its server's
 time.
 """
@@ -41,7 +41,7 @@ for each partition, decisions of a thousand commands a second were written no fa
 GATHER_S = 0.2
 SHARE_LEAST = 0.02
 SHARE_MOST = 0.1
-"""How much of the loop's time goes into spelling: the least while hardly anything is kept, so that a burst is served
+"""How much of the loop's time goes into rendering: the least while hardly anything is kept, so that a burst is served
 first and spelled after it; the most when all is kept that may be, and while something has to be made again."""
 SLICE_S = 0.001
 """Work after which it rests. After every decision, a busy loop let it spell one for each of its own turns: fewer than
@@ -151,7 +151,7 @@ class DecisionWriter:
     async def _spelled(self, decisions: Sequence[Kept]) -> list[bytes]:
         """The record values of decisions, and a rest whenever that has been some work.
 
-        All of the work is between two looks at the clock: reading what the record says, spelling, encoding.
+        All of the work is between two looks at the clock: reading what the record says, rendering, encoding.
         """
         clock = asyncio.get_running_loop().time
         began_s, values = clock(), []

@@ -1,1 +1,1 @@
-"""Decisions spelled out, for those who read the log without folding it."""
+"""Renders decisions for readers of the log that do not fold it."""

@@ -1,4 +1,4 @@
-"""Decisions about indices, spelled out from the rows that a record changed in a cliques partition."""
+"""Decisions about indices, rendered from the rows that a record changed in a cliques partition."""
 
 from __future__ import annotations
 

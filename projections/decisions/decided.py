@@ -1,4 +1,4 @@
-"""What a fold decided, spelled out: from an event, the change that it made, and its outcome, to items that say so.
+"""Renders what a fold decided: an event, its change and its outcome become items.
 
 Nothing is decided here, and nothing is computed anew: an item is read off the very change that the fold evolved by, so
 what is written for analysts cannot say anything else than what happened. Rows in a change that began at the record's

@@ -1,6 +1,6 @@
 """What of a decision is about one subject: a node, a DPU, a clique (`DOMAIN/CLIQUE`) or a zone.
 
-Asked of every record of a log, so it looks before anything is spelled out. A zone's history is that of all that is in
+Asked of every record of a log, so it looks before anything is rendered. A zone's history is that of all that is in
 it; a clique's that of its members.
 """
 

@@ -185,7 +185,7 @@ def test_the_less_is_kept_the_longer_others_have_the_loop() -> None:
 
 
 @pytest.mark.parametrize(("is_behind", "share"), [(False, 0.02), (True, 0.1)])
-def test_spelling_takes_its_share_of_the_loop(is_behind: bool, share: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rendering_takes_its_share_of_the_loop(is_behind: bool, share: float, monkeypatch: pytest.MonkeyPatch) -> None:
     each_s, count = 2 * SLICE_S, 3
 
     def slowly_spelled(_decision: Kept) -> bytes:

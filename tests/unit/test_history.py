@@ -1,4 +1,4 @@
-"""A history is what all decisions of a log say of its subject: nothing is missed by looking before spelling out."""
+"""A history is what all decisions of a log say of its subject: nothing is missed by looking before rendering."""
 
 from __future__ import annotations
 
