@@ -102,7 +102,7 @@ class Plane:
         span_recorder: SpanRecorder | None = None,
     ) -> AsyncIterator[Plane]:
         """A process that serves when the context is entered. `expected_zones` get simulated DPUs before they exist;
-        `follower` follows some commands to the devices."""
+        `span_recorder` traces some commands to the devices."""
         plane = cls(settings, now_ms=now_ms, rng=rng)
         plane._span_recorder = span_recorder
         check_free(plane._listeners())

@@ -1,1 +1,1 @@
-"""The log as a whole: backed up, signed for, folded afresh and compared, and weighed before its rules change."""
+"""The log as a whole: backups, signed audit checkpoints, verification by a second fold, and previews of upgrades."""

@@ -49,7 +49,7 @@ new leader, when the poll of 0.5 s that they are in, or the second that they wai
 A broker that stands still for longer than its session is replaced too. That loses nothing and stops appends for about a
 second, so a session may be as short as pauses are rare: 0.7 s is three heartbeats, and longer than the pauses of Java's
 garbage collection; with 0.5 s a broker that shared two busy cores was replaced now and then. Controllers change without
-anybody noticing, so their patience is shorter. All of it costs processor time while nothing happens, and more of it
+anybody noticing, so their timeout is shorter. All of it costs processor time while nothing happens, and more of it
 makes a takeover slower where three brokers share two cores.
 """
 

@@ -1,1 +1,1 @@
-"""What was: any moment of the past, folded in a process of its own, and all that ever happened to one subject."""
+"""Queries as of a point of the past, each folded in a process of its own, and the history of one subject."""

@@ -74,8 +74,8 @@ class AttemptSuperseded(Exception):
 
 
 class Attempt(NamedTuple):
-    """What an attempt works with. `check` raises NotActor, `thawed` waits until the DPU's zone is not frozen; `calls`
-    bounds the calls under way in this process, but for those that devices leave hanging."""
+    """What an attempt works with. `check` raises AttemptSuperseded, `until_thawed` waits until the DPU's zone is not
+    frozen; `calls` bounds the calls under way in this process, but for those that devices leave hanging."""
 
     bmc: Bmc
     dpu: Dpu
@@ -132,7 +132,7 @@ def token_of(dpu: Dpu) -> int:
 
 
 async def run_step(attempt: Attempt) -> dict[str, str]:
-    """Do the step; the facts that the device states afterwards. Raises what the device raised, or NotActor."""
+    """Do the step; the facts that the device states afterwards. Raises what the device raised, or AttemptSuperseded."""
     bmc, dpu, token = attempt.bmc, attempt.dpu, token_of(attempt.dpu)
     device = await attempt.call(partial(bmc.open, token))
     _check_serial(dpu, device)

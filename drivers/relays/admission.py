@@ -1,6 +1,6 @@
 """How many agents may open a link per second, and when the others should come back.
 
-A relay that restarts finds a thousand agents at its door at once. Taking them all at once makes every handshake slow,
+A relay that restarts is dialed by a thousand agents at once. Taking them all at once makes every handshake slow,
 times some out, and they come back (Istio's herds took minutes). So they are taken at a steady rate, and each one sent
 away is told a time of its own: the next free place in line, with jitter.
 

@@ -1,4 +1,5 @@
-"""Three real brokers, each a host with a network of its own, and with a second door for those who come by a proxy."""
+"""Three real brokers, each a host with a network of its own, and with a second listener for clients that come through a
+proxy."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ class Process(NodeProcess):
 
 
 class Broker:
-    """One broker: its process, its host, and the proxy in front of its second door."""
+    """One broker: its process, its host, and the proxy in front of its second listener."""
 
     def __init__(self, process: Process, lab_host: LabHost, proxy: Proxy) -> None:
         self.process = process

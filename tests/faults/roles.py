@@ -174,8 +174,8 @@ def state_of(pid: int) -> str:
 
 def serving(lab_host: LabHost, cert_files: CertFiles, *arguments: str) -> list[str]:
     """The arguments of a process that serves at its host's address."""
-    doors = (("--listen", API), ("--http", HTTP), ("--agents", AGENTS))
-    listening = [part for flag, port in doors for part in (flag, f"{lab_host.address}:{port}")]
+    listeners = (("--listen", API), ("--http", HTTP), ("--agents", AGENTS))
+    listening = [part for flag, port in listeners for part in (flag, f"{lab_host.address}:{port}")]
     security = [
         "--tls-cert",
         str(cert_files.cert),

@@ -161,5 +161,5 @@ async def _roles_on(world: World, brokers: Brokers) -> None:
         await world.role(name, *log, "--role", name.split("-", maxsplit=1)[0], "--state", str(disk.folder / "state"))
 
 
-async def _through(stack: AsyncExitStack, port: int, role: Role, door: int) -> Proxy:
-    return await stack.enter_async_context(proxied((HUB, port), (role.lab_host.address, door)))
+async def _through(stack: AsyncExitStack, port: int, role: Role, port_behind: int) -> Proxy:
+    return await stack.enter_async_context(proxied((HUB, port), (role.lab_host.address, port_behind)))

@@ -66,7 +66,7 @@ class Guarded:
         self._callers: list[Caller] = []
 
     def caller(self, who: str | CertFiles | None) -> Caller:
-        """`ROLE/NAME` with papers of this plane's authority, others' papers, or nobody without TLS."""
+        """`ROLE/NAME` with a certificate of this plane's authority, another certificate, or none without TLS."""
         cert_files = self.cert_issuer.issue(who) if isinstance(who, str) else who
         caller = Caller(self.plane.address, cert_files.channel if cert_files is not None else None)
         self._callers.append(caller)

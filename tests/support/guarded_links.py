@@ -1,4 +1,4 @@
-"""A relay that listens with mutual TLS, the page of what its DPUs hold, and agents that come with papers."""
+"""A relay that listens with mutual TLS, the page of what its DPUs hold, and agents with certificates."""
 
 from __future__ import annotations
 

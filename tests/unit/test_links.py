@@ -54,16 +54,16 @@ async def test_a_peer_that_takes_nothing_is_cut_off_at_the_hard_limit(monkeypatc
         relay.send(bytes(20))
 
 
-class Doors:
+class FakeListeners:
     """Relays that refuse until told otherwise, and remember who knocked when."""
 
     def __init__(self) -> None:
-        self.knocks: list[tuple[float, str]] = []
+        self.dials: list[tuple[float, str]] = []
         self.open: set[str] = set()
         self.busy_s: float | None = None
 
     async def dial(self, address: str) -> Link:
-        self.knocks.append((asyncio.get_running_loop().time(), address))
+        self.dials.append((asyncio.get_running_loop().time(), address))
         if self.busy_s is not None:
             raise Busy("full", self.busy_s)
         if address not in self.open:
@@ -71,54 +71,54 @@ class Doors:
         return memory_link_pair("relay", "agent")[1]
 
 
-def waits(knocks: list[tuple[float, str]]) -> list[float]:
-    times = [time for time, _ in knocks]
+def waits(dials: list[tuple[float, str]]) -> list[float]:
+    times = [time for time, _ in dials]
     return [after - before for before, after in pairwise(times)]
 
 
 def test_relays_are_tried_in_turn_with_waits_that_grow_to_a_limit() -> None:
     async def scenario() -> None:
-        doors = Doors()
-        relays = RelayConnector(["a", "b"], doors.dial, random.Random(1), who="dpu d")
+        listeners = FakeListeners()
+        relays = RelayConnector(["a", "b"], listeners.dial, random.Random(1), who="dpu d")
         dialing = asyncio.create_task(relays.connect())
         await asyncio.sleep(2000)
-        doors.open = {"a", "b"}
+        listeners.open = {"a", "b"}
         await dialing
-        assert {address for _, address in doors.knocks[:2]} == {"a", "b"}
-        assert all(first != second for (_, first), (_, second) in pairwise(doors.knocks))
-        assert max(waits(doors.knocks)) <= BACKOFF_LAST_S
-        assert sum(waits(doors.knocks)[:4]) < BACKOFF_LAST_S < sum(waits(doors.knocks)[-8:])
+        assert {address for _, address in listeners.dials[:2]} == {"a", "b"}
+        assert all(first != second for (_, first), (_, second) in pairwise(listeners.dials))
+        assert max(waits(listeners.dials)) <= BACKOFF_LAST_S
+        assert sum(waits(listeners.dials)[:4]) < BACKOFF_LAST_S < sum(waits(listeners.dials)[-8:])
 
     run_virtual(scenario())
 
 
 def test_a_busy_relay_is_left_alone_for_as_long_as_it_said() -> None:
     async def scenario() -> None:
-        doors = Doors()
-        doors.busy_s = 7.0
-        relays = RelayConnector(["a"], doors.dial, random.Random(1), who="dpu d")
+        listeners = FakeListeners()
+        listeners.busy_s = 7.0
+        relays = RelayConnector(["a"], listeners.dial, random.Random(1), who="dpu d")
         dialing = asyncio.create_task(relays.connect())
         await asyncio.sleep(60)
         dialing.cancel()
-        assert all(7.0 <= wait <= 8.4 for wait in waits(doors.knocks))
+        assert all(7.0 <= wait <= 8.4 for wait in waits(listeners.dials))
 
     run_virtual(scenario())
 
 
 def test_who_was_sent_away_comes_back_when_told_and_who_was_welcome_starts_afresh() -> None:
     async def scenario() -> None:
-        doors = Doors()
-        doors.open = {"a"}
-        relays = RelayConnector(["a"], doors.dial, random.Random(1), who="dpu d")
+        listeners = FakeListeners()
+        listeners.open = {"a"}
+        relays = RelayConnector(["a"], listeners.dial, random.Random(1), who="dpu d")
         await relays.connect()
         relays.lost(GoAwayReceived(GoAway("not served here", 9_000)))
         await relays.connect()
-        assert 9.0 <= waits(doors.knocks)[-1] <= 10.8
+        assert 9.0 <= waits(listeners.dials)[-1] <= 10.8
         for _ in range(20):
             relays.lost(LinkClosed("gone"))
         relays.welcomed()
         relays.lost(LinkClosed("gone"))
         await relays.connect()
-        assert waits(doors.knocks)[-1] <= 0.5
+        assert waits(listeners.dials)[-1] <= 0.5
 
     run_virtual(scenario())

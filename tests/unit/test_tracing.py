@@ -1,4 +1,4 @@
-"""Following commands: whatever stands beside a record decides nothing, and nobody can make much of it."""
+"""Tracing commands: the headers of a record decide nothing, and their number is bounded."""
 
 from __future__ import annotations
 
