@@ -211,7 +211,7 @@ BUGS = (
         "done-without-a-change",
         "a command that finds nothing to do is told as done",
         "I23",
-        lambda: patched((eventstore.folding.partition, "honest", lambda honest: lambda decision: decision)),
+        lambda: patched((eventstore.folding.partition, "normalize", lambda normalize: lambda decision: decision)),
         Stepped(1),
     ),
     Bug(
@@ -256,14 +256,14 @@ BUGS = (
         "min-position-ignored",
         "a query that asks for a position is answered from whatever is folded",
         "I12",
-        lambda: patched((Replica, "reached", _not_at_all)),
+        lambda: patched((Replica, "wait_for_position", _not_at_all)),
         Simulated(1),
     ),
     Bug(
         "min-position-one-short",
         "a query waits for the record before the one that it asks for",
         "I12",
-        lambda: patched((Replica, "reached", _one_short)),
+        lambda: patched((Replica, "wait_for_position", _one_short)),
         Simulated(1),
     ),
     Bug(

@@ -160,7 +160,7 @@ BUGS = (
         "record-in-the-wrong-topic",
         "what is meant for a zone is written to fleet",
         "I20",
-        lambda: patched((Forwarder, "_say", _to_the_wrong_topic)),
+        lambda: patched((Forwarder, "_append", _to_the_wrong_topic)),
         Simulated(1),
     ),
     Bug(

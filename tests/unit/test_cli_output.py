@@ -285,7 +285,7 @@ def test_a_command_that_is_interrupted_is_not_said_to_be_refused(monkeypatch: py
     def pressed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Client, "_first_answer", pressed)
+    monkeypatch.setattr(Client, "_call_first_available", pressed)
     for command in (["nodes", "list"], ["wait", "zone", "z"]):
         ran = CliRunner().invoke(cli, command)
         assert (ran.exit_code, ran.output) == (130, "")
@@ -345,7 +345,7 @@ def test_a_command_whose_answer_does_not_fit_is_named_since_it_may_have_taken_ef
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(Client, "_first_answer", lambda *_: pb.CommandResult(outcome=pb.OUTCOME_DONE))
+    monkeypatch.setattr(Client, "_call_first_available", lambda *_: pb.CommandResult(outcome=pb.OUTCOME_DONE))
     monkeypatch.setattr("deploy.cli.results.print_value", full)
     monkeypatch.setattr("deploy.cli._print_no_more", lambda: None)
     given = ["policies", "apply", str(file), "--command-id", ID, "--output", "json"]
