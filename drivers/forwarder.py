@@ -73,7 +73,7 @@ class Forwarder:
             tasks.create_task(self._fold_watcher.run())
             for partition in self._replica.partitions(ZONES):
                 tasks.create_task(self._forward(partition))
-                tasks.create_task(self._hand_down(partition))
+                tasks.create_task(self._deliver(partition))
                 tasks.create_task(self._prune(partition))
 
     async def _forward(self, partition: Partition) -> None:
@@ -111,16 +111,16 @@ class Forwarder:
         if is_all:  # else what did not fit has gathered already
             await asyncio.sleep(min((loop.time() - began_s) * self._busy, WINDOW_MAX_S))
 
-    async def _hand_down(self, partition: Partition) -> None:
+    async def _deliver(self, partition: Partition) -> None:
         def is_needed() -> bool:
             mark = self._states.zones_at(partition).fleet_mark
             return next_record(self._states.fleet, partition.number, mark) is not None
 
         while True:
             await self._fold_watcher.wait_for(is_needed, partition, FLEET_0)
-            await self._hand_down_from(partition, self._states.zones_at(partition).fleet_mark)
+            await self._deliver_from(partition, self._states.zones_at(partition).fleet_mark)
 
-    async def _hand_down_from(self, partition: Partition, mark: int) -> None:
+    async def _deliver_from(self, partition: Partition, mark: int) -> None:
         def moved() -> bool:
             return self._states.zones_at(partition).fleet_mark != mark
 

@@ -124,7 +124,7 @@ class Plane(FoldedLog):
             self._send_old: 4,
             self._forward_all: 15,
             self._forward_one: 8,
-            self._hand_down_all: 8,
+            self._deliver_all: 8,
             self._prune_all: 3,
             self._work: 25,
             self._write_late: 8,
@@ -297,7 +297,7 @@ class Plane(FoldedLog):
         for zone in ZONE_NAMES[:-1]:
             limits = e.ZoneUpdated(self._said(zone), zone, False, {}, -1, -1, True, ["10.0.0.0/27"], True, ["role"])
             self._write(FLEET_0, limits, may_repeat=False)
-            self._hand_down_all()
+            self._deliver_all()
 
     def _speak_as_agent(self) -> None:
         """The agent of a node states the node, or an operator does; addresses are those of other nodes too."""
@@ -318,7 +318,7 @@ class Plane(FoldedLog):
         """All DPUs of a zone at once, one at a time."""
         zone = self.rng.choice(ZONE_NAMES)
         self._write(FLEET_0, e.ZoneUpdated(self._said(zone), zone, False, {}, 1, 1))
-        self._hand_down_all()
+        self._deliver_all()
         for device in self._devices:
             if device.zone == zone:
                 self._request(device, "provision", "bf-3.0")
@@ -359,7 +359,7 @@ class Plane(FoldedLog):
             assert event is not None
             self._write(FLEET_0, replace(event, envelope=self._stated("fleet", "forwarder")))
 
-    def _hand_down_all(self) -> None:
+    def _deliver_all(self) -> None:
         for number in range(PARTITIONS):
             partition = Partition(ZONES, number)
             event = next_record(self.state(FLEET_0), number, self.state(partition).fleet_mark)
@@ -477,7 +477,7 @@ class Plane(FoldedLog):
             self.now_s += STEP_S
             before = sum(map(len, self.records.values()))
             self._forward_all()
-            self._hand_down_all()
+            self._deliver_all()
             self._prune_all()
             self._work()
             self._update_devices()

@@ -20,7 +20,7 @@ A, B = (
 
 
 class TwoZones(WrittenLog):
-    """A zone in each of two partitions, which are forwarded one by one. Nothing is handed down."""
+    """A zone in each of two partitions, which are forwarded one by one. Nothing is delivered from fleet's outbox."""
 
     def __init__(self) -> None:
         super().__init__()

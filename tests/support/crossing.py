@@ -53,7 +53,7 @@ AHEAD_MS = 20 * 60_000
 
 
 class Crossing:
-    """Steps are `join`, `change`, `leave` of the one node in a zone, by its letter, and `forward`, `hand_down` and
+    """Steps are `join`, `change`, `leave` of the one node in a zone, by its letter, and `forward`, `deliver` and
     `prune` of the partition of that zone; `fast` and `right` set the clock of all, whatever the letter."""
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class Crossing:
     def rest(self) -> None:
         """Until nothing is left to say."""
         for _ in range(TURNS):
-            moved = [self.step(what, letter) for what in ("forward", "hand_down") for letter in "ABC"]
+            moved = [self.step(what, letter) for what in ("forward", "deliver") for letter in "ABC"]
             if not any(moved):
                 return
         raise AssertionError("it never comes to rest")
@@ -144,7 +144,7 @@ class Crossing:
         event = forward(self.logs[number].state, number, self.fleet.state.marks.get(number, 0))
         return event is not None and self.fleet.apply(event).code == "done"
 
-    def _hand_down(self, zone: str, number: int, created: int) -> bool:
+    def _deliver(self, zone: str, number: int, created: int) -> bool:
         log = self.logs[number]
         event = next_record(self.fleet.state, number, log.state.fleet_mark)
         return event is not None and log.append(event).code == "done"

@@ -1,4 +1,4 @@
-"""Membership in fleet: marks, incarnations, conflicts, dense slots, what is handed down, freezes."""
+"""Membership in fleet: marks, incarnations, conflicts, dense slots, the outbox to zones, freezes."""
 
 from __future__ import annotations
 

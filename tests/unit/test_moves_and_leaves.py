@@ -1,5 +1,5 @@
-"""Moves and leaves at every interleaving of forwards and of what is handed down: at rest, zones and fleet agree with
-what zones were told, whichever partition spoke first."""
+"""Moves and leaves at every interleaving of forwards and of deliveries from fleet's outbox: at rest, zones and fleet
+agree with what zones were told, whichever partition spoke first."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ BETWEEN: tuple[tuple[tuple[str, str], ...], ...] = (
     (("forward", "B"),),
     (("forward", "A"), ("forward", "B")),
     (("forward", "B"), ("forward", "A")),
-    (("forward", "A"), ("forward", "B"), ("hand_down", "A"), ("prune", "B")),
-    (("forward", "B"), ("forward", "A"), ("hand_down", "B"), ("prune", "A")),
-    (("hand_down", "A"), ("hand_down", "B")),
+    (("forward", "A"), ("forward", "B"), ("deliver", "A"), ("prune", "B")),
+    (("forward", "B"), ("forward", "A"), ("deliver", "B"), ("prune", "A")),
+    (("deliver", "A"), ("deliver", "B")),
 )
 """What the drivers may do between two statements."""
 
@@ -90,7 +90,7 @@ def test_a_join_after_a_leave_stands_though_the_node_was_stated_on_a_fast_clock(
 
 steps = st.lists(
     st.tuples(
-        st.sampled_from(["join", "join", "change", "leave", "forward", "hand_down", "prune"]),
+        st.sampled_from(["join", "join", "change", "leave", "forward", "deliver", "prune"]),
         st.sampled_from(["A", "a", "B", "C"]),
         st.sampled_from([5, 6, 7]),
     ),

@@ -1,5 +1,5 @@
 """One incarnation of a node that goes to and fro between zones of two partitions, while what is forwarded and what is
-handed down crosses: in the end it is in one zone, and fleet knows which."""
+delivered from fleet's outbox crosses: in the end it is in one zone, and fleet knows which."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ class Plane:
         event = forward(self.logs[number].state, number, self.fleet.state.marks.get(number, 0))
         return event is not None and self.fleet.apply(event).code == "done"
 
-    def hand_down(self, number: int) -> bool:
+    def deliver(self, number: int) -> bool:
         log = self.logs[number]
         event = next_record(self.fleet.state, number, log.state.fleet_mark)
         return event is not None and log.append(event).code == "done"
 
     def rest(self) -> None:
         for _ in range(TURNS):
-            moved = [step(number) for step in (self.forward, self.hand_down) for number in (0, 1)]
+            moved = [step(number) for step in (self.forward, self.deliver) for number in (0, 1)]
             if not any(moved):
                 return
         raise AssertionError("it never comes to rest")
 
 
-steps = st.lists(st.tuples(st.sampled_from(["join", "forward", "hand_down"]), st.sampled_from([0, 1])), max_size=14)
-CROSSED = [("join", 0), ("forward", 0), ("join", 1), ("forward", 1), ("join", 0), ("hand_down", 0)]
+steps = st.lists(st.tuples(st.sampled_from(["join", "forward", "deliver"]), st.sampled_from([0, 1])), max_size=14)
+CROSSED = [("join", 0), ("forward", 0), ("join", 1), ("forward", 1), ("join", 0), ("deliver", 0)]
 
 
 @given(steps)
