@@ -83,43 +83,26 @@ def expand(event: NodesJoined | NodesChanged) -> NodeColumns:
     )
 
 
-def slice_event(event: NodesJoined, start: int, stop: int) -> NodesJoined:
-    """The same record, of the nodes from `start` to before `stop` only."""
-    if (start, stop) == (0, len(event.names)):
+def first_nodes(event: NodesJoined, count: int) -> NodesJoined:
+    """The same record, of its first nodes only."""
+    if count == len(event.names):
         return event
     return NodesJoined(
         event.envelope,
         event.zone,
-        event.names[start:stop],
-        slice_column(event.created_ms, start, stop),
-        slice_column(event.uids, start, stop),
-        event.addresses4[4 * start : 4 * stop],
-        event.addresses6[16 * start : 16 * stop],
+        event.names[:count],
+        first_values(event.created_ms, count),
+        first_values(event.uids, count),
+        event.addresses4[: 4 * count],
+        event.addresses6[: 16 * count],
         event.label_sets,
-        slice_column(event.label_index, start, stop),
+        first_values(event.label_index, count),
     )
 
 
-def slice_column(column: Seq, start: int, stop: int) -> Seq:
-    """The column of the nodes from `start` to before `stop`."""
-    return column if len(column) == 1 else column[start:stop]  # type: ignore[return-value]
-
-
-def pick(column: Iterable[T], places: Iterable[int]) -> Iterable[T]:
-    """The column of the nodes in these places."""
-    return map(column.__getitem__, places) if isinstance(column, Sequence) else column
-
-
-def row_at(event: NodesJoined, place: int) -> tuple[int, str, int, bytes, dict[str, str]]:
-    """The values that `expand` has in this place of each column."""
-    envelope, address6 = event.envelope, event.addresses6[16 * place : 16 * place + 16]
-    return (
-        value_at(event.created_ms, place) if event.created_ms else envelope.issued_at_ms,
-        value_at(event.uids, place) if event.uids else envelope.command_id,
-        int.from_bytes(event.addresses4[4 * place : 4 * place + 4], "big"),
-        b"" if address6 == _NONE6 else address6,
-        event.label_sets[value_at(event.label_index, place)] if event.label_index else {},
-    )
+def first_values(column: Seq, count: int) -> Seq:
+    """The column of the first nodes only."""
+    return column if len(column) == 1 else column[:count]  # type: ignore[return-value]
 
 
 def only_row(event: NodesJoined | NodesChanged) -> tuple[int, str, int, bytes, dict[str, str]]:
@@ -161,11 +144,6 @@ def incarnations(event: NodesChanged | NodesLeft) -> Iterable[tuple[int, str] | 
     if not event.created_ms:
         return repeat(None)
     return zip(repeated(event.created_ms), repeated(event.uids), strict=False)
-
-
-def value_at(column: Sequence[T], place: int) -> T:
-    """The value of a column in this place."""
-    return column[0] if len(column) == 1 else column[place]
 
 
 def repeated(column: Sequence[T]) -> Iterable[T]:

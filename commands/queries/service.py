@@ -65,8 +65,9 @@ class QueriesService(ProgressQueries):
         kept = node_views.retained_nodes(fleet, request.zone, self._reader.partition_number, rows)
 
         def keys(number: int) -> Iterable[str]:
-            there = rows[number].in_zone(request.zone) if request.zone else rows[number]
-            return chain(there, kept.get(number, ()))
+            there = rows[number].items()
+            names = (name for name, row in there if row.zone == request.zone) if request.zone else rows[number]
+            return chain(names, kept.get(number, ()))
 
         def row_of(number: int, name: str) -> Node | Member:
             return rows[number].get(name) or kept[number][name]

@@ -61,6 +61,11 @@ class StateTable(Generic[Row]):
         if self.rows.pop(key, None) is not None:
             self._changed.add(key)
 
+    def remove_all(self, keys: Iterable[str]) -> None:
+        """Forget the rows under these keys; no error if some are not there."""
+        for key in keys:
+            self.remove(key)
+
     def touch(self, keys: Collection[str]) -> None:
         """These rows are to be saved, whether or not they changed. Nobody may alter `keys` from here on."""
         if len(keys) <= _SET_KEYS_MAX:

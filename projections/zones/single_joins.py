@@ -17,7 +17,7 @@ from eventstore.avro.scan import Irregular, Scan
 from eventstore.errors import Undecodable
 from eventstore.ids import InvalidCommandId, issued_at_ms
 from projections.actors import NODE_AGENT_PREFIX, is_node_agent
-from projections.columns import fault_of_nodes, intern_labels, slice_column, slice_event
+from projections.columns import fault_of_nodes, first_nodes, first_values, intern_labels
 from projections.field_checks import check_zone
 from projections.zones.joined import Joined
 from projections.zones.rows import MAX_ACTOR
@@ -63,10 +63,10 @@ def decide(
 ) -> tuple[Joined, int] | None:
     """The change that the first of these make, up to one whose node is known by then, if every one is done."""
     count = _new_first(state, joins.as_one.names)
-    event, zones = slice_event(joins.as_one, 0, count), joins.zones[:count]
+    event, zones = first_nodes(joins.as_one, count), joins.zones[:count]
     if not count or any(check_zone("zone", zone) for zone in sorted(set(zones))) or fault_of_nodes(event, time_ms):
         return None
-    actors = [actor[:MAX_ACTOR] for actor in slice_column(joins.actors, 0, count)]
+    actors = [actor[:MAX_ACTOR] for actor in first_values(joins.actors, count)]
     command_ids = joins.ids[:count] if joins.has_uids else ()
     return Joined(event, zones, offsets[:count], append_ms[:count], actors, command_ids), count
 

@@ -29,7 +29,6 @@ from eventstore.folding.state_table import StateTable
 from projections.columns import repeated
 from projections.zones.dpu_index import DpuIndex
 from projections.zones.joined import Joined
-from projections.zones.node_rows import Nodes
 from projections.zones.phases import STEPS
 from projections.zones.rows import CauseRow, Dpu, ForwardingMarks, JoinActor, Node, NodeTombstone, SourceSnapshot, Zone
 
@@ -62,7 +61,7 @@ class ZonesState:
     """Nodes and DPUs by name, zones by name, snapshots by `zone/source`; derived, the outbox by offset."""
 
     def __init__(self) -> None:
-        self.nodes = Nodes()
+        self.nodes = StateTable("nodes", Node)
         self.tombstones: StateTable[NodeTombstone] = StateTable("tombstones", NodeTombstone)
         self.zone_rows: StateTable[Zone] = StateTable("zones", Zone)
         self.snapshots: StateTable[SourceSnapshot] = StateTable("snapshots", SourceSnapshot)
@@ -127,7 +126,7 @@ class ZonesState:
 
     def has_none_of(self, names: Sequence[str]) -> bool:
         """Whether no node of these names is here, and no tombstone that fleet has not folded."""
-        return self.tombstones.rows.keys().isdisjoint(names) and not self.nodes.rows.has_any(names)
+        return self.tombstones.rows.keys().isdisjoint(names) and self.nodes.rows.keys().isdisjoint(names)
 
     def rederive(self) -> None:
         self._clear()
@@ -227,7 +226,7 @@ class ZonesState:
             if zone not in self.zone_rows.rows:
                 self.zone_rows.put(zone, Zone())
             self._count(zone, count)
-        self.nodes.add_joined(joined._replace(actors=(), command_ids=()))
+        self.nodes.add_all(dict(zip(names, joined.nodes(), strict=True)))
         if joined.command_ids:
             self.causes.put_all(dict(zip(map(str, offsets), _causes(joined), strict=True)))
         else:
@@ -280,7 +279,7 @@ class ZonesState:
                 self.tombstones.remove(name)
                 self._stale(tombstone.changed)
             self._count(node.zone, 1)
-        self.nodes.remove_all([*change.tombstones])
+        self.nodes.remove_all(change.tombstones)
 
     def _stale(self, offset: int) -> None:
         left = self._latest_changes_in.get(offset)

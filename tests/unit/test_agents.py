@@ -173,6 +173,7 @@ def test_no_statement_of_an_agent_alters_what_an_operator_owns(
         if told.code == "refused":
             assert after == before
             continue
+        assert after is not None
         had = before.labels if before is not None else {}
         assert {k: v for k, v in after.labels.items() if k != "role"} == {k: v for k, v in had.items() if k != "role"}
         if before is not None and before.address4 and not before.agent & AGENT_ADDRESS4:

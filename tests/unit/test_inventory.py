@@ -20,7 +20,7 @@ from commands.inventory.comparison import Comparison, compare
 from commands.inventory.plan import ImportOptions, InventoryError, InventoryPlan, plan
 from commands.inventory.rows import MAX_FAULTS, MAX_LINE_BYTES
 from eventstore.avro.codec import encode
-from projections.columns import fault_of_nodes, row_at
+from projections.columns import expand, fault_of_nodes
 from projections.field_checks import is_printable
 from schemas.events import MAX_COMMAND_BYTES, MAX_ITEMS, Envelope, NodesJoined
 
@@ -310,8 +310,7 @@ def known_of(found: InventoryPlan) -> dict[str, ExistingNode]:
     """The nodes of a plan, as the plane has them after its import."""
     existing = {}
     for event in joined(found):
-        for place, name in enumerate(event.names):
-            _, _, address4, address6, labels = row_at(event, place)
+        for name, _, _, address4, address6, labels in zip(event.names, *expand(event), strict=False):
             number6 = int.from_bytes(address6, "big")
             existing[name] = ExistingNode(event.zone, address4, number6, tuple(sorted(labels.items())))
     return existing

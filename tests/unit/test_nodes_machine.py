@@ -17,7 +17,6 @@ from eventstore.folding.fold import RecordMetadata
 from eventstore.log import FLEET_0
 from projections import name_index
 from projections.fleet.fold import FleetFold
-from projections.zones import node_rows
 from projections.zones.fold import ZonesFold
 from projections.zones.forwarding import forward
 from projections.zones.state import ZonesState
@@ -240,7 +239,5 @@ class NodesMachine(DeliveredMachine):
 TestNodesMachine = sized(NodesMachine, 100, 50, SOMETIMES)
 
 
-TestColumnsMachine = sized(
-    with_threshold(NodesMachine, 1, (node_rows, "_FEW"), (name_index, "_FEW")), 100, 50, SOMETIMES
-)
-"""Even two nodes that joined together stay columns, and are looked for as columns."""
+TestColumnsMachine = sized(with_threshold(NodesMachine, 1, (name_index, "_FEW")), 100, 50, SOMETIMES)
+"""Even two nodes are looked for as columns."""
