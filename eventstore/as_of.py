@@ -6,6 +6,7 @@ parses and prints times: the modules that read a log import numpy and fastavro, 
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import TypeAlias
 
@@ -19,6 +20,10 @@ _SHOWN_MS_MAX = 253_402_300_799_000
 _TEXT_SHOWN = 80
 _DIGITS_MAX = 18
 """Of a number that a caller gives: Python raises for what is much longer, and no log is so old."""
+
+_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_PART = re.compile(r"([0-9]{1,9})(ms|s|m|h|d|w)")
+_DURATION = re.compile(f"(?:{_PART.pattern}){{1,6}}")
 
 
 def parse_as_of(text: str) -> AsOf:
@@ -50,6 +55,13 @@ def parse_time(text: str) -> int | None:
     except ValueError:
         return None
     return int((as_of if as_of.tzinfo else as_of.replace(tzinfo=UTC)).timestamp() * 1_000)
+
+
+def parse_duration(text: str) -> int | None:
+    """Milliseconds of a duration such as 90s, 10m or 1h30m; None if it is no duration."""
+    if not _DURATION.fullmatch(text):
+        return None
+    return sum(int(count) * _UNITS_MS[unit] for count, unit in _PART.findall(text))
 
 
 def format_time(time_ms: int) -> str:

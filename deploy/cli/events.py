@@ -22,6 +22,7 @@ from deploy.cli.param_types import Time, as_of, command_id, not_empty
 from deploy.cli.progress import ProgressLine
 from deploy.cli.watch import EVERY_S
 from deploy.export.events import EXPORTED_TOPICS, EventFilter, as_json, batches, lines
+from deploy.export.events import tail as tailed
 from deploy.export.parquet import ParquetFile
 from deploy.export.rows import rows
 from deploy.storage import LogSource, open_log_to_read
@@ -31,6 +32,9 @@ from schemas.api import dpuplane_pb2 as pb
 from schemas.events import Event
 
 _TYPES = {event.__name__: event.__name__ for event in get_args(Event)} | {"undecodable": "undecodable"}
+
+LAST_MAX = 100_000
+_ALL = "--from-beginning"
 
 _FILTERS = (
     click.option("--topic", "topics", multiple=True, type=click.Choice(EXPORTED_TOPICS), help="Only this topic."),
@@ -56,7 +60,7 @@ _FILTERS = (
         type=Time(),
         default=0,
         metavar="TIME",
-        help="Only from this append time on: ISO 8601, UTC if it names no zone, or milliseconds since the epoch.",
+        help="Only from this append time on: ISO 8601, UTC if it names no zone, ms, or 10m for 10 minutes ago.",
     ),
     click.option(
         "--from",
@@ -82,17 +86,33 @@ def events() -> None:
     """Read the log's events, in order per partition: a line of JSON each (jsonl), or a YAML document.
 
     \b
-    Example: dpuplane events tail --type NodesJoined --since 2026-11-21T09:30:00Z
+    Example: dpuplane events tail --type NodesJoined --since 10m
     """
 
 
-@events.command(epilog="Example: dpuplane events tail --type NodesJoined --type NodesLeft")
+@events.command(epilog="Example: dpuplane events tail -n 20 --type NodesJoined --type NodesLeft")
+@click.option(
+    "-n", "last", type=click.IntRange(0, LAST_MAX), metavar="N", help="Begin with the last N of these events."
+)
+@click.option("--from-beginning", is_flag=True, help="Begin with the first event of the log.")
 @filters
 @log_options
 @query_options_in("jsonl", "yaml")
-def tail(client: Client, output: str, log_source: LogSource | None, **wanted: Any) -> None:
-    """Print events from the beginning (or --since) on, and then as they are appended, until interrupted."""
-    _print(log_source or _asked(client), _wanted(**wanted), output, follow=True)
+def tail(
+    client: Client, output: str, log_source: LogSource | None, last: int | None, from_beginning: bool, **wanted: Any
+) -> None:
+    """Print events as they are appended, until interrupted.
+
+    Begins at the present end of the log; earlier with -n, --since, --from or --from-beginning.
+    """
+    given = {"-n": last is not None, "--since": wanted["since_ms"], "--from": wanted["start"], _ALL: from_beginning}
+    starts = [option for option, value in given.items() if value not in (0, None, False)]
+    if len(starts) > 1:
+        raise click.UsageError(f"{starts[1]}: leave it out, or {starts[0]}: each says where to begin")
+    if wanted["until"] is not None and not starts:
+        raise click.UsageError(f"--until: give -n, --since, --from or {_ALL} too: without, tail begins at the end")
+    from_end = None if starts and last is None else last or 0
+    _print(log_source or _asked(client), _wanted(**wanted), output, follow=True, last=from_end)
 
 
 @events.command(epilog="Example: dpuplane events export --format parquet --out log.parquet")
@@ -156,11 +176,14 @@ def _asked(client: Client) -> LogSource:
     return log_source_of_status(client.query("GetStatus", pb.GetStatusRequest()), client.server)
 
 
-def _print(log_source: LogSource, wanted: EventFilter, output: str, *, follow: bool) -> None:
+def _print(log_source: LogSource, wanted: EventFilter, output: str, *, follow: bool, last: int | None = None) -> None:
+    """Prints what is wanted; with `last` so many events before the end of the log, and then those that come."""
+
     async def show() -> None:
         async with open_log_to_read(log_source, rng=random.Random()) as log:
             count = 0
-            async for line in lines(log, wanted, follow=follow):
+            found = lines(log, wanted, follow=follow) if last is None else tailed(log, wanted, last=last)
+            async for line in found:
                 sys.stdout.write(_spelled(line, output, is_first=not count, is_endless=follow))
                 count += 1
                 if follow:

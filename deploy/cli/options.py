@@ -47,10 +47,10 @@ _AS = click.option(
 )
 _TIMEOUT = click.option(
     "--timeout",
-    type=param_types.FiniteRange(0.1, 30.0),
+    type=param_types.Seconds(0.1, 30.0),
     default=10.0,
     show_default=True,
-    help="Seconds to wait for an answer.",
+    help="Seconds to wait for an answer, or a duration such as 5s.",
 )
 _MIN_POSITION = click.option(
     "--min-position",
@@ -64,15 +64,15 @@ _AT = click.option(
     callback=param_types.as_of_text,
     metavar="POSITION|TIME",
     default="",
-    help="Answer as it was then: at the `position` of an earlier answer, or a time in ISO 8601 or milliseconds.",
+    help="Answer as it was then: at the `position` of an earlier answer, at a time (ISO 8601 or ms), or 10m ago.",
 )
 _WATCH = click.option("--watch", is_flag=True, help="Show it again whenever it has changed, until Ctrl-C.")
 _WAIT = click.option(
     "--timeout",
-    type=param_types.FiniteRange(0, 86_400),
+    type=param_types.Seconds(0, 86_400),
     default=60.0,
     show_default=True,
-    help="Seconds to wait for it; exit status 3 afterwards.",
+    help="Seconds to wait for it, or a duration such as 5m; exit status 3 afterwards.",
 )
 _COMMAND_ID = click.option(
     "--command-id",

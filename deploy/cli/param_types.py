@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from deploy.addresses import parse_addresses
-from eventstore.as_of import parse_as_of, parse_time
+from eventstore.as_of import parse_as_of, parse_duration, parse_time
 from eventstore.errors import PermanentError
 from eventstore.ids import issued_at_ms
 from eventstore.position import check_token
@@ -61,35 +62,64 @@ class Folder(click.Path):
 INT32, INT64 = BoundedInteger(32), BoundedInteger(64)
 
 
+class Seconds(FiniteRange):
+    """A duration in seconds within a range, given as a number of seconds or with units, as 90s or 5m."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        duration_ms = parse_duration(value) if isinstance(value, str) else None
+        return super().convert(value if duration_ms is None else duration_ms / 1_000, param, ctx)
+
+
 class Time(click.ParamType[int]):
-    """A time in milliseconds since the epoch, given so or in ISO 8601; UTC, if that names no zone."""
+    """A time in milliseconds since the epoch: given so, in ISO 8601 (UTC without an offset), or as a duration before
+    now."""
 
     name = "time"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, int):
             return value
-        time_ms = parse_time(str(value))
+        time_ms = _time_before(str(value))
         if time_ms is None:
-            self.fail(f"{quoted(str(value))} must be a time in ISO 8601, or milliseconds since the epoch", param, ctx)
+            time_ms = parse_time(str(value))
+        if time_ms is None:
+            forms = f"a time in ISO 8601, milliseconds since the epoch, {_DURATION_FORM}"
+            self.fail(f"{quoted(str(value))} must be {forms}", param, ctx)
         return time_ms
+
+
+_DURATION_FORM = "or a duration before now such as 10m"
+
+
+def _time_before(duration: str) -> int | None:
+    """The time so long before now; None if the text is no duration. Servers are sent the time: they take no duration,
+    which would be another time for each page of a list."""
+    duration_ms = parse_duration(duration)
+    return None if duration_ms is None else max(0, time.time_ns() // 1_000_000 - duration_ms)
 
 
 def as_of(_context: click.Context, _parameter: click.Parameter, given: str | None) -> str | int | None:
     """Callback of an option for a moment of the past: a token as it is, a time in milliseconds, None if not given."""
     if given is None:
         return None
+    time_ms = _time_before(given)
+    if time_ms is not None:
+        return time_ms
     try:
         return parse_as_of(given)
     except PermanentError as error:
-        raise click.BadParameter(str(error).removeprefix("as_of: ").removeprefix("position: ")) from error
+        said = str(error).removeprefix("as_of: ").removeprefix("position: ")
+        is_token = ":" in given and "=" in given
+        raise click.BadParameter(said if is_token else f"{said}, {_DURATION_FORM}") from error
 
 
 def as_of_text(context: click.Context, parameter: click.Parameter, given: str) -> str:
-    """The same as it was given; empty if it was not."""
-    if not_empty(context, parameter, given):
-        as_of(context, parameter, given)
-    return given
+    """The same as text for the server, a duration as the time; empty if it was not given."""
+    if not not_empty(context, parameter, given):
+        return given
+    return str(as_of(context, parameter, given))
 
 
 def position(context: click.Context, parameter: click.Parameter, given: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Collection, Mapping
+from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from typing import NamedTuple
 
@@ -20,6 +20,9 @@ from eventstore.recovery.replay import cut_at_position
 
 EXPORTED_TOPICS = (*FOLDED_TOPICS, DECISIONS)
 """Every topic that holds events; what is folded is given unless another is asked for."""
+
+_WIDER = 8
+"""How many times more records are read when the last ones hold too few events that are wanted."""
 
 
 def _unsaid(_what: str, _share: float) -> None:
@@ -58,10 +61,54 @@ async def lines(
     """Events in order per partition, up to the present ends of the log, or for ever if `follow`."""
     async with aclosing(batches(log, event_filter, follow=follow, report=report)) as found:
         async for partition, records in found:
-            for record in records:
-                line = as_line(partition, record)
-                if event_filter.admits(line):
-                    yield line
+            for line in _admitted(event_filter, partition, records):
+                yield line
+
+
+async def tail(log: EventLog, event_filter: EventFilter, *, last: int) -> AsyncGenerator[dict[str, object], None]:
+    """The last events that are in the log now, in order of append time, and then those that are appended. With
+    `until`, nothing is awaited."""
+    begins, ends = await _range(log, event_filter)
+    for line in await _last(log, event_filter, begins, ends, last):
+        yield line
+    if event_filter.until is not None:
+        return
+    async with aclosing(log.read(ends)) as found:
+        async for partition, records in found:
+            for line in _admitted(event_filter, partition, records):
+                yield line
+
+
+async def _last(
+    log: EventLog, event_filter: EventFilter, begins: Mapping[Partition, int], ends: Mapping[Partition, int], count: int
+) -> list[dict[str, object]]:
+    """The last `count` events before `ends`. Each partition is read from ever further back until it has that many:
+    filters may admit one record in millions, and most tails need a few records of a large log."""
+    found: list[dict[str, object]] = []
+    for partition, end in ends.items():
+        start, window, lines_found = end, count, list[dict[str, object]]()
+        while len(lines_found) < count and start > begins[partition]:
+            start, window = max(begins[partition], end - window), window * _WIDER
+            lines_found = await _lines_between(log, event_filter, partition, start, end)
+        found += lines_found[-count:]
+    found.sort(key=lambda line: int(str(line["timestamp_ms"])))
+    return found[-count:] if count else []
+
+
+async def _lines_between(
+    log: EventLog, event_filter: EventFilter, partition: Partition, start: int, end: int
+) -> list[dict[str, object]]:
+    lines_found: list[dict[str, object]] = []
+    async with aclosing(_between(log, {partition: start}, {partition: end}, follow=False, report=_unsaid)) as found:
+        async for _, records in found:
+            lines_found += _admitted(event_filter, partition, records)
+    return lines_found
+
+
+def _admitted(
+    event_filter: EventFilter, partition: Partition, records: Iterable[Record]
+) -> Iterator[dict[str, object]]:
+    return filter(event_filter.admits, (as_line(partition, record) for record in records))
 
 
 async def batches(
@@ -69,12 +116,27 @@ async def batches(
 ) -> AsyncGenerator[Batch, None]:
     """The records of the topics and positions that are wanted, whatever is in them."""
     begins, ends = await _range(log, event_filter)
-    follow = follow and event_filter.until is None
+    async with aclosing(
+        _between(log, begins, ends, follow=follow and event_filter.until is None, report=report)
+    ) as found:
+        async for batch in found:
+            yield batch
+
+
+async def _between(
+    log: EventLog,
+    begins: Mapping[Partition, int],
+    ends: Mapping[Partition, int],
+    *,
+    follow: bool,
+    report: ReportProgress,
+) -> AsyncGenerator[Batch, None]:
+    """The records from `begins` to before `ends`, or for ever if `follow`."""
     behind = {partition for partition, end in ends.items() if begins[partition] < end}
     total = sum(ends[partition] - begins[partition] for partition in behind)
     if not behind and not follow:
         return
-    positions = begins if follow else {partition: begins[partition] for partition in behind}
+    positions = {partition: begin for partition, begin in begins.items() if follow or partition in behind}
     done = 0
     async with aclosing(log.read(positions)) as found:
         async for partition, records in found:

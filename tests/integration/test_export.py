@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
+from contextlib import aclosing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from deploy.cli import cli
+from deploy.export.events import EventFilter, lines, tail
 from deploy.storage import LOG_FOLDER
 from eventstore.avro.codec import encode
 from eventstore.embedded.log import EmbeddedLog
@@ -158,3 +160,67 @@ def test_an_end_before_the_beginning_is_refused(data: Path) -> None:
         assert (ran.exit_code, ran.stdout) == (1, "")
         assert ran.stderr == "Error: from: it is later than until, so there is no event between them\n"
     assert exported(data, "--from", token(data, 15), "--until", token(data, 15)) == []
+
+
+def ended(data: Path, wanted: EventFilter, last: int | None) -> list[dict[str, Any]]:
+    """The last events of a log up to the `until` of what is wanted; all of them for None."""
+
+    async def read() -> list[dict[str, Any]]:
+        async with EmbeddedLog.secondary(data / LOG_FOLDER) as log:
+            found = lines(log, wanted, follow=False) if last is None else tail(log, wanted, last=last)
+            return [line async for line in found]
+
+    return asyncio.run(read())
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        EventFilter(),
+        EventFilter(types=("WritesFrozen",)),
+        EventFilter(topics=(ZONES,)),
+        EventFilter(actor="relay-1"),
+        EventFilter(until=START_MS + 20_000),
+    ],
+    ids=("everything", "a type", "a topic", "an actor", "before a time"),
+)
+@pytest.mark.parametrize("count", [0, 1, 3, 7, 10_000])
+def test_a_tail_begins_with_the_last_of_the_wanted_events(data: Path, wanted: EventFilter, count: int) -> None:
+    if wanted.until is None:
+        wanted = wanted._replace(until=START_MS + 3_600_000)
+    all_of_them = sorted(ended(data, wanted, None), key=lambda line: int(line["timestamp_ms"]))
+    found = ended(data, wanted, count)
+    assert len(all_of_them) > 7
+    times = [line["timestamp_ms"] for line in all_of_them]
+    assert [line["timestamp_ms"] for line in found] == times[max(0, len(times) - count) :]
+    assert set(places(found)) <= set(places(all_of_them))
+    assert len(set(places(found))) == min(count, len(all_of_them)), "none twice"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("-n", "3", "--since", "10m"), "--since: leave it out, or -n"),
+        (("--from-beginning", "-n", "0"), "--from-beginning: leave it out, or -n"),
+        (("--until", "2026-11-21T09:30:00Z"), "--until: give -n, --since, --from or --from-beginning too"),
+    ],
+)
+def test_a_tail_begins_at_one_place(data: Path, arguments: tuple[str, ...], says: str) -> None:
+    ran = CliRunner().invoke(cli, ["events", "tail", "--data", str(data), *arguments])
+    assert (ran.exit_code, ran.stdout, says in ran.stderr) == (2, "", True)
+
+
+async def test_a_tail_without_a_beginning_has_only_what_is_appended_from_then_on(tmp_path: Path) -> None:
+    clock = await stated(tmp_path / "plane", records=4)
+    wanted = EventFilter(topics=(ZONES,))
+    async with EmbeddedLog.open(tmp_path / "plane" / LOG_FOLDER, now_ms=clock) as log:
+        before = {partition: await log.end(partition) for partition in log.partitions(ZONES)}
+        async with aclosing(tail(log, wanted, last=0)) as found, asyncio.timeout(60):
+            first = asyncio.ensure_future(anext(found))
+            number = 100
+            while not first.done():  # the tail may not have looked for the end of the log yet
+                await log.append(ZONES_0, b"zone-1", encode(joined(number, clock.ms, nodes=1)))
+                number += 1
+                await asyncio.sleep(0.01)
+            line = await first
+    assert int(str(line["offset"])) >= before[ZONES_0]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from eventstore.as_of import check_not_in_future, format_time, parse_as_of, parse_time
+from eventstore.as_of import check_not_in_future, format_time, parse_as_of, parse_duration, parse_time
 from eventstore.avro.codec import encode
 from eventstore.embedded.log import EmbeddedLog
 from eventstore.errors import LogMismatch, PermanentError
@@ -228,6 +228,32 @@ def test_times_are_read_as_users_write_them(text: str, time_ms: int | None) -> N
     if time_ms is None:
         with pytest.raises(PermanentError, match="must be the position of an answer, a time"):
             parse_as_of(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "duration_ms"),
+    [
+        ("250ms", 250),
+        ("90s", 90_000),
+        ("10m", 600_000),
+        ("1h30m", 5_400_000),
+        ("2d", 172_800_000),
+        ("1w", 604_800_000),
+        ("10", None),
+        ("m", None),
+        ("10M", None),
+        ("-10m", None),
+        ("1.5h", None),
+        ("10m ", None),
+        ("²m", None),
+        ("9" * 10 + "s", None),
+        ("1s" * 7, None),
+        ("", None),
+    ],
+)
+def test_durations_are_numbers_with_units(text: str, duration_ms: int | None) -> None:
+    assert parse_duration(text) == duration_ms
+    assert duration_ms is None or parse_time(text) is None, "no text is a time and a duration"
 
 
 def test_what_is_to_come_is_refused_by_both_times() -> None:
