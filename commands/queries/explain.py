@@ -49,11 +49,11 @@ def explanation(
         zone=zone,
         addresses=map(_address, view.addresses),
         steps=[pb.ExplainedStep(**step._asdict()) for step in view.steps],
-        missing=view.missing,
+        missing_step=view.missing_step,
         reason=view.reason,
         verdicts=map(_verdict, view.verdicts),
         verdict=view.verdict,
-        sentence=view.sentence,
+        summary=view.summary,
         notes=view.notes,
         position=reader.token(ZONES, FLEET, INSTALLS, numbers=numbers),
     )

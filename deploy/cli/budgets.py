@@ -18,7 +18,7 @@ from schemas.api import dpuplane_pb2 as pb
 def budgets() -> None:
     """Budgets: a share of a table, and at least a count, per 10 minutes.
 
-    Example: dpuplane budgets set denied-by-leave --permille 100 --at-least 1000
+    Example: dpuplane budgets set denied-by-leave --permille 100 --min-addresses 1000
     """
 
 
@@ -46,7 +46,7 @@ def _row(budget: pb.Budget) -> tuple[object, ...]:
 @budgets.command("set")
 @click.argument("kind", type=click.Choice(BUDGET_KINDS))
 @click.option("--permille", type=INT32, help="Share of a table, in thousandths.")
-@click.option("--at-least", type=INT32, help="And at least so many addresses.")
+@click.option("--min-addresses", type=INT32, help="And at least so many addresses.")
 @click.option("--no-limit", is_flag=True, help="Instead of both: hold nothing.")
 @command_options
 def set_budget(
@@ -56,15 +56,15 @@ def set_budget(
 
     \b
     Examples:
-      dpuplane budgets set denied-by-change --permille 10 --at-least 100
+      dpuplane budgets set denied-by-change --permille 10 --min-addresses 100
       dpuplane budgets set allowed-by-join --no-limit
     """
     if no_limit and (permille is not None or min_addresses is not None):
-        raise click.UsageError("give --no-limit, or --permille and --at-least, and not both")
+        raise click.UsageError("give --no-limit, or --permille and --min-addresses, and not both")
     if no_limit:
         permille, min_addresses = UNLIMITED_PERMILLE, 0
     if permille is None or min_addresses is None:
-        raise click.UsageError("give --permille and --at-least, or --no-limit")
+        raise click.UsageError("give --permille and --min-addresses, or --no-limit")
     finish(
         client.command("SetBudget", pb.SetBudgetRequest(kind=kind, permille=permille, min_addresses=min_addresses)),
         output,

@@ -56,8 +56,10 @@ def explain(*, client: Client, output: str, node: str, dpu: str, zone: str) -> N
     click.echo()
     for note in found.notes:
         click.echo(note)
-    click.echo(f"{node} to {dpu} of zone {found.zone}: {found.sentence}")
-    click.echo(f"not there yet: {found.missing}: {found.reason}" if found.missing else "every step is reached")
+    click.echo(f"{node} to {dpu} of zone {found.zone}: {found.summary}")
+    click.echo(
+        f"not there yet: {found.missing_step}: {found.reason}" if found.missing_step else "every step is reached"
+    )
 
 
 def _since(found: pb.ExplainedAddress) -> object:

@@ -106,7 +106,7 @@ def _progress(install: pb.Install) -> str:
 
 def _exception(found: pb.DpuException) -> str:
     """What a DPU did last that is out of the ordinary, and when; it may have mended its ways since."""
-    said = out.time_text(found.said_ms)
+    said = out.time_text(found.reported_ms)
     if found.version < 0:
         return f"refused its table at {said}: {found.reason}"
     return f"went back to version {found.version} at {said}"

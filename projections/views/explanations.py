@@ -69,11 +69,11 @@ class VerdictView(NamedTuple):
 class ExplanationView(NamedTuple):
     addresses: tuple[AddressView, ...]
     steps: tuple[StepView, ...]
-    missing: str
+    missing_step: str
     reason: str
     verdicts: tuple[VerdictView, ...]
     verdict: VerdictSummary
-    sentence: str
+    summary: str
     notes: tuple[str, ...]
 
 
@@ -110,11 +110,11 @@ def explain(about: ExplainQuery, fleet: FleetState, installs: InstallsState) -> 
     return ExplanationView(
         addresses=tuple(view for view, _ in rules),
         steps=tuple(steps),
-        missing=missing,
+        missing_step=missing,
         reason=reason,
         verdicts=tuple(VerdictView(address, *found) for address, listed in said.items() for found in listed),
         verdict=summary(found for listed in said.values() for found in listed),
-        sentence=_sentence(about, fleet, said),
+        summary=_sentence(about, fleet, said),
         notes=tuple(_conflicts(about, fleet, addresses)),
     )
 

@@ -63,7 +63,7 @@ class ExceptionView(NamedTuple):
     dpu: str
     version: int
     reason: str
-    said_ms: int
+    reported_ms: int
 
 
 class InstallsView(NamedTuple):

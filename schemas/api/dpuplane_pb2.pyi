@@ -751,16 +751,16 @@ class Zone(_message.Message):
     def __init__(self, zone: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., nodes: _Optional[int] = ..., dpus: _Optional[int] = ..., rules: _Optional[int] = ..., version: _Optional[int] = ..., digest: _Optional[str] = ..., parallel_installs: _Optional[int] = ..., unavailable_nodes: _Optional[int] = ..., frozen: _Optional[bool] = ..., installs: _Optional[_Iterable[_Union[Install, _Mapping]]] = ..., lagging: _Optional[_Iterable[str]] = ..., exceptions: _Optional[_Iterable[_Union[DpuException, _Mapping]]] = ..., position: _Optional[str] = ..., agent_networks: _Optional[_Iterable[str]] = ..., agent_label_keys: _Optional[_Iterable[str]] = ..., frozen_since_ms: _Optional[int] = ..., frozen_by: _Optional[str] = ..., waiting_dpus: _Optional[int] = ..., waiting_since_ms: _Optional[int] = ..., waiting_steps: _Optional[int] = ..., transient_tries: _Optional[int] = ..., device_tries: _Optional[int] = ..., operator_tries: _Optional[int] = ...) -> None: ...
 
 class DpuException(_message.Message):
-    __slots__ = ("dpu", "version", "reason", "said_ms")
+    __slots__ = ("dpu", "version", "reason", "reported_ms")
     DPU_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
-    SAID_MS_FIELD_NUMBER: _ClassVar[int]
+    REPORTED_MS_FIELD_NUMBER: _ClassVar[int]
     dpu: str
     version: int
     reason: str
-    said_ms: int
-    def __init__(self, dpu: _Optional[str] = ..., version: _Optional[int] = ..., reason: _Optional[str] = ..., said_ms: _Optional[int] = ...) -> None: ...
+    reported_ms: int
+    def __init__(self, dpu: _Optional[str] = ..., version: _Optional[int] = ..., reason: _Optional[str] = ..., reported_ms: _Optional[int] = ...) -> None: ...
 
 class Install(_message.Message):
     __slots__ = ("version", "dpus", "received", "applied", "in_hardware", "appended_ms", "milestones")
@@ -1485,32 +1485,32 @@ class ExplainAccessRequest(_message.Message):
     def __init__(self, min_position: _Optional[str] = ..., node: _Optional[str] = ..., dpu: _Optional[str] = ..., zone: _Optional[str] = ..., as_of: _Optional[str] = ...) -> None: ...
 
 class Explanation(_message.Message):
-    __slots__ = ("node", "dpu", "zone", "addresses", "steps", "missing", "reason", "position", "verdicts", "verdict", "sentence", "notes")
+    __slots__ = ("node", "dpu", "zone", "addresses", "steps", "missing_step", "reason", "position", "verdicts", "verdict", "summary", "notes")
     NODE_FIELD_NUMBER: _ClassVar[int]
     DPU_FIELD_NUMBER: _ClassVar[int]
     ZONE_FIELD_NUMBER: _ClassVar[int]
     ADDRESSES_FIELD_NUMBER: _ClassVar[int]
     STEPS_FIELD_NUMBER: _ClassVar[int]
-    MISSING_FIELD_NUMBER: _ClassVar[int]
+    MISSING_STEP_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
     VERDICTS_FIELD_NUMBER: _ClassVar[int]
     VERDICT_FIELD_NUMBER: _ClassVar[int]
-    SENTENCE_FIELD_NUMBER: _ClassVar[int]
+    SUMMARY_FIELD_NUMBER: _ClassVar[int]
     NOTES_FIELD_NUMBER: _ClassVar[int]
     node: str
     dpu: str
     zone: str
     addresses: _containers.RepeatedCompositeFieldContainer[ExplainedAddress]
     steps: _containers.RepeatedCompositeFieldContainer[ExplainedStep]
-    missing: str
+    missing_step: str
     reason: str
     position: str
     verdicts: _containers.RepeatedCompositeFieldContainer[ExplainedVerdict]
     verdict: str
-    sentence: str
+    summary: str
     notes: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, node: _Optional[str] = ..., dpu: _Optional[str] = ..., zone: _Optional[str] = ..., addresses: _Optional[_Iterable[_Union[ExplainedAddress, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[ExplainedStep, _Mapping]]] = ..., missing: _Optional[str] = ..., reason: _Optional[str] = ..., position: _Optional[str] = ..., verdicts: _Optional[_Iterable[_Union[ExplainedVerdict, _Mapping]]] = ..., verdict: _Optional[str] = ..., sentence: _Optional[str] = ..., notes: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, node: _Optional[str] = ..., dpu: _Optional[str] = ..., zone: _Optional[str] = ..., addresses: _Optional[_Iterable[_Union[ExplainedAddress, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[ExplainedStep, _Mapping]]] = ..., missing_step: _Optional[str] = ..., reason: _Optional[str] = ..., position: _Optional[str] = ..., verdicts: _Optional[_Iterable[_Union[ExplainedVerdict, _Mapping]]] = ..., verdict: _Optional[str] = ..., summary: _Optional[str] = ..., notes: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ExplainedVerdict(_message.Message):
     __slots__ = ("address", "allowed", "policy", "protocols", "ports")

@@ -27,7 +27,7 @@ async def applied(plane: Process, node: str, dpu: str) -> Any:
     async with asyncio.timeout(60):
         while True:
             found = (await ran(plane, "explain", node, dpu, "--output", "json")).json()
-            if not found["missing"]:
+            if not found["missing_step"]:
                 return found
             await asyncio.sleep(0.2)
 

@@ -13,7 +13,7 @@ __all__ = ["plane", "run"]
 
 
 async def test_a_held_leave_waits_for_two_names(run: Run) -> None:
-    assert (await run("budgets", "set", "denied-by-leave", "--permille", "0", "--at-least", "1")).status == 0
+    assert (await run("budgets", "set", "denied-by-leave", "--permille", "0", "--min-addresses", "1")).status == 0
     budgets = (await run("budgets", "list")).json["budgets"]
     assert {budget["kind"]: budget["min_addresses"] for budget in budgets}["denied-by-leave"] == 1
     names = [f"n{i}" for i in range(1, 6)]
@@ -34,7 +34,7 @@ async def test_a_held_leave_waits_for_two_names(run: Run) -> None:
 
 
 async def test_no_limit_is_printed_in_the_words_that_set_it(run: Run) -> None:
-    limited = await run("budgets", "set", "allowed-by-join", "--permille", "10", "--at-least", "50")
+    limited = await run("budgets", "set", "allowed-by-join", "--permille", "10", "--min-addresses", "50")
     assert (limited.status, limited.json["outcome"]) == (0, "done")
     assert {"allowed-by-join": ["10", "50"]}.items() <= (await budgets_of(run)).items()
     raised = await run("budgets", "set", "allowed-by-join", "--no-limit")
@@ -42,7 +42,7 @@ async def test_no_limit_is_printed_in_the_words_that_set_it(run: Run) -> None:
     for name in ("alice", "bob"):
         assert (await run("holds", "approve", str(raised.json["hold"]), "--as", name)).status == 0
     assert {"allowed-by-join": ["no", "limit", "-"]}.items() <= (await budgets_of(run)).items()
-    for wrong in ([], ["--permille", "10"], ["--no-limit", "--at-least", "5"]):
+    for wrong in ([], ["--permille", "10"], ["--no-limit", "--min-addresses", "5"]):
         ran = await run("budgets", "set", "allowed-by-join", *wrong)
         assert (ran.status, "--no-limit" in ran.stderr) == (2, True)
 
@@ -54,7 +54,7 @@ async def budgets_of(run: Run) -> dict[str, list[str]]:
 
 
 async def test_a_leave_of_nodes_that_have_left_says_which_hold_keeps_them_or_was_rejected(run: Run) -> None:
-    await run("budgets", "set", "denied-by-leave", "--permille", "0", "--at-least", "0")
+    await run("budgets", "set", "denied-by-leave", "--permille", "0", "--min-addresses", "0")
     for number in (1, 2, 3):
         await become_member(run, f"n{number}", "z1", f"10.0.0.{number}")
     hold = (await run("nodes", "leave", "n1", "n2")).json["hold"]
@@ -84,7 +84,7 @@ async def test_a_leave_of_nodes_that_have_left_says_which_hold_keeps_them_or_was
 
 async def test_a_node_that_moves_alone_is_held_at_once_and_not_approved_by_who_moves_it(run: Run) -> None:
     assert partition_of(b"z1", PARTITIONS) != partition_of(b"z3", PARTITIONS)
-    await run("budgets", "set", "denied-by-change", "--permille", "0", "--at-least", "0")
+    await run("budgets", "set", "denied-by-change", "--permille", "0", "--min-addresses", "0")
     await become_member(run, "n1", "z1", "10.0.0.1")
     moved = await run("nodes", "join", "n1", "--zone", "z3", "--address", "10.0.0.9", "--as", "joe")
     assert (moved.status, moved.json["outcome"]) == (0, "held"), moved
@@ -99,7 +99,7 @@ async def test_a_node_that_moves_alone_is_held_at_once_and_not_approved_by_who_m
 
 
 async def test_each_hold_of_a_leave_from_several_zones_is_named(run: Run) -> None:
-    await run("budgets", "set", "denied-by-leave", "--permille", "0", "--at-least", "0")
+    await run("budgets", "set", "denied-by-leave", "--permille", "0", "--min-addresses", "0")
     for number, zone in enumerate(("z1", "z2"), 1):
         await become_member(run, f"n{number}", zone, f"10.0.0.{number}")
     left = (await run("nodes", "leave", "n1", "n2")).json
@@ -110,7 +110,7 @@ async def test_each_hold_of_a_leave_from_several_zones_is_named(run: Run) -> Non
 
 
 async def test_an_approval_that_closed_its_hold_is_repeated_safely(run: Run, plane: Served) -> None:
-    await run("budgets", "set", "denied-by-leave", "--permille", "0", "--at-least", "0")
+    await run("budgets", "set", "denied-by-leave", "--permille", "0", "--min-addresses", "0")
     await become_member(run, "n1", "z1", "10.0.0.1")
     hold = str((await run("nodes", "leave", "n1")).json["hold"])
     await run("holds", "approve", hold, "--as", "alice")
@@ -125,7 +125,7 @@ async def test_a_hold_is_shown_with_every_node_of_it_for_as_long_as_it_keeps_any
     run: Run, plane: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("deploy.cli.holds.MAX_PAGE", 50)  # several pages without several thousand nodes
-    await run("budgets", "set", "denied-by-leave", "--permille", "0", "--at-least", "0")
+    await run("budgets", "set", "denied-by-leave", "--permille", "0", "--min-addresses", "0")
     names = [f"n{number:03}" for number in range(120)]
     specs = [pb.NodeSpec(name=name, addresses=[f"10.0.0.{number}"]) for number, name in enumerate(names)]
     joined = await plane.join("z1", *specs)
@@ -146,7 +146,7 @@ async def test_a_hold_is_shown_with_every_node_of_it_for_as_long_as_it_keeps_any
 
 
 async def test_holds_are_approved_and_rejected_by_selector(run: Run, plane: Served) -> None:
-    await run("budgets", "set", "denied-by-leave", "--permille", "0", "--at-least", "0")
+    await run("budgets", "set", "denied-by-leave", "--permille", "0", "--min-addresses", "0")
     for number in range(1, 5):
         await become_member(run, f"n{number}", "z1", f"10.0.0.{number}")
     command_id = plane.command_id()

@@ -59,7 +59,7 @@ async def test_what_is_held_stands_in_the_exit_line(run: Run, tmp_path: Path) ->
     file = inventory(tmp_path, *range(20))
     first = await run("import", file, *POOL)
     assert (first.json["joined"], first.json["held"]) == (20, 0)
-    await run("budgets", "set", "denied-by-change", "--permille", "0", "--at-least", "1")
+    await run("budgets", "set", "denied-by-change", "--permille", "0", "--min-addresses", "1")
     other = ("--zone-size", "1000", "--address-pool", "10.2.0.0/16", "--yes")
     held = await run("import", file, *other)
     assert (held.status, held.json["joined"], held.json["held"], len(held.json["holds"])) == (0, 20, 20, 1)
@@ -74,7 +74,7 @@ async def test_what_is_held_stands_in_the_exit_line(run: Run, tmp_path: Path) ->
 
 async def test_a_dry_run_counts_the_nodes_that_are_held_already(run: Run, tmp_path: Path) -> None:
     await run("import", inventory(tmp_path, *range(20)), *POOL)
-    await run("budgets", "set", "denied-by-change", "--permille", "0", "--at-least", "1")
+    await run("budgets", "set", "denied-by-change", "--permille", "0", "--min-addresses", "1")
     other = ("--zone-size", "1000", "--address-pool", "10.2.0.0/16", "--yes")
     held = await run("import", inventory(tmp_path, *range(5)), *other)
     assert (held.json["held"], held.json["held_before"]) == (5, 0)
@@ -90,7 +90,7 @@ async def test_a_dry_run_counts_the_nodes_that_are_held_already(run: Run, tmp_pa
 async def test_what_an_import_asked_for_is_selected_by_its_id(run: Run, tmp_path: Path) -> None:
     file, zones = inventory(tmp_path, *range(20)), ("--zone-size", "5", "--address-pool")
     await run("import", file, *zones, "10.0.0.0/16")
-    await run("budgets", "set", "denied-by-change", "--permille", "0", "--at-least", "1")
+    await run("budgets", "set", "denied-by-change", "--permille", "0", "--min-addresses", "1")
     first = (await run("import", file, *zones, "10.2.0.0/16", "--yes")).json
     other = (await run("import", file, *zones, "10.2.0.0/16", "--yes")).json
     assert ((first["held"], len(first["holds"])), (other["held"], other.get("holds", []))) == ((20, 4), (0, []))

@@ -141,19 +141,19 @@ async def test_an_explanation_goes_step_by_step_to_the_hardware(tmp_path: Path) 
         await plane.calls.SetPolicy(pb.SetPolicyRequest(policy=policy(zones={"row": "7"})))
         await joined(plane, 4)
         away = await explained(plane)
-        assert away.missing == "sent" and "not connected" in away.reason
+        assert away.missing_step == "sent" and "not connected" in away.reason
         assert [(a.address, a.prefix, a.policy) for a in away.addresses] == [("10.0.0.0", "10.0.0.0/30", "default")]
         version = table(plane.replica.state(FLEET_0), "z1").version
         plane.held = {"z1": {"dpu1": Held(plane.replica.generation, version - 1, bytes(16))}}
         lags = await explained(plane)
-        assert lags.missing == "received" and f"needs {lags.steps[2].version or 0}" in lags.reason
+        assert lags.missing_step == "received" and f"needs {lags.steps[2].version or 0}" in lags.reason
         await report(plane, version, Level.APPLIED)
         applied = await explained(plane)
-        assert applied.missing == "in_hardware"
+        assert applied.missing_step == "in_hardware"
         assert [step.name for step in applied.steps if step.time_ms][-2:] == ["received", "applied"]
         await report(plane, version, Level.IN_HARDWARE)
         whole = await explained(plane)
-        assert (whole.missing, whole.steps[-1].name, whole.steps[-1].reached) == ("", "in_hardware", True)
+        assert (whole.missing_step, whole.steps[-1].name, whole.steps[-1].reached) == ("", "in_hardware", True)
 
 
 async def test_an_explanation_names_the_freeze_the_missing_policy_and_the_version(tmp_path: Path) -> None:
@@ -176,6 +176,6 @@ async def test_an_explanation_names_the_freeze_the_missing_policy_and_the_versio
         for name in ("bob", "cid"):
             approve = pb.ApproveHoldRequest(hold=hold.hold, hash=hold.hash)
             await plane.calls.ApproveHold(approve, metadata=[("x-dpuplane-as", name)])
-        assert (await explained(plane, "late")).missing == "intended"
+        assert (await explained(plane, "late")).missing_step == "intended"
         with pytest.raises(grpc.aio.AioRpcError, match="is not a DPU of any zone"):
             await plane.queries.ExplainAccess(pb.ExplainAccessRequest(node="n0", dpu="other"))

@@ -125,7 +125,7 @@ def test_commands_that_read_no_log_import_none_of_its_libraries() -> None:
         ["nodes", "join", "n1", "--zone", "z", "--command-id", "not-an-id"],
         ["cliques", "capacity", "d", "c", "many"],
         ["zones", "limit", "z"],
-        ["budgets", "set", "other", "--permille", "1", "--at-least", "1"],
+        ["budgets", "set", "other", "--permille", "1", "--min-addresses", "1"],
         ["cliques", "capacity", "d", "c", "99999999999"],
         ["cliques", "config", "d", "c", "--merge", "-", "--output", "json"],
         ["cliques", "config", "d", "c", "--merge", "-", "--file", "peers"],

@@ -169,8 +169,8 @@ def test_a_replica_is_shown_with_its_version_and_without_a_loose_end_for_what_it
 
 
 def test_a_zone_names_the_dpus_that_refuse_a_table_or_went_back_with_their_reason() -> None:
-    refused = pb.DpuException(dpu="d-2", version=-1, reason="full", said_ms=1_700_000_000_000)
-    gone_back = pb.DpuException(dpu="d-3", version=7, said_ms=1_700_000_000_000)
+    refused = pb.DpuException(dpu="d-2", version=-1, reason="full", reported_ms=1_700_000_000_000)
+    gone_back = pb.DpuException(dpu="d-3", version=7, reported_ms=1_700_000_000_000)
     shown = dict(fields_of(pb.Zone(zone="rack7", lagging=["d-1"], exceptions=[refused, gone_back])))
     assert shown["lagging"] == "d-1"
     assert shown["exception d-2"] == "refused its table at 2023-11-14T22:13:20.000Z: full"

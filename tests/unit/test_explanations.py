@@ -59,15 +59,15 @@ def told(
 
 def test_a_node_that_nobody_knows(fleet: Fleet) -> None:
     found = ask(Fleet(), node=None)
-    assert (found.missing, found.reason) == ("stated", "node: 'n' is in no zone; it never joined, or has left")
+    assert (found.missing_step, found.reason) == ("stated", "node: 'n' is in no zone; it never joined, or has left")
     assert [(step.name, step.reached) for step in found.steps] == [("stated", False)]
-    assert (found.verdict, found.sentence, found.verdicts) == ("denied", "denied: the node is in no zone", ())
+    assert (found.verdict, found.summary, found.verdicts) == ("denied", "denied: the node is in no zone", ())
 
 
 def test_a_node_whose_leave_fleet_has_session_expired_of_is_allowed_until_then(fleet: Fleet) -> None:
     found = ask(fleet, node=None)
-    assert (found.missing, found.reason) == ("accepted", "its leave is not forwarded to fleet yet")
-    assert (found.verdict, found.sentence) == ("allowed", "allowed on all traffic by policy default")
+    assert (found.missing_step, found.reason) == ("accepted", "its leave is not forwarded to fleet yet")
+    assert (found.verdict, found.summary) == ("allowed", "allowed on all traffic by policy default")
 
 
 def test_a_node_whose_leave_is_held_is_allowed_and_the_steps_go_on(fleet: Fleet) -> None:
@@ -78,11 +78,11 @@ def test_a_node_whose_leave_is_held_is_allowed_and_the_steps_go_on(fleet: Fleet)
         "it has left zone z0",
         f"hold {hold} keeps its addresses in the tables",
     ]
-    assert (found.missing, found.reason) == ("sent", "dpu 'd' is not connected to any relay")
-    assert (found.verdict, found.sentence) == ("allowed", "allowed on all traffic by policy default")
+    assert (found.missing_step, found.reason) == ("sent", "dpu 'd' is not connected to any relay")
+    assert (found.verdict, found.summary) == ("allowed", "allowed on all traffic by policy default")
     for actor in ("bob", "cid"):
         fleet.approve(hold, actor)
-    assert (ask(fleet, node=None).missing, ask(fleet, node=None).verdict) == ("stated", "denied")
+    assert (ask(fleet, node=None).missing_step, ask(fleet, node=None).verdict) == ("stated", "denied")
 
 
 def test_a_node_that_left_is_told_from_one_that_nobody_knows() -> None:
@@ -91,23 +91,23 @@ def test_a_node_that_left_is_told_from_one_that_nobody_knows() -> None:
     made.state.tombstones.note({"n": Tombstone(HERE, 5, 5, 1_700_000_000_000)}, 9)
     assert is_remembered("n", made.state, ())
     found = ask(made, node=None)
-    assert (found.verdict, found.sentence) == ("denied", "denied: the node left at 2023-11-14T22:13:20.000Z")
+    assert (found.verdict, found.summary) == ("denied", "denied: the node left at 2023-11-14T22:13:20.000Z")
 
 
 def test_an_address_that_only_another_node_has_in_the_tables_is_said_to_be_of_that_one(fleet: Fleet) -> None:
     theirs = Node("z0", 1, "u", int(IPv4Address("10.9.0.0")), b"", {}, 3, 77)
     policy = "allowed on all traffic by policy default"
     found = ask(fleet, node=theirs)
-    assert found.sentence == f"{policy}; 10.9.0.0 counts as an address of other nodes only, and not of this one"
-    assert ask(fleet).sentence == policy
+    assert found.summary == f"{policy}; 10.9.0.0 counts as an address of other nodes only, and not of this one"
+    assert ask(fleet).summary == policy
 
 
 def test_a_node_that_a_policy_drops_is_denied_though_every_step_is_reached(fleet: Fleet) -> None:
     fleet.unlimited()
     fleet.policy("quarantine", priority=3, action="drop", sources={})
     found = ask(fleet, told(version_of(fleet), {}, {}, {70: {4}}))
-    assert found.missing == ""
-    assert (found.verdict, found.sentence) == ("denied", "denied on all traffic by policy quarantine")
+    assert found.missing_step == ""
+    assert (found.verdict, found.summary) == ("denied", "denied on all traffic by policy quarantine")
 
 
 def test_a_node_in_conflict_is_told_whose_rules_count_too(fleet: Fleet) -> None:
@@ -118,7 +118,7 @@ def test_a_node_in_conflict_is_told_whose_rules_count_too(fleet: Fleet) -> None:
     assert found.notes == ("conflict: 10.0.0.1 is an address of other too, so their rules count for it as well",)
     assert found.verdict == "partly"
     four, six = "denied on all traffic by policy no", "allowed on all traffic by policy default"
-    assert found.sentence == f"10.0.0.1 {four}; fd00::1 {six}"
+    assert found.summary == f"10.0.0.1 {four}; fd00::1 {six}"
 
 
 def test_of_many_nodes_in_conflict_a_few_are_named_and_the_others_counted(fleet: Fleet) -> None:
@@ -137,7 +137,7 @@ def test_a_policy_is_named_only_if_it_selects_the_node(fleet: Fleet) -> None:
     fleet.policy("right", priority=3, sources={"side": "right"})
     fleet.change(Item("n", address="10.0.0.1", labels={"side": "right"}), partition=HERE)
     assert [view.policy for view in ask(fleet).addresses] == ["right", "default"]
-    assert ask(fleet).sentence == "allowed on all traffic by policy right"
+    assert ask(fleet).summary == "allowed on all traffic by policy right"
 
 
 def test_of_the_past_nobody_says_what_the_dpu_held(fleet: Fleet) -> None:
@@ -145,9 +145,9 @@ def test_of_the_past_nobody_says_what_the_dpu_held(fleet: Fleet) -> None:
     about = ExplainQuery("n", NODE, HERE, "d", DPU, None, EPOCH, is_past=True)
     before = explain(about, fleet.state, InstallsState())
     unknown = f"no relay had reported version {wanted} of the DPU by then; what else it held then is not kept"
-    assert (before.missing, before.reason) == ("sent", unknown)
+    assert (before.missing_step, before.reason) == ("sent", unknown)
     applied = explain(about, fleet.state, told(wanted, {}, {60: {4}}, {}))
-    assert (applied.missing, applied.reason) == ("in_hardware", unknown)
+    assert (applied.missing_step, applied.reason) == ("in_hardware", unknown)
     assert before.verdict == applied.verdict == "allowed"
 
 
@@ -155,10 +155,10 @@ def test_a_change_that_fleet_has_session_expired_of(fleet: Fleet) -> None:
     mark = fleet.state.marks[HERE]
     found = ask(fleet, node=Node("z0", 1, "u", 0, b"", {}, mark, 88))
     assert found.steps[0] == StepView("stated", True, 88, f"zones/{HERE}/{mark}", 0, "its last change in zone z0")
-    assert found.missing == "accepted"
+    assert found.missing_step == "accepted"
     assert found.reason == f"its change at zones/{HERE}/{mark} is not forwarded to fleet yet"
-    assert ask(fleet, node=Node("z0", 1, "u", 0, b"", {}, mark - 1, 88)).missing == "sent"
-    assert ask(Fleet()).missing == "accepted"
+    assert ask(fleet, node=Node("z0", 1, "u", 0, b"", {}, mark - 1, 88)).missing_step == "sent"
+    assert ask(Fleet()).missing_step == "accepted"
 
 
 def test_a_node_without_an_address(fleet: Fleet) -> None:
@@ -166,7 +166,7 @@ def test_a_node_without_an_address(fleet: Fleet) -> None:
     assert ask(fleet).reason == "the node has no address"
     for address, address6 in (("10.0.0.1", ""), ("", "fd00::1")):
         fleet.change(Item("n", address=address, address6=address6), partition=HERE)
-        assert ask(fleet).missing == "sent"
+        assert ask(fleet).missing_step == "sent"
 
 
 def test_a_node_whose_newest_state_is_held(fleet: Fleet) -> None:
@@ -175,7 +175,7 @@ def test_a_node_whose_newest_state_is_held(fleet: Fleet) -> None:
     outcome = fleet.change(Item("n", address="10.0.0.1", address6="fd00::1", labels={"side": "evil"}), partition=HERE)
     assert outcome.code == "held"
     found = ask(fleet)
-    assert found.missing == "accepted"
+    assert found.missing_step == "accepted"
     assert found.reason == f"hold {outcome.hold} withholds its newest state until two principals approve it"
     assert found.verdict == "allowed", "by what it was before"
 
@@ -184,8 +184,8 @@ def test_a_zone_where_no_policy_selects_the_node(fleet: Fleet) -> None:
     fleet.budget("denied-by-change", 1_000, 0)
     fleet.policy("default", priority=-1_000_000, sources={"side": "left"})
     found = ask(fleet)
-    assert (found.addresses, found.missing) == ((), "intended")
-    assert found.sentence == "denied on all traffic as no rule speaks of it"
+    assert (found.addresses, found.missing_step) == ((), "intended")
+    assert found.summary == "denied on all traffic as no rule speaks of it"
     reason = "no policy for zone z0 selects the node by its labels (policies there: default)"
     assert found.reason == reason
     assert fleet.policy("default", priority=-1_000_000, zones={"tier": "gold"}).code == "done"
@@ -244,7 +244,7 @@ def test_an_address_of_the_sixth_version_is_spelled_as_one(fleet: Fleet) -> None
 def test_a_frozen_zone_and_a_frozen_fleet(fleet: Fleet) -> None:
     fleet.apply(WritesFrozen(envelope("eve"), ""))
     found = ask(fleet, held=Held(EPOCH, 1, b""))
-    assert found.missing == "sent"
+    assert found.missing_step == "sent"
     assert found.reason == "zone z0 is frozen by eve since 1970-01-01T00:16:40.000Z: no device is written"
     fleet.apply(WritesFrozen(envelope("ann"), "z0"))
     assert "frozen by ann" in ask(fleet).reason
@@ -252,14 +252,14 @@ def test_a_frozen_zone_and_a_frozen_fleet(fleet: Fleet) -> None:
 
 def test_a_dpu_that_no_relay_has(fleet: Fleet) -> None:
     found = ask(fleet)
-    assert (found.missing, found.reason) == ("sent", "dpu 'd' is not connected to any relay")
+    assert (found.missing_step, found.reason) == ("sent", "dpu 'd' is not connected to any relay")
     assert [step.reached for step in found.steps] == [True, True, True, False]
 
 
 def test_a_dpu_that_lags(fleet: Fleet) -> None:
     wanted = version_of(fleet)
     found = ask(fleet, held=Held(EPOCH, wanted - 1, b""))
-    assert found.missing == "received"
+    assert found.missing_step == "received"
     assert found.reason == f"the DPU has version {wanted - 1} of epoch 2, and needs {wanted} of 2"
     assert found.steps[3].note == "a relay that the DPU is connected to sends what it lacks"
     other = ask(fleet, held=Held(EPOCH - 1, wanted, b""))
@@ -275,7 +275,7 @@ def test_a_dpu_that_says_what_it_has_while_nobody_saw_when(fleet: Fleet) -> None
         ("in_hardware", False, 0),
     ]
     reason = f"the DPU has applied version {wanted}, and has not said that its hardware has it"
-    assert (found.missing, found.reason) == ("in_hardware", reason)
+    assert (found.missing_step, found.reason) == ("in_hardware", reason)
 
 
 def test_what_relays_saw_is_told_at_its_earliest(fleet: Fleet) -> None:
@@ -283,7 +283,7 @@ def test_what_relays_saw_is_told_at_its_earliest(fleet: Fleet) -> None:
     wanted = version_of(fleet)
     found = ask(fleet, told(wanted, {50: {4}}, {60: {3, 4}}, {70: {4}}))
     assert [step.time_ms for step in found.steps[4:]] == [50, 60, 70]
-    assert (found.missing, found.reason) == ("", "")
+    assert (found.missing_step, found.reason) == ("", "")
     implied = ask(fleet, told(wanted + 5, {50: {3}}, {}, {70: {4}}))
     assert [step.time_ms for step in implied.steps[4:]] == [70, 70, 70]
     earlier = ask(fleet, told(wanted, {90: {4}}, {60: {4}}, {}))
@@ -317,7 +317,7 @@ def test_a_dpu_that_refused_its_table_or_went_back(fleet: Fleet, exception: DpuE
 def test_a_frozen_zone_does_not_matter_to_who_has_it_already(fleet: Fleet) -> None:
     fleet.apply(WritesFrozen(envelope("ann"), "z0"))
     found = ask(fleet, told(version_of(fleet), {50: {4}}, {60: {4}}, {70: {4}}))
-    assert (found.missing, found.steps[3].reached) == ("", True)
+    assert (found.missing_step, found.steps[3].reached) == ("", True)
 
 
 def test_an_address_that_was_there_before_the_history_begins() -> None:
@@ -380,6 +380,6 @@ def test_after_a_restart_a_dpu_that_lags_is_not_said_to_have_the_rule(fleet: Fle
     fleet.state = fleet.reload()
     found = ask(fleet, told(wanted - 1, {50: {4}}, {60: {4}}, {70: {4}}), held=Held(EPOCH, wanted - 1, b""))
     assert found.steps[2].version == 0
-    assert found.missing == "received"
+    assert found.missing_step == "received"
     assert found.reason == f"the DPU has version {wanted - 1} of epoch 2, and needs {wanted} of 2"
-    assert ask(fleet, told(wanted, {50: {4}}, {60: {4}}, {70: {4}})).missing == ""
+    assert ask(fleet, told(wanted, {50: {4}}, {60: {4}}, {70: {4}})).missing_step == ""

@@ -91,5 +91,5 @@ const exceptions = (zone) => zone.exceptions.length ? html`
     <thead><tr><th scope="col">DPU</th><th scope="col">what</th><th scope="col">said</th></tr></thead>
     <tbody>${zone.exceptions.map((found) => html`
       <tr><td class="name" data-column="DPU">${found.dpu}</td><td class="wide" data-column="what">${found.version < 0 ? `refused its table: ${found.reason}` : `went back to version ${found.version}`}</td>
-        <td class="when soft" data-column="said">${time(found.said_ms)}</td></tr>`)}</tbody>
+        <td class="when soft" data-column="said">${time(found.reported_ms)}</td></tr>`)}</tbody>
   </table></div></section>` : nothing;
