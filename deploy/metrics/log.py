@@ -10,7 +10,7 @@ from prometheus_client.core import Metric
 from deploy.metrics import catalog
 from drivers.stall_detector import StallDetector
 from eventstore.embedded.log import EmbeddedLog
-from eventstore.kafka.appender import Appender
+from eventstore.kafka.appender import KafkaAppender
 from eventstore.kafka.log import KafkaLog
 from eventstore.log import EventLog
 from eventstore.replicas.clock_skew import LOG, ClockSkew
@@ -51,7 +51,7 @@ def collect_clocks(clocks: ClockSkew) -> Iterator[Metric]:
     yield catalog.LOG_AHEAD.family(clocks.log_ahead_ms() / 1_000)
 
 
-def _appending(log: EventLog) -> EmbeddedLog | Appender | None:
+def _appending(log: EventLog) -> EmbeddedLog | KafkaAppender | None:
     """Where a log counts its batches."""
     match log:
         case EmbeddedLog():

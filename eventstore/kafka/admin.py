@@ -27,7 +27,7 @@ from aiokafka.protocol.types import (
 )
 
 from eventstore.errors import FatalError, LogUnavailable
-from eventstore.kafka.clients import CLIENT, REQUEST_MS, Clients, Kept, check_security, reason
+from eventstore.kafka.clients import CLIENT, REQUEST_MS, CachedClient, Clients, check_security, reason
 
 _ATTEMPTS = 3
 _TOPIC_RESOURCE = 2
@@ -178,7 +178,7 @@ class Admin:
 
     def __init__(self, clients: Clients) -> None:
         self._clients = clients
-        self._connection: Kept[_Connection] = Kept(
+        self._connection: CachedClient[_Connection] = CachedClient(
             clients, lambda servers, access: _Connection(servers, access, clients.rng)
         )
 

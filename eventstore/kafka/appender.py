@@ -22,7 +22,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
 from eventstore.errors import AppendUnknown, FatalError, LogMismatch, LogUnavailable, PlaneError
-from eventstore.kafka.clients import BATCH_BYTES, Clients, Kept, make_producer, reason
+from eventstore.kafka.clients import BATCH_BYTES, CachedClient, Clients, make_producer, reason
 from eventstore.kafka.topics import Topics
 from eventstore.linger import Linger, wait_for_batch
 from eventstore.log import CLIQUES, Headers, Partition, size_of
@@ -53,7 +53,7 @@ class Pending(NamedTuple):
 
 
 class _PartitionSender:
-    """What waits for one partition, and the task that sends it."""
+    """The queued records of one partition, and the task that sends them."""
 
     def __init__(self) -> None:
         self.queue: deque[Pending] = deque()
@@ -62,18 +62,18 @@ class _PartitionSender:
         self.task: asyncio.Task[None] | None = None
 
 
-class Appender:
+class KafkaAppender:
     """Appends records; `batches` and `failed_batches` count what was sent."""
 
     def __init__(self, clients: Clients, topics: Topics, fail: Callable[[PlaneError], None]) -> None:
         self._clients = clients
         self._topics = topics
         self._fail = fail
-        self._producer: Kept[AIOKafkaProducer] = Kept(clients, make_producer)
+        self._producer: CachedClient[AIOKafkaProducer] = CachedClient(clients, make_producer)
         self._senders: dict[Partition, _PartitionSender] = {}
         self._queued_bytes = 0
-        self._room = asyncio.Event()
-        self._room.set()
+        self._queue_space = asyncio.Event()
+        self._queue_space.set()
         self._ended: PlaneError | None = None
         self.batches = 0
         self.failed_batches = 0
@@ -88,8 +88,8 @@ class Appender:
         """Return when the brokers have acknowledged the record, and AppendUnknown if they have not within the time."""
         try:
             async with asyncio.timeout(timeout_s):
-                while not self._room.is_set():
-                    await self._room.wait()
+                while not self._queue_space.is_set():
+                    await self._queue_space.wait()
                 if self._ended is not None:
                     raise _ending(self._ended)
                 pending = Pending(key, value, asyncio.get_running_loop().create_future(), headers)
@@ -101,7 +101,7 @@ class Appender:
     def end(self, why: PlaneError) -> None:
         """Take nothing more. What waits, or is on its way, ends as unknown, or with the mismatch that is the reason."""
         self._ended = why
-        self._room.set()
+        self._queue_space.set()
         for sender in self._senders.values():
             if sender.task is not None:
                 sender.task.cancel()
@@ -122,7 +122,7 @@ class Appender:
         sender.work.set()
         self._queued_bytes += pending.cost
         if self._queued_bytes >= QUEUED_BYTES:
-            self._room.clear()
+            self._queue_space.clear()
 
     async def _guard(self, partition: Partition, sender: _PartitionSender) -> None:
         """Run a lane; its failure ends the log for everybody instead of leaving them waiting."""
@@ -171,7 +171,7 @@ class Appender:
         if not sender.queue:
             sender.work.clear()
         if self._queued_bytes < QUEUED_BYTES:
-            self._room.set()
+            self._queue_space.set()
         return batch
 
     async def _send(self, producer: AIOKafkaProducer, partition: Partition, batch: list[Pending]) -> None:
@@ -183,7 +183,7 @@ class Appender:
             async with asyncio.timeout(ACKNOWLEDGED_S):
                 topic = self._topics.name(partition.topic)
                 sent = await producer.send_batch(builder, topic, partition=partition.number)
-                sent.add_done_callback(_take_note)
+                sent.add_done_callback(_retrieve_exception)
                 await asyncio.wait({sent})  # not itself: its end has to find somebody, even when we gave up
                 sent.result()
         except (KafkaError, TimeoutError, OSError) as error:
@@ -203,7 +203,7 @@ class Appender:
         _answer(batch, AppendUnknown(f"append to {partition}: {why}"))
 
 
-def _take_note(sent: asyncio.Future[object]) -> None:
+def _retrieve_exception(sent: asyncio.Future[object]) -> None:
     if not sent.cancelled():
         sent.exception()
 

@@ -18,7 +18,7 @@ from aiokafka.conn import create_conn
 from aiokafka.errors import KafkaConnectionError, KafkaError
 
 from eventstore.errors import FatalError, LogUnavailable
-from eventstore.kafka.records import read_tolerantly
+from eventstore.kafka.records import install_tolerant_reader
 from eventstore.log import MAX_RECORD_BYTES
 
 logger = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ CONSUMER: Mapping[str, Any] = {
 }
 
 
-class Client(Protocol):
+class KafkaClient(Protocol):
     """What all clients of aiokafka have in common."""
 
     async def start(self) -> None: ...
@@ -66,7 +66,7 @@ class Client(Protocol):
     async def stop(self) -> None: ...
 
 
-C = TypeVar("C", bound=Client)
+C = TypeVar("C", bound=KafkaClient)
 Make = Callable[[list[str], Mapping[str, Any]], C]
 """Makes a client of these servers, with this access."""
 
@@ -91,7 +91,7 @@ def make_producer(servers: list[str], access: Mapping[str, Any]) -> AIOKafkaProd
 
 def make_consumer(servers: list[str], access: Mapping[str, Any]) -> AIOKafkaConsumer:
     """A consumer that belongs to no group, commits nothing, never jumps, and reads what anybody can have written."""
-    read_tolerantly()
+    install_tolerant_reader()
     consumer = AIOKafkaConsumer(bootstrap_servers=servers, **CONSUMER, **access)
     check_consumer(consumer)
     check_security(consumer._client, access)
@@ -168,7 +168,7 @@ class Clients:
         self._patience_s = START_S_MIN
         return client
 
-    def discard(self, client: Client) -> None:
+    def discard(self, client: KafkaClient) -> None:
         """Close a client that is not used any more, in the background and within CLOSE_S."""
         task = asyncio.create_task(_close(client))
         self._closing.add(task)
@@ -188,7 +188,7 @@ class Clients:
         await asyncio.sleep(0.05 + 0.2 * self.rng.random())
 
 
-class Kept(Generic[C]):
+class CachedClient(Generic[C]):
     """One client that several tasks share, made when it is needed and made anew after it was discarded."""
 
     def __init__(self, clients: Clients, make: Make[C]) -> None:
@@ -243,7 +243,7 @@ async def _refusal(server: str, access: Mapping[str, Any]) -> str:
     return ""
 
 
-async def _close(client: Client) -> None:
+async def _close(client: KafkaClient) -> None:
     try:
         async with asyncio.timeout(CLOSE_S):
             await client.stop()
@@ -253,7 +253,7 @@ async def _close(client: Client) -> None:
         await _cut_off(client)
 
 
-async def _cut_off(client: Client) -> None:
+async def _cut_off(client: KafkaClient) -> None:
     """End what `stop` leaves behind when it fails half way."""
     if isinstance(client, AIOKafkaProducer):
         await _cut_off_producer(client)

@@ -16,10 +16,10 @@ from contextlib import asynccontextmanager
 
 from eventstore.errors import FatalError, LogUnavailable, PlaneError
 from eventstore.kafka.admin import Admin
-from eventstore.kafka.appender import Appender
+from eventstore.kafka.appender import KafkaAppender
 from eventstore.kafka.clients import Access, Clients, plaintext
-from eventstore.kafka.offsets import Offsets
-from eventstore.kafka.reader import Reader
+from eventstore.kafka.offsets import OffsetLookup
+from eventstore.kafka.reader import KafkaReader
 from eventstore.kafka.topics import Topics
 from eventstore.log import Batch, Headers, Partition, check_append, partitions_of
 
@@ -37,11 +37,11 @@ class KafkaLog:
         self._admin = admin
         self._topics = topics
         self._rng = rng
-        self._offsets = Offsets(clients, topics)
-        self._readers: set[Reader] = set()
+        self._offsets = OffsetLookup(clients, topics)
+        self._readers: set[KafkaReader] = set()
         self._ended: PlaneError | None = None
         self._closed = False
-        self.appender = Appender(clients, topics, self._end)
+        self.appender = KafkaAppender(clients, topics, self._end)
         self._watching = asyncio.create_task(self._watch())
 
     @classmethod
@@ -95,7 +95,7 @@ class KafkaLog:
 
     async def read(self, positions: Mapping[Partition, int]) -> AsyncGenerator[Batch, None]:
         self._raise_if_ended()
-        reader = Reader(self._clients, self._topics, self._offsets, positions)
+        reader = KafkaReader(self._clients, self._topics, self._offsets, positions)
         self._readers.add(reader)
         batches = reader.batches()
         try:

@@ -10,7 +10,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
 from eventstore.errors import LogUnavailable
-from eventstore.kafka.clients import Clients, Kept, make_consumer, reason
+from eventstore.kafka.clients import CachedClient, Clients, make_consumer, reason
 from eventstore.kafka.tail import records_end
 from eventstore.kafka.topics import Topics
 from eventstore.log import Partition
@@ -21,13 +21,13 @@ ANSWER_S = 10.0
 Query = Callable[[AIOKafkaConsumer, Mapping[Partition, TopicPartition]], Awaitable[Mapping[TopicPartition, Any]]]
 
 
-class Offsets:
+class OffsetLookup:
     """Asks the leaders of partitions. Everything raises LogUnavailable when there is no answer within ANSWER_S."""
 
     def __init__(self, clients: Clients, topics: Topics) -> None:
         self._clients = clients
         self._topics = topics
-        self._consumer: Kept[AIOKafkaConsumer] = Kept(clients, make_consumer)
+        self._consumer: CachedClient[AIOKafkaConsumer] = CachedClient(clients, make_consumer)
         self._looked_at: dict[TopicPartition, tuple[int, int]] = {}
 
     async def begins(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
@@ -59,10 +59,10 @@ class Offsets:
     ) -> Mapping[TopicPartition, int]:
         """Looked at again only where something was appended since."""
         ends = await consumer.end_offsets(list(wanted.values()))
-        for place, end in ends.items():
-            if self._looked_at.get(place, (0, 0))[0] != end:
-                self._looked_at[place] = (end, await records_end(consumer, place, end))
-        return {place: self._looked_at[place][1] if end else 0 for place, end in ends.items()}
+        for tp, end in ends.items():
+            if self._looked_at.get(tp, (0, 0))[0] != end:
+                self._looked_at[tp] = (end, await records_end(consumer, tp, end))
+        return {tp: self._looked_at[tp][1] if end else 0 for tp, end in ends.items()}
 
     async def _ask(self, partitions: Iterable[Partition], query: Query) -> dict[Partition, Any]:
         wanted = {each: TopicPartition(self._topics.name(each.topic), each.number) for each in partitions}

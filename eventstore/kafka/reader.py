@@ -16,7 +16,7 @@ from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
 from eventstore.errors import LogMismatch, LogUnavailable, PlaneError
 from eventstore.kafka.clients import Clients, make_consumer, reason
-from eventstore.kafka.offsets import Offsets
+from eventstore.kafka.offsets import OffsetLookup
 from eventstore.kafka.topics import Topics
 from eventstore.log import DECISIONS, Batch, Partition, Record
 
@@ -25,62 +25,64 @@ logger = logging.getLogger(__name__)
 POLL_MS = 250
 SLICE_RECORDS = 1_000
 """Records made in one go: what they cost keeps the loop for less than 5 ms."""
-SILENT_S_MIN = 3.0
-SILENT_S_MAX = 60.0
+FETCH_TIMEOUT_S_MIN = 3.0
+FETCH_TIMEOUT_S_MAX = 60.0
 """A broker answers a fetch every 0.1 s. A consumer that hears nothing of a partition for so long is replaced: it may
 hang on a broker that froze. It becomes longer while that does not help: the partition may have no leader."""
 
 
-class _Silent(Exception):
-    """Nothing is heard of a partition."""
+class _FetchTimeout(Exception):
+    """No response to a fetch from a partition."""
 
 
-class Reader:
-    """One reading of some partitions."""
+class KafkaReader:
+    """One reading of some partitions, across consumers that are replaced when they fail."""
 
-    def __init__(self, clients: Clients, topics: Topics, offsets: Offsets, positions: Mapping[Partition, int]) -> None:
+    def __init__(
+        self, clients: Clients, topics: Topics, offsets: OffsetLookup, positions: Mapping[Partition, int]
+    ) -> None:
         self._clients = clients
         self._offsets = offsets
-        self._places = {
+        self._partitions = {
             TopicPartition(topics.name(partition.topic), partition.number): partition for partition in positions
         }
         self._positions = dict(positions)
         self._last: dict[Partition, Record] = {}
         self._unproven: dict[Partition, Record] = {}
         self._is_in_range = False
-        self._silent_s = SILENT_S_MIN
+        self._fetch_timeout_s = FETCH_TIMEOUT_S_MIN
         self._ended: PlaneError | None = None
         self._consumer: AIOKafkaConsumer | None = None
 
     def end(self, why: PlaneError) -> None:
         """Let the reading end with this error, at its next step. It holds no connection from now on."""
         self._ended = why
-        self._let_go()
+        self._discard_consumer()
 
     async def batches(self) -> AsyncGenerator[Batch, None]:
         """Every record from the positions on; raises LogMismatch when they do not fit the log."""
         while True:
             try:
                 consumer = self._consumer = await self._open()
-                pulse = _Pulse(consumer, self._places)
+                activity = _FetchActivity(consumer, self._partitions)
                 while True:
                     self._raise_if_ended()
                     fetched = await consumer.getmany(timeout_ms=POLL_MS, max_records=SLICE_RECORDS)
-                    for place, found in fetched.items():
-                        partition = self._places[place]
+                    for tp, found in fetched.items():
+                        partition = self._partitions[tp]
                         records = self._take(partition, found)
                         if records:
                             yield partition, records
-                    self._listen(pulse, fetched)
+                    self._check_activity(activity, fetched)
                     await asyncio.sleep(0)  # what is already fetched comes without waiting: let others run
-            except (KafkaError, OSError, LogUnavailable, _Silent) as error:
+            except (KafkaError, OSError, LogUnavailable, _FetchTimeout) as error:
                 self._raise_if_ended()
                 self._is_in_range = self._is_in_range and not isinstance(error, OffsetOutOfRangeError)
                 logger.warning(
-                    "fetch failed, reading again: %s", reason(error), extra={"partitions": len(self._places)}
+                    "fetch failed, reading again: %s", reason(error), extra={"partitions": len(self._partitions)}
                 )
             finally:
-                self._let_go()
+                self._discard_consumer()
             await self._clients.pause()
 
     async def _open(self) -> AIOKafkaConsumer:
@@ -89,10 +91,10 @@ class Reader:
         if not self._is_in_range:
             await self._check_range()
         consumer = await self._clients.started(make_consumer)
-        consumer.assign(list(self._places))
-        for place, partition in self._places.items():
+        consumer.assign(list(self._partitions))
+        for tp, partition in self._partitions.items():
             proof = self._unproven.get(partition)
-            consumer.seek(place, self._positions[partition] if proof is None else proof.offset)
+            consumer.seek(tp, self._positions[partition] if proof is None else proof.offset)
         return consumer
 
     async def _check_range(self) -> None:
@@ -126,16 +128,18 @@ class Reader:
             self._positions[partition] = records[-1].offset + 1
         return records
 
-    def _listen(self, pulse: _Pulse, fetched: Mapping[TopicPartition, Sequence[ConsumerRecord]]) -> None:
+    def _check_activity(
+        self, activity: _FetchActivity, fetched: Mapping[TopicPartition, Sequence[ConsumerRecord]]
+    ) -> None:
         has_more = sum(map(len, fetched.values())) >= SLICE_RECORDS
-        silent_s = pulse.silence(fetched, has_more=has_more)
-        if silent_s > self._silent_s:
-            self._silent_s = min(2 * self._silent_s, SILENT_S_MAX)
-            raise _Silent(f"no fetch response for a partition in {silent_s:.1f} s")
-        if pulse.is_whole:
-            self._silent_s = SILENT_S_MIN
+        silent_s = activity.silence(fetched, has_more=has_more)
+        if silent_s > self._fetch_timeout_s:
+            self._fetch_timeout_s = min(2 * self._fetch_timeout_s, FETCH_TIMEOUT_S_MAX)
+            raise _FetchTimeout(f"no fetch response for a partition in {silent_s:.1f} s")
+        if activity.is_complete:
+            self._fetch_timeout_s = FETCH_TIMEOUT_S_MIN
 
-    def _let_go(self) -> None:
+    def _discard_consumer(self) -> None:
         if self._consumer is not None:
             self._clients.discard(self._consumer)
             self._consumer = None
@@ -145,19 +149,19 @@ class Reader:
             raise type(self._ended)(str(self._ended))
 
 
-class _Pulse:
-    """When a consumer last heard of each partition, be it that there is nothing new."""
+class _FetchActivity:
+    """When a consumer last had a fetch response from each partition, empty ones included."""
 
-    def __init__(self, consumer: AIOKafkaConsumer, places: Collection[TopicPartition]) -> None:
+    def __init__(self, consumer: AIOKafkaConsumer, tps: Collection[TopicPartition]) -> None:
         self._consumer = consumer
         self._now = asyncio.get_running_loop().time
-        self._polled: dict[TopicPartition, int | None] = dict.fromkeys(places)
-        self._heard_at = dict.fromkeys(places, self._now())
+        self._polled: dict[TopicPartition, int | None] = dict.fromkeys(tps)
+        self._fetched_at = dict.fromkeys(tps, self._now())
         self._asked_at = self._now()
 
     @property
-    def is_whole(self) -> bool:
-        """Something was heard of every partition."""
+    def is_complete(self) -> bool:
+        """Every partition has had a fetch response."""
         return None not in self._polled.values()
 
     def silence(self, fetched: Collection[TopicPartition], *, has_more: bool) -> float:
@@ -168,12 +172,12 @@ class _Pulse:
         now = self._now()
         was_away = now - self._asked_at > 4 * POLL_MS / 1_000  # the reader was busy elsewhere, and did not listen
         self._asked_at = now
-        for place, polled in self._polled.items():
-            newly = self._consumer.last_poll_timestamp(place)
-            if was_away or has_more or newly != polled or place in fetched:
-                self._polled[place] = newly
-                self._heard_at[place] = now
-        return now - min(self._heard_at.values(), default=now)
+        for tp, polled in self._polled.items():
+            newly = self._consumer.last_poll_timestamp(tp)
+            if was_away or has_more or newly != polled or tp in fetched:
+                self._polled[tp] = newly
+                self._fetched_at[tp] = now
+        return now - min(self._fetched_at.values(), default=now)
 
 
 def _is_compacted(partition: Partition, found: Record, proof: Record) -> bool:

@@ -23,7 +23,7 @@ _HEAD_BYTES = 12
 """Of a batch: its base offset, and how many bytes follow."""
 
 
-class PlainRecord(NamedTuple):
+class FetchedRecord(NamedTuple):
     """A record as the fetcher wants it."""
 
     offset: int
@@ -55,7 +55,7 @@ class TolerantBatch:
                 yield record
                 read += 1
         except UnicodeDecodeError:
-            yield from islice(_spelled_out(self._packed), read, None)
+            yield from islice(_decoded(self._packed), read, None)
 
 
 class TolerantRecords:
@@ -76,12 +76,12 @@ class TolerantRecords:
         return TolerantBatch(self._compiled.next_batch(), self._packed[start : self._at])
 
 
-def read_tolerantly() -> None:
+def install_tolerant_reader() -> None:
     """From now on, whatever is fetched in this process is read like this."""
     fetcher.MemoryRecords = TolerantRecords
 
 
-def _spelled_out(packed: bytes) -> Iterator[PlainRecord]:
+def _decoded(packed: bytes) -> Iterator[FetchedRecord]:
     """All records of a batch (version 2, the only one with headers)."""
     batch = _DefaultRecordBatchPy(packed)
     batch._maybe_uncompress()
@@ -100,7 +100,7 @@ def _spelled_out(packed: bytes) -> Iterator[PlainRecord]:
             headers.append(((name or b"").decode(errors="backslashreplace"), content))
         stamped = batch.timestamp_type == batch.LOG_APPEND_TIME
         timestamp = batch.max_timestamp if stamped else batch.first_timestamp + late_ms
-        yield PlainRecord(batch.base_offset + delta, timestamp, batch.timestamp_type, key, value, headers)
+        yield FetchedRecord(batch.base_offset + delta, timestamp, batch.timestamp_type, key, value, headers)
 
 
 def _nullable(buffer: bytearray, at: int) -> tuple[bytes | None, int]:

@@ -21,7 +21,7 @@ _LOOKED_BACK_MAX = 4_096
 """Offsets that are looked at in one go, going back over markers."""
 
 
-class Span(NamedTuple):
+class BatchSpan(NamedTuple):
     """The offsets of a batch; of markers, if it has no records."""
 
     first: int
@@ -29,51 +29,51 @@ class Span(NamedTuple):
     is_marker: bool
 
 
-async def records_end(consumer: AIOKafkaConsumer, place: TopicPartition, end: int) -> int:
+async def records_end(consumer: AIOKafkaConsumer, tp: TopicPartition, end: int) -> int:
     """One past the last record of a partition that ends here; its begin if it has none. Raises KafkaError."""
     try:
-        [*_, last] = await _spans(consumer, place, end - 1, end)
+        [*_, last] = await _spans(consumer, tp, end - 1, end)
     except OffsetOutOfRangeError:  # all has expired
         return end
     if not last.is_marker:
         return min(last.end, end)
-    begin: int = (await consumer.beginning_offsets([place]))[place]
+    begin: int = (await consumer.beginning_offsets([tp]))[tp]
     found, back = end - 1, 1
     while found > begin:
         start = max(begin, found - back)
-        spans = await _spans(consumer, place, start, found)
+        spans = await _spans(consumer, tp, start, found)
         if records := [span for span in spans if not span.is_marker]:
             return min(records[-1].end, end)
         found, back = start, min(2 * back, _LOOKED_BACK_MAX)
     return begin
 
 
-async def _spans(consumer: AIOKafkaConsumer, place: TopicPartition, start: int, end: int) -> list[Span]:
+async def _spans(consumer: AIOKafkaConsumer, tp: TopicPartition, start: int, end: int) -> list[BatchSpan]:
     """The batches from the one with this offset on, as far as they begin before `end`."""
-    spans: list[Span] = []
+    spans: list[BatchSpan] = []
     while start < end:
-        fetched = await _fetched(consumer, place, start)
+        fetched = await _fetched(consumer, tp, start)
         if not fetched:  # a new leader, which does not know yet how far it may show the partition
-            raise LeaderNotAvailableError(place)
+            raise LeaderNotAvailableError(tp)
         spans += [span for span in fetched if span.first < end]
         start = fetched[-1].end
     return spans
 
 
-async def _fetched(consumer: AIOKafkaConsumer, place: TopicPartition, offset: int) -> list[Span]:
+async def _fetched(consumer: AIOKafkaConsumer, tp: TopicPartition, offset: int) -> list[BatchSpan]:
     """The next batches from the one with this offset on."""
     client = consumer._client
-    leader = client.cluster.leader_for_partition(place)
+    leader = client.cluster.leader_for_partition(tp)
     if leader is None or leader == -1:
-        raise LeaderNotAvailableError(place)
-    wanted = [(place.topic, [(place.partition, offset, FETCH_PARTITION_BYTES)])]
+        raise LeaderNotAvailableError(tp)
+    wanted = [(tp.topic, [(tp.partition, offset, FETCH_PARTITION_BYTES)])]
     request = FetchRequest(0, 0, FETCH_PARTITION_BYTES, _READ_UNCOMMITTED, wanted)
     answer = await client.send(leader, request)
     [(_, [(_, code, _, *_, packed)])] = answer.topics
     if code:
-        raise for_code(code)(place)
+        raise for_code(code)(tp)
     batches, spans = MemoryRecords(packed), []
     while batches.has_next():
         batch = batches.next_batch()
-        spans.append(Span(batch.base_offset, batch.next_offset, bool(batch.is_control_batch)))
+        spans.append(BatchSpan(batch.base_offset, batch.next_offset, bool(batch.is_control_batch)))
     return spans

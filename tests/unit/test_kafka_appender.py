@@ -14,7 +14,7 @@ from aiokafka.errors import KafkaError
 
 from eventstore.errors import AppendUnknown, LogMismatch, LogUnavailable, PlaneError
 from eventstore.kafka import appender as appending
-from eventstore.kafka.appender import Appender
+from eventstore.kafka.appender import KafkaAppender
 from eventstore.kafka.clients import Clients
 from eventstore.kafka.topics import Topics
 from eventstore.log import CLIQUES, FLEET_0, ZONES, Partition
@@ -85,7 +85,7 @@ def brokers() -> Brokers:
 
 
 @asynccontextmanager
-async def appender_to(brokers: Brokers) -> AsyncIterator[Appender]:
+async def appender_to(brokers: Brokers) -> AsyncIterator[KafkaAppender]:
     class Scripted(Clients):
         async def started(self, make: Any) -> Any:
             return Producer(brokers)
@@ -94,7 +94,7 @@ async def appender_to(brokers: Brokers) -> AsyncIterator[Appender]:
         raise AssertionError(error)
 
     topics = cast("Topics", SimpleNamespace(name=lambda topic: topic))
-    appender = Appender(Scripted("", random.Random(1)), topics, fail)
+    appender = KafkaAppender(Scripted("", random.Random(1)), topics, fail)
     yield appender
     brokers.may_answer.set()
     appender.end(LogUnavailable("log: it was closed"))
@@ -102,13 +102,13 @@ async def appender_to(brokers: Brokers) -> AsyncIterator[Appender]:
 
 
 @pytest.fixture
-async def appender(brokers: Brokers) -> AsyncIterator[Appender]:
+async def appender(brokers: Brokers) -> AsyncIterator[KafkaAppender]:
     async with appender_to(brokers) as appender:
         yield appender
 
 
 async def queued(
-    appender: Appender, *values: bytes, timeout_s: float = 60.0, to: Partition = ZONES_0
+    appender: KafkaAppender, *values: bytes, timeout_s: float = 60.0, to: Partition = ZONES_0
 ) -> list[asyncio.Task[None]]:
     """Appends of these values to a partition, once they wait in its lane."""
     tasks = [asyncio.create_task(appender.append(to, b"zone", value, timeout_s)) for value in values]
@@ -118,7 +118,7 @@ async def queued(
 
 
 async def test_one_batch_is_on_its_way_and_the_next_one_has_what_came_meanwhile(
-    brokers: Brokers, appender: Appender
+    brokers: Brokers, appender: KafkaAppender
 ) -> None:
     brokers.may_answer.clear()
     appends = await queued(appender, b"a")
@@ -176,7 +176,7 @@ def test_a_full_batch_waits_for_nobody(monkeypatch: pytest.MonkeyPatch, most: in
     assert (run_virtual(scenario()) > 0.0) is waits
 
 
-async def test_a_partition_waits_for_no_other(brokers: Brokers, appender: Appender) -> None:
+async def test_a_partition_waits_for_no_other(brokers: Brokers, appender: KafkaAppender) -> None:
     brokers.may_answer.clear()
     appends = await queued(appender, b"a")
     appends.append(asyncio.create_task(appender.append(FLEET_0, b"", b"f", 60.0)))
@@ -186,7 +186,9 @@ async def test_a_partition_waits_for_no_other(brokers: Brokers, appender: Append
     await asyncio.gather(*appends)
 
 
-async def test_a_producer_that_failed_once_is_closed_and_used_no_more(brokers: Brokers, appender: Appender) -> None:
+async def test_a_producer_that_failed_once_is_closed_and_used_no_more(
+    brokers: Brokers, appender: KafkaAppender
+) -> None:
     brokers.fails = b"fails"
     with pytest.raises(AppendUnknown, match=r"zones/0: .*no leader"):
         await appender.append(ZONES_0, b"zone", b"fails", 60.0)
@@ -197,7 +199,7 @@ async def test_a_producer_that_failed_once_is_closed_and_used_no_more(brokers: B
 
 
 async def test_what_was_taken_back_in_time_is_not_sent_and_leaves_its_room(
-    brokers: Brokers, appender: Appender, monkeypatch: pytest.MonkeyPatch
+    brokers: Brokers, appender: KafkaAppender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(appending, "QUEUED_BYTES", 1_000)
     brokers.may_answer.clear()
@@ -217,7 +219,7 @@ async def test_what_was_taken_back_in_time_is_not_sent_and_leaves_its_room(
 
 
 async def test_who_waits_for_room_goes_on_when_there_is_some(
-    brokers: Brokers, appender: Appender, monkeypatch: pytest.MonkeyPatch
+    brokers: Brokers, appender: KafkaAppender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(appending, "QUEUED_BYTES", 1_000)
     brokers.may_answer.clear()
@@ -230,7 +232,7 @@ async def test_who_waits_for_room_goes_on_when_there_is_some(
 
 
 async def test_an_end_leaves_nobody_waiting(
-    brokers: Brokers, appender: Appender, monkeypatch: pytest.MonkeyPatch
+    brokers: Brokers, appender: KafkaAppender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not on its way, nor in the queue, nor for room in it."""
     monkeypatch.setattr(appending, "QUEUED_BYTES", 1_000)

@@ -14,9 +14,9 @@ from aiokafka import TopicPartition
 from eventstore.errors import LogMismatch, LogUnavailable
 from eventstore.kafka import offsets as kafka_offsets
 from eventstore.kafka.admin import Admin, Topic
-from eventstore.kafka.clients import Clients, Kept
+from eventstore.kafka.clients import CachedClient, Clients
 from eventstore.kafka.log import WATCH_S, KafkaLog
-from eventstore.kafka.offsets import Offsets
+from eventstore.kafka.offsets import OffsetLookup
 from eventstore.kafka.topics import Topics
 from eventstore.log import FLEET_0, KEYED_TOPICS, TOPICS, Partition
 from tests.support.virtual_loop import run_virtual
@@ -146,7 +146,7 @@ async def test_what_is_appended_while_a_time_is_looked_for_is_later_than_it() ->
             """Nothing is open."""
 
     log = log_of(Cluster())
-    log._offsets = cast("Offsets", Growing())
+    log._offsets = cast("OffsetLookup", Growing())
     assert await log.position_at(FLEET_0, 2_000) == 7, "not one that came afterwards"
     assert await log.position_at(FLEET_0, 500) == 9
     await log.close()
@@ -174,7 +174,7 @@ async def test_where_the_records_end_is_looked_at_whenever_something_was_appende
 
     monkeypatch.setattr(kafka_offsets, "records_end", records_end)
     clients, ends = Asking("", random.Random(1)), [0]
-    offsets = Offsets(clients, topics_of(Cluster()))
+    offsets = OffsetLookup(clients, topics_of(Cluster()))
     assert [await offsets.records_end(FLEET_0) for ends[0] in (0, 5, 5, 8, 8)] == [0, 4, 4, 7, 7]
     assert looked[-2:] == [5, 8]
     assert len(looked) <= 3
@@ -196,7 +196,7 @@ async def test_one_that_was_found_broken_twice_takes_no_other_with_it() -> None:
 
     made: list[Any] = []
     clients = Making("", random.Random(1))
-    kept: Kept[Any] = Kept(clients, lambda servers, access: None)
+    kept: CachedClient[Any] = CachedClient(clients, lambda servers, access: None)
     broken = await kept.get()
     kept.discard(broken)
     sound = await kept.get()

@@ -15,8 +15,8 @@ from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
 from eventstore.errors import LogMismatch, LogUnavailable
 from eventstore.kafka.clients import Clients
-from eventstore.kafka.offsets import Offsets
-from eventstore.kafka.reader import SLICE_RECORDS, Reader
+from eventstore.kafka.offsets import OffsetLookup
+from eventstore.kafka.reader import SLICE_RECORDS, KafkaReader
 from eventstore.kafka.topics import Topics
 from eventstore.log import DECISIONS, FLEET, FLEET_0, INSTALLS, ZONES, Partition
 from tests.support.virtual_loop import run_virtual
@@ -89,9 +89,9 @@ class Known:
         return dict.fromkeys(partitions, self.end)
 
 
-def reader_of(clients: Clients, known: Known, partition: Partition, position: int = 0) -> Reader:
+def reader_of(clients: Clients, known: Known, partition: Partition, position: int = 0) -> KafkaReader:
     topics = cast("Topics", SimpleNamespace(name=lambda topic: topic))
-    return Reader(clients, topics, cast("Offsets", known), {partition: position})
+    return KafkaReader(clients, topics, cast("OffsetLookup", known), {partition: position})
 
 
 async def read(partition: Partition, *connections: list[int]) -> list[int]:
@@ -260,7 +260,7 @@ async def starts_beside(busy: Busy, taken_in_s: float) -> int:
     """How many consumers it took to read beside this busy partition, of which each batch is taken in so long."""
     clients = Scripted(busy, Both([], LogMismatch("enough")))
     topics = cast("Topics", SimpleNamespace(name=lambda topic: topic))
-    reader = Reader(clients, topics, cast("Offsets", Known()), {Partition(ZONES, 0): 0, FLEET_0: 0})
+    reader = KafkaReader(clients, topics, cast("OffsetLookup", Known()), {Partition(ZONES, 0): 0, FLEET_0: 0})
     with pytest.raises(LogMismatch, match="enough"):
         async with aclosing(reader.batches()) as batches:
             async for _ in batches:
