@@ -15,9 +15,9 @@ from typing import Any, NamedTuple, get_args
 
 from eventstore.avro import reader as avro
 from eventstore.avro import writer as avro_writer
-from eventstore.avro.reader import Reader
+from eventstore.avro.reader import RecordReader
 from eventstore.avro.released import Schema, released
-from eventstore.avro.writer import Writer
+from eventstore.avro.writer import RecordWriter
 from eventstore.errors import Undecodable
 from schemas.events import Envelope, Event
 from schemas.upcasts import UPCASTS, Fields, Upcast
@@ -26,7 +26,7 @@ HEADER_BYTES = 5
 
 
 class _Reader(NamedTuple):
-    read: Reader
+    read: RecordReader
     upcasts: tuple[Upcast, ...]
     make: type[Any]
 
@@ -39,7 +39,7 @@ class Codec:
         structs = {event.__name__: event for event in events}
         self._headers = {schema.label: _header(schema.id) for schema in versions.values()}
         self._readers: dict[bytes, _Reader] = {}
-        self._writers: dict[type[Any], Writer] = {}
+        self._writers: dict[type[Any], RecordWriter] = {}
         for schema in versions.values():
             make, header = structs[schema.name], _header(schema.id)
             newest = max(version for name, version in versions if name == schema.name)

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-Reader: TypeAlias = Callable[[bytes, int], tuple[Any, int]]
+RecordReader: TypeAlias = Callable[[bytes, int], tuple[Any, int]]
 """From bytes and the offset of a body to what it says, and the offset behind it. Raises IndexError or ValueError."""
 
 _COLUMN_ITEMS = 64
@@ -34,7 +34,7 @@ _ONE_BYTE = bytes((n >> 1 ^ -(n & 1)) & 255 for n in range(128)).ljust(256)
 """The numbers that fit one byte, by that byte, in two's complement."""
 
 
-def compile_reader(document: Mapping[str, Any], makes: Mapping[str, Callable[..., Any]]) -> Reader:
+def compile_reader(document: Mapping[str, Any], makes: Mapping[str, Callable[..., Any]]) -> RecordReader:
     """The reader of a record schema. `makes` builds each record, by name, from its fields in order."""
     names = (f"v{number}" for number in count())
     body, value = _record(document, names)
@@ -42,7 +42,7 @@ def compile_reader(document: Mapping[str, Any], makes: Mapping[str, Callable[...
     scope: dict[str, Any] = {**makes, "_long": _long, "_length": _length, "_block": _block}
     scope |= {"_column": _column, "_texts": _texts}
     exec(compile(source, f"<avro {document['name']}>", "exec"), scope)
-    reader: Reader = scope["read"]
+    reader: RecordReader = scope["read"]
     return reader
 
 

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-Writer: TypeAlias = Callable[[Any], bytes]
+RecordWriter: TypeAlias = Callable[[Any], bytes]
 """From an event to the bytes of its body."""
 
 _SHORT = 64
@@ -32,12 +32,12 @@ _LENGTHS = [_ONE_BYTE[length : length + 1] for length in range(_SHORT)]
 _PREFIXES = [chr(length << 1) for length in range(_SHORT)]
 
 
-def compile_writer(document: Mapping[str, Any], header: bytes) -> Writer:
+def compile_writer(document: Mapping[str, Any], header: bytes) -> RecordWriter:
     """The writer of a record schema, whose bodies begin with this header."""
     lines = ["def write(e):", "    o = bytearray(HEADER)", *_indented(_record(document, "e")), "    return bytes(o)"]
     scope: dict[str, Any] = {"HEADER": header, "LENGTHS": _LENGTHS, "long": _field, "longs": _longs, "texts": _texts}
     exec(compile("\n".join(lines), f"<avro {document['name']}>", "exec"), scope)
-    writer: Writer = scope["write"]
+    writer: RecordWriter = scope["write"]
     return writer
 
 

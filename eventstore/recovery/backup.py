@@ -73,11 +73,11 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     partitions: dict[str, PartitionCopy]
 
 
-class Marks:
+class ForwardedPositions:
     """How far fleet, as copied, has taken each partition of zones."""
 
     def __init__(self) -> None:
-        self.taken: dict[int, int] = {}
+        self.by_partition: dict[int, int] = {}
 
     def see(self, record: Record) -> None:
         """A record of fleet, in order. A forward counts as in its fold: only from where the last one ended."""
@@ -85,8 +85,10 @@ class Marks:
             event = decode(record.value)
         except Undecodable:
             return
-        if isinstance(event, MembershipChanged) and event.from_offset == self.taken.get(event.cause_partition, 0):
-            self.taken[event.cause_partition] = event.to_offset
+        if isinstance(event, MembershipChanged) and event.from_offset == self.by_partition.get(
+            event.cause_partition, 0
+        ):
+            self.by_partition[event.cause_partition] = event.to_offset
 
 
 def file_of(folder: Path, partition: Partition) -> Path:
@@ -100,14 +102,14 @@ async def copy(log: EventLog, folder: Path, report: ReportProgress) -> dict[str,
     deciding = {p: await log.end(p) for topic in (ZONES, CLIQUES) for p in log.partitions(topic)}
     fleet = await log.end(FLEET_0)
     total = sum((*expiring.values(), *deciding.values(), fleet)) or 1
-    marks, done = Marks(), 0
+    forwarded, done = ForwardedPositions(), 0
     copied: dict[str, PartitionCopy] = {}
     for partition, seen in ({FLEET_0: fleet} | deciding | expiring).items():
         end = seen
         if partition.topic == ZONES:
-            end = min(max(seen, marks.taken.get(partition.number, 0)), await log.end(partition))
+            end = min(max(seen, forwarded.by_partition.get(partition.number, 0)), await log.end(partition))
         report(str(partition), done / total)
-        see = marks.see if partition.topic == FLEET else None
+        see = forwarded.see if partition.topic == FLEET else None
         copied[str(partition)] = await _copy(log, partition, end, file_of(folder, partition), see)
         done += seen
     return copied
