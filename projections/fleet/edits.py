@@ -53,25 +53,29 @@ class Edit(NamedTuple):
 
 
 class Proposal(NamedTuple):
-    """An edit with the plan under it, and the numbers of the lists now and then: per label set of zones in `moves`, and
-    of the one zone whose labels are edited in `own`."""
+    """An edit with the plan under it, and the numbers of the lists before and after.
+
+    `list_changes` has them per label set of zones, `own_change` of the one zone whose labels are edited.
+    """
 
     edit: Edit
     plan: Plan
-    moves: Mapping[Selector, ListPair]
-    own: ListPair | None = None
+    list_changes: Mapping[Selector, ListPair]
+    own_change: ListPair | None = None
 
     def pairs(self) -> set[ListPair]:
-        """All moves of zones from one list to another, or to the same one."""
-        return {*self.moves.values(), *([self.own] if self.own is not None else [])}
+        """All changes of zones from one list to another, or to the same one."""
+        return {*self.list_changes.values(), *([self.own_change] if self.own_change is not None else [])}
 
     def by_zone(self, zones: FleetZones) -> Iterator[tuple[str, ListPair]]:
-        """The move of each zone, ANY_ZONE included, in no particular order."""
-        yield ANY_ZONE, self.moves[()]
-        for labels, pair in self.moves.items():
-            yield from ((name, pair) for name in zones.by_labels[labels] if self.own is None or name != self.edit.zone)
-        if self.own is not None:
-            yield self.edit.zone, self.own
+        """The change of each zone, ANY_ZONE included, in no particular order."""
+        yield ANY_ZONE, self.list_changes[()]
+        for labels, pair in self.list_changes.items():
+            yield from (
+                (name, pair) for name in zones.by_labels[labels] if self.own_change is None or name != self.edit.zone
+            )
+        if self.own_change is not None:
+            yield self.edit.zone, self.own_change
 
 
 def propose(state: FleetState, edit: Edit, version: int) -> Proposal:
@@ -85,7 +89,7 @@ def propose(state: FleetState, edit: Edit, version: int) -> Proposal:
         policies.pop(edit.policy, None)
     if edit.labels_after is None:
         plan = Plan(policies.values(), state.zones.by_labels, state.plan)
-        return Proposal(edit, plan, _moves(state, plan, state.zones.by_labels))
+        return Proposal(edit, plan, _list_changes(state, plan, state.zones.by_labels))
     before, after = state.zone(edit.zone).labels, edit.labels_after
     label_sets = [
         labels
@@ -94,10 +98,10 @@ def propose(state: FleetState, edit: Edit, version: int) -> Proposal:
     ]
     plan = Plan(policies.values(), [*label_sets, selector(after)], state.plan)
     own = state.plan.number_of(before), plan.number_of(after)
-    return Proposal(edit, plan, _moves(state, plan, label_sets), own)
+    return Proposal(edit, plan, _list_changes(state, plan, label_sets), own)
 
 
-def _moves(state: FleetState, plan: Plan, label_sets: Iterable[Selector]) -> dict[Selector, ListPair]:
+def _list_changes(state: FleetState, plan: Plan, label_sets: Iterable[Selector]) -> dict[Selector, ListPair]:
     return {labels: (state.plan.number_for(labels), plan.number_for(labels)) for labels in label_sets}
 
 
@@ -135,12 +139,14 @@ def apply_edit(state: FleetState, proposal: Proposal, charged: EditImpact, at: R
         state.policies.remove(edit.policy) if after is None else state.policies.put(edit.policy, after)
     _carry_windows(state, proposal, charged, at)
     before = state.sets
-    label_sets = {labels: pair for labels, pair in proposal.moves.items() if old.lists[pair[0]] != new.lists[pair[1]]}
+    label_sets = {
+        labels: pair for labels, pair in proposal.list_changes.items() if old.lists[pair[0]] != new.lists[pair[1]]
+    }
     for labels, (was, _) in sorted(label_sets.items()):
-        _move_label_set(state, labels, old.ids[was], tuple(before[bit] for bit in old.set_bits(was)), at)
-    if proposal.own is not None:
+        _change_list(state, labels, old.ids[was], tuple(before[bit] for bit in old.set_bits(was)), at)
+    if proposal.own_change is not None:
         state.ensure_zones((edit.zone,), at.offset + 1)
-        _label_zone(state, proposal, tuple(before[bit] for bit in old.set_bits(proposal.own[0])), at)
+        _label_zone(state, proposal, tuple(before[bit] for bit in old.set_bits(proposal.own_change[0])), at)
     _switch_sets(state, new, SetRow(at.offset + 1, at.append_ms))
     for key in [key for key in state.list_changes.rows if labels_of_key(key) not in state.zones.by_labels]:
         state.list_changes.remove(key)
@@ -208,10 +214,10 @@ def _switch_sets(state: FleetState, plan: Plan, fresh: SetRow) -> None:
         state.recount()
 
 
-def _move_label_set(
+def _change_list(
     state: FleetState, labels: Selector, list_id: str, sets: tuple[RuleSet, ...], at: RecordMetadata
 ) -> None:
-    """Zones with these labels get another list; this is the one that they had."""
+    """Zones with these labels get another list; `list_id` and `sets` are those of the list that they had."""
     key, version = key_of_labels(labels), at.offset + 1
     state.previous.add(
         labels, PreviousList(state.list_changes.rows.get(key, NO_LIST_CHANGE).version, version, list_id, sets)
@@ -221,7 +227,7 @@ def _move_label_set(
 
 def _label_zone(state: FleetState, proposal: Proposal, sets: tuple[RuleSet, ...], at: RecordMetadata) -> None:
     """A zone gets the labels of an edit. `sets` are those of the list that it had."""
-    edit, pair, version = proposal.edit, proposal.own, at.offset + 1
+    edit, pair, version = proposal.edit, proposal.own_change, at.offset + 1
     assert edit.labels_after is not None
     assert pair is not None
     zone, change, previous = edit.zone, state.list_change(edit.zone), state.previous_lists(edit.zone)

@@ -138,12 +138,12 @@ class PreviousLists:
     def of(self, name: str, info: FleetZone) -> tuple[PreviousList, ...]:
         """The previous lists of a zone, oldest first. A change of its label set counts from when the zone got these
         labels."""
-        moves = self._of_labels.get(selector(info.labels), ())
+        changes = self._of_labels.get(selector(info.labels), ())
         if not info.labels_version:
-            return moves
+            return changes
         shared = [
             previous._replace(since=info.list_version) if previous.since <= info.labels_version else previous
-            for previous in moves
+            for previous in changes
             if previous.until > info.labels_version
         ]
         return (*self._of_zone.get(name, ()), *shared)[-MAX_PREVIOUS_LISTS:]

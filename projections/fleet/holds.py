@@ -111,7 +111,7 @@ class MembersReleased(NamedTuple):
 def member_holds(
     state: FleetState, impact: Impact, causes: Mapping[str, Cause], actor: str, at: RecordMetadata
 ) -> tuple[tuple[Hold, ...], dict[int, int]]:
-    """The holds of the moves that wait, one per command behind them, and the hold of each of these moves.
+    """The holds of the changes that are held, one per command behind them, and the hold of each of these changes.
 
     A command whose nodes are in several records, of one zones partition or of several, has one hold for all of them. It
     is approved anew when it grows. What somebody else asked for under the same id is another one: or they would approve

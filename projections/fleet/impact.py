@@ -94,7 +94,7 @@ class _AddressImpact:
         self.added: list[_AddedState] = []
 
     def changes(self) -> Iterable[int]:
-        """The moves that take part, some of them twice."""
+        """The changes that take part, some of them twice."""
         yield from (removed.change for removed in self.removed)
         yield from (added.change for added in self.added)
 

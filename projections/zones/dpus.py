@@ -17,7 +17,7 @@ from projections.installs.fold import MAX_ORDINAL
 from projections.tries import FAILURE_KINDS, Tries, in_force
 from projections.zones.lifecycle import REQUESTS, Trigger, transition
 from projections.zones.phases import INITIALIZING, PENDING
-from projections.zones.rollout import Admission, DpuChange, admit, limits_of, queue_place
+from projections.zones.rollout import DpuChange, InstallAdmission, admit, limits_of, queue_place
 from projections.zones.rows import Dpu, Zone
 from projections.zones.state import ZonesChange, ZonesState
 from schemas.events import (
@@ -143,7 +143,7 @@ def _decide(state: ZonesState, name: str, old: Dpu, result: Dpu | str | None, at
     return Decision(ZonesChange(dpus=rows), outcome)
 
 
-def _outcome(state: ZonesState, changed: DpuChange, admitted: Admission) -> Outcome:
+def _outcome(state: ZonesState, changed: DpuChange, admitted: InstallAdmission) -> Outcome:
     if changed.new is None or changed.new.phase != PENDING or changed.name in admitted.rows:
         return DONE
     if changed.new.paused:

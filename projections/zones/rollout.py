@@ -40,7 +40,7 @@ class DpuChange(NamedTuple):
     new: Dpu | None = None
 
 
-class Admission(NamedTuple):
+class InstallAdmission(NamedTuple):
     """DPUs that are admitted to an install, and why the next one is not."""
 
     rows: dict[str, Dpu]
@@ -78,7 +78,9 @@ def enter_phase(row: Dpu, phase: str, at: RecordMetadata) -> Dpu:
     )
 
 
-def admit(state: ZonesState, zone: str, limits: RolloutLimits, changed: DpuChange, at: RecordMetadata) -> Admission:
+def admit(
+    state: ZonesState, zone: str, limits: RolloutLimits, changed: DpuChange, at: RecordMetadata
+) -> InstallAdmission:
     """Let in whom the limits allow, given what this record changes otherwise.
 
     Every record lets in whom it can. So where one gives nothing back, only the DPU that it is about can be let in: with
@@ -94,7 +96,7 @@ def admit(state: ZonesState, zone: str, limits: RolloutLimits, changed: DpuChang
     rows: dict[str, Dpu] = {}
     full = ""
     if room <= 0:
-        return Admission(rows, _too_many_installs(zone, limits))
+        return InstallAdmission(rows, _too_many_installs(zone, limits))
     for name in line:
         row = changed.new if name == changed.name else state.dpus.rows[name]
         assert row is not None, f"{name} is in line and gone"
@@ -108,10 +110,10 @@ def admit(state: ZonesState, zone: str, limits: RolloutLimits, changed: DpuChang
             continue
         # Also of one that skips the Node Effect: what is counted here and not kept is room that nobody gives back.
         rows[name] = enter_phase(replace(row, effect=True), row.resume or NODE_EFFECT, at)
-    return Admission(rows, full)
+    return InstallAdmission(rows, full)
 
 
-def queue_place(state: ZonesState, changed: DpuChange, admitted: Admission) -> int:
+def queue_place(state: ZonesState, changed: DpuChange, admitted: InstallAdmission) -> int:
     """The place in the queue, from 1, of a DPU that is Pending after this record."""
     assert changed.new is not None
     index = state.dpu_index.zone(changed.new.zone)
