@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -87,12 +88,23 @@ async def test_times_are_in_utc_and_say_so_wherever_the_browser_is(shown: ShownP
         await expect(moment).to_have_text(UTC_MOMENT)
         said, exact = await moment.text_content(), await moment.get_attribute("datetime")
         assert said == f"{str(exact)[:19].replace('T', ' ')} UTC"
+        assert await moment.get_attribute("title") == _in_kolkata(str(exact))
         await page.get_by_text("The last changes as a table").click()
-        await expect(page.locator("#changes tbody time").first).to_have_text(UTC_MOMENT)
+        change = page.locator("#changes tbody time").first
+        await expect(change).to_have_text(UTC_MOMENT)
+        assert await change.get_attribute("title") == _in_kolkata(str(await change.get_attribute("datetime")))
         await page.get_by_role("link", name="Log").click()
         await expect(page.locator(".events thead")).to_contain_text("appended (UTC)")
         row = page.locator("tbody tr time").first
-        assert str(await row.get_attribute("datetime"))[11:19] == str(await row.text_content())[:8]
+        exact = str(await row.get_attribute("datetime"))
+        assert exact[11:19] == str(await row.text_content())[:8]
+        assert await row.get_attribute("title") == f"{exact[:19].replace('T', ' ')} UTC, {_in_kolkata(exact)}"
+
+
+def _in_kolkata(exact: str) -> str:
+    """What a browser in India shows on hover of a time."""
+    local = datetime.fromisoformat(exact) + timedelta(hours=5, minutes=30)
+    return f"{local:%Y-%m-%d %H:%M:%S} GMT+5:30 (your time)"
 
 
 async def test_every_view_with_colours_says_what_they_mean(shown: ShownPlane) -> None:

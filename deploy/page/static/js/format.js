@@ -43,6 +43,13 @@ export const ago = (ms, now) => (now - ms < 1000 ? "just now" : `${duration(now 
 
 export const moment = (ms) => `${day.format(ms)} UTC`;
 
+const local = new Intl.DateTimeFormat("sv", {
+  year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit", second: "2-digit", timeZoneName: "short",
+});
+
+/** The time in the viewer's zone, for the hover text of a time that is shown in UTC. */
+export const localTime = (ms) => `${local.format(ms)} (your time)`;
+
 export const clockTime = (ms) => clock.format(ms).replace(",", ".");
 
 /** The time of day, with its date before it unless that is today's. A heading beside it names the time zone. */

@@ -2,7 +2,7 @@
 
 import { html, nothing, render } from "../vendor/lit-html/lit-html.js";
 import { asker } from "./api.js";
-import { count, iso, logTime, moment, plural } from "./format.js";
+import { count, iso, localTime, logTime, moment, plural } from "./format.js";
 import { empty, failure, tag } from "./parts.js";
 import { address, go } from "./route.js";
 import { on, state } from "./store.js";
@@ -86,7 +86,7 @@ function rows(event, opened, act) {
   const key = `${event.partition}@${event.offset}`;
   const isOpen = opened.has(key);
   return html`
-    <tr><td class="when"><time datetime=${iso(event.timestamp_ms)} title=${moment(event.timestamp_ms)}>${logTime(event.timestamp_ms, state.now)}</time></td>
+    <tr><td class="when"><time datetime=${iso(event.timestamp_ms)} title=${`${moment(event.timestamp_ms)}, ${localTime(event.timestamp_ms)}`}>${logTime(event.timestamp_ms, state.now)}</time></td>
       <td><button type="button" class="plain" aria-expanded=${isOpen} @click=${() => act.toggle(key)}>${event.type}</button></td>
       <td class="name">${event.envelope?.subject ?? ""}</td><td class="name">${event.envelope?.actor ?? ""}</td>
       <td class="wide what">${summary(event)}</td><td class="name soft">${event.partition} <span class="unseen">offset</span> ${event.offset}</td></tr>

@@ -1,12 +1,12 @@
 // Pieces that several views show alike.
 
 import { html, nothing } from "../vendor/lit-html/lit-html.js";
-import { iso, moment } from "./format.js";
+import { iso, localTime, moment } from "./format.js";
 
 export const bar = (part, total, kind = "") =>
   html`<span class="bar" data-state=${kind || nothing} aria-hidden="true"><span .style=${`--share:${total ? Math.min(1, part / total) : 0}`}></span></span>`;
 
-export const time = (ms) => (ms > 0 ? html`<time datetime=${iso(ms)}>${moment(ms)}</time>` : "–");
+export const time = (ms) => (ms > 0 ? html`<time datetime=${iso(ms)} title=${localTime(ms)}>${moment(ms)}</time>` : "–");
 
 /** A command to copy. */
 export const command = (text) => html`

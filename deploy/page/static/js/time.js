@@ -3,7 +3,7 @@
 import { html, nothing, render } from "../vendor/lit-html/lit-html.js";
 import { ask } from "./api.js";
 import * as feed from "./feed.js";
-import { ago, iso, moment } from "./format.js";
+import { ago, iso, localTime, moment } from "./format.js";
 import { go } from "./route.js";
 import { fail, on, state, take, tell } from "./store.js";
 
@@ -107,7 +107,7 @@ export function show() {
       <input id="moment" type="range" min=${state.meta.first_ms} max=${Math.round(end)} step=${SLIDER_STEP_MS} .value=${String(at)}
         aria-valuetext=${isPast ? `${moment(at)}, ${ago(at, end)}` : "now"}
         @input=${(event) => preview(event.target)} @change=${() => choose(slidTo, true)}>
-      <time class="moment" datetime=${iso(at)}>${moment(at)}</time>
+      <time class="moment" datetime=${iso(at)} title=${localTime(at)}>${moment(at)}</time>
       <span class="ago">${state.wrong ? "not shown" : isPast ? ago(at, end) : "live"}</span>
       ${state.at ? html`<span class="unseen" role="status">You see the past: ${moment(at)}</span>` : nothing}`,
     bar,
