@@ -63,22 +63,22 @@ class CommandHandler:
             )
         return given
 
-    async def handle(self, shape: EventBuilder[R], request: R, call: Call) -> pb.CommandResult:
-        """One command from its shape to its answer. Raises PermanentError for a bad shape, an id that is in use for
-        another partition, and a clock that is ahead; nothing is appended then.
+    async def handle(self, build_event: EventBuilder[R], request: R, call: Call) -> pb.CommandResult:
+        """Handle one command: build the event, append it, return the result. Raises PermanentError for an invalid
+        request, an id that is in use for another partition, and a clock that is ahead; nothing is appended then.
         """
         command_id = self.command_id(request.command_id)  # type: ignore[attr-defined]
 
         def envelope_factory(subject: str) -> Envelope:
             return envelope(subject, call.principal, command_id)
 
-        statement = shape(request, envelope_factory)
-        partition = self._replica.partition_for(statement.topic, statement.key)
+        new_event = build_event(request, envelope_factory)
+        partition = self._replica.partition_for(new_event.topic, new_event.key)
         if not request.command_id:  # type: ignore[attr-defined]
-            answer = await self.submit(partition, statement.key, statement.event, call.timeout_s)
+            answer = await self.submit(partition, new_event.key, new_event.event, call.timeout_s)
             return results.to_result(command_id, answer, self.log_id) if isinstance(answer, Answer) else answer
         self.bindings.bind(command_id, (partition,))
-        answer = await self.submit(partition, statement.key, statement.event, call.timeout_s)
+        answer = await self.submit(partition, new_event.key, new_event.event, call.timeout_s)
         if not isinstance(answer, Answer):
             return answer
         self.bindings.settle(command_id)

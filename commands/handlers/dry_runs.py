@@ -47,21 +47,21 @@ class DryRunHandler:
 
     async def leave(self, request: pb.LeaveNodesRequest, call: Call) -> pb.CommandResult:
         """A leave is decided by its zone, and then, as to tables, by fleet: both are asked."""
-        statement = nodes.leave(request, self._envelope_factory(call))
-        partition = self._replica.partition_for(statement.topic, statement.key)
-        change, outcome = self._replica.dry_run(partition, statement.event)
+        new_event = nodes.leave(request, self._envelope_factory(call))
+        partition = self._replica.partition_for(new_event.topic, new_event.key)
+        change, outcome = self._replica.dry_run(partition, new_event.event)
         gone = change.tombstones if change is not None else {}
         if not gone:
             return await self._answer(outcome, DryRun.nothing(), partition)
         mark = self._states.fleet.marks.get(partition.number, 0)
-        told = leave_of(gone, partition.number, mark, statement.event.envelope)
+        told = leave_of(gone, partition.number, mark, new_event.event.envelope)
         change, of_fleet = self._replica.dry_run(FLEET_0, told)
         dry_run = of_change(self._states.fleet, change, self._replica.position(FLEET_0) + 1)
         said = Outcome(of_fleet.code, of_fleet.reason, items=outcome.items) if dry_run.budget else outcome
         return await self._answer(said, dry_run, partition)
 
-    async def _in_fleet(self, statement: NewEvent) -> pb.CommandResult:
-        change, outcome = self._replica.dry_run(FLEET_0, statement.event)
+    async def _in_fleet(self, new_event: NewEvent) -> pb.CommandResult:
+        change, outcome = self._replica.dry_run(FLEET_0, new_event.event)
         dry_run = of_change(self._states.fleet, change, self._replica.position(FLEET_0) + 1)
         return await self._answer(outcome, dry_run, FLEET_0)
 

@@ -49,20 +49,20 @@ class JoinHandler:
         return await self._for_node_agent(nodes.change, request, names, call)
 
     async def _for_operator(
-        self, shape: EventBuilder[R], request: R, names: Sequence[str], call: Call
+        self, build_event: EventBuilder[R], request: R, names: Sequence[str], call: Call
     ) -> pb.CommandResult:
         deadline_s = asyncio.get_running_loop().time() + call.timeout_s
-        answer = await self._handler.handle(shape, request, call)
+        answer = await self._handler.handle(build_event, request, call)
         if answer.outcome != pb.OUTCOME_DONE or not self._reader.fleet.members.rows.has_any(names):
             return answer
         reason = "the zone accepted it, and whether a hold keeps it out of the rule tables is not known yet"
         return await self._await_fleet(answer, deadline_s, reason)
 
     async def _for_node_agent(
-        self, shape: EventBuilder[R], request: R, names: Iterable[str], call: Call
+        self, build_event: EventBuilder[R], request: R, names: Iterable[str], call: Call
     ) -> pb.CommandResult:
         deadline_s = asyncio.get_running_loop().time() + call.timeout_s
-        answer = await self._handler.handle(shape, request, call)
+        answer = await self._handler.handle(build_event, request, call)
         if answer.outcome not in (pb.OUTCOME_DONE, pb.OUTCOME_UNCHANGED):
             return answer
         reason = "the zone accepted it, and whether fleet applies it is not known yet"

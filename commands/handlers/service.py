@@ -113,6 +113,6 @@ class CommandsService:
     async def thaw_writes(self, request: pb.ThawWritesRequest, call: Call) -> pb.CommandResult:
         return await self._handler.handle(fleet.thaw_writes, request, call)
 
-    async def _edit(self, shape: EventBuilder[R], request: R, call: Call) -> pb.CommandResult:
+    async def _edit(self, build_event: EventBuilder[R], request: R, call: Call) -> pb.CommandResult:
         """A command that may be held. Repeated under its id, it is answered with what became of the hold since."""
-        return self._reader.with_hold(await self._handler.handle(shape, request, call))
+        return self._reader.with_hold(await self._handler.handle(build_event, request, call))

@@ -42,11 +42,11 @@ class UpgradeHandler:
         command_id = self._handler.command_id(request.command_id)
         partitions = self._partitions(request)
         for partition in partitions:
-            self._check(partition, request.version, stated=0)
+            self._check(partition, request.version, appended=0)
         self._handler.bindings.bind(command_id, partitions)
         told: list[Answer] = []
         for partition in partitions:
-            self._check(partition, request.version, stated=len(told))
+            self._check(partition, request.version, appended=len(told))
             event = FoldVersionUpgraded(envelope(str(partition), call.principal, command_id), request.version)
             answer = await self._handler.submit(partition, "fold", event, max(0.0, deadline_s - loop.time()))
             if not isinstance(answer, Answer):
@@ -65,11 +65,11 @@ class UpgradeHandler:
             raise InvalidRequest(f"version: {request.version} must be at least 1")
         return self._replica.partitions(request.topic)
 
-    def _check(self, partition: Partition, version: int, stated: int) -> None:
-        """Raises PreconditionFailed if this partition cannot be raised now, after `stated` other ones were."""
+    def _check(self, partition: Partition, version: int, appended: int) -> None:
+        """Raises PreconditionFailed if this partition cannot be raised now, after `appended` other ones were."""
         if fault := self._fault(partition, version):
             before = (
-                f"; {stated} partitions are upgraded already; repeat the command with the same id" if stated else ""
+                f"; {appended} partitions are upgraded already; repeat the command with the same id" if appended else ""
             )
             raise PreconditionFailed(f"{fault}{before}")
 

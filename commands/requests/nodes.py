@@ -58,7 +58,7 @@ def leave(request: pb.LeaveNodesRequest, envelope: EnvelopeFactory) -> NewEvent:
 
 
 def validated(event: NodesJoined | NodesChanged | NodesLeft) -> NewEvent:
-    """The record, if its shape is right. Raises InvalidRequest."""
+    """The event, if it is valid. Raises InvalidRequest."""
     # How far ahead an incarnation may lie depends on the log's time, which only the fold has.
     require(fault_of_nodes(event, TIME_MS_MAX))
     return NewEvent(ZONES, event.zone, event)

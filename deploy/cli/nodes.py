@@ -134,7 +134,7 @@ def _parts(names: list[str]) -> list[list[str]]:
 def _leave(client: Client, zone: str, names: list[str], *, dry_run: bool) -> Part:
     if not zone:
         about = quoted(names[0]) if len(names) == 1 else "it"
-        nowhere = f"node: no zone that {client.server} knows of has {about}; nothing was stated"
+        nowhere = f"node: no zone that {client.server} knows of has {about}; nothing was appended"
         return names, pb.CommandResult(outcome=pb.OUTCOME_REFUSED, reason=nowhere)
     return names, client.command("LeaveNodes", pb.LeaveNodesRequest(zone=zone, names=names, dry_run=dry_run))
 
