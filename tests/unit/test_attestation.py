@@ -39,7 +39,7 @@ async def test_a_log_that_lost_its_end_is_found_to_whichever_record_it_goes(ther
     kept = Kept()
     attestation = await attest(log_of(COUNT), ZONES_0, COUNT, kept.add)
     found = await find_difference(log_of(there), ZONES_0, attestation, kept if fine else None, same_log=True)
-    assert found == Difference(ZONES_0, there, -1, f"the log ends at {there}, and went to {COUNT}")
+    assert found == Difference(ZONES_0, there, -1, f"the log ends at offset {there}, and ended at {COUNT} before")
 
 
 @pytest.mark.parametrize("fine", [False, True])
