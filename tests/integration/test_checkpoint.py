@@ -115,14 +115,20 @@ def test_a_truncated_log_is_named(data: Path) -> None:
     copied_up_to(data, {ZONES_0: 30})
     found = verify(data)
     assert found.exit_code == 1
-    assert found.stderr == "zones/0: record 30 and all after it are missing: the log ends at 30, and went to 41\n"
+    assert (
+        found.stderr
+        == "zones/0: record 30 and all after it are missing: the log ends at offset 30, and ended at 41 before\n"
+    )
 
 
 def test_a_log_that_lost_everything_is_named_too(data: Path) -> None:
     copied_up_to(data, {FLEET_0: 0})
     found = verify(data)
     assert found.exit_code == 1
-    assert found.stderr == "fleet/0: record 0 and all after it are missing: the log ends at 0, and went to 11\n"
+    assert (
+        found.stderr
+        == "fleet/0: record 0 and all after it are missing: the log ends at offset 0, and ended at 11 before\n"
+    )
 
 
 def test_another_record_in_front_is_named(data: Path) -> None:

@@ -112,7 +112,8 @@ async def test_a_log_made_again_has_every_record_behind_one_that_says_where_it_c
 async def test_a_generation_that_devices_have_seen_is_refused(tmp_path: Path) -> None:
     _, manifest = await backup(tmp_path)
     for generation in (0, manifest.generation):
-        with pytest.raises(PermanentError, match=f"generation: {generation} must be at least {manifest.generation + 1}"):
+        least = manifest.generation + 1
+        with pytest.raises(PermanentError, match=f"generation: {generation} must be at least {least}"):
             plan_restore(tmp_path, manifest, generation=generation, frozen=True, now_ms=NOW_MS, rng=random.Random(8))
     for now_ms in (0, NOW_MS):
         made = plan_restore(tmp_path, manifest, generation=None, frozen=True, now_ms=now_ms, rng=random.Random(8))
