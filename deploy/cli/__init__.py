@@ -1,8 +1,8 @@
 """The command line: `dpuplane`.
 
-Subcommands are imported when they are used, so that `dpuplane --help` and a script's hundredth `nodes show` do not pay
-for a Kafka client. Exit status: 0 done (waiting and held too, which the output says), 1 refused (a name that the plane
-does not have, too), 2 wrong usage, 3 unknown (what became of a command) or unreachable: only that may be repeated.
+Subcommands are imported when they are used, so that `dpuplane --help` and each `nodes show` of a script do not import a
+Kafka client. Exit status: 0 done (also waiting and held, which the output shows), 1 refused (also a name that the plane
+does not have), 2 wrong usage, 3 unknown (the outcome of a command) or unreachable. Only 3 may be repeated.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from projections.field_checks import quoted
 
 
 class Subcommand(NamedTuple):
-    """Where a subcommand is, and its line in the list of commands."""
+    """The module of a subcommand, and its line in the list of commands."""
 
     module: str
     attribute: str
@@ -33,45 +33,43 @@ class Subcommand(NamedTuple):
 
 
 SUBCOMMANDS = {
-    "demo": Subcommand("deploy.cli.demo", "demo", "Run the whole plane in one process, with a fleet that joins it."),
+    "demo": Subcommand("deploy.cli.demo", "demo", "Run the whole plane in one process, and let a fleet join it."),
     "serve": Subcommand("deploy.cli.serve", "serve", "Run a process of the plane."),
     "simulator": Subcommand("deploy.cli.simulate", "simulator", "Run simulated DPUs against relays."),
     "agent": Subcommand("deploy.cli.agent", "agent", "Run the agent of one DPU against relays."),
-    "kafka": Subcommand("deploy.cli.kafka", "kafka", "Run local Kafka brokers with the settings we advise."),
-    "topics": Subcommand("deploy.cli.topics", "topics", "Say what each role needs in Kafka."),
+    "kafka": Subcommand("deploy.cli.kafka", "kafka", "Run local Kafka brokers with the recommended settings."),
+    "topics": Subcommand("deploy.cli.topics", "topics", "Print the permissions that each role needs in Kafka."),
     "import": Subcommand("deploy.cli.inventory", "import_file", "Join the nodes of an inventory file."),
     "nodes": Subcommand("deploy.cli.nodes", "nodes", "List, show, join and remove nodes."),
     "zones": Subcommand("deploy.cli.zones", "zones", "List, show, label and limit zones."),
-    "rules": Subcommand("deploy.cli.rules", "rules", "Show the rule table of a zone."),
-    "cliques": Subcommand("deploy.cli.cliques", "cliques", "Claim and release clique indices; show the tables."),
+    "rules": Subcommand("deploy.cli.rules", "rules", "Print the rule table of a zone."),
+    "cliques": Subcommand("deploy.cli.cliques", "cliques", "Claim and release clique indices; print index tables."),
     "dpus": Subcommand("deploy.cli.dpus", "dpus", "Register DPUs and drive their lifecycle."),
     "policies": Subcommand("deploy.cli.policies", "policies", "List, apply and delete rule policies."),
-    "holds": Subcommand("deploy.cli.holds", "holds", "Approve or reject withdrawals over their budget."),
-    "budgets": Subcommand("deploy.cli.budgets", "budgets", "How much may be withdrawn before it is held."),
-    "freeze": Subcommand("deploy.cli.freezes", "freeze", "Stop every write to devices of a zone, or of all."),
+    "holds": Subcommand("deploy.cli.holds", "holds", "Approve or reject changes over their budget."),
+    "budgets": Subcommand("deploy.cli.budgets", "budgets", "Limit the changes that need no approval."),
+    "freeze": Subcommand("deploy.cli.freezes", "freeze", "Stop all writes to devices of a zone, or of all zones."),
     "thaw": Subcommand("deploy.cli.freezes", "thaw", "End a freeze."),
-    "commands": Subcommand("deploy.cli.commands", "commands", "Ask what became of a command."),
+    "commands": Subcommand("deploy.cli.commands", "commands", "Print the outcome of a command by its id."),
     "events": Subcommand("deploy.cli.events", "events", "Read the log's events."),
-    "history": Subcommand(
-        "deploy.cli.history", "history_command", "Show all that happened to a node, DPU, clique, zone."
-    ),
-    "explain": Subcommand("deploy.cli.explain", "explain", "Say why a DPU lets a node through, or does not."),
-    "wait": Subcommand("deploy.cli.wait", "wait", "Wait until a node, DPU, zone or clique is as it should be."),
-    "replay": Subcommand("deploy.cli.replay", "replay_command", "Fold the log afresh, up to any position or time."),
-    "verify": Subcommand("deploy.cli.verify", "verify", "Fold the log afresh and compare with state and devices."),
-    "checkpoint": Subcommand("deploy.cli.checkpoint", "checkpoint", "Sign what the log holds, to be verified later."),
-    "backup": Subcommand("deploy.cli.backup", "backup", "Copy the whole log into a folder of files."),
-    "restore": Subcommand("deploy.cli.backup", "restore", "Make a log, a generation later, from a backup."),
-    "upgrade": Subcommand("deploy.cli.upgrade", "upgrade", "Raise fold versions, once every process has the rules."),
-    "doctor": Subcommand("deploy.cli.doctor", "doctor", "Check what a process would stand on, and say what to do."),
-    "certs": Subcommand("deploy.cli.certs", "certs", "Issue certificates for development, and show what they say."),
-    "completion": Subcommand("deploy.cli.completion", "completion", "Print the completion for a shell."),
+    "history": Subcommand("deploy.cli.history", "history_command", "Print all events of a node, DPU, clique or zone."),
+    "explain": Subcommand("deploy.cli.explain", "explain", "Explain why a DPU allows or denies a node."),
+    "wait": Subcommand("deploy.cli.wait", "wait", "Wait until a node, DPU, zone or clique has a state."),
+    "replay": Subcommand("deploy.cli.replay", "replay_command", "Fold the log again, up to any position or time."),
+    "verify": Subcommand("deploy.cli.verify", "verify", "Fold the log again and compare replicas and devices."),
+    "checkpoint": Subcommand("deploy.cli.checkpoint", "checkpoint", "Sign the content of the log, to verify it later."),
+    "backup": Subcommand("deploy.cli.backup", "backup", "Copy the whole log into a folder."),
+    "restore": Subcommand("deploy.cli.backup", "restore", "Create a log of a later generation from a backup."),
+    "upgrade": Subcommand("deploy.cli.upgrade", "upgrade", "Upgrade fold versions, once every process has the rules."),
+    "doctor": Subcommand("deploy.cli.doctor", "doctor", "Check the environment of a process, and print what to fix."),
+    "certs": Subcommand("deploy.cli.certs", "certs", "Issue development certificates; show and revoke certificates."),
+    "completion": Subcommand("deploy.cli.completion", "completion", "Print the completion script of a shell."),
     "status": Subcommand("deploy.cli.status", "status", "Show replicas, positions, halted partitions and holds."),
 }
 
 
 class LazyGroup(click.Group):
-    """A group that imports a subcommand when it is called, and lists them all without importing any."""
+    """A group that imports a subcommand when it is called. It lists all subcommands without an import."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(SUBCOMMANDS)
@@ -117,13 +115,13 @@ class LazyGroup(click.Group):
 
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-"""What a file says that takes no more."""
+"""Errors of a file that accepts no more bytes."""
 
 
 @contextmanager
 def _ending(ctx: click.Context | None = None) -> Iterator[None]:
-    """Ends what is interrupted, or cannot be printed, as it should: click would do so with the status of what was
-    refused, or with a traceback."""
+    """Sets the exit status after an interrupt or a failed write to stdout. Click would exit with the status of a
+    refusal, or with a traceback."""
     try:
         try:
             yield
@@ -131,7 +129,7 @@ def _ending(ctx: click.Context | None = None) -> Iterator[None]:
             sys.stdout.flush()
     except KeyboardInterrupt:
         sys.exit(130)
-    except BrokenPipeError:  # whoever read our output has seen enough (`| head`)
+    except BrokenPipeError:  # the reader of stdout has closed it (`| head`)
         _print_no_more()
         sys.exit(0)
     except OSError as error:
@@ -144,7 +142,7 @@ def _ending(ctx: click.Context | None = None) -> Iterator[None]:
 
 
 def _print_no_more() -> None:
-    """No further byte may be written at exit."""
+    """Prevent further writes at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -157,14 +155,14 @@ def _print_no_more() -> None:
 def cli() -> None:
     """Event-sourced control plane for fleets of DPUs.
 
-    Exit status: 0 done, waiting or held; 1 refused, or a name that is not known; 2 wrong usage; 3 unknown (what became
-    of a command) or unreachable.
+    Exit status: 0 done, waiting or held; 1 refused, or an unknown name; 2 wrong usage; 3 unknown (the outcome of a
+    command) or unreachable.
     """
 
 
 def _with_streams() -> None:
-    """Whoever started us may have closed stdout or stderr (`>&-`). To write there is no error then; and what is opened
-    next, a log's file perhaps, must not have their numbers."""
+    """The parent process may have closed stdout or stderr (`>&-`). Open /dev/null in their place, so that writes
+    succeed, and no other file, such as one of the log, gets their numbers."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
@@ -173,6 +171,6 @@ def _with_streams() -> None:
 def main() -> None:
     """The console script."""
     _with_streams()
-    # gRPC reads it when it is imported; its own lines tell of every stranger's failed handshake.
+    # gRPC reads it when it is imported; its own lines report each failed handshake of any peer.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     cli(prog_name="dpuplane")

@@ -1,4 +1,4 @@
-"""`dpuplane agent`: the agent of one DPU in a process of its own, against relays over WebSocket."""
+"""`dpuplane agent`: the agent of one DPU, in a process of its own, connected to relays by WebSocket."""
 
 from __future__ import annotations
 
@@ -41,7 +41,12 @@ def _named(fault: str | None, given: str) -> str:
     epilog="\b\nExample: dpuplane agent --relay 127.0.0.1:7082,127.0.0.1:8082 --zone rack-1 --dpu dpu-1 --state state"
 )
 @click.option(
-    "--relay", "relays", required=True, callback=addresses, metavar="HOST:PORT,...", help="Relays; others take over."
+    "--relay",
+    "relays",
+    required=True,
+    callback=addresses,
+    metavar="HOST:PORT,...",
+    help="Relays; if one fails, the next is used.",
 )
 @click.option("--zone", required=True, callback=_zone, metavar="ZONE", help="The DPU's zone.")
 @click.option("--dpu", required=True, callback=_dpu, metavar="NAME", help="The DPU's name.")
@@ -49,16 +54,16 @@ def _named(fault: str | None, given: str) -> str:
     "--state",
     type=Folder(),
     metavar="DIR",
-    help="Keep the last good table here over restarts.  [it is lost with the process]",
+    help="Keep the last good table in this folder over restarts.  [in memory only]",
 )
-@click.option("--seed", type=int, help="Seed of every random choice.  [a fresh one]")
+@click.option("--seed", type=int, help="Seed of every random choice.  [a new one]")
 @tls_options
 def agent(*, relays: list[str], zone: str, dpu: str, state: Path | None, seed: int | None, **tls: Path | None) -> None:
-    """Run the agent of one DPU that is registered in this zone, until SIGTERM or SIGINT.
+    """Run the agent of one registered DPU, until SIGTERM or SIGINT.
 
-    It follows a relay, checks every frame, keeps the last good table, and says what it holds. The data plane under it
-    is a simulated table in this process: no packet is forwarded or dropped by it as yet. Prints one line that begins
-    with `ready`.
+    The agent connects to a relay, checks every frame, keeps the last good table, and reports its version. Its data
+    plane is a simulated table in this process: it forwards and drops no packets yet. Prints one line that begins with
+    `ready`.
     """
     from deploy.logs import configure_logs
     from deploy.process import run_until_signal
@@ -91,8 +96,8 @@ async def _serve(
 
 
 def _store(state: Path | None, dpu: str, zone: str) -> TableStore:
-    """Where its table is kept. A folder that was there and takes nothing now, as on a disk gone bad, stops no agent:
-    a DPU without one would have no rules at all."""
+    """The store of the agent's table. An existing folder that cannot be written, such as on a failed disk, does not
+    stop the agent: without an agent, the DPU would have no rules at all."""
     if state is None:
         return MemoryTableStore()
     try:

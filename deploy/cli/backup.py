@@ -1,4 +1,4 @@
-"""`dpuplane backup` and `dpuplane restore`: the whole log in a folder of files, and a log of its own made from them."""
+"""`dpuplane backup` and `dpuplane restore`: copy the whole log into a folder, and create a log from that folder."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _FOLDER = Folder()
 
 
 @click.command(epilog="Example: dpuplane backup --out backup-1")
-@click.option("--out", "folder", type=_FOLDER, required=True, help="Folder to write; it must be empty, or not there.")
+@click.option("--out", "folder", type=_FOLDER, required=True, help="Folder to write; it must be empty or absent.")
 @log_options
 @query_options
 def backup(client: Client, output: str, log_source: LogSource | None, folder: Path) -> None:
-    """Copy the whole log into a folder, beside the processes that write it, at one consistent cut.
+    """Copy the whole log into a folder while processes write it, at one consistent cut.
 
-    Saved states are not copied: they are folded again from the log. `dpuplane restore` makes a plane from the folder,
-    on either engine. A copy that was cut off has no manifest.json and is not taken for a backup.
+    Saved state is not copied: it is folded again from the log. `dpuplane restore` creates a log from the folder, on
+    either engine. An incomplete copy has no manifest.json and is not accepted as a backup.
     """
     with log_errors():
         where = log_source or log_source_of_status(client.query("GetStatus", pb.GetStatusRequest()), client.server)
@@ -54,22 +54,22 @@ def backup(client: Client, output: str, log_source: LogSource | None, folder: Pa
 
 
 @click.command(epilog="Example: dpuplane restore --from backup-1 --data plane-2")
-@click.option("--from", "folder", type=_FOLDER, required=True, help="Folder that `dpuplane backup` has written.")
+@click.option("--from", "folder", type=_FOLDER, required=True, help="Folder of a backup.")
 @click.option(
     "--generation",
     type=click.IntRange(1, 1 << 53),
-    help="Of the new log; above that of every log that DPUs may have seen.  [the time in ms]",
+    help="Generation of the new log; above that of every log that DPUs may have seen.  [the time in ms]",
 )
-@click.option("--thawed", is_flag=True, help="Write to devices at once, instead of waiting for `dpuplane thaw --all`.")
+@click.option("--thawed", is_flag=True, help="Write to devices at once, without `dpuplane thaw --all`.")
 @click.option("--output", "-o", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
 @log_options
 def restore(log_source: LogSource | None, folder: Path, generation: int | None, thawed: bool, output: str) -> None:
-    """Make a log from a backup, in an empty folder (--data) or under a new prefix of topics (--kafka, --topic-prefix).
+    """Create a log from a backup, in an empty folder (--data) or under a new prefix of topics (--kafka,
+    --topic-prefix).
 
-    Every record is checked against the backup's hashes before anything is written. The new log is of a later
-    generation, so every DPU takes its tables for newer. It starts frozen: nothing is written to devices until you have
-    seen, with `dpuplane verify`, which of them hold something that the backup did not have, and say `dpuplane thaw
-    --all`.
+    Every record is checked against the backup's hashes before anything is written. The new log has a later generation,
+    so that every DPU accepts its tables as newer. It starts frozen: no device is written to before
+    `dpuplane thaw --all`. Run `dpuplane verify` first: it names the devices with tables that the backup does not have.
     """
     if log_source is None:
         raise click.UsageError("give --data DIR, or --kafka HOST:PORT,... and --topic-prefix NAME, to restore to")

@@ -1,4 +1,4 @@
-"""`dpuplane budgets`: how many addresses may be denied or allowed before a change is held."""
+"""`dpuplane budgets`: limits of newly denied and allowed addresses, above which a change is held."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from schemas.api import dpuplane_pb2 as pb
 
 @click.group()
 def budgets() -> None:
-    """Budgets: a share of a table, and at least a count, per 10 minutes.
+    """List and set budgets: a share of a table, and at least a count, per 10 minutes.
 
     Example: dpuplane budgets set denied-by-leave --permille 100 --min-addresses 1000
     """
@@ -37,7 +37,7 @@ def list_budgets(*, client: Client, output: str) -> None:
 
 
 def _row(budget: pb.Budget) -> tuple[object, ...]:
-    """A line of the table. No limit is printed as the option that sets it, because a count says nothing there."""
+    """A row of the table. An unlimited budget is printed as the option that sets it; its count has no meaning."""
     if budget.permille >= UNLIMITED_PERMILLE:
         return budget.kind, "no limit", "-"
     return budget.kind, budget.permille, budget.min_addresses
@@ -45,14 +45,14 @@ def _row(budget: pb.Budget) -> tuple[object, ...]:
 
 @budgets.command("set")
 @click.argument("kind", type=click.Choice(BUDGET_KINDS))
-@click.option("--permille", type=INT32, help="Share of a table, in thousandths.")
-@click.option("--min-addresses", type=INT32, help="And at least so many addresses.")
-@click.option("--no-limit", is_flag=True, help="Instead of both: hold nothing.")
+@click.option("--permille", type=INT32, help="Limit as a share of a table, in thousandths.")
+@click.option("--min-addresses", type=INT32, help="Lower bound of the limit, in addresses.")
+@click.option("--no-limit", is_flag=True, help="Hold nothing; instead of the two others.")
 @command_options
 def set_budget(
     *, client: Client, output: str, kind: str, permille: int | None, min_addresses: int | None, no_limit: bool
 ) -> None:
-    """Set a budget. Its name says what it governs; --permille 1000 is no limit too.
+    """Set a budget. Its name is what it governs; --permille 1000 also means no limit.
 
     \b
     Examples:

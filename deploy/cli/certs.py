@@ -1,4 +1,4 @@
-"""`dpuplane certs`: a certificate authority for development, and what certificates say."""
+"""`dpuplane certs`: a certificate authority for development, the content of certificates, and revocation."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from projections.fleet.principals import PLANE, PRINCIPAL_ROLES, Principal, chec
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _MAX_BYTES = 1 << 20
-"""Of a file with a certificate: a device has no end, and would be read for ever."""
+"""Maximum size of a certificate file: a device file has no end, and would be read for ever."""
 _LABEL = r"[A-Za-z0-9_][A-Za-z0-9_-]{0,62}"
 _HOST_NAME = re.compile(rf"(\*\.)?{_LABEL}(\.{_LABEL})*")
 
 
 def _hosts(_context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
-    """Names that a client can dial: with any other the certificate is made, and nobody is believed by it."""
+    """Host names that clients can dial. A certificate with any other name would be issued, but no client would accept
+    it."""
     for host in given:
         try:
             ip_address(host)
@@ -43,26 +44,27 @@ _DIR = click.option(
     default=Path("certs"),
     show_default=True,
     metavar="DIR",
-    help="Folder of the authority and of all that it issues.",
+    help="Folder of the authority and its certificates.",
 )
 
 
 @click.group(epilog="\b\nExample: dpuplane certs init && dpuplane certs issue operator ann")
 def certs() -> None:
-    """A certificate authority for development and tests; for production take SPIRE, cert-manager or your own.
+    """Issue and revoke certificates for development and tests; in production use SPIRE, cert-manager or your own
+    authority.
 
-    Every certificate has one URI name, spiffe://TRUST_DOMAIN/ROLE/NAME, which is all that counts.
+    Every certificate has one URI name, spiffe://TRUST_DOMAIN/ROLE/NAME. No other field counts.
     """
 
 
 @certs.command(epilog="Example: dpuplane certs init --trust-domain lab.example.org")
 @_DIR
 @click.option(
-    "--trust-domain", default="dpuplane.local", show_default=True, metavar="NAME", help="Of every name in it."
+    "--trust-domain", default="dpuplane.local", show_default=True, metavar="NAME", help="Trust domain of every name."
 )
-@click.option("--days", type=click.IntRange(1, 3_650), default=365, show_default=True, help="How long it is valid.")
+@click.option("--days", type=click.IntRange(1, 3_650), default=365, show_default=True, help="Days of validity.")
 def init(folder: Path, trust_domain: str, days: int) -> None:
-    """Make an authority: its key (ca.key, for you only) and its certificate (ca.pem, for every process)."""
+    """Create an authority: its key (ca.key, private) and its certificate (ca.pem, for every process)."""
     from deploy.tls.authority import Authority
 
     if fault := check_trust_domain("trust-domain", trust_domain):
@@ -83,14 +85,14 @@ def init(folder: Path, trust_domain: str, days: int) -> None:
     multiple=True,
     callback=_hosts,
     metavar="HOST",
-    help="A name or address that clients dial; repeatable.",
+    help="Host name or address that clients dial; repeatable.",
 )
-@click.option("--days", type=FiniteRange(0.0001, 3_650), default=30.0, show_default=True, help="How long it is valid.")
+@click.option("--days", type=FiniteRange(0.0001, 3_650), default=30.0, show_default=True, help="Days of validity.")
 @_DIR
 def issue(role: str, name: str, hosts: tuple[str, ...], days: float, folder: Path) -> None:
-    """Issue a certificate and its key, ROLE@NAME.pem and ROLE@NAME.key; again to replace them.
+    """Issue a certificate and its key, ROLE@NAME.pem and ROLE@NAME.key. Existing files are replaced.
 
-    That of a process of the plane (role `plane`) also names the hosts that its clients dial, on top of the loopback.
+    A certificate of role `plane` also names the hosts that clients dial, in addition to the loopback.
     """
     from deploy.tls.authority import Authority
 
@@ -114,13 +116,13 @@ def issue(role: str, name: str, hosts: tuple[str, ...], days: float, folder: Pat
     "listed",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="A list of revoked certificates; also show whether this one is in it.",
+    help="List of revoked certificates; show whether this one is in it.",
 )
 @click.option(
-    "--output", "-o", type=click.Choice(["table", "json", "yaml"]), default="table", help="How it is printed."
+    "--output", "-o", type=click.Choice(["table", "json", "yaml"]), default="table", help="Format of the result."
 )
 def show(file: Path, listed: Path | None, output: str) -> None:
-    """Show whom a certificate names, what hosts, and until when it is valid."""
+    """Show the principal, the hosts and the expiry of a certificate."""
     from commands.rpc.authentication import load_certificate
     from deploy.tls.revocations import read_serials
 
@@ -147,7 +149,7 @@ _LIST = click.option(
     default=Path("certs/revoked.txt"),
     show_default=True,
     metavar="FILE",
-    help="The file that `tls_revoked` names; made if it is not there.",
+    help="The file that `tls_revoked` names; created if absent.",
 )
 
 
@@ -155,10 +157,10 @@ _LIST = click.option(
 @click.argument("certificates", nargs=-1, required=True, metavar="CERTIFICATE...")
 @_LIST
 def revoke(certificates: tuple[str, ...], listed: Path) -> None:
-    """Add certificates to a list of revoked ones: files in PEM or DER, or serial numbers as `certs show` prints them.
+    """Add certificates to a list of revoked ones: files in PEM or DER, or serial numbers from `certs show`.
 
     Every process whose setting `tls_revoked` names the list refuses these certificates within two seconds: their calls
-    and requests are refused, and open links of agents and feeds of the page are broken off.
+    and requests are refused, and open links of agents and feeds of the page are closed.
     """
     from deploy.atomic_files import atomic_write
     from deploy.tls.revocations import read_serials
@@ -179,7 +181,7 @@ def revoke(certificates: tuple[str, ...], listed: Path) -> None:
 
 
 def _revoked(text: str) -> tuple[int, str]:
-    """The serial number of a certificate or of its text, and whose it is."""
+    """The serial number of a certificate file or of a given number, and its principal."""
     from commands.rpc.authentication import load_certificate, uri_names
     from deploy.tls.revocations import parse_serial
 

@@ -1,4 +1,4 @@
-"""`dpuplane checkpoint`: a small signed file that says what the log holds, for `verify --checkpoint` to hold it to."""
+"""`dpuplane checkpoint`: a small signed file about the content of the log, for `verify --checkpoint`."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     invoke_without_command=True,
     epilog="Example: dpuplane checkpoint --key plane.key --out plane.checkpoint",
 )
-@click.option("--key", type=_FILE, help="Ed25519 private key to sign with, in PEM: `checkpoint keygen` makes one.")
-@click.option("--out", "path", type=_FILE, help="Where the checkpoint goes.")
+@click.option("--key", type=_FILE, help="Ed25519 private key in PEM; `checkpoint keygen` creates one.")
+@click.option("--out", "path", type=_FILE, help="File to write.")
 @click.option(
     "--hashes/--no-hashes",
     default=True,
     show_default=True,
-    help="Beside it, as FILE.hashes, keep a hash of every record (8 bytes each): a difference is then named exactly.",
+    help="Also write a hash of every record (8 bytes each) to FILE.hashes, to name a difference exactly.",
 )
 @log_options
 @query_options
@@ -49,10 +49,10 @@ def checkpoint(
     path: Path | None,
     hashes: bool,
 ) -> None:
-    """Write a signed file of what every partition that is kept for ever holds now.
+    """Write a signed file about the present content of every partition that is kept for ever.
 
-    Keep the file, and the key, where nobody who can write to the log can write. `dpuplane verify --checkpoint FILE`
-    proves later that the log still begins with all this, and names the first record that differs.
+    Keep the file and the key out of reach of everyone who can write to the log. `dpuplane verify --checkpoint FILE`
+    later proves that the log still begins with this content, and names the first record that differs.
     """
     if context.invoked_subcommand is not None:
         return
@@ -65,9 +65,11 @@ def checkpoint(
 
 
 @checkpoint.command(epilog="Example: dpuplane checkpoint keygen --key plane.key")
-@click.option("--key", type=_FILE, required=True, help="Where the private key goes; the public one goes to FILE.pub.")
+@click.option(
+    "--key", type=_FILE, required=True, help="File of the private key; the public key is written to FILE.pub."
+)
 def keygen(key: Path) -> None:
-    """Make the keys: one to sign with, for its owner alone, and one that anybody may verify with."""
+    """Create the private key that signs, and the public key that verifies."""
     public = key.with_name(f"{key.name}.pub")
     with log_errors():
         new_keys(key, public)

@@ -1,7 +1,7 @@
-"""The plane as a client command sees it: one call that finds a server that answers.
+"""The client of the plane's API: each call goes to the first server that responds.
 
-A command's id is made here, not by the server: when one server does not answer, the next is sent the same command
-under the same id, and it takes effect at most once whatever became of the first try.
+The client makes the id of a command, not the server. If a server does not respond, the client sends the same command
+under the same id to the next one. It takes effect at most once, whatever the outcome of the first call was.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _OPTIONS = (("grpc.max_receive_message_length", 64 * 1024 * 1024), ("grpc.enable
 
 
 class Client:
-    """Calls the first of some servers that answers; it stays with that one."""
+    """Calls the first of the servers that responds, and stays with it."""
 
     def __init__(
         self,
@@ -58,9 +58,9 @@ class Client:
         self._min_position = min_position
         self._seen: list[str] = []
         self.as_of = ""
-        """The moment of the past that queries are about; empty for now."""
+        """The point of the past that queries are about; empty for now."""
         self.sent_command_ids: dict[str, None] = {}
-        """Ids of the commands that were sent, which may have taken effect."""
+        """Ids of the commands that were sent and may have taken effect."""
         self._command_id = command_id
         self._made = 0
         self._now_ms = now_ms
@@ -76,23 +76,23 @@ class Client:
 
     @property
     def server(self) -> str:
-        """The server that answers, or the first to try."""
+        """The server that responds, or the first to try."""
         return self._servers[0]
 
     @property
     def command_id(self) -> str:
-        """The given id; empty if there is none, so that the command is never to be repeated under it."""
+        """The given id; empty if there is none, and thus no id to repeat the command under."""
         return self._command_id
 
     def next_command_id(self) -> str:
-        """The given id, then ids that follow from it; so that repeating a command of several parts repeats each."""
+        """The given id, then ids derived from it, so that a repeated command of several parts repeats each of them."""
         if not self._command_id:
             return uuid7(self._now_ms(), self._rng)
         number, self._made = self._made, self._made + 1
         return part_id(self._command_id, number) if number else self._command_id
 
     def use_one_command_id(self) -> str:
-        """From here on all commands are parts of one, under the given id or a fresh one, which is returned."""
+        """Make all later commands parts of one, under the given id or a new one, which is returned."""
         self._command_id = self._command_id or uuid7(self._now_ms(), self._rng)
         return self._command_id
 
@@ -109,7 +109,7 @@ class Client:
             raise
 
     def pipelined(self, method: str, requests: Iterable[Message]) -> Iterator[Any]:
-        """As `command` for many requests, some under way at once; answers in the order of the requests."""
+        """Like `command` for many concurrent requests; results in the order of the requests."""
         waiting: deque[tuple[Message, Any]] = deque()
         for request in requests:
             request.command_id = self.next_command_id()  # type: ignore[attr-defined]
@@ -130,7 +130,7 @@ class Client:
             return self.command(method, request)
 
     def query(self, method: str, request: Message) -> Any:
-        """Call a method of Queries; the minimum position and the moment are filled in."""
+        """Call a method of Queries; the minimum position and the point of the past are filled in."""
         if self._min_position and "min_position" in request.DESCRIPTOR.fields_by_name:
             request.min_position = self._min_position  # type: ignore[attr-defined]
         if self.as_of:
@@ -149,16 +149,16 @@ class Client:
                 time.sleep(_FOLDING_PAUSE_S)
 
     def advance_min_position(self) -> None:
-        """From here on every answer is to be at least as new as all so far, whichever server gives it."""
+        """Require later responses to be at least as new as all so far, from any server."""
         self._min_position = merged_position([self._min_position, *self._seen])
         self._seen.clear()
 
     def raise_min_position(self, position: str) -> None:
-        """From here on every answer is to be at least as new as this position."""
+        """Require later responses to be at least as new as this position."""
         self._min_position = merged_position([self._min_position, position])
 
     def stream(self, method: str, requests: Iterator[Message], timeout_s: float) -> Any:
-        """Call a client-streaming method of Commands. What was sent cannot be sent again, so one server only."""
+        """Call a client-streaming method of Commands, on one server only: a stream cannot be sent again."""
         try:
             return getattr(_COMMANDS(self._channel(self.server)), method)(
                 map(self._record_sent, requests), timeout=timeout_s, metadata=self._metadata
@@ -167,7 +167,7 @@ class Client:
             raise self._failure(error, self.server) from error
 
     def _record_sent(self, request: Message) -> Message:
-        """Remember that a command is sent, and not only looked at in a dry run."""
+        """Remember the id of a sent command; a dry run is not remembered."""
         command_id: str = request.command_id  # type: ignore[attr-defined]
         if not getattr(request, "dry_run", False):
             self.sent_command_ids[command_id] = None

@@ -1,4 +1,4 @@
-"""`dpuplane cliques`: dense indices for the nodes of a clique."""
+"""`dpuplane cliques`: the indices of cliques."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from schemas.api import dpuplane_pb2 as pb
 _DOMAIN = click.argument("domain", type=DOMAIN)
 _CLIQUE = click.argument("clique", type=CLIQUE)
 _NODE = click.argument("node", type=NODE)
-_UID = click.option("--uid", default="", help="The incarnation (pod uid) that it is about.")
+_UID = click.option("--uid", default="", help="Uid of the claiming pod (its incarnation).")
 _MAX_CHARACTERS = 8 << 20
-"""Of a file of hosts. A device has no end, and would be read for ever."""
+"""Maximum size of a hosts file. A device file has no end, and would be read for ever."""
 
 
 def _whole(_context: click.Context, _option: click.Parameter, file: TextIO | None) -> str | None:
-    """What a file holds, read once: what is shown with `--watch` is shown again and again."""
+    """The content of a file, read once: with `--watch` it is used again and again."""
     if file is None:
         return None
     try:
@@ -41,14 +41,14 @@ def _whole(_context: click.Context, _option: click.Parameter, file: TextIO | Non
 
 @click.group()
 def cliques() -> None:
-    """Cliques: each has indices 0 to capacity-1, each held by at most one node.
+    """Claim and release the indices of cliques. A clique has indices 0 to capacity-1, each held by at most one node.
 
     Example: dpuplane cliques claim domain-1 clique-a node-3
     """
 
 
 @cliques.command("list")
-@click.option("--domain", default="", type=DOMAIN, help="Of this domain only.")
+@click.option("--domain", default="", type=DOMAIN, help="Only those of this domain.")
 @as_of_options
 def list_cliques(*, client: Client, output: str, domain: str) -> None:
     """List cliques.
@@ -80,7 +80,7 @@ def list_cliques(*, client: Client, output: str, domain: str) -> None:
 @_CLIQUE
 @as_of_options
 def show(*, client: Client, output: str, domain: str, clique: str) -> None:
-    """Show the index table of a clique, and who waits.
+    """Show the index table of a clique, and its queue.
 
     Example: dpuplane cliques show domain-1 clique-a --output json
     """
@@ -103,7 +103,7 @@ def show(*, client: Client, output: str, domain: str, clique: str) -> None:
     type=click.File(encoding="utf-8"),
     callback=_whole,
     metavar="HOSTS",
-    help="Print this hosts file with the mapping in place of the one in it.",
+    help="Print this hosts file with its mapping replaced.",
 )
 @as_of_options
 def config(*, client: Client, output: str, domain: str, clique: str, part: str, merge: str | None) -> None:
@@ -131,15 +131,15 @@ def config(*, client: Client, output: str, domain: str, clique: str, part: str, 
 @click.option(
     "--address",
     default="",
-    help="Address of its daemon, for the hosts mapping. The one it has if neither this nor --uid is given.",
+    help="Address of its daemon, for the hosts mapping. Without this option and --uid, the present one stays.",
 )
 @_UID
-@click.option("--created-ms", type=INT64, default=0, help="When that incarnation was made; goes with --uid.")
+@click.option("--created-ms", type=INT64, default=0, help="Creation time of that incarnation; needs --uid.")
 @command_options
 def claim(
     *, client: Client, output: str, domain: str, clique: str, node: str, address: str, uid: str, created_ms: int
 ) -> None:
-    """Claim an index for a node. A claim does not ask whether the node has joined; a warning says if no zone knows it.
+    """Claim an index for a node. The node need not have joined; a warning tells if no zone knows it.
 
     Example: dpuplane cliques claim domain-1 clique-a node-3 --address 10.7.0.3
     """
@@ -153,7 +153,7 @@ def claim(
 
 
 def _is_unknown(client: Client, node: str) -> bool:
-    """Whether the zones say that they have no such node. An error of this query says nothing of the claim."""
+    """Whether no zone has this node. An error of this query tells nothing about the claim."""
     try:
         client.query("GetNode", pb.GetNodeRequest(name=node))
     except NotFoundError:
@@ -168,10 +168,10 @@ def _is_unknown(client: Client, node: str) -> bool:
 @_CLIQUE
 @_NODE
 @_UID
-@click.option("--created-ms", type=INT64, default=0, help="When that incarnation was made; goes with --uid.")
+@click.option("--created-ms", type=INT64, default=0, help="Creation time of that incarnation; needs --uid.")
 @command_options
 def release(*, client: Client, output: str, domain: str, clique: str, node: str, uid: str, created_ms: int) -> None:
-    """Give a node's index, or its place in line, back.
+    """Release a node's index, or its place in the queue.
 
     Example: dpuplane cliques release domain-1 clique-a node-3
     """
@@ -185,7 +185,7 @@ def release(*, client: Client, output: str, domain: str, clique: str, node: str,
 @click.argument("capacity", type=INT32)
 @command_options
 def capacity(*, client: Client, output: str, domain: str, clique: str, capacity: int) -> None:
-    """Set how many indices a clique has.
+    """Set the number of indices of a clique.
 
     Example: dpuplane cliques capacity domain-1 clique-a 36
     """
@@ -197,11 +197,11 @@ def capacity(*, client: Client, output: str, domain: str, clique: str, capacity:
 @_DOMAIN
 @_CLIQUE
 @_NODE
-@click.option("--not", "not_ready", is_flag=True, help="Say that it is not ready.")
+@click.option("--not", "not_ready", is_flag=True, help="Report that it is not ready.")
 @_UID
 @command_options
 def ready(*, client: Client, output: str, domain: str, clique: str, node: str, not_ready: bool, uid: str) -> None:
-    """Say whether the daemon of a member is ready.
+    """Report whether the daemon of a member is ready.
 
     Example: dpuplane cliques ready domain-1 clique-a node-3
     """

@@ -1,4 +1,4 @@
-"""`dpuplane commands`: what became of a command whose answer was lost."""
+"""`dpuplane commands`: the outcome of a command whose response was lost."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from schemas.api import dpuplane_pb2 as pb
 
 @click.group()
 def commands() -> None:
-    """Commands: each has an id, and takes effect at most once under it.
+    """Look up commands by id. Repeated commands with one id take effect at most once.
 
     Example: dpuplane commands show 0197b2a4-7c00-7000-8000-000000000001
     """
@@ -24,9 +24,9 @@ def commands() -> None:
 @click.argument("command_id", callback=param_types.command_id)
 @as_of_options
 def show(*, client: Client, output: str, command_id: str) -> None:
-    """Show what became of a command. Unknown becomes definite by itself, within minutes.
+    """Show the outcome of a command. An unknown outcome becomes definite by itself within minutes.
 
-    If an id was used for several commands at once, the outcome in each partition of the log is listed.
+    If an id was used for several concurrent commands, the outcome in each partition of the log is listed.
 
     Example: dpuplane commands show 0197b2a4-7c00-7000-8000-000000000001
     """

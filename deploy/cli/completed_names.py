@@ -33,7 +33,7 @@ class CompletedName(click.ParamType[str]):
         self._ask = ask
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Empty is refused where it was given: of a script whose variable is unset, a list would show everything."""
+        """An empty value is refused: with an unset variable of a script, a list would show everything."""
         if not value and ctx and param and ctx.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE:
             self.fail("must not be empty" + ("" if param.required else "; leave it out instead"), param, ctx)
         return str(value)

@@ -1,4 +1,4 @@
-"""`dpuplane completion`: what a shell needs to complete commands, options, and the names that the plane knows."""
+"""`dpuplane completion`: shell completion of commands, options, and names of the plane."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from click.shell_completion import get_completion_class
 
 PROGRAM = "dpuplane"
 VARIABLE = "_DPUPLANE_COMPLETE"
-"""As click derives it from the program's name."""
+"""The variable that click derives from the program's name."""
 
 
 @click.command(
@@ -18,10 +18,10 @@ VARIABLE = "_DPUPLANE_COMPLETE"
 )
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print the completion of commands, options and names for a shell.
+    """Print the script that completes commands, options and names in a shell.
 
-    Names of zones, nodes, DPUs, cliques and policies are asked of the plane (DPUPLANE_SERVER, or --server earlier in
-    the line), which is waited for a second at most. For zsh the file must be in a folder of fpath.
+    Names of zones, nodes, DPUs, cliques and policies come from the plane (DPUPLANE_SERVER, or --server earlier in the
+    line), with a timeout of one second. For zsh the file must be in a folder of fpath.
     """
     from deploy.cli import cli
 

@@ -1,4 +1,4 @@
-"""`dpuplane demo`: the whole plane in one process, and a fleet that joins it."""
+"""`dpuplane demo`: the whole plane in one process, joined by a fleet."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from projections.field_checks import PATH_QUOTED, quoted
 
 
 @click.command(epilog="Example: dpuplane demo --nodes 1000 --zones 10 --dpus-per-zone 20")
-@click.option("--nodes", type=click.IntRange(1, 1_000_000), default=2_000, show_default=True, help="Nodes that join.")
-@click.option("--zones", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Zones they are in.")
+@click.option("--nodes", type=click.IntRange(1, 1_000_000), default=2_000, show_default=True, help="Number of nodes.")
+@click.option("--zones", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Number of zones.")
 @click.option("--dpus-per-zone", type=click.IntRange(1, 10_000), default=50, show_default=True, help="Simulated DPUs.")
-@click.option("--provision", type=click.IntRange(0), default=10, show_default=True, help="Of them provisioned, a zone.")
-@click.option("--cliques", type=click.IntRange(0), help="Cliques.  [as many as the nodes fill]")
-@click.option("--clique-size", type=click.IntRange(1, 4_096), default=18, show_default=True, help="Nodes in each.")
+@click.option("--provision", type=click.IntRange(0), default=10, show_default=True, help="Provisioned DPUs per zone.")
+@click.option("--cliques", type=click.IntRange(0), help="Number of cliques.  [as many as the nodes fill]")
+@click.option("--clique-size", type=click.IntRange(1, 4_096), default=18, show_default=True, help="Nodes per clique.")
 @click.option(
     "--inventory",
     metavar="FILE",
@@ -45,7 +45,7 @@ from projections.field_checks import PATH_QUOTED, quoted
     "--data",
     metavar="DIR",
     type=Folder(),
-    help="Keep the log in this folder, afterwards too.",
+    help="Keep the log in this folder, also after the end.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one JSON object.")
 def demo(
@@ -62,10 +62,11 @@ def demo(
     data: Path | None,
     as_json: bool,
 ) -> None:
-    """Run the whole plane in one process, and a fleet that joins it.
+    """Run the whole plane in one process, and let a fleet join it.
 
-    A fleet joins in one burst, claims every clique, provisions DPUs phase by phase, and loses and regains some of each.
-    Then the log is folded afresh and compared with what every simulated DPU holds. Exit status 1 if they differ.
+    The nodes join in one burst and claim every clique; DPUs are provisioned phase by phase; some nodes and indices
+    leave and return. Then the log is folded again, and its rule tables are compared with those of every simulated DPU.
+    Exit status 1 if they differ.
     """
     from deploy.demo.fleet import generate_fleet
     from deploy.demo.run import run_demo

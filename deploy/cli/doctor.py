@@ -1,4 +1,4 @@
-"""`dpuplane doctor`: whether a process would run here as its settings say, and what to do where it would not."""
+"""`dpuplane doctor`: checks whether a process can run here with its settings, and what to fix."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ _OUTPUT = click.Option(
     type=click.Choice(["table", "json", "yaml"]),
     default="table",
     show_default=True,
-    help="How the result is printed.",
+    help="Format of the result.",
 )
 _FLAGS = [parameter for parameter in serve.params if parameter.name not in ("log_level", "log_format")]
 
 
 @click.command(params=[*_FLAGS, _OUTPUT], epilog="Example: dpuplane doctor --data plane")
 def doctor(config: Path | None, output: str, **flags: object) -> None:
-    """Check what a process would stand on: program, folders, ports, certificates, brokers, topics, clocks, replicas.
+    """Check the environment of a process: program, folders, ports, certificates, brokers, topics, clocks, replicas.
 
-    Takes the flags, the environment and the file of `dpuplane serve`, so run it as you run that. It changes nothing.
-    Each line is ok, or says what is wrong and what to do; exit status 1 if anything is wrong.
+    Run it with the flags, environment and file of `dpuplane serve`. It changes nothing. Each line is ok, or names a
+    fault and its remedy; exit status 1 if there is a fault.
     """
     try:
         settings = load_settings(flags, config, os.environ)
     except BadSettings as mistake:
         raise click.UsageError(str(mistake)) from mistake
-    logging.disable(logging.ERROR)  # what fails is a line of the answer
+    logging.disable(logging.ERROR)  # a failure is a line of the result
     try:
         findings = asyncio.run(_check(settings))
     finally:

@@ -1,7 +1,7 @@
-"""DPUs that a command is about: named, or selected by zone, labels of zones, phase and need of a look.
+"""The DPUs of a command: by name, or selected by zone, labels of zones, phase, or because they are stuck.
 
-A DPU has no labels of its own: racks have, and a rack is a zone. A selection is listed and asked about before anything
-is requested, and each DPU has an outcome of its own.
+A DPU has no labels of its own; its zone (a rack) has. A selection is listed and must be confirmed before any request is
+sent. Each DPU has an outcome of its own.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from schemas.api.enums import LIFECYCLE_VERBS
 F = TypeVar("F", bound=Callable[..., Any])
 
 _SHOWN = 20
-"""DPUs that are listed before the question; the rest is counted."""
+"""How many DPUs are listed before the question; the others are counted."""
 
 
 class Selection(NamedTuple):
-    """What was given: names, or what selects DPUs."""
+    """The given names, or the given selection."""
 
     names: tuple[str, ...]
     zone: str
@@ -41,12 +41,12 @@ class Selection(NamedTuple):
 
     @property
     def is_selecting(self) -> bool:
-        """Whether DPUs are selected, and not named one by one."""
+        """Whether DPUs are selected by options, not by name."""
         return bool(self.labels or self.phase or self.stuck or self.whole or not self.names)
 
 
 def selects_dpus(function: F) -> F:
-    """Take DPU names, or options that select DPUs, as `selection`."""
+    """Pass DPU names, or options that select DPUs, to a command as `selection`."""
 
     @functools.wraps(function)
     def run(**given: Any) -> None:
@@ -54,9 +54,9 @@ def selects_dpus(function: F) -> F:
         function(selection=selection, **given)
 
     for decorate in (
-        click.option("--yes", "-y", is_flag=True, help="Do not ask before selected DPUs are worked on."),
+        click.option("--yes", "-y", is_flag=True, help="Do not ask for a confirmation of the selection."),
         click.option("--all", "whole", is_flag=True, help="Select every DPU of the plane."),
-        click.option("--stuck", is_flag=True, help="Select those that failed, are paused, or have another card."),
+        click.option("--stuck", is_flag=True, help="Select those that failed, are paused, or were replaced."),
         click.option(
             "--phase", type=click.Choice(PHASES, case_sensitive=False), metavar="PHASE", help="Select those in a phase."
         ),
@@ -69,7 +69,7 @@ def selects_dpus(function: F) -> F:
             metavar="K=V",
             help="Select those of zones with this label; repeatable.",
         ),
-        click.option("--zone", default="", type=ZONE, help="Their zone. Without names, select those of this zone."),
+        click.option("--zone", default="", type=ZONE, help="Their zone. Without names, select all DPUs of this zone."),
         click.argument("names", type=DPU, nargs=-1, metavar="[DPU]..."),
     ):
         run = decorate(run)
@@ -77,7 +77,7 @@ def selects_dpus(function: F) -> F:
 
 
 def request_all(client: Client, output: str, verb: str, selection: Selection, image: str = "") -> None:
-    """Request something of every DPU, and end with the outcomes."""
+    """Send the request for every DPU, print the outcomes and exit."""
     found = _find(client, selection)
     if selection.is_selecting:
         _ask(verb, found, yes=selection.yes)
@@ -90,7 +90,7 @@ def request_all(client: Client, output: str, verb: str, selection: Selection, im
 
 
 def name_of(dpu: pb.Dpu) -> str:
-    """A DPU with its zone: two zones may have DPUs of one name."""
+    """The name of a DPU with its zone: two zones may have DPUs of one name."""
     return f"{dpu.zone}/{dpu.dpu}"
 
 
@@ -129,7 +129,7 @@ def _zones_with(client: Client, labels: Mapping[str, str]) -> set[str]:
 
 
 def _ask(verb: str, found: Sequence[pb.Dpu], *, yes: bool) -> None:
-    """List what will be requested, and go on only if that is confirmed. Raises Unconfirmed."""
+    """List the requests, and continue only after a confirmation. Raises Unconfirmed."""
     click.echo(f"{verb} {len(found)} {'DPU' if len(found) == 1 else 'DPUs'}:", err=True)
     for dpu in found[:_SHOWN]:
         click.echo(f"  {name_of(dpu)} ({dpu.phase}{', paused' if dpu.paused else ''})", err=True)

@@ -1,4 +1,4 @@
-"""`dpuplane dpus`: DPUs, and the phases of their lifecycle."""
+"""`dpuplane dpus`: DPUs and their lifecycle."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ from schemas.api import dpuplane_pb2 as pb
 
 _VERBS = {
     "pause": "Stop DPUs after their running step.",
-    "resume": "Go on with paused DPUs.",
-    "retry": "Try the step of failed DPUs again.",
-    "skip": "Take the step of DPUs as done.",
-    "abort": "Give up what DPUs are being taken through.",
-    "delete": "Take DPUs out of the plane; `skip` forgets one whose BMC is gone.",
+    "resume": "Resume paused DPUs.",
+    "retry": "Retry the failed step of DPUs.",
+    "skip": "Mark the step of DPUs as done.",
+    "abort": "End the provisioning of DPUs before it is complete.",
+    "delete": "Delete DPUs from the plane; `skip` deletes a DPU whose BMC is gone.",
 }
 
 
 @click.group()
 def dpus() -> None:
-    """DPUs: register them, and provision, pause, retry, abort or delete.
+    """Register DPUs; provision, pause, resume, retry, skip, abort or delete them.
 
     Example: dpuplane dpus provision rack7-dpu-0000 --image bf-bundle-2.10
     """
 
 
 @dpus.command("list")
-@click.option("--zone", default="", type=ZONE, help="Of this zone only.")
+@click.option("--zone", default="", type=ZONE, help="Only those of this zone.")
 @click.option(
     "--phase",
     type=click.Choice(PHASES, case_sensitive=False),
     metavar="PHASE",
-    help="In this phase only.",
+    help="Only those in this phase.",
 )
-@click.option("--stuck", is_flag=True, help="Only those that failed, are paused, or have another card in their place.")
+@click.option("--stuck", is_flag=True, help="Only those that failed, are paused, or were replaced by another card.")
 @as_of_options
 def list_dpus(*, client: Client, output: str, zone: str, phase: str | None, stuck: bool) -> None:
     """List DPUs.
@@ -93,13 +93,13 @@ def _field(name: str, value: Any) -> tuple[str, object]:
 
 @dpus.command()
 @click.argument("dpu", type=DPU)
-@click.option("--zone", required=True, type=ZONE, help="The zone (rack) it is in.")
-@click.option("--node", default="", type=NODE, help="The node it sits in.")
-@click.option("--serial", default="", help="Its serial number, which tells a swapped card from the old one.")
-@click.option("--bmc-address", default="", help="Where its BMC is: http://HOST:PORT/NAME.")
+@click.option("--zone", required=True, type=ZONE, help="Its zone (rack).")
+@click.option("--node", default="", type=NODE, help="Its node (host).")
+@click.option("--serial", default="", help="Its serial number, which identifies the card.")
+@click.option("--bmc-address", default="", help="Address of its BMC: http://HOST:PORT/NAME.")
 @command_options
 def register(*, client: Client, output: str, dpu: str, zone: str, node: str, serial: str, bmc_address: str) -> None:
-    """Make a DPU known to the plane.
+    """Register a DPU.
 
     \b
     Example: dpuplane dpus register rack7-d3 --zone rack7 --node rack7-n3 --serial MT2233X0 --bmc-address http://10.9.0.3:8443/d3

@@ -1,4 +1,4 @@
-"""`--dry-run`: what a command would do to the rule tables, printed, with the exit status that it would have."""
+"""`--dry-run`: prints the effect of a command on the rule tables, with the exit status of the command."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from schemas.api import dpuplane_pb2 as pb
 from schemas.api.enums import outcome_name
 
 _SHOWN = 20
-"""Zones and prefixes of one line or rule that the table lists."""
+"""How many zones or prefixes of one line the table lists."""
 
 dry_run_option = click.option(
     "--dry-run",
     is_flag=True,
-    help="Say what would happen to every zone's table, and whether it would be held; do nothing.",
+    help="Print the effect on every zone's table, and whether it would be held; change nothing.",
 )
 
 
 def finish_dry_run(parts: Sequence[Part], output: str) -> None:
-    """Print what each command by itself would do, and end with the exit status."""
+    """Print the effect of each command by itself, and exit."""
     whole = merged_result(parts)
     if output == "table":
         for names, answer in parts:

@@ -1,4 +1,4 @@
-"""`dpuplane events`: the log itself, for people and for scripts."""
+"""`dpuplane events`: prints and exports the events of the log."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ _FILTERS = (
         multiple=True,
         type=click.Choice(_TYPES),
         metavar="TYPE",
-        help="Only events of this type, as NodesJoined.",
+        help="Only events of this type, such as NodesJoined.",
     ),
     click.option(
         "--subject",
         callback=not_empty,
         default="",
-        help="Only events about this zone, DPU, DOMAIN/CLIQUE or policy. Of one node: `dpuplane history`.",
+        help="Only events about this zone, DPU, DOMAIN/CLIQUE or policy. For one node use `dpuplane history`.",
     ),
     click.option("--actor", callback=not_empty, default="", help="Only events of this principal."),
     click.option("--command", callback=command_id, default="", metavar="UUIDv7", help="Only events of this command."),
@@ -67,11 +67,9 @@ _FILTERS = (
         "start",
         callback=as_of,
         metavar="POSITION|TIME",
-        help="Only from the position of an answer, or a time, on.",
+        help="Only events from this position or time on.",
     ),
-    click.option(
-        "--until", callback=as_of, metavar="POSITION|TIME", help="Only up to a position, or a time, and no further."
-    ),
+    click.option("--until", callback=as_of, metavar="POSITION|TIME", help="Only events before this position or time."),
 )
 
 
@@ -83,7 +81,7 @@ def filters(function: Any) -> Any:
 
 @click.group()
 def events() -> None:
-    """Read the log's events, in order per partition: a line of JSON each (jsonl), or a YAML document.
+    """Read the log's events, in order per partition: one line of JSON each (jsonl), or a YAML document.
 
     \b
     Example: dpuplane events tail --type NodesJoined --since 10m
@@ -125,10 +123,8 @@ def tail(
     show_default=True,
     help="Lines of JSON, or a Parquet file (pip install 'dpuplane[analytics]').",
 )
-@click.option(
-    "--out", "path", type=click.Path(dir_okay=False, path_type=Path), help="File to write, whole or not at all."
-)
-@click.option("--explode", is_flag=True, help="A row per node of a record of nodes, instead of one with all of them.")
+@click.option("--out", "path", type=click.Path(dir_okay=False, path_type=Path), help="File to write atomically.")
+@click.option("--explode", is_flag=True, help="One row per node of an event, instead of one row per event.")
 @log_options
 @query_options_in("jsonl", "json", "yaml")
 def export(
@@ -141,10 +137,10 @@ def export(
     explode: bool,
     **wanted: Any,
 ) -> None:
-    """Print all events that are in the log now, or write them to a file; with -o json or yaml as one list.
+    """Print all present events of the log, or write them to a file; with -o json or yaml as one list.
 
-    A Parquet file has a row per event: topic, partition, offset, appended_at, type, subject, actor, command_id,
-    issued_at, and `event`, which is the rest in JSON. With --explode a join of a thousand nodes is a thousand rows,
+    A Parquet file has one row per event: topic, partition, offset, appended_at, type, subject, actor, command_id,
+    issued_at, and `event`, the other fields in JSON. With --explode, a join of a thousand nodes has a thousand rows,
     with item, node, zone, state, created_at, uid, address4, address6 and labels.
     """
     if kind == "parquet" and path is None:
@@ -195,7 +191,7 @@ def _print(log_source: LogSource, wanted: EventFilter, output: str, *, follow: b
 
 
 async def _while_read(showing: Coroutine[Any, Any, None]) -> None:
-    """Shows until the end, or until nobody reads stdout any more: no event may come for long."""
+    """Print until the end, or until stdout has no reader: the next event may be long in coming."""
 
     async def look() -> None:
         while True:
@@ -235,7 +231,7 @@ async def _write_lines(log: EventLog, wanted: EventFilter, path: Path, progress:
 
 
 def _spelled(line: dict[str, object], output: str, *, is_first: bool, is_endless: bool) -> str:
-    """An event as a line, a document, or an item of the one list that everything is."""
+    """An event as a line, a document, or an item of one list."""
     if output == "yaml":
         value = line if is_endless else [line]
         return yaml.safe_dump(value, sort_keys=False, allow_unicode=True, explicit_start=is_endless)

@@ -1,4 +1,4 @@
-"""`dpuplane explain`: why a DPU lets a node through, or does not, step by step from the join to the hardware."""
+"""`dpuplane explain`: why a DPU allows or denies a node, step by step from the join to the hardware."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from schemas.api import dpuplane_pb2 as pb
 @click.command(epilog="Example: dpuplane explain rack7-n3 rack7-dpu-0000")
 @click.argument("node", type=NODE)
 @click.argument("dpu", type=DPU)
-@click.option("--zone", default="", type=ZONE, help="The zone of the DPU; looked up if not given.")
+@click.option("--zone", default="", type=ZONE, help="Zone of the DPU; looked up if not given.")
 @as_of_options
 def explain(*, client: Client, output: str, node: str, dpu: str, zone: str) -> None:
-    """Show whether DPU lets NODE through, by which policy, and how far that has come.
+    """Show whether DPU allows NODE, the policy that decides, and the steps that are done.
 
-    The verdict is that of the rule table of the DPU's zone: per address of the node, on which protocols and ports it is
-    allowed or denied. The steps lead to the DPU: stated in its zone, accepted by the fleet, intended by the zone's
-    table, sent, received, applied, in hardware. The first that is missing says why. With --as-of a point of the past,
-    the last steps are known from what relays had reported by then.
+    The verdict is that of the rule table of the DPU's zone: for each address of the node, the protocols and ports that
+    are allowed or denied. The steps lead to the DPU: stated in its zone, accepted by fleet, intended by the zone's
+    table, sent, received, applied, in hardware. The first missing step has the reason. With --as-of, the last steps are
+    known only from what relays had reported by then.
     """
     found: pb.Explanation = client.query("ExplainAccess", pb.ExplainAccessRequest(node=node, dpu=dpu, zone=zone))
     if output != "table":
@@ -63,5 +63,5 @@ def explain(*, client: Client, output: str, node: str, dpu: str, zone: str) -> N
 
 
 def _since(found: pb.ExplainedAddress) -> object:
-    """The version of the table from which on the rule has the address."""
+    """The first version of the table in which the rule has the address."""
     return found.version or "unknown: older than the kept history"

@@ -1,4 +1,4 @@
-"""`dpuplane freeze` and `dpuplane thaw`: the emergency brake."""
+"""`dpuplane freeze` and `dpuplane thaw`: stop and resume all writes to devices."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from projections.field_checks import quoted
 from schemas.api import dpuplane_pb2 as pb
 
 _ZONE = click.argument("zone", type=ZONE, required=False)
-_ALL = click.option("--all", "all_zones", is_flag=True, help="Every zone, those that are created later included.")
+_ALL = click.option("--all", "all_zones", is_flag=True, help="Every zone, including those created later.")
 
 
 def _check_one(zone: str | None, all_zones: bool) -> str:
-    """The zone, empty for all of them. Raises UsageError unless exactly one of both is given."""
+    """The zone, empty for all zones. Raises UsageError unless exactly one of the two is given."""
     if (zone is not None) == all_zones:
         raise click.UsageError("give a zone, or --all for every zone" + (", and not both" if all_zones else ""))
     return zone or ""
@@ -27,12 +27,12 @@ def _check_one(zone: str | None, all_zones: bool) -> str:
 @click.command()
 @_ZONE
 @_ALL
-@click.option("--create", is_flag=True, help="Freeze a zone that nobody knows too, from its first node or DPU on.")
+@click.option("--create", is_flag=True, help="Also freeze an unknown zone, from its first node or DPU on.")
 @command_options
 def freeze(*, client: Client, output: str, zone: str | None, all_zones: bool, create: bool) -> None:
     """Stop every write to devices of a zone, or of all zones (--all). The log goes on.
 
-    A zone that nobody knows is refused, as its name may be mistyped. `dpuplane zones show` tells what waits in a frozen
+    An unknown zone is refused, because its name may be mistyped. `dpuplane zones show` lists what waits in a frozen
     zone.
 
     Example: dpuplane freeze rack7

@@ -1,4 +1,4 @@
-"""`dpuplane history`: all that ever happened to one node, DPU, clique or zone, and who asked for it."""
+"""`dpuplane history`: all events of one node, DPU, clique or zone, with their principals."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from schemas.api import dpuplane_pb2 as pb
 
 @click.command("history", epilog="Example: dpuplane history rack7-n3")
 @click.argument("subject")
-@click.option("--zone", default="", type=ZONE, help="Of the DPUs of this name only that of this zone.")
+@click.option("--zone", default="", type=ZONE, help="Zone of the DPU, if several DPUs have this name.")
 @log_options
 @query_options
 def history_command(*, client: Client, output: str, log_source: LogSource | None, subject: str, zone: str) -> None:
-    """Show all that ever happened to SUBJECT, oldest first: a node, a DPU, a zone, or a clique as DOMAIN/CLIQUE.
+    """Print all events of SUBJECT, oldest first: a node, a DPU, a zone, or a clique as DOMAIN/CLIQUE.
 
-    Reads the log and folds it afresh, so it says what was decided of each record: when, where in the log, who asked,
-    and under which command id.
+    The command folds the log from its beginning. It prints time, position in the log, principal, command id and
+    decision of each event.
     """
     with log_errors():
         happened = asyncio.run(_read(log_source or _asked(client), subject))
@@ -48,7 +48,7 @@ def history_command(*, client: Client, output: str, log_source: LogSource | None
 
 
 def _in_zone(happened: list[Happening], subject: str, zone: str) -> list[Happening]:
-    """What happened to the DPU of a zone. Without one, all that happened; several DPUs of one name are mentioned."""
+    """The events of the DPU of a zone. Without a zone all events, and a note if several DPUs have this name."""
     homes = homes_of_dpu(happened, subject)
     if zone and zone not in homes:
         raise NotFoundError(f"subject: {quoted(subject)} was never a DPU of zone {quoted(zone)}")

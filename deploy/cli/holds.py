@@ -1,4 +1,4 @@
-"""`dpuplane holds`: withdrawals over their budget, which wait for two principals."""
+"""`dpuplane holds`: changes over their budget, which wait for two people."""
 
 from __future__ import annotations
 
@@ -24,19 +24,21 @@ _ZONES_SHOWN = 5
 
 @click.group()
 def holds() -> None:
-    """Holds: a change that would deny too many addresses at once is kept from the devices until two people agree.
+    """List, approve and reject holds. A change over its budget takes effect only after two people have approved it.
 
     Example: dpuplane holds list
     """
 
 
 @holds.command("list")
-@click.option("--command", "of_command", default="", callback=param_types.command_id, help="Those of this command.")
+@click.option(
+    "--command", "of_command", default="", callback=param_types.command_id, help="Only those of this command."
+)
 @as_of_options
 def list_holds(*, client: Client, output: str, of_command: str) -> None:
-    """List what is held.
+    """List the open holds.
 
-    An import, or a command about many names, is many commands: --command takes the id of the whole.
+    An import, or a command about many names, is many commands: --command takes their common id.
 
     Example: dpuplane holds list --output json
     """
@@ -53,14 +55,15 @@ def list_holds(*, client: Client, output: str, of_command: str) -> None:
 
 
 def _row(hold: pb.Hold) -> tuple[object, ...]:
-    """What an approver has to look at. One that is asked for anew may differ from what they saw in its zones alone."""
+    """The columns that an approver needs. A hold that needs new approvals may differ from the earlier one in its zones
+    only."""
     zones = ",".join([*hold.zones[:_ZONES_SHOWN], *(["..."] if len(hold.zones) > _ZONES_SHOWN else [])])
     who = (hold.requested_by, hold.command_id, ",".join(hold.approved_by))
     return hold.hold, hold.kind, hold.node_count, hold.addresses, zones, *who, hold.hash, hold.reason
 
 
 def of_the_command(found: Iterable[pb.Hold], command_id: str) -> list[pb.Hold]:
-    """The holds that a command asked for, or a part of it."""
+    """The holds of a command, or of a part of it."""
     return [hold for hold in found if is_part_of(hold.command_id, command_id)]
 
 
@@ -68,9 +71,9 @@ def of_the_command(found: Iterable[pb.Hold], command_id: str) -> list[pb.Hold]:
 @click.argument("hold", type=INT64)
 @as_of_options
 def show(*, client: Client, output: str, hold: int) -> None:
-    """Show one hold, with every node of it.
+    """Show one hold, with all its nodes.
 
-    A hold that was rejected is shown as long as it keeps nodes as they were.
+    A rejected hold is shown as long as it keeps nodes in their earlier state.
 
     Example: dpuplane holds show 31
     """
@@ -103,20 +106,20 @@ def show(*, client: Client, output: str, hold: int) -> None:
 
 
 def _chosen(function: Callable[..., None]) -> Callable[..., None]:
-    """Options of commands about one hold, about those of a command, or about all."""
-    function = click.option("--all", "all_holds", is_flag=True, help="Every hold that is open now.")(function)
+    """The options that choose one hold, the holds of a command, or all holds."""
+    function = click.option("--all", "all_holds", is_flag=True, help="Every open hold.")(function)
     function = click.option(
         "--command",
         "of_command",
         default="",
         callback=param_types.command_id,
-        help="Every hold of this command, as of an import.",
+        help="Every hold of this command, such as an import.",
     )(function)
     return click.argument("hold", type=INT64, required=False)(function)
 
 
 def _selected(client: Client, hold: int | None, of_command: str, *, all_holds: bool) -> list[pb.Hold]:
-    """The open holds that are meant, each as it is now."""
+    """The chosen open holds, in their present state."""
     if sum((hold is not None, bool(of_command), all_holds)) != 1:
         raise click.UsageError("give one of HOLD, --command ID and --all")
     found: pb.ListHoldsResponse = client.query("ListHolds", pb.ListHoldsRequest())
@@ -130,11 +133,14 @@ def _selected(client: Client, hold: int | None, of_command: str, *, all_holds: b
 @holds.command()
 @_chosen
 @click.option(
-    "--hash", "seen", default="", help="The hash that you saw; refused if the hold has changed since.  [as it is now]"
+    "--hash",
+    "seen",
+    default="",
+    help="The hash that you saw; refused if the hold has changed since.  [the present one]",
 )
 @command_options
 def approve(*, client: Client, output: str, hold: int | None, of_command: str, all_holds: bool, seen: str) -> None:
-    """Approve a change that is held. It takes two principals, neither of whom asked for it: see --as.
+    """Approve a hold. It needs two people other than the requester: see --as.
 
     Example: dpuplane holds approve 31 --as alice
     """
@@ -146,7 +152,7 @@ def approve(*, client: Client, output: str, hold: int | None, of_command: str, a
     found = _selected(client, hold, of_command, all_holds=all_holds)
     if not found and client.command_id:
         earlier: pb.CommandResult = client.query("GetCommand", pb.GetCommandRequest(command_id=client.command_id))
-        if earlier.outcome != pb.OUTCOME_UNKNOWN:  # this very approval may be what closed it
+        if earlier.outcome != pb.OUTCOME_UNKNOWN:  # this approval may have closed the hold
             finish(earlier, output)
             return
     if not found:
@@ -158,10 +164,10 @@ def approve(*, client: Client, output: str, hold: int | None, of_command: str, a
 @_chosen
 @command_options
 def reject(*, client: Client, output: str, hold: int | None, of_command: str, all_holds: bool) -> None:
-    """Refuse a change that is held, for good: what was allowed stays, and what would have replaced it does not count.
+    """Reject a hold for good: the allowed addresses stay, and their replacements do not count.
 
-    A node whose leave is rejected stays in the tables until it joins again, and may then leave anew. A node whose
-    change is rejected counts as it was, until it states another one.
+    A node whose leave is rejected stays in the tables until it joins again; then it may leave again. A node whose
+    change is rejected keeps its earlier state until it makes another change.
 
     Example: dpuplane holds reject 31 --as alice
     """
@@ -183,7 +189,7 @@ def _none_of(hold: int | None, of_command: str) -> Refused:
 
 
 def _each(client: Client, method: str, requests: Sequence[Any], output: str) -> None:
-    """One command per hold, and one answer for all."""
+    """Send one command per hold, and print one result."""
     if len(requests) > 1 and client.command_id:
         raise click.UsageError(f"--command-id is of one command, and these are {len(requests)}")
     answers = [((f"hold {request.hold}",), client.command(method, request)) for request in requests]

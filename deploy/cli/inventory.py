@@ -1,8 +1,8 @@
-"""`dpuplane import`: a fleet's inventory file, as joins and clique claims.
+"""`dpuplane import`: joins and clique claims from an inventory file.
 
-The file is read whole and checked before anything is sent. Joins go as one stream of batches, claims many at once; a
-summary says what became of all of them. Every request has an id that follows from `--command-id`, so an import that
-broke off can be repeated as it was.
+The whole file is read and checked before any request is sent. Joins are one stream of batches; claims are concurrent
+calls; a summary has all outcomes. The id of every request derives from `--command-id`, so an interrupted import can be
+repeated.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _SHOWN_HOLDS = 5
 @click.command("import", epilog="Example: dpuplane import nodes.csv --zone-size 32 --address-pool 10.0.0.0/16")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @inventory_options
-@click.option("--dry-run", is_flag=True, help="Say what would change, and state nothing.")
-@click.option("--yes", is_flag=True, help="Import even if most known nodes would get another address or zone.")
+@click.option("--dry-run", is_flag=True, help="Print the changes; send nothing.")
+@click.option("--yes", is_flag=True, help="Import even if most of the known nodes get another address or zone.")
 @click.option(
     "--clique-size",
     type=click.IntRange(1, MAX_CAPACITY),
@@ -59,12 +59,12 @@ def import_file(
 ) -> None:
     """Join the nodes of a CSV or JSON lines file, and claim clique indices for them.
 
-    Columns that mean nothing else become labels. Bad rows are named by line, and nothing of the file is applied unless
-    they may be skipped. A file that would give most of the nodes which the plane knows another address or zone is
-    applied with --yes only: a row too few or another pool does that.
+    Columns without another meaning become labels. Bad rows are reported by line, and the file is refused unless they
+    may be skipped. A file that would give most of the known nodes another address or zone needs --yes: a missing row or
+    another pool can cause that.
 
-    --dry-run compares the file with what was stated last of each node, and counts the nodes that a hold keeps as they
-    were. It cannot tell whether the budgets would hold the import: the plane decides that when the nodes are stated.
+    --dry-run compares the file with the last join of each node, and counts the nodes that a hold keeps in their earlier
+    state. It cannot predict whether budgets would hold the import: the plane decides that when the nodes join.
     """
     options = reading(clique_size=clique_size or 0)
     plan = _read(file, options)
@@ -102,7 +102,7 @@ def _shift(found: Comparison) -> str:
 
 
 def _read(file: Path, options: ImportOptions, existing: Mapping[str, ExistingNode] | None = None) -> InventoryPlan:
-    """The plan of a file. Raises Refused; every bad row has been named by then."""
+    """The plan of a file. Raises Refused, after all bad rows were printed."""
     try:
         return read_inventory(file, options, existing)
     except Refused as refused:
@@ -115,7 +115,7 @@ def _read(file: Path, options: ImportOptions, existing: Mapping[str, ExistingNod
 
 
 def _refuse_foreign_cliques(client: Client, plan: InventoryPlan) -> None:
-    """Raises Refused if a clique of the plan is another fleet's already: theirs and ours would share its indices."""
+    """Raises Refused if another fleet has a clique of the plan: both would share its indices."""
     if not plan.cliques:
         return
     domain = plan.cliques[0].domain
@@ -259,7 +259,7 @@ def _print(summary: pb.ImportSummary) -> None:
 
 
 def _foreseen(summary: pb.ImportSummary) -> tuple[tuple[str, object], ...]:
-    """Rows of a dry run about holds."""
+    """The rows of a dry run about holds."""
     kept = "; rule tables have them as before that, and they are compared with what was stated last"
     return (
         ("held already", f"{summary.held_before} of these nodes{kept if summary.held_before else ''}"),

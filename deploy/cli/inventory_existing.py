@@ -23,7 +23,7 @@ class ExistingState(NamedTuple):
 
 
 def read_existing(client: Client) -> ExistingState:
-    """All nodes of the plane. Of a node that is in two zones for a moment, the newest incarnation."""
+    """All nodes of the plane. For a node that is briefly in two zones, the newest incarnation."""
     existing = ExistingState({}, set(), {hold.hold: hold.hash for hold in _holds(client)})
     newest: dict[str, tuple[int, str]] = {}
     labels: dict[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]] = {}
@@ -45,10 +45,10 @@ def read_existing(client: Client) -> ExistingState:
 def held_by_import(
     client: Client, names: Collection[str], existing: ExistingState, position: str
 ) -> tuple[int, list[int]]:
-    """How many of these nodes the holds of this import keep as they were, as of a position; and these holds.
+    """The number of nodes that holds of this import keep in their earlier state, as of a position; and these holds.
 
-    A hold of nodes that were new has no command: it is of this import if it changed under way. Only then are the nodes
-    read again: to read a large plane takes longer than to import it.
+    A hold of new nodes has no command: it belongs to this import if it changed during the import. The nodes are read
+    again only in this case, because to read a large plane takes longer than to import it.
     """
     client.raise_min_position(position)
     own = [hold for hold in _holds(client) if hold.command_id in client.sent_command_ids]

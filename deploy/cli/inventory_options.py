@@ -1,4 +1,4 @@
-"""The options that say how an inventory file is read; `import` and `demo --inventory` take the same."""
+"""The options for reading an inventory file, shared by `import` and `demo --inventory`."""
 
 from __future__ import annotations
 
@@ -33,19 +33,27 @@ _OPTIONS = (
         callback=not_empty,
         default="",
         metavar="COLUMN",
-        help="Node names.  [name, node, hostname or sn]",
+        help="Column of the node name.  [name, node, hostname or sn]",
     ),
-    click.option("--zone-column", callback=not_empty, default="", metavar="COLUMN", help="Zones.  [zone or rack]"),
-    click.option("--zone-size", type=click.IntRange(1), metavar="N", help="Instead: N nodes a zone, in file order."),
     click.option(
-        "--address-column", callback=not_empty, default="", metavar="COLUMN", help="Addresses.  [address or ip]"
+        "--zone-column", callback=not_empty, default="", metavar="COLUMN", help="Column of the zone.  [zone or rack]"
+    ),
+    click.option(
+        "--zone-size", type=click.IntRange(1), metavar="N", help="Instead of a column: N nodes per zone, in file order."
+    ),
+    click.option(
+        "--address-column",
+        callback=not_empty,
+        default="",
+        metavar="COLUMN",
+        help="Column of the address.  [address or ip]",
     ),
     click.option(
         "--address-pool",
         callback=not_empty,
         default="",
         metavar="CIDR",
-        help="Instead: hosts of this network, in file order; a node that has one of them keeps it.",
+        help="Instead of a column: hosts of this network, in file order; a node that has one of them keeps it.",
     ),
     click.option(
         "--clique-when", callback=_column_value, metavar="COLUMN=VALUE", help="Only these nodes go into cliques."
@@ -53,7 +61,7 @@ _OPTIONS = (
     click.option(
         "--clique-domain", callback=not_empty, default="inventory", show_default=True, help="The domain of the cliques."
     ),
-    click.option("--skip-bad-rows", is_flag=True, help="Leave bad rows out, instead of refusing the file."),
+    click.option("--skip-bad-rows", is_flag=True, help="Skip bad rows, instead of refusing the file."),
 )
 
 
@@ -75,9 +83,9 @@ def inventory_options(function: F) -> F:
 def read_inventory(
     path: Path, options: ImportOptions, known: Mapping[str, ExistingNode] | None = None
 ) -> InventoryPlan:
-    """The plan of a file, beside the nodes that the plane has.
+    """The plan of a file, given the nodes of the plane.
 
-    Raises Refused, which names every bad row by its line (the first of them, if many).
+    Raises Refused, which names the bad rows by line; only the first ones, if there are many.
     """
     try:
         with path.open("rb") as stream:

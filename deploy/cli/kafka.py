@@ -1,4 +1,4 @@
-"""`dpuplane kafka`: real Kafka brokers on this machine, in the foreground, until SIGTERM or SIGINT."""
+"""`dpuplane kafka`: local Kafka brokers, in the foreground, until SIGTERM or SIGINT."""
 
 from __future__ import annotations
 
@@ -24,28 +24,32 @@ Examples:
 
 
 @click.command(epilog=EXAMPLES)
-@click.option("--brokers", "count", type=click.IntRange(1, 9), default=3, show_default=True, help="How many brokers.")
+@click.option("--brokers", "count", type=click.IntRange(1, 9), default=3, show_default=True, help="Number of brokers.")
 @click.option(
     "--controllers",
     type=click.IntRange(0, 5),
     default=0,
     show_default=True,
-    help="How many controllers apart from the brokers, an odd number: most of them must be up. Without any each broker"
-    " is one too, and to replace one that was the active controller takes half a second more.",
+    help="Number of controllers apart from the brokers, an odd number: most of them must be up. With 0, each broker"
+    " is a controller too, and to replace a broker that was the active controller takes 0.5 s longer.",
 )
 @click.option(
     "--data",
     type=Folder(),
     required=True,
-    help="Keep everything in this folder; a restart goes on with what is there.",
+    help="Folder of all data; a restart continues with it.",
 )
-@click.option("--port", type=click.IntRange(1, 65_535), help="The first broker's port; the others follow.  [free ones]")
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65_535),
+    help="Port of the first broker; the next ports are those of the others.  [free ones]",
+)
 def kafka(count: int, controllers: int, data: Path, port: int | None) -> None:
-    """Run local Kafka brokers with the settings we advise.
+    """Run local Kafka brokers with the recommended settings.
 
     Kafka is downloaded once, into a cache folder (DPUPLANE_CACHE, or dpuplane in the user's cache folder). Prints one
-    line `ready HOST:PORT,...` once every broker answers. One that ends by itself, or is killed, is started again.
-    SIGTERM ends them cleanly.
+    line `ready HOST:PORT,...` once every broker responds. A broker that ends or is killed is started again. SIGTERM
+    ends all of them cleanly.
     """
     try:
         cache = cache_folder(os.environ)

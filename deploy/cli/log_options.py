@@ -24,7 +24,7 @@ _DATA = click.option(
     "--data",
     type=Folder(),
     envvar="DPUPLANE_DATA",
-    help="Folder of an embedded log; read beside the process that owns it.",
+    help="Folder of an embedded log; it may be in use by its process.",
 )
 _KAFKA = click.option(
     "--kafka",
@@ -40,14 +40,14 @@ _PREFIX = click.option(
     envvar="DPUPLANE_TOPIC_PREFIX",
     default="dpuplane",
     show_default=True,
-    help="Of its topics.",
+    help="Prefix of the log's topics.",
 )
 _CONFIG = click.option(
     "--config",
     metavar="FILE",
     envvar="DPUPLANE_CONFIG",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="YAML file of settings that names the log, as for `dpuplane serve`.",
+    help="YAML file of settings with the log, as for `dpuplane serve`.",
 )
 
 
@@ -70,7 +70,7 @@ def log_options(function: F) -> F:
 
 
 def _one_engine(context: click.Context, data: Path | None, kafka: str) -> tuple[Path | None, str]:
-    """The folder or the brokers; neither if a server is named by a flag and the log only by environment or file.
+    """The folder or the brokers; neither if a flag names a server, and only environment or file name the log.
 
     Flags override environment and file, so --data overrides DPUPLANE_KAFKA and --kafka overrides DPUPLANE_DATA. Raises
     UsageError if both come from the same place.
@@ -86,7 +86,7 @@ def _one_engine(context: click.Context, data: Path | None, kafka: str) -> tuple[
 
 
 def _from_file(context: click.Context, config: Path, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What the file of settings says of the log, unless a flag or variable says it. Raises UsageError."""
+    """The location of the log in the settings file, unless a flag or variable gives it. Raises UsageError."""
     from deploy.settings import BadSettings, log_settings
 
     try:
@@ -105,7 +105,7 @@ def _is_default(context: click.Context, name: str) -> bool:
 
 
 def log_source_of_status(status: Any, server: str) -> LogSource:
-    """Where a server says its log is (a Status message)."""
+    """The location of the log in a Status message."""
     location = status.log
     if location.engine == "kafka":
         access = click.get_current_context().obj

@@ -1,4 +1,4 @@
-"""`dpuplane nodes`: the nodes whose addresses the rule tables are made of."""
+"""`dpuplane nodes`: nodes, whose addresses are in the rule tables."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _MAX_NAMES = 1_000
 
 @click.group()
 def nodes() -> None:
-    """Nodes: who may reach the DPUs.
+    """List, show, join and remove nodes, which may reach the DPUs.
 
     Example: dpuplane nodes join rack7-n3 --zone rack7 --address 10.7.0.3
     """
 
 
 @nodes.command("list")
-@click.option("--zone", default="", type=ZONE, help="Of this zone only.")
+@click.option("--zone", default="", type=ZONE, help="Only those of this zone.")
 @as_of_options
 def list_nodes(*, client: Client, output: str, zone: str) -> None:
-    """List nodes, those included that left and that a hold keeps in the rule tables.
+    """List nodes, including those that left and that a hold keeps in the rule tables.
 
-    A node is held while a hold (`dpuplane holds`) keeps it in the tables, or keeps its newest state from them. It is in
-    conflict with other nodes that have one of its addresses.
+    A node is held while a hold (`dpuplane holds`) keeps it in the tables, or keeps its newest state out of them. It
+    conflicts with other nodes that have one of its addresses.
 
     Example: dpuplane nodes list --zone rack7 --output json
     """
@@ -87,14 +87,14 @@ def show(*, client: Client, output: str, name: str) -> None:
 
 @nodes.command()
 @click.argument("name", type=NODE)
-@click.option("--zone", required=True, type=ZONE, help="The zone (rack) it is in.")
-@click.option("--address", "addresses", multiple=True, help="Its address; give one IPv4 and one IPv6 at most.")
+@click.option("--zone", required=True, type=ZONE, help="Its zone (rack).")
+@click.option("--address", "addresses", multiple=True, help="Its address; at most one IPv4 and one IPv6 address.")
 @click.option("--label", "labels", multiple=True, metavar="K=V", callback=key_values, help="A label; repeatable.")
 @command_options
 def join(
     *, client: Client, output: str, name: str, zone: str, addresses: tuple[str, ...], labels: dict[str, str]
 ) -> None:
-    """Let a node join a zone (or state a node's addresses and labels anew).
+    """Join a node to a zone, or replace its addresses and labels.
 
     \b
     Example: dpuplane nodes join rack7-n3 --zone rack7 --address 10.7.0.3 --label model=A10
@@ -105,15 +105,15 @@ def join(
 
 @nodes.command()
 @click.argument("names", type=NODE, nargs=-1, required=True)
-@click.option("--zone", default="", type=ZONE, help="The zone they are in; each one's is looked up if not given.")
+@click.option("--zone", default="", type=ZONE, help="Their zone; looked up for each node if not given.")
 @dry_run_option
 @command_options
 def leave(*, client: Client, output: str, names: tuple[str, ...], zone: str, dry_run: bool) -> None:
-    """Let nodes leave.
+    """Remove nodes from their zone.
 
-    The answer comes when the whole fleet has taken it: `held` means that the leave is over its budget, and the rule
-    tables keep the nodes until two principals approve (`dpuplane holds`). `unchanged` means that the node is not in
-    that zone, so that nothing was left to do. --command-id needs --zone: an id is bound to one zone.
+    The command ends when fleet has decided it: `held` means that the leave is over its budget, and the rule tables keep
+    the nodes until two people approve (`dpuplane holds`). `unchanged` means that the node is not in that zone.
+    --command-id needs --zone: an id is bound to one zone.
 
     Example: dpuplane nodes leave rack7-n3 rack7-n4
     """
@@ -140,7 +140,7 @@ def _leave(client: Client, zone: str, names: list[str], *, dry_run: bool) -> Par
 
 
 def _by_zone(client: Client, unique: list[str]) -> list[tuple[str, list[str]]]:
-    """Names by zone; those that are nowhere without one."""
+    """Names by zone; unknown names are under the empty zone."""
     located: dict[str, str] = {}
     for start in range(0, len(unique), _MAX_NAMES):
         request = pb.LocateNodesRequest(names=unique[start : start + _MAX_NAMES])

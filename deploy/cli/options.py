@@ -1,4 +1,4 @@
-"""The options that every client command takes, after the subcommand, as scripts write them."""
+"""The options of every client command. They follow the subcommand."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SERVER = click.option(
     default="127.0.0.1:7080",
     show_default=True,
     show_envvar=True,
-    help="Where the plane listens; several are tried in order.",
+    help="API address of the plane; several are tried in order.",
 )
 _OUTPUTS = ("table", "json", "yaml")
 _AS = click.option(
@@ -57,7 +57,7 @@ _MIN_POSITION = click.option(
     callback=param_types.position,
     metavar="TOKEN",
     default="",
-    help="Wait until what is read is at least as new as this `position` of an earlier answer.",
+    help="Wait until the server has folded this `position` of an earlier response.",
 )
 _AT = click.option(
     "--as-of",
@@ -66,7 +66,7 @@ _AT = click.option(
     default="",
     help="Answer as it was then: at the `position` of an earlier answer, at a time (ISO 8601 or ms), or 10m ago.",
 )
-_WATCH = click.option("--watch", is_flag=True, help="Show it again whenever it has changed, until Ctrl-C.")
+_WATCH = click.option("--watch", is_flag=True, help="Print again after each change, until Ctrl-C.")
 _WAIT = click.option(
     "--timeout",
     type=param_types.Seconds(0, 86_400),
@@ -79,12 +79,13 @@ _COMMAND_ID = click.option(
     callback=param_types.command_id,
     metavar="UUIDv7",
     default="",
-    help="Id of the command: the same one again takes effect at most once. Made if not given.",
+    help="Id of the command: repeated commands with one id take effect at most once.  [a new id]",
 )
 
 
 def check_zone_of_id(client: Client, zone: str) -> None:
-    """Raises UsageError for an id without the zone: looked up again, the zone may be another, and the id be for two."""
+    """Raises UsageError for an id without the zone: a repeated lookup may find another zone, and the id is bound to
+    one."""
     if client.command_id and not zone:
         raise click.UsageError("--command-id needs --zone here: an id is bound to one zone, and a lookup may change")
 
@@ -96,7 +97,7 @@ def _output(*choices: str) -> Callable[[F], F]:
         type=click.Choice(choices),
         default=choices[0],
         show_default=True,
-        help="How the result is printed.",
+        help="Format of the result.",
     )
 
 
@@ -109,7 +110,7 @@ def make_client(
     command_id: str = "",
     min_position: str = "",
 ) -> Client:
-    """The plane as a command calls it. Raises UsageError if who calls is stated twice."""
+    """The client of a command. Raises UsageError if both a certificate and --as name the principal."""
     certificates = certificates_of(**tls)
     if certificates is not None and principal:
         raise click.UsageError(f"--as: your certificate says who you are, {certificates.principal}; leave it out")
@@ -126,12 +127,12 @@ def make_client(
 
 
 def query_options(function: F) -> F:
-    """Gives a command `client` and `output`, and their options."""
+    """Pass `client` and `output` to a command, and add their options."""
     return query_options_in(*_OUTPUTS)(function)
 
 
 def query_options_in(*outputs: str) -> Callable[[F], F]:
-    """As `query_options`, for what is printed in other ways, the first of them if none is asked for."""
+    """As `query_options`, for other output formats; the first is the default."""
 
     def decorated(function: F) -> F:
         @functools.wraps(function)
@@ -149,12 +150,12 @@ def query_options_in(*outputs: str) -> Callable[[F], F]:
 
 
 def as_of_options(function: F) -> F:
-    """As `query_options`, and `--as-of` and `--watch`; for what asks about the state of the plane and nothing else."""
+    """As `query_options`, and `--as-of` and `--watch`; for commands that only query the state of the plane."""
     return as_of_options_in(*_OUTPUTS)(function)
 
 
 def as_of_options_in(*outputs: str) -> Callable[[F], F]:
-    """As `as_of_options`, for a result that is printed in other ways, the first of them if none is asked for."""
+    """As `as_of_options`, for other output formats; the first is the default."""
 
     def decorated(function: F) -> F:
         @functools.wraps(function)
@@ -173,7 +174,7 @@ def as_of_options_in(*outputs: str) -> Callable[[F], F]:
 
 
 def command_options(function: F) -> F:
-    """As `query_options`, and `--command-id`; for what changes something."""
+    """As `query_options`, and `--command-id`; for commands that change the plane."""
 
     @functools.wraps(function)
     def run(*, servers: list[str], principal: str, timeout: float, output: str, command_id: str, **given: Any) -> None:
@@ -185,7 +186,7 @@ def command_options(function: F) -> F:
 
 
 def wait_options(function: F) -> F:
-    """As `query_options`, but `timeout` is how long it waits, as long as wanted, and not for one answer."""
+    """As `query_options`, but `timeout` limits the whole wait, not one response."""
 
     @functools.wraps(function)
     def run(*, servers: list[str], principal: str, timeout: float, output: str, **given: Any) -> None:
@@ -198,7 +199,7 @@ def wait_options(function: F) -> F:
 
 
 def _tls_options_taken(given: dict[str, Any]) -> dict[str, Path | None]:
-    """The options of `tls_options`, which no command asks for itself."""
+    """Take the options of `tls_options` out of the parameters of a command."""
     return {name: given.pop(name) for name in ("tls_cert", "tls_key", "tls_ca")}
 
 
@@ -216,7 +217,7 @@ def key_values(_context: click.Context, _parameter: click.Parameter, given: tupl
 
 
 def list_all_pages(client: Client, method: str, request: Any, kind: type[M], field: str, *, by: tuple[str, ...]) -> M:
-    """Every page of a list, as one message, in order of the fields `by`."""
+    """All pages of a list as one message, sorted by the fields `by`."""
     whole = kind()
     while True:
         page = client.query(method, request)

@@ -1,4 +1,4 @@
-"""What goes to stdout: one value, as JSON, YAML or a table for the eye."""
+"""Output to stdout: one value, as JSON, YAML or a table."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COLORS = dict.fromkeys(_GOOD, "green") | dict.fromkeys(_LOOK, "yellow") | dict.
 
 
 def print_value(value: JsonObject, output: str) -> None:
-    """Print the one value of a command as JSON or YAML."""
+    """Print the value of a command as JSON or YAML."""
     if output == "yaml":
         import yaml
 
@@ -32,7 +32,7 @@ def print_value(value: JsonObject, output: str) -> None:
 
 
 def print_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print rows under heads, columns aligned; the last column is not padded."""
+    """Print rows under column heads, aligned; the last column is not padded."""
     text = [[str(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(heads, *text, strict=True)]
     line = "  ".join(head.upper().ljust(width) for head, width in zip(heads, widths, strict=True))
@@ -44,7 +44,7 @@ def print_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
 
 
 def print_fields(fields: Iterable[tuple[str, object]]) -> None:
-    """Print one thing, a field a line."""
+    """Print one value, one field per line."""
     labels_text = [(name, str(value)) for name, value in fields]
     width = max(len(name) for name, _ in labels_text)
     for name, value in labels_text:
@@ -52,7 +52,7 @@ def print_fields(fields: Iterable[tuple[str, object]]) -> None:
 
 
 def wants_color(stream: Any) -> bool:
-    """Whether it is a terminal whose owner has not said no: NO_COLOR (https://no-color.org), or a dumb one."""
+    """Whether stdout is a terminal with colours: not a dumb one, and without NO_COLOR (https://no-color.org)."""
     return bool(stream.isatty()) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
@@ -70,8 +70,8 @@ def heading(text: str) -> str:
 
 
 def check_stdout_reader(wait_s: float = 0.0) -> None:
-    """Raise BrokenPipeError if whoever read stdout has gone, or goes within this time: what prints only when something
-    changes would not find out before, and outlive `| head` for as long as nothing does."""
+    """Raise BrokenPipeError if the reader of stdout has closed it, or closes it within this time. A command that prints
+    only changes would otherwise outlive `| head` until the next change."""
     poller = select.poll()
     poller.register(sys.stdout.fileno(), 0)
     if poller.poll(wait_s * 1_000):
@@ -79,10 +79,10 @@ def check_stdout_reader(wait_s: float = 0.0) -> None:
 
 
 def time_text(time_ms: int) -> str:
-    """A time as people read it; nothing for 0, which stands for none."""
+    """A time as readable text; empty for 0, which means none."""
     return format_time(time_ms) if time_ms else ""
 
 
 def labels_text(labels: Mapping[str, str]) -> str:
-    """Labels on one line."""
+    """Labels as one line of text."""
     return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))

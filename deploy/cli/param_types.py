@@ -47,8 +47,8 @@ class FiniteRange(click.FloatRange):
 
 
 class Folder(click.Path):
-    """A folder, which need not be there. Never empty, as the path of nothing is the working folder: an unset variable
-    of a script would go unseen."""
+    """A folder, which may be absent. An empty value is refused: it would be the working folder, if a variable of a
+    script is unset."""
 
     def __init__(self) -> None:
         super().__init__(file_okay=False, path_type=Path)
@@ -101,7 +101,7 @@ def _time_before(duration: str) -> int | None:
 
 
 def as_of(_context: click.Context, _parameter: click.Parameter, given: str | None) -> str | int | None:
-    """Callback of an option for a moment of the past: a token as it is, a time in milliseconds, None if not given."""
+    """Callback of an option for a point of the past: a token unchanged, a time in milliseconds, None if not given."""
     if given is None:
         return None
     time_ms = _time_before(given)
@@ -123,7 +123,7 @@ def as_of_text(context: click.Context, parameter: click.Parameter, given: str) -
 
 
 def position(context: click.Context, parameter: click.Parameter, given: str) -> str:
-    """Callback of an option for the token of an answer; empty if it is not given."""
+    """Callback of an option for the token of a response; empty if not given."""
     if not_empty(context, parameter, given):
         try:
             check_token(given)
@@ -133,21 +133,21 @@ def position(context: click.Context, parameter: click.Parameter, given: str) -> 
 
 
 def not_empty(context: click.Context, parameter: click.Parameter, given: str) -> str:
-    """Callback of an option that may be left out, but not be empty: an unset variable of a script would go unseen."""
+    """Callback of an option that may be absent but not empty: an empty value is an unset variable of a script."""
     if not given and context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE:
         raise click.BadParameter("must not be empty; leave the option out instead")
     return given
 
 
 def principal(context: click.Context, parameter: click.Parameter, given: str) -> str:
-    """Callback of an option for a name in the log; empty if it is not given."""
+    """Callback of an option for a principal in the log; empty if not given."""
     if not_empty(context, parameter, given) and (fault := check_clique("as", given)):
         raise click.BadParameter(fault.removeprefix("as: "))
     return given
 
 
 def addresses(_context: click.Context, _parameter: click.Parameter, given: str) -> list[str]:
-    """Callback of an option HOST:PORT,... that is never empty."""
+    """Callback of an option HOST:PORT,... that must not be empty."""
     try:
         return [str(address) for address in parse_addresses(given)]
     except ValueError as error:
@@ -155,12 +155,12 @@ def addresses(_context: click.Context, _parameter: click.Parameter, given: str) 
 
 
 def addresses_if_given(context: click.Context, parameter: click.Parameter, given: str) -> str:
-    """As `addresses`, for an option that may be left out; the addresses as one text."""
+    """Like `addresses`, for an option that may be absent; the addresses as one text."""
     return ",".join(addresses(context, parameter, given)) if given else ""
 
 
 def command_id(context: click.Context, parameter: click.Parameter, given: str) -> str:
-    """Callback of an option for the id of a command; empty if it is not given."""
+    """Callback of an option for a command id; empty if not given."""
     if not_empty(context, parameter, given):
         try:
             issued_at_ms(given)

@@ -1,4 +1,4 @@
-"""`dpuplane policies`: which nodes may, or may not, reach the DPUs of which zones."""
+"""`dpuplane policies`: rules about which nodes may reach the DPUs of which zones."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NUMBER = re.compile(r"[0-9]{1,9}").fullmatch
 
 
 def _port_range(value: object) -> object:
-    """`443` or `"8000-8080"` as a pair."""
+    """A port range, such as `443` or `"8000-8080"`, as a pair."""
     if isinstance(value, int) and not isinstance(value, bool):
         return (value, value)
     if isinstance(value, str):
@@ -44,7 +44,7 @@ def _port_range(value: object) -> object:
 
 
 class PolicyDocument(BaseModel):
-    """One policy in a file: the fields of PolicySpec, with ports as people write them."""
+    """One policy in a file: the fields of PolicySpec, with ports as text."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -57,7 +57,7 @@ class PolicyDocument(BaseModel):
     zones: dict[str, str] = Field(default_factory=dict)
 
     def event(self) -> PolicySet:
-        """What it would say in the log, for the rules that the plane holds it to."""
+        """The event of the policy, for the validation of the plane."""
         ports = [port for pair in self.ports for port in pair]
         return PolicySet(Envelope("", self.name, "", 0), **{**self.model_dump(), "ports": ports})
 
@@ -68,7 +68,8 @@ class PolicyDocument(BaseModel):
 
 @click.group()
 def policies() -> None:
-    """Policies: who may reach which zones' DPUs. `default` (everyone, everywhere) exists from the start.
+    """List, apply and delete policies: which nodes may reach the DPUs of which zones. `default` (all nodes, all zones)
+    is built in.
 
     Example: dpuplane policies apply policy.yaml
     """
@@ -107,13 +108,13 @@ def list_policies(*, client: Client, output: str) -> None:
 @dry_run_option
 @command_options
 def apply(*, client: Client, output: str, file: Path, dry_run: bool) -> None:
-    """Set the policies of a YAML or JSON file: one or several documents, each one policy or a list of them.
+    """Set the policies of a YAML or JSON file: one or more documents, each a policy or a list of policies.
 
     \b
     A policy: {name: web, action: allow, priority: 10, protocol: tcp, ports: [443, 8000-8080],
                sources: {tier: web}, zones: {row: "7"}}
 
-    With --dry-run each policy is looked at by itself, on top of what stands now.
+    With --dry-run each policy is evaluated by itself, against the present policies.
 
     Example: dpuplane policies apply policy.yaml
     """
@@ -135,7 +136,7 @@ def apply(*, client: Client, output: str, file: Path, dry_run: bool) -> None:
 @dry_run_option
 @command_options
 def delete(*, client: Client, output: str, name: str, dry_run: bool) -> None:
-    """Delete a policy. Deleting `default` brings the built-in one back.
+    """Delete a policy. Deleting `default` restores the built-in one.
 
     Example: dpuplane policies delete web
     """
@@ -159,7 +160,7 @@ def _text_of(file: Path) -> str:
 
 
 def read_policies(text: str, file: str) -> list[PolicyDocument]:
-    """The policies of a file. Raises Refused, so that nothing is applied of a file with a fault."""
+    """The policies of a file. Raises Refused, so that no policy of a file with a fault is applied."""
     try:
         documents = documents_of(text)
     except NotYaml as error:

@@ -1,4 +1,4 @@
-"""How far something long has come, on stderr while somebody watches it: a terminal, and longer than a second."""
+"""A progress line on stderr, for a task of more than one second on a terminal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ EVERY_S = 0.2
 
 
 class ProgressLine:
-    """One line that is written over, with what is left of the time; nothing at all in a script."""
+    """One line that is overwritten, with the time that is left. Not printed in a script."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -29,19 +29,19 @@ class ProgressLine:
             click.echo("\r\x1b[K", err=True, nl=False)
 
     def count(self, what: str) -> None:
-        """So much is done, of nobody knows how much."""
+        """Show a count without a known total."""
         if self._is_due():
             click.echo(f"\r\x1b[K{self._what}: {what}", err=True, nl=False)
 
     def show(self, what: str, share: float) -> None:
-        """So much, from 0 to 1, is done, and this is next."""
+        """Show the share that is done, from 0 to 1, and the next task."""
         if not self._is_due():
             return
         left_s = (self._shown_s - self._began_s) * (1 - share) / share if share > 0 else 0.0
         click.echo(f"\r\x1b[K{self._what}: {share:.0%}, {what}, {left_s:.0f} s left", err=True, nl=False)
 
     def _is_due(self) -> bool:
-        """Whether to show something now; the caller does then."""
+        """Whether it is time to print; the caller then prints."""
         now_s = time.monotonic()
         if not self._shows or now_s - self._began_s < FIRST_S or now_s - self._shown_s < EVERY_S:
             return False

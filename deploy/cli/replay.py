@@ -1,4 +1,4 @@
-"""`dpuplane replay`: folds the log afresh, up to any position or time, and says what it comes to."""
+"""`dpuplane replay`: folds the log again, up to any position or time, and prints the digests."""
 
 from __future__ import annotations
 
@@ -29,16 +29,21 @@ from schemas.api import dpuplane_pb2 as pb
 
 
 @click.command(name="replay", epilog="Example: dpuplane replay --data plane")
-@click.option("--as-of", callback=as_of, metavar="POSITION|TIME", help="Stop there.  [the present end of the log]")
+@click.option(
+    "--as-of",
+    callback=as_of,
+    metavar="POSITION|TIME",
+    help="Stop at this position or time.  [the present end of the log]",
+)
 @log_options
 @query_options
 def replay_command(client: Client, output: str, log_source: LogSource | None, as_of: AsOf | None) -> None:
-    """Fold the log afresh, and print the position and the digest of every partition, and how fast it went.
+    """Fold the log again; print the position and the digest of every partition, and the speed.
 
-    POSITION is the token of an answer; TIME is ISO 8601, UTC if it names no zone, or milliseconds since the epoch.
+    POSITION is the token of a response; TIME is ISO 8601, UTC if it names no zone, or milliseconds since the epoch.
     """
     where = log_source or log_source_of_status(client.query("GetStatus", pb.GetStatusRequest()), client.server)
-    level = "WARNING" if sys.stderr.isatty() else "INFO"  # a terminal has the line of progress
+    level = "WARNING" if sys.stderr.isatty() else "INFO"  # a terminal shows the progress line
     with log_errors(), logging_here(level):
         replayed = asyncio.run(_replay(where, as_of))
     if output != "table":

@@ -55,7 +55,7 @@ def sentence(answer: pb.CommandResult) -> str:
     line = ", ".join(said)
     if answer.reason:
         line += f": {answer.reason}"
-    if answer.outcome == pb.OUTCOME_UNKNOWN and "`dpuplane " not in answer.reason:  # which knows better what to ask
+    if answer.outcome == pb.OUTCOME_UNKNOWN and "`dpuplane " not in answer.reason:  # which has a better advice
         line += f"; ask again with `dpuplane commands show {answer.command_id}`"
     return line
 
@@ -75,7 +75,7 @@ def _print(answer: pb.CommandResult) -> None:
 
 
 def _is_told(answer: pb.CommandResult) -> bool:
-    """Whether the first line says already outcome and reason of the only item."""
+    """Whether the first line already has the outcome and reason of the only item."""
     return [(item.outcome, item.reason) for item in answer.items] == [(answer.outcome, answer.reason)]
 
 
@@ -106,7 +106,7 @@ def finish_items(answers: Sequence[Part], output: str) -> None:
 
 
 def _items(names: Sequence[str], answer: pb.CommandResult) -> Iterator[pb.ItemResult]:
-    """What became of each name of a command."""
+    """The result of each name of a command."""
     told = {item.name: item for item in answer.items}
     for name in names:
         yield told.get(name) or pb.ItemResult(name=name, outcome=answer.outcome, reason=answer.reason)

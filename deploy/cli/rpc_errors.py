@@ -1,8 +1,7 @@
 """Errors of calls: whether the plane or the gRPC library reported them, and whether the request was ever sent.
 
-A request that found no connection took no effect, whatever it asked for, so nothing about it is unknown. The library
-says so in one way only: "failed to connect to all addresses", or that a name did not resolve. A connection that breaks
-under way is reported in other words.
+A request without a connection took no effect, so its outcome is not unknown. The library reports this case only as
+"failed to connect to all addresses", or as a name that did not resolve. It reports a broken connection in other words.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ def was_sent(error: grpc.RpcError) -> bool:
 
 
 def not_sent_message(server: str, error: grpc.RpcError, *, is_secure: bool) -> str:
-    """The sentence for a request that found no connection."""
+    """The sentence for a request without a connection."""
     details = _details(error)
     if "Connection refused" in details:
         return f"nothing listens at {server}: start `dpuplane serve`, or name its --listen address with --server"
@@ -47,16 +46,16 @@ def not_sent_message(server: str, error: grpc.RpcError, *, is_secure: bool) -> s
     if "http1" in details:
         return f"{server} speaks HTTP/1, as --http and --agents do: name the --listen address with --server"
     reason = details.rpartition(": ")[2].partition("\n")[0]
-    why = f" ({_short(reason)})" if reason not in ("", "OK") else ""  # a failed handshake is only a socket that closed
+    why = f" ({_short(reason)})" if reason not in ("", "OK") else ""  # a failed handshake looks like a closed socket
     return f"cannot connect to {server}{why}: {_WITH_TLS if is_secure else _WITHOUT_TLS}"
 
 
 def no_answer_message(server: str, error: grpc.RpcError, advice: str, *, is_secure: bool) -> str:
-    """The sentence for a request that was sent and not answered."""
+    """The sentence for a request that was sent and got no response."""
     code = error.code().name.lower().replace("_", " ")
     details = _details(error).partition("\n")[0]
     reason = f"{code}, {_short(details)}" if details else code
-    if error.code() is grpc.StatusCode.UNAVAILABLE:  # the connection broke, as one does whose other end expects TLS
+    if error.code() is grpc.StatusCode.UNAVAILABLE:  # a connection breaks this way if the server expects TLS
         advice += f"; {_WITH_TLS if is_secure else _WITHOUT_TLS}"
     return f"no answer from {server} ({reason}): {advice}"
 

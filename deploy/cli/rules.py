@@ -1,4 +1,4 @@
-"""`dpuplane rules`: the rule table of a zone, as every DPU of it must hold it."""
+"""`dpuplane rules`: the rule table of a zone, which all its DPUs must hold."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from schemas.api import dpuplane_pb2 as pb
 
 @click.group()
 def rules() -> None:
-    """Rules: which addresses may reach the DPUs of a zone.
+    """Print rule tables: the addresses that may reach the DPUs of a zone.
 
     Example: dpuplane rules show rack7
     """

@@ -7,11 +7,12 @@ from collections.abc import Iterable
 
 _NAMED = 5
 _SUBJECT = re.compile(r"(dpu|node|clique|zone) (\S+)(.*)", re.DOTALL)
-"""What a sentence is about: a kind, a name, and what is said of it."""
+"""The parts of a sentence: a kind, a name, and the rest."""
 
 
 def group_sentences(sentences: Iterable[str]) -> list[str]:
-    """One sentence per group, in the order of the first of each; it counts the others and names some of them."""
+    """One sentence per group, ordered by the first sentence of each group. It counts the others and names some of
+    them."""
     groups: dict[tuple[str, str], list[str]] = {}
     for sentence in sentences:
         found = _SUBJECT.fullmatch(sentence)

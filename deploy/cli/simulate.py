@@ -1,4 +1,4 @@
-"""`dpuplane simulator`: simulated DPUs in a process of their own, against relays over WebSocket."""
+"""`dpuplane simulator`: simulated DPUs in a process of their own, connected to relays by WebSocket."""
 
 from __future__ import annotations
 
@@ -27,7 +27,12 @@ SERVER_DEFAULT = "127.0.0.1:7080"
 
 @click.command(epilog="\b\nExample: dpuplane simulator --relay 127.0.0.1:7082,127.0.0.1:8082 --dpus-per-zone 100")
 @click.option(
-    "--relay", "relays", required=True, callback=addresses, metavar="HOST:PORT,...", help="Relays; others take over."
+    "--relay",
+    "relays",
+    required=True,
+    callback=addresses,
+    metavar="HOST:PORT,...",
+    help="Relays; if one fails, the next is used.",
 )
 @click.option("--dpus-per-zone", type=click.IntRange(1, 10_000), required=True, help="Simulated DPUs in each zone.")
 @click.option(
@@ -37,14 +42,14 @@ SERVER_DEFAULT = "127.0.0.1:7080"
     envvar="DPUPLANE_SERVER",
     show_default=True,
     metavar="HOST:PORT,...",
-    help="The plane's API, where zones are listed and DPUs registered.",
+    help="API of the plane, to list zones and register DPUs.",
 )
-@click.option("--zones", default="", metavar="Z,...", help="Only these zones.  [every zone, as they appear]")
-@click.option("--bmc", default="127.0.0.1:0", metavar="HOST:PORT", help="Where the DPUs' simulated BMCs listen.")
-@click.option("--loss", type=FiniteRange(0, 1), default=0.0, help="Share of frames that never arrive.")
-@click.option("--latency", "latency_ms", type=FiniteRange(0), default=0.0, help="Mean ms to apply a frame.")
+@click.option("--zones", default="", metavar="Z,...", help="Only these zones.  [every zone, also new ones]")
+@click.option("--bmc", default="127.0.0.1:0", metavar="HOST:PORT", help="Address of the simulated BMCs.")
+@click.option("--loss", type=FiniteRange(0, 1), default=0.0, help="Share of frames that are lost.")
+@click.option("--latency", "latency_ms", type=FiniteRange(0), default=0.0, help="Mean time to apply a frame, in ms.")
 @fail_option("--fail")
-@click.option("--seed", type=int, help="Seed of every random choice.  [a fresh one]")
+@click.option("--seed", type=int, help="Seed of every random choice.  [a new one]")
 @tls_options
 def simulator(
     *,
@@ -61,8 +66,8 @@ def simulator(
 ) -> None:
     """Run simulated DPUs for every zone of a plane, until SIGTERM or SIGINT.
 
-    They register themselves, follow the relays as agents do, and answer provisioners as their BMCs. Prints one line
-    that begins with `ready` and names where the BMCs listen.
+    The DPUs register themselves, connect to relays as agents do, and act as their BMCs. Prints one line that begins
+    with `ready` and has the addresses of the BMCs.
     """
     from deploy.logs import configure_logs
     from deploy.process import run_until_signal

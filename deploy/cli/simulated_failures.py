@@ -1,4 +1,4 @@
-"""The option that injects failures into simulated DPUs, as `serve` and `simulator` share it."""
+"""The option that injects failures into simulated DPUs, shared by `serve` and `simulator`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from projections.tries import FAILURE_KINDS
 F = TypeVar("F", bound=Callable[..., Any])
 
 _HELP = (
-    "Fail the first TIMES tries at a step, of one simulated DPU or of each."
+    "Fail the first TIMES attempts at a step, of one simulated DPU or of each."
     f" STEP: {', '.join(STEPS)}. KIND: {', '.join(FAILURE_KINDS)}. Repeatable."
 )
 
 
 def fail_option(name: str) -> Callable[[F], F]:
-    """The option under this name. Its value is one list, or None if it was not given, so that a variable counts."""
+    """The option with this name. Its value is one list, or None if not given, so that the environment variable
+    applies."""
     return click.option(name, multiple=True, callback=_joined, metavar=FORM, help=_HELP)
 
 

@@ -1,4 +1,4 @@
-"""`dpuplane status`: who is there, how far everyone is, and what needs a human."""
+"""`dpuplane status`: the replicas, their lag, and everything that needs a person."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from deploy.serialization import message_to_dict
 from schemas.api import dpuplane_pb2 as pb
 
 _NAMED = 5
-"""Zones named on one line; the rest is counted."""
+"""How many zones are named on one line; the others are counted."""
 
 
 @click.command()
-@click.option("--digests", is_flag=True, help="Show every partition of every replica, as -o wide does.")
+@click.option("--digests", is_flag=True, help="Show every partition of every replica, like -o wide.")
 @as_of_options_in("table", "wide", "json", "yaml")
 def status(*, client: Client, output: str, digests: bool) -> None:
-    """Say whether all is well; then the log, holds and freezes, and each replica with its role, version and lag.
+    """Print a verdict, the log, holds and freezes, and each replica with its role, version and lag.
 
-    -o wide adds a row per partition: position, lag, fold version, quarantined records, digest. JSON and YAML have all.
+    -o wide adds a row per partition: position, lag, fold version, quarantined records, digest. JSON and YAML have all
+    fields.
 
     Example: dpuplane status --output wide
     """
@@ -42,7 +43,7 @@ def status(*, client: Client, output: str, digests: bool) -> None:
 
 
 def verdict(found: pb.Status) -> str:
-    """Whether the plane works as it should, in one line that names the fields to look at."""
+    """The verdict on the plane, in one line that names the fields to look at."""
     wrong = [
         *(f"{len(found.halted)} halted" for _ in found.halted[:1]),
         *(f"{len(found.stalled)} not forwarded" for _ in found.stalled[:1]),
@@ -78,13 +79,13 @@ def row_of(replica: pb.Replica) -> Sequence[object]:
 
 
 def heading_of(replica: pb.Replica) -> str:
-    """A replica in one line: what it does, where it listens yet, and which version of the program it is."""
+    """A replica in one line: its roles, its addresses, and its program version."""
     version = f"version {replica.version}" if replica.version else ""
     return "; ".join(filter(None, (f"{replica.name}: {', '.join(replica.roles)}", _addresses(replica), version)))
 
 
 def summary(found: pb.Status) -> list[tuple[str, str]]:
-    """What needs no table: the log, and whatever waits for a human."""
+    """The lines before the table: the log, and everything that waits for a person."""
     return [
         ("log", f"{found.log_id}, generation {found.generation}, {_location(found.log)}"),
         ("holds", f"{found.holds}{' (see dpuplane holds list)' if found.holds else ''}"),

@@ -1,7 +1,7 @@
 """The certificate that a client command presents to the plane.
 
-Its variables begin with DPUPLANE_CLIENT_TLS_, not with DPUPLANE_TLS_: a shell or container that holds the variables of
-`dpuplane serve` has a server's certificate, which is no operator's.
+Its variables begin with DPUPLANE_CLIENT_TLS_, not with DPUPLANE_TLS_: a shell or container with the variables of
+`dpuplane serve` has the certificate of a server, not of an operator.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ def _option(flag: str, envvar: str, text: str) -> Callable[[F], F]:
     return click.option(flag, type=kind, envvar=envvar, show_envvar=True, metavar="FILE", help=text)
 
 
-_CERT: Any = _option("--tls-cert", "DPUPLANE_CLIENT_TLS_CERT", "Your certificate: the plane is called with mutual TLS.")
+_CERT: Any = _option("--tls-cert", "DPUPLANE_CLIENT_TLS_CERT", "Your certificate, for mutual TLS.")
 _KEY: Any = _option("--tls-key", "DPUPLANE_CLIENT_TLS_KEY", "Its key.")
-_CA: Any = _option("--tls-ca", "DPUPLANE_CLIENT_TLS_CA", "The authority whose certificates are believed.")
+_CA: Any = _option("--tls-ca", "DPUPLANE_CLIENT_TLS_CA", "Trusted certificate authority of the plane.")
 
 
 def tls_options(function: F) -> F:
-    """Gives a command `tls_cert`, `tls_key` and `tls_ca`."""
+    """Add the options `tls_cert`, `tls_key` and `tls_ca` to a command."""
     for option in (_CA, _KEY, _CERT):
         function = option(function)
     return function
 
 
 def certificates_of(tls_cert: Path | None, tls_key: Path | None, tls_ca: Path | None) -> Certificates | None:
-    """The certificates that were given; none without any of the three. Raises UsageError."""
+    """The given certificates; None if none of the three options is given. Raises UsageError."""
     if tls_cert is None and tls_key is None and tls_ca is None:
         return None
     if tls_cert is None or tls_key is None or tls_ca is None:

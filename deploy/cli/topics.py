@@ -1,4 +1,4 @@
-"""`dpuplane topics`: what a Kafka cluster must be told before it keeps a log."""
+"""`dpuplane topics`: the permissions that a Kafka cluster needs for the log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PRINCIPAL = re.compile(r"[A-Za-z]+:[^\s*][^\r\n]*")
 
 @click.group(epilog="\b\nExample: dpuplane topics acls --role relay --principal User:relay")
 def topics() -> None:
-    """The topics of a log on Kafka: who may do what with them."""
+    """Print the permissions of each role on the topics of the log."""
 
 
 def _principal(_context: click.Context, _parameter: click.Parameter, given: str) -> str:
@@ -25,16 +25,24 @@ def _principal(_context: click.Context, _parameter: click.Parameter, given: str)
 
 
 @topics.command(epilog="\b\nExample: dpuplane topics acls --role relay --principal User:relay")
-@click.option("--role", type=click.Choice(ROLES), required=True, help="What the principal's processes do.")
-@click.option("--principal", callback=_principal, required=True, metavar="USER", help="As Kafka names it: User:NAME.")
-@click.option("--topic-prefix", metavar="NAME", default="dpuplane", show_default=True, help="Of the log's topics.")
+@click.option("--role", type=click.Choice(ROLES), required=True, help="Role of the principal's processes.")
+@click.option(
+    "--principal", callback=_principal, required=True, metavar="USER", help="Principal in Kafka's notation: User:NAME."
+)
+@click.option(
+    "--topic-prefix", metavar="NAME", default="dpuplane", show_default=True, help="Prefix of the log's topics."
+)
 @click.option("--bootstrap", metavar="HOST:PORT", default="localhost:9092", show_default=True, help="The cluster.")
-@click.option("--command-config", metavar="FILE", default="", help="How kafka-acls.sh proves itself to it.")
-@click.option("--output", "-o", type=click.Choice(["table", "json", "yaml"]), default="table", help="How to print.")
+@click.option(
+    "--command-config", metavar="FILE", default="", help="Configuration with which kafka-acls.sh authenticates."
+)
+@click.option(
+    "--output", "-o", type=click.Choice(["table", "json", "yaml"]), default="table", help="Format of the result."
+)
 def acls(*, role: str, principal: str, topic_prefix: str, bootstrap: str, command_config: str, output: str) -> None:
-    """Print the least that a role needs in Kafka, as kafka-acls.sh commands; nothing is changed.
+    """Print the least permissions of a role in Kafka, as kafka-acls.sh commands; nothing is changed.
 
-    Role `reader` is for commands that read the log themselves: verify, replay, events, history, checkpoint, backup,
+    Role `reader` is for commands that read the log directly: verify, replay, events, history, checkpoint, backup,
     upgrade.
     """
     if output != "table":

@@ -1,4 +1,4 @@
-"""`dpuplane upgrade`: raise fold versions once every process has the later rules, and see before what that would do."""
+"""`dpuplane upgrade`: upgrades fold versions, once every process has the later rules, with a preview."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ NOTHING = "nothing to raise: every partition is at the latest fold version that 
 
 @click.command(epilog="Example: dpuplane upgrade --dry-run")
 @click.option("--topic", type=click.Choice(FOLDED_TOPICS), help="Only this topic.  [every topic]")
-@click.option("--version", type=click.IntRange(1), help="Raise to this version.  [the latest that this program has]")
-@click.option("--dry-run", is_flag=True, help="Only say what it would do, and who is not ready for it.")
+@click.option("--version", type=click.IntRange(1), help="The new fold version.  [the latest of this program]")
+@click.option("--dry-run", is_flag=True, help="Preview the effect, and list replicas that are not ready.")
 @log_options
 @command_options
 def upgrade(
     *, client: Client, output: str, log_source: LogSource | None, topic: str | None, version: int | None, dry_run: bool
 ) -> None:
-    """Let the log be decided by later rules (raise the fold version of its partitions), from the next record on.
+    """Upgrade the fold version of the log's partitions: later rules apply from the next record on.
 
-    Upgrade every process first: the plane refuses while a living replica lacks the rules, and names it. A raise cannot
-    be taken back. --dry-run folds the log here, by the rules of this program, and shows what the raise alone would
-    change in states and rule tables; exit status 1 if it would be refused.
+    Replace every process first: the plane refuses while a live replica lacks the rules, and names it. An upgrade cannot
+    be undone. --dry-run folds the log in this process, and shows the changes of states and rule tables that the upgrade
+    alone would cause; exit status 1 if it would be refused.
     """
     if (
         log_source is not None and not dry_run
-    ):  # a raise cannot be taken back, and would be of another log than was named
+    ):  # an upgrade cannot be undone, and this one would be of another log than the given one
         raise click.UsageError("--data and --kafka go with --dry-run: the plane at --server raises its own log")
     status: pb.Status = client.query("GetStatus", pb.GetStatusRequest())
     wanted = _wanted(status, topic, version)
@@ -64,7 +64,7 @@ def upgrade(
 
 
 def _wanted(status: pb.Status, topic: str | None, version: int | None) -> dict[str, int]:
-    """To which version each topic is to be raised; topics that are there already are left out."""
+    """The new version of each topic; topics that already have it are left out."""
     latest: dict[str, int] = {}
     for fold in folds_of(status.log.partition_count):
         latest[fold.topic] = max(fold.version, latest.get(fold.topic, 0))
@@ -74,7 +74,7 @@ def _wanted(status: pb.Status, topic: str | None, version: int | None) -> dict[s
 
 
 def _versions(status: pb.Status) -> dict[str, int]:
-    """The lowest fold version of each topic's partitions, as the answering replica has folded them."""
+    """The lowest fold version of each topic's partitions, on the responding replica."""
     found: dict[str, int] = {}
     for replica in status.replicas:
         if replica.name == status.replica:
@@ -85,7 +85,7 @@ def _versions(status: pb.Status) -> dict[str, int]:
 
 
 def _unready(status: pb.Status, wanted: dict[str, int]) -> list[str]:
-    """Living replicas that lack rules on the way, a sentence each."""
+    """Live replicas that lack rules of the upgrade, one sentence each."""
     now, found = _versions(status), []
     for replica in status.replicas:
         for topic, to_version in wanted.items():
@@ -97,7 +97,7 @@ def _unready(status: pb.Status, wanted: dict[str, int]) -> list[str]:
 
 def _show(client: Client, status: pb.Status, log_source: LogSource | None, wanted: dict[str, int], output: str) -> None:
     where = log_source or log_source_of_status(status, client.server)
-    with log_errors(), logging_here("CRITICAL"):  # what halts is in the table
+    with log_errors(), logging_here("CRITICAL"):  # the table lists halted partitions
         changes = asyncio.run(_dry_run(where, wanted))
     unready = _unready(status, wanted)
     if output == "table":

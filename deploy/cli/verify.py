@@ -1,4 +1,4 @@
-"""`dpuplane verify`: folds the whole log afresh and compares it with all that lives."""
+"""`dpuplane verify`: folds the whole log again, and compares replicas and devices with it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BETWEEN_TRIES_S = 1.0
 
 
 class Live(NamedTuple):
-    """What the plane says of itself; nothing if it does not run."""
+    """The reports of the running plane; empty if it does not run."""
 
     replica_digests: list[ReplicaDigest]
     devices: Holdings
@@ -43,7 +43,7 @@ class Live(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What was compared, and every difference, a sentence each."""
+    """The compared items, and every difference as one sentence."""
 
     fresh: RefoldedLog
     devices: DeviceComparison
@@ -58,20 +58,22 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.command(epilog="Example: dpuplane verify --data plane")
-@click.option("--checkpoint", type=_FILE, help="Instead, prove that the log begins with what this file signs.")
-@click.option("--public-key", type=_FILE, help="The key to verify the checkpoint with.")
+@click.option(
+    "--checkpoint", type=_FILE, help="Instead, prove that the log begins with the records of this checkpoint."
+)
+@click.option("--public-key", type=_FILE, help="Public key of the checkpoint.")
 @log_options
 @query_options
 def verify(
     client: Client, output: str, log_source: LogSource | None, checkpoint: Path | None, public_key: Path | None
 ) -> None:
-    """Fold the log afresh; compare every digest with the live state, every DPU with its table, and zones with fleet.
+    """Fold the log again; compare every digest with the live state, every DPU with its table, and zones with fleet.
 
-    Reads the log itself, beside the processes of the plane, and asks a server (--server) what replicas and DPUs hold.
-    With --data or --kafka and no server there, only the log is folded, and zones are compared with fleet: each node has
-    to be where fleet has it, as fleet has it, and nowhere once it left. Prints what differs, in one line what is alike;
-    exit status 1 if anything does. With --checkpoint nothing is folded: what differs is the first record that is not
-    the one that was signed, by number if FILE.hashes lies beside FILE.
+    The command reads the log directly, and asks a server (--server) for the digests of replicas and DPUs. With --data
+    or --kafka and without a server, it only folds the log and compares zones with fleet: each node must be in the zone
+    and state that fleet has, and in none after it left. It prints each difference, and one line about all that is
+    equal; exit status 1 if there is a difference. With --checkpoint it folds nothing, and prints the first record that
+    is not the signed one, by number if FILE.hashes is beside FILE.
     """
     if (checkpoint is None) != (public_key is None):
         raise click.UsageError("give --checkpoint FILE and --public-key FILE together")
@@ -121,7 +123,7 @@ def _end(differences: list[str]) -> NoReturn:
 
 
 async def _verify(client: Client, log_source: LogSource | None) -> Verdict:
-    """Devices are given some seconds to take what is on its way to them while the log grows."""
+    """Devices get some seconds to receive changes while the log grows."""
     for left in reversed(range(TRIES)):
         live, where = _live(client, log_source)
         async with open_log_to_read(where, rng=random.Random()) as log:

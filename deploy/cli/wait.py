@@ -1,7 +1,8 @@
-"""`dpuplane wait`: until a DPU, a zone, a node or a clique is as a script needs it.
+"""`dpuplane wait`: waits until a DPU, a zone, a node or a clique has a state.
 
-It asks again and again, each time for an answer at least as new as the last, so a wait never sees things go back. What
-is not there yet is waited for, and so is a plane that does not answer. When the time is up it says what it last saw.
+It queries repeatedly. Each response is at least as new as the one before, so a wait never sees older state. It also
+waits for a subject that does not exist yet, and for a plane that does not respond. After the timeout it prints the last
+state.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ EVERY_S = 0.3
 
 
 class WaitState(NamedTuple):
-    """What the plane says now: whether that is what is waited for, in a few words, and what to look at if it is not."""
+    """The present state: whether the wait is over, the state in a few words, and a command to look further."""
 
     enough: bool
     said: str
@@ -38,7 +39,7 @@ class WaitState(NamedTuple):
 
 @click.group()
 def wait() -> None:
-    """Wait until a node, DPU, zone or clique is as it should be; exit status 3 if it is not in time.
+    """Wait until a node, DPU, zone or clique has a state; exit status 3 after the timeout.
 
     Example: dpuplane wait zone rack7 --for applied
     """
@@ -53,7 +54,7 @@ def wait() -> None:
     metavar="PHASE",
     default=READY,
     show_default=True,
-    help="The phase, in any case.",
+    help="The phase; case does not matter.",
 )
 @click.option("--zone", default="", type=ZONE, help="Its zone; looked up if not given.")
 @wait_options
@@ -83,9 +84,11 @@ def dpu(*, client: Client, output: str, timeout: float, name: str, wanted: str, 
     type=click.Choice(["received", "applied", "in-hardware"]),
     default="applied",
     show_default=True,
-    help="What every DPU of the zone has done with its table.",
+    help="The level that every DPU of the zone must have reached with its table.",
 )
-@click.option("--version", type=INT64, help="Of this version, or a later one.  [the newest when the wait begins]")
+@click.option(
+    "--version", type=INT64, help="This version of the table or a later one.  [the newest when the wait begins]"
+)
 @wait_options
 def zone(*, client: Client, output: str, timeout: float, name: str, wanted: str, version: int | None) -> None:
     """Wait until every DPU of a zone has a version of its rule table.
@@ -121,10 +124,10 @@ def _zone_state(found: pb.Zone, level: str, least: int) -> WaitState:
 @wait.command()
 @click.argument("name", metavar="NODE", type=NODE)
 @click.option("--for", "wanted", type=click.Choice(["covered"]), default="covered", show_default=True)
-@click.option("--zone", default="", type=ZONE, help="By the table of this zone.  [its own]")
+@click.option("--zone", default="", type=ZONE, help="Zone whose table is used.  [its own]")
 @wait_options
 def node(*, client: Client, output: str, timeout: float, name: str, wanted: str, zone: str) -> None:
-    """Wait until a zone's rule table lets every address of a node through. (Its DPUs: `wait zone`.)
+    """Wait until a zone's rule table allows every address of a node. (For its DPUs: `wait zone`.)
 
     Example: dpuplane wait node rack7-n3 --for covered
     """
@@ -144,7 +147,7 @@ def node(*, client: Client, output: str, timeout: float, name: str, wanted: str,
 
 
 def _let_through(found: pb.Node, pages: list[pb.Rules]) -> set[str]:
-    """Addresses some of whose traffic the rules that are about them allow. Rules come in the order they apply."""
+    """The addresses with some allowed traffic. Rules are in the order in which they apply."""
     rules = [(ipaddress.ip_network(rule.prefix), _rule(rule)) for page in pages for rule in page.rules]
     masks = TrafficClasses(rule for _, rule in rules).masks
 
@@ -169,7 +172,7 @@ def _rule(said: pb.Rule) -> Rule:
     type=click.Choice(["full", "ready"]),
     default="full",
     show_default=True,
-    help="Every index is taken; or also every daemon ready.",
+    help="full: every index is taken; ready: every daemon is ready too.",
 )
 @wait_options
 def clique(*, client: Client, output: str, timeout: float, domain: str, name: str, wanted: str) -> None:
@@ -191,7 +194,7 @@ def clique(*, client: Client, output: str, timeout: float, domain: str, name: st
 def _wait(
     client: Client, look: Callable[[], WaitState], *, what: str, wanted: str, timeout: float, output: str
 ) -> None:
-    """Look until it is enough, and print that; Unreachable when the time is up."""
+    """Query until the wait is over, and print the state. Raises Unreachable after the timeout."""
     until_s = time.monotonic() + timeout
     with ProgressLine(what) as progress:
         while not (seen := _look(look)).enough:

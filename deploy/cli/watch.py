@@ -18,14 +18,15 @@ from deploy.cli.output import check_stdout_reader
 EVERY_S = 1.0
 _CLEAR = "\x1b[H\x1b[2J"
 _POSITION = re.compile(r"\s*\"?position\"?: .*?(,|$|\})", re.MULTILINE)
-"""It moves with every record, also if nothing that is shown does."""
+"""The position changes with every record, even if nothing else in the output does."""
 
 
 def watch(client: Client, show: Callable[[], None]) -> NoReturn:
-    """Show until Ctrl-C, which ends it with 130 as it ends every command. On a terminal the new text takes the place of
-    the old, elsewhere it follows below.
+    """Print until Ctrl-C, which ends every command with exit status 130. On a terminal new text replaces the old;
+    elsewhere it is appended.
 
-    Each answer is at least as new as the one before, whichever server gives it. A plane that is away is waited for.
+    Each response is at least as new as the one before, from any server. The command waits for a plane that does not
+    respond.
     """
     shown = None
     while True:
@@ -43,7 +44,7 @@ def watch(client: Client, show: Callable[[], None]) -> NoReturn:
 
 
 class _Page(io.StringIO):
-    """What is printed, for a terminal if that is where it will go: so it has colours or not."""
+    """Captured output. It has colours if it will be printed on a terminal."""
 
     def __init__(self, *, is_terminal: bool) -> None:
         super().__init__()

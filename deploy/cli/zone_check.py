@@ -17,7 +17,7 @@ def is_known(client: Client, zone: str) -> bool:
 
 
 def known_zone(client: Client, zone: str, *, otherwise: str = "") -> pb.Zone:
-    """The zone as the plane has it. Raises Refused for an unknown zone, with what the caller can do `otherwise`."""
+    """The zone in the plane. Raises Refused for an unknown zone, with `otherwise` as the advice."""
     try:
         found: pb.Zone = client.query("GetZone", pb.GetZoneRequest(zone=zone))
     except NotFoundError as error:

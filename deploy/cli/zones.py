@@ -1,4 +1,4 @@
-"""`dpuplane zones`: the racks that nodes and DPUs are in."""
+"""`dpuplane zones`: zones (racks), their labels and limits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from schemas.api import dpuplane_pb2 as pb
 
 @click.group()
 def zones() -> None:
-    """Zones: racks, each with its nodes, its DPUs and one rule table. A zone exists from its first node or DPU on.
+    """List, show, label, limit and delete zones. A zone (rack) has nodes, DPUs and one rule table; it exists from its
+    first node or DPU on.
 
     Example: dpuplane zones show rack7
     """
@@ -50,7 +51,7 @@ def list_zones(*, client: Client, output: str) -> None:
 @click.argument("zone", type=ZONE)
 @as_of_options
 def show(*, client: Client, output: str, zone: str) -> None:
-    """Show one zone: counts, limits, and how far its latest rule tables have come.
+    """Show one zone: counts, limits, and the progress of its latest rule tables.
 
     Example: dpuplane zones show rack7 --output yaml
     """
@@ -62,7 +63,8 @@ def show(*, client: Client, output: str, zone: str) -> None:
 
 
 def fields_of(found: pb.Zone) -> list[tuple[str, object]]:
-    """What is shown of one zone, a line each; a DPU that refuses a table or went back has a line of its own."""
+    """The fields of one zone, one per line; a DPU that refused a table or returned to an older one has a line of its
+    own."""
     return [
         ("zone", found.zone),
         ("labels", out.labels_text(found.labels)),
@@ -80,13 +82,13 @@ def fields_of(found: pb.Zone) -> list[tuple[str, object]]:
 
 
 def _agents(found: pb.Zone) -> str:
-    """What node agents may state in a zone."""
+    """The labels and addresses that node agents may set in a zone."""
     networks, keys = ", ".join(found.agent_networks), ", ".join(found.agent_label_keys)
     return f"addresses in {networks or 'no network'}; labels {keys or 'none'}"
 
 
 def _frozen(found: pb.Zone) -> str:
-    """Who froze a zone, when, and what waits for the thaw."""
+    """The principal and time of a freeze, and the changes that wait for the thaw."""
     if not found.frozen:
         return "no"
     since = f"since {out.time_text(found.frozen_since_ms)} by {found.frozen_by}"
@@ -105,7 +107,7 @@ def _progress(install: pb.Install) -> str:
 
 
 def _exception(found: pb.DpuException) -> str:
-    """What a DPU did last that is out of the ordinary, and when; it may have mended its ways since."""
+    """The last exception of a DPU and its time; the DPU may have recovered since."""
     said = out.time_text(found.reported_ms)
     if found.version < 0:
         return f"refused its table at {said}: {found.reason}"
@@ -113,7 +115,7 @@ def _exception(found: pb.DpuException) -> str:
 
 
 def _level(install: pb.Install, level: str) -> str:
-    """`990 (50, 99 % after 20, 35 ms)`: how many, and when which shares."""
+    """A level as text, such as `990 (50, 99 % after 20, 35 ms)`: the count, and the time to each share."""
     found = [milestone for milestone in install.milestones if milestone.level == level]
     if not found:
         return str(getattr(install, level))
@@ -125,10 +127,10 @@ def _level(install: pb.Install, level: str) -> str:
 @zones.command()
 @click.argument("zone", type=ZONE)
 @click.argument("labels", nargs=-1, required=True, metavar="K=V|K-...")
-@click.option("--replace", is_flag=True, help="Drop every label that is not given.")
+@click.option("--replace", is_flag=True, help="Remove every label that is not given.")
 @command_options
 def label(*, client: Client, output: str, zone: str, labels: tuple[str, ...], replace: bool) -> None:
-    """Set labels of a zone with K=V and remove them with K-. Others stay, unless --replace.
+    """Set labels of a zone with K=V and remove labels with K-. Other labels stay, unless --replace is given.
 
     Example: dpuplane zones label rack7 tier=gpu old-tier-
     """
@@ -147,14 +149,14 @@ def label(*, client: Client, output: str, zone: str, labels: tuple[str, ...], re
 
 @zones.command()
 @click.argument("zone", type=ZONE)
-@click.option("--parallel-installs", type=INT32, help="DPUs installed at one time; 0 for the default.")
-@click.option("--unavailable-nodes", type=INT32, help="Nodes unavailable at one time; 0 for the default.")
+@click.option("--parallel-installs", type=INT32, help="Maximum of concurrent installs; 0 for the default.")
+@click.option("--unavailable-nodes", type=INT32, help="Maximum of unavailable nodes at one time; 0 for the default.")
 @click.option(
     "--agent-network",
     "networks",
     multiple=True,
     metavar="CIDR",
-    help="A network that addresses which node agents state must come from; repeatable, replaces those that were set;"
+    help="A network from which node agents may set addresses; repeatable, replaces those that were set;"
     " 'none' for no network.",
 )
 @click.option(
@@ -164,12 +166,10 @@ def label(*, client: Client, output: str, zone: str, labels: tuple[str, ...], re
     metavar="KEY",
     help="A label key that node agents own; repeatable, replaces those that were set; 'none' for no key.",
 )
-@click.option("--transient-tries", type=INT32, help="Tries at a step that may fail without an answer; 0: the default.")
-@click.option("--device-tries", type=INT32, help="Tries at a step that may fail on the device; 0: the default.")
-@click.option(
-    "--operator-tries", type=INT32, help="Tries at a step that may fail for what a person must do; 0: default."
-)
-@click.option("--create", is_flag=True, help="Create the zone if nobody knows it.")
+@click.option("--transient-tries", type=INT32, help="Attempts at a step while the device does not respond; 0: default.")
+@click.option("--device-tries", type=INT32, help="Attempts at a step that fails on the device; 0: the default.")
+@click.option("--operator-tries", type=INT32, help="Attempts at a step that needs a person; 0: the default.")
+@click.option("--create", is_flag=True, help="Create the zone if it is unknown.")
 @command_options
 def limit(
     *,
@@ -183,8 +183,8 @@ def limit(
     create: bool,
     **tries: int | None,
 ) -> None:
-    """Limit how much of a zone is worked on at one time, how often a step of a DPU is tried, and what node agents may
-    state.
+    """Set limits of a zone: concurrent installs, attempts at a step of a DPU, and the labels and addresses of node
+    agents.
 
     \b
     Examples:
@@ -218,8 +218,8 @@ def limit(
 def delete(*, client: Client, output: str, zone: str) -> None:
     """Delete a zone that has no node and no DPU, with its labels and limits.
 
-    A frozen zone is refused. To take labels and limits away is a second command, which may be held as any edit of
-    labels; with --command-id it is left out.
+    A frozen zone is refused. The removal of labels and limits is a second command, which may be held like any edit of
+    labels; with --command-id it is not sent.
 
     Example: dpuplane zones delete rack7
     """
@@ -243,7 +243,7 @@ def delete(*, client: Client, output: str, zone: str) -> None:
 
 
 def _unless_none(option: str, values: tuple[str, ...]) -> tuple[str, ...]:
-    """What was given of an option, of which `none` alone stands for nothing at all."""
+    """The values of an option; `none` alone means the empty list."""
     if "none" not in values:
         return values
     if len(values) > 1:
