@@ -4,7 +4,7 @@ A deadline is an append time, and clocks jump: a clock set an hour ahead would e
 timer waits by the loop's monotonic clock. It takes the time left from the fold at the moment at which the deadline is
 folded, and from the host's clock only for deadlines that it finds at its start.
 
-The statement counts only if its own append time has reached the deadline. If it does not count, the fold time tells how
+The event counts only if its own append time has reached the deadline. If it does not count, the fold time tells how
 much is left. By rank, and only as long as the fold still has the deadline.
 """
 
@@ -33,7 +33,7 @@ GRACE_S = 1.0
 """A deadline is stated this long after it has passed, so that a provisioner that still runs ends its attempt itself."""
 
 RETRY_S = 2.0
-"""A statement that changed nothing is made again after this long, with jitter."""
+"""An event that changed nothing is appended again after this long, with jitter."""
 
 
 class Deadline(NamedTuple):

@@ -56,7 +56,7 @@ class ProvisionerSettings(NamedTuple):
     landing_s: float = 2.0
     """How long an append, also one of which nothing is known, may take to be folded before it is made again."""
     retry_s: float = 1.0
-    """Wait after a statement that changed nothing, with jitter."""
+    """Wait after an internal event that changed nothing, with jitter."""
     device: steps.DeviceTiming = steps.DeviceTiming()
 
 
@@ -271,7 +271,7 @@ class Provisioner:
         return await self.internal_events.wait_for_turn(step.name, step.partition, lambda: self._moved(step))
 
     async def _append(self, step: _Step, event: Event) -> bool:
-        """Append a statement, and wait until the fold has taken it, or something else, about this DPU."""
+        """Append an internal event, and wait until the fold has taken it, or another event about this DPU."""
         await self.internal_events.append(step.partition, step.dpu.zone, event)
         return await self._fold_watcher.wait_with_timeout(
             step.partition, lambda: self._moved(step), self._settings.landing_s

@@ -150,7 +150,7 @@ BUGS = (
         Simulated(1),
     ),
     Bug(
-        "statement-storm",
+        "append-storm",
         "whatever is stated is sent five times, to be sure",
         "I17",
         lambda: patched((InternalEvents, "append", _five_times)),
