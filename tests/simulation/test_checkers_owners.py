@@ -97,10 +97,12 @@ def test_an_agent_may_state_the_address_that_its_node_has_by_what_a_hold_keeps()
     def member(slot: int, four: int, withheld: int = -1) -> Member:
         return Member("z", 1, "u", four, b"", {}, slot, False, withheld, 1)
 
-    def told(**kept: RetainedStates) -> list[str]:
+    def told(**retained: RetainedStates) -> list[str]:
         stated = log.forward(by_agent(log), 1, 2, states=[e.SUPERSEDED + e.AGENT_ADDRESS4])
-        steps = WrittenSteps().add(None, FLEET_0, members={"other": member(0, 7), "n": member(-1, 8, 1)}, kept=kept)
-        steps.add(stated, FLEET_0, members={"n": member(1, 7)}, kept={"n": None})
+        steps = WrittenSteps().add(
+            None, FLEET_0, members={"other": member(0, 7), "n": member(-1, 8, 1)}, retained=retained
+        )
+        steps.add(stated, FLEET_0, members={"n": member(1, 7)}, retained={"n": None})
         return list(owners.check_addresses(steps.evidence()))
 
     log = limited("z")
