@@ -2,27 +2,37 @@
 PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
-PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint deploy/constraints.txt
+PIP = $(BIN)/python -m pip --quiet --disable-pip-version-check
+LOCKS = deploy/locks
+# What is installed is what the locks name, byte for byte; the tree itself is built by the setuptools of the lock.
+LOCKED = $(PIP) install --require-hashes --requirement
+THIS_TREE = --no-deps --no-build-isolation
+LOCK = uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
+	--custom-compile-command 'make lock' $(if $(UPGRADE),--upgrade)
+IMAGE_PYTHON ?= 3.11
+# Wheels for these versions of glibc run on the image's Debian 12.
+IMAGE_GLIBC := _2_34 _2_31 _2_28 _2_27 _2_26 _2_24 2014
 RUNNABLE := .venv/.runnable
 INSTALLED := .venv/.installed
 
-.PHONY: help install demo test bench lint check simulate seeded fuzz mutate faults soak docs wheels image clean
+.PHONY: help install demo test bench lint check simulate seeded fuzz mutate faults soak docs wheels image lock clean
 
 help:  ## This list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 install: $(INSTALLED)  ## Make .venv with everything in it
 
-$(RUNNABLE): pyproject.toml deploy/constraints.txt
+$(RUNNABLE): pyproject.toml $(LOCKS)/build.txt $(LOCKS)/runtime.txt
 	@test -n "$(PYTHON)" || { echo "dpuplane needs Python 3.11 or later on the PATH" >&2; exit 1; }
 	@echo "setting up .venv with what the plane needs (300 MB, half a minute the first time)" >&2
 	@$(PYTHON) -m venv .venv
-	@$(PIP) --editable . >&2
+	@$(LOCKED) $(LOCKS)/build.txt --requirement $(LOCKS)/runtime.txt >&2
+	@$(PIP) install $(THIS_TREE) --editable . >&2
 	@touch $@
 
-$(INSTALLED): $(RUNNABLE)
+$(INSTALLED): $(RUNNABLE) $(LOCKS)/dev.txt
 	@echo "adding what tests and tools need to .venv (1 GB, some minutes the first time)" >&2
-	@$(PIP) --editable '.[dev,bench]' >&2
+	@$(LOCKED) $(LOCKS)/dev.txt >&2
 	@touch $@
 
 demo: $(RUNNABLE)  ## The whole plane in one process, with a fleet that joins it; ARGS="--nodes 10000 ..."
@@ -60,12 +70,23 @@ soak: $(INSTALLED)  ## Simulate, hurt and fuzz for HOURS=N; what fails is kept i
 seeded: $(INSTALLED)  ## Bugs planted in the plane, and the checkers that catch them; ARGS="--only NAME", ARGS=--json
 	@$(BIN)/python -m tests.seeded $(ARGS)
 
-wheels: $(INSTALLED)  ## The plane and all it needs as wheels in dist/wheels, pinned
+wheels: $(RUNNABLE)  ## The plane and all it needs as wheels in dist/wheels, for this Python
 	@rm -rf build dist/wheels
-	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --constraint deploy/constraints.txt --wheel-dir dist/wheels .
+	@$(PIP) wheel --require-hashes --requirement $(LOCKS)/runtime.txt --wheel-dir dist/wheels
+	@$(PIP) wheel $(THIS_TREE) --wheel-dir dist/wheels .
 
-image: wheels  ## The image dpuplane, with docker; BASE=IMAGE with this Python and its venv module
+# The Python of the image need not be that of this machine, so nothing is built here but the tree.
+image: $(RUNNABLE)  ## The image dpuplane, with docker; BASE=IMAGE of a Debian with Python IMAGE_PYTHON
+	@rm -rf build dist/wheels
+	@$(PIP) download --require-hashes --requirement $(LOCKS)/runtime.txt --dest dist/wheels \
+		--only-binary :all: --python-version $(IMAGE_PYTHON) $(foreach glibc,$(IMAGE_GLIBC),--platform manylinux$(glibc)_$(shell uname -m))
+	@$(PIP) wheel $(THIS_TREE) --wheel-dir dist/wheels .
 	docker build --file deploy/docker/Dockerfile $(if $(BASE),--build-arg BASE=$(BASE)) --tag dpuplane .
+
+lock:  ## The locks in deploy/locks from pyproject.toml, with uv; UPGRADE=1 for the newest versions
+	$(LOCK) pyproject.toml --extra dev --extra bench --output-file $(LOCKS)/dev.txt
+	$(LOCK) pyproject.toml --constraint $(LOCKS)/dev.txt --output-file $(LOCKS)/runtime.txt
+	echo 'setuptools>=77' | $(LOCK) - --constraint $(LOCKS)/dev.txt --output-file $(LOCKS)/build.txt
 
 docs: $(INSTALLED)  ## The reference tables in deploy/reference, from the code
 	@$(BIN)/python -m deploy.reference

@@ -15,7 +15,7 @@ import pytest
 from tests.support.planes import serving
 from tests.support.wheelhouse import PACKAGES, ROOT
 
-NOT_SHIPPED = ("deploy/docker/", "deploy/systemd/", "deploy/constraints.txt")
+NOT_SHIPPED = ("deploy/docker/", "deploy/systemd/", "deploy/locks/")
 """What is built or installed from is no part of what is built; nor are documents, which are for who has the tree."""
 
 
