@@ -19,6 +19,7 @@ import uvloop
 
 from deploy.file_limits import raise_file_limit
 from deploy.plane import Plane
+from deploy.service_manager import service_notifications
 from deploy.settings import Settings
 from eventstore.errors import FatalError, PlaneError
 
@@ -84,7 +85,8 @@ async def _serve_plane(settings: Settings, span_recorder: SpanRecorder | None) -
             logger.warning("simulated DPUs will fail as --simulate-fail says", extra={"failure": str(failure)})
         sys.stdout.write(f"ready {plane.addresses_text()}\n")
         sys.stdout.flush()
-        await plane.wait()
+        async with service_notifications(os.environ):
+            await plane.wait()
 
 
 def tune_garbage_collector() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from deploy.process import SHUTDOWN_SECONDS as END_S
 from tests.support.planes import DPUPLANE
 from tests.support.requirements import missing_requirement
 from tests.support.wheelhouse import ROOT
@@ -28,3 +29,14 @@ def test_a_unit_is_valid_and_hardened(unit: str, tmp_path: Path) -> None:
     for arguments in (("verify", "--man=no"), ("security", "--offline=true", f"--threshold={EXPOSURE_MAX}")):
         ran = subprocess.run([analyze, *arguments, file], capture_output=True, text=True, check=False)
         assert ran.returncode == 0, f"{ran.stdout}\n{ran.stderr}"
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_unit_waits_for_readiness_is_watched_and_needs_no_password_file(unit: str) -> None:
+    lines = (ROOT / "deploy" / "systemd" / unit).read_text().splitlines()
+    settings = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
+    assert (settings["Type"], settings["NotifyAccess"]) == ("notify", "main")
+    assert int(settings["WatchdogSec"]) > 2 * END_S, "a clean end is not taken for a hang"
+    assert int(settings["TimeoutStopSec"]) > END_S
+    absolute = [value for name, value in settings.items() if name.startswith("LoadCredential") and ":/" in value]
+    assert absolute == [], "systemd starts no unit whose credential has a path where no file is"

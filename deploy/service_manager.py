@@ -1,0 +1,64 @@
+"""Tells systemd how this process is: READY once it serves, STOPPING when it ends, WATCHDOG while the event loop runs.
+
+The protocol is one datagram per message to the socket that NOTIFY_SOCKET names (sd_notify(3)). It is written here
+because it is smaller than any library for it. Without the variable nothing is sent. The watchdog runs on the event
+loop: systemd restarts a process whose loop is blocked for longer than WatchdogSec of its unit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+
+READY = "READY=1"
+STOPPING = "STOPPING=1"
+WATCHDOG = "WATCHDOG=1"
+FEEDS_PER_TIMEOUT = 3
+"""systemd advises to send at twice the rate at least."""
+
+logger = logging.getLogger(__name__)
+
+
+@asynccontextmanager
+async def service_notifications(environment: Mapping[str, str]) -> AsyncIterator[None]:
+    """READY on entry, WATCHDOG inside, STOPPING at the end."""
+    address = environment.get("NOTIFY_SOCKET", "")
+    if not address:
+        yield
+        return
+    notify(address, READY)
+    watchdog = asyncio.create_task(_feed(address, watchdog_s(environment)))
+    try:
+        yield
+    finally:
+        watchdog.cancel()
+        with suppress(asyncio.CancelledError):
+            await watchdog
+        notify(address, STOPPING)
+
+
+def watchdog_s(environment: Mapping[str, str]) -> float:
+    """Seconds after which systemd takes this process for hung; 0 if it does not watch it."""
+    of_another = environment.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid())
+    timeout_us = environment.get("WATCHDOG_USEC", "0")
+    return 0.0 if of_another or not timeout_us.isdecimal() else int(timeout_us) / 1_000_000
+
+
+async def _feed(address: str, timeout_s: float) -> None:
+    while timeout_s:
+        notify(address, WATCHDOG)
+        await asyncio.sleep(timeout_s / FEEDS_PER_TIMEOUT)
+
+
+def notify(address: str, message: str) -> None:
+    """Send one message. A failure is logged; systemd then treats the process by the rules of its unit."""
+    path = f"\0{address[1:]}" if address.startswith("@") else address
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK) as sender:
+            sender.sendto(message.encode(), path)
+    except OSError as error:
+        logger.warning("service manager not notified of %s: %s", message, error, extra={"socket": address})

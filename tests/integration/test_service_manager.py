@@ -1,0 +1,83 @@
+"""What systemd is told by a process that serves, over a socket as systemd's own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deploy.service_manager import READY, STOPPING, WATCHDOG, notify, service_notifications, watchdog_s
+from tests.support.planes import serving
+
+HEARD_S = 60.0
+
+
+@pytest.fixture
+def manager(tmp_path: Path) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.bind(str(tmp_path / "notify"))
+        listener.settimeout(HEARD_S)
+        yield listener
+
+
+def heard(manager: socket.socket) -> str:
+    return manager.recv(1024).decode()
+
+
+async def test_a_process_is_ready_then_feeds_the_watchdog_then_says_that_it_stops(
+    manager: socket.socket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NOTIFY_SOCKET", manager.getsockname())
+    monkeypatch.setenv("WATCHDOG_USEC", "300000")
+    async with serving("--data", str(tmp_path / "plane")) as plane:
+        assert [await asyncio.to_thread(heard, manager) for _ in range(4)] == [READY, *[WATCHDOG] * 3]
+        assert await plane.stop() == 0
+    manager.setblocking(False)
+    rest: list[str] = []
+    while not rest or rest[-1] != STOPPING:
+        rest.append(heard(manager))
+    assert set(rest[:-1]) <= {WATCHDOG}
+    with pytest.raises(BlockingIOError):
+        heard(manager)
+
+
+async def test_a_blocked_loop_feeds_no_watchdog(manager: socket.socket) -> None:
+    environment = {"NOTIFY_SOCKET": manager.getsockname(), "WATCHDOG_USEC": "30000"}
+    async with service_notifications(environment):
+        await asyncio.sleep(0)
+        assert [heard(manager), heard(manager)] == [READY, WATCHDOG]
+        manager.settimeout(0.3)
+        with pytest.raises(TimeoutError):  # this blocks the loop for ten times the watchdog's timeout
+            heard(manager)
+
+
+async def test_an_abstract_socket_is_heard_and_none_is_needed(caplog: pytest.LogCaptureFixture) -> None:
+    name = f"dpuplane-test-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.bind(f"\0{name}")
+        listener.settimeout(HEARD_S)
+        async with service_notifications({"NOTIFY_SOCKET": f"@{name}"}):
+            assert heard(listener) == READY
+        assert heard(listener) == STOPPING
+    async with service_notifications({}):
+        assert not caplog.records
+    notify(f"@{name}", READY)
+    assert "service manager not notified of READY=1" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("environment", "seconds"),
+    [
+        ({}, 0.0),
+        ({"WATCHDOG_USEC": "30000000"}, 30.0),
+        ({"WATCHDOG_USEC": "30000000", "WATCHDOG_PID": str(os.getpid())}, 30.0),
+        ({"WATCHDOG_USEC": "30000000", "WATCHDOG_PID": "1"}, 0.0),
+        ({"WATCHDOG_USEC": "soon"}, 0.0),
+    ],
+)
+def test_the_watchdog_is_that_of_this_process(environment: dict[str, str], seconds: float) -> None:
+    assert watchdog_s(environment) == seconds
