@@ -53,7 +53,7 @@ async def test_an_operator_looks_before_and_after(plane: Process, tmp_path: Path
     leave = (await ran(plane, "nodes", "leave", "n0", "n1", "--dry-run", "--output", "json")).json()
     (effect,) = leave["dry_run"]["effects"]
     assert (effect["zones"], leave["outcome"]) == (["z1"], "done")
-    assert effect["rules"][0]["appearing"] == ["10.0.0.2/31"]
+    assert effect["rules"][0]["added"] == ["10.0.0.2/31"]
     assert (effect["addresses_allowed"], effect["addresses_denied"]) == (0, 2)
     refused = await ran(plane, "policies", "delete", "web", "--dry-run")
     assert refused.status == 1

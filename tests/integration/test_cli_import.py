@@ -26,7 +26,7 @@ async def test_a_dry_run_counts_nodes_and_addresses_and_states_nothing(run: Run,
     file = inventory(tmp_path, *range(1, 12), app="web")
     dry = await run("import", file, *POOL, "--dry-run")
     assert dry.status == 0
-    kinds = ("new", "moved", "changed", "unchanged", "gone", "addresses_added", "addresses_removed", "joined")
+    kinds = ("new", "moved", "changed", "unchanged", "not_in_file", "addresses_added", "addresses_removed", "joined")
     assert [dry.json[kind] for kind in kinds] == [2, 0, 9, 0, 1, 2, 0, 0]
     table = (await run("import", file, *POOL, "--dry-run", "--output", "table")).stdout
     assert "2 new, 0 moved, 9 changed, 0 unchanged; 1 in these zones are not in the file, and stay" in table
@@ -37,7 +37,7 @@ async def test_a_dry_run_counts_nodes_and_addresses_and_states_nothing(run: Run,
 async def test_a_file_without_one_of_its_rows_moves_no_address(run: Run, tmp_path: Path) -> None:
     assert (await run("import", inventory(tmp_path, *range(10)), *POOL)).status == 0
     again = (await run("import", inventory(tmp_path, *range(1, 10)), *POOL)).json
-    assert [again[kind] for kind in ("new", "changed", "unchanged", "gone")] == [0, 0, 9, 1]
+    assert [again[kind] for kind in ("new", "changed", "unchanged", "not_in_file")] == [0, 0, 9, 1]
 
 
 async def test_a_file_that_shifts_most_addresses_stops_unless_it_is_confirmed(
