@@ -52,7 +52,7 @@ def _row(budget: pb.Budget) -> tuple[object, ...]:
 def set_budget(
     *, client: Client, output: str, kind: str, permille: int | None, min_addresses: int | None, no_limit: bool
 ) -> None:
-    """Set a budget. Its name is what it governs; --permille 1000 also means no limit.
+    """Set the budget of one kind of change; --permille 1000 also means no limit.
 
     \b
     Examples:

@@ -56,9 +56,9 @@ def selects_dpus(function: F) -> F:
     for decorate in (
         click.option("--yes", "-y", is_flag=True, help="Do not ask for a confirmation of the selection."),
         click.option("--all", "whole", is_flag=True, help="Select every DPU of the plane."),
-        click.option("--stuck", is_flag=True, help="Select those that failed, are paused, or were replaced."),
+        click.option("--stuck", is_flag=True, help="Select DPUs that failed, are paused, or were replaced."),
         click.option(
-            "--phase", type=click.Choice(PHASES, case_sensitive=False), metavar="PHASE", help="Select those in a phase."
+            "--phase", type=click.Choice(PHASES, case_sensitive=False), metavar="PHASE", help="Select DPUs in a phase."
         ),
         click.option(
             "--selector",
@@ -67,7 +67,7 @@ def selects_dpus(function: F) -> F:
             multiple=True,
             callback=key_values,
             metavar="K=V",
-            help="Select those of zones with this label; repeatable.",
+            help="Select DPUs of zones with this label; repeatable.",
         ),
         click.option("--zone", default="", type=ZONE, help="Their zone. Without names, select all DPUs of this zone."),
         click.argument("names", type=DPU, nargs=-1, metavar="[DPU]..."),

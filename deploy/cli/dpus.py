@@ -43,7 +43,7 @@ def dpus() -> None:
     metavar="PHASE",
     help="Only those in this phase.",
 )
-@click.option("--stuck", is_flag=True, help="Only those that failed, are paused, or were replaced by another card.")
+@click.option("--stuck", is_flag=True, help="Only DPUs that failed, are paused, or were replaced by another card.")
 @as_of_options
 def list_dpus(*, client: Client, output: str, zone: str, phase: str | None, stuck: bool) -> None:
     """List DPUs.

@@ -46,7 +46,7 @@ class NotFoundError(click.ClickException):
 
 
 class Unreachable(click.ClickException):
-    """No server responded, or the outcome is unknown; the sentence says what to try next."""
+    """No server responded, or the outcome is unknown; the sentence names the next step."""
 
     exit_code = UNKNOWN
 

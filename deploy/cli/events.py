@@ -173,7 +173,7 @@ def _asked(client: Client) -> LogSource:
 
 
 def _print(log_source: LogSource, wanted: EventFilter, output: str, *, follow: bool, last: int | None = None) -> None:
-    """Prints what is wanted; with `last` so many events before the end of the log, and then those that come."""
+    """Print the selected events; with `last`, only the last so many events of the log, and then new ones."""
 
     async def show() -> None:
         async with open_log_to_read(log_source, rng=random.Random()) as log:

@@ -50,7 +50,7 @@ _TIMEOUT = click.option(
     type=param_types.Seconds(0.1, 30.0),
     default=10.0,
     show_default=True,
-    help="Seconds to wait for an answer, or a duration such as 5s.",
+    help="Seconds to wait for a response, or a duration such as 5s.",
 )
 _MIN_POSITION = click.option(
     "--min-position",
@@ -64,7 +64,7 @@ _AT = click.option(
     callback=param_types.as_of_text,
     metavar="POSITION|TIME",
     default="",
-    help="Answer as it was then: at the `position` of an earlier answer, at a time (ISO 8601 or ms), or 10m ago.",
+    help="Query the past: as of the `position` of an earlier response, a time (ISO 8601 or ms), or 10m ago.",
 )
 _WATCH = click.option("--watch", is_flag=True, help="Print again after each change, until Ctrl-C.")
 _WAIT = click.option(
@@ -72,7 +72,7 @@ _WAIT = click.option(
     type=param_types.Seconds(0, 86_400),
     default=60.0,
     show_default=True,
-    help="Seconds to wait for it, or a duration such as 5m; exit status 3 afterwards.",
+    help="Maximum of seconds to wait, or a duration such as 5m; exit status 3 afterwards.",
 )
 _COMMAND_ID = click.option(
     "--command-id",
