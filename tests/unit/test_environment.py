@@ -71,16 +71,16 @@ def test_the_certificate_of_a_server_in_the_environment_is_not_that_of_a_client(
 
 @pytest.fixture
 def read() -> tuple[click.Command, list[LogSource | None]]:
-    """A command that reads the log, and the places that it was given."""
-    places: list[LogSource | None] = []
+    """A command that reads the log, and the sources that it was given."""
+    sources: list[LogSource | None] = []
 
     @click.command()
     @click.option("--server", "servers", envvar="DPUPLANE_SERVER", default="127.0.0.1:7080")
     @log_options
-    def command(servers: str, place: LogSource | None) -> None:
-        places.append(place)
+    def command(servers: str, log_source: LogSource | None) -> None:
+        sources.append(log_source)
 
-    return command, places
+    return command, sources
 
 
 DATA, KAFKA = {"DPUPLANE_DATA": "plane"}, {"DPUPLANE_KAFKA": "h:1", "DPUPLANE_TOPIC_PREFIX": "lab"}
@@ -88,7 +88,7 @@ AT_DATA, AT_KAFKA = LogSource(Path("plane"), "", "dpuplane"), LogSource(None, "h
 
 
 @pytest.mark.parametrize(
-    ("environment", "flags", "place"),
+    ("environment", "flags", "log_source"),
     [
         ({}, [], None),
         (DATA, [], AT_DATA),
@@ -104,11 +104,11 @@ def test_a_command_that_reads_the_log_takes_the_variables_of_serve(
     read: tuple[click.Command, list[LogSource | None]],
     environment: dict[str, str],
     flags: list[str],
-    place: LogSource | None,
+    log_source: LogSource | None,
 ) -> None:
-    command, places = read
+    command, sources = read
     ran = CliRunner().invoke(command, flags, env=environment)
-    assert (ran.exit_code, ran.output, places) == (0, "", [place])
+    assert (ran.exit_code, ran.output, sources) == (0, "", [log_source])
 
 
 def test_two_logs_from_the_same_source_are_refused(read: tuple[click.Command, list[LogSource | None]]) -> None:
@@ -120,7 +120,7 @@ def test_two_logs_from_the_same_source_are_refused(read: tuple[click.Command, li
 def test_a_command_that_reads_the_log_takes_the_file_of_serve(
     read: tuple[click.Command, list[LogSource | None]], tmp_path: Path
 ) -> None:
-    command, places = read
+    command, sources = read
     file = tmp_path / "plane.yaml"
     variables = {"DPUPLANE_CONFIG": str(file)}
     file.write_text("kafka: h:1\ntopic_prefix: lab\nlisten: 0.0.0.0:7080\n")
@@ -129,7 +129,7 @@ def test_a_command_that_reads_the_log_takes_the_file_of_serve(
     assert CliRunner().invoke(command, ["--data", "plane"], env=variables).exit_code == 0
     file.write_text("listen: 127.0.0.1:1\n")
     assert CliRunner().invoke(command, [], env=variables).exit_code == 0
-    assert places == [AT_KAFKA, AT_KAFKA._replace(topic_prefix="other"), AT_DATA._replace(topic_prefix="lab"), None]
+    assert sources == [AT_KAFKA, AT_KAFKA._replace(topic_prefix="other"), AT_DATA._replace(topic_prefix="lab"), None]
     file.write_text("kafka: 7\n")
     ran = CliRunner().invoke(command, [], env=variables)
     assert (ran.exit_code, "kafka: 7 must be text" in ran.output) == (2, True)

@@ -163,7 +163,7 @@ def test_a_raise_that_is_expired_or_goes_down_changes_nothing_and_halts_nothing(
     partition = folded([stale, down, fact("a")], versions=(1, 2))
     assert (partition.halted, partition.version, partition.position) == ("", 1, 4)
     outcome = partition.ledger.entries[down.envelope.command_id].outcome
-    assert outcome == Outcome("unchanged", "version: fleet/0 has fold version 1 already")
+    assert outcome == Outcome("unchanged", "version: fleet/0 already has fold version 1")
 
 
 def test_a_binary_without_the_first_rules_says_so() -> None:

@@ -74,7 +74,7 @@ async def test_a_cut_by_position_cuts_the_others_at_that_time() -> None:
     done = await replay(log, FOLDS, until=cut)
     assert done.partitions[ZONES_1].time_ms <= done.partitions[FLEET_0].time_ms
     assert await cut_at_position(log, [FLEET], {FLEET_0: 0}) == {FLEET_0: 0}
-    with pytest.raises(PermanentError, match=r"fleet/0.*99.*21"):
+    with pytest.raises(PermanentError, match=r"fleet/0.*21.*99"):
         await cut_at_position(log, [FLEET], {FLEET_0: 99})
     with pytest.raises(PermanentError, match="'fleet/7' is not a partition of this log"):
         await cut_at_position(log, [FLEET], {Partition(FLEET, 7): 1})

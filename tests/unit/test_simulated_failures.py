@@ -38,9 +38,9 @@ def test_every_step_of_a_provisioning_can_fail() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("install", "simulate_fail: 'install' must be STEP:KIND:TIMES[:DPU]"),
-        ("install:device:1:d:e", "simulate_fail: 'install:device:1:d:e' must be STEP:KIND:TIMES[:DPU]"),
-        ("install:device:1,", "simulate_fail: '' must be STEP:KIND:TIMES[:DPU]"),
+        ("install", "simulate_fail: 'install' must have the form STEP:KIND:TIMES[:DPU]"),
+        ("install:device:1:d:e", "simulate_fail: 'install:device:1:d:e' must have the form STEP:KIND:TIMES[:DPU]"),
+        ("install:device:1,", "simulate_fail: '' must have the form STEP:KIND:TIMES[:DPU]"),
         ("fly:device:1", "simulate_fail: step 'fly' must be one of drain, "),
         ("install:odd:1", "simulate_fail: kind 'odd' must be one of transient, device, operator"),
         ("install:device:0", "simulate_fail: times '0' must be a number from 1 to 100"),
