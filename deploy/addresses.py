@@ -40,7 +40,7 @@ def parse_address(text: str) -> Address:
     host = host[1:-1] if is_in_brackets else host
     is_host = _is_ipv6(host) if is_in_brackets else _HOST.fullmatch(host)
     if not is_host or not (port.isascii() and port.isdigit()) or len(port) > _DIGITS_MAX or int(port) > 65_535:
-        raise ValueError(f"{quoted(text)} is not HOST:PORT with a port from 0 to 65535")
+        raise ValueError(f"{quoted(text)} must be HOST:PORT with a port from 0 to 65535")
     return Address(host, int(port))
 
 
@@ -48,7 +48,7 @@ def parse_addresses(text: str) -> list[Address]:
     """`HOST:PORT,...`, at least one. Raises ValueError with a sentence."""
     found = [parse_address(part.strip()) for part in text.split(",") if part.strip()]
     if not found:
-        raise ValueError(f"{quoted(text)} is not HOST:PORT,...")
+        raise ValueError(f"{quoted(text)} must be HOST:PORT,...")
     return found
 
 

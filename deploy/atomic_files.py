@@ -19,7 +19,7 @@ def atomic_write(path: Path, *, mode: int = 0o644) -> Iterator[Path]:
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         if path.exists() and not path.is_file():
-            raise PermanentError(f"{path}: must be a file, or not be there; what is there is none, and stays")
+            raise PermanentError(f"{path}: must be a regular file or absent; the existing entry is not overwritten")
         os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode))
     except OSError as error:
         raise PermanentError(f"{path}: cannot be written: {error.strerror}") from error

@@ -95,7 +95,7 @@ async def _ask(
                 if not zones or zone.zone in zones:
                     found[zone.zone] = zone.devices
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError, msgspec.MsgspecError, RecursionError) as error:
-        logger.warning("a relay does not say what its DPUs hold", extra={"relay": address, "reason": repr(error)})
+        logger.warning("device tables not reported by a relay", extra={"relay": address, "reason": repr(error)})
     return found
 
 

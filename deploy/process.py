@@ -80,9 +80,11 @@ async def _serve_plane(settings: Settings, span_recorder: SpanRecorder | None) -
         late.cancel()
         gc.enable()
         if settings.simulate:
-            logger.warning("devices are simulated: no hardware is written", extra={"dpus_per_zone": settings.simulate})
+            logger.warning(
+                "devices are simulated, no hardware is written to", extra={"dpus_per_zone": settings.simulate}
+            )
         for failure in settings.simulated_failures:
-            logger.warning("simulated DPUs will fail as --simulate-fail says", extra={"failure": str(failure)})
+            logger.warning("failure of simulated DPUs configured", extra={"failure": str(failure)})
         sys.stdout.write(f"ready {plane.addresses_text()}\n")
         sys.stdout.flush()
         async with service_notifications(os.environ):
@@ -114,11 +116,11 @@ async def _until_signal(main: Coroutine[Any, Any, None]) -> int:
     await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
     if not running.done():
-        logger.info("stopping")
+        logger.info("shutdown started")
         running.cancel()
         await asyncio.wait({running}, timeout=SHUTDOWN_SECONDS)
         if not running.done():
-            logger.error("did not end in time", extra={"seconds": SHUTDOWN_SECONDS})
+            logger.error("process killed: shutdown timed out", extra={"seconds": SHUTDOWN_SECONDS})
             logging.shutdown()
             os._exit(3)  # closing the loop would wait for what hangs; what was acknowledged is in the log
     return _status(running)

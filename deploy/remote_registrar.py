@@ -107,14 +107,14 @@ class RemoteRegistrar:
                 page = await self._call(QueriesStub, "ListZones", request)
             except LogUnavailable as error:
                 if self._is_answered:
-                    logger.warning("no zones from %s, asking again: %s", ",".join(self._servers), error)
+                    logger.warning("zones not listed by %s, retrying: %s", ",".join(self._servers), error)
                 self._is_answered = False
                 return None
             found.update(zone.zone for zone in page.zones)
             token = page.next_page_token
             if not token:
                 if not self._is_answered:
-                    logger.info("%s answers", self._servers[0])
+                    logger.info("zones listed by %s again", self._servers[0])
                 self._is_answered = True
                 self._position = page.position
                 return frozenset(found & self._zone_filter if self._zone_filter else found)
@@ -130,7 +130,7 @@ class RemoteRegistrar:
             if self._channel is channel:
                 self._retire()
                 self._servers.rotate(-1)
-            raise LogUnavailable(f"the plane does not answer: {error.details()}") from error
+            raise LogUnavailable(f"the plane did not respond: {error.details()}") from error
 
     def _dialed(self) -> grpc.aio.Channel:
         """The channel to the server that answered last, made anew with every new certificate."""

@@ -190,7 +190,7 @@ class Settings(BaseModel):
     @model_validator(mode="after")
     def _check_engine(self) -> Self:
         if (self.data is None) == (not self.kafka):
-            raise ValueError("give either data (a folder) or kafka (HOST:PORT,...), and not both")
+            raise ValueError("give either data (a folder) or kafka (HOST:PORT,...)")
         if self.data is not None and self.role != "all":
             raise ValueError(f"role '{self.role}' needs kafka: the embedded log has one process with every role")
         if self.simulate and self.role != "all":
@@ -212,7 +212,7 @@ class Settings(BaseModel):
         missing = [name for name, path in files.items() if path is None]
         if 0 < len(missing) < len(files):
             raise ValueError(
-                f"{' and '.join(missing)} must be given too: TLS needs tls_cert, tls_key and tls_client_ca"
+                f"{' and '.join(missing)} must be given too: TLS requires tls_cert, tls_key and tls_client_ca"
             )
         for name in ("trust_domain", "tls_revoked"):
             if getattr(self, name) and missing:
@@ -237,7 +237,9 @@ class Settings(BaseModel):
         for name in ("listen", "http", "agents"):
             address: Address = getattr(self, name)
             if not address.is_loopback and not self.insecure and self.tls_cert is None:
-                raise ValueError(f"{name} {address} is off the loopback, which needs TLS or an explicit --insecure")
+                raise ValueError(
+                    f"{name} {address} is not on the loopback interface: configure TLS, or give --insecure"
+                )
         return self
 
     @property

@@ -69,7 +69,7 @@ async def open_log(settings: Settings, *, now_ms: Callable[[], int], rng: random
         folder = settings.data / LOG_FOLDER
         _make(settings.data, "data")
         if _is_backup(settings.data):
-            raise FatalError(f"data: {settings.data} is a backup; make a plane of it by `dpuplane restore`")
+            raise FatalError(f"data: {settings.data} is a backup; create a plane from it with `dpuplane restore`")
         async with EmbeddedLog.open(folder, partition_count=settings.partitions, now_ms=now_ms) as embedded:
             yield embedded
         return
@@ -91,7 +91,7 @@ async def _open_kafka(settings: Settings, stack: AsyncExitStack, rng: random.Ran
         try:
             return await stack.enter_async_context(opening)
         except LogMissing as error:
-            logger.warning("waiting for the log: %s", error)
+            logger.warning("log not opened, retrying: %s", error)
         await asyncio.sleep(MISSING_LOOK_S * rng.uniform(0.5, 1.5))
 
 
@@ -117,15 +117,15 @@ def _is_backup(data: Path) -> bool:
     try:
         return (data / MANIFEST).exists()
     except OSError as error:
-        raise FatalError(f"data: {quoted(str(data), PATH_QUOTED)} cannot be looked into: {error.strerror}") from error
+        raise FatalError(f"data: {quoted(str(data), PATH_QUOTED)} cannot be read: {error.strerror}") from error
 
 
 def _log_folder(data: Path) -> Path:
     folder = data / LOG_FOLDER
     if _is_backup(data):
-        raise PermanentError(f"data: {data} is a backup, and no log yet; make one of it by `dpuplane restore`")
+        raise PermanentError(f"data: {data} is a backup, not a log; create a log from it with `dpuplane restore`")
     if not folder.is_dir():
-        raise PermanentError(f"data: {data} holds no log; name the folder that `dpuplane serve --data` was given")
+        raise PermanentError(f"data: {data} holds no log; give the folder of `dpuplane serve --data`")
     return folder
 
 
@@ -139,7 +139,7 @@ def saved_states(settings: Settings) -> Earlier:
                 saved = open_checkpoint(state.path)
                 head = saved.head(partition)
             except FatalError as error:  # it may have been thinned out just now; another does as well
-                logger.info("a saved state of the past cannot be used: %s", error)
+                logger.info("state checkpoint skipped: %s", error)
                 continue
             if head is not None and head.position <= position:
                 return saved
@@ -174,4 +174,6 @@ def _make(folder: Path, setting: str) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise FatalError(f"{setting}: {quoted(str(folder), PATH_QUOTED)} cannot be made: {error.strerror}") from error
+        raise FatalError(
+            f"{setting}: {quoted(str(folder), PATH_QUOTED)} cannot be created: {error.strerror}"
+        ) from error

@@ -30,7 +30,7 @@ _RULES = {
     "less_than_equal": "must be at most {le}",
     "string_pattern_mismatch": "must match {pattern}",
     "literal_error": "must be one of {expected}",
-    "extra_forbidden": "is none of the known fields",
+    "extra_forbidden": "is not a known field",
     "value_error": "{error}",
 }
 _FIELD_SHOWN = 60

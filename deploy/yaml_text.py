@@ -54,7 +54,7 @@ class _Loader(yaml.SafeLoader):
         self._nodes += self._sizes[event.anchor] if is_alias else 1
         self._depth += 1
         if self._nodes > NODES_MAX:
-            raise NotYaml(f"line {line}: the text must have at most {NODES_MAX} keys and values, aliases written out")
+            raise NotYaml(f"line {line}: the text must have at most {NODES_MAX} keys and values, with aliases expanded")
         if self._depth > DEPTH_MAX:
             raise NotYaml(f"line {line}: lists and mappings must be nested at most {DEPTH_MAX} deep")
         node = super().compose_node(parent, index)
@@ -79,7 +79,7 @@ class _Loader(yaml.SafeLoader):
             raise
         except _CONSTRUCTOR_ERRORS as error:
             line = node.start_mark.line + 1
-            raise NotYaml(f"line {line}: the value is not what its form or tag says, such as a date") from error
+            raise NotYaml(f"line {line}: the value does not match its tag, for example of a date") from error
 
 
 def documents_of(text: str) -> list[Any]:
@@ -93,7 +93,7 @@ def documents_of(text: str) -> list[Any]:
     except yaml.MarkedYAMLError as error:
         raise NotYaml(_words(error)) from error
     except yaml.reader.ReaderError as error:
-        raise NotYaml(f"character {error.position + 1} is one that YAML does not allow") from error
+        raise NotYaml(f"character {error.position + 1} is not allowed in YAML") from error
     except (yaml.YAMLError, *_CONSTRUCTOR_ERRORS) as error:
         raise NotYaml(f"the text cannot be read ({type(error).__name__})") from error
 

@@ -10,7 +10,7 @@ def parse_zones(text: str) -> frozenset[str]:
     there can be would never appear, and be waited for without a word."""
     found = frozenset(filter(None, (zone.strip() for zone in text.split(","))))
     if text and not found:
-        raise ValueError(f"zones: {quoted(text)} must name a zone, or be left out")
+        raise ValueError(f"zones: {quoted(text)} must name a zone, or be omitted")
     for zone in sorted(found):
         if fault := check_zone("zones", zone):
             raise ValueError(fault)

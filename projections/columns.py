@@ -163,7 +163,7 @@ def _fault_of_names(names: Sequence[str], lines: str) -> str | None:
         return next(fault for name in names if (fault := check_name("names", name)) is not None)
     if len(set(names)) != len(names):
         twice = _first_repeated(names)
-        return f"names: {quoted(str(twice))} is given twice; a record names a node once"
+        return f"names: {quoted(str(twice))} is given twice; a record must name a node once"
     return None
 
 
@@ -177,7 +177,7 @@ def _are_ascending(lines: str, count: int) -> bool:
 def _fault_of_incarnations(event: NodesJoined | NodesChanged | NodesLeft, latest_ms: int) -> str | None:
     created_ms, uids, count = event.created_ms, event.uids, len(event.names)
     if bool(created_ms) != bool(uids):
-        return f"uids: {len(uids)} entries must go with as many of created_ms; give both or neither"
+        return f"uids: {len(uids)} entries must go with as many entries of created_ms, or both must be empty"
     if not created_ms:
         return _fault_of_creation([event.envelope.issued_at_ms], latest_ms) if isinstance(event, NodesJoined) else None
     fault = (
@@ -195,13 +195,13 @@ def _fault_of_creation(created_ms: Sequence[int], latest_ms: int) -> str | None:
     if min(created_ms) >= 0 and max(created_ms) <= latest_ms:
         return None
     worst = min(created_ms) if min(created_ms) < 0 else max(created_ms)
-    return f"created_ms: {worst} must be from 0 to {latest_ms}, a minute ahead of the log"
+    return f"created_ms: {worst} must be from 0 to {latest_ms}, one minute ahead of the log"
 
 
 def _fault_of_labels(event: NodesJoined | NodesChanged) -> str | None:
     sets, index = event.label_sets, event.label_index
     if not index:
-        return f"label_index: 0 entries for {len(sets)} label sets; give each name its set" if sets else None
+        return f"label_index: 0 entries for {len(sets)} label sets must be one entry per name" if sets else None
     fault = _fault_of_length("label_index", len(index), len(event.names))
     if fault is not None:
         return fault
@@ -235,7 +235,7 @@ def fault_of_label_numbers(index: Sequence[int], sets: int) -> str | None:
     if _are_below(sets, index):
         return None
     low, high = min(index), max(index)
-    return f"label_index: {low if low < 0 else high} must be the number of one of the {sets} label sets"
+    return f"label_index: {low if low < 0 else high} must be the index of one of the {sets} label sets"
 
 
 def _are_below(limit: int, numbers: Sequence[int]) -> bool:
@@ -260,7 +260,7 @@ def fault_of_widths(event: NodesJoined | NodesChanged | MembershipChanged) -> st
 def _fault_of_width(field: str, packed: bytes, width: int, count: int) -> str | None:
     if not packed or len(packed) == width * count:
         return None
-    return f"{field}: {len(packed)} bytes for {count} names must be none, or {width} a name"
+    return f"{field}: {len(packed)} bytes for {count} names must be 0, or {width} per name"
 
 
 def _fault_of_addresses4(event: NodesJoined | NodesChanged) -> str | None:
@@ -273,7 +273,7 @@ def _fault_of_addresses4(event: NodesJoined | NodesChanged) -> str | None:
         return next(fault for fault in faults if fault is not None)
     if _repeats4(packed):
         twice = IPv4Address(int(_first_repeated([value for value in _unpacked4(packed) if value])))
-        return f"addresses4: {str(twice)!r} is given twice; a record gives an address once"
+        return f"addresses4: {str(twice)!r} is given twice; a record must give an address once"
     return None
 
 
@@ -304,9 +304,7 @@ def _fault_of_addresses6(event: NodesJoined | NodesChanged) -> str | None:
                 return fault
     given = [value for value in values if value != _NONE6]
     if len(set(given)) != len(given):
-        return (
-            f"addresses6: {str(IPv6Address(_first_repeated(given)))!r} is given twice; a record gives an address once"
-        )
+        return f"addresses6: {str(IPv6Address(_first_repeated(given)))!r} is given twice; a record must give it once"
     return None
 
 
@@ -333,7 +331,7 @@ def size_of_labels(labels: dict[str, str]) -> int:
 def _fault_of_length(field: str, length: int, count: int) -> str | None:
     if length in (1, count):
         return None
-    return f"{field}: {length} entries for {count} names must be none, one for all, or one each"
+    return f"{field}: {length} entries for {count} names must be 0, one for all names, or one per name"
 
 
 def _unpacked4(packed: bytes) -> tuple[int, ...]:

@@ -89,7 +89,9 @@ def check_name(field: str, value: str) -> str | None:
     """A node's or DPU's name: `name` or `source/name`."""
     if _NAME.fullmatch(value):
         return None
-    return f"{field}: {quoted(value)} must be 1 to 253 {_ALPHABET}, after an optional SOURCE/ of 1 to 63 of the same"
+    return (
+        f"{field}: {quoted(value)} must be 1 to 253 {_ALPHABET}, after an optional SOURCE/ of 1 to 63 such characters"
+    )
 
 
 def are_plain_names(lines: str, count: int) -> bool:
@@ -138,7 +140,7 @@ def check_bmc_address(field: str, value: str) -> str | None:
     """Where a BMC is, possibly empty: what some driver speaks to, over HTTP or to a simulated one, `simulated:NAME`."""
     fault = check_text(field, value)
     if fault is None and value and not _BMC_ADDRESS.fullmatch(value):
-        return f"{field}: {quoted(value)} must be http://HOST:PORT/NAME, as no driver speaks anything else"
+        return f"{field}: {quoted(value)} must be http://HOST:PORT/NAME, the only scheme with a driver"
     return fault
 
 
@@ -146,7 +148,9 @@ def check_label_key(field: str, value: str) -> str | None:
     """A label's key: `key` or `prefix/key`."""
     if _LABEL_KEY.fullmatch(value):
         return None
-    return f"{field}: {quoted(value)} must be 1 to 63 {_ALPHABET}, after an optional PREFIX/ of 1 to 253 of the same"
+    return (
+        f"{field}: {quoted(value)} must be 1 to 63 {_ALPHABET}, after an optional PREFIX/ of 1 to 253 such characters"
+    )
 
 
 def check_label_count(field: str, count: int) -> str | None:
@@ -246,4 +250,4 @@ def _packed(field: str, text: str) -> bytes:
 
 
 def _unusable(field: str, shown_address: str) -> str:
-    return f"{field}: {shown_address!r} must be a host's address, not unspecified, loopback, multicast or broadcast"
+    return f"{field}: {shown_address!r} must be a host address, not unspecified, loopback, multicast or broadcast"

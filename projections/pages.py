@@ -68,5 +68,5 @@ def _parse(token: str) -> tuple[int, str]:
         return 0, ""
     match = _TOKEN.fullmatch(token)
     if match is None:
-        raise BadPage(f"page_token: {token[:40]!r} must be the next_page_token of the page before")
+        raise BadPage(f"page_token: {token[:40]!r} must be the next_page_token of the previous page")
     return int(match[1]), match[2]

@@ -67,7 +67,7 @@ def new_keys(path: Path, public_path: Path) -> None:
             file.touch(mode, exist_ok=False)
             file.write_bytes(content)
         except OSError as error:
-            raise PermanentError(f"key: {file} cannot be made: {error.strerror}") from error
+            raise PermanentError(f"key: {file} cannot be created: {error.strerror}") from error
 
 
 async def describe_log(log: EventLog, now_ms: int, hashes: Path | None, report: ReportProgress) -> CheckpointContent:
@@ -101,7 +101,7 @@ def signed(statement: CheckpointContent, key_path: Path) -> bytes:
         raise PermanentError(f"key: {key_path} must hold an Ed25519 private key in PEM, without a password") from error
     if not isinstance(key, Ed25519PrivateKey):
         raise PermanentError(
-            f"key: {key_path} must hold an Ed25519 private key: `dpuplane checkpoint keygen` makes one"
+            f"key: {key_path} must hold an Ed25519 private key; create one with `dpuplane checkpoint keygen`"
         )
     signature = b64encode(key.sign(_canonical(statement))).decode()
     return msgspec.json.format(msgspec.json.encode(Checkpoint(statement, signature), order="sorted"), indent=1) + b"\n"
@@ -119,13 +119,15 @@ def load(path: Path, public_key_path: Path) -> CheckpointContent:
         found = msgspec.json.decode(_read(path, "checkpoint"), type=Checkpoint)
         key.verify(b64decode(found.signature), _canonical(found.statement))
     except (ValueError, RecursionError) as error:
-        raise PermanentError(f"checkpoint: {path} is no checkpoint: {error}") from error
+        raise PermanentError(f"checkpoint: {path} is not a valid checkpoint: {error}") from error
     except InvalidSignature:
         raise PermanentError(
             f"checkpoint: {path} was not signed with the key of {public_key_path}, or was changed"
         ) from None
     if found.statement.format != FORMAT:
-        raise PermanentError(f"checkpoint: {path} has format {found.statement.format}, this program reads {FORMAT}")
+        raise PermanentError(
+            f"checkpoint: {path} has format {found.statement.format}; this program reads format {FORMAT}"
+        )
     return found.statement
 
 
@@ -141,9 +143,7 @@ async def prove(
         origin = None  # record 0 of fleet is not what it was: named below
     fork = None if origin is None else lineage_of(origin).fork_of(statement.log_id)
     if origin is not None and origin.log_id != statement.log_id and fork is None:
-        return ProofResult(
-            0, [f"log: {origin.log_id} is another log than {statement.log_id}, and was not restored from it"]
-        )
+        return ProofResult(0, [f"log: {origin.log_id} is not log {statement.log_id}, and was not restored from it"])
     ends = {_partition(name): attestation for name, attestation in sorted(statement.partitions.items())}
     there = {p for topic in DECIDING_TOPICS for p in log.partitions(topic)}
     total, done, proven = sum(attestation.end for attestation in ends.values()) or 1, 0, 0
@@ -151,7 +151,7 @@ async def prove(
     for partition, attestation in ends.items():
         report(str(partition), done / total)
         done += attestation.end
-        found: Difference | None = Difference(partition, 0, -1, "the log has no such partition")
+        found: Difference | None = Difference(partition, 0, -1, "the log lacks this partition")
         if partition in there:
             found = await find_difference(log, partition, attestation, kept.get(partition), same_log=fork is None)
         proven += attestation.end if found is None else found.first
@@ -183,7 +183,7 @@ class _HashFile:
 def _open_hashes(statement: CheckpointContent, path: Path) -> Mapping[Partition, _HashFile]:
     content = memoryview(_read(path, "hashes", 1 << 40))
     if _digest(path) != statement.hashes:
-        raise PermanentError(f"hashes: {path} is not the file that was made with this checkpoint, or was changed")
+        raise PermanentError(f"hashes: {path} is not the file of this checkpoint, or was changed")
     found, at = {}, 0
     for name, attestation in sorted(statement.partitions.items()):  # as they were written
         size = attestation.chained * HASH_BYTES
@@ -210,7 +210,7 @@ def _read(path: Path, what: str, most: int = FILE_BYTES_MAX) -> bytes:
     try:
         size = path.stat().st_size
         if size > most:
-            raise PermanentError(f"{what}: {path} has {size} bytes, and may have {most}")
+            raise PermanentError(f"{what}: {path} has {size} bytes and must have at most {most}")
         return path.read_bytes()
     except OSError as error:
         raise PermanentError(f"{what}: {path} cannot be read: {error.strerror}") from error

@@ -82,11 +82,11 @@ def _check_empty(folder: Path, name: str, but: str = "") -> None:
     except OSError as error:
         raise PermanentError(f"{name}: {folder} cannot be used: {error.strerror}") from error
     if found is not None:
-        raise PermanentError(f"{name}: {folder} must be empty, and holds {quoted(found)}: nothing is written over")
+        raise PermanentError(f"{name}: {folder} must be empty, and holds {quoted(found)}: no file is overwritten")
 
 
 def _make(folder: Path, name: str) -> None:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise PermanentError(f"{name}: {folder} cannot be made: {error.strerror}") from error
+        raise PermanentError(f"{name}: {folder} cannot be created: {error.strerror}") from error

@@ -126,9 +126,13 @@ def compare_devices(fresh: RefoldedLog, lineage: Lineage, devices: Holdings) -> 
             elif has == wanted or (now.version == 0 and has.version == 0):
                 equal += 1
             else:
-                newer = "" if lineage.knows(has.epoch, has.version) else ", which this log was restored without"
+                newer = (
+                    ""
+                    if lineage.knows(has.epoch, has.version)
+                    else ", a version after the backup that this log was restored from"
+                )
                 holds = f"dpu {name} of zone {zone} holds {_shown(has)}{newer}"
-                differences.append(f"{holds}, the log says {_shown(wanted)}{why}")
+                differences.append(f"{holds}, the log expects {_shown(wanted)}{why}")
     return DeviceComparison(equal, tuple(differences), tuple(absent))
 
 

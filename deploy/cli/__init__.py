@@ -95,7 +95,7 @@ class LazyGroup(click.Group):
         if not ctx.resilient_parsing and args[0] not in SUBCOMMANDS and not args[0].startswith("-"):
             close = difflib.get_close_matches(args[0], SUBCOMMANDS, n=3)
             meant = f"did you mean {' or '.join(close)}?" if close else "`dpuplane --help` lists them all"
-            raise click.UsageError(f"no such command {quoted(args[0])}: {meant}", ctx)
+            raise click.UsageError(f"unknown command {quoted(args[0])}: {meant}", ctx)
         if not ctx.resilient_parsing and args[0] != "serve":  # serve reports them in its log
             for sentence in unknown_variables(os.environ):
                 click.echo(f"Warning: {sentence}", err=True)

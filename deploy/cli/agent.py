@@ -103,10 +103,10 @@ def _store(state: Path | None, dpu: str, zone: str) -> TableStore:
     try:
         state.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise FatalError(f"state: {quoted(str(state), PATH_QUOTED)} cannot be made: {error.strerror}") from error
+        raise FatalError(f"state: {quoted(str(state), PATH_QUOTED)} cannot be created: {error.strerror}") from error
     store = FileTableStore(state / f"{dpu.replace('/', '@')}.table", dpu, zone)
     try:
         store.check()
     except OSError as error:
-        logger.error("state: %r cannot be written (%s): no table is kept over a restart", str(state), error.strerror)
+        logger.error("state %r cannot be written, the table is lost at a restart: %s", str(state), error.strerror)
     return store

@@ -72,7 +72,7 @@ def restore(log_source: LogSource | None, folder: Path, generation: int | None, 
     `dpuplane thaw --all`. Run `dpuplane verify` first: it names the devices with tables that the backup does not have.
     """
     if log_source is None:
-        raise click.UsageError("give --data DIR, or --kafka HOST:PORT,... and --topic-prefix NAME, to restore to")
+        raise click.UsageError("give --data DIR, or --kafka HOST:PORT,... and --topic-prefix NAME, as the target")
     with log_errors(), ProgressLine("restore") as progress:
         restored = asyncio.run(
             restore_backup(

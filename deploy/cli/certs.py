@@ -99,7 +99,7 @@ def issue(role: str, name: str, hosts: tuple[str, ...], days: float, folder: Pat
     if fault := check_name("name", name):
         raise click.UsageError(fault)
     if hosts and role != PLANE:
-        raise click.UsageError(f"--dns: only processes of the plane are dialed, so role {role} has no host names")
+        raise click.UsageError(f"--dns: host names are for role plane only; role {role} is not dialed")
     names = (*LOOPBACK, *hosts) if role == PLANE else ()
     try:
         authority = Authority.open(folder)
@@ -177,7 +177,7 @@ def revoke(certificates: tuple[str, ...], listed: Path) -> None:
     except PlaneError as error:
         raise Refused(str(error)) from error
     for serial, whose in found.items():
-        click.echo(f"{listed}: {serial:x} ({whose}) {'added' if serial in fresh else 'is there already'}")
+        click.echo(f"{listed}: {serial:x} ({whose}) {'added' if serial in fresh else 'is listed already'}")
 
 
 def _revoked(text: str) -> tuple[int, str]:

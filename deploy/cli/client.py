@@ -105,7 +105,7 @@ class Client:
             return self._call_first_available(lambda channel: getattr(_COMMANDS(channel), method), request)
         except KeyboardInterrupt:
             command_id: str = request.command_id  # type: ignore[attr-defined]
-            click.echo(f"interrupted, and it may take effect: {retry_advice(command_id)}", err=True)
+            click.echo(f"interrupted; the command may still take effect: {retry_advice(command_id)}", err=True)
             raise
 
     def pipelined(self, method: str, requests: Iterable[Message]) -> Iterator[Any]:

@@ -112,7 +112,7 @@ def config(*, client: Client, output: str, domain: str, clique: str, part: str, 
     Example: dpuplane cliques config domain-1 clique-a --file hosts
     """
     if merge is not None and (output != "table" or part == "peers"):
-        raise click.UsageError("give --merge without --output and --file peers: it prints a hosts file")
+        raise click.UsageError("--merge prints a hosts file: omit --output and --file peers")
     found: pb.CliqueConfig = client.query("GetCliqueConfig", pb.GetCliqueConfigRequest(domain=domain, clique=clique))
     if output != "table":
         out.print_value(message_to_dict(found), output)
@@ -148,7 +148,7 @@ def claim(
     )
     answer: pb.CommandResult = client.command("ClaimIndex", request)
     if exit_status(answer) == 0 and _is_unknown(client, node):
-        click.echo(f"warning: node: {quoted(node)} is not known in any zone; the claim counts all the same", err=True)
+        click.echo(f"warning: node: {quoted(node)} is not known in any zone; the claim was made all the same", err=True)
     finish(answer, output)
 
 

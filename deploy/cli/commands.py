@@ -34,6 +34,6 @@ def show(*, client: Client, output: str, command_id: str) -> None:
     found: pb.ListHoldsResponse = client.query("ListHolds", pb.ListHoldsRequest())
     parts = [hold for hold in of_the_command(found.holds, command_id) if hold.command_id != command_id]
     if parts:
-        said = f"it is one of several commands, as of an import; {len(parts)} holds of the others are open"
+        said = f"it is part of an import; {len(parts)} holds of other parts are open"
         click.echo(f"{said}: dpuplane holds list --command {command_id}", err=True)
     finish(answer, output)

@@ -35,7 +35,7 @@ class CompletedName(click.ParamType[str]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """An empty value is refused: with an unset variable of a script, a list would show everything."""
         if not value and ctx and param and ctx.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE:
-            self.fail("must not be empty" + ("" if param.required else "; leave it out instead"), param, ctx)
+            self.fail("must not be empty" + ("" if param.required else "; omit it instead"), param, ctx)
         return str(value)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -75,18 +75,20 @@ def demo(
     if kafka and data:
         raise click.UsageError("give --kafka or --data, not both")
     if data is not None and data.exists() and any(data.iterdir()):
-        raise click.UsageError(
-            f"data {quoted(str(data), PATH_QUOTED)} is not empty: the demo begins with a log of its own"
-        )
+        raise click.UsageError(f"data {quoted(str(data), PATH_QUOTED)} must be empty: the demo creates its own log")
     if inventory is not None:
         _check_not_given("nodes", "zones", "cliques")
         fleet = read_inventory(inventory, reading(clique_size=clique_size if reading().clique_when else 0))
     elif reading() != ImportOptions():
-        raise click.UsageError("what columns mean, and rows that may be skipped, go with --inventory")
+        raise click.UsageError("--inventory is required by the options that describe its columns and rows")
     elif zones > nodes:
-        raise click.UsageError(f"zones {zones} must be at most nodes, {nodes}: a zone exists from its first node on")
+        raise click.UsageError(
+            f"zones {zones} must be at most the number of nodes, {nodes}: a zone exists from its first node on"
+        )
     elif cliques is not None and cliques * clique_size > nodes:
-        raise click.UsageError(f"cliques {cliques} times clique size {clique_size} must be at most nodes, {nodes}")
+        raise click.UsageError(
+            f"cliques {cliques} times clique size {clique_size} must be at most the number of nodes, {nodes}"
+        )
     else:
         fleet = generate_fleet(nodes=nodes, zones=zones, clique_size=clique_size, cliques=cliques)
     sizes = DemoSizes(dpus_per_zone, min(provision, dpus_per_zone))
@@ -108,4 +110,4 @@ def demo(
 def _check_not_given(*names: str) -> None:
     for name in names:
         if click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"--{name} goes without --inventory: the file says which there are")
+            raise click.UsageError(f"--{name} must not be given with --inventory, which determines it")

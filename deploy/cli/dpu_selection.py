@@ -99,18 +99,18 @@ def _find(client: Client, selection: Selection) -> Sequence[pb.Dpu]:
         check_zone_of_id(client, selection.zone)
         return [_named(client, name, selection.zone) for name in dict.fromkeys(selection.names)]
     if selection.names:
-        raise click.UsageError("give DPUs by name, or --selector, --phase, --stuck or --all, and not both")
+        raise click.UsageError("give either DPU names, or --selector, --phase, --stuck or --all")
     if not (selection.zone or selection.labels or selection.phase or selection.stuck or selection.whole):
         raise click.UsageError("give DPUs by name, or --zone, --selector, --phase, --stuck or --all")
     if client.command_id:
-        raise click.UsageError("--command-id is for DPUs given by name: what is selected may be others next time")
+        raise click.UsageError("--command-id needs DPU names: a selection may differ at the next call")
     wanted = pb.ListDpusRequest(zone=selection.zone, phase=selection.phase, stuck=selection.stuck)
     found = [*list_all_pages(client, "ListDpus", wanted, pb.ListDpusResponse, "dpus", by=("zone", "ordinal")).dpus]
     if selection.labels:
         zones = _zones_with(client, selection.labels)
         found = [dpu for dpu in found if dpu.zone in zones]
     if not found:
-        raise NotFoundError("no DPU is selected; nothing was requested")
+        raise NotFoundError("no DPU matches; nothing was requested")
     return found
 
 
@@ -138,6 +138,6 @@ def _ask(verb: str, found: Sequence[pb.Dpu], *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise ConfirmationRequired("give --yes to go on: there is no terminal to ask at, and nothing was requested")
+        raise ConfirmationRequired("give --yes: there is no terminal for the confirmation, and nothing was requested")
     if not click.confirm("Go on?", err=True):
         raise ConfirmationRequired("nothing was requested")

@@ -65,7 +65,7 @@ def retry_advice(command_id: str) -> str:
     """How to look up, or to repeat, a command whose outcome is unknown; empty without an id."""
     if not command_id:
         return ""
-    return f"ask `dpuplane commands show {command_id}`, or repeat the command with --command-id {command_id}"
+    return f"check it with `dpuplane commands show {command_id}`, or repeat the command with --command-id {command_id}"
 
 
 def unknown_outcome_note(command_ids: Collection[str]) -> str:
@@ -77,4 +77,4 @@ def unknown_outcome_note(command_ids: Collection[str]) -> str:
         return f"; the command may have taken effect: {retry_advice(first)}"
     more = f" and {len(command_ids) - _IDS_SHOWN} more" if len(command_ids) > _IDS_SHOWN else ""
     shown = f"{', '.join((first, *others)[:_IDS_SHOWN])}{more}"
-    return f"; {len(command_ids)} commands may have taken effect: ask `dpuplane commands show` about {shown}"
+    return f"; {len(command_ids)} commands may have taken effect: check them with `dpuplane commands show` {shown}"

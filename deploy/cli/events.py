@@ -144,9 +144,9 @@ def export(
     with item, node, zone, state, created_at, uid, address4, address6 and labels.
     """
     if kind == "parquet" and path is None:
-        raise click.UsageError("give --out FILE with --format parquet: it is no text")
+        raise click.UsageError("give --out FILE with --format parquet: the format is binary")
     if explode and kind != "parquet":
-        raise click.UsageError("give --format parquet with --explode: lines of JSON have every event whole")
+        raise click.UsageError("give --format parquet with --explode: a line of JSON has a whole event")
     if path is None:
         _print(log_source or _asked(client), _wanted(**wanted), output, follow=False)
         return

@@ -37,7 +37,7 @@ def history_command(*, client: Client, output: str, log_source: LogSource | None
         happened = asyncio.run(_read(log_source or _asked(client), subject))
     if not happened:
         raise NotFoundError(
-            f"subject: {quoted(subject)} occurs in no record; it must be a node, DPU, zone or DOMAIN/CLIQUE"
+            f"subject: {quoted(subject)} occurs in no event; it must be a node, DPU, zone or DOMAIN/CLIQUE"
         )
     happened = _in_zone(happened, subject, zone)
     if output != "table":
@@ -56,7 +56,7 @@ def _in_zone(happened: list[Happening], subject: str, zone: str) -> list[Happeni
         return of_home(happened, homes, zone)
     if len({*homes.values()}) > 1:
         names = f"{quoted(subject)} is or was the name of a DPU in each of the zones {', '.join(homes)}"
-        click.echo(f"{names}; --zone shows one of these DPUs alone", err=True)
+        click.echo(f"{names}; select one with --zone", err=True)
     return happened
 
 

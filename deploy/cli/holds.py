@@ -148,7 +148,7 @@ def approve(*, client: Client, output: str, hold: int | None, of_command: str, a
         finish(client.command("ApproveHold", pb.ApproveHoldRequest(hold=hold, hash=seen)), output)
         return
     if seen:
-        raise click.UsageError("--hash is of one HOLD")
+        raise click.UsageError("--hash needs exactly one HOLD")
     found = _selected(client, hold, of_command, all_holds=all_holds)
     if not found and client.command_id:
         earlier: pb.CommandResult = client.query("GetCommand", pb.GetCommandRequest(command_id=client.command_id))
@@ -184,13 +184,13 @@ def _none_of(hold: int | None, of_command: str) -> Refused:
     if hold is not None:
         fault = f"{hold} is not open"
     else:
-        fault = f"no open hold was asked for by command {of_command}" if of_command else "no hold is open"
+        fault = f"command {of_command} has no open hold" if of_command else "no hold is open"
     return Refused(f"hold: {fault}; see `dpuplane holds list`")
 
 
 def _each(client: Client, method: str, requests: Sequence[Any], output: str) -> None:
     """Send one command per hold, and print one result."""
     if len(requests) > 1 and client.command_id:
-        raise click.UsageError(f"--command-id is of one command, and these are {len(requests)}")
+        raise click.UsageError(f"--command-id needs exactly one command, and this call sends {len(requests)}")
     answers = [((f"hold {request.hold}",), client.command(method, request)) for request in requests]
     finish(merged_result(answers), output)

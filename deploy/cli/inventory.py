@@ -85,7 +85,7 @@ def import_file(
         _join(client, plan, summary)
         _claim(client, plan, summary)
     except KeyboardInterrupt:
-        click.echo("interrupted, and some of the file may be applied: the same import again applies the rest", err=True)
+        click.echo("interrupted; part of the file may be applied: repeat the import to apply the rest", err=True)
         raise
     names = (name for batch in plan.batches for name in batch.names)
     summary.held, holds = held_by_import(client, set(names), existing, summary.position)
@@ -97,7 +97,7 @@ def _shift(found: Comparison) -> str:
     known = found.moved + found.changed + found.unchanged
     return (
         f"nodes: {found.readdressed} of the {known} known nodes of the file would get another address and {found.moved}"
-        " another zone, so nothing was applied; look at --dry-run, and apply it with --yes if it is meant"
+        " another zone, so nothing was applied; check it with --dry-run, and apply it with --yes"
     )
 
 
@@ -110,7 +110,7 @@ def _read(file: Path, options: ImportOptions, existing: Mapping[str, ExistingNod
             for fault in refused.__cause__.faults:
                 click.echo(f"{file}: {fault}", err=True)
             count = refused.__cause__.count
-            raise Refused(f"{file}: {count} rows are bad, so nothing was applied; see --skip-bad-rows") from refused
+            raise Refused(f"{file}: {count} rows are invalid, so nothing was applied; see --skip-bad-rows") from refused
         raise
 
 
@@ -137,7 +137,7 @@ def _refuse_foreign_cliques(client: Client, plan: InventoryPlan) -> None:
         if theirs:
             raise Refused(
                 f"clique_domain: {quoted(domain)} has {clique.clique} already, with {quoted(min(theirs))}, which this"
-                " file does not put there; nothing was applied, name another with --clique-domain"
+                " file does not place there; nothing was applied, name another domain with --clique-domain"
             )
 
 
@@ -260,25 +260,27 @@ def _print(summary: pb.ImportSummary) -> None:
 
 def _foreseen(summary: pb.ImportSummary) -> tuple[tuple[str, object], ...]:
     """The rows of a dry run about holds."""
-    kept = "; rule tables have them as before that, and they are compared with what was stated last"
+    kept = "; rule tables have their previous state; the import is compared with their last stated state"
     return (
         ("held already", f"{summary.held_before} of these nodes{kept if summary.held_before else ''}"),
-        ("would be held", "not known before the nodes are stated; see `dpuplane budgets list`"),
+        ("would be held", "unknown until the import is applied; see `dpuplane budgets list`"),
     )
 
 
 def _compared(summary: pb.ImportSummary) -> str:
-    gone = f"; {summary.not_in_file} in these zones are not in the file, and stay" if summary.not_in_file else ""
+    gone = (
+        f"; {summary.not_in_file} in these zones are not in the file and stay unchanged" if summary.not_in_file else ""
+    )
     existing = f"{summary.moved} moved, {summary.changed} changed, {summary.unchanged} unchanged"
     return f"{summary.new} new, {existing}{gone}"
 
 
 def _told(summary: pb.ImportSummary) -> str:
     if summary.dry_run:
-        return f"{summary.nodes} would be stated; nothing was applied"
+        return f"{summary.nodes} would be sent; nothing was applied"
     told = f"{summary.joined} joined, {summary.refused} refused, {summary.unknown} unknown"
     if not summary.held:
         return f"{told}, 0 held"
     holds = ", ".join(map(str, summary.holds[:_SHOWN_HOLDS])) + (", ..." if len(summary.holds) > _SHOWN_HOLDS else "")
     quoted = f"dpuplane holds list --command {summary.command_id}: {holds}"
-    return f"{told}, {summary.held} held as they were until two people approve ({quoted})"
+    return f"{told}, {summary.held} held in their previous state until two people approve ({quoted})"

@@ -112,7 +112,9 @@ def log_source_of_status(status: Any, server: str) -> LogSource:
         return LogSource(None, ",".join(location.bootstrap), location.topic_prefix, access)
     folder = Path(location.data)
     if not folder.is_dir():
-        raise Unreachable(f"{server} keeps its log in {folder}, which is not on this machine: run this command there")
+        raise Unreachable(
+            f"{server} keeps its log in {folder}, which is not on this machine: run this command on its machine"
+        )
     return LogSource(folder)
 
 

@@ -87,7 +87,9 @@ def check_zone_of_id(client: Client, zone: str) -> None:
     """Raises UsageError for an id without the zone: a repeated lookup may find another zone, and the id is bound to
     one."""
     if client.command_id and not zone:
-        raise click.UsageError("--command-id needs --zone here: an id is bound to one zone, and a lookup may change")
+        raise click.UsageError(
+            "--command-id needs --zone here: an id is bound to one zone, and the looked-up zone may change"
+        )
 
 
 def _output(*choices: str) -> Callable[[F], F]:
@@ -113,7 +115,7 @@ def make_client(
     """The client of a command. Raises UsageError if both a certificate and --as name the principal."""
     certificates = certificates_of(**tls)
     if certificates is not None and principal:
-        raise click.UsageError(f"--as: your certificate says who you are, {certificates.principal}; leave it out")
+        raise click.UsageError(f"--as: omit it, because your certificate names the principal, {certificates.principal}")
     return Client(
         credentials=certificates.grpc_channel() if certificates is not None else None,
         servers=servers,
@@ -161,7 +163,7 @@ def as_of_options_in(*outputs: str) -> Callable[[F], F]:
         @functools.wraps(function)
         def run(*, client: Client, as_of: str, watch: bool, **given: Any) -> None:
             if as_of and watch:
-                raise click.UsageError("--watch: what was at a moment of the past (--as-of) never changes")
+                raise click.UsageError("--watch: must not be given with --as-of, because the past never changes")
             client.as_of = as_of
             show = functools.partial(function, client=client, **given)
             if watch:

@@ -30,7 +30,7 @@ class BoundedInteger(click.ParamType[int]):
         try:
             number = int(value)
         except ValueError:
-            self.fail(f"{quoted(str(value))} is not a whole number", param, ctx)
+            self.fail(f"{quoted(str(value))} must be a whole number", param, ctx)
         if not -self._most <= number <= self._most:
             self.fail(f"{number} must be from {-self._most} to {self._most}", param, ctx)
         return number
@@ -135,7 +135,7 @@ def position(context: click.Context, parameter: click.Parameter, given: str) -> 
 def not_empty(context: click.Context, parameter: click.Parameter, given: str) -> str:
     """Callback of an option that may be absent but not empty: an empty value is an unset variable of a script."""
     if not given and context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE:
-        raise click.BadParameter("must not be empty; leave the option out instead")
+        raise click.BadParameter("must not be empty; omit the option instead")
     return given
 
 

@@ -173,7 +173,9 @@ def read_policies(text: str, file: str) -> list[PolicyDocument]:
     names = [policy.name for policy in found]
     for name in names:
         if names.count(name) > 1:
-            raise Refused(f"{file}: name: {quoted(name)} is given {names.count(name)} times; a file sets a policy once")
+            raise Refused(
+                f"{file}: name: {quoted(name)} is given {names.count(name)} times; a file must name a policy once"
+            )
     return found
 
 

@@ -56,7 +56,7 @@ def sentence(answer: pb.CommandResult) -> str:
     if answer.reason:
         line += f": {answer.reason}"
     if answer.outcome == pb.OUTCOME_UNKNOWN and "`dpuplane " not in answer.reason:  # which has a better advice
-        line += f"; ask again with `dpuplane commands show {answer.command_id}`"
+        line += f"; check it with `dpuplane commands show {answer.command_id}`"
     return line
 
 

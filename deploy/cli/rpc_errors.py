@@ -14,8 +14,8 @@ from projections.field_checks import quoted
 from schemas.api.metadata import ANSWERED_KEY
 
 _REASON_SHOWN = 200
-_WITHOUT_TLS = "give --tls-cert, --tls-key and --tls-ca if it speaks TLS"
-_WITH_TLS = "it must speak TLS, and each side must accept the other's certificate: see `dpuplane certs show`"
+_WITHOUT_TLS = "give --tls-cert, --tls-key and --tls-ca if it uses TLS"
+_WITH_TLS = "it must use TLS, and each side must trust the other's certificate: see `dpuplane certs show`"
 
 
 def is_folding(error: grpc.RpcError) -> bool:
@@ -40,11 +40,11 @@ def not_sent_message(server: str, error: grpc.RpcError, *, is_secure: bool) -> s
     """The sentence for a request without a connection."""
     details = _details(error)
     if "Connection refused" in details:
-        return f"nothing listens at {server}: start `dpuplane serve`, or name its --listen address with --server"
+        return f"no process listens at {server}: start `dpuplane serve`, or give its --listen address with --server"
     if not details.startswith("failed to connect"):
-        return f"{server}: the host name does not resolve; name another address with --server"
+        return f"{server}: the host name does not resolve; give another address with --server"
     if "http1" in details:
-        return f"{server} speaks HTTP/1, as --http and --agents do: name the --listen address with --server"
+        return f"{server} speaks HTTP/1: give the --listen address with --server, not that of --http or --agents"
     reason = details.rpartition(": ")[2].partition("\n")[0]
     why = f" ({_short(reason)})" if reason not in ("", "OK") else ""  # a failed handshake looks like a closed socket
     return f"cannot connect to {server}{why}: {_WITH_TLS if is_secure else _WITHOUT_TLS}"
@@ -57,7 +57,7 @@ def no_answer_message(server: str, error: grpc.RpcError, advice: str, *, is_secu
     reason = f"{code}, {_short(details)}" if details else code
     if error.code() is grpc.StatusCode.UNAVAILABLE:  # a connection breaks this way if the server expects TLS
         advice += f"; {_WITH_TLS if is_secure else _WITHOUT_TLS}"
-    return f"no answer from {server} ({reason}): {advice}"
+    return f"no response from {server} ({reason}): {advice}"
 
 
 def _details(error: grpc.RpcError) -> str:

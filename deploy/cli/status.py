@@ -47,8 +47,8 @@ def verdict(found: pb.Status) -> str:
     wrong = [
         *(f"{len(found.halted)} halted" for _ in found.halted[:1]),
         *(f"{len(found.stalled)} not forwarded" for _ in found.stalled[:1]),
-        *(f"{len(found.clock_faults)} about clocks" for _ in found.clock_faults[:1]),
-        *("DPUs hold more than this log knows" for r in found.replicas if r.dpus_ahead_of_log),
+        *(f"{len(found.clock_faults)} clock faults" for _ in found.clock_faults[:1]),
+        *("DPUs hold newer tables than this log" for r in found.replicas if r.dpus_ahead_of_log),
         *("revoked certificates not read" for r in found.replicas if r.revocations_fault),
     ]
     quarantined = max((sum(p.quarantined for p in r.partitions) for r in found.replicas), default=0)
@@ -94,7 +94,7 @@ def summary(found: pb.Status) -> list[tuple[str, str]]:
         *(
             (
                 f"newer on {r.name}",
-                f"{r.dpus_ahead_of_log} DPUs hold more than this log, which was restored, knows: see verify",
+                f"{r.dpus_ahead_of_log} DPUs hold newer tables than this restored log: see `dpuplane verify`",
             )
             for r in found.replicas
             if r.dpus_ahead_of_log

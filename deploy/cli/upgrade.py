@@ -23,7 +23,7 @@ from deploy.storage import LogSource, open_log_to_read
 from eventstore.log import FOLDED_TOPICS
 from schemas.api import dpuplane_pb2 as pb
 
-NOTHING = "nothing to raise: every partition is at the latest fold version that this program has"
+NOTHING = "nothing to upgrade: every partition has the latest fold version of this program"
 
 
 @click.command(epilog="Example: dpuplane upgrade --dry-run")
@@ -44,7 +44,9 @@ def upgrade(
     if (
         log_source is not None and not dry_run
     ):  # an upgrade cannot be undone, and this one would be of another log than the given one
-        raise click.UsageError("--data and --kafka go with --dry-run: the plane at --server raises its own log")
+        raise click.UsageError(
+            "--data and --kafka need --dry-run: without it, the plane at --server upgrades its own log"
+        )
     status: pb.Status = client.query("GetStatus", pb.GetStatusRequest())
     wanted = _wanted(status, topic, version)
     if dry_run:
@@ -91,7 +93,7 @@ def _unready(status: pb.Status, wanted: dict[str, int]) -> list[str]:
         for topic, to_version in wanted.items():
             supports = list(replica.supports[topic].versions) if topic in replica.supports else None
             if lacks := first_missing_version(supports, now.get(topic, 1), to_version):
-                found.append(f"{replica.name} ({replica.version}) has no rules of fold version {lacks} for {topic}")
+                found.append(f"{replica.name} ({replica.version}) does not support fold version {lacks} of {topic}")
     return found
 
 
@@ -137,7 +139,7 @@ def _print(changes: Sequence[PartitionPreview], unready: Sequence[str]) -> None:
         for found in each.rows:
             click.echo(f"{each.partition}: {found.total:,} rows of {found.table}: {', '.join(found.keys)}")
         for zone in each.tables:
-            click.echo(f"zone {zone.zone}: {zone.added:,} prefixes come, {zone.removed:,} go")
+            click.echo(f"zone {zone.zone}: {zone.added:,} prefixes added, {zone.removed:,} removed")
             for example in zone.examples:
                 click.echo(f"  {example}")
     for said in unready:

@@ -76,7 +76,7 @@ def verify(
     is not the signed one, by number if FILE.hashes is beside FILE.
     """
     if (checkpoint is None) != (public_key is None):
-        raise click.UsageError("give --checkpoint FILE and --public-key FILE together")
+        raise click.UsageError("give both --checkpoint FILE and --public-key FILE")
     if checkpoint is not None and public_key is not None:
         _verify_checkpoint(client, log_source, output, checkpoint, public_key)
     with log_errors():
@@ -117,7 +117,7 @@ def _end(differences: list[str]) -> NoReturn:
     for line in lines[:SHOWN]:
         click.echo(line, err=True)
     if len(lines) > SHOWN:
-        all_of_them = f"{len(differences):,} differences in all, which -o json lists"
+        all_of_them = f"{len(differences):,} differences in total; -o json lists them"
         click.echo(f"and {len(lines) - SHOWN:,} more lines; {all_of_them}", err=True)
     sys.exit(1 if differences else 0)
 
@@ -129,8 +129,8 @@ async def _verify(client: Client, log_source: LogSource | None) -> Verdict:
         async with open_log_to_read(where, rng=random.Random()) as log:
             origin = await wait_for_origin(log)
             if live.is_running and live.log_id != origin.log_id:
-                is_of = f"{client.server} is a server of log {live.log_id}, and this is log {origin.log_id}"
-                raise Refused(f"log: {is_of}; name a server of this log by --server, or leave out the place of the log")
+                is_of = f"{client.server} serves log {live.log_id}, and this is log {origin.log_id}"
+                raise Refused(f"log: {is_of}; name a server of this log with --server, or omit the place of the log")
             with ProgressLine("verify") as progress:
                 fresh = await refold_log(log, folds_of(log.partition_count), live.replica_digests, progress.show)
             lineage = lineage_of(origin)
@@ -181,7 +181,7 @@ def _rows(verdict: Verdict) -> list[tuple[str, str]]:
         rows.append(("DPUs equal to the log", f"{devices.equal:,}"))
         rows.append(("DPUs not connected", f"{len(devices.absent):,}"))
     else:
-        rows.append(("plane", "not running: no state and no DPU was compared"))
+        rows.append(("plane", "not running: states and DPUs were not compared"))
     rows.append(("differences", f"{len(verdict.differences)}"))
     return rows
 

@@ -111,7 +111,7 @@ def _zone_state(found: pb.Zone, level: str, least: int) -> WaitState:
         return WaitState(enough=True, said=f"version {found.version}, no DPUs")
     new_enough = [install for install in found.installs if install.version >= least]
     if not new_enough:
-        said = f"version {found.version}, and of {least} or later no DPU has reported"
+        said = f"version {found.version}, and no DPU has reported version {least} or later"
     else:
         most = max(new_enough, key=lambda install: int(getattr(install, level)))
         said = f"version {most.version}, {getattr(most, level)} of {most.dpus} DPUs {level.replace('_', ' ')}"

@@ -247,5 +247,5 @@ def _unless_none(option: str, values: tuple[str, ...]) -> tuple[str, ...]:
     if "none" not in values:
         return values
     if len(values) > 1:
-        raise click.BadParameter("'none' goes alone", param_hint=option)
+        raise click.BadParameter("'none' must be the only value", param_hint=option)
     return ()

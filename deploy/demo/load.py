@@ -68,7 +68,7 @@ class DemoClient:
                 raise DemoFailed(f"{method}: refused, {first.reason}")
             else:
                 return answer
-        raise DemoFailed(f"{method}: no answer in {TRIES} tries of {CALL_TIMEOUT_S:g} s; the last one: {said}")
+        raise DemoFailed(f"{method}: no response in {TRIES} tries of {CALL_TIMEOUT_S:g} s; the last error: {said}")
 
     async def _call(self, method: str, request: Any) -> pb.CommandResult:
         call = getattr(self.commands, method)

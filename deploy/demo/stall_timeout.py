@@ -34,4 +34,4 @@ class StallTimeout:
         self._checks += 1
         stood_s = self._clock() - self._moved_at
         if stood_s > STALL_S and self._checks > CHECKS_MIN:
-            raise DemoFailed(f"{what}: {done:,} of {total:,}, and nothing has moved for {stood_s:.0f} s")
+            raise DemoFailed(f"{what}: {done:,} of {total:,}, without progress for {stood_s:.0f} s")

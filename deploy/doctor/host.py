@@ -71,18 +71,18 @@ def check_folder(name: str, folder: Path) -> Iterator[Finding]:
             there = there.parent
     except PermissionError:
         yield Finding(
-            name, False, f"{folder} is not for user {os.getuid()} to see", "run this as the user who runs the plane"
+            name, False, f"{folder} is not readable by user {os.getuid()}", "run doctor as the user of the plane"
         )
         return
     if not there.is_dir():
-        yield Finding(name, False, f"{there} is no folder", f"give another folder for {name}")
+        yield Finding(name, False, f"{there} is not a folder", f"give another folder for {name}")
         return
     mode = stat.S_IMODE(there.stat().st_mode)
     may_write = os.access(there, os.W_OK | os.X_OK)
-    what = f"{folder} (mode {mode:03o})" if there == folder else f"{folder} is not there yet, and would be made"
-    yield Finding(name, may_write, what, "" if may_write else f"let user {os.getuid()} write to {there}")
+    what = f"{folder} (mode {mode:03o})" if there == folder else f"{folder} does not exist yet and would be created"
+    yield Finding(name, may_write, what, "" if may_write else f"give user {os.getuid()} write permission for {there}")
     if there == folder and mode & stat.S_IWOTH:
-        yield Finding(f"{name} permissions", False, f"anybody may write to {folder}", f"chmod 700 {folder}")
+        yield Finding(f"{name} permissions", False, f"every user may write to {folder}", f"chmod 700 {folder}")
     free = shutil.disk_usage(there).free
     enough = free >= FREE_BYTES_MIN
     advice = "" if enough else f"free at least {FREE_BYTES_MIN >> 30} GiB, or move {name} to a larger disk"
@@ -148,7 +148,7 @@ def check_certificates(settings: Settings, now: datetime) -> Iterator[Finding]:
     try:
         settings.kafka_security.options()
     except PlaneError as error:
-        yield Finding("kafka access", False, str(error), "give files that can be used, or read by this user")
+        yield Finding("kafka access", False, str(error), "give valid files that this user can read")
     for name in ("tls_cert", "tls_client_ca", "kafka_cert_file", "kafka_ca_file"):
         path: Path | None = getattr(settings, name)
         if path is not None:
@@ -162,7 +162,7 @@ def check_revocations(settings: Settings) -> Iterator[Finding]:
     try:
         count = len(read_serials(settings.tls_revoked))
     except PlaneError as error:
-        yield Finding("tls_revoked", False, str(error), "mend the list: a process does not start with it")
+        yield Finding("tls_revoked", False, str(error), "correct the list: a process does not start with it")
     else:
         yield Finding("tls_revoked", True, f"{settings.tls_revoked}: {count} serial numbers")
 
@@ -182,7 +182,9 @@ def _expiries(name: str, path: Path, now: datetime) -> Iterator[Finding]:
             yield Finding(name, False, f"{until}: it has expired", f"renew {path}")
         else:
             short = (end - now) < (end - begin) * LEFT_SHARE_MIN
-            yield Finding(name, not short, until, f"renew {path}: a tenth of its life is left" if short else "")
+            yield Finding(
+                name, not short, until, f"renew {path}: less than a tenth of its lifetime is left" if short else ""
+            )
 
 
 def check_host(settings: Settings, now_ms: int) -> list[Finding]:

@@ -28,7 +28,7 @@ REACH_S = 3.0
 HEAR_S = 2.5
 """Every process of a plane says something twice a second."""
 CLOSE_S = 2.0
-MADE_BY = "start a process with role all or api, which makes what is missing"
+MADE_BY = "start a process with role all or api, which creates missing topics"
 
 
 async def check_log(settings: Settings, rng: random.Random) -> list[Finding]:
@@ -48,12 +48,12 @@ async def check_log(settings: Settings, rng: random.Random) -> list[Finding]:
         except OSError as error:
             return [Finding("log", False, f"{settings.data}: {error.strerror}", "give the folder to the plane's user")]
         if not is_there:
-            return [Finding("log", True, "not there yet: the first `dpuplane serve` makes it")]
+            return [Finding("log", True, "does not exist yet: the first `dpuplane serve` creates it")]
     try:
         async with open_log_to_read(log_source_of(settings), rng=rng) as log:
             found += [finding async for finding in _check_contents(log, settings)]
     except PlaneError as error:
-        found.append(Finding("log", False, str(error), "see the sentence; a log that was damaged: restore a backup"))
+        found.append(Finding("log", False, str(error), "see the message; restore a backup if the log is damaged"))
     return found
 
 
@@ -66,8 +66,8 @@ async def check_brokers(settings: Settings) -> AsyncIterator[Finding]:
             writer.close()
             yield Finding(f"broker {address}", True, "reachable")
         except (OSError, TimeoutError) as error:
-            why = getattr(error, "strerror", None) or f"no answer within {REACH_S:g} s"
-            yield Finding(f"broker {address}", False, why, "start it, or mend the network, or name another broker")
+            why = getattr(error, "strerror", None) or f"no response within {REACH_S:g} s"
+            yield Finding(f"broker {address}", False, why, "start it, repair the network, or name another broker")
 
 
 async def _check_cluster(settings: Settings, rng: random.Random) -> tuple[list[Finding], bool]:
@@ -80,7 +80,7 @@ async def _check_cluster(settings: Settings, rng: random.Random) -> tuple[list[F
         topics = await admin.topics(list(names.values()))
         effective = await admin.settings(list(topics)) if topics else {}
     except PlaneError as error:
-        advice = "see the sentence; `dpuplane topics acls` prints what each role may do"
+        advice = "see the message; `dpuplane topics acls` prints the permissions of each role"
         return [Finding("cluster", False, str(error), advice)], False
     finally:
         admin.close()
@@ -91,10 +91,14 @@ async def _check_cluster(settings: Settings, rng: random.Random) -> tuple[list[F
         if name in topics:
             found += check_topic(topic, topics[name], effective[name], count, min(REPLICATION_FACTOR, brokers))
         elif topics:
-            found.append(Finding(f"topic {name}", False, "missing, and others are there", MADE_BY))
+            found.append(Finding(f"topic {name}", False, "missing, while other topics exist", MADE_BY))
     if not topics:
         found.append(
-            Finding("topics", True, f"none under {settings.topic_prefix} yet: the first api or all makes them")
+            Finding(
+                "topics",
+                True,
+                f"none under {settings.topic_prefix} yet: the first process with role api or all creates them",
+            )
         )
     return found, bool(topics) and all(finding.ok for finding in found)
 
@@ -109,7 +113,7 @@ def check_topic(
     advice = "" if fits else f"it must have {wanted}: restore a backup under another prefix"
     yield Finding(name, fits, f"{len(found.leaders)} partitions", advice)
     if not found.has_all_leaders:
-        yield Finding(name, False, "a partition has no leader", "start the brokers that have its copies")
+        yield Finding(name, False, "a partition has no leader", "start the brokers with its replicas")
     least = min(MIN_IN_SYNC_REPLICAS, copies)
     advice = "" if found.replicas >= least else f"reassign it to {copies} brokers (kafka-reassign-partitions.sh)"
     yield Finding(name, found.replicas >= least, f"{found.replicas} copies", advice)
@@ -123,7 +127,7 @@ def check_topic(
 async def _check_contents(log: EventLog, settings: Settings) -> AsyncIterator[Finding]:
     origin = await find_origin(log)
     if origin is None:
-        yield Finding("log", True, "empty: the first process that may makes its first record")
+        yield Finding("log", True, "empty: the first process with role api or all writes its first record")
         return
     yield Finding("log", True, f"{origin.log_id}, generation {origin.generation}, {origin.partition_count} partitions")
     yield check_clock("clock against the log", await _newest_ms(log) - now_ms())
@@ -153,7 +157,7 @@ async def _check_replicas(log: EventLog) -> AsyncIterator[Finding]:
     """Who says something: how their versions and the brokers' clocks compare with ours."""
     heard, skews = await _hear(log)
     if not heard:
-        yield Finding("clock against brokers", True, "not known: no process of the plane says anything now")
+        yield Finding("clock against brokers", True, "unknown: no process of the plane is alive")
         return
     skew_ms = min(skews, key=abs)
     fits = abs(skew_ms) <= OFF_MS
@@ -177,7 +181,7 @@ def check_replica(name: str, beacon: Beacon, ours: Mapping[str, set[int]]) -> Fi
             other = (
                 f"version {beacon.version} folds {topic} by {sorted(versions)}, this program by {sorted(ours[topic])}"
             )
-            return Finding(check, False, other, "upgrade whichever is older, before a fold version is raised")
+            return Finding(check, False, other, "upgrade the older one before the fold version")
     folds = ", ".join(f"{topic} {'/'.join(map(str, versions))}" for topic, versions in sorted(beacon.supports.items()))
     return Finding(check, True, f"version {beacon.version}, folds {folds}")
 

@@ -169,7 +169,7 @@ def _check_order(first: Mapping[Partition, int], last: Mapping[Partition, int]) 
     or each later than the other somewhere, as positions of answers may be, are none."""
     further = [last[partition] - begin for partition, begin in first.items() if partition in last]
     if further and min(further) < 0 and max(further) <= 0:
-        raise PermanentError("from: it is later than until, so there is no event between them")
+        raise PermanentError("from: it must not be later than until")
 
 
 async def _cut(log: EventLog, as_of: AsOf, more_ms: int) -> dict[Partition, int]:

@@ -132,7 +132,7 @@ def _answering(ask: Ask) -> Callable[[web.Request], Any]:
 async def _refuse(request: web.Request) -> web.Response:
     if request.method in ("GET", "HEAD"):
         return _response({"error_code": 404, "message": "HTTP 404 Not Found"}, 404)
-    message = f"{request.method} is refused: schemas are released with dpuplane, and this registry is read-only"
+    message = f"{request.method} is refused: this registry is read-only: schemas are released with dpuplane"
     response = _response({"error_code": 405, "message": message}, 405)
     response.headers["Allow"] = "GET, HEAD"
     return response

@@ -108,7 +108,7 @@ class Brokers:
                         process.raise_if_ended()
                     await asyncio.sleep(PAUSE_S)
         except TimeoutError:
-            raise NoKafka(f"nodes in {self.data}: not all answered within {START_S:.0f} s") from None
+            raise NoKafka(f"nodes in {self.data}: not all responded within {START_S:.0f} s") from None
 
     async def keep(self, say: Callable[[str], None]) -> None:
         """Start again each node that ends by itself, for ever; NoKafka when one does so soon after its start."""
@@ -119,7 +119,7 @@ class Brokers:
                 if ending := process.ending():
                     if now_s() - started_s.get(number, -inf) < START_S:
                         raise NoKafka(ending)
-                    say(f"{ending}; it starts again")
+                    say(f"{ending}; restarting it")
                     started_s[number] = now_s()
                     process.start()
             await asyncio.sleep(LOOK_S)
@@ -222,7 +222,7 @@ class Brokers:
             controllers = [Node(**node) for node in stored.get("controllers", ())]
             cluster_id = str(stored["cluster_id"])
         except (ValueError, KeyError, TypeError) as error:
-            raise NoKafka(f"{path} is not a cluster's description ({type(error).__name__})") from error
+            raise NoKafka(f"{path} is not a cluster description ({type(error).__name__})") from error
         if len(brokers) != self._count:
             raise NoKafka(f"brokers: {self.data} holds a cluster of {len(brokers)}, not of {self._count}")
         if len(controllers) != self._controllers:

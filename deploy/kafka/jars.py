@@ -125,7 +125,7 @@ def _resolve(repository: Path, coordinates: Sequence[str]) -> list[Any]:
 
 
 def _extra_missing() -> NoKafka:
-    return NoKafka("running brokers needs an extra: pip install 'dpuplane[kafka]'")
+    return NoKafka("running brokers needs an extra package: pip install 'dpuplane[kafka]'")
 
 
 def _say(progress: str) -> None:

@@ -61,7 +61,9 @@ class KafkaSecurity(NamedTuple):
                 f"kafka_sasl_password_file {self.sasl_password_file}: {error.strerror}"
             ) from error
         except UnicodeDecodeError:
-            raise InvalidKafkaSecurity(f"kafka_sasl_password_file {self.sasl_password_file}: must be UTF-8") from None
+            raise InvalidKafkaSecurity(
+                f"kafka_sasl_password_file {self.sasl_password_file}: must be text in UTF-8"
+            ) from None
         if not password:
             raise InvalidKafkaSecurity(f"kafka_sasl_password_file {self.sasl_password_file}: holds no password")
         return SecretStr(password)
@@ -79,9 +81,9 @@ class KafkaSecurity(NamedTuple):
         if protocol == "PLAINTEXT" and (idle := [name for name, value in files.items() if value]):
             return f"{' and '.join(idle)} is for kafka_security_protocol SSL or SASL_SSL, which is PLAINTEXT"
         if protocol == "SSL" and self.cert_file is None:
-            return "kafka_cert_file must be given: with kafka_security_protocol SSL it says who we are"
+            return "kafka_cert_file must be given: kafka_security_protocol SSL identifies this process by it"
         if (self.cert_file is None) != (self.key_file is None):
-            return "kafka_cert_file and kafka_key_file go together: give both, or none"
+            return "kafka_cert_file and kafka_key_file: give both, or none"
         return ""
 
     def _context(self) -> ssl.SSLContext:
@@ -93,9 +95,7 @@ class KafkaSecurity(NamedTuple):
             else:
                 context.load_verify_locations(cafile=self.ca_file)
         except (OSError, ValueError) as error:
-            raise InvalidKafkaSecurity(
-                f"kafka_ca_file {self.ca_file}: has no certificate that can be used: {error}"
-            ) from error
+            raise InvalidKafkaSecurity(f"kafka_ca_file {self.ca_file}: has no usable certificate: {error}") from error
         if self.cert_file is not None and self.key_file is not None:
             try:
                 context.load_cert_chain(self.cert_file, self.key_file, password=_no_password)
@@ -115,4 +115,4 @@ def _is_no_request(record: logging.LogRecord) -> bool:
 
 
 def _no_password() -> str:
-    raise ValueError("the key is encrypted, and there is nobody to ask for its password")
+    raise ValueError("the key is encrypted: give one without a password")

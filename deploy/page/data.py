@@ -135,7 +135,7 @@ class DataRoutes:
         source = self._source()
         kind = given.get("type", "")
         if kind and kind not in TYPES:
-            raise BadQuery(f"type: {quoted(kind)} must be the name of an event, as NodesJoined, or undecodable")
+            raise BadQuery(f"type: {quoted(kind)} must be the name of an event such as NodesJoined, or undecodable")
         wanted = EventFilter(
             types=frozenset({kind} if kind else ()), subject=given.get("subject", ""), actor=given.get("actor", "")
         )
@@ -158,7 +158,7 @@ class DataRoutes:
     def _bounded(self, serve: Callable[[web.Request], Awaitable[Any]]) -> Callable[[web.Request], Awaitable[Any]]:
         async def answer(request: web.Request) -> Any:
             if self._asked >= WAITING_MAX:
-                raise NotReady(f"requests: {self._asked} wait for an answer already, the most that may")
+                raise NotReady(f"requests: {self._asked} are waiting already, the limit; try again")
             self._asked += 1
             try:
                 async with self._at_once:

@@ -63,12 +63,12 @@ class Feeds:
         """Raises NotReady."""
         fault = ""
         if self._open.total() >= FEEDS_MAX:
-            fault = f"{FEEDS_MAX} pages look at this process already"
+            fault = f"{FEEDS_MAX} pages are open at this process already"
         elif self._open[viewer] >= FEEDS_PER_VIEWER:
-            fault = f"{quoted(viewer)} looks at this process with {FEEDS_PER_VIEWER} pages already"
+            fault = f"{quoted(viewer)} has {FEEDS_PER_VIEWER} pages open at this process already"
         if fault:
             self.refused += 1
-            raise NotReady(f"feed: {fault}, the most there may be; close one of them")
+            raise NotReady(f"feed: {fault}, the limit; close one of them")
 
     async def _feed(self, request: web.Request, live_view: LiveView) -> web.StreamResponse:
         response = web.StreamResponse(

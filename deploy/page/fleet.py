@@ -68,7 +68,8 @@ def alerts(status: pb.Status) -> list[str]:
     halted = [f"{found.partition} is halted on {found.replica}: {found.reason}" for found in status.halted]
     stalled = [f"{found.partition} is not forwarded: {found.reason}" for found in status.stalled]
     newer = [
-        f"{found.dpus_ahead_of_log} DPUs of {found.name} hold more than this restored log knows: see dpuplane verify"
+        f"{found.dpus_ahead_of_log} DPUs of {found.name} hold newer tables than this restored log: see "
+        "`dpuplane verify`"
         for found in status.replicas
         if found.dpus_ahead_of_log
     ]
@@ -77,11 +78,11 @@ def alerts(status: pb.Status) -> list[str]:
 
 def past_alerts(status: pb.Status) -> list[str]:
     """What the log says of that moment; what only processes knew, such as what was not forwarded, is in no record."""
-    halted = [f"{found.partition} is not folded up to this moment: {found.reason}" for found in status.halted]
+    halted = [f"{found.partition} is not folded up to that time: {found.reason}" for found in status.halted]
     return [*halted[:_OF_A_KIND], *_frozen(status)]
 
 
 def _frozen(status: pb.Status) -> list[str]:
     zones = ["every zone" if zone == "*" else f"zone {zone}" for zone in status.frozen]
     more = " and more" * (len(zones) > _OF_A_KIND)
-    return [f"{', '.join(zones[:_OF_A_KIND])}{more}: frozen; no rule is written there"] if zones else []
+    return [f"{', '.join(zones[:_OF_A_KIND])}{more}: frozen; no rule is written to their devices"] if zones else []

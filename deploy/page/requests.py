@@ -63,7 +63,7 @@ def as_json(value: Any, status: int = 200) -> web.Response:
 
 def refused(error: Exception) -> web.Response:
     """One sentence, and the status that goes with it."""
-    reason = "answer: it was not there in time" if isinstance(error, TimeoutError) else str(error)
+    reason = "response: it was not ready within the time limit" if isinstance(error, TimeoutError) else str(error)
     return as_json({"error": reason}, _status(error))
 
 
@@ -73,7 +73,7 @@ def parameters(request: web.Request, allowed: Collection[str]) -> dict[str, str]
     for name, value in request.query.items():
         if name not in allowed:
             known = ", ".join(sorted(allowed)) or "none"
-            raise BadQuery(f"query: {quoted(name)} is not a parameter here; the ones there are: {known}")
+            raise BadQuery(f"query: {quoted(name)} is not a parameter; the known ones are {known}")
         if name in found:
             raise BadQuery(f"{name}: must be given once only")
         found[name] = value
@@ -92,7 +92,7 @@ def number(name: str, text: str, *, most: int) -> int:
 def check_site(request: web.Request) -> None:
     """Raises Forbidden for what another site asks through a browser."""
     if request.headers.get("Sec-Fetch-Site", "") not in _OWN_SITES:
-        raise PermissionDenied("Sec-Fetch-Site: another site may not read this page's data")
+        raise PermissionDenied("Sec-Fetch-Site: other sites must not read this page's data")
     transport = request.transport
     local = transport.get_extra_info("sockname") if transport is not None else None
     if local and ip_address(str(local[0]).partition("%")[0]).is_loopback and not _is_local(_host(request)):

@@ -68,20 +68,20 @@ class PageRoutes:
 
     def _opened_source(self) -> DataSource:
         if self._source is None:
-            raise NotReady("page: the log is not folded yet; ask again in a moment")
+            raise NotReady("page: the log is not folded yet; reload in a few seconds")
         return self._source
 
     def _opened_live_view(self) -> LiveView:
         if self._live_view is None:
-            raise NotReady("page: the log is not folded yet; ask again in a moment")
+            raise NotReady("page: the log is not folded yet; reload in a few seconds")
         return self._live_view
 
     async def _elsewhere(self, _request: web.Request) -> web.Response:
         """421: this process folds too little to show the fleet."""
         there = sorted(found.addresses["http"] for found in self._alive() if _shows(found))
-        where = ", ".join(f"http://{address}/" for address in there) or "none of which is heard of now"
+        where = ", ".join(f"http://{address}/" for address in there) or "none of them is alive"
         reason = (
-            f"page: this process ({', '.join(self._roles)}) does not fold the fleet; ask one of role api: {where}\n"
+            f"page: this process ({', '.join(self._roles)}) does not fold fleet; use a process with role api: {where}\n"
         )
         return web.Response(status=421, text=reason, headers=HEADERS)
 

@@ -77,7 +77,7 @@ class AsOfServers:
         until_s = now_s() + timeout_s
         while (server := self._get_or_start(text)) is None:
             if now_s() >= until_s:
-                raise LogUnavailable(f"as_of: {len(self._servers)} other moments are being looked at; ask again")
+                raise LogUnavailable(f"as_of: {len(self._servers)} other past times are being folded; try again")
             await asyncio.sleep(min(PAUSE_S, max(0.0, until_s - now_s())))
         return await server.ready(max(0.0, until_s - now_s()))
 
@@ -155,7 +155,7 @@ class _AsOfServer:
             async with asyncio.timeout(timeout_s):
                 return await asyncio.shield(self._serving)
         except TimeoutError:
-            raise LogUnavailable(f"as_of: {self._progress}; ask again for the answer") from None
+            raise LogUnavailable(f"as_of: {self._progress}; repeat the query") from None
         finally:
             self._waiting -= 1
             self._asked_s = self._loop.time()
@@ -175,7 +175,7 @@ class _AsOfServer:
         finally:
             process.kill()
             if not self._serving.done():
-                self._fail(LogUnavailable("as_of: the process that folds it ended; ask again"))
+                self._fail(LogUnavailable("as_of: the process that folds it ended; try again"))
             if self._channel is not None:
                 await self._channel.close(None)
             await asyncio.to_thread(process.wait)

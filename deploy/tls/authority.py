@@ -51,11 +51,11 @@ class Authority:
     def make(cls, folder: Path, trust_domain: str, *, now: datetime, valid: timedelta) -> Authority:
         """A new authority in a folder that has none. Raises PermanentError."""
         if (folder / CA_KEY).exists() or (folder / CA_CERT).exists():
-            raise BadAuthority(f"{folder}: holds an authority already; take another folder, or delete it first")
+            raise BadAuthority(f"{folder}: holds an authority already; give another folder, or delete it first")
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
-            raise BadAuthority(f"{folder}: cannot be made: {error.strerror}") from error
+            raise BadAuthority(f"{folder}: cannot be created: {error.strerror}") from error
         key = ec.generate_private_key(ec.SECP256R1())
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"{trust_domain} authority"[:64])])
         builder = _builder(name, name, key.public_key(), now, valid)
@@ -75,9 +75,9 @@ class Authority:
             key = serialization.load_pem_private_key((folder / CA_KEY).read_bytes(), password=None)
             certificate = x509.load_pem_x509_certificate((folder / CA_CERT).read_bytes())
         except OSError as error:
-            raise BadAuthority(f"{error.filename}: {error.strerror}; make one with `dpuplane certs init`") from error
+            raise BadAuthority(f"{error.filename}: {error.strerror}; create one with `dpuplane certs init`") from error
         except (ValueError, TypeError) as error:
-            raise BadAuthority(f"{folder}: holds no authority that can be read: {error}") from error
+            raise BadAuthority(f"{folder}: holds no readable authority: {error}") from error
         if not isinstance(key, ec.EllipticCurvePrivateKey):
             raise BadAuthority(f"{folder / CA_KEY}: must be an elliptic-curve key")
         return cls(folder, key, certificate)

@@ -76,13 +76,13 @@ class Certificates:
             client = self._client_context()
             servers = {verify: self._server_context(verify) for verify in self._servers}
         except BadCertificates as error:
-            logger.warning("new certificates are not taken up", extra={"reason": str(error)})
+            logger.warning("new certificates rejected, the previous ones stay in use", extra={"reason": str(error)})
             return False
         if material == self.material:
             return False
         self.material, self._client, self._servers = material, client, servers
         self.version += 1
-        logger.info("took up new certificates", extra={"certificate": str(self._paths["certificate"])})
+        logger.info("new certificates loaded", extra={"certificate": str(self._paths["certificate"])})
         return True
 
     def client_context(self) -> ssl.SSLContext:
@@ -185,7 +185,7 @@ class Certificates:
         try:
             context.load_verify_locations(cafile=ca)
         except (OSError, ValueError) as error:
-            raise BadCertificates(f"authority {ca}: has no certificate that can be used: {error}") from error
+            raise BadCertificates(f"authority {ca}: has no usable certificate: {error}") from error
         return context
 
 
@@ -217,4 +217,4 @@ def _grpc_configuration(material: Material) -> grpc.ServerCertificateConfigurati
 
 
 def _no_password() -> str:
-    raise ValueError("the key is encrypted, and there is nobody to ask for its password")
+    raise ValueError("the key is encrypted: give one without a password")

@@ -84,13 +84,15 @@ class Revocations:
             serials = read_serials(self._path)
         except BadCertificates as error:
             self.fault = str(error)
-            logger.error("list of revoked certificates not taken up, the last one stays", extra={"reason": self.fault})
+            logger.error(
+                "list of revoked certificates rejected, the previous one stays in use", extra={"reason": self.fault}
+            )
             return False
         self.fault = ""
         if serials == self.serials:
             return False
         added, removed = len(serials - self.serials), len(self.serials - serials)
-        logger.info("took up the list of revoked certificates", extra={"added": added, "removed": removed})
+        logger.info("list of revoked certificates loaded", extra={"added": added, "removed": removed})
         self.serials = serials
         self._revoke(serials)
         return True

@@ -221,8 +221,8 @@ class Ledger:
     def _expired(self, command_id: str) -> str:
         found = self._used.range_of(command_id)
         if found is None:
-            return f"command id: {command_id} is expired: it was used, and its outcome is forgotten"
-        return f"command id: {command_id} is expired, as ids from {found.first} to {found.last} are forgotten"
+            return f"command id: {command_id} has expired: it was used, and its outcome is no longer kept"
+        return f"command id: {command_id} has expired: ids from {found.first} to {found.last} are no longer kept"
 
 
 def is_chunk(bucket: int) -> bool:
@@ -237,12 +237,12 @@ def _malformed(envelope: Envelope) -> str:
     except InvalidCommandId as error:
         return str(error)
     if issued_ms != envelope.issued_at_ms:
-        return f"issued_at_ms: {envelope.issued_at_ms} is not the time in the command id, which is {issued_ms}"
+        return f"issued_at_ms: {envelope.issued_at_ms} must be the time in the command id, {issued_ms}"
     return ""
 
 
 def _untimely(late_ms: int) -> str:
     """Why a command appended `late_ms` after it was issued cannot be taken."""
     if late_ms > 0:
-        return f"command id: expired, as it was appended {late_ms} ms after its time, and {LATE_MS} ms is the most"
-    return f"command id: its time is {-late_ms} ms ahead of its append, and {AHEAD_MS} ms is the most"
+        return f"command id: expired: appended {late_ms} ms after its time, over the limit of {LATE_MS} ms"
+    return f"command id: its time is {-late_ms} ms ahead of the log, over the limit of {AHEAD_MS} ms; check the clocks"

@@ -130,7 +130,7 @@ def _fault(event: IndexClaimed, pod: Incarnation, at: RecordMetadata) -> str | N
     if fault is not None:
         return fault
     if pod.created_ms > at.time_ms + MAX_AHEAD_MS:
-        return f"created_ms: {pod.created_ms} must not be more than a minute after the log's time, {at.time_ms}"
+        return f"created_ms: {pod.created_ms} must be at most one minute after the log's time, {at.time_ms}"
     if event.requested_index < -1:
         return f"requested_index: {event.requested_index} must be an index, or -1 for none"
     try:
@@ -155,12 +155,12 @@ def _outdated(state: CliquesState, event: IndexClaimed, pod: Incarnation, at: Re
                 pod.created_ms == known.created_ms and is_late
             ):
                 return (
-                    f"uid: {quoted(pod.uid)} is older than {quoted(known.uid)}, the newest known of node {event.node!r}"
+                    f"uid: {quoted(pod.uid)} is older than {quoted(known.uid)}, the newest uid of node {event.node!r}"
                 )
         elif known.claim_state == "left" and is_late:
-            return f"uid: {quoted(pod.uid)} of node {event.node!r} was released after this was said"
+            return f"uid: {quoted(pod.uid)} of node {event.node!r} was released later"
         elif known.claim_state != "left" and where != key:
-            return f"clique: {event.clique!r} is not the one that uid {quoted(pod.uid)} is in, which is {where!r}"
+            return f"clique: {event.clique!r} must be the clique of uid {quoted(pod.uid)}, {where!r}"
     return None
 
 
@@ -198,7 +198,7 @@ def _index(clique: Clique, event: IndexClaimed, current: CliqueMember | None) ->
     if not clique.is_full:
         return lowest_free(clique.used)
     if len(clique.queue) >= MAX_QUEUE and event.node not in clique.queue:
-        return f"clique: {event.clique!r} has {MAX_QUEUE} nodes in line, the most there may be"
+        return f"clique: {event.clique!r} has {MAX_QUEUE} nodes in its queue, the limit"
     return -1
 
 
@@ -208,11 +208,9 @@ def _requested_index_fault(clique: Clique, event: IndexClaimed, running: int) ->
     if index >= clique.capacity:
         return f"requested_index: {index} must be from 0 to {clique.capacity - 1}, the clique's capacity less 1"
     if index in clique.holders:
-        return f"requested_index: {index} is held by node {clique.holders[index]!r}, and a claim cannot take it away"
+        return f"requested_index: {index} is held by node {clique.holders[index]!r}, and a claim cannot take it over"
     if running >= 0:
-        return (
-            f"requested_index: {index} cannot replace {running}, which node {event.node!r} holds for as long as it runs"
-        )
+        return f"requested_index: {index} cannot replace {running}, which node {event.node!r} holds while its pod runs"
     return None
 
 

@@ -79,7 +79,7 @@ class CliquesFold:
             case SessionExpired():
                 return _session_expired(state, event)
             case _:
-                return refusal(f"event: {type(event).__name__} is not one that decides about cliques")
+                return refusal(f"event: {type(event).__name__} is not an event of the cliques topic")
 
     def rewind(self, state: CliquesState, time_ms: int) -> None:
         """Statements of the corrected time are not late copies of those of the fast one."""
@@ -101,7 +101,7 @@ def _release(state: CliquesState, event: IndexReleased, at: RecordMetadata) -> D
     if member is None:
         return unchanged(absence)
     if is_late_copy(event.envelope, member.issued_ms):
-        return unchanged(f"uid: {quoted(member.uid)} claimed after this was said, and stays")
+        return unchanged(f"uid: {quoted(member.uid)} claimed the index later and keeps it")
     rows = release(state, key, member, issued_ms(event.envelope, at), at)
     return Decision(CliquesChange(tuple(rows.items())), DONE)
 
@@ -124,7 +124,7 @@ def _resize(state: CliquesState, event: CliqueCapacitySet, at: RecordMetadata) -
         return Decision(None, UNCHANGED)
     if clique.is_empty and key not in state.unused and len(state.unused) >= MAX_UNUSED:
         return refusal(
-            f"clique: {event.clique!r} would be more than the {MAX_UNUSED} allowed with a capacity and no node"
+            f"clique: {event.clique!r} would be over the limit of {MAX_UNUSED} cliques with a capacity and no node"
         )
     rows = assign_waiting(state, key, clique.used, event.capacity, at)
     return Decision(CliquesChange(tuple(rows.items()), capacity=(key, event.capacity)), DONE)
@@ -135,9 +135,9 @@ def _ready(state: CliquesState, event: DaemonReadinessReported, at: RecordMetada
     if member is None:
         return refusal(fault)
     if member.claim_state != "holds":
-        return refusal(f"node: {event.node!r} waits for an index, so its daemon cannot be ready or not")
+        return refusal(f"node: {event.node!r} waits for an index, so its daemon has no readiness")
     if event.envelope.issued_at_ms < member.ready_ms:
-        return refusal(f"issued_at_ms: {event.envelope.issued_at_ms} is before what was said last")
+        return refusal(f"issued_at_ms: {event.envelope.issued_at_ms} is before that of the last report")
     if event.ready and member.session and not member.session_alive:
         return refusal(f"session: {quoted(member.session)} has expired, so its daemon cannot be ready")
     row = replace(member, ready=event.ready, ready_ms=issued_ms(event.envelope, at))
@@ -152,7 +152,7 @@ def _open_session(state: CliquesState, event: SessionOpened, at: RecordMetadata)
     if fault or not event.session:
         return refusal(fault or "session: '' must not be empty")
     if event.session == member.session or event.envelope.issued_at_ms < member.session_ms:
-        return unchanged(f"session: {quoted(member.session)} is newer, or this one")
+        return unchanged(f"session: {quoted(member.session)} is this one or a newer one")
     said = issued_ms(event.envelope, at)
     row = replace(member, session=event.session, session_ms=said, edge=event.edge, session_alive=True)
     return Decision(CliquesChange(((key, row),)), DONE)
@@ -175,7 +175,7 @@ def _find(state: CliquesState, event: _AboutMember, uid: str) -> tuple[str, Cliq
         return key, None, fault
     member = state.members.rows.get(key)
     if member is None or member.claim_state == "left":
-        return key, None, f"node: {quoted(event.node)} has no index and no place in line of clique {event.clique!r}"
+        return key, None, f"node: {quoted(event.node)} has no index and no queue place in clique {event.clique!r}"
     if uid not in ("", member.uid):
-        return key, None, f"uid: {quoted(uid)} is not {quoted(member.uid)}, which node {event.node!r} runs now"
+        return key, None, f"uid: {quoted(uid)} must be {quoted(member.uid)}, which node {event.node!r} runs now"
     return key, member, ""

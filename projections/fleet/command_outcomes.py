@@ -36,7 +36,7 @@ def approved(hold: int, approvers: tuple[str, ...], at: RecordMetadata) -> Comma
 
 
 def rejected(hold: Hold, at: RecordMetadata) -> CommandOutcome:
-    reason = f"hold {hold.id} was rejected by {quoted(hold.rejected_by)}: what it kept stays as it was"
+    reason = f"hold {hold.id} was rejected by {quoted(hold.rejected_by)}: the rule tables keep the previous state"
     return CommandOutcome("refused", reason, hold.id, at.offset)
 
 

@@ -93,8 +93,8 @@ def faults_of_agent(state: FleetState, name: str, zone: str) -> tuple[str, ...]:
     member = state.members.rows.get(name)
     if member is not None and not member.held and member.zone != zone:
         return (
-            f"node: {quoted(name)} is in zone {quoted(member.zone)}, and a node agent moves no node; an operator"
-            f" moves it, or takes it out with 'dpuplane nodes leave {name}'",
+            f"node: {quoted(name)} is in zone {quoted(member.zone)}, and a node agent cannot move a node; an operator"
+            f" can move it, or remove it with 'dpuplane nodes leave {name}'",
         )
     return withheld_addresses(state, name)
 
@@ -108,7 +108,7 @@ def withheld_addresses(state: FleetState, name: str) -> tuple[str, ...]:
         if slots:
             holder = min(state.slot_table.names[slot] for slot in slots)
             found.append(
-                f"address: {str(ip_address(address))!r} of {quoted(name)} is withheld, as its agent stated it and node"
-                f" {quoted(holder)} holds it; it takes effect when that node is without it, or an operator states it"
+                f"address: {str(ip_address(address))!r} of {quoted(name)} is withheld: its agent stated it, and node"
+                f" {quoted(holder)} holds it; it takes effect when that node gives it up, or when an operator states it"
             )
     return tuple(found)

@@ -127,7 +127,7 @@ class FleetFold:
             case WritesThawed(_, zone):
                 return _decide_thaw(state, zone)
             case _:
-                return refusal(f"event: {type(event).__name__} is not of the fleet topic")
+                return refusal(f"event: {type(event).__name__} is not an event of the fleet topic")
 
     def rewind(self, state: FleetState, time_ms: int) -> None:
         """Windows and levels of budgets do not wait until the clock has caught up."""
@@ -198,7 +198,7 @@ def _decide_policy_deleted(state: FleetState, event: PolicyDeleted, at: RecordMe
     name, waiting = event.name, holds_of_edit(state, policy=event.name)
     present = state.policies.rows.get(name)
     if present is None and not waiting:
-        return refusal(f"name: {field_checks.quoted(name)} must be the name of a policy")
+        return refusal(f"name: {field_checks.quoted(name)} must be the name of an existing policy")
     if present is None or (name == DEFAULT and present.content() == BUILT_IN.content()):
         return _withdraw_edits(waiting)
     return Decision(*decide_edit(state, Edit(policy=name), event.envelope, at))
@@ -254,8 +254,8 @@ def _decide_thaw(state: FleetState, zone: str) -> Decision:
     if zone in state.freezes.rows:
         return Decision(FreezeChanged(zone, None), DONE)
     if zone != ANY_ZONE and ANY_ZONE in state.freezes.rows:
-        return refusal(f"zone: {field_checks.quoted(zone)} is frozen with all zones, and thaws with them")
-    return refusal(f"zone: {field_checks.quoted(zone) if zone else 'all zones together'} must be frozen to be thawed")
+        return refusal(f"zone: {field_checks.quoted(zone)} is frozen by the freeze of all zones; thaw all zones")
+    return refusal(f"zone: {field_checks.quoted(zone) if zone else 'all zones'} must be frozen before it can be thawed")
 
 
 def _advance(state: FleetState, source: ForwardRange) -> None:

@@ -160,11 +160,11 @@ def _hold_of(state: FleetState, impact: Impact, indices: Sequence[int], cause: C
     zones: Iterable[str]
     if count:
         addresses = sum(_addresses_of(impact.changes[index]) for index in indices)
-        together = f", as part of {count} together" if count > addresses else ""
-        reason = _over(kind, together + _of_late(state, kind, number, at)) + "; what was stays"
+        together = f", as part of {count}" if count > addresses else ""
+        reason = _over(kind, together + _of_late(state, kind, number, at)) + "; the rule tables keep the previous state"
         zones = state.zones_with({list_number for _, list_number in impact.exceeded})
     else:
-        reason = "of nodes whose last change waits; what was stays until this one may be made"
+        reason = "of nodes whose last change waits for approval; the rule tables keep the previous state"
         zones = {row.zone for index in indices for row in impact.changes[index][2:4] if row is not None}
     return Hold(
         id=0,
@@ -248,7 +248,7 @@ def decide_edit(
     hold = Hold(
         id=state.clocks.rows.get(LAST_HOLD, 0) + 1,
         subject=SUBJECT_POLICY if edit.policy else SUBJECT_ZONE,
-        reason=f"{_said(edit)}: {what}; it waits",
+        reason=f"{_said(edit)}: {what}; it waits for approval",
         nodes=0,
         requested_by=envelope.actor,
         since_ms=at.append_ms,
@@ -283,7 +283,7 @@ def decide_budget(state: FleetState, event: BudgetSet, at: RecordMetadata) -> De
             return Decision(EditHeld(hold, ()), Outcome("held", hold.reason, hold=hold.id))
     reason = (
         f"budget: {budget.kind} would be looser with {budget.permille} per mille and at least {budget.min_addresses}"
-        f" than with {now.permille} and {now.min_addresses}; it waits"
+        f" than with {now.permille} and {now.min_addresses}; it waits for approval"
     )
     hold = Hold(
         id=state.clocks.rows.get(LAST_HOLD, 0) + 1,
@@ -381,9 +381,9 @@ def _open(state: FleetState, number: int) -> Hold | str:
     key = hold_key(number)
     rejected = state.rejected.rows.get(key)
     if rejected is not None:
-        return f"hold: {number} was rejected by {quoted(rejected.rejected_by)} and cannot be approved any more"
+        return f"hold: {number} was rejected by {quoted(rejected.rejected_by)} and can no longer be approved"
     hold = state.holds.rows.get(key)
-    return hold if hold is not None else f"hold: {number} is not a hold that is open"
+    return hold if hold is not None else f"hold: {number} is not an open hold"
 
 
 def decide_approval(state: FleetState, event: HoldApproved, at: RecordMetadata) -> Decision:
@@ -393,14 +393,14 @@ def decide_approval(state: FleetState, event: HoldApproved, at: RecordMetadata) 
         return refusal(hold)
     if event.hold_hash != hold.hash:
         said = event.hold_hash[: len(hold.hash) + 1].hex()  # enough to tell that it is too long
-        return refusal(f"hash: {said} must be that of the hold now, {hold.hash.hex()}")
+        return refusal(f"hash: {said} must be the current hash of the hold, {hold.hash.hex()}")
     if person(actor) == person(hold.requested_by):
-        return refusal(f"principal: {quoted(actor)} asked for this change, so others must approve it")
+        return refusal(f"principal: {quoted(actor)} requested this change, so other principals must approve it")
     approvals = tuple({person(approver): approver for approver in (*hold.approvals, actor)}.values())
     if len(approvals) < APPROVALS:
         reason = f"hold {hold.id} has {len(approvals)} of {APPROVALS} approvals"
         if len(approvals) == len(hold.approvals):
-            return Decision(None, Outcome("unchanged", f"{reason}, one of them yours"))
+            return Decision(None, Outcome("unchanged", f"{reason}, including yours"))
         return Decision(HoldUpdated(replace(hold, approvals=approvals)), Outcome("done", reason))
     if hold.subject == SUBJECT_MEMBERS:
         changes = [_release(state, name, hold.id) for name in sorted(state.held_names[hold.id])]
@@ -423,8 +423,8 @@ def _decide_approved_edit(state: FleetState, hold: Hold, approvals: tuple[str, .
         return Decision(EditApplied(proposal, unseen, (hold.id,), approvals), DONE)
     asked = _approval_request(state, proposal, _over_budget(state, found, at), at)
     reason = (
-        f"{_said(edit)}: {asked['addresses']} addresses would be {_turned(asked['kind'])} at once by now, of which"
-        " approvers were not shown as many, or not of the same zones; look at its zones and approve it anew"
+        f"{_said(edit)}: {asked['addresses']} addresses would be {_turned(asked['kind'])} at once now, but"
+        " approvers were shown fewer, or other zones; check its zones and approve it again"
     )
     return Decision(
         HoldUpdated(replace(hold, reason=reason, approvals=(), **asked)), Outcome("held", reason, hold=hold.id)
@@ -433,7 +433,7 @@ def _decide_approved_edit(state: FleetState, hold: Hold, approvals: tuple[str, .
 
 def _said(edit: Edit) -> str:
     """An edit as the beginning of a sentence about it."""
-    return f"policy: {edit.policy!r}" if edit.policy else f"zone: the labels of {edit.zone!r}"
+    return f"policy: {edit.policy!r}" if edit.policy else f"zone: labels of {edit.zone!r}"
 
 
 def _unseen(state: FleetState, hold: Hold, proposal: Proposal, found: EditImpact) -> EditImpact:

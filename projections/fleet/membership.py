@@ -156,11 +156,11 @@ def _fault(event: MembershipChanged, count: int) -> str | None:
     if count > MAX_FORWARD_ITEMS:
         return f"names: {count} items are more than the {MAX_FORWARD_ITEMS} allowed"
     if len(set(event.names)) != count:
-        return f"names: {count} items name {len(set(event.names))} nodes; a record names a node once"
+        return f"names: {count} items name {len(set(event.names))} nodes; a record must name a node once"
     for field in ("zones", "states", "created_ms", "uids", "label_index", "changed_ms", "last_present_ms"):
         length = len(getattr(event, field))
         if length not in (1, count) and (length or field in ("zones", "states")):
-            return f"{field}: {length} entries for {count} names must be one for all or one each"
+            return f"{field}: {length} entries for {count} names must be one for all names or one per name"
     fault = fault_of_widths(event)
     if fault is not None:
         return fault
@@ -183,7 +183,7 @@ def _label_fault(event: MembershipChanged) -> str | None:
     if event.label_index:
         return fault_of_label_numbers(event.label_index, max(sets, 1))
     if sets > 1:
-        return f"label_index: 0 entries for {sets} label sets; give each name its set"
+        return f"label_index: 0 entries for {sets} label sets must be one entry per name"
     return None
 
 

@@ -42,7 +42,9 @@ def check_trust_domain(field: str, value: str) -> str | None:
     """None, or one sentence that says what is wrong with a trust domain."""
     if _TRUST_DOMAIN.fullmatch(value):
         return None
-    return f"{field}: {quoted(value)} must be 1 to 255 lower-case letters, digits, '.', '_' and '-', as example.org"
+    return (
+        f"{field}: {quoted(value)} must be 1 to 255 lower-case letters, digits, '.', '_' and '-', such as example.org"
+    )
 
 
 def uri_of(trust_domain: str, principal: Principal) -> str:

@@ -126,7 +126,7 @@ def command_outcome(state: FleetState, command_id: str, hold: int = -1) -> Comma
     waiting = [row for row in asked_for if row.subject == SUBJECT_MEMBERS]
     if waiting:
         newest = max(waiting, key=lambda row: row.id)
-        reason = f"hold {newest.id} keeps what was in the rule tables: the change is over the budget"
+        reason = f"hold {newest.id} keeps the previous state in the rule tables: the change is over the budget"
         return CommandOutcome("held", reason, newest.id, -1)
     return state.command_outcomes.rows.get(command_id) or state.command_outcomes.rows.get(hold_key(hold))
 

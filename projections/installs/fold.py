@@ -68,13 +68,13 @@ class InstallsFold:
 
     def decide(self, state: InstallsState, event: Event, at: RecordMetadata) -> Decision:
         if not isinstance(event, InstallsReported):
-            return refusal(f"event: {type(event).__name__} is not one that reports installs")
+            return refusal(f"event: {type(event).__name__} is not an event of the installs topic")
         entries = _entries(event)
         if isinstance(entries, str):
             return refusal(entries)
         zone = state.zones.rows.get(event.zone)
         if zone is not None and event.epoch < zone.epoch:
-            return refusal(f"epoch: {event.epoch} is before {zone.epoch}, that of zone {event.zone!r}")
+            return refusal(f"epoch: {event.epoch} is before {zone.epoch}, the epoch of zone {event.zone!r}")
         return Decision(_change(state, zone, event, entries), DONE)
 
     def evolve(self, state: InstallsState, change: InstallsChange, at: RecordMetadata) -> None:
@@ -151,14 +151,14 @@ def _entries(event: InstallsReported) -> list[LevelReport] | str:
     for number, (version, level, appended_ms, reached_ms) in enumerate(zip(*spread, strict=True)):
         ordinals = _bitmap(event.ordinals[number])
         if ordinals is None:
-            return f"ordinals[{number}]: {len(event.ordinals[number])} bytes are no roaring bitmap of DPU ordinals"
+            return f"ordinals[{number}]: {len(event.ordinals[number])} bytes are not a roaring bitmap of DPU ordinals"
         if (
             version < 0
             or not 0 <= level <= 2
             or not 0 <= appended_ms < _MAX_TIME_MS
             or not 0 <= reached_ms < _MAX_TIME_MS
         ):
-            return f"versions[{number}]: {version} at level {level} must have a level of 0 to 2, and times that can be"
+            return f"versions[{number}]: {version} at level {level} must have a level of 0 to 2 and valid times"
         if ordinals:
             entries.append(LevelReport(version, level, ordinals, appended_ms, reached_ms))
     return entries
@@ -176,7 +176,7 @@ def _fault(event: InstallsReported) -> str | None:
         if len(column) not in (1, count):
             return f"{field}: {len(column)} values must be 1, or one for each of the {count} ordinals"
     if max(count, len(event.regressed), len(event.refused)) > MAX_ITEMS:
-        return f"ordinals: {count} items, or that of regressed or refused, must be at most {MAX_ITEMS}"
+        return f"ordinals: {count} items, and those of regressed and refused, must each be at most {MAX_ITEMS}"
     if not 0 <= event.dpu_count <= MAX_ORDINAL:
         return f"dpu_count: {event.dpu_count} must be from 0 to {MAX_ORDINAL}"
     if event.epoch < 0:

@@ -124,15 +124,17 @@ def _after(table: DeviceTable, delta: Delta, capacity: int) -> dict[Rule, Prefix
         added = before.union(adds) if adds else before
         if len(added) != len(before) + len(adds):
             return FrameRefused(
-                RefusalCode.MALFORMED, f"steps: {_shown(step.rule)} adds prefixes that are there already"
+                RefusalCode.MALFORMED, f"steps: {_shown(step.rule)} adds prefixes that the table already has"
             )
         size += len(adds)
         if size > capacity:
-            return FrameRefused(RefusalCode.FULL, f"steps: {size} prefixes are more than the {capacity} that fit")
+            return FrameRefused(
+                RefusalCode.FULL, f"steps: {size} prefixes are more than the {capacity} that fit the device"
+            )
         after = added.difference(removes) if removes else added
         if len(after) != len(added) - len(removes):
             return FrameRefused(
-                RefusalCode.MALFORMED, f"steps: {_shown(step.rule)} removes prefixes that are not there"
+                RefusalCode.MALFORMED, f"steps: {_shown(step.rule)} removes prefixes that the table lacks"
             )
         size -= len(removes)
         rules[step.rule] = after
@@ -159,7 +161,7 @@ def _split(packed4: bytes, packed6: bytes) -> list[bytes]:
 def _cut(packed: bytes, width: int) -> list[bytes]:
     if len(packed) <= NUMPY_MIN * width:
         if len(packed) % width:  # as numpy says of many
-            raise ValueError(f"{len(packed)} bytes are no whole number of prefixes of {width} bytes")
+            raise ValueError(f"{len(packed)} bytes must be a multiple of {width} bytes per prefix")
         return [packed[at : at + width] for at in range(0, len(packed), width)]
     prefixes: list[bytes] = np.frombuffer(packed, f"V{width}").tolist()
     return prefixes
@@ -172,9 +174,9 @@ def _fault(step: SetStep) -> str | None:
         return f"steps.ports: {ports} must be pairs of first and last, up to 65535"
     for packed, width in ((step.add4, WIDTH4), (step.remove4, WIDTH4), (step.add6, WIDTH6), (step.remove6, WIDTH6)):
         if len(packed) % width:
-            return f"steps: {len(packed)} bytes are no whole number of prefixes of {width} bytes"
+            return f"steps: {len(packed)} bytes must be a multiple of {width} bytes per prefix"
         if packed and not _canonical(packed, width):
-            return f"steps: {_shown(step.rule)} has a prefix that is too long, or has bits set after its length"
+            return f"steps: {_shown(step.rule)} has a prefix that is too long or has host bits set"
     return None
 
 

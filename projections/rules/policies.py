@@ -109,7 +109,7 @@ def _ports_fault(ports: Sequence[int], protocol: str) -> str | None:
     if not ports:
         return None
     if protocol not in ("tcp", "udp"):
-        return f"ports: must be left out with protocol {protocol!a}: only tcp and udp have ports"
+        return f"ports: must be empty with protocol {protocol!a}: only tcp and udp have ports"
     if len(ports) % 2 or len(ports) > 2 * MAX_PORT_RANGES:
         return f"ports: {len(ports)} port numbers must be at most {MAX_PORT_RANGES} pairs of first and last"
     for first, last in zip(ports[::2], ports[1::2], strict=True):

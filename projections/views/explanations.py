@@ -139,7 +139,7 @@ def _sentence(about: ExplainQuery, fleet: FleetState, said: Mapping[str, Sequenc
     others = [address for address, listed in said.items() if listed and address not in own]
     if not others or about.node is None:
         return sentence(said)
-    theirs = f"{', '.join(others)} counts as an address of other nodes only, and not of this one"
+    theirs = f"{', '.join(others)} counts as an address of other nodes only"
     return f"{sentence(said)}; {theirs}"
 
 
@@ -192,7 +192,9 @@ def _accepted(about: ExplainQuery, fleet: FleetState) -> StepView:
             "accepted", f"its change at zones/{about.partition}/{node.changed} is not forwarded to fleet yet"
         )
     if str(member.withheld) in fleet.rejected.rows:
-        return _missing("accepted", f"its newest state was rejected with hold {member.withheld}; what it was counts")
+        return _missing(
+            "accepted", f"its newest state was rejected with hold {member.withheld}; its previous state counts"
+        )
     if member.withheld >= 0:
         return _missing(
             "accepted", f"hold {member.withheld} withholds its newest state until two principals approve it"
@@ -201,7 +203,7 @@ def _accepted(about: ExplainQuery, fleet: FleetState) -> StepView:
         return _missing("accepted", "; ".join(withheld))
     if not (member.address4 or member.address6):
         return _missing("accepted", "the node has no address")
-    return StepView("accepted", True, 0, "", 0, "fleet has it as its zone has it")
+    return StepView("accepted", True, 0, "", 0, "fleet has the state of its zone")
 
 
 def _intended(
@@ -216,7 +218,7 @@ def _intended(
     position = f"fleet/0/{version - 1}" if version else ""
     note = f"policy {first.policy}: {first.action} {first.prefix}; the table is at version {now.version}"
     if version == 0:
-        note += "; the address is in it for longer than its history tells"
+        note += "; the history does not reach back to when the address was added"
     return StepView("intended", True, time_ms, position, version, note)
 
 
@@ -238,11 +240,13 @@ def _sent(about: ExplainQuery, fleet: FleetState, version: int, received: bool) 
     freeze = fleet.freezes.rows.get(zone) or fleet.freezes.rows.get(ANY_ZONE)
     if freeze is not None:
         return _missing(
-            "sent", f"zone {zone} is frozen by {freeze.actor} since {shown_time(freeze.since_ms)}: no device is written"
+            "sent",
+            f"zone {zone} is frozen by {freeze.actor} since {shown_time(freeze.since_ms)}: its devices are not "
+            "written to",
         )
     if about.held is None:
         return _missing("sent", f"dpu {about.dpu_name!r} is not connected to any relay")
-    return StepView("sent", True, 0, "", version, "a relay that the DPU is connected to sends what it lacks")
+    return StepView("sent", True, 0, "", version, "its relay is sending the missing changes")
 
 
 def _reached(about: ExplainQuery, installs: InstallsState, version: int) -> tuple[int, ...]:
@@ -274,7 +278,7 @@ def _waits(about: ExplainQuery, installs: InstallsState, version: int) -> str:
             what = (
                 f"refused its table: {exception.reason}"
                 if exception.version < 0
-                else f"went back to {exception.version}"
+                else f"went back to version {exception.version}"
             )
             return f"the DPU {what} (at {shown_time(exception.said_ms)})"
     if about.is_past:
@@ -282,12 +286,12 @@ def _waits(about: ExplainQuery, installs: InstallsState, version: int) -> str:
     if about.held is None:
         return f"dpu {about.dpu_name!r} is not connected to any relay"
     if about.held.version >= version and about.held.epoch == about.epoch:
-        return f"the DPU has applied version {about.held.version}, and has not said that its hardware has it"
+        return f"the DPU has applied version {about.held.version}, and has not confirmed it in hardware"
     return f"the DPU has version {about.held.version} of epoch {about.held.epoch}, and needs {version} of {about.epoch}"
 
 
 def _unreported(version: int) -> str:
-    return f"no relay had reported version {version} of the DPU by then; what else it held then is not kept"
+    return f"no relay had reported version {version} of the DPU by then; other versions that it held are not kept"
 
 
 def _addresses(about: ExplainQuery, fleet: FleetState) -> list[Address]:
@@ -306,7 +310,7 @@ def _conflicts(about: ExplainQuery, fleet: FleetState, addresses: Iterable[Addre
         if names:
             few = ", ".join(sorted(names)[:_MAX_QUOTED_NAMES])
             more = f" and {len(names) - _MAX_QUOTED_NAMES} more" if len(names) > _MAX_QUOTED_NAMES else ""
-            yield f"conflict: {_text(address)} is an address of {few}{more} too, so their rules count for it as well"
+            yield f"conflict: {_text(address)} is also an address of {few}{more}, so their rules apply to it too"
 
 
 def _rules(fleet: FleetState, zone: str, now: RuleTable, address: Address) -> Iterator[tuple[AddressView, int]]:

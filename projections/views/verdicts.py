@@ -68,7 +68,7 @@ def sentence(by_address: Mapping[str, Sequence[Verdict]]) -> str:
 
 def _verdict_text(verdict: Verdict) -> str:
     word = "allowed" if verdict.allowed else "denied"
-    by = f"by policy {verdict.policy}" if verdict.policy else "as no rule speaks of it"
+    by = f"by policy {verdict.policy}" if verdict.policy else "because no rule matches"
     if verdict.protocols == TRAFFIC_PROTOCOLS:
         return f"{word} on all traffic {by}"
     protocols = " and ".join("other protocols" if name == "other" else name for name in verdict.protocols)

@@ -26,8 +26,9 @@ def merged(name: str, stated: Node, old: Node | None, zone: Zone) -> Node | str:
     """The row that a statement of the node's agent makes, or one sentence that says why it makes none."""
     if old is not None and old.zone != stated.zone:
         return (
-            f"node: {quoted(name)} is in zone {old.zone!r}, and a node agent moves no node; an operator moves it, or"
-            f" takes it out with 'dpuplane nodes leave {name}'"
+            f"node: {quoted(name)} is in zone {old.zone!r}, and a node agent cannot move a node; an operator"
+            " can move it, or"
+            f" remove it with 'dpuplane nodes leave {name}'"
         )
     labels = _labels(stated, old, zone)
     if isinstance(labels, str):
@@ -64,9 +65,9 @@ def fault_of_leave(name: str, old: Node, zone: Zone) -> str | None:
     if not kept:
         return None
     return (
-        f"labels: {quoted(kept[0])} of {quoted(name)} is an operator's, and a node agent takes out no node"
+        f"labels: {quoted(kept[0])} of {quoted(name)} is set by an operator, and a node agent cannot remove a node"
         " that has one;"
-        f" an operator takes it out with 'dpuplane nodes leave {name}'"
+        f" an operator removes it with 'dpuplane nodes leave {name}'"
     )
 
 
@@ -77,7 +78,7 @@ def _labels(stated: Node, old: Node | None, zone: Zone) -> dict[str, str] | str:
     for key, value in stated.labels.items():
         if key not in keys and had.get(key) != value:
             return (
-                f"labels: {quoted(key)} must be a key that zone {stated.zone!r} leaves to node agents"
+                f"labels: {quoted(key)} must be a key that zone {stated.zone!r} permits to node agents"
                 f" ({', '.join(keys) or 'none'}); an operator allows it with 'dpuplane zones limit {stated.zone}"
                 f" --agent-label-key {key}'"
             )
@@ -100,14 +101,15 @@ def _fault_of_address(place: _Place, stated: int | bytes, had: int | bytes, is_a
     address = ip_address(stated)
     if had and not is_agents:
         return (
-            f"address: {str(address)!r} must be {str(ip_address(had))!r} or none, as an operator stated that address of"
+            f"address: {str(address)!r} must be {str(ip_address(had))!r} or none, because an operator stated"
+            " that address of"
             f" {quoted(place.name)}"
         )
     networks, zone_name = place.zone.agent_networks, place.zone_name
     if any((found := network(text)) is not None and address in found for text in networks):
         return None
     return (
-        f"address: {str(address)!r} must be in a network that zone {zone_name!r} leaves to node agents"
+        f"address: {str(address)!r} must be in a network that zone {zone_name!r} permits to node agents"
         f" ({', '.join(networks) or 'none'}); an operator allows it with 'dpuplane zones limit {zone_name}"
         f" --agent-network {address}/{address.max_prefixlen}'"
     )

@@ -57,8 +57,10 @@ def register(state: ZonesState, event: DpuRegistered, at: RecordMetadata) -> Dec
         reason = f"dpu: {event.dpu!r} is registered in zone {old.zone!r}; delete it there first"
         return refusal(reason)
     if old.effect and event.node != old.node:
-        reason = f"node: {quoted(event.node)} cannot replace {quoted(old.node)}, out of service for dpu {event.dpu!r}"
-        return refusal(reason)
+        return refusal(
+            f"node: {quoted(event.node)} cannot replace {quoted(old.node)}, which is out of service for dpu "
+            f"{event.dpu!r}"
+        )
     row = replace(old, node=event.node, bmc_address=event.bmc_address, serial=old.serial or event.serial)
     if event.serial in ("", row.serial):
         return _decide(state, event.dpu, old, row, at)
@@ -82,7 +84,7 @@ def apply_step_event(state: ZonesState, event: StepEvent, at: RecordMetadata) ->
     if isinstance(row, str):
         return refusal(row)
     if event.phase != row.phase:
-        reason = f"phase: {quoted(event.phase)} of dpu {event.dpu!r} is over, which is {row.phase}"
+        reason = f"phase: {quoted(event.phase)} of dpu {event.dpu!r} is no longer its phase, which is {row.phase}"
         return refusal(reason)
     trigger = _trigger(event, at)
     if isinstance(trigger, str):
@@ -98,11 +100,11 @@ def expire(state: ZonesState, event: DeadlinePassed, at: RecordMetadata) -> Deci
     if event.kind != STEP_DEADLINE or row is None:
         return refusal(f"subject: {quoted(name)} has no deadline of kind {quoted(event.kind)}")
     if row.step_state != "running" or row.deadline_ms != event.deadline_ms:
-        return unchanged(f"deadline_ms: {event.deadline_ms} of dpu {name!r} is over")
+        return unchanged(f"deadline_ms: {event.deadline_ms} of dpu {name!r} has passed already")
     if at.append_ms < event.deadline_ms:
         reason = f"deadline_ms: {event.deadline_ms} of dpu {name!r} is after {at.append_ms}, the time of this record"
         return refusal(reason)
-    message = f"{row.provisioner!a} had no result by the deadline"
+    message = f"{row.provisioner!a} reported no result by the deadline"
     failed_ms = _said_ms(event, at)
     trigger = Trigger("expired", at, attempt=row.attempt, kind="transient", message=message, failed_ms=failed_ms)
     trigger = trigger._replace(tries=_tries(state, row))
@@ -112,7 +114,7 @@ def expire(state: ZonesState, event: DeadlinePassed, at: RecordMetadata) -> Deci
 def _add(state: ZonesState, event: DpuRegistered, at: RecordMetadata) -> Decision:
     index = state.dpu_index.zone(event.zone)
     if len(index.names) >= MAX_DPUS_PER_ZONE:
-        return refusal(f"zone: {event.zone!r} has {MAX_DPUS_PER_ZONE} DPUs, the most there may be")
+        return refusal(f"zone: {event.zone!r} has {MAX_DPUS_PER_ZONE} DPUs, the limit")
     zone = state.zone_rows.rows.get(event.zone) or Zone()
     ordinal = zone.ordinals if zone.ordinals < MAX_ORDINAL else index.lowest_free
     row = Dpu(
@@ -179,7 +181,7 @@ def _trigger(event: StepEvent, at: RecordMetadata) -> Trigger | str:
         case StepStarted():
             fault = check_text("provisioner", event.provisioner)
             if fault is None and not event.provisioner:
-                fault = "provisioner: '' must name who takes the step"
+                fault = "provisioner: '' must name the provisioner that takes the step"
             return fault or Trigger("started", at, attempt=event.attempt, provisioner=event.provisioner)
         case StepProgressed():
             fault = check_text("task", event.task)

@@ -98,7 +98,7 @@ class ZonesFold:
             case NodesSuperseded() | ZoneLimitsSet():
                 return _caused(state, event, at)
             case _:
-                return refusal(f"event: {type(event).__name__} is not one that decides about zones")
+                return refusal(f"event: {type(event).__name__} is not an event of the zones topic")
 
     def rewind(self, state: ZonesState, time_ms: int) -> None:
         """An attempt gets its whole time once more, and not as long as the clock had been ahead; lists of the corrected
@@ -127,7 +127,9 @@ def _caused(state: ZonesState, event: NodesSuperseded | ZoneLimitsSet, at: Recor
     """A record that fits the mark is over, even if it says nothing that can be done: or all later ones would wait."""
     mark = state.fleet_mark
     if event.from_offset != mark or event.to_offset <= mark:
-        reason = f"from_offset: {event.from_offset} to {event.to_offset} must go on from {mark}, the mark for fleet"
+        reason = (
+            f"from_offset: {event.from_offset} to {event.to_offset} must begin at {mark}, where the last forward ended"
+        )
         return refusal(reason)
     decision = nodes.supersede(state, event, at) if isinstance(event, NodesSuperseded) else _limit(state, event, at)
     change: ZonesChange = decision.change or ZonesChange()
@@ -167,10 +169,10 @@ def _delete(state: ZonesState, event: ZoneDeleted) -> Decision:
         return refusal(fault)
     row = state.existing_zone(event.zone)
     if row is None:
-        return unchanged(f"zone: {quoted(event.zone)} has no node and no DPU, and was not known to its partition")
+        return unchanged(f"zone: {quoted(event.zone)} has no node and no DPU, and did not exist in its partition")
     if not state.is_empty(event.zone):
         there, dpus_there = state.node_counts.get(event.zone, 0), len(state.dpu_index.zone(event.zone).names)
-        return refusal(f"zone: {quoted(event.zone)} has {there} nodes and {dpus_there} DPUs, and must have none")
+        return refusal(f"zone: {quoted(event.zone)} has {there} nodes and {dpus_there} DPUs and must have none")
     deleted = replace(row, deleted=True)
     snapshots = dict.fromkeys(sorted(key for key in state.snapshots.rows if key.startswith(f"{event.zone}/")))
     return Decision(
@@ -180,7 +182,7 @@ def _delete(state: ZonesState, event: ZoneDeleted) -> Decision:
 
 def _forwarded(state: ZonesState, event: OutboxAcknowledged, at: RecordMetadata) -> Decision:
     if event.to_offset > at.offset:
-        return refusal(f"to_offset: {event.to_offset} lies after this record, at {at.offset}")
+        return refusal(f"to_offset: {event.to_offset} must not lie after this record, at {at.offset}")
     if event.to_offset <= state.forwarded:
-        return unchanged(f"to_offset: {state.forwarded} was forwarded already")
+        return unchanged(f"to_offset: {state.forwarded} is already confirmed by fleet")
     return Decision(ZonesChange(marks=ForwardingMarks(state.fleet_mark, event.to_offset)), DONE)

@@ -79,7 +79,7 @@ def transition(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
     """The row of a DPU after a trigger."""
     action = TRANSITIONS.get((row.phase, trigger.name))
     if action is None:
-        return f"{trigger.name}: does not apply to dpu {name!r}, which is {row.phase}"
+        return f"{trigger.name}: does not apply to dpu {name!r} in phase {row.phase}"
     return action(name, row, trigger)
 
 
@@ -107,7 +107,7 @@ def wait_ms(row: Dpu, now_ms: int) -> int:
 def _provision(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
     image = trigger.image or row.image
     if not image:
-        return f"image: '' must name the image to provision dpu {name!r} with, which has had none"
+        return f"image: '' must name an image for dpu {name!r}, which has none yet"
     if row.phase == PENDING:
         return replace(row, image=image, resume=NODE_EFFECT)
     return _pending(replace(row, image=image), NODE_EFFECT, trigger.at)
@@ -166,7 +166,7 @@ def _forget(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
 
 def _start(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
     if row.step_state == "running":
-        return f"attempt: {trigger.attempt} of dpu {name!r} must wait for {row.attempt}, by {row.provisioner!a}"
+        return f"attempt: {trigger.attempt} of dpu {name!r} must wait for attempt {row.attempt} of {row.provisioner!a}"
     if trigger.attempt != row.attempt + 1:
         return f"attempt: {trigger.attempt} of dpu {name!r} must be {row.attempt + 1}"
     if row.paused:
@@ -198,7 +198,7 @@ def _succeed(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
         return _swap(name, row, trigger._replace(serial=serial))
     image = trigger.facts.get("image", row.image)
     if row.phase in _INSTALLED and image != row.image:
-        message = f"image: the device says that it runs {quoted(image)}, not {quoted(row.image)}"
+        message = f"image: the device reports {quoted(image)}, but {quoted(row.image)} is wanted"
         return _fail(name, row, trigger._replace(kind="device", message=message))
     return _after_step(replace(row, serial=serial, facts={**row.facts, **trigger.facts}), row.phase, trigger.at)
 
@@ -241,7 +241,7 @@ def _swap(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
             return replace(row, resume=NODE_EFFECT)
         case "Error" if row.resume == DELETING:
             return row
-    message = f"serial: {quoted(trigger.serial)} is another card than was provisioned; retry provisions it"
+    message = f"serial: {quoted(trigger.serial)} is another card than the one provisioned; retry provisions it"
     return _error(row, NODE_EFFECT, trigger._replace(message=message))
 
 
@@ -251,7 +251,7 @@ def _swap(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
 def _stale(name: str, row: Dpu, trigger: Trigger) -> str | None:
     if row.step_state == "running" and trigger.attempt == row.attempt:
         return None
-    return f"attempt: {trigger.attempt} of dpu {name!r} is over"
+    return f"attempt: {trigger.attempt} of dpu {name!r} has ended"
 
 
 def _without_attempt(row: Dpu, trigger: Trigger) -> Dpu:

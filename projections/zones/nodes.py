@@ -69,7 +69,9 @@ def join(state: ZonesState, event: NodesJoined, at: RecordMetadata) -> Decision:
             items.append(_refused(name, row))
         elif old is None or not _same(old, row):
             if old is not None and is_older(row.created_ms, old.created_ms, at.time_ms):
-                items.append(_refused(name, f"node: {name!r} has a newer incarnation here, of {old.created_ms}"))
+                items.append(
+                    _refused(name, f"node: {name!r} has a newer incarnation in this zone, of {old.created_ms}")
+                )
             else:
                 put[name] = row
     return _decision(rows, items, ZonesChange(nodes=put, zones=zones if put else {}, cause=_cause(event)))
@@ -89,7 +91,7 @@ def change(state: ZonesState, event: NodesChanged, at: RecordMetadata) -> Decisi
             items.append(_refused(name, _not_here(name, event.zone)))
             continue
         if meant not in (None, (old.created_ms, old.uid)):
-            items.append(_refused(name, f"node: {name!r} has another incarnation here, of {old.created_ms}"))
+            items.append(_refused(name, f"node: {name!r} has another incarnation in this zone, of {old.created_ms}"))
             continue
         row = agents.merged(name, stated, old, zone) if by_agent else stated
         if isinstance(row, str):
@@ -116,7 +118,7 @@ def leave(state: ZonesState, event: NodesLeft, at: RecordMetadata) -> Decision:
         if old is None or old.zone != event.zone:
             items.append(ItemOutcome(name, "unchanged", _not_here(name, event.zone)))
         elif not _is_about(old, meant):
-            other = f"node: {name!r} has another incarnation here, of {old.created_ms}"
+            other = f"node: {name!r} has another incarnation in this zone, of {old.created_ms}"
             items.append(ItemOutcome(name, "unchanged", other))
         elif event.inferred and (doubt := _doubt(state, name, old, event)) is not None:
             items.append(_refused(name, doubt))
@@ -130,7 +132,7 @@ def leave(state: ZonesState, event: NodesLeft, at: RecordMetadata) -> Decision:
 def complete_snapshot(state: ZonesState, event: SnapshotCompleted, at: RecordMetadata) -> Decision:
     fault = check_zone("zone", event.zone) or (check_zone("source", event.source) if event.source else None)
     if fault is None and event.count < 1:
-        fault = f"count: {event.count} must be at least 1: an empty list is never a command"
+        fault = f"count: {event.count} must be at least 1: an empty snapshot is never accepted"
     if fault is None and not 1 <= len(event.list_hash) <= _MAX_HASH:
         fault = f"list_hash: {len(event.list_hash)} bytes must be from 1 to {_MAX_HASH}"
     if fault is not None:
@@ -138,7 +140,7 @@ def complete_snapshot(state: ZonesState, event: SnapshotCompleted, at: RecordMet
     key = f"{event.zone}/{event.source}"
     last = state.snapshots.rows.get(key)
     if last is not None and event.envelope.issued_at_ms < last.said_ms:
-        return unchanged(f"list_hash: a list of {last.said_ms} is newer")
+        return unchanged(f"list_hash: a snapshot of {last.said_ms} is newer")
     said_ms = min(event.envelope.issued_at_ms, at.time_ms)
     row = SourceSnapshot(event.count, event.list_hash, said_ms, at.offset)
     return Decision(ZonesChange(snapshots={key: row}), DONE)
@@ -151,9 +153,9 @@ def supersede(state: ZonesState, event: NodesSuperseded, at: RecordMetadata) -> 
     and fro, each zone would drop it for where the other had it, and it were nowhere.
     """
     if not len(event.zones) == len(event.names) == len(event.created_ms) == len(event.uids):
-        return refusal("names: zones, names, created_ms and uids must have an entry per node")
+        return refusal("names: zones, names, created_ms and uids must have one entry per node")
     if len(event.names) > MAX_FORWARD_ITEMS:
-        return refusal(f"names: {len(event.names)} items must be at most {MAX_FORWARD_ITEMS}, as fit one forward")
+        return refusal(f"names: {len(event.names)} items must be at most {MAX_FORWARD_ITEMS}, the limit of one forward")
     tombstones: dict[str, NodeTombstone] = {}
     before = state.nodes.get_many(event.names)
     columns = zip(event.zones, event.names, event.created_ms, event.uids, before, strict=True)
@@ -205,9 +207,11 @@ def _doubt(state: ZonesState, name: str, old: Node, event: NodesLeft) -> str | N
     source = name.partition("/")[0] if "/" in name else ""
     last = state.snapshots.rows.get(f"{event.zone}/{source}")
     if last is None or last.list_hash != event.list_hash:
-        return f"list_hash: {event.list_hash.hex()[:16]!r} is not the last complete list of source {source!r} here"
+        return (
+            f"list_hash: {event.list_hash.hex()[:16]!r} is not the last snapshot of source {source!r} in this partition"
+        )
     if old.changed > last.offset:
-        return f"node: {name!r} changed at {old.changed}, after the list at {last.offset} that lacks it"
+        return f"node: {name!r} changed at {old.changed}, after the snapshot at {last.offset} that lacks it"
     return None
 
 

@@ -99,7 +99,7 @@ def admit(
         return InstallAdmission(rows, _too_many_installs(zone, limits))
     for name in line:
         row = changed.new if name == changed.name else state.dpus.rows[name]
-        assert row is not None, f"{name} is in line and gone"
+        assert row is not None, f"{name} is in the queue and deleted"
         if row.paused:
             continue
         if len(rows) == room:

@@ -44,7 +44,7 @@ async def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     state = str(tmp_path / "file" / "state")
     ran = await run("agent", "--relay", "127.0.0.1:9", "--zone", "a", "--dpu", "d1", "--state", state)
-    assert (ran.status, ran.stderr) == (3, f"dpuplane: state: {state!r} cannot be made: Not a directory\n")
+    assert (ran.status, ran.stderr) == (3, f"dpuplane: state: {state!r} cannot be created: Not a directory\n")
 
 
 async def test_a_folder_that_takes_nothing_is_told_of_and_stops_no_agent(tmp_path: Path) -> None:
@@ -52,5 +52,5 @@ async def test_a_folder_that_takes_nothing_is_told_of_and_stops_no_agent(tmp_pat
     flags = ("--relay", "127.0.0.1:9", "--zone", "a", "--dpu", "d1", "--state", "/sys")
     async with started("agent", *flags, stderr=errors) as agent:
         assert await agent.stop() == 0
-    said = "state: '/sys' cannot be written (Permission denied): no table is kept over a restart"
+    said = "state '/sys' cannot be written, the table is lost at a restart: Permission denied"
     assert said in errors.read_text()

@@ -120,7 +120,7 @@ async def test_a_leave_that_is_held_is_told_so_under_its_id_until_the_hold_is_cl
     after, again = await plane.queries.GetCommand(ask), await plane.calls.LeaveNodes(leave)
     assert after == again
     assert (after.outcome, after.hold) == (pb.OUTCOME_REFUSED, held.hold)
-    assert after.reason == f"hold {held.hold} was rejected by '?anonymous': what it kept stays as it was"
+    assert after.reason == f"hold {held.hold} was rejected by '?anonymous': the rule tables keep the previous state"
 
 
 async def test_an_edit_that_was_held_is_told_under_its_id_as_its_hold_was_closed(plane: Served) -> None:
@@ -135,7 +135,9 @@ async def test_an_edit_that_was_held_is_told_under_its_id_as_its_hold_was_closed
         shown = await plane.queries.GetCommand(pb.GetCommandRequest(command_id=request.command_id))
         assert shown == await plane.calls.SetPolicy(request), "the same to every caller of this id"
         assert shown.outcome == pb.OUTCOME_REFUSED
-        assert shown.reason == f"hold {first.hold} was rejected by '?anonymous': what it kept stays as it was"
+        assert (
+            shown.reason == f"hold {first.hold} was rejected by '?anonymous': the rule tables keep the previous state"
+        )
     budget = pb.SetBudgetRequest(kind="denied-by-change", permille=500, min_addresses=0, command_id=plane.command_id())
     (hold,) = (await hold_of(plane, await plane.calls.SetBudget(budget)),)
     for name in ("alice", "bob"):

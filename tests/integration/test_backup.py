@@ -194,7 +194,7 @@ def test_nothing_is_written_over(tmp_path: Path) -> None:
         run("backup", "--out", copy, "--data", tmp_path / "old"),
     ):
         assert refused.exit_code == 1
-        assert "nothing is written over" in refused.stderr
+        assert "no file is overwritten" in refused.stderr
 
 
 def test_what_an_interrupted_restore_left_is_no_log_and_in_nobody_s_way(tmp_path: Path) -> None:

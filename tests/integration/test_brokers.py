@@ -107,7 +107,7 @@ async def test_a_broker_that_is_killed_starts_again_unless_it_cannot(tmp_path: P
     async with brokers_in(tmp_path) as brokers, asyncio.timeout(PATIENCE_S):
         keeping = asyncio.ensure_future(brokers.keep(said.put_nowait))
         brokers.kill(1)
-        assert re.match(r"broker 1 ended with status -9, see .*output\.txt; it starts again", await said.get())
+        assert re.match(r"broker 1 ended with status -9, see .*output\.txt; restarting it", await said.get())
         await brokers.ready()
         brokers.kill(1)
         with pytest.raises(NoKafka, match="broker 1 ended with status -9"):

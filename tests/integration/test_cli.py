@@ -96,7 +96,7 @@ async def test_cliques_are_claimed_shown_and_released(run: Run, tmp_path: Path) 
     assert (await run("cliques", "capacity", "d", "c", "2")).status == 0
     first = await run("cliques", "claim", "d", "c", "n1", "--address", "10.0.0.1")
     assert (first.json["outcome"], first.json["index"]) == ("done", 0)
-    assert first.stderr == "warning: node: 'n1' is not known in any zone; the claim counts all the same\n"
+    assert first.stderr == "warning: node: 'n1' is not known in any zone; the claim was made all the same\n"
     assert (await run("nodes", "join", "n2", "--zone", "z1")).status == 0
     second = await run("cliques", "claim", "d", "c", "n2")
     assert (second.json["index"], second.stderr) == (1, ""), "a zone has it"
@@ -282,16 +282,16 @@ async def test_dpus_are_selected_by_labels_of_zones_and_each_has_an_outcome(run:
     assert (named.status, [item["name"] for item in named.json["items"]]) == (0, ["z1/d1", "z1/d2"])
     assert {dpu["paused"] for dpu in (await run("dpus", "list", "--zone", "z1")).json["dpus"]} == {True}
     mixed = await run("dpus", "retry", "--zone", "z2", "--yes")
-    assert mixed.status == 1 and "retry: does not apply to dpu 'd1', which is Initializing" in mixed.stderr
+    assert mixed.status == 1 and "retry: does not apply to dpu 'd1' in phase Initializing" in mixed.stderr
 
 
 @pytest.mark.parametrize(
     ("given", "words"),
     [
         ((), "give DPUs by name, or --zone, --selector"),
-        (("d1", "--all"), "and not both"),
-        (("--selector", "rack=9", "--yes"), "no DPU is selected; nothing was requested"),
-        (("--all", "--command-id", "018bcfe5-6800-7d8e-91b7-584a2265b1f5"), "--command-id is for DPUs given by name"),
+        (("d1", "--all"), "give either DPU names"),
+        (("--selector", "rack=9", "--yes"), "no DPU matches; nothing was requested"),
+        (("--all", "--command-id", "018bcfe5-6800-7d8e-91b7-584a2265b1f5"), "--command-id needs DPU names"),
     ],
 )
 async def test_a_selection_that_says_too_little_or_too_much_requests_nothing(
@@ -451,7 +451,7 @@ async def test_a_log_is_not_verified_against_the_servers_of_another_one(run: Run
         ran = await run("verify", "--data", str(tmp_path / "other"))
     own = (await run("status")).json["log_id"]
     assert (ran.status, ran.stdout) == (1, "")
-    assert f"is a server of log {own}, and this is log {status['log_id']}" in ran.stderr
+    assert f"serves log {own}, and this is log {status['log_id']}" in ran.stderr
     assert "has state" not in ran.stderr
 
 

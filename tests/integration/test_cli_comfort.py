@@ -134,7 +134,7 @@ async def ends_with_its_reader(*arguments: str) -> None:
 async def test_a_dry_run_over_a_log_that_is_not_there_is_refused(plane: Served, tmp_path: Path) -> None:
     ended = await run("upgrade", "--dry-run", "--data", str(tmp_path / "none"), server=plane.address)
     assert (ended.status, ended.stdout) == (1, "")
-    assert "none holds no log; name the folder that" in ended.stderr
+    assert "none holds no log; give the folder that" in ended.stderr
 
 
 async def test_what_is_past_cannot_be_watched(plane: Served) -> None:
@@ -178,7 +178,7 @@ async def test_who_names_what_is_not_there_is_told_where_to_look(plane: Served) 
     assert nobody.stderr.endswith("; see `dpuplane zones list`\n")
     mistyped = await run("zone", "show", "rack9", server=plane.address)
     assert mistyped.status == 2
-    assert "no such command 'zone': did you mean zones" in mistyped.stderr
+    assert "unknown command 'zone': did you mean zones" in mistyped.stderr
 
 
 async def completed(line: str, server: str) -> list[str]:

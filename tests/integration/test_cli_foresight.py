@@ -87,7 +87,7 @@ async def test_the_history_of_a_name_that_dpus_of_two_zones_have_is_that_of_one_
         assert (await ran(plane, "dpus", "register", "twin", "--zone", zone)).status == 0
     both = await ran(plane, "history", "twin", "--output", "json")
     zones = "'twin' is or was the name of a DPU in each of the zones z1, z2"
-    assert both.stderr == f"{zones}; --zone shows one of these DPUs alone\n"
+    assert both.stderr == f"{zones}; select one with --zone\n"
     one = await ran(plane, "history", "twin", "--zone", "z2", "--output", "json")
     assert (one.status, one.stderr) == (0, "")
     happened = both.json()["happened"]

@@ -29,8 +29,8 @@ async def test_a_dry_run_counts_nodes_and_addresses_and_states_nothing(run: Run,
     kinds = ("new", "moved", "changed", "unchanged", "not_in_file", "addresses_added", "addresses_removed", "joined")
     assert [dry.json[kind] for kind in kinds] == [2, 0, 9, 0, 1, 2, 0, 0]
     table = (await run("import", file, *POOL, "--dry-run", "--output", "table")).stdout
-    assert "2 new, 0 moved, 9 changed, 0 unchanged; 1 in these zones are not in the file, and stay" in table
-    assert table.endswith("11 would be stated; nothing was applied\n")
+    assert "2 new, 0 moved, 9 changed, 0 unchanged; 1 in these zones are not in the file and stay" in table
+    assert table.endswith("11 would be sent; nothing was applied\n")
     assert await plane.stated() == stated
 
 
@@ -67,7 +67,8 @@ async def test_what_is_held_stands_in_the_exit_line(run: Run, tmp_path: Path) ->
     again = (*other, "--command-id", command_id, "--output", "table")
     line = (await run("import", file, *again)).stdout.splitlines()[-1]
     told = (
-        "20 joined, 0 refused, 0 unknown, 20 held as they were until two people approve (dpuplane holds list --command "
+        "20 joined, 0 refused, 0 unknown, 20 held in their previous state until two people approve (dpuplane "
+        "holds list --command "
     )
     assert f"{told}{command_id}: " in line
 
@@ -83,8 +84,8 @@ async def test_a_dry_run_counts_the_nodes_that_are_held_already(run: Run, tmp_pa
     assert [dry.json[kind] for kind in ("unchanged", "changed", "held_before", "held")] == [2, 3, 2, 0]
     lines = (await run("import", file, *other, "--dry-run", "--output", "table")).stdout.splitlines()
     told = {name.strip(): value.strip() for name, _, value in (line.partition("  ") for line in lines)}
-    assert told["held already"].startswith("2 of these nodes; rule tables have them as before that")
-    assert told["would be held"].startswith("not known before the nodes are stated")
+    assert told["held already"].startswith("2 of these nodes; rule tables have their previous state")
+    assert told["would be held"].startswith("unknown until the import is applied")
 
 
 async def test_what_an_import_asked_for_is_selected_by_its_id(run: Run, tmp_path: Path) -> None:
@@ -98,8 +99,8 @@ async def test_what_an_import_asked_for_is_selected_by_its_id(run: Run, tmp_path
     assert [hold["hold"] for hold in listed] == first["holds"]
     assert (await run("holds", "list", "--command", other["command_id"])).json["holds"] == []
     shown = await run("commands", "show", first["command_id"])
-    assert "it is one of several commands, as of an import; 3 holds of the others are open" in shown.stderr
+    assert "it is part of an import; 3 holds of other parts are open" in shown.stderr
     bad = await run("holds", "reject", "--command", "7")
-    assert (bad.status, "'--command': command id: '7' is not a UUIDv7" in bad.stderr) == (2, True)
+    assert (bad.status, "'--command': command id: '7' must be a UUIDv7" in bad.stderr) == (2, True)
     assert (await run("holds", "reject", "--command", first["command_id"], "--as", "alice")).status == 0
     assert (await run("holds", "list")).json["holds"] == []

@@ -14,7 +14,7 @@ import pytest
 from tests.support.planes import run, serving
 
 LEAVE = ("nodes", "leave", "n1", "--zone", "z1", "--timeout", "1")
-START = "start `dpuplane serve`, or name its --listen address with --server"
+START = "start `dpuplane serve`, or give its --listen address with --server"
 
 
 def closed_port() -> str:
@@ -53,10 +53,10 @@ async def test_a_refused_connection_is_one_short_sentence_and_leaves_nothing_unk
     for arguments in (("status",), LEAVE, ("import", str(inventory)), ("nodes", "list", "--watch")):
         ran = await run(*arguments, server=nowhere)
         assert (ran.status, ran.stdout) == (3, "")
-        assert ran.stderr == f"Error: nothing listens at {nowhere}: {START}\n"
+        assert ran.stderr == f"Error: no process listens at {nowhere}: {START}\n"
     both = f"{nowhere},{closed_port()}"
     ran = await run(*LEAVE, server=both)
-    assert ran.stderr == f"Error: nothing listens at {both.replace(',', ', ')}: {START}\n"
+    assert ran.stderr == f"Error: no process listens at {both.replace(',', ', ')}: {START}\n"
 
 
 async def test_a_command_that_one_of_two_servers_took_is_unknown() -> None:
@@ -64,8 +64,8 @@ async def test_a_command_that_one_of_two_servers_took_is_unknown() -> None:
         for servers in (silent, f"{silent},{closed_port()}", f"{closed_port()},{silent}"):
             ran = await run(*LEAVE, server=servers)
             assert ran.status == 3
-            assert f"no answer from {servers.replace(',', ', ')} (deadline exceeded" in ran.stderr
-            assert "ask `dpuplane commands show " in ran.stderr
+            assert f"no response from {servers.replace(',', ', ')} (deadline exceeded" in ran.stderr
+            assert "check it with `dpuplane commands show " in ran.stderr
 
 
 async def test_an_address_that_is_another_one_of_the_plane_is_named_as_that(tmp_path: Path) -> None:
@@ -74,13 +74,13 @@ async def test_an_address_that_is_another_one_of_the_plane_is_named_as_that(tmp_
             ran = await run(*LEAVE, server=plane.address(name))
             assert ran.status == 3
             assert ran.stderr == (
-                f"Error: {plane.address(name)} speaks HTTP/1, as --http and --agents do: "
-                "name the --listen address with --server\n"
+                f"Error: {plane.address(name)} speaks HTTP/1: "
+                "give the --listen address with --server, not that of --http or --agents\n"
             )
 
 
 @pytest.mark.parametrize("host", ["nowhere.invalid:7080"])
 async def test_a_host_without_an_address_is_named_as_that(host: str) -> None:
     ran = await run(*LEAVE, server=host)
-    said = f"Error: {host}: the host name does not resolve; name another address with --server\n"
+    said = f"Error: {host}: the host name does not resolve; give another address with --server\n"
     assert (ran.status, ran.stderr) == (3, said)

@@ -100,7 +100,7 @@ async def test_ports_of_what_has_none_are_refused_as_such(plane: Served, tmp_pat
     file = tmp_path / "ping.yaml"
     file.write_text("{name: ping, action: allow, protocol: icmp, ports: [8]}")
     ran = await run(plane, "policies", "apply", str(file))
-    assert (ran.exit_code, "must be left out with protocol 'icmp': only tcp and udp have ports" in ran.stderr) == (
+    assert (ran.exit_code, "must be empty with protocol 'icmp': only tcp and udp have ports" in ran.stderr) == (
         1,
         True,
     )
@@ -123,7 +123,7 @@ async def test_a_version_that_no_history_tells_is_said_in_words(plane: Served) -
 def test_a_folder_without_a_log_is_named_as_it_was_given(command: list[str], tmp_path: Path) -> None:
     ran = CliRunner().invoke(cli, [*command, "--data", str(tmp_path / "nope")])
     assert (ran.exit_code, ran.stdout) == (1, "")
-    assert f"data: {tmp_path / 'nope'} holds no log; name the folder" in ran.stderr
+    assert f"data: {tmp_path / 'nope'} holds no log; give the folder" in ran.stderr
 
 
 @pytest.mark.parametrize(("output", "load"), [("json", json.loads), ("yaml", yaml.safe_load)])

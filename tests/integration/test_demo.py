@@ -81,7 +81,7 @@ async def test_the_same_on_kafka(kafka_cluster: str) -> None:
         (("--data", __file__), "is a file"),
         (("--inventory", "nowhere.csv"), "'nowhere.csv' does not exist"),
         (("--zone-size", "40"), "--inventory"),
-        (("--kafka", "broker"), "'broker' is not HOST:PORT"),
+        (("--kafka", "broker"), "'broker' must be HOST:PORT"),
     ],
 )
 async def test_sizes_that_cannot_be(arguments: tuple[str, ...], says: str) -> None:

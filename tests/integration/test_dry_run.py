@@ -78,7 +78,7 @@ async def test_a_deletion_and_what_would_be_refused_are_foreseen(tmp_path: Path)
     async with served(tmp_path) as plane:
         await joined(plane)
         none = await plane.calls.DeletePolicy(pb.DeletePolicyRequest(name="web", dry_run=True))
-        assert none.outcome == pb.OUTCOME_REFUSED and "must be the name of a policy" in none.reason
+        assert none.outcome == pb.OUTCOME_REFUSED and "must be the name of an existing policy" in none.reason
         await plane.calls.SetPolicy(pb.SetPolicyRequest(policy=policy()))
         gone = await plane.calls.DeletePolicy(pb.DeletePolicyRequest(name="web", dry_run=True))
         (effect,) = gone.dry_run.effects

@@ -207,7 +207,7 @@ async def test_a_moment_of_the_past_shows_the_alerts_holds_and_stuck_dpus_of_the
 async def test_a_plane_that_still_folds_up_to_a_moment_is_asked_again_and_alarms_nobody(fleet: ShownPlane) -> None:
     context = await fleet.browser.new_context()
     page = await context.new_page()
-    folding = {"error": "as_of: 3 of 9 records are folded (33 %); ask again for the answer"}
+    folding = {"error": "as_of: 3 of 9 records are folded (33 %); repeat the query"}
     await page.route("**/page/data/fleet?*", lambda route: route.fulfill(status=503, json=folding))
     await page.goto(f"{fleet.address}#/fleet?at={time.time_ns() // 1_000_000}")
     await expect(page.locator("#tiles-caption")).to_contain_text("3 of 9 records are folded (33 %)")

@@ -121,7 +121,7 @@ async def test_more_feeds_than_there_may_be_are_turned_away_with_a_sentence(tmp_
         assert {response.status for response in opened} == {200}
         async with viewers[-1].get(f"{address}/feed") as response:
             assert response.status == 503
-            assert (await response.json())["error"].startswith(f"feed: {FEEDS_MAX} pages look at")
+            assert (await response.json())["error"].startswith(f"feed: {FEEDS_MAX} pages are open")
         assert feeds.refused == 1
         opened[0].close()
         await until(lambda: feeds._open.total() == FEEDS_MAX - 1)
@@ -137,7 +137,7 @@ async def test_one_viewer_has_a_few_feeds_and_others_have_theirs(tmp_path: Path)
             async with greedy.get(f"{address}/feed") as response:
                 assert response.status == 503
                 said = (await response.json())["error"]
-                assert f"127.0.1.1' looks at this process with {FEEDS_PER_VIEWER} pages already" in said
+                assert f"127.0.1.1' has {FEEDS_PER_VIEWER} pages open at this process already" in said
             async with other.get(f"{address}/feed") as response:
                 assert response.status == 200
             for response in opened:
@@ -179,7 +179,7 @@ async def test_a_page_that_is_asked_before_the_log_is_folded_says_so() -> None:
         async with session.get(f"{address}/page/data/fleet") as response:
             assert (response.status, (await response.json())["error"]) == (
                 503,
-                "page: the log is not folded yet; ask again in a moment",
+                "page: the log is not folded yet; reload in a few seconds",
             )
         async with session.get(address) as response:
             assert response.status == 200

@@ -145,7 +145,7 @@ async def test_a_moment_makes_room_for_the_next_and_no_more_are_kept(tmp_path: P
             await as_of_servers.at(first, timeout_s=30)
             await asyncio.sleep(0.01)
             second = str(now_ms())
-            with pytest.raises(LogUnavailable, match="1 other moments are being looked at; ask again"):
+            with pytest.raises(LogUnavailable, match="1 other past times are being folded; try again"):
                 await as_of_servers.at(second, timeout_s=0)
             assert isinstance(await as_of_servers.at(second, timeout_s=30), AsOfQueries)
             assert list(as_of_servers._servers) == [second]
@@ -156,7 +156,7 @@ async def test_whoever_cannot_wait_hears_how_far_it_is_and_may_ask_again(tmp_pat
         await History(channel, seed=8).go_on(5)
         async with AsOfServers.open(plane.settings, now_ms) as as_of_servers:
             moment = str(now_ms())
-            with pytest.raises(LogUnavailable, match="ask again for the answer"):
+            with pytest.raises(LogUnavailable, match="repeat the query"):
                 await as_of_servers.at(moment, timeout_s=0.01)
             await as_of_servers.at(moment, timeout_s=30)
 

@@ -69,7 +69,11 @@ async def test_a_dpu_that_has_more_than_the_backup_is_stated_and_waits_for_a_tha
         await plane.until_newer(DPUS)
         differing = await plane.say("verify")
         assert differing.status == 1
-        said = [line for line in differing.json()["differences"] if "which this log was restored without" in line]
+        said = [
+            line
+            for line in differing.json()["differences"]
+            if "after the backup that this log was restored from" in line
+        ]
         assert len(said) == DPUS
         assert all("holds epoch 1 version" in line and "the zone is frozen" in line for line in said)
 

@@ -189,9 +189,9 @@ async def test_what_it_cannot_listen_on_or_keep_its_log_in_is_named(tmp_path: Pa
         ran = await started(tmp_path / "plane")
         assert (ran.status, "in use" in ran.stderr) == (3, True)
     ran = await started(Path(__file__))
-    assert (ran.status, f"data: {__file__!r} cannot be made" in ran.stderr) == (3, True)
+    assert (ran.status, f"data: {__file__!r} cannot be created" in ran.stderr) == (3, True)
     ran = await started(tmp_path / "other", state=__file__)
-    assert (ran.status, f"state: {__file__!r} cannot be made" in ran.stderr) == (3, True)
+    assert (ran.status, f"state: {__file__!r} cannot be created" in ran.stderr) == (3, True)
 
 
 async def test_a_backup_is_not_served_as_a_plane(tmp_path: Path) -> None:

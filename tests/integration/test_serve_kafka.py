@@ -137,7 +137,7 @@ async def test_roles_start_in_any_order(kafka_cluster: str, tmp_path: Path) -> N
             return str(relay.ready)
 
     waiting = asyncio.create_task(relay_first())
-    while not (tmp_path / "relay").exists() or "waiting for the log" not in (tmp_path / "relay").read_text():
+    while not (tmp_path / "relay").exists() or "log not opened, retrying" not in (tmp_path / "relay").read_text():
         await asyncio.sleep(0.1)
     async with serving(*on, "--role", "api"):
         assert "agents=" in await waiting

@@ -57,7 +57,7 @@ async def test_a_node_agent_creates_no_zone_and_moves_no_node(plane: Guarded) ->
         await allow_agents(plane, zone, networks=[NET])
     assert (await plane.caller("operator/ann").calls.JoinNodes(join("n1", trust="low"))).outcome == pb.OUTCOME_DONE
     moved = await agent.calls.JoinNodes(join("n1", "10.7.0.9", zone="z2"))
-    assert (moved.outcome, "moves no node" in moved.reason) == (pb.OUTCOME_REFUSED, True)
+    assert (moved.outcome, "cannot move a node" in moved.reason) == (pb.OUTCOME_REFUSED, True)
     left = await agent.calls.LeaveNodes(pb.LeaveNodesRequest(zone="z1", names=["n1"]))
     assert (left.outcome, "'trust' of 'n1' is an operator's" in left.reason) == (pb.OUTCOME_REFUSED, True)
 

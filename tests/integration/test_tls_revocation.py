@@ -192,7 +192,7 @@ def test_certificates_are_added_to_a_list_by_file_or_serial_number(tmp_path: Pat
     assert "operator/ann, valid until " in listed.read_text()
     written = listed.read_bytes()
     ran = CliRunner().invoke(cli, command)
-    assert (ran.exit_code, ran.stdout.count("is there already"), listed.read_bytes()) == (0, 2, written)
+    assert (ran.exit_code, ran.stdout.count("is listed already"), listed.read_bytes()) == (0, 2, written)
     ran = CliRunner().invoke(cli, ["certs", "show", str(cert_files.cert)])
     assert f"{serial_of(cert_files):x}" in ran.stdout and "REVOKED" not in ran.stdout.upper()
     for name, revoked in (("operator/ann", "yes"), ("operator/bob", "no")):

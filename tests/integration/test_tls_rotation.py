@@ -181,7 +181,7 @@ def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
         (CertFiles(tmp_path / "absent", cert_files.key, cert_files.ca), "absent: No such file"),
         (CertFiles(nothing, cert_files.key, cert_files.ca), "nothing.pem"),
         (CertFiles(cert_files.cert, stranger.key, cert_files.ca), "cannot be used together"),
-        (CertFiles(cert_files.cert, cert_files.key, nothing), "nothing.pem: has no certificate"),
+        (CertFiles(cert_files.cert, cert_files.key, nothing), "nothing.pem: has no usable certificate"),
     ]
     for bad, says in cases:
         with pytest.raises(BadCertificates) as caught:

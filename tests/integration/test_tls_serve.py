@@ -59,9 +59,9 @@ async def test_a_fleet_of_its_own_processes_works_under_tls(tmp_path: Path) -> N
         assert (await run("certs", "init", "--dir", str(strange.folder))).status == 0
         flags = [*(await strange.issue("viewer", "vic"))[:4], *viewer[4:]]
         unknown = await run("nodes", "list", *flags, server=server)
-        assert (unknown.status, "each side must accept the other's certificate" in unknown.stderr) == (3, True)
+        assert (unknown.status, "each side must trust the other's certificate" in unknown.stderr) == (3, True)
         said = await run("nodes", "list", "--as", "root", *viewer, server=server)
-        assert (said.status, "your certificate says who you are, viewer/vic" in said.stderr) == (2, True)
+        assert (said.status, "your certificate names the principal, viewer/vic" in said.stderr) == (2, True)
     log = (tmp_path / "serve.log").read_text()
     assert "peer=viewer/vic" in log
     assert "ssl_transport_security" not in log, "a stranger's handshake writes no lines"
@@ -111,7 +111,7 @@ async def test_a_running_plane_takes_up_what_certs_issue_writes(tmp_path: Path) 
         await authority.issue("plane", "local")
         log = tmp_path / "serve.log"
         async with asyncio.timeout(30):
-            while "took up new certificates" not in log.read_text():
+            while "new certificates loaded" not in log.read_text():
                 await asyncio.sleep(0.05)
         await queries.ListZones(pb.ListZonesRequest())
         assert (await run("zones", "list", *viewer, server=plane.address("api"))).status == 0
@@ -153,7 +153,7 @@ async def test_an_authority_is_made_once_and_its_keys_are_for_their_owner(tmp_pa
         private = path.suffix == ".key"
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == (0 if private else 0o044), path
     for wrong, says in (
-        (("node-agent", "n1", "--dns", "a.example"), "only processes of the plane are dialed"),
+        (("node-agent", "n1", "--dns", "a.example"), "host names are for role plane only"),
         (("operator", "../x"), "name: '../x' must be"),
         (("root", "x"), "'root' is not one of"),
     ):

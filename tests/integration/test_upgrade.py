@@ -86,7 +86,7 @@ async def test_a_log_is_raised_only_when_nobody_alive_lacks_the_rules(kafka_clus
             assert (dry.status, dry.json()["ready"]) == (1, False)
             (unready,) = dry.json()["unready"]
             assert unready.startswith("old ")
-            assert "no rules of fold version 2 for zones" in unready
+            assert "does not support fold version 2 of zones" in unready
             changed = {rows["table"]: rows["keys"] for each in dry.json()["raises"] for rows in each["rows"]}
             assert changed == {"zones": ["rack-1"], "places": ["rack-1"]}
 

@@ -126,7 +126,7 @@ def test_every_process_gives_a_command_the_outcome_that_one_record_decided() -> 
 
 
 def test_a_copy_that_came_after_its_id_was_forgotten_says_nothing_of_the_first() -> None:
-    expired = Outcome("refused", "command id: 1 is expired, as ids up to 2 are forgotten")
+    expired = Outcome("refused", "command id: 1 has expired: ids from 1 to 2 are no longer kept")
     assert not one_outcome(("p0", Answer(DONE, ZONES_0, 1)), ("p1", Answer(expired, ZONES_0, 9)))
 
 

@@ -127,7 +127,7 @@ def test_a_node_agent_moves_no_node_and_takes_out_none_with_labels_of_an_operato
     log = limited()
     log.limit(-1, -1, zone="z2", networks=["10.7.0.0/16"])
     log.join("a", labels={"trust": "low"})
-    assert "moves no node" in as_agent(log, zone="z2").reason
+    assert "cannot move a node" in as_agent(log, zone="z2").reason
     log.actor = AGENT
     outcome = log.leave("a")
     assert (outcome.code, "trust" in outcome.reason) == ("refused", True)

@@ -43,7 +43,7 @@ def test_a_signature_that_is_no_base64_is_refused_as_any_other_damage(tmp_path: 
     new_keys(key, public)
     said = CheckpointContent(format=FORMAT, log_id="log", generation=1, made_at_ms=0, partitions={})
     file.write_text(signed(said, key).decode().replace('"signature": "', '"signature": "é'))
-    with pytest.raises(PermanentError, match="is no checkpoint: "):
+    with pytest.raises(PermanentError, match="is not a valid checkpoint: "):
         load(file, public)
 
 
@@ -113,7 +113,7 @@ def test_a_certificate_names_only_hosts_that_can_be_dialed(host: str, tmp_path: 
 @pytest.mark.parametrize("place", [("--data", "plane"), ("--kafka", "127.0.0.1:9092")])
 def test_a_raise_is_of_no_log_that_only_a_flag_names(place: tuple[str, str]) -> None:
     ran = CliRunner().invoke(cli, ["upgrade", *place, "--server", "127.0.0.1:1"])
-    assert (ran.exit_code, "--data and --kafka go with --dry-run" in ran.stderr) == (2, True), ran.output
+    assert (ran.exit_code, "--data and --kafka need --dry-run" in ran.stderr) == (2, True), ran.output
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_what_is_no_file_is_not_replaced_by_one(tmp_path: Path) -> None:
     for out in (pipe, tmp_path / "stdout"):
         ran = CliRunner().invoke(cli, ["events", "export", "--data", str(tmp_path / "plane"), "--out", str(out)])
         assert (ran.exit_code, ran.stdout) == (1, "")
-        assert ran.stderr == f"Error: {out}: must be a file, or not be there; what is there is none, and stays\n"
+        assert ran.stderr == f"Error: {out}: must be a regular file or absent; the existing entry is not overwritten\n"
         assert out.is_fifo()
 
 
@@ -181,7 +181,7 @@ async def test_a_folder_that_may_not_be_looked_into_is_named(tmp_path: Path, mon
         open_log(settings, now_ms=lambda: 0, rng=random.Random(1)),
         open_log_to_read(log_source_of(settings), rng=random.Random(1)),
     ):
-        with pytest.raises(FatalError, match=r"data: .* cannot be looked into: Permission denied$"):
+        with pytest.raises(FatalError, match=r"data: .* cannot be read: Permission denied$"):
             await opening.__aenter__()
 
 
@@ -190,7 +190,7 @@ def test_an_authority_that_cannot_be_written_is_refused_in_one_sentence(tmp_path
     ran = CliRunner().invoke(cli, ["certs", "init", "--dir", str(tmp_path / "file" / "certs")])
     assert (ran.exit_code, ran.stderr) == (
         1,
-        f"Error: {tmp_path / 'file' / 'certs'}: cannot be made: Not a directory\n",
+        f"Error: {tmp_path / 'file' / 'certs'}: cannot be created: Not a directory\n",
     )
     assert CliRunner().invoke(cli, ["certs", "init", "--dir", str(tmp_path)]).exit_code == 0
     ran = CliRunner().invoke(cli, ["certs", "issue", "operator", "a" * 250, "--dir", str(tmp_path)])
@@ -229,7 +229,7 @@ def test_what_an_inventory_says_cannot_be_said_beside_it(option: str, tmp_path: 
     file = tmp_path / "fleet.csv"
     file.write_text("name,zone,address\nn,z,10.0.0.1\n")
     ran = CliRunner().invoke(cli, ["demo", "--inventory", str(file), option, "3"])
-    assert (ran.exit_code, f"{option} goes without --inventory" in ran.stderr) == (2, True)
+    assert (ran.exit_code, f"{option} must not be given with --inventory" in ran.stderr) == (2, True)
 
 
 def test_a_hosts_file_that_is_no_text_is_refused_in_one_sentence(tmp_path: Path) -> None:

@@ -184,7 +184,7 @@ def test_a_plane_that_is_not_there_is_unreachable(output: str) -> None:
 def test_a_command_to_nobody_was_not_sent_and_has_no_unknown_outcome() -> None:
     result = CliRunner().invoke(cli, ["freeze", "--all", "--server", "127.0.0.1:1"])
     assert result.exit_code == 3
-    assert "nothing listens at 127.0.0.1:1" in result.stderr
+    assert "no process listens at 127.0.0.1:1" in result.stderr
     assert "command" not in result.stderr
 
 

@@ -222,7 +222,7 @@ sources: {tier: web}
                 "sources.rack: 7 must be text",
             ),
         ),
-        ("{name: a, action: allow, color: red}", ("policy 1", "color", "none of the known fields")),
+        ("{name: a, action: allow, color: red}", ("policy 1", "color", "not a known field")),
         ("{name: a, action: allow}\n---\n{name: a, action: drop}", ("name", "'a'", "2 times")),
         ("&a [*a, *a]", ("YAML", "line 1", "anchor that is complete")),
     ],
@@ -290,7 +290,10 @@ def test_a_command_that_is_interrupted_is_not_said_to_be_refused(monkeypatch: py
         ran = CliRunner().invoke(cli, command)
         assert (ran.exit_code, ran.output) == (130, "")
     ran = CliRunner().invoke(cli, ["freeze", "--all", "--command-id", ID])
-    assert (ran.exit_code, f"it may take effect: ask `dpuplane commands show {ID}`" in ran.stderr) == (130, True)
+    assert (
+        ran.exit_code,
+        f"the command may still take effect: check it with `dpuplane commands show {ID}`" in ran.stderr,
+    ) == (130, True)
 
 
 def test_an_import_that_is_interrupted_says_that_some_of_it_may_be_applied(
@@ -306,7 +309,7 @@ def test_an_import_that_is_interrupted_says_that_some_of_it_may_be_applied(
     file.write_text("name,zone,address\nn,z,10.0.0.1\n")
     ran = CliRunner().invoke(cli, ["import", str(file)])
     assert (ran.exit_code, ran.stdout) == (130, "")
-    assert ran.stderr == "interrupted, and some of the file may be applied: the same import again applies the rest\n"
+    assert ran.stderr == "interrupted; part of the file may be applied: repeat the import to apply the rest\n"
 
 
 @pytest.mark.parametrize("command", [["certs", "issue", "--help"], ["--help"]], ids=" ".join)
@@ -351,10 +354,11 @@ def test_a_command_whose_answer_does_not_fit_is_named_since_it_may_have_taken_ef
     given = ["policies", "apply", str(file), "--command-id", ID, "--output", "json"]
     ran = CliRunner().invoke(cli, given)
     said = {
-        1: f"the command may have taken effect: ask `dpuplane commands show {ID}`, or repeat the command with"
+        1: f"the command may have taken effect: check it with `dpuplane commands show {ID}`, or repeat the command with"
         f" --command-id {ID}",
-        2: f"2 commands may have taken effect: ask `dpuplane commands show` about {', '.join(ids[:2])}",
-        9: f"9 commands may have taken effect: ask `dpuplane commands show` about {', '.join(ids[:5])} and 4 more",
+        2: f"2 commands may have taken effect: check them with `dpuplane commands show` {', '.join(ids[:2])}",
+        9: "9 commands may have taken effect: check them with `dpuplane commands show`"
+        f" {', '.join(ids[:5])} and 4 more",
     }[count]
     assert (ran.exit_code, ran.stderr) == (3, f"Error: stdout: cannot be written: No space left on device; {said}\n")
     monkeypatch.setattr("deploy.cli.output.print_value", full)
@@ -381,7 +385,7 @@ def test_what_is_forgotten_is_not_to_be_asked_for_again() -> None:
     )
     assert sentence(forgotten) == f"unknown: {forgotten.reason}"
     late = pb.CommandResult(command_id=ID, outcome=pb.OUTCOME_UNKNOWN, reason="no answer in time")
-    assert sentence(late).endswith(f"; ask again with `dpuplane commands show {ID}`")
+    assert sentence(late).endswith(f"; check it with `dpuplane commands show {ID}`")
 
 
 def test_what_breaks_elsewhere_is_not_said_of_stdout() -> None:

@@ -53,10 +53,10 @@ def test_what_changes_nothing_says_why(log: CliqueLog) -> None:
     log.now_ms = START_MS + 100
     log.claim("n", "u", said_ms=START_MS + 50)
     late = log.release("n", "u", said_ms=START_MS + 40, internal=True)
-    assert late == Outcome("unchanged", "uid: 'u' claimed after this was said, and stays")
-    assert log.release("n", "v") == Outcome("unchanged", "uid: 'v' is not 'u', which node 'n' runs now")
+    assert late == Outcome("unchanged", "uid: 'u' claimed the index later and keeps it")
+    assert log.release("n", "v") == Outcome("unchanged", "uid: 'v' must be 'u', which node 'n' runs now")
     log.hear("n", "s")
-    assert log.hear("n", "s") == Outcome("unchanged", "session: 's' is newer, or this one")
+    assert log.hear("n", "s") == Outcome("unchanged", "session: 's' is this one or a newer one")
     assert log.lose("n", "t") == Outcome("unchanged", "session: 't' is not the session that is open")
     assert log.indices() == {"n": 0}
 
@@ -93,7 +93,10 @@ def test_a_late_copy_brings_no_address_back_nor_readiness_from_before_the_new_on
     log.claim("n", "u", said_ms=START_MS + 30, address="10.0.0.2", internal=True)
     log.claim("n", "u", said_ms=START_MS + 20, address="10.0.0.1", internal=True)
     assert log.view().members[0].address == "10.0.0.2"
-    assert log.ready("n", said_ms=START_MS + 29).reason == f"issued_at_ms: {START_MS + 29} is before what was said last"
+    assert (
+        log.ready("n", said_ms=START_MS + 29).reason
+        == f"issued_at_ms: {START_MS + 29} is before that of the last report"
+    )
     assert log.ready("n", said_ms=START_MS + 30).code == "done"
 
 
@@ -118,7 +121,7 @@ def test_what_is_so_already_writes_nothing(log: CliqueLog) -> None:
 
 def test_an_event_of_another_topic_is_refused_by_its_name(log: CliqueLog) -> None:
     refused = log.append(OutboxAcknowledged(Envelope("", "", "", 0), 1))
-    assert refused.reason == "event: OutboxAcknowledged is not one that decides about cliques"
+    assert refused.reason == "event: OutboxAcknowledged is not an event of the cliques topic"
 
 
 def test_who_waits_gets_the_index_last_reported_if_it_is_free_and_else_the_lowest(log: CliqueLog) -> None:
@@ -162,7 +165,7 @@ def test_index_zero_is_an_index_like_any_other(log: CliqueLog) -> None:
     log.claim("n1", "again")
     log.resize(2)
     assert log.indices() == {"n1": 0, "n0": 1}
-    reason = "requested_index: 1 cannot replace 0, which node 'n1' holds for as long as it runs"
+    reason = "requested_index: 1 cannot replace 0, which node 'n1' holds while its pod runs"
     log.release("n0")
     assert log.claim("n1", "again", requested_index=1).reason == reason
     assert log.claim("n1", "again", requested_index=0).index == 0
@@ -176,14 +179,14 @@ def test_a_wish_beyond_the_capacity_is_told_the_range(log: CliqueLog) -> None:
     )
     assert log.claim("n", "u", requested_index=-2).reason == "requested_index: -2 must be an index, or -1 for none"
     assert log.claim("n", "u", requested_index=3).index == 3
-    held = "requested_index: 3 is held by node 'n', and a claim cannot take it away"
+    held = "requested_index: 3 is held by node 'n', and a claim cannot take it over"
     assert log.claim("m", "v", requested_index=3).reason == held
 
 
 def test_a_pod_may_be_a_minute_ahead_of_the_log_and_no_more(log: CliqueLog) -> None:
     assert log.claim("n", "u", created_ms=log.now_ms + 1 + MAX_AHEAD_MS).code == "done"
     late = log.now_ms + 2 + MAX_AHEAD_MS
-    reason = f"created_ms: {late} must not be more than a minute after the log's time, {log.now_ms + 1}"
+    reason = f"created_ms: {late} must be at most one minute after the log's time, {log.now_ms + 1}"
     assert log.claim("n", "v", created_ms=late).reason == reason
 
 

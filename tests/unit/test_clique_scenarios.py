@@ -255,7 +255,7 @@ def test_27_an_index_injected_by_hand_does_not_take_anothers(log: CliqueLog) -> 
     log.fill(3)
     outcome = log.claim("intruder", "x", requested_index=1)
     assert outcome.code == "refused"
-    assert outcome.reason == "requested_index: 1 is held by node 'n1', and a claim cannot take it away"
+    assert outcome.reason == "requested_index: 1 is held by node 'n1', and a claim cannot take it over"
     assert log.claim("guest", "y", requested_index=9).index == 9
     assert log.claim("next", "z").index == 3
 

@@ -62,7 +62,7 @@ def test_an_older_incarnation_changes_nothing(log: CliqueLog) -> None:
     before = rows_of(log.state)
     outcome = log.claim("a", "old", created_ms=START_MS + 4, address="10.0.0.4")
     assert outcome.code == "refused"
-    assert outcome.reason == "uid: 'old' is older than 'new', the newest known of node 'a'"
+    assert outcome.reason == "uid: 'old' is older than 'new', the newest uid of node 'a'"
     assert log.release("a", "old").code == "unchanged"
     assert log.ready("a", uid="old").code == "refused"
     assert log.hear("a", "s", uid="old").code == "refused"
@@ -91,7 +91,7 @@ def test_a_claim_without_a_uid_is_its_own_incarnation(log: CliqueLog) -> None:
 def test_an_incarnation_from_the_future_is_refused(log: CliqueLog) -> None:
     outcome = log.claim("a", "u", created_ms=START_MS + 3_600_000)
     assert outcome.code == "refused"
-    assert outcome.reason.startswith(f"created_ms: {START_MS + 3_600_000} must not be more than a minute after")
+    assert outcome.reason.startswith(f"created_ms: {START_MS + 3_600_000} must be at most one minute after")
 
 
 def test_a_pod_from_a_fast_clock_gives_way_once_it_is_put_right(log: CliqueLog) -> None:
@@ -166,7 +166,7 @@ def test_who_waits_cannot_be_ready_but_may_have_a_session(log: CliqueLog) -> Non
     log.resize(1)
     log.claim("a", "u")
     log.claim("b", "v")
-    assert log.ready("b").reason == "node: 'b' waits for an index, so its daemon cannot be ready or not"
+    assert log.ready("b").reason == "node: 'b' waits for an index, so its daemon has no readiness"
     log.hear("b", "s")
     log.release("a")
     assert log.view().members[0].session_alive
@@ -175,7 +175,7 @@ def test_who_waits_cannot_be_ready_but_may_have_a_session(log: CliqueLog) -> Non
 def test_what_is_about_nobody_is_answered(log: CliqueLog) -> None:
     assert log.release("ghost").code == "unchanged"
     for outcome in (log.ready("ghost"), log.hear("ghost", "s"), log.lose("ghost", "s")):
-        assert outcome.reason == "node: 'ghost' has no index and no place in line of clique 'c'"
+        assert outcome.reason == "node: 'ghost' has no index and no queue place in clique 'c'"
     assert rows_of(log.state) == rows_of(CliqueLog().state)
 
 
@@ -260,7 +260,7 @@ def test_no_more_cliques_than_are_allowed_have_a_capacity_and_no_node(
 ) -> None:
     monkeypatch.setattr("projections.cliques.fold.MAX_UNUSED", 2)
     assert [log.resize(4, clique).code for clique in ("a", "b", "c", "a")] == ["done", "done", "refused", "unchanged"]
-    assert log.resize(5, "c").reason == "clique: 'c' would be more than the 2 allowed with a capacity and no node"
+    assert log.resize(5, "c").reason == "clique: 'c' would be over the limit of 2 cliques with a capacity and no node"
     log.state = reloaded(log.state)
     assert log.resize(5, "c").code == "refused"
     assert log.resize(5, "b").code == "done"
@@ -288,7 +288,7 @@ def test_the_line_is_bounded() -> None:
     for number in range(MAX_QUEUE):
         assert log.claim(f"w{number}", "u").code == "waiting"
     outcome = log.claim("one-more", "u")
-    assert outcome.reason == f"clique: 'c' has {MAX_QUEUE} nodes in line, the most there may be"
+    assert outcome.reason == f"clique: 'c' has {MAX_QUEUE} nodes in its queue, the limit"
     assert log.claim("w7", "u").queue_position == 8
     log.release("n0")
     assert log.claim("one-more", "u").code == "waiting"

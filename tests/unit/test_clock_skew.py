@@ -121,7 +121,7 @@ def test_metrics_and_the_verdict_tell_of_a_clock_that_is_off() -> None:
             ("dpuplane_log_ahead_seconds",): 4.0,
         }
         found = pb.Status(clock_faults=host.clocks.faults())
-        assert verdict(found) == "wrong: 3 about clocks"
+        assert verdict(found) == "wrong: 3 clock faults"
         assert ("clock", "this host's clock is 7.0 s behind that of replica p3") in summary(found)
 
     run(scenario)

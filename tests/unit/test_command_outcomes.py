@@ -34,7 +34,7 @@ def test_a_command_is_held_while_its_hold_is_open_and_done_once_that_is_approved
     fleet, hold = with_a_leave_held("a")
     assert command_outcome(fleet.state, "b") is None
     assert command_outcome(fleet.state, "") is None
-    reason = f"hold {hold} keeps what was in the rule tables: the change is over the budget"
+    reason = f"hold {hold} keeps the previous state in the rule tables: the change is over the budget"
     assert command_outcome(fleet.state, "a") == CommandOutcome("held", reason, hold, -1)
     fleet.approve(hold, "bob")
     assert command_outcome(fleet.state, "a") == CommandOutcome("held", reason, hold, -1)
@@ -60,7 +60,9 @@ def edits_held(command_id: str) -> tuple[Fleet, list[int]]:
     return fleet, [outcome.hold for outcome in outcomes]
 
 
-@pytest.mark.parametrize("closed", ["approved by 'bob' and 'cid'", "rejected by 'eve': what it kept stays as it was"])
+@pytest.mark.parametrize(
+    "closed", ["approved by 'bob' and 'cid'", "rejected by 'eve': the rule tables keep the previous state"]
+)
 def test_a_held_edit_is_done_or_refused_as_its_hold_was_closed(closed: str) -> None:
     fleet, found = edits_held("a")
     for hold in found:
@@ -90,7 +92,7 @@ def test_a_held_edit_that_a_later_one_overtook_is_refused() -> None:
 def test_a_command_whose_hold_was_rejected_is_refused_for_good() -> None:
     fleet, hold = with_a_leave_held("a")
     fleet.reject(hold)
-    reason = f"hold {hold} was rejected by 'eve': what it kept stays as it was"
+    reason = f"hold {hold} was rejected by 'eve': the rule tables keep the previous state"
     assert command_outcome(fleet.state, "a") == CommandOutcome("refused", reason, hold, fleet.offset - 1)
     fleet.change(*(node(i)._replace(created_ms=2) for i in range(10)))
     assert not fleet.state.rejected.rows
@@ -111,7 +113,7 @@ def test_a_statement_of_an_agent_that_is_not_effective_is_refused_for_good() -> 
     assert command_outcome(fleet.state, "free") is None
     taken, moved = command_outcome(fleet.state, "taken"), command_outcome(fleet.state, "moved")
     assert taken is not None and (taken.code, taken.reason, taken.hold) == ("refused", withheld, -1)
-    assert moved is not None and "a node agent moves no node" in moved.reason
+    assert moved is not None and "a node agent cannot move a node" in moved.reason
 
 
 def test_the_oldest_verdicts_are_forgotten_first() -> None:

@@ -19,7 +19,7 @@ def known(log: ZoneLog, zone: str = "e") -> bool:
 def test_a_zone_is_deleted_when_it_has_no_node_and_no_dpu() -> None:
     log = ZoneLog()
     log.join("n", "m", zone="e")
-    assert log.delete_zone("e").reason == "zone: 'e' has 2 nodes and 0 DPUs, and must have none"
+    assert log.delete_zone("e").reason == "zone: 'e' has 2 nodes and 0 DPUs and must have none"
     log.leave("n", "m", zone="e")
     assert known(log) and log.state.zones() == ["e"]
     assert log.delete_zone("e").code == "done"
@@ -34,7 +34,7 @@ def test_a_zone_is_deleted_when_it_has_no_node_and_no_dpu() -> None:
 def test_a_zone_with_a_dpu_is_not_deleted_and_its_ordinals_are_not_used_again() -> None:
     log = ZoneLog()
     log.register("d", zone="e")
-    assert log.delete_zone("e").reason == "zone: 'e' has 0 nodes and 1 DPUs, and must have none"
+    assert log.delete_zone("e").reason == "zone: 'e' has 0 nodes and 1 DPUs and must have none"
     assert log.request("d", "delete", zone="e").code == "done"
     while "d" in log.state.dpus.rows:
         assert log.row("d").phase == DELETING

@@ -40,7 +40,7 @@ def test_a_plane_that_stands_still_is_given_up_with_the_count() -> None:
     clock = Clock()
     stall_timeout = StallTimeout(clock)
     stall_timeout.check("DPUs up to date", 5, 200_000, 1)
-    with pytest.raises(DemoFailed, match=r"^DPUs up to date: 5 of 200,000, and nothing has moved for 12\d s$"):
+    with pytest.raises(DemoFailed, match=r"^DPUs up to date: 5 of 200,000, without progress for 12\d s$"):
         for _ in range(1000):
             clock.now += 1
             stall_timeout.check("DPUs up to date", 5, 200_000, 1)
@@ -123,5 +123,5 @@ async def test_a_command_without_an_answer_is_sent_again_under_its_id() -> None:
 
 async def test_a_command_that_is_never_answered_ends_the_demo_with_one_sentence() -> None:
     async with asked(Late(tries=100)) as api:
-        with pytest.raises(DemoFailed, match=rf"^JoinNodes: no answer in {load.TRIES} tries .*: the log was busy$"):
+        with pytest.raises(DemoFailed, match=rf"^JoinNodes: no response in {load.TRIES} tries .*: the log was busy$"):
             await asyncio.wait_for(api.command("JoinNodes", pb.JoinNodesRequest(zone="z")), 30)

@@ -43,31 +43,35 @@ WHOLE = f"digest: {HELD.digest.hex()} after these steps is not {'00' * 16}"
         (Delta(7, 6, b"", ()), RefusalCode.OLDER, "version: (1, 6) is older than (1, 7), which this device holds"),
         (Delta(6, 9, b"", ()), RefusalCode.BASE, "from_version: (1, 6) is not (1, 7), which this device holds"),
         (Delta(7, 9, bytes(16), ()), RefusalCode.DIGEST, WHOLE),
-        (Delta(7, 9, b"", (step(NET),)), RefusalCode.MALFORMED, f"steps: {SHOWN} adds prefixes that are there already"),
+        (
+            Delta(7, 9, b"", (step(NET),)),
+            RefusalCode.MALFORMED,
+            f"steps: {SHOWN} adds prefixes that the table already has",
+        ),
         (
             Delta(7, 9, b"", (step(remove4=bytes((11, 0, 0, 0, 8))),)),
             RefusalCode.MALFORMED,
-            f"steps: {SHOWN} removes prefixes that are not there",
+            f"steps: {SHOWN} removes prefixes that the table lacks",
         ),
         (
             Delta(7, 9, b"", (step(bytes((11, 0, 0, 0, 8)) + bytes((12, 0, 0, 0, 8))),)),
             RefusalCode.FULL,
-            "steps: 3 prefixes are more than the 2 that fit",
+            "steps: 3 prefixes are more than the 2 that fit the device",
         ),
         (
             Delta(7, 9, b"", (step(NET[:4]),)),
             RefusalCode.MALFORMED,
-            "steps: 4 bytes are no whole number of prefixes of 5 bytes",
+            "steps: 4 bytes must be a multiple of 5 bytes per prefix",
         ),
         (
             Delta(7, 9, b"", (step(remove6=NET),)),
             RefusalCode.MALFORMED,
-            "steps: 5 bytes are no whole number of prefixes of 17 bytes",
+            "steps: 5 bytes must be a multiple of 17 bytes per prefix",
         ),
         (
             Delta(7, 9, b"", (step(bytes((10, 0, 0, 1, 8))),)),
             RefusalCode.MALFORMED,
-            f"steps: {SHOWN} has a prefix that is too long, or has bits set after its length",
+            f"steps: {SHOWN} has a prefix that is too long or has host bits set",
         ),
         (
             Delta(7, 9, b"", (step(NET)._replace(rule=ALLOW._replace(ports=(1, 2, 3))),)),
@@ -83,7 +87,7 @@ def test_a_refusal_says_what_is_wrong_with_the_frame(frame: Delta, code: Refusal
 def test_the_same_prefix_twice_in_a_step_is_refused() -> None:
     twice = Delta(0, 9, digest_of({ALLOW: TEN}), (step(NET + NET),))
     assert apply(HELD, 1, twice, capacity=9) == FrameRefused(
-        RefusalCode.MALFORMED, f"steps: {SHOWN} adds prefixes that are there already"
+        RefusalCode.MALFORMED, f"steps: {SHOWN} adds prefixes that the table already has"
     )
 
 
@@ -104,7 +108,7 @@ def test_what_a_step_removed_makes_room_and_no_more_than_that() -> None:
     frame = Delta(7, 8, wanted.digest, steps)
     assert apply(held, 1, frame, capacity=4) == wanted
     assert apply(held, 1, frame, capacity=3) == FrameRefused(
-        RefusalCode.FULL, "steps: 4 prefixes are more than the 3 that fit"
+        RefusalCode.FULL, "steps: 4 prefixes are more than the 3 that fit the device"
     )
 
 

@@ -67,7 +67,7 @@ def test_a_folder_that_this_user_may_not_see_is_a_finding(tmp_path: Path) -> Non
     finally:
         os.seteuid(user)
         hidden.chmod(0o700)
-    assert "is not for user" in finding.found
+    assert "is not readable by user" in finding.found
 
 
 def test_a_plane_runs_where_its_log_is_locked_and_asking_takes_no_lock(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_a_plane_runs_where_its_log_is_locked_and_asking_takes_no_lock(tmp_path:
 def test_a_folder_that_is_a_file_or_open_to_all_is_not(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     [finding] = wrong(check_folder("data", tmp_path / "file" / "data"))
-    assert "is no folder" in finding.found
+    assert "is not a folder" in finding.found
     tmp_path.chmod(0o777)
     [finding] = wrong(check_folder("data", tmp_path))
     assert (finding.check, finding.advice) == ("data permissions", f"chmod 700 {tmp_path}")

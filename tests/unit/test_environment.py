@@ -64,7 +64,7 @@ def test_a_client_command_and_a_server_report_an_unknown_variable() -> None:
 
 def test_the_certificate_of_a_server_in_the_environment_is_not_that_of_a_client() -> None:
     ran = CliRunner().invoke(cli, ["nodes", "list", "--server", "127.0.0.1:1"], env=SERVER_TLS)
-    assert (ran.exit_code, "nothing listens at 127.0.0.1:1" in ran.stderr) == (3, True)
+    assert (ran.exit_code, "no process listens at 127.0.0.1:1" in ran.stderr) == (3, True)
     part = CliRunner().invoke(cli, ["nodes", "list"], env={"DPUPLANE_CLIENT_TLS_CERT": "ann.pem"})
     assert (part.exit_code, "--tls-cert, --tls-key and --tls-ca go together" in part.stderr) == (2, True)
 

@@ -98,7 +98,7 @@ def test_an_address_that_only_another_node_has_in_the_tables_is_said_to_be_of_th
     theirs = Node("z0", 1, "u", int(IPv4Address("10.9.0.0")), b"", {}, 3, 77)
     policy = "allowed on all traffic by policy default"
     found = ask(fleet, node=theirs)
-    assert found.summary == f"{policy}; 10.9.0.0 counts as an address of other nodes only, and not of this one"
+    assert found.summary == f"{policy}; 10.9.0.0 counts as an address of other nodes only"
     assert ask(fleet).summary == policy
 
 
@@ -115,7 +115,7 @@ def test_a_node_in_conflict_is_told_whose_rules_count_too(fleet: Fleet) -> None:
     fleet.change(Item("other", address="10.0.0.1", labels={"side": "evil"}), partition=HERE)
     fleet.policy("no", priority=3, action="drop", sources={"side": "evil"})
     found = ask(fleet)
-    assert found.notes == ("conflict: 10.0.0.1 is an address of other too, so their rules count for it as well",)
+    assert found.notes == ("conflict: 10.0.0.1 is also an address of other, so their rules apply to it too",)
     assert found.verdict == "partly"
     four, six = "denied on all traffic by policy no", "allowed on all traffic by policy default"
     assert found.summary == f"10.0.0.1 {four}; fd00::1 {six}"
@@ -124,10 +124,10 @@ def test_a_node_in_conflict_is_told_whose_rules_count_too(fleet: Fleet) -> None:
 def test_of_many_nodes_in_conflict_a_few_are_named_and_the_others_counted(fleet: Fleet) -> None:
     others = [Item(f"o{number}", address="10.0.0.1") for number in range(7)]
     fleet.change(*others[:5], partition=HERE)
-    said = "conflict: 10.0.0.1 is an address of o0, o1, o2, o3, o4"
-    assert ask(fleet).notes == (f"{said} too, so their rules count for it as well",)
+    said = "conflict: 10.0.0.1 is also an address of o0, o1, o2, o3, o4"
+    assert ask(fleet).notes == (f"{said}, so their rules apply to it too",)
     fleet.change(*others[5:], partition=HERE)
-    assert ask(fleet).notes == (f"{said} and 2 more too, so their rules count for it as well",)
+    assert ask(fleet).notes == (f"{said} and 2 more, so their rules apply to it too",)
 
 
 def test_a_policy_is_named_only_if_it_selects_the_node(fleet: Fleet) -> None:
@@ -144,7 +144,7 @@ def test_of_the_past_nobody_says_what_the_dpu_held(fleet: Fleet) -> None:
     wanted = version_of(fleet)
     about = ExplainQuery("n", NODE, HERE, "d", DPU, None, EPOCH, is_past=True)
     before = explain(about, fleet.state, InstallsState())
-    unknown = f"no relay had reported version {wanted} of the DPU by then; what else it held then is not kept"
+    unknown = f"no relay had reported version {wanted} of the DPU by then; other versions that it held are not kept"
     assert (before.missing_step, before.reason) == ("sent", unknown)
     applied = explain(about, fleet.state, told(wanted, {}, {60: {4}}, {}))
     assert (applied.missing_step, applied.reason) == ("in_hardware", unknown)
@@ -185,7 +185,7 @@ def test_a_zone_where_no_policy_selects_the_node(fleet: Fleet) -> None:
     fleet.policy("default", priority=-1_000_000, sources={"side": "left"})
     found = ask(fleet)
     assert (found.addresses, found.missing_step) == ((), "intended")
-    assert found.summary == "denied on all traffic as no rule speaks of it"
+    assert found.summary == "denied on all traffic because no rule matches"
     reason = "no policy for zone z0 selects the node by its labels (policies there: default)"
     assert found.reason == reason
     assert fleet.policy("default", priority=-1_000_000, zones={"tier": "gold"}).code == "done"
@@ -245,7 +245,7 @@ def test_a_frozen_zone_and_a_frozen_fleet(fleet: Fleet) -> None:
     fleet.apply(WritesFrozen(envelope("eve"), ""))
     found = ask(fleet, held=Held(EPOCH, 1, b""))
     assert found.missing_step == "sent"
-    assert found.reason == "zone z0 is frozen by eve since 1970-01-01T00:16:40.000Z: no device is written"
+    assert found.reason == "zone z0 is frozen by eve since 1970-01-01T00:16:40.000Z: its devices are not written to"
     fleet.apply(WritesFrozen(envelope("ann"), "z0"))
     assert "frozen by ann" in ask(fleet).reason
 
@@ -261,7 +261,7 @@ def test_a_dpu_that_lags(fleet: Fleet) -> None:
     found = ask(fleet, held=Held(EPOCH, wanted - 1, b""))
     assert found.missing_step == "received"
     assert found.reason == f"the DPU has version {wanted - 1} of epoch 2, and needs {wanted} of 2"
-    assert found.steps[3].note == "a relay that the DPU is connected to sends what it lacks"
+    assert found.steps[3].note == "its relay is sending the missing changes"
     other = ask(fleet, held=Held(EPOCH - 1, wanted, b""))
     assert other.reason == f"the DPU has version {wanted} of epoch 1, and needs {wanted} of 2"
 
@@ -274,7 +274,7 @@ def test_a_dpu_that_says_what_it_has_while_nobody_saw_when(fleet: Fleet) -> None
         ("applied", True, 0),
         ("in_hardware", False, 0),
     ]
-    reason = f"the DPU has applied version {wanted}, and has not said that its hardware has it"
+    reason = f"the DPU has applied version {wanted}, and has not confirmed it in hardware"
     assert (found.missing_step, found.reason) == ("in_hardware", reason)
 
 
@@ -304,8 +304,8 @@ def test_what_was_seen_of_others_older_versions_or_another_epoch_counts_for_noth
     ("exception", "reason"),
     [
         (DpuException(99, "d", -1, "no room"), "the DPU refused its table: no room (at 1970-01-01T00:00:00.099Z)"),
-        (DpuException(99, "d", 0, ""), "the DPU went back to 0 (at 1970-01-01T00:00:00.099Z)"),
-        (DpuException(99, "d", 5, ""), "the DPU went back to 5 (at 1970-01-01T00:00:00.099Z)"),
+        (DpuException(99, "d", 0, ""), "the DPU went back to version 0 (at 1970-01-01T00:00:00.099Z)"),
+        (DpuException(99, "d", 5, ""), "the DPU went back to version 5 (at 1970-01-01T00:00:00.099Z)"),
     ],
 )
 def test_a_dpu_that_refused_its_table_or_went_back(fleet: Fleet, exception: DpuException, reason: str) -> None:
@@ -329,7 +329,7 @@ def test_an_address_that_was_there_before_the_history_begins() -> None:
     assert (intended.version, intended.time_ms, intended.position) == (0, 0, "")
     assert intended.note == (
         f"policy default: allow 10.0.0.1/32; the table is at version {version_of(fleet)}; "
-        "the address is in it for longer than its history tells"
+        "the history does not reach back to when the address was added"
     )
 
 

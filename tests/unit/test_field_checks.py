@@ -125,7 +125,7 @@ def test_addresses_that_a_node_may_have(text: str) -> None:
     ],
 )
 def test_addresses_of_no_host(text: str) -> None:
-    with pytest.raises(BadAddress, match="must be a host's address, not unspecified, loopback, multicast or broadcast"):
+    with pytest.raises(BadAddress, match="must be a host address, not unspecified, loopback, multicast or broadcast"):
         parse_address("address", text)
 
 

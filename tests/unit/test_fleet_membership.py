@@ -54,8 +54,8 @@ def test_a_record_counts_only_from_the_mark_of_its_partition() -> None:
         ({"uids": ["u", "u", "u"]}, "uids: 3 entries for 2 names"),
         ({"addresses4": b"123"}, "addresses4: 3 bytes for 2 names"),
         ({"addresses6": bytes(16)}, "addresses6: 16 bytes for 2 names"),
-        ({"label_index": [1]}, "label_index: 1 must be the number of one of the 1 label sets"),
-        ({"label_index": [-1]}, "label_index: -1 must be the number of one of the 1 label sets"),
+        ({"label_index": [1]}, "label_index: 1 must be the index of one of the 1 label sets"),
+        ({"label_index": [-1]}, "label_index: -1 must be the index of one of the 1 label sets"),
         ({"label_sets": [{}, {}], "label_index": []}, "label_index: 0 entries for 2 label sets"),
     ],
 )
@@ -271,8 +271,8 @@ def test_of_nodes_that_are_sent_back_again_and_again_the_last_are_kept_and_no_li
         (ZoneUpdated(envelope("ann"), "z", False, {}, -2, -1), "parallel_installs: -2 must be from -1"),
         (ZoneUpdated(envelope("ann"), "z", False, {}, -1, 2_000_000), "unavailable_nodes: 2000000 must be from -1"),
         (WritesFrozen(envelope("ann"), "a b"), "zone: 'a b' must be"),
-        (WritesThawed(envelope("ann"), "z"), "zone: 'z' must be frozen to be thawed"),
-        (WritesThawed(envelope("ann"), ""), "zone: all zones together must be frozen to be thawed"),
+        (WritesThawed(envelope("ann"), "z"), "zone: 'z' must be frozen before it can be thawed"),
+        (WritesThawed(envelope("ann"), ""), "zone: all zones must be frozen before it can be thawed"),
     ],
 )
 def test_wrong_zone_commands_are_refused(event: ZoneUpdated | WritesFrozen | WritesThawed, fault: str) -> None:
@@ -290,7 +290,7 @@ def test_a_freeze_is_of_a_zone_or_of_all() -> None:
     assert (fleet.state.is_frozen("z1"), fleet.state.is_frozen("z2")) == (True, False)
     fleet.apply(WritesFrozen(envelope("ann"), ""))
     assert fleet.state.is_frozen("z2")
-    assert "thaws with them" in fleet.apply(WritesThawed(envelope("ann"), "z2")).reason
+    assert "thaw all zones" in fleet.apply(WritesThawed(envelope("ann"), "z2")).reason
     assert fleet.apply(WritesThawed(envelope("ann"), "z1")).code == "done"
     assert fleet.state.is_frozen("z1")
     assert fleet.apply(WritesThawed(envelope("ann"), "")).code == "done"

@@ -86,7 +86,8 @@ def test_one_node_of_a_held_change_does_not_pass_by_being_stated_again_alone(fle
     again = fleet.change(node(0, 2))
     assert (again.code, addresses(fleet)) == ("held", before)
     assert (
-        again.reason == "nodes: 1 address of nodes whose last change waits; what was stays until this one may be made"
+        again.reason
+        == "nodes: 1 address of nodes whose last change waits for approval; the rule tables keep the previous state"
     )
     assert saved_bytes(fleet.state) != rows
     fleet.now_ms += 2 * BUDGET_WINDOW_MS
@@ -147,7 +148,10 @@ def closed() -> Fleet:
 def test_an_edit_may_allow_a_share_of_the_addresses_of_the_fleet() -> None:
     fleet = closed()
     outcome = fleet.policy("open", priority=1)
-    reason = "policy: 'open': 300 addresses would be allowed at once, over the allowed-by-change budget; it waits"
+    reason = (
+        "policy: 'open': 300 addresses would be allowed at once, over the allowed-by-change budget; it waits "
+        "for approval"
+    )
     assert (outcome.code, outcome.reason) == ("held", reason)
     assert addresses(fleet) == set()
     assert fleet.state.holds.rows[str(outcome.hold)].kind == ALLOWED_BY_CHANGE
@@ -162,7 +166,8 @@ def test_changes_of_known_nodes_and_edits_share_what_may_be_allowed() -> None:
     assert (held.code, len(addresses(fleet))) == ("held", 70)
     late = ", after 70 in the last 10 minutes"
     assert held.reason == (
-        f"nodes: 10 addresses would be allowed at once{late}, over the allowed-by-change budget; what was stays"
+        f"nodes: 10 addresses would be allowed at once{late}, over the allowed-by-change budget; the rule "
+        "tables keep the previous state"
     )
     assert fleet.policy("open", priority=1).code == "held"
     fleet.now_ms += 2 * BUDGET_WINDOW_MS
@@ -177,7 +182,8 @@ def test_joins_of_new_nodes_have_no_limit_until_an_operator_sets_one() -> None:
     held = fleet.change(*(node(i, 2, name=f"y{i}") for i in range(15)))
     late = ", after 15 in the last 10 minutes"
     assert held.reason == (
-        f"nodes: 15 addresses would be allowed at once{late}, over the allowed-by-join budget; what was stays"
+        f"nodes: 15 addresses would be allowed at once{late}, over the allowed-by-join budget; the rule tables "
+        "keep the previous state"
     )
     assert fleet.state.members.rows["y0"].slot < 0
     assert fleet.change(*(node(i, 3, name=f"w{i}") for i in range(5))).code == "done"
@@ -225,7 +231,7 @@ def test_a_rejected_leave_keeps_the_nodes_until_they_join_again(fleet: Fleet) ->
     assert fleet.reject(held.hold).code == "done"
     assert (fleet.state.holds.rows, holds(fleet.state), addresses(fleet)) == ({}, [], before)
     assert standings(fleet, "n0", "n299") == ["leave rejected", ""]
-    reason = f"hold: {held.hold} was rejected by 'eve' and cannot be approved any more"
+    reason = f"hold: {held.hold} was rejected by 'eve' and can no longer be approved"
     assert [fleet.approve(held.hold, "cid").reason, fleet.reject(held.hold).reason] == [reason, reason]
     fleet.change(node(0, created_ms=2))
     assert standings(fleet, "n0", "n1") == ["", "leave rejected"]

@@ -125,13 +125,16 @@ def test_a_hold_that_grows_shows_the_zones_and_the_reasons_of_all_its_parts() ->
     leave(fleet, {("b", "operator/bob"): range(MANY, MANY + 3)})
     leave(fleet, {("a", "operator/ann"): range(10)})
     [first] = holds(fleet.state)
-    why = "would be denied at once, over the denied-by-leave budget; what was stays"
+    why = "would be denied at once, over the denied-by-leave budget; the rule tables keep the previous state"
     assert (first.zones, first.reason) == (("z0",), f"nodes: 10 addresses {why}")
     leave(fleet, {("a", "operator/ann"): range(10, 20)})
     assert holds(fleet.state)[0].reason == f"nodes: 20 addresses {why}", "the same is said once"
     held = leave(fleet, {("a", "operator/ann"): range(MANY + 3, MANY + 9)})
     [grown] = holds(fleet.state)
-    late = "would be denied at once, after 3 in the last 10 minutes, over the denied-by-leave budget; what was stays"
+    late = (
+        "would be denied at once, after 3 in the last 10 minutes, over the denied-by-leave budget; the rule "
+        "tables keep the previous state"
+    )
     assert (held.hold, grown.hold, grown.zones) == (first.hold, first.hold, ("z0", "z2"))
     assert grown.reason == held.reason == f"nodes: 26 addresses {why}; a later part of the command: {late}"
 
@@ -161,7 +164,10 @@ def test_a_hold_counts_its_own_addresses_in_its_reason_and_says_what_turned_befo
     leave(fleet, {("a", "operator/ann"): range(5)})
     held = leave(fleet, {("b", "operator/ann"): range(5, 7), ("c", "operator/bob"): range(7, 17)})
     two, ten = holds(fleet.state)
-    late = "as part of 12 together, after 5 in the last 10 minutes, over the denied-by-leave budget; what was stays"
+    late = (
+        "as part of 12, after 5 in the last 10 minutes, over the denied-by-leave budget; the rule tables "
+        "keep the previous state"
+    )
     assert held.reason == two.reason == f"nodes: 2 addresses would be denied at once, {late}"
     assert (ten.addresses, ten.reason) == (10, f"nodes: 10 addresses would be denied at once, {late}")
     fleet.change(*(node(i)._replace(created_ms=2) for i in range(7, 11)))
@@ -172,7 +178,9 @@ def test_a_change_of_nodes_whose_change_waits_names_their_zones(fleet: Fleet) ->
     fleet.change(*(node(i)._replace(address=f"10.1.0.{i + 1}", changed_ms=2) for i in range(10)), command_id="a")
     fleet.change(*(node(i)._replace(address=f"10.2.0.{i + 1}", changed_ms=3) for i in range(10)), command_id="b")
     [hold] = holds(fleet.state)
-    reason = "nodes: 10 addresses of nodes whose last change waits; what was stays until this one may be made"
+    reason = (
+        "nodes: 10 addresses of nodes whose last change waits for approval; the rule tables keep the previous state"
+    )
     assert (hold.command_id, hold.zones, hold.reason) == ("b", ("z0",), reason)
 
 
@@ -202,7 +210,7 @@ def test_a_hold_of_an_edit_is_not_that_of_nodes_though_they_share_an_id(fleet: F
 def test_a_person_who_asked_for_a_leave_does_not_approve_it(fleet: Fleet) -> None:
     held = leave(fleet, {("a", "operator/ann"): range(10)})
     refused = fleet.approve(held.hold, "approver/ann")
-    assert refused.reason == "principal: 'approver/ann' asked for this change, so others must approve it"
+    assert refused.reason == "principal: 'approver/ann' requested this change, so other principals must approve it"
     before = actual_table(fleet.state, "z0")
     assert [fleet.approve(held.hold, actor).code for actor in ("bob", "cid")] == ["done", "done"]
     assert actual_table(fleet.state, "z0") != before

@@ -124,7 +124,7 @@ def test_a_new_epoch_starts_afresh_and_an_older_one_is_refused() -> None:
     state = folded([report([(5, 1, range(10), 20)], epoch=1), report([(5, 1, [1], 20)], epoch=2)])
     assert [(v.version, v.applied) for v in progress_of(state).versions] == [(5, 1)]
     before = rows_of(state)
-    assert apply(state, report([(9, 1, [2], 20)], epoch=1)).reason == "epoch: 1 is before 2, that of zone 'rack-1'"
+    assert apply(state, report([(9, 1, [2], 20)], epoch=1)).reason == "epoch: 1 is before 2, the epoch of zone 'rack-1'"
     assert rows_of(state) == before
 
 
@@ -183,8 +183,8 @@ def test_an_unknown_zone_has_no_progress() -> None:
         ({"levels": [3]}, "versions[0]: 5 at level 3 must have "),
         ({"versions": [-1]}, "versions[0]: -1 at level 1 must have "),
         ({"reached_ms": [-5]}, "versions[0]: "),
-        ({"ordinals": [b""]}, "ordinals[0]: 0 bytes are no roaring bitmap"),
-        ({"ordinals": [b"nonsense"]}, "ordinals[0]: 8 bytes are no roaring bitmap"),
+        ({"ordinals": [b""]}, "ordinals[0]: 0 bytes are not a roaring bitmap"),
+        ({"ordinals": [b"nonsense"]}, "ordinals[0]: 8 bytes are not a roaring bitmap"),
         ({"ordinals": [bytes(BitMap([1 << 31]).serialize())]}, "ordinals[0]: "),
         ({"dpu_count": -1}, "dpu_count: -1 must be from 0 to "),
         ({"epoch": -1}, "epoch: -1 must be 0 or more"),

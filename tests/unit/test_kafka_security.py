@@ -34,7 +34,7 @@ SASL = {
         ({**SASL, "kafka_sasl_mechanism": "GSSAPI"}, "kafka_sasl_mechanism: 'GSSAPI' must be one of"),
         ({**SASL, "kafka_sasl_password_file": None}, "kafka_sasl_password_file must be given"),
         ({**SASL, "kafka_security_protocol": "SSL"}, "is for kafka_security_protocol SASL_SSL, which is SSL"),
-        ({**SASL, "kafka_cert_file": "c"}, "kafka_cert_file and kafka_key_file go together"),
+        ({**SASL, "kafka_cert_file": "c"}, "kafka_cert_file and kafka_key_file: give both"),
         ({**SASL, "kafka": None, "data": "d"}, "data is given"),
         ({"kafka": "h:1", "kafka_security_protocol": "SSL"}, "kafka_cert_file must be given"),
         ({"kafka": "h:1", "kafka_ca_file": "c"}, "kafka_ca_file is for kafka_security_protocol SSL or SASL_SSL"),
@@ -47,7 +47,7 @@ def test_what_does_not_go_together_is_named(flags: dict[str, object], says: str)
 
 
 @pytest.mark.parametrize(
-    ("content", "says"), [(None, "No such file"), (b"", "holds no password"), (b"\xff", "must be UTF-8")]
+    ("content", "says"), [(None, "No such file"), (b"", "holds no password"), (b"\xff", "must be text in UTF-8")]
 )
 def test_a_password_file_that_cannot_be_used_is_named(tmp_path: Path, content: bytes | None, says: str) -> None:
     file = tmp_path / "password"

@@ -92,7 +92,7 @@ def test_every_pair_is_in_the_table_or_refused(phase: str, name: str) -> None:
     legal = phase in LEGAL[name]
     assert ((phase, name) in TRANSITIONS) == legal
     if not legal:
-        assert result == f"{name}: does not apply to dpu 'd', which is {phase}"
+        assert result == f"{name}: does not apply to dpu 'd' in phase {phase}"
     elif name == "started":
         assert isinstance(result, str) and "must wait" in result
     else:
@@ -179,7 +179,7 @@ def test_only_the_attempt_that_runs_is_heard() -> None:
     log.succeed("d")
     assert log.row("d").phase == INITIALIZE_INTERFACE
     log.start("d", "p1")
-    assert "is over" in log.succeed("d", attempt=number).reason
+    assert "has ended" in log.succeed("d", attempt=number).reason
     assert log.row("d").phase == INITIALIZE_INTERFACE
 
 
@@ -311,11 +311,11 @@ def test_a_deadline_counts_if_its_record_stands_after_it() -> None:
     assert deadline_ms == log.now_ms + STEPS[NODE_EFFECT].deadline_ms
     assert "is after" in log.expire("d", deadline_ms).reason
     log.now_ms = deadline_ms
-    assert log.expire("d", deadline_ms - 1).reason.endswith("is over")
+    assert log.expire("d", deadline_ms - 1).reason.endswith("has passed already")
     assert log.row("d").step_state == "running"
     assert log.expire("d", deadline_ms).code == "done"
     row = log.row("d")
-    assert (row.step_state, row.failures, row.message) == ("open", 1, "'p1' had no result by the deadline")
+    assert (row.step_state, row.failures, row.message) == ("open", 1, "'p1' reported no result by the deadline")
     assert log.expire("d", deadline_ms).code == "unchanged"
     assert log.row("d").failures == 1
     assert log.expire("nobody", deadline_ms).code == "refused"
@@ -428,7 +428,7 @@ def test_a_device_that_lies_about_its_image_has_failed() -> None:
     assert log.succeed("d", {"image": "another"}).code == "done"
     row = log.row("d")
     assert (row.phase, row.step_state, row.failures, row.disowned) == (OS_INSTALLING, "open", 1, row.attempt)
-    assert "runs 'another', not 'image-1'" in row.message
+    assert "reports 'another', but 'image-1' is wanted" in row.message
 
 
 @pytest.mark.parametrize("phase", [INITIALIZING, NODE_EFFECT, OS_INSTALLING, READY])
@@ -474,7 +474,7 @@ def test_facts_are_bounded_and_kept() -> None:
         ("polish", "", "request: 'polish' must be one of provision, pause"),
         ("retry", "x", "image: 'x' goes with provision only"),
         ("provision", "a\nb", "image: 'a\\nb' must be at most"),
-        ("provision", "", "image: '' must name the image"),
+        ("provision", "", "image: '' must name an image"),
     ],
 )
 def test_a_request_that_makes_no_sense_is_refused(request_: str, image: str, reason: str) -> None:

@@ -42,12 +42,12 @@ def row_in(phase: str, **fields: object) -> Dpu:
         (
             row_in(INITIALIZING, image=""),
             Trigger("provision", AT),
-            "image: '' must name the image to provision dpu 'd' with, which has had none",
+            "image: '' must name an image for dpu 'd', which has none yet",
         ),
         (
             row_in(NODE_EFFECT, step_state="running", attempt=3, provisioner="p1"),
             Trigger("started", AT, attempt=4),
-            "attempt: 4 of dpu 'd' must wait for 3, by 'p1'",
+            "attempt: 4 of dpu 'd' must wait for attempt 3 of 'p1'",
         ),
         (
             row_in(NODE_EFFECT, step_state="open", attempt=3),
@@ -62,12 +62,12 @@ def row_in(phase: str, **fields: object) -> Dpu:
         (
             row_in(NODE_EFFECT, step_state="running", attempt=3),
             Trigger("progressed", AT, attempt=2),
-            "attempt: 2 of dpu 'd' is over",
+            "attempt: 2 of dpu 'd' has ended",
         ),
         (
             row_in(NODE_EFFECT, step_state="open", attempt=3),
             Trigger("lost", AT, attempt=3),
-            "attempt: 3 of dpu 'd' is over",
+            "attempt: 3 of dpu 'd' has ended",
         ),
     ],
 )
@@ -127,7 +127,7 @@ def test_a_swap_voids_what_was_known_of_the_card_and_says_so() -> None:
         {},
         True,
     )
-    assert after.message == "serial: 't' is another card than was provisioned; retry provisions it"
+    assert after.message == "serial: 't' is another card than the one provisioned; retry provisions it"
     unknown = transition("d", row_in(OS_INSTALLING, facts={}, swapped=False), Trigger("swapped", AT, serial="t"))
     assert isinstance(unknown, Dpu)
     assert not unknown.swapped
@@ -198,7 +198,7 @@ def test_only_what_turned_out_wrong_is_not_to_be_adopted_and_two_devices_do_not_
         assert (after.disowned, after.not_before_ms) == (disowned, START_MS + backoff_ms("d", 9, 1))
     assert len({backoff_ms(name, attempt, 1) for name in "de" for attempt in (9, 10)}) == 4
     late = transition("d", row, Trigger("failed", AT, attempt=8, kind="transient"))
-    assert late == "attempt: 8 of dpu 'd' is over"
+    assert late == "attempt: 8 of dpu 'd' has ended"
 
 
 def test_a_card_that_was_swapped_is_no_news_once_it_is_provisioned() -> None:

@@ -22,7 +22,7 @@ def said(log: ZoneLog, event: SnapshotCompleted | NodesLeft, issued_ms: int) -> 
 
 
 def test_each_refused_item_has_its_reason_and_the_whole_has_the_first(log: ZoneLog) -> None:
-    newer = "has a newer incarnation here, of 5"
+    newer = "has a newer incarnation in this zone, of 5"
     outcome = log.join("a", "b", created_ms=4, uid="t", address=9)
     assert outcome == Outcome(
         "refused",
@@ -41,7 +41,7 @@ def test_each_refused_item_has_its_reason_and_the_whole_has_the_first(log: ZoneL
 def test_a_change_says_which_incarnation_is_here(log: ZoneLog) -> None:
     assert log.change("x", address=9).reason == "node: 'x' is not in zone 'z1'"
     assert log.change("a", zone="z2", address=9).reason == "node: 'a' is not in zone 'z2'"
-    other = "node: 'a' has another incarnation here, of 5"
+    other = "node: 'a' has another incarnation in this zone, of 5"
     assert log.change("a", address=9, created_ms=5, uid="v").reason == other
     assert log.change("a", address=9, created_ms=6, uid="u").reason == other
     assert log.change("a", address=9, created_ms=5, uid="u").code == "done"
@@ -52,7 +52,7 @@ def test_a_change_says_which_incarnation_is_here(log: ZoneLog) -> None:
 def test_a_leave_that_has_nothing_to_do_says_why_and_is_unchanged(log: ZoneLog) -> None:
     nowhere = "node: 'x' is not in zone 'z1'"
     assert log.leave("x") == Outcome("unchanged", nowhere, items=(ItemOutcome("x", "unchanged", nowhere),))
-    other = "node: 'a' has another incarnation here, of 5"
+    other = "node: 'a' has another incarnation in this zone, of 5"
     unchanged = Outcome("unchanged", other, items=(ItemOutcome("a", "unchanged", other),))
     assert log.leave("a", created_ms=4, uid="u") == unchanged
     assert log.leave("a", created_ms=5, uid="t") == unchanged
@@ -66,21 +66,21 @@ def test_an_inferred_leave_is_told_which_list_or_change_speaks_against_it(log: Z
     event = NodesLeft(log.envelope(), "z1", ["a"], [], [], True, b"")
     assert log.append(event).reason == short
     assert log.append(replace(event, list_hash=b"x" * 65)).reason == short.replace("0 bytes", "65 bytes")
-    unknown = "list_hash: '6869' is not the last complete list of source '' here"
+    unknown = "list_hash: '6869' is not the last snapshot of source '' in this partition"
     assert log.leave("a", list_hash=b"hi").reason == unknown
     log.complete(b"hi")
     listed = log.end - 1
     log.change("a", address=9)
     changed = log.end - 1
     assert log.leave("a", list_hash=b"hi").reason == (
-        f"node: 'a' changed at {changed}, after the list at {listed} that lacks it"
+        f"node: 'a' changed at {changed}, after the snapshot at {listed} that lacks it"
     )
     assert log.leave("b", list_hash=b"hi").code == "done"
     assert log.leave("s/n", list_hash=b"hi").items[0].reason == "node: 's/n' is not in zone 'z1'"
 
 
 def test_a_list_must_count_something_and_have_a_hash(log: ZoneLog) -> None:
-    assert log.complete(b"h", count=0).reason == "count: 0 must be at least 1: an empty list is never a command"
+    assert log.complete(b"h", count=0).reason == "count: 0 must be at least 1: an empty snapshot is never accepted"
     assert log.complete(b"").reason == "list_hash: 0 bytes must be from 1 to 64"
     assert log.complete(b"x" * 65).reason == "list_hash: 65 bytes must be from 1 to 64"
     assert log.complete(b"x" * 64).code == log.complete(b"x").code == "done"
@@ -94,7 +94,7 @@ def test_of_lists_of_one_moment_the_later_in_the_log_counts(log: ZoneLog) -> Non
     assert said(log, event, START_MS + 50).code == "done"
     assert said(log, replace(event, list_hash=b"two"), START_MS + 50).code == "done"
     late = said(log, replace(event, list_hash=b"old"), START_MS + 49)
-    assert late == Outcome("unchanged", f"list_hash: a list of {START_MS + 50} is newer")
+    assert late == Outcome("unchanged", f"list_hash: a snapshot of {START_MS + 50} is newer")
     assert log.state.snapshots.rows["z1/"].list_hash == b"two"
 
 

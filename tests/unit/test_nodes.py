@@ -135,7 +135,7 @@ def test_a_list_is_no_witness_of_what_came_after_it() -> None:
 def test_an_empty_list_is_no_list() -> None:
     log = ZoneLog()
     log.join("k/a")
-    assert "empty list" in log.complete(b"none", source="k", count=0).reason
+    assert "empty snapshot" in log.complete(b"none", source="k", count=0).reason
     assert log.leave("k/a", list_hash=b"none").code == "refused"
     assert log.complete(b"", source="k").code == "refused"
     assert "list_hash" in log.leave("k/a", list_hash=b"x" * 65).reason
@@ -183,7 +183,7 @@ def test_a_node_that_changed_since_fleet_heard_of_it_is_not_superseded() -> None
 def test_what_fleet_caused_is_taken_once_and_in_order() -> None:
     log = ZoneLog()
     log.join("a", "b", created_ms=5, uid="u")
-    assert "mark for fleet" in superseded(log, 1, "a", 5, "u").reason
+    assert "where the last forward ended" in superseded(log, 1, "a", 5, "u").reason
     assert superseded(log, 0, "a", 5, "u").code == "done"
     assert log.state.fleet_mark == 3
     assert superseded(log, 0, "b", 5, "u").code == "refused"

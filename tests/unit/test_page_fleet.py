@@ -18,14 +18,14 @@ def test_each_sentence_says_what_where_and_why() -> None:
     halted, stalled, newer, frozen = alerts(STATUS)
     assert halted == "zones/3 is halted on r1: fold version 9 is not known"
     assert stalled == "zones/4 is not forwarded: no relay answers"
-    assert newer.startswith("12 DPUs of r1 hold more than this restored log knows")
+    assert newer.startswith("12 DPUs of r1 hold newer tables than this restored log")
     assert frozen.startswith("every zone, zone rack-0,") and "rack-9" not in frozen
-    assert frozen.endswith(" and more: frozen; no rule is written there")
+    assert frozen.endswith(" and more: frozen; no rule is written to their devices")
 
 
 def test_of_the_past_only_what_the_log_says() -> None:
     halted, frozen = past_alerts(STATUS)
-    assert halted == "zones/3 is not folded up to this moment: fold version 9 is not known"
+    assert halted == "zones/3 is not folded up to that time: fold version 9 is not known"
     assert frozen.startswith("every zone")
 
 

@@ -50,7 +50,7 @@ def test_a_page_holds_what_was_asked_from_the_default_to_the_most() -> None:
 def test_a_token_that_is_none_is_quoted_as_far_as_fits() -> None:
     with pytest.raises(BadPage) as refused:
         page([0], lambda _: ["a"], 1, "x" * 50)
-    assert str(refused.value) == f"page_token: '{'x' * 40}' must be the next_page_token of the page before"
+    assert str(refused.value) == f"page_token: '{'x' * 40}' must be the next_page_token of the previous page"
 
 
 @given(keys, st.integers(1, 7), st.integers(0, 9))

@@ -35,7 +35,7 @@ def policy(name: str, priority: int = 0, action: str = "allow", **selectors: dic
         ({"action": "deny"}, "action: 'deny' must be allow or drop"),
         ({"protocol": "sctp"}, "protocol: 'sctp' must be any, tcp, udp or icmp"),
         ({"priority": 1_000_001}, "priority: 1000001 must be from"),
-        ({"ports": [80, 80]}, "ports: must be left out with protocol 'any': only tcp and udp have ports"),
+        ({"ports": [80, 80]}, "ports: must be empty with protocol 'any': only tcp and udp have ports"),
         ({"protocol": "icmp", "ports": [0, 1]}, "protocol 'icmp': only"),
         ({"protocol": "tcp", "ports": [80]}, "ports: 1 port numbers must be at most 64 pairs"),
         ({"protocol": "tcp", "ports": [90, 80]}, "ports: 90-80 must be FIRST-LAST"),
@@ -99,7 +99,7 @@ def test_the_built_in_default_can_be_replaced_and_comes_back() -> None:
     back = fleet.state.policies.rows["default"]
     assert (back.content(), back.version) == (BUILT_IN.content(), fleet.offset)
     assert fleet.delete_policy("default").code == "unchanged"
-    assert fleet.delete_policy("p").reason == "name: 'p' must be the name of a policy"
+    assert fleet.delete_policy("p").reason == "name: 'p' must be the name of an existing policy"
 
 
 ranges = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 5)), max_size=3)

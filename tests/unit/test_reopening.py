@@ -69,7 +69,7 @@ async def test_ids_that_were_forgotten_stay_refused_after_a_restart(tmp_path: Pa
     assert again.ledger.state() == partition.ledger.state()
     (record,) = records([forgotten], start=3, time_ms=T0 + 2 * KEEP_MS)
     entry = again.fold(record)
-    assert entry is not None and "is expired: it was used, and its outcome is forgotten" in entry.outcome.reason
+    assert entry is not None and "has expired: it was used, and its outcome is no longer kept" in entry.outcome.reason
 
 
 class Told:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from deploy.cli.sentence_groups import group_sentences
 
-BEHIND = "of zone rack-1 holds epoch 1 version 5 digest ab, the log says epoch 1 version 6 digest cd"
+BEHIND = "of zone rack-1 holds epoch 1 version 5 digest ab, the log expects epoch 1 version 6 digest cd"
 
 
 def test_sentences_that_differ_in_a_name_only_are_one() -> None:

@@ -28,7 +28,7 @@ PARTS = [
         (pb.Status(stalled=[pb.StalledPartition(partition="zones/0")]), "wrong: 1 not forwarded"),
         (
             pb.Status(replicas=[pb.Replica(dpus_ahead_of_log=1), pb.Replica(dpus_ahead_of_log=9)]),
-            "wrong: DPUs hold more than this log knows",
+            "wrong: DPUs hold newer tables than this log",
         ),
         (
             pb.Status(replicas=[pb.Replica(revocations_fault="gone"), pb.Replica(revocations_fault="bad")]),

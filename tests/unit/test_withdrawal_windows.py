@@ -124,11 +124,13 @@ def full(zones: int = 1) -> Fleet:
     [
         (
             lambda fleet: fleet.leave(*(f"n{i}" for i in range(MANY)), state=2),
-            "nodes: 150 addresses would be denied at once, over the denied-by-change budget; what was stays",
+            "nodes: 150 addresses would be denied at once, over the denied-by-change budget; the rule tables "
+            "keep the previous state",
         ),
         (
             lambda fleet: fleet.policy("no", action="drop", sources={"a": "b"}),
-            "policy: 'no': 300 addresses would be denied at once, over the denied-by-change budget; it waits",
+            "policy: 'no': 300 addresses would be denied at once, over the denied-by-change budget; it waits "
+            "for approval",
         ),
     ],
 )
@@ -145,7 +147,8 @@ def test_a_hold_of_a_zones_labels_names_the_zone() -> None:
     fleet.policy("no", action="drop", zones={"tier": "none"})
     outcome = fleet.describe("z0", {"tier": "none"})
     reason = (
-        "zone: the labels of 'z0': 300 addresses would be denied at once, over the denied-by-change budget; it waits"
+        "zone: labels of 'z0': 300 addresses would be denied at once, over the denied-by-change budget; it "
+        "waits for approval"
     )
     assert outcome.reason == reason
 

@@ -130,7 +130,7 @@ def test_a_withdrawal_over_budget_changes_no_verdict_until_two_principals_approv
     first = fleet.approve(hold.id, "bob")
     assert (first.code, first.reason) == ("done", f"hold {hold.id} has 1 of 2 approvals")
     again = fleet.approve(hold.id, "bob")
-    assert (again.code, again.reason) == ("unchanged", f"hold {hold.id} has 1 of 2 approvals, one of them yours")
+    assert (again.code, again.reason) == ("unchanged", f"hold {hold.id} has 1 of 2 approvals, including yours")
     assert actual_table(fleet.state, "z0") == before
     assert fleet.approve(hold.id, "cid").code == "done"
     assert fleet.state.holds.rows == {}
@@ -264,8 +264,8 @@ def test_an_approval_quotes_what_was_seen(fleet: Fleet) -> None:
     fleet.change(node(1, created_ms=2))
     refusal = fleet.apply(HoldApproved(envelope("bob"), outcome.hold, row.hash))
     assert refusal.code == "refused"
-    assert refusal.reason.startswith(f"hash: {row.hash.hex()} must be that of the hold now")
-    assert fleet.approve(999, "bob").reason == "hold: 999 is not a hold that is open"
+    assert refusal.reason.startswith(f"hash: {row.hash.hex()} must be the current hash of the hold")
+    assert fleet.approve(999, "bob").reason == "hold: 999 is not an open hold"
 
 
 def test_a_record_that_is_held_node_by_node_costs_as_much_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -329,7 +329,7 @@ def test_who_asked_for_an_edit_does_not_approve_it(fleet: Fleet) -> None:
     refusal = fleet.approve(outcome.hold, "ann")
     assert (refusal.code, refusal.reason) == (
         "refused",
-        "principal: 'ann' asked for this change, so others must approve it",
+        "principal: 'ann' requested this change, so other principals must approve it",
     )
 
 
@@ -356,8 +356,8 @@ def test_an_edit_that_the_fleet_grew_into_is_asked_for_anew(fleet: Fleet) -> Non
     outcome = fleet.approve(asked.hold, "cid")
     assert (outcome.code, outcome.hold, content(fleet)) == ("held", asked.hold, before)
     assert outcome.reason == (
-        "policy: 'no': 300 addresses would be denied at once by now, of which approvers were not shown as many, or not"
-        " of the same zones; look at its zones and approve it anew"
+        "policy: 'no': 300 addresses would be denied at once now, but approvers were shown fewer,"
+        " or other zones; check its zones and approve it again"
     )
     row = fleet.state.holds.rows[str(asked.hold)]
     assert (row.addresses, row.approvals, row.requested_by) == (300, (), "ann")
@@ -421,8 +421,8 @@ def test_a_rejected_edit_is_gone(fleet: Fleet) -> None:
     edit = drop_everything(fleet)
     assert fleet.reject(edit.hold).code == "done"
     assert "no" not in fleet.state.policies.rows
-    assert fleet.approve(edit.hold, "bob").reason == f"hold: {edit.hold} is not a hold that is open"
-    assert fleet.reject(77).reason == "hold: 77 is not a hold that is open"
+    assert fleet.approve(edit.hold, "bob").reason == f"hold: {edit.hold} is not an open hold"
+    assert fleet.reject(77).reason == "hold: 77 is not an open hold"
 
 
 def test_a_newer_edit_takes_the_place_of_one_that_waits(fleet: Fleet) -> None:
