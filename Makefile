@@ -1,4 +1,4 @@
-# The first Python from 3.11 on that the machine has.
+# The first installed Python of version 3.11 or later.
 PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
@@ -75,7 +75,7 @@ wheels: $(RUNNABLE)  ## The plane and all it needs as wheels in dist/wheels, for
 	@$(PIP) wheel --require-hashes --requirement $(LOCKS)/runtime.txt --wheel-dir dist/wheels
 	@$(PIP) wheel $(THIS_TREE) --wheel-dir dist/wheels .
 
-# The Python of the image need not be that of this machine, so nothing is built here but the tree.
+# The Python of the image may differ from that of this machine, so only the tree is built here.
 image: $(RUNNABLE)  ## The image dpuplane, with docker; BASE=IMAGE of a Debian with Python IMAGE_PYTHON
 	@rm -rf build dist/wheels
 	@$(PIP) download --require-hashes --requirement $(LOCKS)/runtime.txt --dest dist/wheels \

@@ -1,6 +1,6 @@
-"""The reference tables beside this file, generated from what the program itself reads, so that they cannot tell else.
+"""Generates the reference tables beside this file from the data that the program itself reads.
 
-`make docs` writes them; a test fails while one of them is not what would be written.
+`make docs` writes them; a test fails while one of them is out of date.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "events.md": events.page,
     "api.md": api.page,
 }
-"""Each page and what makes it."""
+"""Each page, and the function that renders it."""
 
 
 def stale() -> list[str]:
-    """Pages that are not what the program would write now."""
+    """Pages that are out of date."""
     return [name for name, page in TABLES.items() if _written(HERE / name) != page()]
 
 

@@ -1,4 +1,4 @@
-"""`python -m deploy.reference`: writes every reference table; what `make docs` runs."""
+"""`python -m deploy.reference`: writes every reference table. `make docs` runs it."""
 
 from deploy.reference import write
 

@@ -1,4 +1,4 @@
-"""Every method of the API with who may call it, and every message, with what the .proto files say of them."""
+"""The page of the API: every method with its roles, and every message, with the comments of the .proto files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from schemas.api.generate import describe
 Comments = Mapping[tuple[int, ...], str]
 
 _MESSAGES, _FIELDS, _SERVICES, _METHODS = 4, 2, 6, 2
-"""Numbers of these fields in descriptor.proto: a comment is found by the way to what it is about."""
+"""Numbers of these fields in descriptor.proto: comments are found by the path of their element."""
 
 
 def page() -> str:
@@ -33,7 +33,7 @@ def page() -> str:
         "API",
         "gRPC at `--listen` ([dpuplane.proto](../../schemas/api/dpuplane.proto)), and the messages of the agent link "
         "at `--agents` ([agent.proto](../../schemas/api/agent.proto)). Roles are those of certificates; a `node-agent` "
-        "speaks for its own node only.",
+        "may act for its own node only.",
         *sections,
     )
 

@@ -1,4 +1,5 @@
-"""Every command: what it does, its example, its options. Options of many commands are described once, at the end."""
+"""The page of commands: purpose, example and options of each. Options of many commands are described once, at the
+end."""
 
 from __future__ import annotations
 
@@ -14,13 +15,13 @@ from deploy.reference.markdown import code, table
 from deploy.reference.markdown import page as whole
 
 COMMON_FROM = 6
-"""An option that so many commands have is described once for all of them."""
+"""An option of at least so many commands is described once for all of them."""
 
 EXAMPLE = re.compile(r"Examples?:\s*(.*)", re.DOTALL)
 
 
 class Walked(NamedTuple):
-    """A command and how it is called."""
+    """A command, and its path of names."""
 
     path: tuple[str, ...]
     command: click.Command
@@ -38,7 +39,7 @@ def walk(command: click.Command = cli, path: tuple[str, ...] = ("dpuplane",)) ->
 
 
 def example_of(command: click.Command) -> list[str]:
-    """The lines of the examples that its help shows."""
+    """The lines of the examples in its help."""
     for text in (command.epilog or "", command.help or ""):
         found = EXAMPLE.search(text.replace("\b", ""))
         if found:
@@ -47,7 +48,7 @@ def example_of(command: click.Command) -> list[str]:
 
 
 def _lines(text: str) -> list[str]:
-    """Lines up to the first that is empty."""
+    """The lines before the first empty one."""
     lines = [line.strip() for line in text.strip().splitlines()]
     return lines[: lines.index("")] if "" in lines else lines
 
@@ -99,7 +100,7 @@ def _table(options: list[click.Option]) -> str:
 
 
 def _said(option: click.Option) -> str:
-    """Its help, with what the program's own help adds to it."""
+    """The help of an option, with the additions of `--help`: default and environment variable."""
     more = [f"default: {option.default}"] if option.show_default and not isinstance(option.default, bool) else []
     more += [f"environment: {option.envvar}"] if option.envvar else []
     return " ".join([option.help or "", *([f"[{'; '.join(more)}]"] if more else [])])

@@ -1,4 +1,4 @@
-"""Every topic and every event: what a reader of the log meets."""
+"""The page of topics and events."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def page() -> str:
     return whole(
         "Topics and events",
         "The names of topics begin with the prefix of the plane (`dpuplane.zones`). Values are Avro in the Confluent "
-        "wire format: a zero byte, four bytes of schema id, the record. Every process gives the schemas at `--http` as "
-        "a Schema Registry does.",
+        "wire format: a zero byte, four bytes of schema id, the record. Every process serves the schemas at `--http`, "
+        "as a Schema Registry.",
         "## Topics",
         table(("topic", "partitions", *_setting_names()), [_topic(topic) for topic in TOPICS]),
         "## Events",
-        f"Each begins with an envelope: {envelope['doc']} {_fields(envelope)}",
+        f"Each event begins with an envelope: {_fields(envelope)}. {envelope['doc']}",
         *(_event(schema) for schema in schemas),
     )
 
@@ -56,7 +56,7 @@ def _fields(record: dict[str, Any]) -> str:
 
 
 def _type(kind: Any) -> str:
-    """An Avro type in a few words: `[string]` is a list, `{long}` a map by text."""
+    """An Avro type in short: `[string]` is a list, `{long}` a map with text keys."""
     match kind:
         case str():
             return kind.rpartition(".")[2]

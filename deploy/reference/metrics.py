@@ -1,4 +1,4 @@
-"""Every metric that a process may show, and every alert that is made of them."""
+"""The page of metrics and alerts."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def page() -> str:
     rows = [(code(m.name), m.kind, ", ".join(map(code, m.labels)), m.help) for m in CATALOG]  # type: ignore[attr-defined]
     return whole(
         "Metrics",
-        "Every process shows those of its roles at `/metrics` of `--http`.",
+        "Every process serves the metrics of its roles at `/metrics` of `--http`.",
         table(("metric", "kind", "labels", ""), rows),
         "## Alerts",
-        "From [alerts.yaml](../prometheus/alerts.yaml); each has its section in [the runbook](../RUNBOOK.md).",
+        "From [alerts.yaml](../prometheus/alerts.yaml); each alert has a section in [the runbook](../RUNBOOK.md).",
         table(("alert", "for", "severity", ""), [_alert(rule) for rule in _rules()]),
     )
 

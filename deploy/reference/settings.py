@@ -1,4 +1,4 @@
-"""Every setting of a process: its flag, its variable, its default."""
+"""The page of settings: flag, variable and default of each."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def page() -> str:
     ]
     return whole(
         "Settings of a process",
-        "A value comes from the first of: the flag of `dpuplane serve`, the environment, the YAML file that `--config` "
-        "names (by the name in the first column), the default.",
+        "The sources of a value, in this order: the flag of `dpuplane serve`; the environment; the YAML file of "
+        "`--config` (with the names of the first column); the default.",
         table(("setting", "flag", "environment", "default", ""), rows),
     )
 

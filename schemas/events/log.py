@@ -8,8 +8,8 @@ from schemas.envelope import Envelope
 
 
 class LogCreated(msgspec.Struct, frozen=True, gc=False):
-    """Record 0 of every partition of zones, cliques and fleet. The record of fleet is appended first; the others copy
-    it."""
+    """Record 0 of every partition of zones, cliques and fleet. The first one in fleet is authoritative; the others
+    copy it."""
 
     envelope: Envelope
     log_id: str
