@@ -26,7 +26,7 @@ def page() -> str:
         "## Topics",
         table(("topic", "partitions", *_setting_names()), [_topic(topic) for topic in TOPICS]),
         "## Events",
-        f"Each event begins with an envelope: {_fields(envelope)}. {envelope['doc']}",
+        f"Each event begins with an envelope: {_fields(envelope)} {envelope['doc']}",
         *(_event(schema) for schema in schemas),
     )
 
