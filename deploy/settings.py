@@ -140,7 +140,7 @@ class Settings(BaseModel):
     )
     decisions: bool = Field(True, description="Write every decision to the topic `decisions`, for analysts.")
     as_of_servers: int = Field(
-        2, ge=0, le=16, description="Moments of the past (--as-of) that are kept open, each in a process; 0 for none."
+        2, ge=0, le=16, description="Processes that answer queries of the past (--as-of), one per point; 0 for none."
     )
     name: str = Field(
         "",

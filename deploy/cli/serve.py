@@ -56,7 +56,9 @@ the file.
     "--state-checkpoints-mb", metavar="N", help="MB of disk that they may take beyond the present state.  [4096]"
 )
 @click.option("--decisions/--no-decisions", default=None, help="Write decisions to a topic, for analysts.  [decisions]")
-@click.option("--as-of-servers", metavar="N", help="Moments of the past (--as-of) kept open at once; 0 for none.  [2]")
+@click.option(
+    "--as-of-servers", metavar="N", help="Processes that answer queries of the past (--as-of); 0 for none.  [2]"
+)
 @click.option("--name", metavar="NAME", help="Name of this replica.  [host name and a random part]")
 @click.option("--traces", metavar="URL", help="Send traces of sampled commands to this OTLP collector.  [none]")
 @click.option("--traces-share", metavar="SHARE", help="Share of the calls that are traced, from 0 to 1.  [0.01]")
