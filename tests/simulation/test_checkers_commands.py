@@ -98,6 +98,27 @@ def test_an_answer_is_that_of_the_record_that_took_effect() -> None:
     assert answered(first, second, effective=0) == [f" was told {first} by p0, and the log says {second}"]
 
 
+HELD = Answer(Outcome("held", "too much at once", hold=7), FLEET_0, 0)
+APPROVED = HELD._replace(outcome=Outcome("done", "hold 7 was approved by 'eve'", hold=7))
+OVERTAKEN = HELD._replace(outcome=Outcome("refused", "hold 7 ended without approval", hold=7))
+
+
+def test_a_repeat_of_a_held_command_may_say_how_its_own_hold_ended() -> None:
+    def answered_when_held(told: Answer) -> list[str]:
+        steps = WrittenSteps()
+        event = steps.log.join("a")
+        steps.add(event, FLEET_0, HELD, holds={"7": None})
+        steps.log.history.add(Answered(9.0, "c", "p0", event.envelope.command_id, told))
+        return list(commands.check_answers(steps.evidence()))
+
+    assert not answered_when_held(HELD)
+    assert not answered_when_held(APPROVED)
+    assert not answered_when_held(OVERTAKEN)
+    assert answered_when_held(APPROVED._replace(outcome=Outcome("done", "hold 8 was approved by 'eve'", hold=8)))
+    assert answered_when_held(HELD._replace(outcome=Outcome("unchanged", "hold 7 is there", hold=7)))
+    assert answered_when_held(HELD._replace(outcome=Outcome("refused", "no", hold=7)))
+
+
 UNCHANGED_A = Outcome("unchanged", "so already")
 
 
@@ -122,6 +143,13 @@ def test_every_process_gives_a_command_the_outcome_that_one_record_decided() -> 
     ]
     assert one_outcome(("p0", Answer(REFUSED, FLEET_0, -1))) == [
         " was told as refused by p0, and no record decided that"
+    ]
+
+
+def test_a_hold_of_a_command_ends_in_one_way() -> None:
+    assert not one_outcome(("p0", HELD), ("p1", APPROVED), ("p0", HELD), ("p0", APPROVED))
+    assert one_outcome(("p0", HELD), ("p1", APPROVED), ("p0", OVERTAKEN)) == [
+        " is done by fleet/0@0 at p1, and refused by fleet/0@0 at p0"
     ]
 
 
