@@ -52,4 +52,6 @@ def unknown_variables(environment: Iterable[str]) -> list[str]:
 
 def _sentence(name: str, known: Iterable[str]) -> str:
     nearest = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.0)[0]
-    return f"environment: {quoted(name)} is no variable of dpuplane and is ignored; the nearest known one is {nearest}"
+    return (
+        f"environment: {quoted(name)} is not a variable of dpuplane and was ignored; the most similar one is {nearest}"
+    )

@@ -94,7 +94,7 @@ class _AsOfRouter:
     async def _route(self, request: Any, call: Call) -> tuple[Any, Message, Call]:
         """The service of the moment, what to ask it, and what is left of the call's time."""
         if request.min_position:
-            raise PermanentError("min_position: must not be given with as_of, which says what the answer is read at")
+            raise PermanentError("min_position: must not be given together with as_of")
         now_s = asyncio.get_running_loop().time
         until_s = now_s() + call.timeout_s
         service = await self._past.at(request.as_of, timeout_s=call.timeout_s)

@@ -106,9 +106,11 @@ def tail(
     given = {"-n": last is not None, "--since": wanted["since_ms"], "--from": wanted["start"], _ALL: from_beginning}
     starts = [option for option, value in given.items() if value not in (0, None, False)]
     if len(starts) > 1:
-        raise click.UsageError(f"{starts[1]}: leave it out, or {starts[0]}: each says where to begin")
+        raise click.UsageError(f"{starts[1]} and {starts[0]} both set the start: omit one")
     if wanted["until"] is not None and not starts:
-        raise click.UsageError(f"--until: give -n, --since, --from or {_ALL} too: without, tail begins at the end")
+        raise click.UsageError(
+            f"--until: give -n, --since, --from or {_ALL} too: without one of them, tail begins at the end of the log"
+        )
     from_end = None if starts and last is None else last or 0
     _print(log_source or _asked(client), _wanted(**wanted), output, follow=True, last=from_end)
 

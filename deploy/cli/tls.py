@@ -40,7 +40,7 @@ def certificates_of(tls_cert: Path | None, tls_key: Path | None, tls_ca: Path | 
     if tls_cert is None and tls_key is None and tls_ca is None:
         return None
     if tls_cert is None or tls_key is None or tls_ca is None:
-        raise click.UsageError("--tls-cert, --tls-key and --tls-ca go together: give all three, or none")
+        raise click.UsageError("--tls-cert, --tls-key and --tls-ca: give all three, or none")
     from deploy.tls.certificates import BadCertificates, Certificates
 
     try:

@@ -123,7 +123,7 @@ def check_ports(settings: Settings, *, running: bool) -> Iterator[Finding]:
         if fault and running:
             yield Finding(name, True, f"{address}: in use, and a plane runs here")
         else:
-            advice = f"stop what uses it, or give another address for {name}" if fault else ""
+            advice = f"stop the process that uses it, or give another address for {name}" if fault else ""
             yield Finding(name, not fault, f"{address}: {fault}" if fault else f"{address} is free", advice)
 
 

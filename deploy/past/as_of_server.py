@@ -89,7 +89,7 @@ class _Settled:
 
     async def wait_for_token(self, token: str, topics: object, timeout_s: float) -> None:
         if token:
-            raise PermanentError("min_position: must not be given with at, which says what the answer is read at")
+            raise PermanentError("min_position: must not be given together with as_of")
 
 
 async def _serve(order: AsOfRequest, say: Callable[[Mapping[str, object]], None]) -> None:

@@ -41,7 +41,11 @@ def auth_middleware(
             return _denial(401, str(error))
         principal = identity.principal
         if roles is None or principal.role not in roles:
-            reason = f"{request.path}: {principal} must have the role {' or '.join(sorted(roles or ())) or 'of nobody'}"
+            reason = (
+                f"{request.path}: {principal} must have the role {' or '.join(sorted(roles))}"
+                if roles
+                else f"{request.path}: no role may read it"
+            )
             denials.count_denied(str(principal), reason)
             return _denial(403, reason)
         request[PEER_IDENTITY] = PeerIdentity(principal.name if principal.role == DPU_AGENT else "", str(principal))

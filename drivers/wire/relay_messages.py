@@ -116,7 +116,7 @@ def decode(data: bytes) -> ToAgent:
         case "go_away":
             return GoAway(protocol.printable_line(message.go_away.reason), message.go_away.retry_after_ms)
         case _:
-            raise ProtocolError("message: must be a welcome, a refusal, a frame or a heard")
+            raise ProtocolError("message: must be a welcome, a go_away, a frame or a heartbeat_reply")
 
 
 def _read_frame(frame: pb.Frame, group: bytes) -> Frame:

@@ -104,7 +104,7 @@ def _upcast(fields: Fields, reader: _Reader) -> Any:
 def _no_reader(value: bytes) -> str:
     if len(value) < HEADER_BYTES or value[0]:
         return f"value: {len(value)} bytes must begin with 0x00 and a schema id"
-    return f"schema id: {int.from_bytes(value[1:HEADER_BYTES], 'big')} is none of ours"
+    return f"schema id: {int.from_bytes(value[1:HEADER_BYTES], 'big')} is not in this program's registry"
 
 
 _CODEC = Codec(released(), get_args(Event), UPCASTS)

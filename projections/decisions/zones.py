@@ -43,7 +43,7 @@ def items(event: Event, change: ZonesChange, outcome: Outcome, at: RecordMetadat
             "node_left", name, {"zone": tombstone.zone, "how": _WAYS.get(tombstone.state, str(tombstone.state))}
         )
     for key, row in change.snapshots.items() if isinstance(event, SnapshotCompleted) else ():
-        assert row is not None, "a list that was completed is there"
+        assert row is not None, "a completed snapshot has a row"
         yield single_item("snapshot_completed", key, {"count": str(row.count)})
     if isinstance(event, ZoneLimitsSet):
         for zone, limits in change.zones.items():

@@ -75,7 +75,7 @@ def _new_row(
     """The node's row after the change, with its slot."""
     after = change.after
     if after is None:
-        assert change.before is not None, "only what was there can leave"
+        assert change.before is not None, "only an existing node can leave"
         return _held(change.before) if parts else None
     if not change.needs_slot:
         return after

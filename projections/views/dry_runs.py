@@ -110,7 +110,7 @@ class TableEffects:
         if side is None:
             return NO_KEYS4, NO_KEYS6
         if side.picked is None:
-            assert side.now is not None, "a set is there, or it is to be covered"
+            assert side.now is not None, "a side without picked prefixes has its present set"
             return keys_of(side.now.add4, SIZE4), keys_of(side.now.add6, SIZE6)
         known = self._covered.get(id(side.picked))
         if known is None:

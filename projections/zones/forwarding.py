@@ -211,7 +211,7 @@ def _of_rows(state: ZonesState, names: Sequence[str], changed: Sequence[int]) ->
 def _state(row: Node | NodeTombstone) -> int:
     if type(row) is NodeTombstone:
         return row.state
-    assert isinstance(row, Node), "what is forwarded is a node or a tombstone"
+    assert isinstance(row, Node), "a forwarded item is a node or a tombstone"
     return SUPERSEDED + row.agent if row.agent else PRESENT
 
 

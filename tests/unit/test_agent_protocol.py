@@ -170,7 +170,7 @@ def step(**fields: Any) -> pb.Step:
 @pytest.mark.parametrize(
     ("data", "sentence"),
     [
-        (b"", "a frame or a heard"),
+        (b"", "a frame or a heartbeat_reply"),
         (frame(digest=b""), "frame.digest: 0 bytes must be 16"),
         (frame(from_version=1), "must be above from_version"),
         (frame(steps=[step(action=0)]), "frame.steps.action: 0"),

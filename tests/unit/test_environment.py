@@ -39,7 +39,7 @@ def test_the_known_variables_are_those_of_the_options() -> None:
 def test_an_unknown_variable_is_reported_with_the_nearest_known_one(name: str, nearest: str) -> None:
     (sentence,) = unknown_variables({name: "", "DPUPLANE_DATA": "plane", "DPUPLANEX": "", "PATH": ""})
     assert sentence == (
-        f"environment: '{name}' is no variable of dpuplane and is ignored; the nearest known one is {nearest}"
+        f"environment: '{name}' is not a variable of dpuplane and was ignored; the most similar one is {nearest}"
     )
 
 
@@ -58,7 +58,7 @@ def test_the_variables_that_kubernetes_gives_of_a_service_are_not_reported() -> 
 def test_a_client_command_and_a_server_report_an_unknown_variable() -> None:
     for arguments in (["nodes", "list", "--server", "127.0.0.1:1"], ["serve", "--role", "boss"]):
         ran = CliRunner().invoke(cli, arguments, env={"DPUPLANE_TOPIC_PREFX": "x"})
-        assert ran.stderr.count("'DPUPLANE_TOPIC_PREFX' is no variable of dpuplane") == 1
+        assert ran.stderr.count("'DPUPLANE_TOPIC_PREFX' is not a variable of dpuplane") == 1
         assert ran.stdout == ""
 
 
@@ -66,7 +66,7 @@ def test_the_certificate_of_a_server_in_the_environment_is_not_that_of_a_client(
     ran = CliRunner().invoke(cli, ["nodes", "list", "--server", "127.0.0.1:1"], env=SERVER_TLS)
     assert (ran.exit_code, "no process listens at 127.0.0.1:1" in ran.stderr) == (3, True)
     part = CliRunner().invoke(cli, ["nodes", "list"], env={"DPUPLANE_CLIENT_TLS_CERT": "ann.pem"})
-    assert (part.exit_code, "--tls-cert, --tls-key and --tls-ca go together" in part.stderr) == (2, True)
+    assert (part.exit_code, "--tls-cert, --tls-key and --tls-ca: give all three" in part.stderr) == (2, True)
 
 
 @pytest.fixture
