@@ -1,13 +1,13 @@
 """The log, and what every fold needs: engines, codec, saved state, and the replica that reads, decides and evolves.
 
-Start with `log.py` (what a log promises, whichever engine) and `folding/fold.py` (what a fold is), then
-`replicas/replica.py`, which brings the two together, and `folding/partition.py`, the way of one record through
-everything that folds have in common.
+Start with `log.py` (the contract of every engine) and `folding/fold.py` (the contract of a fold). Then read
+`replicas/replica.py`, which connects the two, and `folding/partition.py`, the path of one record through the steps
+that all folds share.
 
-    engines       embedded, kafka, faulty_log (either, behind injected faults)
+    engines       embedded, kafka, faulty_log (either of them, behind injected faults)
     records       avro, ids, position
-    a replica     folding (one partition), saved (its state), replicas (all of them, and who waits)
-    going back    recovery: replays, the past, backups
+    a replica     folding (one partition), state_store (its saved state), replicas (all partitions, and the waiters)
+    the past      recovery: replays, as-of folds, backups
 
-Imports schemas. Nothing outside it touches aiokafka, fastavro or rocksdict.
+Imports schemas. No package outside eventstore imports aiokafka, fastavro or rocksdict.
 """

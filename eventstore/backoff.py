@@ -1,7 +1,7 @@
-"""How long to wait before trying again: the ceiling doubles with each failure, up to a limit.
+"""Delays between retries: the ceiling doubles with each failure, up to a limit.
 
-Whoever waits draws from below the ceiling (jitter), by a generator or, in a fold, by a hash: many that failed together
-must not come back together.
+The delay is drawn at random below the ceiling (jitter), by a generator or, in a fold, by a hash. Without jitter,
+callers that failed together would retry together.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Deadlines of many futures, with one timer for all of them.
 
-Nearly every future is done long before its deadline, and a timer for each would be made, started, cancelled and closed
-for nothing: every command had two of them. In an outage the deadlines pass one by one. So they are a heap, in which
-futures that are done stay until their deadlines, or until they outnumber the waiting ones.
+Nearly every future is done long before its deadline, so a timer per future would be created, started and cancelled for
+nothing: every command needed two. The deadlines form a heap instead. Futures that are done stay in it until their
+deadlines, or until they outnumber the waiting ones.
 """
 
 from __future__ import annotations

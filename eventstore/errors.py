@@ -1,4 +1,4 @@
-"""Our errors: one root and three families, each of which decides what happens next."""
+"""The errors of the plane: one root and three families. The family decides how a caller reacts."""
 
 from __future__ import annotations
 

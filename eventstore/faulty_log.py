@@ -1,8 +1,8 @@
-"""Any engine behind seeded faults: everything that a real log may do to us, on purpose and often.
+"""Any engine behind seeded faults: every failure that a real log may show, on purpose and often.
 
-What befalls an append is drawn in order of the appends: it lands twice; it lands, but the answer is lost; it lands
-later, after its caller was told that nobody knows; or never. What readers see is computed from offset and seed alone,
-so that every reader, and every opening of the log, sees the same: offsets with gaps, equal and backward timestamps.
+The fault of an append is drawn in the order of the appends: it lands twice; it lands, but its response is lost; it
+lands after its caller got an unknown outcome; or it never lands. The faults of reads depend on offset and seed only,
+so every reader and every reopened log sees the same gaps in offsets, and the same equal or backward timestamps.
 """
 
 from __future__ import annotations

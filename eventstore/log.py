@@ -1,10 +1,10 @@
-"""The log as everything else sees it: partitions of records, appended at the end and read in order.
+"""The contract of a log: partitions of records, appended at the end and read in order.
 
 Engines: `embedded` (RocksDB, one process), `kafka` (aiokafka) and `faulty_log` (any engine behind seeded faults). One
-contract suite holds all of them (tests/contract).
+contract suite tests all of them (tests/contract).
 
-Nobody learns an offset from an append: a producer may be told a wrong one, or none (KIP-98 duplicates, lost responses).
-Who wants to know where a record landed reads the log back, by the record's command id.
+An append does not return an offset: a producer may get a wrong one, or none (KIP-98 duplicates, lost responses). To
+find a record, read the log back and look for its command id.
 """
 
 from __future__ import annotations

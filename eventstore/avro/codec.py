@@ -1,11 +1,11 @@
-"""Events to bytes and back: Avro in the Confluent wire format (0x00, schema id in 4 bytes, body).
+"""Encodes events to bytes and decodes them: Avro in the Confluent wire format (0x00, schema id in 4 bytes, body).
 
-Any Kafka tool reads the topics, given the schemas. Reading is bounded by the bytes at hand, whatever lengths they
-claim, and ends in an event or in Undecodable, on every replica alike. Writing is deterministic: equal events are equal
-bytes, so the bytes of a command stand for its content.
+Any Kafka tool can read the topics, given the schemas. Decoding is bounded by the bytes at hand, whatever lengths they
+declare. It ends in an event or in Undecodable, with the same result on every replica. Encoding is deterministic: equal
+events are equal bytes, so the bytes of a command identify its content.
 
-Decoding is most of what folding costs, hence the shortcuts: one lookup by the first five bytes, and readers that build
-Structs by position (eventstore/avro/reader.py; a test holds that their fields are those of the schemas).
+Decoding dominates the cost of folding, hence two shortcuts: one lookup by the first five bytes, and readers that build
+Structs by position (eventstore/avro/reader.py). A test compares their fields with the schemas.
 """
 
 from __future__ import annotations

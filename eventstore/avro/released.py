@@ -1,8 +1,8 @@
-"""The Avro schemas that were ever released, with the ids that stand in the log.
+"""The Avro schemas that were ever released, with the ids that records in the log carry.
 
-Ids are ours and pinned in `schemas/events/ids.json`: nothing has to be asked to read a log, and a copy of this folder
-reads it for ever. A released schema is never edited; a change is a new version with a new id (schemas/upcasts.py).
-fastavro judges each as it is loaded, since what is compiled from them (reading, writing) trusts them.
+The ids are pinned in `schemas/events/ids.json`, so reading a log needs no registry: a copy of that folder reads it for
+ever. A released schema is never edited. A change is a new version with a new id (schemas/upcasts.py). fastavro checks
+each schema as it is loaded, because the compiled reader and writer trust it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Writing Avro bodies: for each schema one function, compiled from text, as `eventstore/avro/reader.py` reads them.
+"""Encodes Avro bodies with one function per schema, compiled from text like those of `eventstore/avro/reader.py`.
 
-Every command, forward and decision is encoded on the loop that serves callers. fastavro, which the tests hold this
-writer to byte by byte, wants dictionaries and takes every string of a column by itself; here a column of a thousand
-names is one string that is encoded at once. Maps are written in the order of their keys: equal events are equal bytes.
+Every command, forward and decision is encoded on the event loop that serves callers. fastavro needs dictionaries and
+encodes each string of a column separately. This writer joins a column of a thousand names and encodes it once. The
+tests compare its output with fastavro byte by byte. Maps are written in the order of their keys: equal events are
+equal bytes.
 """
 
 from __future__ import annotations

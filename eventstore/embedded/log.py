@@ -1,13 +1,13 @@
-"""The log of one process: RocksDB in a directory that this process owns.
+"""The embedded log: RocksDB in a directory that one process owns.
 
-Appends are committed in groups: whatever was queued while the last batch was being synced goes into the next, in one
-write with one sync, so that 200 callers pay for one sync and not for 200. The sync has a thread of its own, so a disk
-that takes seconds keeps those waiting who append, and nobody else.
+Appends are committed in groups. Appends that were queued during the sync of one batch form the next batch, with one
+write and one sync, so 200 callers share one sync. The sync runs in a thread of its own: a disk that takes seconds
+delays appends only.
 
-After a failed write RocksDB refuses all further ones, and what its own recovery does depends on which file could not
-grow: it comes back after a full disk, never after a quota or an I/O error. So nothing more is written to that handle.
-It goes on serving reads until the disk takes a file as large as reopening may need; then it is reopened, and what the
-disk has by then is the log. Until then every append ends as unknown.
+After a failed write RocksDB refuses all further writes. Its own recovery depends on the file that could not grow: it
+recovers from a full disk, but never from a quota or an I/O error. This log therefore writes no more to that handle.
+The handle serves reads until the disk accepts a file as large as reopening may need. Then the directory is reopened,
+and the records on the disk are the log. Until then every append has an unknown outcome.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Reading a log in RocksDB, by its owner and beside it: batches in turn from several partitions, then the tail.
+"""Reads a log in RocksDB, in the owning process and beside it: batches from several partitions in turn, then the tail.
 
-A reader takes one bounded batch per partition and round, so a long partition starves no short one, and lets the loop
-run between batches. At the tail it waits for the event that whoever learns of new records sets; nothing polls. What
-it may read ends where `_bounds` says, which the owner moves only when a batch is synced: what a failed write left on
-the disk is never shown before it is certain.
+A reader takes one bounded batch per partition and round, so a long partition does not starve a short one, and it
+yields the event loop between batches. At the tail it waits for an event that signals new records; it does not poll.
+`_bounds` limits what it may read. The owner advances it only after a batch is synced, so a reader never sees records
+of a failed write.
 """
 
 from __future__ import annotations

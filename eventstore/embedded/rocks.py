@@ -1,9 +1,9 @@
 """The records of an embedded log as rows of RocksDB: key layout, scans, and opening.
 
-Row keys are topic, partition and offset, so one partition is one range in order of offset, and offsets are dense: a
-scan that finds a hole has found damage. What RocksDB raises is a plain Exception; here it becomes RocksError, so that
-a caller can tell it from a bug. Opened files come back tolerant of a torn tail (what was never synced), and of nothing
-else: damage in the middle of the write-ahead log refuses to open instead of quietly dropping acknowledged records.
+Row keys are topic, partition and offset, so a partition is one key range in order of offset. Offsets are dense: a gap
+in a scan is damage. RocksDB raises a plain Exception, which becomes RocksError here, so that callers can tell it from
+a bug. Opening tolerates a torn tail of the write-ahead log (records that were never synced). Damage in the middle of
+it refuses to open, because acknowledged records would be dropped silently.
 """
 
 from __future__ import annotations

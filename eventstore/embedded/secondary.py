@@ -1,12 +1,12 @@
-"""An embedded log read beside its owner, by another process: for verifying, replaying and looking at events.
+"""Reads an embedded log beside its owner, in another process: for verification, replays and event exports.
 
-RocksDB calls this a secondary: it follows the owner's files without a lock, so it costs the owner nothing and may also
-read a log that nobody owns. It looks for news at an interval, since nobody tells it. A catch-up may lose a race
-against the owner deleting a file that it has just replaced, so only failures in a row end the log.
+This is a RocksDB secondary: it reads the owner's files without a lock, costs the owner nothing, and also reads a log
+without an owner. It polls for new records at an interval. A catch-up can fail when the owner deletes a file that it
+has just replaced, so only consecutive failures end the log.
 
-A catch-up reads what was flushed first and what was written since last. Of a flush in between it sees neither, but what
-was written after it: a hole, until the next one. So where the log ends is looked at before a second one, which knows
-everything up to there.
+A catch-up reads the flushed files first and the write-ahead log last. After a flush between the two it misses the
+flushed records but sees later ones: a gap, until the next catch-up. The end of the log is therefore read before a
+second catch-up, which has every record up to that end.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The digests by which replicas compare what they read and what they made of it.
+"""The hashes by which replicas compare the records that they read and the state that they folded from them.
 
-They tell replicas of one plane from each other and a log from a damaged copy of it, so they are fast, not secret: xxh3
-keeps up with batches of joins where a cryptographic hash would cost a quarter of the fold.
+They detect differences between replicas, and a damaged copy of a log. They protect against faults, not against
+forgery: xxh3 is fast enough for batches of joins, where a cryptographic hash would cost a quarter of the fold.
 """
 
 from __future__ import annotations

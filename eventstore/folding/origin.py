@@ -1,8 +1,9 @@
-"""Which log this is: record 0 of every partition that decides.
+"""The identity of a log: record 0 of every deciding partition.
 
-The first LogCreated of fleet decides the log's id, generation and partition count; the other partitions copy it before
-anything else is appended to them. Two starters cannot make two logs: both append, both read back, and the record that
-came first holds for both. A partition that begins with anything else belongs to another log, or has lost its head.
+The first LogCreated of fleet sets the log's id, generation and partition count. The other partitions get a copy of it
+before any other record. Two processes that start at once cannot create two logs: both append, both read back, and the
+first record is valid for both. A partition that begins with any other record belongs to another log, or lost its first
+records.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""One partition as folded so far: what every fold needs around it, in the order in which a record meets it.
+"""One partition as folded so far: the steps that all folds share, in the order of a record's path.
 
-A record is hashed; opened, or quarantined if no rule of this fold version admits it; held against the version gate and,
-if it is a command, against the ledger of ids; and then decided and evolved. Pure but for log lines: a function of the
-records alone, so that every replica and every replay ends in the same state, the same digests and the same quarantine.
+A record is hashed; opened, or quarantined if this fold version does not accept it; checked against the version gate
+and, if it is a command, against the ledger of ids; and then decided and evolved. Apart from log lines this is a pure
+function of the records, so every replica and every replay ends in the same state, digests and quarantine.
 
-Whatever raises in a fold halts this partition here and no other. Its position stays before the record that did it, and
-nothing of it is saved any more, for the record may be half applied in memory.
+An exception in a fold halts this partition only. Its position stays before the record at fault. The state is not saved
+after that, because the record may be half applied in memory.
 """
 
 from __future__ import annotations

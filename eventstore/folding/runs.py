@@ -1,12 +1,12 @@
-"""Folding a run of records together: the same commands, all plain and all to be done, as most of a log is.
+"""Folds a run of records together: consecutive commands of one type that all succeed, which is most of a log.
 
-Folded one by one, a join costs a hundred small steps of Python, and each of them is the same for the next one. A run
-takes every step for all of its records at once: hashed, read, held against the ledger, decided, evolved. What comes of
-it is what one by one would have come, to the last byte of state, ledger and running hash (a test compares them); and
-where a record of a run is not plain, nothing has happened yet: the run ends before it, or all of it goes one by one.
+Folded one by one, a join takes a hundred small steps of Python, the same ones for each record. A run takes each step
+for all of its records at once: hash, decode, ledger, decide, evolve. The result is the same as one by one, to the last
+byte of state, ledger and running hash (a test compares them). When a record does not qualify, the run ends before it,
+or is folded one by one; nothing has been changed by then.
 
-A run ends where something would have to be done between two records: at a mark of the running hash, where a minute of
-fold time ends, as ids are forgotten then, and where fold time goes back.
+A run ends where work is due between two records: at a mark of the running hash, at the end of a minute of fold time
+(old ids are forgotten then), and where fold time goes back.
 """
 
 from __future__ import annotations

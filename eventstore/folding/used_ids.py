@@ -1,10 +1,10 @@
-"""Ids of commands that were used, without what became of them: the last million exactly, those before by their range.
+"""Ids of used commands without their outcomes: the last million exactly, older ones as ranges.
 
-Exact ids cost 16 bytes each. They are kept in chunks, in the order in which they came, so that the oldest go first and
-a save writes only the chunks that changed. An id that is dropped is in a range from then on, for ever.
+An exact id costs 16 bytes. The ids are kept in chunks in order of arrival, so the oldest are dropped first and a save
+writes only the changed chunks. A dropped id belongs to a range from then on, for ever.
 
-Ranges stay apart where no id was used for ten minutes or more: a clock that was fast uses ids of times to come, and a
-range must not reach from them back over the present. Only when there are more than 64 ranges are the two oldest joined.
+Ranges stay separate where no id was used for ten minutes or more. A clock that ran fast uses ids of the future, and a
+range must not span from them back over the present. Only above 64 ranges are the two oldest joined.
 """
 
 from __future__ import annotations

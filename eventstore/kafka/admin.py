@@ -1,7 +1,7 @@
-"""What the cluster says of its topics: which there are, with their ids, partitions, copies and settings.
+"""Queries the cluster about topics: which exist, with their ids, partitions, replicas and settings.
 
-A topic that was deleted and made again has its old name and a new id, and only requests that aiokafka does not have
-tell the ids; so this speaks a later version of one of Kafka's requests (Metadata 12, from Kafka 3.1 on) by itself.
+A topic that was deleted and re-created has its old name and a new id. aiokafka has no request that returns topic ids,
+so this module implements a later version of Metadata itself (version 12, since Kafka 3.1).
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Appends to Kafka: a lane per partition, one batch on its way in each, and whatever came meanwhile in the next one.
+"""Appends to Kafka: one lane per partition with one batch in flight. Later appends form the next batch.
 
-The claims of a clique come together, and those who come a moment later than the first are waited for: else the first
-would go alone, and all others would have to wait for its round trip before their own. Nobody else is: nodes join when
-they like, and waiting for the next of them made the wait of each several times as long.
+Claims of a clique arrive together, so their lane lingers for claims that come a moment after the first. Otherwise the
+first claim would go alone, and the others would wait for its round trip. Other topics do not linger: nodes join
+independently, and lingering made each join several times slower.
 
-The batches are ours and not the client library's, so we know of each record whether it was ever handed over. One that
-was not can wait for a new producer, or be taken back when its caller gives up. One that was is in the log only if the
-brokers say so: every other end, a refusal included, leaves open whether an earlier attempt has landed (the library
-sends again by itself), so it is an unknown outcome, and the producer is thrown away.
+The appender builds the batches itself, so it knows of each record whether it was handed to the client. A record that
+was not can wait for a new producer, or be withdrawn when its caller gives up. A record that was is in the log only if
+the brokers acknowledge it. Every other end, a refusal included, may follow an attempt that landed, because the library
+retries internally: the outcome is unknown, and the producer is discarded.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Kafka clients as we use them: made with the settings that keep our promises, and thrown away after any error.
+"""Kafka clients with the settings that the plane's guarantees need, discarded after any error.
 
-aiokafka's defaults acknowledge before the followers have a record, jump silently when an offset is out of range, and
-commit progress by themselves; and a client that failed once may hang or misbehave for ever after. So every client is
-made here, what it really runs with is checked once it exists, and none is used again after it failed.
+aiokafka's defaults acknowledge before the followers have a record, skip silently when an offset is out of range, and
+commit offsets automatically. A client may also hang or misbehave after its first failure. This module therefore
+creates every client, checks its effective settings, and never uses a client again after it failed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The log of many processes: Kafka topics, used so that none of Kafka's promises is needed but durability and order.
+"""The log of many processes: Kafka topics, of which only durability and order are relied on.
 
-What is acknowledged is on two brokers at least. Nothing else is trusted: not that a failed append did not land, not
-offsets that a producer is told, not a client that failed once, not that the topics stay what they were. A task of the
-log looks after the last: every few seconds it asks the cluster whether they are still the same.
+An acknowledged record is on at least two brokers. The plane relies on nothing else: not on a failed append being
+absent, not on the offsets that a producer returns, not on a client that failed once, not on topics staying the same. A
+task checks every few seconds that the topics are still the same.
 """
 
 from __future__ import annotations

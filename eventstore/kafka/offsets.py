@@ -1,4 +1,4 @@
-"""Where Kafka's partitions begin and end, and where a time lies in them."""
+"""Queries the first and last offsets of Kafka's partitions, and the offset at a time."""
 
 from __future__ import annotations
 

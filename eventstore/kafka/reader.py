@@ -1,8 +1,8 @@
-"""Reads from Kafka, from positions on, for ever: a consumer of its own that is replaced when it breaks or falls silent.
+"""Reads from Kafka, from given positions on: one consumer, replaced when it fails or falls silent.
 
-Where to go on is ours to know and not the consumer's: after an error it may have skipped what it had fetched. A new one
-starts at the last record that was handed out, and must find exactly that record there: so a log that lost its end, or
-was made again, is noticed before anything of it is taken for a continuation.
+The reader keeps the positions itself: after an error a consumer may have skipped records that it had fetched. A new
+consumer starts at the last returned record and must find exactly that record there. A log that lost its end, or was
+re-created, is detected before a record of it passes for a continuation.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Fetched records whose header names are no text, read all the same.
+"""Decodes fetched records whose header names are not UTF-8.
 
-Any Kafka client can write such a record, and a broker keeps it; the library's reader fails on it, in every replica and
-after every restart. So what the library's compiled reader cannot read of a batch is read here, byte for byte like it,
-but for those names: what is no UTF-8 in them is spelled out, alike everywhere.
+Any Kafka client can write such a record, and a broker keeps it. The library's reader fails on it, in every replica and
+after every restart. Batches that the library's compiled reader cannot decode are decoded here, with the same result
+byte for byte. Only the invalid header names are escaped, in the same way on every replica.
 
-The library has no place for this, so its fetcher is given batches of ours. They cost a call per record.
+The library has no hook for this, so its fetcher gets batch objects of this module. They cost one call per record.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Where the last record of a Kafka partition is: what stands behind it may be markers, which are no records.
+"""Finds the last record of a Kafka partition. Offsets after it may be transaction markers, which are not records.
 
-Any Kafka client that may write to a topic can do so in a transaction, and the end of one takes an offset of its own
-that no reader is given. So where a partition ends says nothing of up to where it can be read: whoever reads until it
-has come there would wait for the next record, which may never be appended. To know it, the last batches are looked at.
+Any Kafka client with write permission can write in a transaction, and the marker at its end takes an offset that no
+reader gets. The end offset of a partition therefore does not tell how far it can be read: a reader that waits for that
+offset would wait for the next record, which may never come. This module reads the last batches to find the last
+record.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The topics that hold the log: their names, the settings that our promises rest on, and whether they are still these.
+"""The topics that hold the log: their names, the settings that the guarantees need, and a check that they stay so.
 
-Topics that are missing are made; one with a setting that would lose, drop or rewrite records is refused, with the
-setting's name and what it has to be. Once a log is open, a topic that is gone, was made again or has another number of
-partitions ends it: positions in it mean nothing any more.
+Missing topics are created. A topic with a setting that would lose, drop or rewrite records is refused, with the name
+of the setting and the required value. Once a log is open, a topic that was deleted, re-created or repartitioned ends
+it, because positions in it are no longer valid.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Going back: replays, moments of the past, backups and what is restored from them."""
+"""Recovery and the past: replays, folds as of a point in the past, backups and restores."""

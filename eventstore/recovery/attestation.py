@@ -1,12 +1,11 @@
-"""Attestation of a log: proof that it still begins with the records that it once held, or where it differs.
+"""Attestation of a log: proof that it still begins with the records that it once held, or the first difference.
 
-Replicas compare running hashes, which are fast, and easy to forge by anybody who can write to the log. Attestations are
-for the auditor, so their chain is SHA-256, over every byte of every record with its offset and append time. A few marks
-along each partition are kept in a file that somebody signs; they say which range holds the first record that differs. A
-hash of each record, in a file beside it that the signed one binds, names the record itself.
+The running hashes that replicas compare are fast, but a writer of the log can forge them. Attestations are for
+auditors: their chain is SHA-256 over every byte of every record with its offset and append time. A signed file keeps a
+few marks along each partition, which narrow a difference down to a range. An optional file beside it, bound by the
+signed one, keeps a hash of each record and names the exact record.
 
-Record 0 stands outside of the chain: it says which log this is, and a restored log has another one in front of records
-that are all the same.
+Record 0 is not in the chain: it identifies the log, and a restored log has another one before the same records.
 """
 
 from __future__ import annotations

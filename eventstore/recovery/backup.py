@@ -1,11 +1,12 @@
-"""A copy of a log in plain files, from which it can be made again on either engine.
+"""A copy of a log in plain files, from which either engine can restore it.
 
-Partitions grow while they are copied, and cite each other: fleet says how far it has taken a partition of zones, and
-that partition says what fleet has taken. A copy in which one cites what the other lacks could never go on. So the cut
-is closed under causes: fleet ends after all that the zones cite, and the zones after all that fleet has taken.
+Partitions grow during the copy, and they refer to each other: fleet records how far it has received a zones partition,
+and that partition records what fleet has received. A copy with a reference to a missing record could not continue. The
+cut is therefore causally closed: fleet ends after every record that the zones refer to, and the zones end after every
+record that fleet has received.
 
-Each partition is a file of records one after the other, and its running hash is in the manifest, which is written last:
-a folder without one is no backup. The hash is the one that replicas state, so a copy can be held against a beacon.
+Each partition is one file of records. The manifest holds the running hash of each and is written last: a folder
+without a manifest is not a backup. The hash is the one in beacons, so a copy can be compared with a replica.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Folding a log afresh: to verify what replicas hold, to look back, to measure.
+"""Folds a log again: for verification, for queries of the past, for measurements.
 
-A replay is the fold of a replica without its life: partition by partition, up to a cut, from the beginning or from a
-checkpoint. A cut is given by a position or a time; the partitions that a position does not name are cut at the time of
-the record before it, so the whole is as it stood then.
+A replay folds each partition up to a cut, from its beginning or from a checkpoint. A cut is given by a position or a
+time. Partitions that a position does not name are cut at the time of the latest record before it, so the result is the
+plane at that point.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""A log made again from a backup: a new generation of it, with every record where it was.
+"""Restores a log from a backup: a new generation, with every record at its offset.
 
-The first record of each partition that decides is another one: it says that this log is new, a later generation, and up
-to where it holds its parent. So no state, position or table of the parent passes for one of this log, and a DPU that
-has seen more than was restored is told from one that lags (replicas/lineage). All other records keep their bytes,
-offsets and append times, which the folds decide by. Topics that expire are numbered anew: nothing cites their offsets.
+The first record of each deciding partition is replaced. It says that this log is new, its generation, and up to where
+it has the records of its parent. No state, position or table of the parent therefore passes for one of this log, and a
+DPU that has seen newer records is told from one that lags (replicas/lineage). All other records keep their bytes,
+offsets and append times, by which the folds decide. Topics that expire get new offsets, as no record refers to them.
 
-A restore that is cut off leaves nothing that could be taken for a log. In RocksDB the folder gets its name at the end;
-on Kafka the topics let us say when a record was appended, and a plane refuses such topics until that is switched off.
+An interrupted restore leaves nothing that passes for a log. In RocksDB the folder gets its name at the end. On Kafka
+the topics are set to accept append times from the client, and a plane refuses such topics until the setting is
+reverted.
 """
 
 from __future__ import annotations

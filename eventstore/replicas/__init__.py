@@ -1,1 +1,1 @@
-"""A replica: it follows the log, folds it, and answers from it; and how replicas know of each other."""
+"""A replica: it follows the log, folds it, and answers from it. Beacons tell replicas of each other."""

@@ -1,11 +1,11 @@
-"""Who is alive, and who acts first: a beacon of every replica in the `replicas` topic, twice a second.
+"""Liveness and ranks: every replica appends a beacon to the `replicas` topic twice a second.
 
-A replica is alive if its beacon was received less than two seconds ago on our own clock; nobody's wall clock counts.
-We judge only while we hear ourselves, and have for two seconds: a replica that is deaf, or has just begun to listen,
-takes everyone for alive instead of taking over from those it cannot hear. Ranks spread the work by hash and need no
-agreement, since in our own log doing a thing twice is harmless.
+A replica is alive if its beacon arrived less than two seconds ago by the monotonic clock of this process; wall clocks
+do not matter. A replica judges the others only while it receives its own beacons, for at least two seconds. Otherwise
+it takes all of them for alive, and does not take over from replicas that it cannot hear. Ranks spread the work by hash
+and need no agreement, since repeating an action is harmless in this log.
 
-Beacons also carry hashes and digests, so that two replicas which read or made different things of one log find out.
+Beacons also carry hashes and digests, so replicas detect that they read or folded one log differently.
 """
 
 from __future__ import annotations

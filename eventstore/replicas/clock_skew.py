@@ -1,13 +1,13 @@
-"""How far the clock of this host is from the log's and from those of other replicas, and whether it was set.
+"""The offset of this host's clock from those of the log and other replicas, and steps of this clock.
 
-Commands are refused if they are appended 1 minute before or 2 minutes after their time, so a clock that is off by that
-much refuses everything, and one that is off by a second is worth a look. Three comparisons find it:
+Commands are refused when they are appended 1 minute before or 2 minutes after their time: a clock that is off by that
+much refuses everything, and one that is off by a second needs attention. Three comparisons detect it:
 
-- other clocks: a beacon carries the time of its sender, and our own beacon comes back with the time of the log. Latency
-  only makes the difference larger, so the least of the last samples counts;
+- other clocks: a beacon carries the time of its sender, and this replica's own beacon returns with the time of the log.
+  Latency only increases the difference, so the smallest of the last samples counts;
 - the record that was folded last: it cannot be later than now;
-- the monotonic clock of this process: a difference that changes at once means that the clock was set. In the embedded
-  engine, where there is one clock, nothing else shows it.
+- the monotonic clock of this process: a sudden change of the difference means that the wall clock was set. In the
+  embedded engine, with one clock only, this is the only signal.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Where a restored log comes from: which log, how far of it, and so on back to the first.
+"""The ancestry of a restored log: its parent, the position of the restore, and so on back to the first log.
 
-A restore begins a new generation: its log has an id of its own and names its parent by a position, one past the last
-record of each partition that was carried over. What lies behind that in the parent is not in this log. A DPU may have
-seen it: its table then says more than this log knows, and nobody may take that for an older version of ours.
+A restore begins a new generation: the log has an id of its own and names its parent by a position, one past the last
+record of each partition that was carried over. Later records of the parent are not in this log. A DPU may have seen
+them: its table is then newer than this log, and must not pass for an older version of it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Follows a log for ever, across its outages, and checks that it is still the same log.
+"""Follows a log across its outages, and checks that it is still the same log.
 
-An engine cannot see everything: a truncated and refilled partition, or an edited record, looks like any other to it.
-So whenever reading begins, begins again, and every minute, the first and the last folded record of each partition are
-read back and compared with what was folded. Of `installs` old records expire, and a display may lack them, so it is
-not checked.
+An engine cannot detect everything: a partition that was truncated and refilled, or an edited record, looks like any
+other. Whenever reading begins or resumes, and every minute, the first and the last folded record of each partition are
+read back and compared. Records of `installs` expire, and a reader may lack them, so that topic is not checked.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""A replica: it reads the log, folds what it needs of it, and answers from what it has folded.
+"""A replica: it reads the log, folds the partitions of its role, and answers from the folded state.
 
-Nobody owns a partition. Any number of replicas fold the same records into the same states; whoever appends a command
-learns its outcome by folding up to it. One task folds and saves, so a save sees its partition at rest, and nothing
-changes between two awaits of anyone else. State is read freely between awaits, and never changed from outside.
+Partitions have no owner. Any number of replicas fold the same records into the same states, and a process learns the
+outcome of its command by folding up to it. One task folds and saves, so a save sees its partition at rest, and no
+other task changes state between two awaits. State is read freely between awaits, and never changed from outside.
 
     reader -> mailbox (bounded) -> fold, in slices under 5 ms -> answers, positions, watches; a save every second
 
-When `ready` returns, the long-lived state is in memory: the place for the process to call gc.freeze().
+When `ready` returns, the long-lived state is in memory: a process calls gc.freeze() then.
 """
 
 from __future__ import annotations

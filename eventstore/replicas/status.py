@@ -1,4 +1,4 @@
-"""How a replica stands with each of its partitions, for status pages, beacons and verification."""
+"""The state of a replica per partition, for status pages, beacons and verification."""
 
 from __future__ import annotations
 

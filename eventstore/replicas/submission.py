@@ -1,8 +1,8 @@
-"""A command's way into the log and back: append, fold up to it, answer.
+"""Submits a command: append it, fold up to it, return its outcome.
 
-The answer comes from the fold, never from the append: an append may fail after the record landed, or land twice. So an
-unknown append is waited for as any other, and only the deadline ends the wait. The caller then knows that it does not
-know, and the same command, sent again, has the outcome of the first.
+The outcome comes from the fold, never from the append: an append may fail after the record landed, or land twice. An
+append with an unknown end is waited for like any other, and only the deadline ends the wait. The caller then gets an
+unknown outcome. The same command, sent again, has the outcome of the first.
 """
 
 from __future__ import annotations

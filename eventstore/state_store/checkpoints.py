@@ -1,9 +1,9 @@
-"""Retention of checkpoints: which saved states of the past are kept, so that one is near every point in the past.
+"""Retention of checkpoints: saved states of the past, so that one is near every point in the past.
 
-A state is a checkpoint of the store: hard links, which cost nothing until the store replaces the files. They are made
-at even distances and thinned the older they get: what counts is how many records lie between a moment and the state
-before it, measured against how many lie between the moment and now. So a bounded number of states covers a log of any
-length, and looking back an hour folds minutes, looking back a year folds weeks.
+A checkpoint is a set of hard links, which cost nothing until the store replaces the files. Checkpoints are made at
+even distances and thinned out with age: the number of records from a checkpoint to a point in the past is bounded by a
+share of the records from that point to now. A bounded number of checkpoints thus covers a log of any length: a query
+as of an hour ago folds minutes of log, one as of a year ago folds weeks.
 """
 
 from __future__ import annotations

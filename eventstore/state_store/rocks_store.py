@@ -1,10 +1,11 @@
-"""Saved state in RocksDB: one WriteBatch per save, and checkpoints (hard links) of the whole for looking back.
+"""Saved state in RocksDB: one WriteBatch per save, and checkpoints (hard links) for queries of the past.
 
-Writes go to the write-ahead log without a sync: a killed process loses nothing, and after a power cut the log has what
-the last second lacks. What cannot be opened is refused with a sentence: it is derived, and deleting it costs a replay.
+Writes go to the write-ahead log without a sync: a killed process loses nothing, and after a power failure the log has
+the records of the lost second. State that cannot be opened is refused with an error that says what to do: it is
+derived from the log, and deleting it costs a replay.
 
-After a write that failed RocksDB refuses all others, whatever becomes of the disk, so it is opened again for the next
-save, once the disk takes files.
+After a failed write RocksDB refuses all others, whatever becomes of the disk. The store is therefore reopened for the
+next save, once the disk accepts files again.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Saving a folded partition and loading it again, in slices that leave the loop to others.
+"""Saves and loads a folded partition, in slices that yield the event loop.
 
-Rows are encoded and compared with the saved ones some hundred at a time; only the last step, the write, is whole. The
-loop is yielded when the budget is spent, not after every slice: most partitions have a few changed rows in each of
-their tables, nothing is folded meanwhile, and in a busy process every wait for others takes longer than such a slice. A
-save that fails or is cancelled leaves every row marked as changed, for the next one.
+Rows are encoded and compared with the saved ones some hundred at a time; only the final write is atomic. The loop is
+yielded when the time budget is spent, not after every slice: most partitions have a few changed rows per table,
+nothing is folded meanwhile, and in a busy process a yield takes longer than such a slice. A save that fails or is
+cancelled leaves every row marked as changed, for the next save.
 """
 
 from __future__ import annotations

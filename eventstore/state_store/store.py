@@ -1,8 +1,8 @@
-"""The port of the state store: what it keeps of each partition, so that a restart folds a second of log, not all of it.
+"""The port of the state store: the saved state of each partition, so that a restart folds one second of log.
 
-A save is one atomic write per partition: the rows that changed, the ids, and a head that says up to which record they
-hold. Written apart, state and position were torn in half of all kills. The digest of a partition is the sum of its
-rows' hashes, so it depends on what the rows are and not on when they were saved, and two replicas can compare it.
+A save is one atomic write per partition: the changed rows, the ids, and a head with the position that they reflect.
+Separate writes left state and position inconsistent in half of all kills. The digest of a partition is the sum of its
+rows' hashes: it does not depend on the order of saves, so replicas can compare it.
 """
 
 from __future__ import annotations
