@@ -1,14 +1,15 @@
-"""The folds: pure. They decide, and derive everything that is shown or driven. Four topics, four folds.
+"""The folds: pure functions that decide events and derive all state that is shown or driven. Four topics, four folds.
 
     zones         nodes and DPUs of a zone: `nodes`; `dpus`, `lifecycle`, `phases`, `rollout`
-    fleet         what all zones agree on: `membership`, `joins`, `impact`, `effects`; `withdrawals`, `holds`,
-                  `edits`; and what follows: `rulesets`, `tables`
-    cliques       who has which index: `claims`, `files`
-    installs      how far each zone's DPUs are with its rules
+    fleet         state that all zones share: `membership`, `joins`, `impact`, `effects`; `withdrawals`, `holds`,
+                  `edits`; and the derived tables: `rulesets`, `tables`
+    cliques       assignment of indices: `claims`, `files`
+    installs      install progress of each zone's DPUs
     between       `zones/forwarding` (zone to fleet), `fleet/zone_outbox` (fleet to zone)
 
-Start with a fold (`zones/fold.py`, `fleet/fold.py`, ...): it names who decides each event. `state` and `rows` hold what
-a fold knows, `views` what is shown of it, `fold_states` finds it in a replica. `rules` is the device's half as well.
+Start with a fold (`zones/fold.py`, `fleet/fold.py`, ...): it names the module that decides each event. `state` and
+`rows` hold the state of a fold, `views` the API views of it, `fold_states` finds it in a replica. Devices also use
+`rules`.
 
 Imports schemas and eventstore's types; no I/O, no clock, no randomness.
 """

@@ -1,7 +1,7 @@
-"""Lists in pages: by partition, then by key, so that a page looks at the keys of one partition, not of the whole plane.
+"""Pagination of lists. Pages go by partition, then by key, so one page reads the keys of one partition, not of all.
 
-A page token says after which key of which partition the next page begins. What joins or leaves between two pages is
-seen or not, and everything else is seen once.
+A page token names the last key of the page before and its partition. A key that is added or removed between two pages
+may be missing or present; every other key appears exactly once.
 """
 
 from __future__ import annotations
@@ -21,17 +21,18 @@ _TOKEN = re.compile(r"(\d{1,6}):(.{0,512})", re.DOTALL)
 
 
 class BadPage(PermanentError):
-    """A page size or token that is none of ours."""
+    """An invalid page size, or a token that no page returned."""
 
 
 class Page(NamedTuple):
-    """Keys with the partition that each is in, and the token of the next page (empty at the end)."""
+    """Keys with their partitions, and the token of the next page (empty at the end)."""
 
     keys: list[tuple[int, str]]
     next_token: str
 
     def within(self, most: int, size_of: Callable[[int, str], int]) -> Page:
-        """As much of it as has at most this size, the first key whatever its own: the next page begins behind that."""
+        """The leading keys whose total size is at most `most`, and always the first key. The next page begins after
+        them."""
         sizes = accumulate(size_of(number, key) for number, key in self.keys)
         count = max(1, sum(size <= most for size in sizes))
         if count >= len(self.keys):

@@ -1,7 +1,7 @@
-"""How often a step of a DPU is tried before the DPU is in Error, by kind of failure: the retry budgets of a zone.
+"""Retry budgets of a zone: how often a step of a DPU is tried, by kind of failure, before the DPU is in Error.
 
-A transient failure says nothing of the device: it was not reached, or did not answer in time. A device failure is one
-that the device reported. An operator failure needs a person, so by default the first one ends in Error.
+A transient failure (device unreachable, or no answer in time) is no evidence of a faulty device. A device failure was
+reported by the device. An operator failure needs a person, so by default the first one ends in Error.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class Tries(NamedTuple):
-    """Tries at one step, by the kind of the failure that ends them. 0 is the default."""
+    """Attempts at one step, by the kind of failure that ends them. 0 is the default."""
 
     transient: int = 0
     device: int = 0
@@ -29,7 +29,8 @@ LEAVE_AS_IS = -1
 
 
 def fault_of_tries(stated: Sequence[int]) -> str | None:
-    """What is wrong with stated tries, in one sentence. None given at all leaves them as they are."""
+    """Why these tries are invalid, in one sentence; None if they are valid. All unset leaves the present tries
+    unchanged."""
     if stated and len(stated) != len(FAILURE_KINDS):
         return f"tries: {len(stated)} numbers must be {len(FAILURE_KINDS)}, for {', '.join(FAILURE_KINDS)}"
     for kind, count in zip(FAILURE_KINDS, stated, strict=False):
@@ -39,12 +40,12 @@ def fault_of_tries(stated: Sequence[int]) -> str | None:
 
 
 def with_stated(tries: Tries, stated: Sequence[int]) -> Tries:
-    """These tries, with those that were stated."""
+    """These tries, with the set fields of the others."""
     if not stated:
         return tries
     return Tries(*(old if new == LEAVE_AS_IS else new for old, new in zip(tries, stated, strict=True)))
 
 
 def in_force(tries: Tries) -> Tries:
-    """These tries, with the defaults where none are set."""
+    """These tries, with defaults filled in."""
     return Tries(*(count or default for count, default in zip(tries, DEFAULT_TRIES, strict=True)))

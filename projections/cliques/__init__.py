@@ -1,1 +1,1 @@
-"""The cliques fold: which node holds which index of a clique, and which nodes wait for one."""
+"""The cliques fold: assignment of a clique's indices to nodes, and the queue of waiting nodes."""

@@ -1,14 +1,14 @@
-"""How a claim is decided, and which waiting node gets a freed index.
+"""Decisions on claims, and assignment of a freed index to a waiting node.
 
-A claim gets the index that its node holds; else the one it last held, if free; else the lowest free; else a place at
-the end of the queue. A claim may request an index, as for rows that something else wrote: it gets that index or is
-refused. The index of a running incarnation never changes: a daemon reads its own at start and keeps it.
+A claim gets the index that its node holds; else the index it last held, if free; else the lowest free index; else a
+place at the end of the queue. A claim may request an index, for rows that another program wrote: it gets that index or
+is refused. The index of a running incarnation never changes, because a daemon reads its own only at start.
 
-Every claim names an incarnation of its node, (created_ms, uid). A claim of an older incarnation than the known one
+Every claim names an incarnation of its node, (created_ms, uid). A claim of an incarnation older than the stored one
 changes nothing. Of two created at the same time (Kubernetes counts seconds) the later one in the log is the newer. A
 node is in one clique of a domain, so the claim of a newer incarnation in another clique frees the index of the older
-one. Two live pods never share an address: of two that claim with one, the newer keeps it and the other row loses it, or
-peers would connect to the wrong pod.
+one. Two live pods never share an address. If two claim the same one, the newer pod gets it and the other row loses it;
+otherwise peers would connect to the wrong pod.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ class Incarnation(NamedTuple):
 
 
 def issued_ms(envelope: Envelope, at: RecordMetadata) -> int:
-    """When a record was issued, but never later than the log's own time: a fast clock must not silence others."""
+    """The time at which a record was issued, capped at the log's time: a fast clock must not block the records of
+    others."""
     return min(envelope.issued_at_ms, at.time_ms)
 
 
@@ -87,7 +88,7 @@ def claim(state: CliquesState, event: IndexClaimed, at: RecordMetadata) -> Decis
 
 
 def release(state: CliquesState, key: str, member: CliqueMember, said: int, at: RecordMetadata) -> ClaimRows:
-    """The rows of a release: rows that are forgotten for it, the member's own, and that of the node that gets its
+    """The rows that a release changes: evicted rows, the member's own row, and the row of the node that gets its
     index."""
     clique_id = split_key(key)[0]
     clique = state.cliques[clique_id]
@@ -99,7 +100,7 @@ def release(state: CliquesState, key: str, member: CliqueMember, said: int, at: 
 
 
 def assign_waiting(state: CliquesState, clique_id: str, used: int, capacity: int, at: RecordMetadata) -> ClaimRows:
-    """Rows of waiting nodes that get an index, first come first served, when `used` of `capacity` are in use."""
+    """Rows of the waiting nodes that get an index, in queue order, when `used` of `capacity` indices are in use."""
     rows: ClaimRows = {}
     clique = state.cliques.get(clique_id)
     for node in clique.queue if clique else ():
@@ -120,7 +121,7 @@ def _pod(event: IndexClaimed) -> Incarnation:
 
 
 def _fault(event: IndexClaimed, pod: Incarnation, at: RecordMetadata) -> str | None:
-    """What is wrong with a claim, whatever the state."""
+    """Why a claim is invalid, independent of the state."""
     fault = (
         check_clique("domain", event.domain)
         or check_clique("clique", event.clique)
@@ -142,7 +143,7 @@ def _fault(event: IndexClaimed, pod: Incarnation, at: RecordMetadata) -> str | N
 
 
 def _outdated(state: CliquesState, event: IndexClaimed, pod: Incarnation, at: RecordMetadata) -> str | None:
-    """Whether the claim is about an incarnation whose time is over, or that is in another clique."""
+    """Whether the claim names an outdated incarnation, or one that is in another clique."""
     key = clique_key(event.domain, event.clique)
     home = state.home(event.domain, event.node) or key
     for where in dict.fromkeys((key, home)):
@@ -165,7 +166,8 @@ def _outdated(state: CliquesState, event: IndexClaimed, pod: Incarnation, at: Re
 
 
 def _repeat_claim(state: CliquesState, event: IndexClaimed, current: CliqueMember, at: RecordMetadata) -> Decision:
-    """A claim of an incarnation that holds an index or waits: only its address can change, and it is not ready then."""
+    """A repeated claim of an incarnation that holds an index or waits. Only its address can change, which ends its
+    readiness."""
     key = clique_key(event.domain, event.clique)
     clique = state.cliques[key]
     held = current.last if current.claim_state == "holds" else -1
@@ -187,7 +189,7 @@ def _repeat_claim(state: CliquesState, event: IndexClaimed, current: CliqueMembe
 
 
 def _index(clique: Clique, event: IndexClaimed, current: CliqueMember | None) -> int | str:
-    """The index to give a new incarnation, -1 for a place in line, or why neither."""
+    """The index for a new incarnation, -1 for a place in the queue, or the reason for a refusal."""
     held = current.last if current is not None and current.claim_state == "holds" else -1
     if event.requested_index >= 0 and event.requested_index != held:
         return _requested_index_fault(clique, event, -1) or event.requested_index
@@ -203,7 +205,7 @@ def _index(clique: Clique, event: IndexClaimed, current: CliqueMember | None) ->
 
 
 def _requested_index_fault(clique: Clique, event: IndexClaimed, running: int) -> str | None:
-    """`running` is the index that the claiming incarnation holds already, or -1."""
+    """Why a requested index is refused. `running` is the index that the claiming incarnation holds, or -1."""
     index = event.requested_index
     if index >= clique.capacity:
         return f"requested_index: {index} must be from 0 to {clique.capacity - 1}, the clique's capacity less 1"
@@ -223,10 +225,10 @@ def _release_elsewhere(state: CliquesState, event: IndexClaimed, key: str, at: R
 
 
 def _address(state: CliquesState, event: IndexClaimed, pod: Incarnation, rows: ClaimRows, at: RecordMetadata) -> str:
-    """The address that the claimant gets; in `rows`, an older pod that has it loses it.
+    """The address for the claimant; in `rows`, an older pod that has this address loses it.
 
-    A claim that names neither an address nor a pod is about the pod that the node has, and keeps its address. A new pod
-    has an address of its own, so a claim that names one never gets that of the pod before it.
+    A claim without an address and without a pod refers to the node's present pod, and keeps its address. A new pod has
+    an address of its own, so a claim that names one never inherits the address of the former pod.
     """
     if not event.address:
         return "" if event.uid else _known_address(state, event)
@@ -242,14 +244,14 @@ def _address(state: CliquesState, event: IndexClaimed, pod: Incarnation, rows: C
 
 
 def _known_address(state: CliquesState, event: IndexClaimed) -> str:
-    """The address that the node's claim has, in whichever clique of the domain that is."""
+    """The address of the node's claim, in whichever clique of the domain."""
     home = state.home(event.domain, event.node)
     known = state.member(home, event.node) if home is not None else None
     return known.address if known is not None else ""
 
 
 def _new_row(current: CliqueMember | None, pod: Incarnation, index: int, at: RecordMetadata) -> CliqueMember:
-    """The row of a new incarnation, which is not ready yet, whatever the one before it was."""
+    """The row of a new incarnation. It is not ready yet, even if the former one was."""
     if index < 0:
         return CliqueMember("waits", current.last if current is not None else -1, at.offset, "", *pod, 0)
     keeps_index = current is not None and current.claim_state == "holds" and current.last == index
@@ -259,7 +261,7 @@ def _new_row(current: CliqueMember | None, pod: Incarnation, index: int, at: Rec
 
 
 def _outcome(clique: Clique, index: int, place: int) -> Outcome:
-    """Waiting is told in upstream's words, which people search for."""
+    """The outcome of a claim. The text for a waiting node is upstream's, because users search for it."""
     if index >= 0:
         return Outcome("done", index=index)
     return Outcome(
@@ -268,7 +270,7 @@ def _outcome(clique: Clique, index: int, place: int) -> Outcome:
 
 
 def _forgotten(state: CliquesState, clique_id: str) -> list[str]:
-    """Released members to forget, so that one more can be remembered."""
+    """Released members to evict, so that one more can be remembered."""
     left = state.cliques[clique_id].left
     if len(left) >= MAX_LEFT_PER_CLIQUE:
         return [f"{clique_id}/{next(iter(left))}"]

@@ -1,13 +1,13 @@
-"""What a clique's daemons read: the peers file, the hosts mapping, and when they are told to read again.
+"""Files of a clique's daemons: the peers file and the hosts mapping; and the reload signals.
 
-The peers file names every slot of the clique, taken or not, and never changes while daemons run: they find their own
-index in it at start. What changes is which address a name has, in the hosts file: one line per slot, a free slot at
-127.0.0.2, so that no lookup leaves the machine. Names carry a hash of the domain, as upstream's do since #1448: daemons
-of two domains that meet on a reused address then refuse each other.
+The peers file names every slot of the clique, taken or free, and never changes while daemons run: a daemon finds its
+own index in it at start. Only the address of a name changes, in the hosts file: one line per slot, a free slot at
+127.0.0.2, so that no lookup leaves the machine. Names contain a hash of the domain, as upstream's do since #1448:
+daemons of two domains that meet on a reused address then refuse each other.
 
-The daemon (IMEX) reads names again on a signal, and ignores one that comes within 5 s of the last. So signals are
-coalesced: the first change is signalled at once, what follows in the window together at its end, and the last state
-always. Slots that only became free need no signal.
+The daemon (IMEX) reads names again on a signal, and ignores a signal within 5 s of the last. So signals are coalesced:
+the first change is signalled at once, later changes in the window together at its end, and the final state always.
+Slots that only became free need no signal.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ def hosts_mapping(domain: str, addresses: tuple[str, ...]) -> str:
 
 
 def merge_hosts(existing: str, mapping: str) -> str:
-    """A hosts file with this mapping in place of the one in it, and every other line as it was."""
+    """A hosts file with the managed mapping replaced by this one, and every other line unchanged."""
     foreign = [line for line in existing.splitlines() if _PREFIX not in line and line != _HEADER]
     kept = "".join(f"{line}\n" for line in foreign)
     return f"{kept}{_HEADER}\n{mapping}"
 
 
 class Reload(msgspec.Struct, frozen=True):
-    """What a clique's daemons were last told to read, when, and when to ask again (None: at the next change)."""
+    """The slots at the last signal, its time, and the time of the next check (None: at the next change)."""
 
     resolved: tuple[str, ...] = ()
     signalled_ms: int | None = None
@@ -69,7 +69,7 @@ class Reload(msgspec.Struct, frozen=True):
 
 
 def reload(state: Reload, addresses: tuple[str, ...], now_ms: int) -> tuple[Reload, bool]:
-    """What to remember of the slots as they are now, and whether to signal. Call at each change, and at `wake_ms`."""
+    """The new reload state for the present slots, and whether to signal. Call at each change, and at `wake_ms`."""
     if not _needs_signal(state.resolved, addresses):
         return msgspec.structs.replace(state, wake_ms=None), False
     if state.signalled_ms is not None and now_ms < state.signalled_ms + SIGNAL_INTERVAL_MS:
@@ -78,7 +78,7 @@ def reload(state: Reload, addresses: tuple[str, ...], now_ms: int) -> tuple[Relo
 
 
 def _needs_signal(resolved: tuple[str, ...], addresses: tuple[str, ...]) -> bool:
-    """Whether a daemon that resolved names at the last signal would miss or mistake a peer."""
+    """Whether a daemon that resolved names at the last signal would miss or confuse a peer."""
     known = resolved + (FREE_SLOT_ADDRESS,) * (len(addresses) - len(resolved))
     return any(now not in (FREE_SLOT_ADDRESS, then) for now, then in zip(addresses, known, strict=False))
 

@@ -1,11 +1,11 @@
-"""The clique fold: which node has which index, who waits, whose daemon is ready.
+"""The clique fold: assignment of indices, the queue, and the readiness of daemons.
 
-A clique is (domain uid, clique id); the whole of a domain lives in one partition, and its claims are decided one after
-the other in log order. So no two writers ever contend for an index, which is what upstream's daemons spend their start
-on. Claims are in `claims`, rows and invariants in `state`; here is the rest of what may happen.
+A clique is (domain uid, clique id). All cliques of a domain are in one partition, and its claims are decided one after
+the other in log order. So no two writers contend for an index; that contention dominates the start of upstream's
+daemons. `claims` decides claims, `state` holds rows and invariants, and this module decides all other events.
 
-A daemon's liveness is a session, stated once, and ended by a statement that it is not heard any more: then it is not
-ready, and keeps its index, since only a release (a pod that is gone) gives an index away.
+A daemon's liveness is a session: one record opens it, and another states that it expired. The daemon is then not ready
+and keeps its index, because only a release (of a deleted pod) frees an index.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _AboutMember = IndexReleased | DaemonReadinessReported | SessionOpened | Session
 
 
 class CliquesFold:
-    """Rules of the cliques topic, fold version 1."""
+    """The cliques fold, version 1."""
 
     topic = CLIQUES
     version = 1
@@ -82,7 +82,7 @@ class CliquesFold:
                 return refusal(f"event: {type(event).__name__} is not an event of the cliques topic")
 
     def rewind(self, state: CliquesState, time_ms: int) -> None:
-        """Statements of the corrected time are not late copies of those of the fast one."""
+        """Make records of the corrected time newer than those that a fast clock dated."""
         rows = []
         for key, member in state.members.rows.items():
             said, ready, session = member.issued_ms, member.ready_ms, member.session_ms
@@ -96,7 +96,7 @@ class CliquesFold:
 
 
 def _release(state: CliquesState, event: IndexReleased, at: RecordMetadata) -> Decision:
-    """Afterwards the named incarnation holds nothing, which is so already if another one holds it."""
+    """Release the index of the named incarnation. Nothing changes if another incarnation holds it."""
     key, member, absence = _find(state, event, event.uid)
     if member is None:
         return unchanged(absence)
@@ -168,7 +168,7 @@ def _session_expired(state: CliquesState, event: SessionExpired) -> Decision:
 
 
 def _find(state: CliquesState, event: _AboutMember, uid: str) -> tuple[str, CliqueMember | None, str]:
-    """(key, row, "") of the incarnation that an event is about, or no row and why not. An empty uid means any."""
+    """(key, row, "") of the incarnation that an event names, or no row and the reason. An empty uid matches any."""
     key = f"{clique_key(event.domain, event.clique)}/{event.node}"
     fault = check_clique("domain", event.domain) or check_clique("clique", event.clique)
     if fault is not None:

@@ -1,12 +1,12 @@
-"""The rows of a cliques partition: which node holds which index, and what is derived from them.
+"""The rows of a cliques partition: the assignment of indices to nodes, and the state derived from it.
 
-One row per node that a clique knows, in one of three claim states: it holds an index, it waits in the queue, or it left
-and its last index is remembered. So a claim or a release changes one or two small rows, whatever the size of the
-clique. What decisions look up (the index map, free indices, the queue, addresses) is derived.
+There is one row per node that a clique knows, in one of three claim states: the node holds an index, it waits in the
+queue, or it left and its last index is remembered. So a claim or a release changes one or two small rows, whatever the
+size of the clique. The lookup structures of decisions (index map, free indices, queue, addresses) are derived.
 
-Nodes that left are forgotten oldest first, beyond a bound per clique and one per partition: domains come and go for
-ever. A clique without a known node costs nothing: its capacity is forgotten with the last node. `apply` asserts the
-invariants: a row that breaks one is a bug of ours.
+Nodes that left are evicted oldest first, beyond a bound per clique and one per partition, because the number of domains
+over time is unbounded. A clique without a known node costs nothing: its capacity is dropped with the last node. `apply`
+asserts the invariants: a row that violates one is a bug of the fold.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ ClaimState = Literal["holds", "waits", "left"]
 
 
 class CliqueMember(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What a clique knows of one node.
+    """The row of one node in a clique.
 
-    `last` is the index it holds or last held, or -1. `since` is the offset that gave it its claim state: the order of
-    the queue, and the order in which nodes that left are forgotten. `created_ms` and `uid` are the incarnation of its
-    pod. The three `*_ms` are when the claim (or release), the readiness and the session were issued: an older record is
-    a late copy. `session_alive` is whether the session has not expired. An address is empty if none was given, or if a
-    newer pod of the domain has it now.
+    `last` is the index that the node holds or last held, or -1. `since` is the offset at which its claim state began:
+    it orders the queue, and the eviction of nodes that left. `created_ms` and `uid` are the incarnation of its pod. The
+    three `*_ms` are the times at which the claim (or release), the readiness and the session were issued: an older
+    record is a late copy. `session_alive` is false once the session expired. An address is empty if none was given, or
+    if a newer pod of the domain has it now.
     """
 
     claim_state: ClaimState
@@ -65,20 +65,20 @@ class CliqueMember(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Capacity(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """How many indices a clique has, if that is not the default."""
+    """The number of indices of a clique, if that is not the default."""
 
     capacity: int
 
 
 class CliquesChange(NamedTuple):
-    """What a decision changes: a clique's capacity first, then rows in this order (None forgets one)."""
+    """The changes of a decision: a clique's capacity first, then rows in this order (None deletes the row)."""
 
     rows: Sequence[tuple[str, CliqueMember | None]]
     capacity: tuple[str, int] | None = None
 
 
 class Clique:
-    """One clique, derived. Dicts of nodes keep the order in which these began to wait, or left."""
+    """Derived state of one clique. Dicts of nodes are in the order in which the nodes began to wait, or left."""
 
     __slots__ = ("capacity", "holders", "left", "queue", "ready", "used")
 
@@ -92,7 +92,7 @@ class Clique:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no node of it is known, not even one that left."""
+        """Whether the clique has no row, not even of a node that left."""
         return not (self.holders or self.queue or self.left)
 
     @property
@@ -109,12 +109,12 @@ def lowest_free(used: int) -> int:
 
 
 def clique_key(domain: str, clique: str) -> str:
-    """Neither part may contain a slash (projections/field_checks.py)."""
+    """The key of a clique. Neither part may contain a slash (projections/field_checks.py)."""
     return f"{domain}/{clique}"
 
 
 def split_key(member_key: str) -> tuple[str, str]:
-    """The clique's key and the node of a member's key; a node may be `source/name`."""
+    """The clique's key and the node, from a member's key; a node may be `source/name`."""
     domain, clique, node = member_key.split("/", 2)
     return f"{domain}/{clique}", node
 
@@ -122,7 +122,7 @@ def split_key(member_key: str) -> tuple[str, str]:
 class CliquesState:
     """The cliques of one partition. `cliques` is keyed `domain/clique`, `members` `domain/clique/node`.
 
-    `unused` are the cliques that are known for their capacity alone.
+    `unused` are the cliques that have a capacity and no node.
     """
 
     def __init__(self) -> None:
@@ -208,7 +208,7 @@ class CliquesState:
         return clique
 
     def _forget(self, key: str) -> None:
-        """Forget a clique of which no node is known."""
+        """Drop a clique without rows of nodes."""
         domain = _domain(key)
         self.capacities.remove(key)
         self.unused.discard(key)

@@ -1,4 +1,4 @@
-"""Cliques as they are shown: members by index, the line by place, and a domain's readiness."""
+"""Views of cliques: members by index, the queue in order, and a domain's readiness."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class CliqueSummary(msgspec.Struct, frozen=True):
 
 
 def show(state: CliquesState, domain: str, clique: str) -> CliqueView | None:
-    """One clique, or None if nobody ever claimed in it or set its capacity."""
+    """The view of one clique; None if it never had a claim or a capacity."""
     key = clique_key(domain, clique)
     found = state.cliques.get(key)
     if found is None:
@@ -59,7 +59,7 @@ def show(state: CliquesState, domain: str, clique: str) -> CliqueView | None:
 
 
 def nodes_in(state: CliquesState, key: str) -> int:
-    """How many nodes a clique is shown with: those with an index, and those in line."""
+    """The number of nodes in the view of a clique: nodes with an index, and waiting nodes."""
     found = state.cliques[key]
     return len(found.holders) + len(found.queue)
 
@@ -71,7 +71,7 @@ def summaries(state: CliquesState, domain: str = "") -> list[CliqueSummary]:
 
 
 def is_domain_ready(state: CliquesState, domain: str, expected: int) -> bool:
-    """Whether at least `expected` nodes hold an index in the domain's cliques, and every one that does is ready."""
+    """Whether at least `expected` nodes hold an index in the domain's cliques, and all of them are ready."""
     found = summaries(state, domain)
     members = sum(summary.members for summary in found)
     return members >= expected and all(summary.ready == summary.members for summary in found)

@@ -1,1 +1,1 @@
-"""The installs fold: what relays report of the DPUs that they reach."""
+"""The installs fold: relays' reports of the DPUs that they reach."""

@@ -1,7 +1,7 @@
-"""The installs fold: how far each zone's DPUs are with each version of its rules.
+"""The installs fold: install progress of each zone's DPUs per version of its rules.
 
-Relays report on change, per version and level the ordinals of the DPUs that reached it. The fold only merges (see
-`rows`), and is for display: nothing else is decided by it, and its topic keeps 30 days.
+Relays report on change: per version and level, the ordinals of the DPUs that reached it. The fold only merges reports
+(see `rows`). Its state is for display and decides nothing else. Its topic has a retention of 30 days.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class LevelReport(NamedTuple):
 
 
 class InstallsChange(NamedTuple):
-    """New rows of one zone, and the versions to forget."""
+    """New rows of one zone, and the versions to drop."""
 
     zone: str
     row: ZoneInstalls | None
@@ -57,7 +57,7 @@ class InstallsChange(NamedTuple):
 
 
 class InstallsFold:
-    """Rules of the installs topic, fold version 1."""
+    """The installs fold, version 1."""
 
     topic = INSTALLS
     version = 1
@@ -110,7 +110,8 @@ def _change(
 
 
 def _with(row: VersionInstalls, entries: Sequence[LevelReport]) -> VersionInstalls:
-    """A row with all entries of its version. Each level is merged once: what a record costs is not up to its sender."""
+    """A row with all entries of its version. Each level is merged once, so the sender cannot choose the cost of a
+    record."""
     levels = list(row.levels)
     for level in sorted({entry.level for entry in entries}):
         times: dict[int, BitMap] = {}
@@ -140,7 +141,7 @@ def _zone_row(zone: ZoneInstalls | None, event: InstallsReported) -> ZoneInstall
 
 
 def _entries(event: InstallsReported) -> list[LevelReport] | str:
-    """What a report says, or its first fault."""
+    """The entries of a report, or its first fault."""
     fault = _fault(event)
     if fault is not None:
         return fault
@@ -190,7 +191,7 @@ def _fault(event: InstallsReported) -> str | None:
 
 
 def _bitmap(packed: bytes) -> BitMap | None:
-    """A bitmap out of a log is any bytes at all; the library checks its inner shape too."""
+    """Parse a bitmap from the log, which may be any bytes; the library also checks its inner structure."""
     try:
         ordinals = BitMap.deserialize(packed)
     except (ValueError, IndexError):

@@ -1,12 +1,12 @@
-"""What is known of the installs of a partition's zones, in a form that takes reports in any order and any number.
+"""Install progress of a partition's zones, in a form that accepts reports in any order and any number.
 
-Reports are statements of several relays: copied, late, overlapping. So everything here is merged by an operation that
-is commutative, associative and idempotent: a DPU reached a level of a version at the earliest time that anyone saw it;
-a zone's DPU count is the one said last; of exceptions the newest per DPU stay, and of versions the newest. When DPUs
-reached a level is kept as bitmaps of ordinals per time, which is what reports bring, a few per version and level.
+Reports come from several relays: duplicated, late, overlapping. So every merge is commutative, associative and
+idempotent. A DPU reached a level of a version at the earliest reported time. A zone's DPU count is the last reported
+one. The newest exception per DPU stays, and the newest versions stay. The times at which DPUs reached a level are
+stored as bitmaps of ordinals per time, the form in which reports carry them, a few per version and level.
 
-Reached times are kept to 1/64 of their distance from the version's append time, so that however many reports there are,
-a row has some hundred bitmaps. Reports that contradict each other on that append time make it more, up to a bound.
+Reached times are rounded to 1/64 of their distance from the version's append time, so a row has some hundred bitmaps,
+however many reports arrive. Reports that disagree on the append time add bitmaps, up to a bound.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ _EXACT_BITS = 7
 
 
 class DpuException(msgspec.Struct, frozen=True, gc=False, array_like=True, order=True):
-    """A DPU that went back to `version`, or that refused its table (`version` -1) for `reason`, when it was said."""
+    """A DPU that rolled back to `version`, or that refused its table (`version` -1) for `reason`, and the time of
+    the report."""
 
     said_ms: int
     dpu: str
@@ -47,7 +48,7 @@ class DpuException(msgspec.Struct, frozen=True, gc=False, array_like=True, order
 
 
 class ZoneInstalls(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """One zone: the epoch of its versions, how many DPUs it has, and those out of the ordinary, the newest first."""
+    """One zone: the epoch of its versions, its DPU count, and the DPUs with exceptions, newest first."""
 
     epoch: int
     said_ms: int
@@ -60,7 +61,7 @@ ReachedTimes = tuple[tuple[int, bytes], ...]
 
 
 class VersionInstalls(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """One version of one zone: when its earliest change was appended (0: unknown), and who reached which level when."""
+    """One version of one zone: append time of its earliest change (0: unknown), and the DPUs at each level by time."""
 
     appended_ms: int
     received: ReachedTimes = ()
@@ -95,19 +96,19 @@ class InstallsState:
 
 
 def version_key(zone: str, number: int) -> str:
-    """Sorts by version within a zone; a zone has no slash (projections/field_checks.py)."""
+    """A key that sorts by version within a zone; a zone has no slash (projections/field_checks.py)."""
     return f"{zone}/{number:019d}"
 
 
 def rounded(reached_ms: int, appended_ms: int) -> int:
-    """A reached time as it is kept: late by at most 1/64 of its distance from the append time, never before it."""
+    """A reached time as it is stored: rounded up by at most 1/64 of its distance from the append time."""
     after = max(reached_ms - appended_ms, 0)
     step = 1 << max(after.bit_length() - _EXACT_BITS, 0)
     return appended_ms + -(-after // step) * step
 
 
 def merged_times(reached: ReachedTimes, more: Mapping[int, BitMap]) -> ReachedTimes:
-    """With these ordinals at these times, each at the earliest of its times."""
+    """These times, with each of the ordinals at its earliest time."""
     times = {known_ms: BitMap.deserialize(packed) for known_ms, packed in reached}
     for time_ms, ordinals in more.items():
         times[time_ms] = times[time_ms] | ordinals if time_ms in times else ordinals
@@ -124,13 +125,13 @@ def merged_times(reached: ReachedTimes, more: Mapping[int, BitMap]) -> ReachedTi
 
 
 def _halved(times: list[tuple[int, BitMap]]) -> list[tuple[int, BitMap]]:
-    """Every two times as the later one."""
+    """Merge every two neighbouring times into the later one."""
     pairs = zip(times[::2], times[1::2], strict=False)
     return [(later, one | other) for (_, one), (later, other) in pairs] + times[len(times) & ~1 :]
 
 
 def newest_exceptions(known: Sequence[DpuException], more: Sequence[DpuException]) -> tuple[DpuException, ...]:
-    """Per DPU what was said last, the newest of them first."""
+    """The newest exception per DPU, newest first."""
     last: dict[str, DpuException] = {}
     for exception in (*known, *more):
         if exception.dpu not in last or exception > last[exception.dpu]:
@@ -139,7 +140,7 @@ def newest_exceptions(known: Sequence[DpuException], more: Sequence[DpuException
 
 
 def _packed(ordinals: BitMap) -> bytes:
-    """One spelling per set, so that equal states are equal bytes."""
+    """A canonical serialization per set, so that equal states are equal bytes."""
     canonical = BitMap(ordinals)
     canonical.run_optimize()
     return bytes(canonical.serialize())

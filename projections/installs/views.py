@@ -1,7 +1,7 @@
-"""How far a zone is, as it is shown: per version how many DPUs reached each level, and when most of them had.
+"""Views of install progress: per version the number of DPUs at each level, and the time at which most had reached it.
 
-A DPU that holds a later version holds an earlier one, and one that has it in hardware has it applied and received. That
-is worked in here, from the newest version down, so that what is stored stays what was reported.
+A DPU with a later version has every earlier one, and a DPU that has a version in hardware has applied and received it.
+The views apply this rule, from the newest version down; the stored rows hold only what was reported.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PERMILLES = (500, 990, 999, 1000)
 
 
 class Milestone(msgspec.Struct, frozen=True):
-    """So many permille of the zone's DPUs were at `level` this long after the change; -1 if nobody knows when."""
+    """The time from the change until this share (permille) of the zone's DPUs reached `level`; -1 if unknown."""
 
     level: str
     permille: int
@@ -38,7 +38,7 @@ class VersionProgress(msgspec.Struct, frozen=True):
 
 
 class ZoneProgress(msgspec.Struct, frozen=True):
-    """A zone's versions, the newest first, and its DPUs out of the ordinary, by name."""
+    """A zone's versions, newest first, and its DPUs with exceptions, by name."""
 
     zone: str
     epoch: int
@@ -50,9 +50,10 @@ class ZoneProgress(msgspec.Struct, frozen=True):
 def zone_progress(
     state: InstallsState, zone: str, versions: int = MAX_VERSIONS, *, ordinals: Collection[int] | None = None
 ) -> ZoneProgress | None:
-    """The newest `versions` of a zone; None if nobody reported one. What it costs grows with `versions`.
+    """Progress on a zone's newest `versions`; None without a report. The cost grows with `versions`.
 
-    Of the DPUs with these ordinals; without any given, of all that ever reported, and as many as were counted last.
+    It covers the DPUs with these ordinals. Without ordinals it covers every DPU that reported, and the last reported
+    count.
     """
     row = state.zones.rows.get(zone)
     if row is None:
@@ -73,7 +74,7 @@ def zone_progress(
 def laggards(
     state: InstallsState, zone: str, *, level: int = APPLIED, ordinals: Iterable[int] | None = None
 ) -> list[int]:
-    """Ordinals of the DPUs below the zone's newest version, out of `ordinals` (default: one for each DPU counted)."""
+    """Ordinals of the DPUs below the zone's newest version, out of `ordinals` (default: one for each counted DPU)."""
     row = state.zones.rows.get(zone)
     numbers = state.numbers.get(zone)
     if row is None or not numbers:
@@ -88,7 +89,7 @@ def laggards(
 
 
 class _Reached:
-    """Per level the earliest time of each ordinal that is wanted (None: any), over the versions added so far."""
+    """Per level the earliest time of each wanted ordinal (None: any), over the versions added so far."""
 
     def __init__(self, wanted: Iterable[int] | None) -> None:
         self._wanted = None if wanted is None else BitMap(wanted)

@@ -1,1 +1,1 @@
-"""What is shown of several folds at once, and what a command would do."""
+"""Views that combine several folds, and dry runs of commands."""

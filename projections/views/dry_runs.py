@@ -1,13 +1,13 @@
-"""Dry runs: what an edit or a leave would do to the tables of zones. The state stays as it is.
+"""Dry runs: the effect of an edit or a leave on the tables of zones. The state is not changed.
 
-The functions that decide also say what would change: the plan under an edit (`propose`), the slots that would be freed
-(`evaluate`). A dry run turns that into prefixes, and counts the addresses whose verdict changes. Prefixes alone
+The functions that decide a command also compute its effect: the plan under an edit (`propose`), the slots that would be
+freed (`evaluate`). A dry run turns that into prefixes, and counts the addresses whose verdict changes. Prefixes alone
 mislead: a drop policy adds prefixes to a table and denies; an address that leaves splits the prefix of its neighbours,
-whose verdict stays. What must be consistent is copied when `TableEffects` is made: the present covers, and the
-addresses that would be in each set. Covers take some milliseconds a set and are left to `effects`, an iterator that its
-reader can pause.
+whose verdict stays. `TableEffects` copies the state that must be consistent: the present covers, and the addresses that
+would be in each set. Computing covers takes some milliseconds per set, so `effects` is an iterator that its reader can
+pause.
 
-Zones whose tables would change in the same way are one effect. A held change is shown as if it were approved.
+Zones whose tables would change in the same way share one effect. A held change is shown as if it were approved.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _Picked: TypeAlias = tuple[npt.NDArray[np.uint32], tuple[npt.NDArray[np.uint64],
 
 
 class RuleChange(NamedTuple):
-    """The prefixes that one rule of a table would gain and lose, and the policies that say it."""
+    """The prefixes that one rule of a table would gain and lose, and the policies that produce it."""
 
     rule: Rule
     policy: str
@@ -55,7 +55,7 @@ class RuleChange(NamedTuple):
 
 
 class ZoneEffect(NamedTuple):
-    """What would happen in these zones: to verdicts, and to the tables rule by rule.
+    """The effect on these zones: changed verdicts, and changed prefixes per rule.
 
     An address that would gain one kind of traffic and lose another counts as allowed and as denied.
     """
@@ -66,7 +66,8 @@ class ZoneEffect(NamedTuple):
 
 
 class _Side(NamedTuple):
-    """A rule's set before or after: its present cover, or the addresses to be covered; and who says the rule."""
+    """One rule's set before or after the change: its present cover, or the addresses to be covered; and the names of
+    its policies."""
 
     policy: str
     now: PrefixChange | None
@@ -85,7 +86,7 @@ class TableEffects:
         self._covered: dict[int, tuple[Keys, Keys]] = {}
 
     def effects(self) -> Iterator[ZoneEffect | None]:
-        """The effect on each group, with None in between where the reader can pause."""
+        """Yield the effect on each group, and None in between where the reader can pause."""
         for zones, verdict_counts, rules in self._groups:
             changes = []
             for rule, (before, after) in rules.items():
@@ -121,9 +122,8 @@ class TableEffects:
 
 
 class DryRun(NamedTuple):
-    """What a change of fleet would do: the budget that would hold it ("" for none), how many addresses would have lost
-    traffic in one list, and the effects on tables.
-    """
+    """The effect of a change of fleet: the budget that would hold it ("" for none), the highest number of addresses
+    that would lose traffic in one list, and the effects on tables."""
 
     budget: str
     addresses: int
@@ -131,12 +131,12 @@ class DryRun(NamedTuple):
 
     @classmethod
     def nothing(cls) -> DryRun:
-        """The dry run of a change that leaves every table as it is."""
+        """The dry run of a change that leaves every table unchanged."""
         return cls("", 0, TableEffects([]))
 
 
 def of_change(state: FleetState, change: Any, version: int) -> DryRun:
-    """What a change that fleet has decided on would do to tables, if it is approved where it is held."""
+    """The effect on tables of a change that fleet decided, as if it were approved where it is held."""
     match change:
         case EditApplied(proposal, charged, _):
             denied = [count for (kind, _), count in charged.items() if kind == DENIED_BY_CHANGE]
@@ -154,7 +154,7 @@ def of_change(state: FleetState, change: Any, version: int) -> DryRun:
 def leave_of(
     tombstones: Mapping[str, NodeTombstone], partition: int, mark: int, envelope: Envelope
 ) -> MembershipChanged:
-    """The forward of these leaves alone."""
+    """A forward that contains only these leaves."""
     return MembershipChanged(
         envelope=envelope,
         cause_partition=partition,
@@ -176,7 +176,7 @@ def leave_of(
 
 
 def of_edit(state: FleetState, proposal: Proposal) -> TableEffects:
-    """What an edit would do."""
+    """The dry run of an edit."""
     old, new = state.plan, proposal.plan
     read = {bit for was, _ in proposal.pairs() for bit in old.set_bits(was)}
     had = dict(zip(old.keys, _contents(state, read), strict=True))
@@ -209,7 +209,7 @@ def of_edit(state: FleetState, proposal: Proposal) -> TableEffects:
 
 
 def of_leaves(state: FleetState, moves: Sequence[MemberChange]) -> TableEffects:
-    """What would happen if these nodes left, and nothing of them were held."""
+    """The dry run of a leave of these nodes, as if no hold applied."""
     slots = {part.slot for move in moves for part in move.removed}
     tombstones = np.zeros(len(state.slot_table.label), np.bool_)
     tombstones[list(slots)] = True
@@ -238,7 +238,7 @@ def of_leaves(state: FleetState, moves: Sequence[MemberChange]) -> TableEffects:
 
 
 def _turned(plan: Plan, number: int, shifts: Mapping[tuple[int, int], int]) -> VerdictCounts:
-    """What turns in a list, from how many addresses go from which sets to which."""
+    """The verdicts that change in a list, given the addresses that move between sets."""
     allowed = denied = 0
     for (before, after), count in shifts.items():
         had, becomes = plan.allows(number, before), plan.allows(number, after)
@@ -248,7 +248,7 @@ def _turned(plan: Plan, number: int, shifts: Mapping[tuple[int, int], int]) -> V
 
 
 def _contents(state: FleetState, bits: Iterable[int]) -> list[PrefixChange | None]:
-    """The present content of these sets, by bit; None for the others. (Reading one brings its cover up to now.)"""
+    """The present content of these sets, by bit; None for the others. Reading a set brings its cover up to date."""
     contents: list[PrefixChange | None] = [None] * len(state.sets)
     for bit in sorted(bits):
         state.sets[bit].catch_up(state.slot_table, bit)

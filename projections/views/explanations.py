@@ -1,10 +1,9 @@
-"""Why a DPU lets a node through, or not: the verdict of its zone's table, and each step from the node's join to the
-DPU's hardware, up to the first that is missing.
+"""Explanation of a DPU's verdict on a node: the verdict of its zone's table, and each step from the node's join to the
+DPU's hardware, up to the first step that is missing.
 
-Everything is read from the folds, and from what the DPU itself last said to its relay. A step that is there names its
-time and the record behind it as far as these are known; a step that is not there says what it waits for. The verdict
-follows from the rules that are listed, which hold an address of the node: those that it makes reachable now, and those
-that its zone has of it.
+The data comes from the folds, and from the DPU's last report to its relay. A completed step names its time and its
+record as far as these are known; a missing step names what it waits for. The verdict follows from the listed rules,
+which hold an address of the node: an address that is reachable now, or one that the zone stated.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _MAX_QUOTED_NAMES = 5
 
 
 class AddressView(NamedTuple):
-    """A rule of the table that speaks of an address. `version` is 0 if it is too long ago to be told."""
+    """A rule of the table that holds an address. `version` is 0 if history does not reach back to it."""
 
     address: str
     prefix: str
@@ -57,7 +56,7 @@ class StepView(NamedTuple):
 
 
 class VerdictView(NamedTuple):
-    """What happens to some traffic of an address; see verdicts.Verdict."""
+    """The verdict on a part of an address's traffic; see verdicts.Verdict."""
 
     address: str
     allowed: bool
@@ -78,8 +77,8 @@ class ExplanationView(NamedTuple):
 
 
 class ExplainQuery(NamedTuple):
-    """The subject of an explanation: the node as its zone (in this partition) has it, the DPU, and what the DPU said
-    last."""
+    """The subject of an explanation: the node's row in its zone (in this partition), the DPU, and the DPU's last
+    report."""
 
     node_name: str
     node: Node | None
@@ -120,7 +119,7 @@ def explain(about: ExplainQuery, fleet: FleetState, installs: InstallsState) -> 
 
 
 def is_remembered(name: str, fleet: FleetState, zones: Iterable[ZonesState]) -> bool:
-    """Whether a node that is in no zone was in one: fleet has it, or its leave is not forgotten."""
+    """Whether a node that is in no zone is remembered: as a row of fleet, or as a tombstone."""
     return (
         name in fleet.members.rows
         or name in fleet.tombstones.rows
@@ -129,7 +128,7 @@ def is_remembered(name: str, fleet: FleetState, zones: Iterable[ZonesState]) -> 
 
 
 def _sentence(about: ExplainQuery, fleet: FleetState, said: Mapping[str, Sequence[Verdict]]) -> str:
-    """The verdicts for people. A verdict on an address that only other nodes have in the tables says so."""
+    """The verdicts as one sentence. It says so if only other nodes hold an address in the tables."""
     if not said and about.node is None:
         ended = fleet.tombstones.rows.get(about.node_name)
         if ended is None:
@@ -144,7 +143,7 @@ def _sentence(about: ExplainQuery, fleet: FleetState, said: Mapping[str, Sequenc
 
 
 def _effective(about: ExplainQuery, fleet: FleetState) -> list[Member | ReachableState]:
-    """What the node makes reachable now."""
+    """The node's addresses that are reachable now."""
     member = fleet.members.rows.get(about.node_name)
     return [*([member] if member is not None and member.slot >= 0 else []), *fleet.retained_states(about.node_name)]
 
@@ -179,7 +178,7 @@ def _stated(about: ExplainQuery, fleet: FleetState) -> StepView:
 
 
 def _accepted(about: ExplainQuery, fleet: FleetState) -> StepView:
-    """Whether fleet has the node as its zone has it, and may act on it."""
+    """Whether fleet has the node as its zone stated it, and the state is effective."""
     member, node = fleet.members.rows.get(about.node_name), about.node
     if node is None:
         if (hold := hold_of(fleet, about.node_name)) >= 0:
@@ -223,9 +222,9 @@ def _intended(
 
 
 def _needed(now: RuleTable, rules: Sequence[tuple[AddressView, int]]) -> int:
-    """The version from which on a table surely lets the node through: the newest, if history does not tell since when.
+    """The version from which the table certainly allows the node; the newest version if history does not reach back.
 
-    After a restart it does not; to ask for less would say of a DPU that lags that it has the rule.
+    History starts anew after a restart. An older version could then claim that a lagging DPU has the rule.
     """
     versions = [view.version for view, _ in rules]
     return max(versions) if all(versions) else now.version
@@ -250,7 +249,8 @@ def _sent(about: ExplainQuery, fleet: FleetState, version: int, received: bool) 
 
 
 def _reached(about: ExplainQuery, installs: InstallsState, version: int) -> tuple[int, ...]:
-    """Per level, when the DPU reached this version or a later one: -1 if it did not, UNKNOWN_MS if nobody says."""
+    """Per level, the time at which the DPU reached this version or a later one: -1 if it did not, UNKNOWN_MS if
+    unknown."""
     zone, ordinal = about.dpu.zone, about.dpu.ordinal
     times = [-1] * len(LEVELS)
     row = installs.zones.rows.get(zone)
@@ -271,7 +271,7 @@ def _reached(about: ExplainQuery, installs: InstallsState, version: int) -> tupl
 
 
 def _waits(about: ExplainQuery, installs: InstallsState, version: int) -> str:
-    """Why the DPU has not got there."""
+    """The reason why the DPU has not reached the version."""
     row = installs.zones.rows.get(about.dpu.zone)
     for exception in row.exceptions if row is not None else ():
         if exception.dpu == about.dpu_name:
@@ -295,14 +295,14 @@ def _unreported(version: int) -> str:
 
 
 def _addresses(about: ExplainQuery, fleet: FleetState) -> list[Address]:
-    """What the node makes reachable, and what its zone has of it."""
+    """The node's reachable addresses, and the addresses that its zone stated."""
     stated = [about.node] if about.node is not None else []
     rows: list[Member | ReachableState | Node] = [*_effective(about, fleet), *stated]
     return [address for address in dict.fromkeys(a for row in rows for a in (row.address4, row.address6)) if address]
 
 
 def _conflicts(about: ExplainQuery, fleet: FleetState, addresses: Iterable[Address]) -> Iterator[str]:
-    """Other nodes that have an address of this one, and whose rules therefore count for it too."""
+    """Other nodes that hold an address of this one; their rules apply to it too."""
     for address in addresses:
         names = {fleet.slot_table.names[slot] for slot in fleet.slot_table.address_index.slots_of(address)} - {
             about.node_name
@@ -314,7 +314,7 @@ def _conflicts(about: ExplainQuery, fleet: FleetState, addresses: Iterable[Addre
 
 
 def _rules(fleet: FleetState, zone: str, now: RuleTable, address: Address) -> Iterator[tuple[AddressView, int]]:
-    """The rules that hold an address, in order, and when each came to do so."""
+    """The rules that hold an address, in order of precedence, and the version since which each holds it."""
     labels = [
         fleet.labels.sets[fleet.slot_table.label[slot]] for slot in fleet.slot_table.address_index.slots_of(address)
     ]

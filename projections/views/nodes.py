@@ -1,4 +1,4 @@
-"""Nodes as they are shown: where they are, what their zone says of them, and what fleet makes of their addresses."""
+"""Views of nodes: partition and zone, the state in the zone, and the state of their addresses in fleet."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class NodeView(NamedTuple):
 
 
 def view(name: str, node: Node | Member, fleet: FleetState) -> NodeView:
-    """One node."""
+    """The view of one node."""
     member = fleet.members.rows.get(name)
     return NodeView(
         name=name,
@@ -48,7 +48,7 @@ def view(name: str, node: Node | Member, fleet: FleetState) -> NodeView:
 def retained_nodes(
     fleet: FleetState, zone: str, number_of: Callable[[str], int], there: Mapping[int, Container[str]]
 ) -> dict[int, dict[str, Member]]:
-    """The nodes that left and that holds retain, of one zone or of all, by the partition of their zone."""
+    """Nodes that left and that holds retain, of one zone or of all, by the partition of their zone."""
     kept: dict[int, dict[str, Member]] = {}
     for names in fleet.held_names.values():
         for name in names:
@@ -60,7 +60,7 @@ def retained_nodes(
 
 
 def find(name: str, places: Iterable[Node | None], fleet: FleetState) -> NodeView | None:
-    """One node by name: its newest incarnation in any zone, or what a hold keeps of it after it left."""
+    """A node by name: its newest incarnation in any zone, or the state that a hold retains after the node left."""
     found: list[Node | Member] = [node for node in places if node is not None]
     member = fleet.members.rows.get(name)
     if not found and member is not None:
@@ -71,7 +71,7 @@ def find(name: str, places: Iterable[Node | None], fleet: FleetState) -> NodeVie
 
 
 def zone_of_node(name: str, states: Iterable[ZonesState], fleet: FleetState) -> str | None:
-    """The zone of a node's newest incarnation, or the zone that it left if a hold keeps it; None if it is nowhere."""
+    """The zone of a node's newest incarnation, or the zone it left if a hold retains it; None if it is in no zone."""
     found = (state.nodes.rows.get(name) for state in states)
     newest = max(filter(None, found), key=lambda node: (node.created_ms, node.uid), default=None)
     member = fleet.members.rows.get(name)
@@ -86,9 +86,9 @@ def _addresses(node: Node | Member) -> tuple[str, ...]:
 
 
 def _conflicts(name: str, node: Node | Member, member: Member | None, fleet: FleetState) -> tuple[str, ...]:
-    """Other nodes that have one of its addresses, or wait for it.
+    """Other nodes that hold one of the node's addresses, or wait for it.
 
-    An address that this node holds too is a shared one, which a list of thousands looks up without a search.
+    An address that this node also holds is a shared one; shared addresses are looked up without a search.
     """
     holders = fleet.slot_table.address_index
     is_held = member is not None and (member.slot >= 0 or member.held) and _says(member) == _says(node)

@@ -1,8 +1,9 @@
-"""The fleet at a glance: per zone how many DPUs have its newest reported table, and how long the last changes took.
+"""Progress of the fleet: per zone the number of DPUs with its newest reported table, and the duration of the last
+changes.
 
-Whoever watches asks many times a second, and between two looks little has changed. So what is worked out of a row of
-the installs fold is kept with what it was worked out of: neither rows nor a zone's list of versions, made anew with
-every change of one, are ever changed in place, so the same row or list means the same answer.
+Dashboards poll this view often, and few rows change between two polls. So each result is cached with the row of the
+installs fold that it was computed from. Rows and a zone's list of versions are replaced on change and never mutated, so
+the same object means the same result.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ class _Counted(NamedTuple):
 
 
 class ProgressViews:
-    """Views of zones, with what was counted of their newest version."""
+    """Views of zones, with cached counts for their newest version."""
 
     def __init__(self) -> None:
         self._counted: dict[str, _Counted] = {}
@@ -90,7 +91,8 @@ class ProgressViews:
     def view(
         self, zone: str, state: ZonesState, fleet: FleetState, installs: InstallsState, epoch: int
     ) -> ProgressView:
-        """`epoch` is that of the tables there are: what was reported of others came with a restored log."""
+        """The view of a zone. `epoch` is that of the present tables: reports of another epoch come from before a
+        restore."""
         now = tables.table(fleet, zone)
         dpus = state.dpu_index.zone(zone)
         row = installs.zones.rows.get(zone)
@@ -124,9 +126,9 @@ class ProgressViews:
 
 
 class Latencies:
-    """How long the last versions took: `take` in each partition's state, then ask for the `view`.
+    """Latencies of the last versions: call `take` with each partition's state, then read the `view`.
 
-    What rows say is summed up by version, and only rows that changed are counted again.
+    Rows are summed up by version, and only changed rows are counted again.
     """
 
     def __init__(self) -> None:
@@ -155,7 +157,7 @@ class Latencies:
         return LatencyView(tuple(changes), tuple(_buckets(self._delays[number] for number in shown)))
 
     def _count(self, number: int, row: VersionInstalls | None, known: VersionInstalls | None) -> None:
-        """Count this row of a version instead of the one known before."""
+        """Count this row of a version in place of the former row."""
         found = self._delays.pop(number, Counter())
         if known is not None:
             found.subtract(_delays(known))
@@ -169,8 +171,8 @@ class Latencies:
 
 
 def _reach(zone: str, numbers: list[int], ordinals: int, installs: InstallsState) -> _LevelCounts:
-    """DPUs at each level of the newest version: who has it in hardware has it applied, and who has it applied has
-    received it."""
+    """DPUs at each level of the newest version. A DPU that has it in hardware also applied it, and one that applied
+    it also received it."""
     row = installs.version(zone, numbers[-1])
     assert row is not None, f"{zone} has no row of its version {numbers[-1]}"
     there = BitMap(number for number in range(ordinals.bit_length()) if ordinals >> number & 1)
@@ -186,9 +188,9 @@ def _reach(zone: str, numbers: list[int], ordinals: int, installs: InstallsState
 
 
 def _waiting_ms(zone: str, there: BitMap, installs: InstallsState) -> int:
-    """When the earliest of the remembered versions was appended that not all of these DPUs have in hardware.
+    """Append time of the earliest remembered version that some of these DPUs do not have in hardware.
 
-    Who has a version has those before it, so the DPUs that have one are those of all versions from it on.
+    A DPU that has a version has all earlier ones, so the DPUs with one version are those of all versions from it on.
     """
     missing, pending_since_ms = BitMap(there), 0
     for number in reversed(installs.numbers[zone]):
@@ -203,7 +205,7 @@ def _waiting_ms(zone: str, there: BitMap, installs: InstallsState) -> int:
 
 
 def _delays(row: VersionInstalls) -> Counter[int]:
-    """How many DPUs had it in hardware how long after its append."""
+    """Counts of DPUs by the time from the append to the hardware."""
     found: Counter[int] = Counter()
     for time_ms, packed in row.levels[IN_HARDWARE]:
         if time_ms < UNKNOWN_MS:

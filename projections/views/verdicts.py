@@ -1,5 +1,5 @@
-"""What the rules that hold an address say of its traffic: allowed or denied, by which policy, on which protocols and
-ports. The first rule that speaks of a packet decides, as on a device; traffic that no rule speaks of is denied."""
+"""Verdicts on the traffic of an address: allowed or denied, by which policy, on which protocols and ports. As on a
+device, the first rule that matches a packet decides, and a packet without a matching rule is denied."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ VerdictSummary = Literal["allowed", "denied", "partly"]
 
 
 class Matching(NamedTuple):
-    """A rule that holds an address, and the policies that say it of a node with this address."""
+    """A rule that holds an address, and the policies that give this rule to a node with the address."""
 
     policy: str
     rule: Rule
 
 
 class Verdict(NamedTuple):
-    """What happens to some traffic. `ports` is first-last pairs, flat; empty for all. `policy` is empty if no rule
-    speaks of the traffic."""
+    """The verdict on a part of the traffic. `ports` is inclusive first-last pairs, flat; empty for all. `policy` is
+    empty if no rule matches."""
 
     allowed: bool
     policy: str
@@ -36,7 +36,7 @@ class Verdict(NamedTuple):
 
 
 def verdicts(rules: Sequence[Matching]) -> tuple[Verdict, ...]:
-    """The verdicts on the traffic of one address, which share no traffic and leave none out. `rules` are in order."""
+    """Verdicts that divide the traffic of one address without overlap or gap. `rules` are in order of precedence."""
     of_ports: list[Verdict] = []
     whole: dict[tuple[bool, str], list[str]] = {}
     for protocol in TRAFFIC_PROTOCOLS:
@@ -49,7 +49,7 @@ def verdicts(rules: Sequence[Matching]) -> tuple[Verdict, ...]:
 
 
 def summary(found: Iterable[Verdict]) -> VerdictSummary:
-    """One word for all traffic; no address at all is denied."""
+    """One word for all traffic; a node without an address is denied."""
     said = {verdict.allowed for verdict in found}
     if len(said) > 1:
         return "partly"
@@ -57,7 +57,7 @@ def summary(found: Iterable[Verdict]) -> VerdictSummary:
 
 
 def sentence(by_address: Mapping[str, Sequence[Verdict]]) -> str:
-    """The verdicts of a node's addresses for people."""
+    """The verdicts on a node's addresses as one readable sentence."""
     if not by_address:
         return "denied: the node has no address"
     rendered = {address: ", ".join(map(_verdict_text, found)) for address, found in by_address.items()}
@@ -82,7 +82,7 @@ def ports_text(ports: Sequence[int]) -> str:
 
 
 def _ranges(rules: Sequence[Matching], protocol: str) -> dict[tuple[bool, str], list[int]]:
-    """Ports of a protocol by what is decided of them. A protocol without ports has one."""
+    """Port ranges of a protocol, each with its verdict. A protocol without ports has one."""
     speaking = [found for found in rules if found.rule.protocol in ("any", protocol)]
     starts = {0}
     for found in speaking:

@@ -1,4 +1,4 @@
-"""Zones as they are shown: counts, labels, limits, how far their DPUs are, and their rules in the order they apply."""
+"""Views of zones: counts, labels, limits, install progress of their DPUs, and their rules in order of precedence."""
 
 from __future__ import annotations
 
@@ -73,7 +73,8 @@ class InstallsView(NamedTuple):
 
 
 class FrozenView(NamedTuple):
-    """Who froze a zone, and what has been waiting there since: changes of its table, and steps of its DPUs."""
+    """A freeze of a zone: the principal that set it, and the changes of the table and steps of DPUs that wait for
+    its end."""
 
     frozen_since_ms: int
     frozen_by: str
@@ -92,7 +93,8 @@ class RuleView(NamedTuple):
 
 
 def is_known(zone: str, state: ZonesState, fleet: FleetState) -> bool:
-    """Whether anything is known of a zone: it had a node or a DPU, or somebody described it or froze it by name."""
+    """Whether the zone exists or existed: it had a node or a DPU, or a command set its attributes or froze it by
+    name."""
     return state.existing_zone(zone) is not None or fleet.has_zone(zone)
 
 
@@ -121,10 +123,10 @@ def view(zone: str, state: ZonesState, fleet: FleetState) -> ZoneView:
 
 
 def frozen(zone: str, state: ZonesState, fleet: FleetState, reported: InstallsState, epoch: int) -> FrozenView | None:
-    """What a freeze of the zone, or of all zones, holds up; None if the zone is not frozen.
+    """The work that a freeze of the zone, or of all zones, holds up; None if the zone is not frozen.
 
-    A DPU waits if no relay has reported that it applied the zone's present table; if no relay reported that of any DPU,
-    all of them wait, since the earliest change that was not reported.
+    A DPU waits if no relay has reported that it applied the zone's present table. Without a report of any DPU, all of
+    them wait, since the earliest change that was not reported.
     """
     freeze = fleet.freezes.rows.get(zone) or fleet.freezes.rows.get(ANY_ZONE)
     if freeze is None:
@@ -141,9 +143,9 @@ def frozen(zone: str, state: ZonesState, fleet: FleetState, reported: InstallsSt
 
 
 def installs(zone: str, state: ZonesState, reported: InstallsState, epoch: int) -> InstallsView:
-    """How far the zone's DPUs are with its newest tables, and which of them are behind or out of the ordinary.
+    """Install progress of the zone's DPUs on its newest tables, and the DPUs that lag or reported an exception.
 
-    What was reported of tables of another epoch came with a restored log: nobody has said it of the tables there are.
+    Reports of another epoch come from before a restore and say nothing of the present tables.
     """
     names = state.dpu_index.zone(zone).names
     progress = zone_progress(reported, zone, _SHOWN_VERSIONS, ordinals=names)
@@ -169,7 +171,7 @@ def installs(zone: str, state: ZonesState, reported: InstallsState, epoch: int) 
 
 
 def rules(now: RuleTable) -> Iterator[RuleView]:
-    """The rules of a table as it is now, first match first; one set's prefixes in order of their addresses."""
+    """The present rules of a table, first match first; one set's prefixes in order of their addresses."""
     contents = [(found.policy, found.rule, found.prefixes.content()) for found in now.sets]
     return chain.from_iterable(_rendered(policy, rule, content) for policy, rule, content in contents)
 
@@ -181,7 +183,8 @@ def _rendered(policy: str, rule: Rule, content: PrefixChange) -> Iterator[RuleVi
 
 
 def _networks(packed: bytes, size: int) -> Iterator[IPv4Network | IPv6Network]:
-    """Packed prefixes of one family, unpacked a piece at a time: whoever reads 200,000 of them pauses in between."""
+    """Packed prefixes of one family, unpacked in chunks, so that a reader of 200,000 of them can pause between two
+    chunks."""
     piece = _PIECE * size
     for start in range(0, len(packed), piece):
         part = packed[start : start + piece]
