@@ -1,13 +1,14 @@
-"""What goes out. A driver looks at the folds, does what they say is to be done, and states how it went.
+"""Drivers: the code that acts outside the log. A driver reads the folds, performs the actions that they require, and
+appends the outcomes as events.
 
-    forwarder, timers      what folds cannot say themselves: zone to fleet and back, and that a deadline has passed
-    provisioning           DPU lifecycles, on the BMCs of `backends`
-    relays                 rule tables to the agents of a zone, and what they hold back to the log
-    agents                 the other end, on a DPU; `simulators` stand for thousands of them
-    wire                   between the two: messages, over WebSocket or within a process
+    forwarder, timers      events that folds cannot append: forwards between zones and fleet, and expired deadlines
+    provisioning           DPU lifecycles, through the BMCs of `backends`
+    relays                 rule tables to the agents of a zone, and reports about the DPUs' tables to the log
+    agents                 the agent on a DPU; `simulators` replace thousands of agents
+    wire                   the agent link: messages, over WebSocket or within a process
 
-Start with `forwarder.py`, the smallest whole one; `fold_watcher` (wait for a fold) and `internal_events` (whose turn it
-is) are what it shares with the others. For rules start with `relays/relay.py` and `relays/delivery_state.py`.
+Start with `forwarder.py`, the smallest complete driver. All drivers share `fold_watcher` (wait for a fold) and
+`internal_events` (append in order of rank). For rules, start with `relays/relay.py` and `relays/delivery_state.py`.
 
 Imports projections, eventstore and schemas; never commands.
 """

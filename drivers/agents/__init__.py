@@ -1,1 +1,1 @@
-"""The agent of a DPU: it holds a table, writes it to the device, and says what it has."""
+"""The agent of a DPU: it stores a rule table, writes it to the device, and reports the device's actual table."""

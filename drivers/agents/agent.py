@@ -1,8 +1,9 @@
-"""The agent of one DPU: follows a relay, takes its frames, and says what came of them.
+"""The agent of one DPU: it receives frames from a relay, applies them, and reports the results.
 
-It knows two relays or more and talks to one. Without any, it goes on with its last good table, through restarts too.
-What it tells a relay is what the device holds, read back: a device that said yes and did nothing, or whose rules
-somebody else flushed, shows up with the next heartbeat.
+The agent is configured with several relays and has a link to one at a time. Without a link, it continues with its last
+good table, also after a restart. Its reports contain the table that was read back from the device. A device that
+acknowledged a frame without applying it, or lost its rules to another program, is therefore visible in the next
+heartbeat.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 class AgentSettings(NamedTuple):
-    """What an operator may want to change about an agent."""
+    """Settings of an agent."""
 
     welcome_s: float = 10.0
     """How long a relay may take to answer a Hello."""
@@ -46,7 +47,7 @@ DEFAULTS = AgentSettings()
 
 
 class AgentIdentity(NamedTuple):
-    """Which DPU this is, and which boot of it."""
+    """The identity of the DPU and of its present boot."""
 
     zone: str
     dpu: str
@@ -86,20 +87,20 @@ class Agent:
         return self._table.table
 
     async def run(self) -> None:
-        """Comes up with the last good table, and follows a relay for ever."""
+        """Load the last good table, then follow relays until cancelled."""
         await self._table.load()
         while True:
             link = await self._relays.connect()
             serving = asyncio.create_task(self._serve(link))
             try:
                 await asyncio.wait({serving})
-            finally:  # a task of its own: a TaskGroup that fails as it is cancelled forgets that (before Python 3.13)
+            finally:  # a TaskGroup that fails while cancelled loses the cancellation before Python 3.13
                 serving.cancel()
                 await asyncio.wait({serving})
             serving.result()
 
     async def _serve(self, link: Link) -> None:
-        """One link, until it breaks."""
+        """Serve one link until it closes."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._follow(link, tasks))
@@ -109,7 +110,7 @@ class Agent:
             await link.close()
 
     async def _follow(self, link: Link, tasks: asyncio.TaskGroup) -> None:
-        """What the relay says over a link, and heartbeats beside it."""
+        """Handle the relay's messages on a link, and send heartbeats concurrently."""
         self._send_hello(link)
         async with asyncio.timeout(self._settings.welcome_s):
             first = relay_messages.decode(await link.receive())
@@ -142,7 +143,7 @@ class Agent:
                 raise GoAwayReceived(message)
 
     async def _take(self, frame: Frame, link: Link) -> None:
-        """Takes one frame; the next waits in the link, and the relay sends no more than that."""
+        """Apply one frame. The next frame waits in the link, and the relay sends no more than one ahead."""
         result = await self._table.take(frame, partial(self._received, frame, link))
         if isinstance(result, TableStatus):
             link.send(agent_messages.encode(Ack([result], [])))
@@ -152,10 +153,10 @@ class Agent:
             link.send(agent_messages.encode(Ack([], [result])))
 
     def _received(self, frame: Frame, link: Link) -> None:
-        """The device is slow: the relay shall know that the frame at least is here."""
+        """Acknowledge receipt of a frame before the slow device has applied it."""
         if frame.epoch == self._table.table.epoch:
             self._table.received = max(self._table.received, frame.delta.to_version)
-            with suppress(LinkClosed):  # whoever receives from it notices
+            with suppress(LinkClosed):  # the receiving task handles the closed link
                 link.send(agent_messages.encode(Ack([self._table.status()], [])))
 
     async def _send_heartbeats(self, link: Link) -> None:

@@ -1,8 +1,9 @@
-"""The last good table of a DPU, kept over restarts of its agent: forwarding needs no control plane to come back.
+"""Storage of a DPU's last good table across restarts of its agent, so that forwarding resumes without the control
+plane.
 
-A file is replaced whole or not at all (written beside, synced, renamed, folder synced), and read only if it is this
-DPU's and has the hash it was written with: a torn or foreign file is as good as none, and the relay sends it all. So is
-one from when the DPU was in another zone, whose versions may all be higher than that of the table which it lacks.
+The file is replaced atomically (temporary file, sync, rename, sync of the folder). A file that is torn, has a wrong
+hash, or belongs to another DPU is ignored, and the relay sends the whole table. A file from the DPU's former zone is
+ignored too: its version may be higher than that of the present zone's table.
 """
 
 from __future__ import annotations
@@ -24,19 +25,19 @@ HASH_BYTES = 16
 
 
 class TableStore(Protocol):
-    """Where an agent keeps its table."""
+    """Storage of an agent's table."""
 
     def load(self) -> DeviceTable:
-        """The last one saved; the empty one if there is none that can be trusted."""
+        """The last saved table; the empty table if there is none, or none that is valid."""
         ...
 
     def save(self, table: DeviceTable) -> None:
-        """Keep this one instead. Raises OSError."""
+        """Replace the saved table. Raises OSError."""
         ...
 
 
 class MemoryTableStore:
-    """Keeps it as long as the process lives: for simulated devices."""
+    """Storage in memory, for simulated devices."""
 
     def __init__(self) -> None:
         self._table = EMPTY_TABLE
@@ -49,7 +50,7 @@ class MemoryTableStore:
 
 
 class _SavedTable(msgspec.Struct, array_like=True, frozen=True):
-    """A table as it stands in the file."""
+    """A table as encoded in the file."""
 
     dpu: str
     zone: str
@@ -60,7 +61,7 @@ class _SavedTable(msgspec.Struct, array_like=True, frozen=True):
 
 
 class FileTableStore:
-    """Keeps it in one file."""
+    """Storage in one file."""
 
     def __init__(self, path: Path, dpu: str, zone: str) -> None:
         self._path = path
@@ -68,7 +69,7 @@ class FileTableStore:
         self._zone = zone
 
     def check(self) -> None:
-        """Raise OSError if nothing can be kept here, before there is anything to keep."""
+        """Raise OSError if the folder is not writable, before there is a table to save."""
         beside = self._beside()
         beside.touch()
         beside.unlink()
@@ -83,7 +84,7 @@ class FileTableStore:
             rules = {rule: unpack(packed4, packed6) for rule, packed4, packed6 in saved.sets}
         except FileNotFoundError:
             return EMPTY_TABLE
-        except (OSError, msgspec.DecodeError, ValueError) as error:  # the last for text and prefixes that are none
+        except (OSError, msgspec.DecodeError, ValueError) as error:  # ValueError: invalid text or prefixes
             logger.warning("saved table of dpu %s ignored, %s cannot be read: %s", self._dpu, self._path, error)
             return EMPTY_TABLE
         whose, ours = (saved.dpu, saved.zone), (self._dpu, self._zone)

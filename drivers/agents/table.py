@@ -1,8 +1,8 @@
-"""A DPU's table and the device that should hold it, kept in step: judge a frame, apply it, keep it, read it back.
+"""A DPU's table and its device: validate a frame, apply it, save the table, and read the device back.
 
-The device's word is not enough. It may fail half-way, say yes and do nothing, or lose rules to somebody else; so its
-table is read back for every heartbeat, and once it is not what it should be, the next frame does not step it on but
-reconciles it: makes it hold the new table, from whatever it holds.
+An acknowledgement of the device is not sufficient. The device may fail during a frame, acknowledge it without applying
+it, or lose rules to another program. Its table is therefore read back for every heartbeat. After a difference, the next
+frame is not applied as a delta: the device is reconciled to the new table from any present content.
 """
 
 from __future__ import annotations
@@ -45,22 +45,22 @@ class AgentTable:
         self._busy = asyncio.Lock()
 
     async def load(self) -> None:
-        """Comes up with the last good table."""
+        """Load the last good table."""
         self.table = self._store.load()
         self.received = self.table.version
         self._digest = self.table.digest
-        if not self.table.version:  # nothing was kept: whatever the device forwards by stays until a relay says more
+        if not self.table.version:  # no table was saved: the device keeps its present rules until a relay sends a table
             await self.read_back()
         elif fault := await self._install(self.table, None, _ignore):
             logger.warning("saved table not applied to the device yet: %s", fault)
 
     @property
     def is_busy(self) -> bool:
-        """The device is taking a frame, or being read."""
+        """Whether the device is applying a frame or being read."""
         return self._busy.locked()
 
     def status(self) -> TableStatus:
-        """What this DPU has, by its last read-back."""
+        """The status of this DPU's table, as of the last read-back."""
         table = self.table
         received = max(self.received, table.version)
         return TableStatus(
@@ -68,7 +68,7 @@ class AgentTable:
         )
 
     async def take(self, frame: Frame, slow: Callable[[], None]) -> TableStatus | Refusal:
-        """Takes a frame or refuses it; in both cases what the DPU has then. `slow` is told if that takes long."""
+        """Apply or refuse a frame, and return the status afterwards. `slow` is called if the device takes long."""
         after = device_table.apply(self.table, frame.epoch, frame.delta, capacity=self._device.capacity)
         if isinstance(after, device_table.FrameRefused):
             return Refusal(self.status(), frame.delta.to_version, after.code, after.reason)
@@ -82,7 +82,7 @@ class AgentTable:
         return self.status()
 
     async def read_back(self) -> TableStatus:
-        """What the device really holds, unless it is at work."""
+        """Read back the device's table, unless the device is busy."""
         if self._busy.locked():
             return self.status()
         async with self._busy:
@@ -97,11 +97,11 @@ class AgentTable:
         return self.status()
 
     async def _install(self, after: DeviceTable, steps: Sequence[SetStep] | None, slow: Callable[[], None]) -> str:
-        """Makes the device hold this table; a sentence if it does not."""
-        if self._busy.locked():  # it is being read, which may take as long
+        """Make the device hold this table. Returns a sentence about the failure, or ""."""
+        if self._busy.locked():  # a read-back is under way and may take as long
             slow()
         async with self._busy:
-            was_in_sync, self._in_sync = self._in_sync, False  # a link that ends cancels us half-way
+            was_in_sync, self._in_sync = self._in_sync, False  # the end of a link cancels this function half-way
             try:
                 if was_in_sync and steps is not None:
                     answer = self._device.apply(steps, after)
@@ -113,7 +113,7 @@ class AgentTable:
                 return str(error) or f"the device did not apply the frame within {self._apply_s} s"
         if in_hardware:
             self._in_hardware = after.version
-        elif after.epoch != self.table.epoch:  # a version of another log says nothing of this one's
+        elif after.epoch != self.table.epoch:  # a version of another log generation is no measure for this one
             self._in_hardware = 0
         self.table, self.received = after, after.version
         self._digest, self._in_sync = after.digest, True
@@ -121,7 +121,7 @@ class AgentTable:
         return ""
 
     async def _waited(self, answer: Awaitable[bool], slow: Callable[[], None]) -> bool:
-        """What a device says that takes its time. Of frames that it takes at once, nobody pays for these two timers."""
+        """Await a slow device. A device that answers at once does not pay for these two timers."""
         early = asyncio.get_running_loop().call_later(self._slow_s, slow)
         try:
             async with asyncio.timeout(self._apply_s):
@@ -137,4 +137,4 @@ class AgentTable:
 
 
 def _ignore() -> None:
-    """Nobody waits for it."""
+    """The default for `slow`: no action."""

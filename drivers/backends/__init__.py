@@ -1,6 +1,6 @@
-"""Devices behind two small protocols: `device.py` (what forwards packets) and `bmc.py` (what installs it).
+"""Devices behind two small protocols: `device.py` (a forwarding device) and `bmc.py` (its management controller).
 
-Simulated ones are `simulated` (one, for a real agent), `simulated_devices` with `_records` and `_tables` (a process
-full, without a task each) and `simulated_bmc`, with the failures that a user injects
-(`simulated_failures`); `http_bmc` reaches BMCs in other processes.
+Simulated devices: `simulated` (one device for a real agent); `simulated_devices`, `simulated_records` and
+`simulated_tables` (thousands of devices without a task each); `simulated_bmc`, with the failures that a user injects
+(`simulated_failures`). `http_bmc` reaches BMCs in other processes.
 """

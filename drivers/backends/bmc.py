@@ -1,10 +1,10 @@
-"""What a provisioner needs of a DPU's management controller (BMC), whatever its protocol.
+"""The protocol of a DPU's management controller (BMC), as a provisioner uses it.
 
-Doing something twice is not harmless to a device, so every call carries a token, which stands for the attempt that
-makes it, and is higher than those of all attempts before, in whatever zone and log. The device remembers the highest
-one that opened a session and refuses all lower ones: whoever takes over opens a session first, and from then on the one
-before can do nothing. What takes long is a task of the device itself, which outlives whoever started it and says by
-which attempt, so a successor adopts it instead of doing it again.
+A repeated call can harm a device. Every call therefore carries a fencing token. The token identifies the attempt and is
+higher than the token of every earlier attempt, in every zone and log. The device stores the highest token that opened a
+session and refuses all lower ones. A successor opens a session first; from then on, calls of its predecessor are
+refused. A long operation is a task of the device: it outlives the caller and names the attempt that started it, so that
+a successor adopts the task instead of repeating it.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ TaskState: TypeAlias = Literal["running", "done", "failed", "cancelled"]
 
 
 class Unreachable(TransientError):
-    """The device did not answer, or is busy; nothing is known of the call."""
+    """The device did not respond, or is busy; the outcome of the call is unknown."""
 
 
 class SessionEnded(TransientError):
-    """A later attempt has opened a session: this one must touch the device no more."""
+    """A later attempt has opened a session: this attempt must not call the device again."""
 
 
 class TaskFailed(PermanentError):
-    """The device says that it could not do it, or that it did something else."""
+    """The device reported that an action failed, or that it did a different action."""
 
 
 class NeedsOperator(PermanentError):
-    """Only a person can mend it: an image that is not there, credentials that are not right, another card."""
+    """The fault needs an operator: a missing image, wrong credentials, a replaced card."""
 
 
 class Task(NamedTuple):
-    """Something that the device does or did, for the attempt `token`."""
+    """A task of the device, started by the attempt `token`."""
 
     id: str
     action: str
@@ -62,7 +62,7 @@ class Task(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What a device says of itself; empty for what it does not say. `tasks` are its last ones, in order."""
+    """The state that a device reports; fields are empty if unreported. `tasks` are its most recent tasks, in order."""
 
     serial: str
     image: str
@@ -71,10 +71,10 @@ class Reading(NamedTuple):
 
 
 class Bmc(Protocol):
-    """One device. Any call may raise Unreachable, SessionEnded, TaskFailed or NeedsOperator."""
+    """One BMC. Any call may raise Unreachable, SessionEnded, TaskFailed or NeedsOperator."""
 
     async def open(self, token: int) -> Reading:
-        """Open a session, which ends those of all lower tokens, and read the device."""
+        """Open a session, end all sessions with lower tokens, and read the device."""
         ...
 
     async def read(self, token: int) -> Reading:
@@ -82,11 +82,11 @@ class Bmc(Protocol):
         ...
 
     async def start(self, token: int, action: Action, image: str) -> Task:
-        """Begin something. Refused as Unreachable while another task runs."""
+        """Start a task. Raises Unreachable while another task runs."""
         ...
 
     async def cancel(self, token: int, task: str) -> None:
-        """End a task that runs; no error if it has ended."""
+        """Cancel a running task; no error if it has ended."""
         ...
 
 
@@ -95,7 +95,7 @@ Connect: TypeAlias = Callable[[str], Bmc]
 
 
 def by_scheme(backends: Mapping[str, Connect]) -> Connect:
-    """The backend of an address by what it begins with, up to the first colon."""
+    """Select the backend by the scheme of an address: the part before the first colon."""
 
     def connect(address: str) -> Bmc:
         scheme, colon, _ = address.partition(":")

@@ -1,8 +1,9 @@
-"""What an agent asks of the thing that forwards packets: the one protocol behind which every kind of device stands.
+"""The protocol of a forwarding device, as its agent uses it. Every kind of device implements it.
 
-The agent has already judged the frame and computed the table after it. The device gets the steps from the one to the
-other, in the order in which they leave no gap, and says how far it got. It may be slow, fail, or lie: it is asked
-again, and what it holds is read back. One that is done when it returns says so at once, and costs nobody a timer.
+The agent has validated the frame and computed the resulting table. The device receives the steps between the two
+tables, in an order without a gap in protection, and returns the result. A device may be slow, fail, or report a false
+success, so its table is read back. A device that finishes before it returns says so in the return value and needs no
+timer.
 """
 
 from __future__ import annotations
@@ -16,29 +17,29 @@ from projections.rules.rule import SetStep
 
 
 class DeviceFailed(TransientError):
-    """The device did not take the steps; what it holds may be anything between before and after."""
+    """The device did not take the steps; its table may be any state between the two tables."""
 
 
 class Device(Protocol):
-    """One device's forwarding table."""
+    """The forwarding table of one device."""
 
     @property
     def capacity(self) -> int:
-        """Prefixes that it can hold at any moment."""
+        """The largest number of prefixes that the device can hold at any moment."""
         ...
 
     def apply(self, steps: Sequence[SetStep], table: DeviceTable) -> bool | Awaitable[bool]:
-        """Takes these steps, after which it holds `table`; whether that is in hardware already: at once, or in a while.
-        Raises DeviceFailed, at once or then.
+        """Apply these steps, which lead to `table`. Returns whether the hardware holds the table: at once, or as an
+        awaitable. Raises DeviceFailed, also from the awaitable.
 
-        Steps that were taken before may come again after a failure; they change nothing then.
+        Steps may be repeated after a failure; a repeated step changes nothing.
         """
         ...
 
     async def read_back(self) -> bytes:
-        """The digest of what it really holds. Raises DeviceFailed if it cannot say."""
+        """Read the digest of the device's actual table. Raises DeviceFailed if the device cannot report it."""
         ...
 
     def restore(self, table: DeviceTable) -> bool | Awaitable[bool]:
-        """Makes what it holds, whatever that is, this table, without emptying it first; as `apply` otherwise."""
+        """Make the device hold `table` from any present content, without emptying it first; otherwise like `apply`."""
         ...

@@ -1,7 +1,7 @@
-"""BMCs over HTTP: what serves simulated ones to provisioners in other processes, and how these reach them.
+"""BMCs over HTTP: a server for simulated BMCs, and the client for provisioners in other processes.
 
-An address is `http://HOST:PORT/NAME`. Every call is a POST to ADDRESS/CALL with a JSON body; the answer is JSON too,
-and a status other than 200 tells which of the errors of `bmc` it is, with its sentence.
+An address is `http://HOST:PORT/NAME`. Every call is a POST to ADDRESS/CALL with a JSON body and a JSON response. A
+status other than 200 stands for one of the errors of `bmc`, with its sentence.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class _Token(msgspec.Struct, frozen=True):
 
 
 class HttpBmc:
-    """One device, over a client session that its owner closes."""
+    """One BMC, over a client session that its owner closes."""
 
     def __init__(self, session: aiohttp.ClientSession, address: str) -> None:
         self._session = session
@@ -91,7 +91,7 @@ class HttpBmc:
             raise TaskFailed(f"device: {self._address} returned an invalid {call}: {error}") from error
 
     async def _whole(self, content: aiohttp.StreamReader) -> bytes:
-        """An answer up to its end: it comes in pieces, small as it may be."""
+        """Read a response to its end: even a small one arrives in pieces."""
         whole = bytearray()
         async for piece in content.iter_any():
             whole += piece
@@ -101,12 +101,12 @@ class HttpBmc:
 
 
 def http_connect(session: aiohttp.ClientSession) -> Connect:
-    """Connects to addresses over HTTP."""
+    """A connector to BMCs over HTTP."""
     return lambda address: HttpBmc(session, address)
 
 
 def application(device: Callable[[str], Bmc]) -> web.Application:
-    """Serves devices by name. `device` may raise NeedsOperator for a name that it does not know."""
+    """An application that serves BMCs by name. `device` may raise NeedsOperator for an unknown name."""
 
     def serving(call: Callable[[Bmc, bytes], Awaitable[Any]]) -> Callable[[web.Request], Awaitable[web.Response]]:
         async def handler(request: web.Request) -> web.Response:

@@ -1,7 +1,7 @@
-"""Simulated devices: what can go wrong with one, and one for a real agent to drive.
+"""Simulated devices: their faults, and one device for a real agent.
 
-Everything that goes wrong is drawn from a passed generator and off by default. The same faults drive the flat records
-of `simulated_devices`, where a device costs some bytes instead of a task.
+Faults are drawn from a given random generator and are off by default. The flat records of `simulated_devices`, where a
+device costs a few bytes instead of a task, have the same faults.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from projections.rules.rule import SetStep
 
 
 class DeviceFaults(NamedTuple):
-    """How devices misbehave. Shares and chances are from 0 to 1, a chance per frame."""
+    """Faults of devices. Shares and chances are from 0 to 1; a chance is per frame."""
 
     latency_ms: float = 0.0
     """Median time that a device takes to apply a frame; the spread around it is log-normal."""
@@ -54,7 +54,7 @@ NO_DEVICE_FAULTS = DeviceFaults()
 
 
 class SimulatedDevice:
-    """One device, as a `Device` for an agent."""
+    """One simulated device, as a `Device` for an agent."""
 
     def __init__(self, faults: DeviceFaults = NO_DEVICE_FAULTS, *, rng: random.Random) -> None:
         self.holds = EMPTY_TABLE
@@ -73,7 +73,7 @@ class SimulatedDevice:
         return self.holds.digest
 
     def flush(self) -> None:
-        """Somebody else removes its rules."""
+        """Remove all rules, as another program on the DPU would."""
         self.holds = EMPTY_TABLE
 
     async def _take_later(self, table: DeviceTable) -> bool:

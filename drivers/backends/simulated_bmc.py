@@ -1,7 +1,7 @@
-"""Simulated BMCs: devices that take their time, lose calls, fail, hang and lie, as told and by seed.
+"""Simulated BMCs: devices with latency, lost calls, failures, hangs and false results, set by options and a seed.
 
-A device is data and a clock; no task runs on its behalf. What it does is a record of when it began and how long it
-takes, so it goes on whether or not anybody looks, and outlives every provisioner. Addresses are `simulated:NAME`.
+A device is data and a clock, without a task. An action is a record of its start and its duration, so it continues
+without observers and outlives every provisioner. Addresses are `simulated:NAME`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _Answer = TypeVar("_Answer")
 
 
 class BmcFaults(NamedTuple):
-    """How bad the devices are. Shares are of calls, or of tasks for `fail` and `lie`."""
+    """Faults of BMCs. Shares are of calls; for `fail` and `lie`, of tasks."""
 
     latency_s: float = 0.005
     """Mean of the time that a call takes, exponentially distributed."""
@@ -60,7 +60,7 @@ NO_BMC_FAULTS = BmcFaults()
 
 
 class SimulatedBmc:
-    """One device. `begun` lists what it was told to do, and by which attempt, for tests to judge by."""
+    """One simulated BMC. `begun` lists the started actions with their attempts, for the checks of tests."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class SimulatedBmc:
         self._answer(None)
 
     async def _take(self, token: int) -> None:
-        """The way of a call to the device, with all that may happen to it."""
+        """Simulate the call itself: its latency, its loss, and the check of its token."""
         await asyncio.sleep(self._rng.expovariate(1 / self.faults.latency_s) if self.faults.latency_s else 0)
         if self._chance(self.faults.hang):
             await asyncio.get_running_loop().create_future()
@@ -135,7 +135,7 @@ class SimulatedBmc:
         return task
 
     def _settle(self) -> None:
-        """Let the time pass since the last look."""
+        """Advance the device to the present time."""
         task = self._running
         if task is None:
             return
@@ -177,7 +177,7 @@ class SimulatedBmc:
 
 
 class SimulatedBmcs:
-    """The devices of a plane by name, made when they are first asked for. `serial_of` tells theirs."""
+    """The simulated BMCs of a plane by name, created on first use. `serial_of` gives their serial numbers."""
 
     def __init__(
         self,
@@ -196,14 +196,14 @@ class SimulatedBmcs:
         self._failures = failures
 
     def connect(self, address: str) -> Bmc:
-        """The device at an address. Raises NeedsOperator if it is none of ours."""
+        """The device at an address. Raises NeedsOperator for an unknown address."""
         name = address.removeprefix(SCHEME)
         if name == address or not name:
             raise NeedsOperator(f"bmc_address: {quoted(address)} must be {SCHEME}NAME")
         return self.device(name)
 
     def device(self, name: str) -> SimulatedBmc:
-        """The device of this name."""
+        """The device with this name."""
         device = self.devices.get(name)
         if device is None:
             rng = Random(self._rng.getrandbits(64))

@@ -1,8 +1,8 @@
-"""All simulated devices of a process: what frames do to them, and what time does.
+"""All simulated devices of a process: the effects of frames and of time.
 
-It stands for agents and devices both, behind the messages of the agent link: `take` gives the answers that come at
-once, `tick` those that time brings. Nothing here waits or sends. Zones are places in the records; an answer about some
-devices of a zone is in the link-local numbers of that zone.
+This module replaces both agents and devices, behind the messages of the agent link. `handle_frame` returns immediate
+answers, `tick` later ones. No function waits or sends. A zone is a range of the records; an answer about devices of a
+zone uses their link-local numbers.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FAILED = FrameRefused(RefusalCode.DEVICE, "the device reported a failure")
 
 
 class DeviceAnswer(NamedTuple):
-    """These devices of a zone have what they have now; or refused the frame to `version`."""
+    """The table status of some devices of a zone, or their refusal of the frame to `version`."""
 
     devices: DeviceIndexes
     version: int = 0
@@ -43,7 +43,7 @@ class DeviceAnswer(NamedTuple):
 
 
 class QueuedFrame(NamedTuple):
-    """A frame that came while these devices were at work on another."""
+    """A frame that arrived while these devices applied another one."""
 
     frame: Frame
     devices: DeviceIndexes
@@ -63,7 +63,7 @@ class SimulatedDevices:
         self._tables_max = TABLES_KEPT
 
     def add_zone(self, count: int) -> int:
-        """A zone with so many devices, which have nothing; its number."""
+        """Add a zone with `count` devices without a table; returns the zone's number."""
         faults, chance = self.faults, self._chance
         small, slow = chance.random(count) < faults.small_share, chance.random(count) < faults.slow_share
         capacities = np.where(small, faults.small_capacity, faults.capacity).astype(np.int32)
@@ -74,13 +74,13 @@ class SimulatedDevices:
 
     @property
     def due_at(self) -> float:
-        """When time does something to a device again."""
+        """When the state of a device changes next."""
         records = self.records
         due_at = min(float(at.min(initial=NEVER)) for at in (records.pending_at, records.hardware_at, records.up_at))
         return min(due_at, self._rebooted_at + REBOOTS_S) if self.faults.reboots_per_hour else due_at
 
     def handle_frame(self, zone: int, frame: Frame, now: float) -> list[Ack]:
-        """A frame arrives at a zone's link; what its devices say at once."""
+        """Handle a frame on a zone's link; returns the immediate answers."""
         self._forget_tables()
         devices = devices_of(self.zones[zone], frame.dpus)
         devices = devices[self.records.up_at[devices] == NEVER]
@@ -89,7 +89,7 @@ class SimulatedDevices:
         return self._acks(zone, self._offer(zone, QueuedFrame(frame, devices), now))
 
     def tick(self, now: float) -> dict[int, list[Ack]]:
-        """What devices say by now, by zone."""
+        """The answers that are due by now, by zone."""
         records = self.records
         said: dict[int, list[DeviceAnswer]] = {}
         settled = np.flatnonzero(records.hardware_at <= now)
@@ -103,7 +103,7 @@ class SimulatedDevices:
         return {zone: self._acks(zone, parts) for zone, parts in said.items()}
 
     def reboot(self, now: float) -> dict[int, DeviceIndexes]:
-        """Lets devices go down by chance, and come back; those that came back, by zone."""
+        """Take devices down at random and bring due ones up again; returns the devices that came up, by zone."""
         records, faults = self.records, self.faults
         passed_s, self._rebooted_at = now - self._rebooted_at, now
         risen = np.flatnonzero(records.up_at <= now)
@@ -114,12 +114,12 @@ class SimulatedDevices:
         return dict(self._by_zone(risen))
 
     def bring_all_up(self, zone: int) -> None:
-        """Whoever of a zone is down comes back now."""
+        """Bring up all devices of a zone that are down."""
         places = self.zones[zone]
         self._bring_up(np.flatnonzero(self.records.up_at[places.start : places.stop] < NEVER) + places.start)
 
     def statuses(self, zone: int, devices: DeviceIndexes, *, read_back: bool) -> list[TableStatus]:
-        """What these devices of a zone say that they have; with the digest of what they really have, if read back."""
+        """The table status of these devices of a zone. With `read_back`, the digest is that of the actual table."""
         records, parts = self.records, []
         held = records.actual if read_back else records.claimed
         fields = (records.claimed, held, records.received, records.in_hardware)
@@ -132,7 +132,7 @@ class SimulatedDevices:
         return parts
 
     def heartbeat(self, zone: int) -> list[TableStatus]:
-        """The heartbeats of a zone: every device that is up reads back what it has."""
+        """The heartbeats of a zone: every device that is up reads back its table."""
         records = self.records
         devices = devices_of(self.zones[zone], 0)
         devices = devices[records.up_at[devices] == NEVER]
@@ -143,7 +143,7 @@ class SimulatedDevices:
     # --- one frame ----------------------------------------------------------------------------------------------------
 
     def _offer(self, zone: int, offered: QueuedFrame, now: float) -> list[DeviceAnswer]:
-        """Devices at work keep the frame for later, the others judge it."""
+        """Queue the frame for busy devices; the others validate it."""
         records, frame = self.records, offered.frame
         idle, busy = offered.devices, records.pending[offered.devices] != NONE
         if busy.any():
@@ -164,7 +164,7 @@ class SimulatedDevices:
         return said
 
     def _begin(self, devices: DeviceIndexes, table: int, now: float) -> list[DeviceAnswer]:
-        """The devices set to work; what they say of it at once."""
+        """Start applying on these devices; returns the immediate answers."""
         records, faults = self.records, self.faults
         if not faults.latency_ms:
             return self._finish(devices, table, now)
@@ -186,7 +186,7 @@ class SimulatedDevices:
         return said
 
     def _finish(self, devices: DeviceIndexes, table: int, now: float) -> list[DeviceAnswer]:
-        """The devices have done what they were told, or not, and say so, or not."""
+        """Finish applying on these devices, with their faults; returns the answers."""
         records, version = self.records, self.tables[table].version
         lies, failed, alarmed = self._draw(len(devices))
         whole = ~records.in_sync[devices] | (records.actual[devices] == records.claimed[devices])
@@ -203,7 +203,7 @@ class SimulatedDevices:
         return [DeviceAnswer(content), DeviceAnswer(unhappy, version, FAILED)]
 
     def _draw(self, count: int) -> tuple[npt.NDArray[np.bool_], ...]:
-        """Who lies, who fails, and who only says that it failed."""
+        """Draw the devices that report false success, that fail, and that report a false failure."""
         faults = self.faults
         if not faults.lies + faults.failures + faults.false_alarms:
             nobody = np.zeros(count, np.bool_)
@@ -213,10 +213,10 @@ class SimulatedDevices:
         alarms_to = alarms_from + faults.false_alarms
         return lot < fails_from, (lot >= fails_from) & (lot < alarms_from), (lot >= alarms_from) & (lot < alarms_to)
 
-    # --- what they say ------------------------------------------------------------------------------------------------
+    # --- answers ------------------------------------------------------------------------------------------------------
 
     def _acks(self, zone: int, said: Sequence[DeviceAnswer]) -> list[Ack]:
-        """Answers as messages of the link, some of which get lost."""
+        """Answers as messages of the link; some are lost at random."""
         statuses: list[TableStatus] = []
         refusals: list[Refusal] = []
         for devices, version, refused in said:
@@ -236,7 +236,7 @@ class SimulatedDevices:
     # --- records ------------------------------------------------------------------------------------------------------
 
     def _bring_up(self, devices: DeviceIndexes) -> None:
-        """These come back from a reboot, with an older table or none."""
+        """Bring these devices up after a reboot, with an older table or none."""
         if not len(devices):
             return
         records = self.records
@@ -253,7 +253,7 @@ class SimulatedDevices:
         return np.fromiter((self.tables[int(table)].version for table in tables), np.uint64, len(tables))
 
     def _by_zone(self, devices: DeviceIndexes) -> Iterator[tuple[int, DeviceIndexes]]:
-        """Devices, which are in order, zone by zone."""
+        """Sorted devices, grouped by zone."""
         if not len(devices):
             return
         zones = self.records.zone[devices]
@@ -262,7 +262,7 @@ class SimulatedDevices:
             yield int(zones[start]), devices[start:stop]
 
     def _forget_tables(self) -> None:
-        """Drops the tables that no device has, now and then."""
+        """Drop the tables that no device has, from time to time."""
         if len(self.tables) <= self._tables_max:
             return
         records = self.records

@@ -1,7 +1,7 @@
 """Failures that a user injects into simulated BMCs, to watch retries, backoff and Error without hardware.
 
-A failure is written STEP:KIND:TIMES or STEP:KIND:TIMES:DPU. It ends the first TIMES tries at a step, of one DPU or of
-each, before the device has begun anything. Only `simulated_bmc` reads it: a real BMC has no such call.
+The syntax is STEP:KIND:TIMES or STEP:KIND:TIMES:DPU. The failure ends the first TIMES attempts at a step, of one DPU or
+of each DPU, before the device starts an action. Only `simulated_bmc` reads it: a real BMC has no such call.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ERRORS = {"transient": Unreachable, "device": TaskFailed, "operator": NeedsOper
 
 
 class Failure(NamedTuple):
-    """The first `times` tries at a step fail. An empty `dpu` stands for every simulated DPU."""
+    """A failure of the first `times` attempts at a step. An empty `dpu` stands for every simulated DPU."""
 
     step: str
     kind: str
@@ -36,7 +36,7 @@ class Failure(NamedTuple):
 
 
 def parse_failures(field: str, text: str) -> tuple[Failure, ...]:
-    """The failures of a list STEP:KIND:TIMES[:DPU],... Raises ValueError: a sentence that names the field."""
+    """Parse a list STEP:KIND:TIMES[:DPU],... Raises ValueError with a sentence that names the field."""
     words = text.split(",") if text else []
     if len(words) > MAX_FAILURES:
         raise ValueError(f"{field}: {len(words)} failures are more than the {MAX_FAILURES} allowed")
@@ -60,7 +60,7 @@ def _parse(field: str, word: str) -> Failure:
 
 
 class InjectedFailures:
-    """The failures that are left for one simulated DPU, in the order in which they were given."""
+    """The remaining failures for one simulated DPU, in their given order."""
 
     def __init__(self, dpu: str, failures: Iterable[Failure] = ()) -> None:
         self._dpu = dpu
@@ -68,7 +68,7 @@ class InjectedFailures:
         self._done = [0] * len(self._failures)
 
     def check(self, step: Action) -> None:
-        """Raises Unreachable, TaskFailed or NeedsOperator if this try at the step is one that must fail."""
+        """Raise Unreachable, TaskFailed or NeedsOperator if this attempt at the step must fail."""
         for number, failure in enumerate(self._failures):
             if failure.step == step and self._done[number] < failure.times:
                 self._done[number] += 1

@@ -1,7 +1,7 @@
-"""The records of simulated devices: one flat array per field, a few dozen bytes a device, grown as zones come.
+"""The records of simulated devices: one flat array per field, a few dozen bytes per device, extended for each new zone.
 
-A task per device would cost more than everything else in the process; this way a change of 200,000 devices is a few
-array operations per zone.
+A task per device would cost more than the rest of the process. With arrays, a change of 200,000 devices is a few array
+operations per zone.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class DeviceRecords:
         """Its agent believes that it holds what it should, so that the next delta leads it on."""
 
     def add(self, zone: int, capacities: npt.NDArray[np.int32], factors: npt.NDArray[np.float32]) -> range:
-        """Room for the devices of a new zone; their places."""
+        """Allocate records for the devices of a new zone; returns their indexes."""
         count = len(capacities)
         fresh: dict[str, Any] = {"zone": zone, "capacity": capacities, "factor": factors, "pending": NONE}
         fresh |= {"pending_at": NEVER, "hardware_at": NEVER, "up_at": NEVER, "in_sync": False}
@@ -62,12 +62,12 @@ class DeviceRecords:
 
     @property
     def nbytes(self) -> int:
-        """Memory of all records."""
+        """The memory of all records, in bytes."""
         return sum(field.nbytes for field in vars(self).values() if isinstance(field, np.ndarray))
 
 
 def devices_of(places: range, dpus: int) -> DeviceIndexes:
-    """The devices that a relay means by a set of link-local numbers; 0 means all of the zone."""
+    """The devices of a zone in a set of link-local numbers; 0 means all of the zone."""
     if not dpus:
         return np.arange(places.start, places.stop)
     bits = np.unpackbits(np.frombuffer(bitmap_of(dpus), np.uint8), bitorder="little")[: len(places)]
@@ -84,7 +84,7 @@ def mask(places: range, devices: DeviceIndexes) -> int:
 
 
 def groups(devices: DeviceIndexes, *fields: npt.NDArray[Any]) -> list[DeviceIndexes]:
-    """These devices by what they have in all of these fields, in an order that depends on the values alone."""
+    """Group these devices by their values of all these fields, in an order that depends on the values only."""
     if not len(devices):
         return []
     found = [field[devices] for field in fields]

@@ -1,7 +1,7 @@
-"""The tables of simulated devices: each distinct one is held once, whoever has it, and is really computed.
+"""The tables of simulated devices: each distinct table is computed and stored once, and shared by all its devices.
 
-A device's record names a table by number. A frame is applied to a table once, with all checks a device makes, and the
-outcome holds for every device that has that table: the same function of the same inputs.
+A device's record names a table by number. A frame is applied to a table once, with all checks of a device. The result
+is the same for every device with that table: the same function of the same inputs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NOTHING = 0
 
 
 class SharedTables:
-    """Numbered tables, without doubles."""
+    """Numbered tables without duplicates."""
 
     def __init__(self) -> None:
         self.applied = 0
@@ -42,7 +42,7 @@ class SharedTables:
         return len(self._tables)
 
     def decode(self, data: bytes) -> relay_messages.ToAgent:
-        """A relay's message; many zones get the same one. Raises ProtocolError."""
+        """Decode a relay's message; many zones receive the same one. Raises ProtocolError."""
         message = self._messages.get(data)
         if message is None:
             message = self._messages[data] = relay_messages.decode(data)
@@ -51,7 +51,7 @@ class SharedTables:
         return message
 
     def apply(self, number: int, epoch: int, delta: Delta, capacity: int) -> Outcome:
-        """What a device that has this table makes of a frame."""
+        """The result of a frame on a device with this table."""
         key = (number, epoch, delta, capacity)
         outcome = self._outcomes.get(key)
         if outcome is None:
@@ -64,7 +64,7 @@ class SharedTables:
         return outcome
 
     def keep(self, numbers: Iterable[int]) -> None:
-        """Forget all tables but these."""
+        """Drop all tables except these."""
         kept = {NOTHING, *numbers}
         self._tables = {number: table for number, table in self._tables.items() if number in kept}
         self._numbers = {key: number for key, number in self._numbers.items() if number in kept}

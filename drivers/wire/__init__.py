@@ -1,1 +1,1 @@
-"""Between a relay and the agents of DPUs: what they say to each other, and over what."""
+"""The agent link between a relay and the agents of DPUs: its messages and transports."""

@@ -1,4 +1,4 @@
-"""The messages of agents to relays: Hello, Ack and Heartbeat, written by agents and read (and distrusted) by relays."""
+"""The messages of agents to relays: Hello, Ack and Heartbeat. Agents encode them; relays decode and validate them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KNOWN_CODES = frozenset(map(int, RefusalCode))
 
 
 class Hello(NamedTuple):
-    """The DPUs that a link speaks for, and what they have. DPUs that no status names have nothing."""
+    """The DPUs of a link and the status of their tables. A DPU without a status has no table."""
 
     zone: str
     dpus: Sequence[str]
@@ -29,7 +29,7 @@ class Hello(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """The DPUs of `status` refused the frame to `version`, and keep what the status says."""
+    """The DPUs of `status` refused the frame to `version` and keep the table of the status."""
 
     status: TableStatus
     version: int
@@ -38,14 +38,14 @@ class Refusal(NamedTuple):
 
 
 class Ack(NamedTuple):
-    """What a frame came to."""
+    """The result of a frame."""
 
     statuses: Sequence[TableStatus]
     refusals: Sequence[Refusal]
 
 
 class Heartbeat(NamedTuple):
-    """What the living DPUs of a link have, read back from them."""
+    """The status of all DPUs of a link that are up, read back from their devices."""
 
     statuses: Sequence[TableStatus]
 
@@ -54,7 +54,7 @@ FromAgent: TypeAlias = Hello | Ack | Heartbeat
 
 
 def encode(message: FromAgent) -> bytes:
-    """A message as it goes over the link. Its parts are made in their place: protobuf would copy them there."""
+    """Encode a message. Its parts are set in place: protobuf would copy assigned messages."""
     said = pb.FromAgent()
     match message:
         case Hello():
@@ -76,7 +76,7 @@ def encode(message: FromAgent) -> bytes:
 
 
 def decode(data: bytes) -> FromAgent:
-    """A message that came over the link. Raises ProtocolError."""
+    """Decode a message. Raises ProtocolError."""
     if len(data) > protocol.MAX_UP_BYTES:
         raise ProtocolError(f"message: {len(data)} bytes are more than the {protocol.MAX_UP_BYTES} allowed")
     try:

@@ -1,12 +1,12 @@
-"""A listener whose connections are bounded: in number, by peer address, and in the time that a handshake may take.
+"""A listener with limits on connections: in number, per peer address, and in the duration of a handshake.
 
-A client needs no certificate to open connections. 1,000 idle ones took every file that the process may open, and with
-them the appends to the log. asyncio's own server accepts without a limit, and tells a protocol of a connection only
-after the TLS handshake, so a limit in the protocol would not see connections that never finish it. Here the limit is
-asked before the handshake, and a connection over it is closed at once.
+A client needs no certificate to open connections. 1,000 idle connections used up the process's file limit and blocked
+appends to the log. asyncio's server accepts without a limit and creates a protocol only after the TLS handshake, so a
+limit in the protocol would miss connections that never finish it. This listener checks the limits before the handshake
+and closes excess connections at once.
 
-The kernel breaks off a connection whose peer takes nothing of what it was sent for `untaken_s` (TCP_USER_TIMEOUT): a
-closing connection that still has bytes to send would keep its file for as long as the peer likes.
+The kernel aborts a connection whose peer takes no sent bytes for `stalled_s` (TCP_USER_TIMEOUT). Otherwise a
+closing connection with unsent bytes would keep its file for as long as its peer likes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ REFUSAL_REASONS = ("listener", "address", "handshake", "files")
 
 
 class ConnectionLimits(NamedTuple):
-    """Bounds of one listener."""
+    """Limits of one listener."""
 
     most: int = 10_000
     """Connections open at once."""
@@ -50,7 +50,7 @@ class ConnectionLimits(NamedTuple):
 
 
 def peer_of(address: tuple[Any, ...]) -> str:
-    """The peer that a socket address counts for: an IPv4 address, or the 64-bit network of an IPv6 address."""
+    """The peer for limits per address: an IPv4 address, or the 64-bit network of an IPv6 address."""
     host = str(address[0]).partition("%")[0]
     if ":" not in host:
         return host
@@ -59,8 +59,9 @@ def peer_of(address: tuple[Any, ...]) -> str:
 
 
 class BoundedListener:
-    """Accepts connections for `protocol` on every address of `host`. `refused` counts connections by what of REFUSING
-    refused them; under `files`, each time that the process could open no file."""
+    """Accepts connections for `protocol` on every address of `host`. `refused` counts refused connections by the reason
+    in REFUSAL_REASONS; under `files`, it counts the times at which the process could open no file.
+    """
 
     def __init__(
         self,
@@ -84,7 +85,7 @@ class BoundedListener:
         self._handshakes: set[asyncio.Task[None]] = set()
 
     async def start(self) -> tuple[str, int]:
-        """Listen; the first address that is bound. Raises OSError."""
+        """Start to listen; returns the first bound address. Raises OSError."""
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(self._host or None, self._port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         try:
@@ -99,7 +100,7 @@ class BoundedListener:
         return host, self._port
 
     def stop(self) -> None:
-        """Accept no more connections, and give up handshakes; connections that are open stay open."""
+        """Stop accepting and abort handshakes; open connections stay open."""
         for listening in self._sockets:
             asyncio.get_running_loop().remove_reader(listening)
             listening.close()
@@ -121,7 +122,9 @@ class BoundedListener:
             self._take(connection, peer_of(address))
 
     def _pause(self, listening: socket.socket, error: OSError) -> None:
-        """The connection stays in the kernel's queue, so the socket stays readable: look again later."""
+        """Stop accepting for a while. The connection stays in the kernel's queue, so the socket is readable again
+        later.
+        """
         self.refused["files"] += 1
         logger.error(
             "connections not accepted for %g s, raise the limit of open files: %s",
@@ -158,7 +161,7 @@ class BoundedListener:
         return "address" if self._by_peer[peer] >= self.limits.per_address else ""
 
     def release(self, peer: str) -> None:
-        """A connection of a peer has ended."""
+        """Count the end of a connection of this peer."""
         self.connections -= 1
         self._by_peer[peer] -= 1
         if not self._by_peer[peer]:
@@ -167,7 +170,7 @@ class BoundedListener:
     async def _establish(self, connection: socket.socket, peer: str) -> None:
         slot = _ConnectionSlot(self, peer)
         connection.setblocking(False)
-        with suppress(OSError):  # a peer that is gone already
+        with suppress(OSError):  # the peer has already closed
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(self.limits.stalled_s * 1_000))
         try:
@@ -177,7 +180,7 @@ class BoundedListener:
                 ssl=self._ssl,
                 ssl_handshake_timeout=None if self._ssl is None else self.limits.handshake_s,
             )
-        except OSError as error:  # of TLS too
+        except OSError as error:  # includes TLS errors
             slot.release()
             self.refused["handshake"] += 1
             logger.info("handshake failed", extra={"peer": peer, "port": self._port, "reason": str(error)})
@@ -187,7 +190,7 @@ class BoundedListener:
 
 
 class _ConnectionSlot:
-    """One of the connections that a listener may have open, given back once."""
+    """One of the listener's connection slots, released exactly once."""
 
     __slots__ = ("_listener", "_peer")
 
@@ -202,7 +205,7 @@ class _ConnectionSlot:
 
 
 class _CountedConnection(asyncio.Protocol):
-    """The protocol of a connection, passed on; the end of the connection gives its place back."""
+    """The protocol of a connection, with calls passed on; the end of the connection releases its slot."""
 
     __slots__ = ("_inner", "_slot")
 

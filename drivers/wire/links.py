@@ -1,8 +1,8 @@
-"""The agent link as both ends see it: messages in order, until it breaks. And the engine within one process.
+"""The agent link as both ends use it: ordered messages until it closes. Includes the transport within one process.
 
-`send` never waits: a relay talks to a thousand agents in one loop, and none of them may hold up the others. What a peer
-has not taken yet is its `backlog`; who sends must look at it and stop in time (a relay then owes that peer one merged
-delta instead of every version). A link whose backlog passes the hard limit all the same is broken off.
+`send` never waits: a relay serves a thousand agents in one loop, and no agent may delay the others. `backlog` is the
+number of bytes that the peer has not taken. A sender must check it and stop in time; a relay then sends one merged
+delta instead of every version. A link with a backlog above the hard limit is aborted.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ BACKLOG_BYTES_MAX = 160 * 1024 * 1024
 
 
 class LinkClosed(TransientError):
-    """The peer is gone, or the link was closed here."""
+    """The peer has closed the link, or it was closed here."""
 
 
 class Busy(TransientError):
-    """The relay takes no new links now; come back after `retry_after_s`."""
+    """The relay accepts no new links now; retry after `retry_after_s`."""
 
     def __init__(self, reason: str, retry_after_s: float) -> None:
         super().__init__(reason)
@@ -35,28 +35,28 @@ class Link(Protocol):
 
     @property
     def peer(self) -> str:
-        """Whom this end talks to, for logs."""
+        """The name of the peer, for logs."""
         ...
 
     def send(self, message: bytes) -> None:
-        """Hand over a message, without waiting. Raises LinkClosed."""
+        """Queue a message without waiting. Raises LinkClosed."""
         ...
 
     @property
     def backlog(self) -> int:
-        """Bytes handed over that the peer has not taken."""
+        """Queued bytes that the peer has not taken."""
         ...
 
     async def receive(self) -> bytes:
-        """The next message. Raises LinkClosed once there are none and will be none, ProtocolError for no message."""
+        """The next message. Raises LinkClosed after the last one, and ProtocolError for an invalid one."""
         ...
 
     def abort(self) -> None:
-        """Break the link off at once; `receive` raises LinkClosed."""
+        """Abort the link at once; `receive` raises LinkClosed."""
         ...
 
     async def close(self) -> None:
-        """End the link after what was sent, within seconds."""
+        """Close the link after the queued messages, within seconds."""
         ...
 
 
@@ -113,7 +113,7 @@ class _MemoryLink:
 
 
 def memory_link_pair(relay: str, agent: str) -> tuple[Link, Link]:
-    """The relay's and the agent's end of a new link within this process, with their names for logs."""
+    """The relay's and the agent's end of a new link within this process; the arguments are their names for logs."""
     relays, agents = _MemoryLink(agent), _MemoryLink(relay)
     relays.other, agents.other = agents, relays
     return relays, agents

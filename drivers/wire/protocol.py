@@ -1,12 +1,11 @@
-"""The agent link's vocabulary: what both ends share of it, and its limits.
+"""The types that both ends of the agent link share, and its limits.
 
-Whatever comes over a link was written by somebody else's program: it is parsed into the types below or refused with one
-sentence (`ProtocolError`), which closes that link and touches nothing else. Nothing of protobuf leaves `up`
-(agent to relay) and `down` (relay to agent).
+Input from a link is untrusted. It is parsed into the types below, or refused with one sentence (`ProtocolError`) that
+closes this link and affects no other. Types of protobuf stay within `agent_messages` and `relay_messages`.
 
-A set of DPUs is an integer whose bit n stands for the DPU with the number n on its link: the same code serves an agent
-with one DPU and a simulator with a thousand, and splitting, joining and counting cost nothing. Parsing such a bitmap
-cannot go wrong, which a compressed one from a hostile peer can.
+A set of DPUs is an integer; bit n stands for the DPU with number n on its link. The same code serves an agent with one
+DPU and a simulator with a thousand, and splitting, joining and counting are cheap. Parsing such a bitmap cannot fail;
+parsing a compressed one from a hostile peer can.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ DIGEST_BYTES = 16
 
 
 class ProtocolError(PermanentError):
-    """The peer said something that this protocol does not allow."""
+    """The peer sent a message that this protocol does not allow."""
 
 
 class TableStatus(NamedTuple):
@@ -56,12 +55,12 @@ class TableStatus(NamedTuple):
 
 
 def mask_of(bitmap: bytes) -> int:
-    """A bitmap as it travels, as a set of DPUs."""
+    """Decode a bitmap into a set of DPUs."""
     return int.from_bytes(bitmap, "little")
 
 
 def bitmap_of(mask: int) -> bytes:
-    """A set of DPUs as it travels."""
+    """Encode a set of DPUs as a bitmap."""
     return mask.to_bytes((mask.bit_length() + 7) // 8, "little")
 
 
@@ -71,7 +70,7 @@ def all_dpus(count: int) -> int:
 
 
 def union(masks: Iterable[int]) -> int:
-    """Everybody who is in one of these sets."""
+    """The union of these sets."""
     joined = 0
     for mask in masks:
         joined |= mask
@@ -79,7 +78,7 @@ def union(masks: Iterable[int]) -> int:
 
 
 def numbers_of(mask: int) -> list[int]:
-    """The members of a set of DPUs, in order."""
+    """The numbers in a set of DPUs, ascending."""
     numbers = []
     while mask:
         lowest = mask & -mask
@@ -89,6 +88,6 @@ def numbers_of(mask: int) -> list[int]:
 
 
 def printable_line(reason: str) -> str:
-    """A peer's words as they may be logged and stored: one printable line, cut if long."""
+    """A peer's text for logs and storage: one printable line, truncated if long."""
     printable = "".join(character if character.isprintable() else "?" for character in reason[:MAX_REASON])
     return printable + ("..." if len(reason) > MAX_REASON else "")

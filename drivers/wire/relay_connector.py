@@ -1,8 +1,8 @@
-"""Finding a relay and coming back to one: what the agent of a DPU and a simulated zone do alike.
+"""Connection and reconnection to a relay, for the agent of a DPU and for a simulated zone.
 
-They know several relays and try them in turn. The wait between doubles up to a limit and is drawn evenly from zero to
-that (full jitter), unless a relay said when to come back: a thousand agents that lost their relay in one instant must
-not come back in one instant.
+Several relays are tried in turn. The backoff doubles up to a limit and is drawn evenly from zero to this value (full
+jitter), unless a relay gave a time to return: a thousand agents that lost their relay at one instant must not reconnect
+at one instant.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ AWAY_S_MAX = 60.0
 
 
 class GoAwayReceived(LinkClosed):
-    """The relay ended the link, and said why and when to come back."""
+    """The relay closed the link, with a reason and a time to return."""
 
     def __init__(self, refused: GoAway) -> None:
         super().__init__(refused.reason)
@@ -33,7 +33,7 @@ class GoAwayReceived(LinkClosed):
 
 
 class RelayConnector:
-    """Connects to one of several relays after the other, with backoff."""
+    """Connects to several relays in turn, with backoff."""
 
     def __init__(self, addresses: Sequence[str], dial: Dial, rng: random.Random, *, who: str) -> None:
         self._addresses = addresses
@@ -45,7 +45,7 @@ class RelayConnector:
         self._wait_s = 0.0
 
     async def connect(self) -> Link:
-        """A link to the next relay that takes one, when it is time to try."""
+        """Wait for the backoff, then return a link to the next relay that accepts one."""
         while True:
             await asyncio.sleep(self._wait_s)
             address = self._addresses[self._turn % len(self._addresses)]
@@ -56,11 +56,11 @@ class RelayConnector:
                 self.lost(error)
 
     def welcomed(self) -> None:
-        """The relay took us: the next failure is the first again."""
+        """Reset the backoff after the relay's Welcome."""
         self._failures = 0
 
     def lost(self, error: BaseException) -> None:
-        """The link failed or ended like this: decides how long to wait before the next."""
+        """Compute the backoff after a failed or closed link."""
         if isinstance(error, Busy | GoAwayReceived):
             self._wait_s = error.retry_after_s * self._rng.uniform(1.0, 1.2)
         else:

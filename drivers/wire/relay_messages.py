@@ -1,8 +1,8 @@
-"""The messages of relays to agents: Welcome, GoAway, HeartbeatReply and Frame, written by relays and read (and
-distrusted) by agents.
+"""The messages of relays to agents: Welcome, GoAway, HeartbeatReply and Frame. Relays encode them; agents decode and
+validate them.
 
-A frame is encoded once per rule list and base version. The DPUs of a link that it is for stand outside it, as bytes
-appended to the frame's own (protobuf merges what follows), so every link gets the very same frame bytes.
+A frame is encoded once per rule list and base version. The addressed DPUs of a link are appended to the frame as
+separate bytes (protobuf merges fields that follow), so that all links share the same frame bytes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PROTOCOL_NUMBERS = {name: number for number, name in enumerate(PROTOCOLS)}
 
 
 class Unserved(NamedTuple):
-    """These DPUs are not served now; name them again in a Hello after `retry_after_ms`."""
+    """These DPUs are not served now; the agent names them again in a Hello after `retry_after_ms`."""
 
     dpus: int
     reason: str
@@ -32,7 +32,7 @@ class Unserved(NamedTuple):
 
 
 class Welcome(NamedTuple):
-    """The answer to a Hello: what the zone should have, and how often to send heartbeats."""
+    """The response to a Hello: the target of the zone, and the interval of heartbeats."""
 
     epoch: int
     version: int
@@ -42,7 +42,7 @@ class Welcome(NamedTuple):
 
 
 class HeartbeatReply(NamedTuple):
-    """The answer to a Heartbeat."""
+    """The response to a Heartbeat."""
 
     epoch: int
     version: int
@@ -50,14 +50,14 @@ class HeartbeatReply(NamedTuple):
 
 
 class GoAway(NamedTuple):
-    """The relay closes the link; come back after `retry_after_ms`."""
+    """The relay closes the link; the agent returns after `retry_after_ms`."""
 
     reason: str
     retry_after_ms: int
 
 
 class Frame(NamedTuple):
-    """The way from one table to the next, for the DPUs in `dpus` (0: all of the link)."""
+    """The change from one table to the next, for the DPUs in `dpus` (0: all of the link)."""
 
     dpus: int
     epoch: int
@@ -68,7 +68,7 @@ ToAgent: TypeAlias = Welcome | GoAway | HeartbeatReply | Frame
 
 
 def encode(message: Welcome | GoAway | HeartbeatReply) -> bytes:
-    """A message as it goes over the link."""
+    """Encode a message."""
     match message:
         case Welcome():
             welcome = pb.Welcome(
@@ -85,19 +85,19 @@ def encode(message: Welcome | GoAway | HeartbeatReply) -> bytes:
 
 
 def encode_frame(epoch: int, delta: Delta) -> bytes:
-    """A frame for all DPUs of whichever link it is sent to."""
+    """Encode a frame for all DPUs of any link."""
     frame = pb.Frame(epoch=epoch, from_version=delta.from_version, to_version=delta.to_version, digest=delta.digest)
     frame.steps.extend(_step(step) for step in delta.steps)
     return pb.ToAgent(frame=frame).SerializeToString()
 
 
 def encode_group(mask: int) -> bytes:
-    """What is appended to a frame's bytes to address it to some DPUs of a link."""
+    """The bytes that address a frame to some DPUs of a link, to append to the frame."""
     return pb.ToAgent(group=protocol.bitmap_of(mask)).SerializeToString()
 
 
 def decode(data: bytes) -> ToAgent:
-    """A message that came over the link. Raises ProtocolError."""
+    """Decode a message. Raises ProtocolError."""
     if len(data) > protocol.MAX_DOWN_BYTES:
         raise ProtocolError(f"message: {len(data)} bytes are more than the {protocol.MAX_DOWN_BYTES} allowed")
     try:

@@ -1,8 +1,8 @@
 """The agent link over WebSocket (aiohttp): the relay's listener and the agent's dialer.
 
-Both ends frame their messages themselves and hand them to the connection's transport, which takes them without waiting
-and tells how much of them is still there: no task and no queue per link. (aiohttp's own sending waits for slow peers.)
-A server's WebSocket frames are not masked, so one message has the same bytes for every client, and is framed once.
+Both ends frame their messages themselves and write them to the connection's transport, which never waits and reports
+its unsent bytes. This needs no task and no queue per link; aiohttp's own `send` waits for slow peers. A server's
+WebSocket frames are not masked, so one message has the same bytes for every client and is framed once.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ Serve = Callable[[Link, str], Awaitable[None]]
 
 
 class Admit(Protocol):
-    """Whether a link of an identity, which may be one DPU only, may come in: 0, or the seconds to stay away."""
+    """The admission check for a link of an identity (one DPU or a shared one): 0, or the seconds until a retry."""
 
     def __call__(self, who: str, *, is_one_dpu: bool) -> float: ...
 
@@ -71,12 +71,14 @@ _ANONYMOUS = PeerIdentity("")
 
 
 def framed(message: bytes) -> bytes:
-    """An unfragmented binary WebSocket frame (RFC 6455, section 5.2) as a server sends it."""
+    """An unfragmented binary WebSocket frame (RFC 6455, section 5.2), as sent by a server."""
     return _header(len(message), 0) + message
 
 
 def masked(message: bytes, mask: bytes) -> bytes:
-    """The same as a client sends it: mixed with a mask that nobody can foresee, lest it look like another protocol."""
+    """An unfragmented binary frame as sent by a client: masked, with an unpredictable mask, so that it cannot be
+    crafted to resemble another protocol.
+    """
     size = len(message)
     stream = (mask * (size // MASK_BYTES + 1))[:size]
     mixed = int.from_bytes(message) ^ int.from_bytes(stream)
@@ -84,7 +86,7 @@ def masked(message: bytes, mask: bytes) -> bytes:
 
 
 def _masks() -> Iterator[bytes]:
-    """Each is used once. They are drawn many at a time: to ask the kernel for four bytes takes longer than to mask."""
+    """Masks for one use each, drawn many at a time: a system call for four bytes takes longer than the masking."""
     while True:
         drawn = secrets.token_bytes(MASKS_AT_ONCE * MASK_BYTES)
         for start in range(0, len(drawn), MASK_BYTES):
@@ -100,7 +102,7 @@ def _header(size: int, mask_bit: int) -> bytes:
 
 
 class _LastFramed:
-    """Frames messages, and remembers the last: a fan-out sends one message object to everybody."""
+    """Frames messages and caches the last one: a fan-out sends one message object to all links."""
 
     def __init__(self) -> None:
         self._message = b""
@@ -113,7 +115,7 @@ class _LastFramed:
 
 
 class _SocketLink:
-    """One end of one connection. Its messages are framed by `frame`, and may leave `backlog_max` bytes untaken."""
+    """One end of one connection. `frame` frames its messages; its backlog is limited to `backlog_max` bytes."""
 
     def __init__(
         self,
@@ -166,7 +168,7 @@ class _SocketLink:
         await self._end(2 * CLOSE_S, WSCloseCode.OK, b"")
 
     async def leave(self) -> None:
-        """Say goodbye as a relay that goes away. Whoever does not answer is cut off."""
+        """Close the connection as a relay that shuts down, and abort it if the peer does not respond."""
         await self._end(CLOSE_S, WSCloseCode.GOING_AWAY, b"the relay stops")
 
     async def _end(self, within_s: float, code: int, reason: bytes) -> None:
@@ -178,7 +180,7 @@ class _SocketLink:
 
 
 class AgentListener:
-    """Listens for agents, and answers GET requests of other processes beside them."""
+    """Listens for agents, and serves GET requests of other processes on the same address."""
 
     def __init__(
         self,
@@ -213,7 +215,9 @@ class AgentListener:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        """Agents are told that we go, and dial another: aiohttp would wait for them to hang up, then cut them off."""
+        """Tell agents about the shutdown, so that they dial another relay. aiohttp would wait for them to disconnect,
+        then abort them.
+        """
         self.listener.stop()
         await asyncio.gather(*(link.leave() for link in self._links))
         await self._runner.cleanup()
@@ -225,7 +229,7 @@ class AgentListener:
     async def _accept(self, request: web.Request) -> web.StreamResponse:
         transport = request.transport
         if transport is None or transport.is_closing():
-            return web.Response(status=408)  # in a herd, many have given up by the time it is their turn
+            return web.Response(status=408)  # during a reconnection of many agents, many have timed out by now
         identity, address = request.get(PEER_IDENTITY, _ANONYMOUS), str(request.remote)
         who = identity.principal or peer_of((address,))
         if wait_s := self._admit(who, is_one_dpu=bool(identity.dpu)):
@@ -247,7 +251,7 @@ class AgentListener:
 
 
 class _ClientSocket(ClientWebSocketResponse):
-    """A client's WebSocket that shows the transport under it."""
+    """A client's WebSocket that exposes its transport."""
 
     def __init__(self, reader: Any, writer: Any, *arguments: Any, **options: Any) -> None:
         super().__init__(reader, writer, *arguments, **options)
@@ -257,7 +261,7 @@ class _ClientSocket(ClientWebSocketResponse):
 class Dialer:
     """Opens links to relays; `dial` is a `links.Dial`.
 
-    `ssl` gives the context of each new link, so that a new certificate is used from the next link on.
+    `ssl` gives the context of each new link, so that a renewed certificate is used from the next link on.
     """
 
     def __init__(self, ssl: Callable[[], SSLContext] | None = None) -> None:
@@ -302,7 +306,7 @@ class Dialer:
 
 
 def _seconds(error: WSServerHandshakeError) -> float:
-    """How long a busy relay wants us to stay away; a minute at most, whatever it says."""
+    """The time until a retry that a busy relay asks for, at most one minute."""
     try:
         advice = float(error.headers["Retry-After"]) if error.headers else 1.0
     except (KeyError, ValueError):
@@ -311,7 +315,7 @@ def _seconds(error: WSServerHandshakeError) -> float:
 
 
 def _ended(message: WSMessage, peer: str) -> ProtocolError | LinkClosed:
-    """How a link ends by a WebSocket message that is neither binary nor a ping."""
+    """The error for a WebSocket message that is neither binary nor a ping."""
     if message.type is WSMsgType.TEXT:
         return ProtocolError("message: must be a binary WebSocket message, not text")
     if message.type is WSMsgType.ERROR:
