@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import time
 from typing import Any
 
 import pytest
+import yaml
 from testcontainers.core.config import testcontainers_config
 from testcontainers.core.container import DockerContainer
 
@@ -61,3 +63,20 @@ def test_the_compose_file_is_one() -> None:
     file = ROOT / "deploy" / "docker" / "compose.yaml"
     ran = subprocess.run(["docker-compose", "-f", file, "config"], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
+
+
+def test_the_images_of_the_compose_file_and_the_base_are_exact_and_the_plane_waits_for_healthy_brokers() -> None:
+    text = (ROOT / "deploy" / "docker" / "compose.yaml").read_text()
+    services = yaml.safe_load(text)["services"]
+    images = [service["image"].partition(":-")[2].rstrip("}") for service in services.values()]
+    base = re.search(r"^ARG BASE=(\S+)", (ROOT / "deploy" / "docker" / "Dockerfile").read_text(), re.MULTILINE)
+    assert base is not None
+    others = {image for image in (*images, base[1]) if image != "dpuplane"}
+    assert len(others) == 4
+    for image in others:
+        assert re.search(r":v?\d+\.\d+\.\d+(-[a-z]+)*$|@sha256:[0-9a-f]{64}$", image), f"{image} has no exact version"
+    brokers = [name for name in services if name.startswith("kafka")]
+    assert all("healthcheck" in services[name] for name in brokers)
+    for role in ("api", "relay", "provisioner"):
+        waits_for = {name: on["condition"] for name, on in services[role]["depends_on"].items()}
+        assert waits_for == dict.fromkeys(brokers, "service_healthy")

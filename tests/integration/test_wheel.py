@@ -12,6 +12,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from deploy.kafka.brokers import ports_for
 from tests.support.planes import serving
 from tests.support.wheelhouse import PACKAGES, ROOT
 
@@ -50,17 +51,17 @@ def test_the_demo_runs_from_the_wheel_in_another_folder(installed: Path, tmp_pat
 
 
 async def test_the_page_the_schemas_and_the_probe_come_with_the_wheel(installed: Path, tmp_path: Path) -> None:
-    program = (str(installed),)
+    program, (port,) = (str(installed),), ports_for(1, None)
     async with (
-        serving("--data", str(tmp_path / "plane"), program=program) as plane,
+        serving("--data", str(tmp_path / "plane"), "--http", f"127.0.0.1:{port}", program=program) as plane,
         aiohttp.ClientSession(f"http://{plane.address('http')}") as session,
     ):
-        python, http = installed.with_name("python"), plane.address("http")
-        check = (python, "-m", "deploy.healthcheck")
-        probed = await asyncio.create_subprocess_exec(*check, env={"DPUPLANE_HTTP": http}, cwd=tmp_path)
-        assert await probed.wait() == 0
-        probed = await asyncio.create_subprocess_exec(*check, env={"DPUPLANE_HTTP": "127.0.0.1:9"}, cwd=tmp_path)
-        assert await probed.wait() == 1
         for path in ("/", "/page/js/main.js", "/subjects"):
             async with session.get(path) as answer:
                 assert answer.status == 200, path
+        check = (installed.with_name("python"), "-m", "deploy.healthcheck", str(plane.child.pid))
+        probed = await asyncio.create_subprocess_exec(*check, cwd=tmp_path)
+        assert await probed.wait() == 0
+        assert await plane.stop() == 0
+        probed = await asyncio.create_subprocess_exec(*check, cwd=tmp_path)
+        assert await probed.wait() == 1
