@@ -12,7 +12,6 @@ Off unless somebody asks for it; then a share of the calls, and those whose call
 from __future__ import annotations
 
 import asyncio
-import re
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,7 +20,8 @@ from typing import Any
 
 from opentelemetry import trace
 from opentelemetry.context import Context
-from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, SpanKind, Status, StatusCode, TraceFlags, Tracer
+from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, SpanKind, Status, StatusCode, Tracer
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from drivers.relays.reports import Level
 from eventstore.log import FLEET, ZONES, Headers, Partition, Record
@@ -41,7 +41,7 @@ VERSIONS_MAX = 16
 CALLS_PER_S = 50
 """Calls followed per second, whatever callers ask for."""
 
-_PARENT = re.compile(rb"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})").fullmatch
+_PROPAGATOR = TraceContextTextMapPropagator()
 _appends_left: ContextVar[list[int] | None] = ContextVar("appends_left", default=None)
 
 
@@ -208,13 +208,12 @@ def _parents(headers: Headers) -> list[SpanContext]:
 
 
 def _parsed(text: bytes) -> SpanContext | None:
-    match = _PARENT(text)
-    if match is None:
-        return None
-    trace_id, span_id, flags = (int(part, 16) for part in match.groups())
-    context = SpanContext(trace_id, span_id, is_remote=True, trace_flags=TraceFlags(flags))
+    carrier = {HEADER: text.decode("latin-1")}
+    context = trace.get_current_span(_PROPAGATOR.extract(carrier, Context())).get_span_context()
     return context if context.is_valid else None
 
 
 def _text(context: SpanContext) -> bytes:
-    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}".encode()
+    carrier: dict[str, str] = {}
+    _PROPAGATOR.inject(carrier, _under(context))
+    return carrier.get(HEADER, "").encode()

@@ -2,6 +2,9 @@
 
 Timers fire in order of their deadlines and nothing else moves the clock, so a run depends only on its inputs. A loop
 that would wait for ever, with nothing scheduled and no I/O to come, raises instead of hanging.
+
+Tests call `run_virtual` and have no marker of pytest for it: a marker gives one loop to a whole test, and the simulator
+and the state machines of hypothesis open many within one.
 """
 
 from __future__ import annotations
