@@ -1,7 +1,7 @@
 """A point in the past that a query is answered as of: the position of an earlier answer, or a time.
 
-`eventstore.recovery.cuts` finds where such a point cuts a log. The text is apart from it, because every client command
-parses and prints times: the modules that read a log import numpy and fastavro, which take 0.3 s.
+`eventstore.recovery.cuts` finds where such a point cuts a log. Parsing is in this module, because every client command
+parses and prints times: the modules that read a log import numpy and fastavro, which takes 0.3 s.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ AsOf: TypeAlias = str | int
 _SHOWN_MS_MAX = 253_402_300_799_000
 _TEXT_SHOWN = 80
 _DIGITS_MAX = 18
-"""Of a number that a caller gives: Python raises for what is much longer, and no log is so old."""
+"""Maximum of characters in a caller's number: Python raises for much longer ones, and no log is that old."""
 
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _PART = re.compile(r"([0-9]{1,9})(ms|s|m|h|d|w)")
@@ -47,7 +47,7 @@ def _check_token(text: str) -> None:
 
 
 def parse_time(text: str) -> int | None:
-    """Milliseconds since the epoch, given so or in ISO 8601 (UTC, if that names no zone); None if it is no time."""
+    """Parse a time: milliseconds since the epoch, or ISO 8601 (UTC by default). None if the text is no time."""
     if text.isascii() and text.isdigit():
         return int(text) if len(text) <= _DIGITS_MAX else None
     try:
@@ -65,7 +65,7 @@ def parse_duration(text: str) -> int | None:
 
 
 def format_time(time_ms: int) -> str:
-    """A time in ISO 8601; one that no calendar has as a number of milliseconds."""
+    """Format a time in ISO 8601; a time outside the calendar's range as a number of milliseconds."""
     if not 0 <= time_ms <= _SHOWN_MS_MAX:
         return f"{time_ms} ms"
     return datetime.fromtimestamp(time_ms / 1_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -14,5 +14,5 @@ _DOUBLINGS_MAX = 20
 
 
 def backoff_ceiling(failures: int, first: T, longest: T) -> T:
-    """`first` after no failure, and twice as long after each, until `longest`."""
+    """The maximum delay: `first` after no failure, and twice as long after each, up to `longest`."""
     return min(longest, first * (1 << min(failures, _DOUBLINGS_MAX)))

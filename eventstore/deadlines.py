@@ -18,10 +18,10 @@ MakeError: TypeAlias = Callable[[], Exception]
 """Makes the error of a future whose deadline has passed."""
 
 _ROUNDING_S = 0.001
-"""Loops round timers to milliseconds, up or down."""
+"""Event loops round timers to milliseconds, up or down."""
 
 _DROPPED_MAX = 100
-"""How many more futures that are done than waiting ones the heap may hold."""
+"""Maximum by which futures that are done may outnumber waiting ones in the heap."""
 
 
 class Deadlines:
@@ -35,10 +35,10 @@ class Deadlines:
         self._look_s = inf
 
     def put(self, future: asyncio.Future[Any], timeout_s: float, make_error: MakeError) -> None:
-        """The future fails with the error that `make_error` returns, unless it is done by then. Give it to `drop` when
-        it is.
+        """Fail the future with the error of `make_error` at its deadline. The caller passes the future to `drop` when
+        it is done.
 
-        A future is put once.
+        Put each future once.
         """
         until_s = asyncio.get_running_loop().time() + timeout_s
         self._waiting[future] = make_error
@@ -49,7 +49,7 @@ class Deadlines:
             self._look_at(until_s)
 
     def drop(self, future: asyncio.Future[Any]) -> None:
-        """Nobody waits for this any more. The timer stays: whoever comes next will need one."""
+        """Drop a future that is done. The timer stays: the next future will need one."""
         self._waiting.pop(future, None)
 
     def _remove_dropped(self) -> None:

@@ -1,4 +1,4 @@
-"""Free disk space: RocksDB is opened again after a failed write only if the disk takes as much as that may write."""
+"""Free disk space: RocksDB is reopened after a failed write only if the disk has space for what reopening may write."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _REOPEN_SPARE_BYTES = 4 << 20
 
 
 def reserve_for_reopening(folder: Path) -> None:
-    """Raise OSError unless the disk would take a file now as large as opening this database may write."""
+    """Raise OSError unless the disk has space for a file as large as reopening this database may write."""
     wal_bytes = sum(file.stat().st_size for file in folder.glob("*.log"))
     path = folder / "probe"
     with path.open("wb") as probe:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 
 class PlaneError(Exception):
-    """Root of everything dpuplane raises on purpose. The message is one sentence a user can act on."""
+    """Root of all errors that dpuplane raises on purpose. The message is one sentence that a user can act on."""
 
 
 class TransientError(PlaneError):
-    """Trying again may help, within a budget."""
+    """A retry, within a budget, may succeed."""
 
 
 class PermanentError(PlaneError):
-    """Trying again cannot help; what caused it is refused or quarantined."""
+    """A retry cannot succeed; the cause is refused or quarantined."""
 
 
 class FatalError(PlaneError):
-    """Going on would make things worse: the process stops."""
+    """The process stops, because continuing would cause damage."""
 
 
 class AppendUnknown(TransientError):
@@ -32,7 +32,7 @@ class LogUnavailable(TransientError):
 
 
 class LogMissing(LogUnavailable):
-    """There is no log here yet: somebody who may make one has to start first."""
+    """There is no log yet: a process that may create one has to start first."""
 
 
 class LogMismatch(FatalError):
@@ -40,4 +40,4 @@ class LogMismatch(FatalError):
 
 
 class Undecodable(PermanentError):
-    """Bytes that are no event of ours: unknown schema id, or a body that its schema does not read."""
+    """The bytes are not one of our events: the schema id is unknown, or the body does not match its schema."""

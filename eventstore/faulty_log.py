@@ -19,15 +19,15 @@ from eventstore.errors import AppendUnknown, LogMismatch, LogUnavailable, PlaneE
 from eventstore.log import Batch, EventLog, Headers, Partition, Record, check_append
 
 _RUN = 8
-"""Records among which one gap lies."""
+"""One gap lies among this many records."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogFaults:
-    """How often a log misbehaves. The four rates are probabilities per append, of which one at most comes true."""
+    """Fault rates of a log. The four rates are probabilities per append; at most one fault applies to an append."""
 
     duplicate: float = 0.05
-    """Landed and acknowledged, then landed again, at once or late."""
+    """Landed and acknowledged, then landed again, immediately or late."""
     lost_answer: float = 0.03
     """Landed, and reported as unknown."""
     late: float = 0.03
@@ -35,9 +35,9 @@ class LogFaults:
     never: float = 0.02
     """Reported as unknown, and never landed."""
     delay_max_s: float = 2.0
-    """The longest delay of what lands late."""
+    """Maximum delay of a record that lands late."""
     under_way_max: int = 1_000
-    """Appends that are still to land, at most; those beyond never do."""
+    """Maximum of appends that are to land late; further ones never land."""
     gap: int = 2
     """Offsets skipped once in every 8 records, as transaction markers do."""
     equal_timestamps: float = 0.2
@@ -45,12 +45,12 @@ class LogFaults:
     backward_timestamps: float = 0.05
     """Share of records stamped earlier than they were appended."""
     backward_max_ms: int = 3_000
-    """How much earlier at most."""
+    """Maximum by which such a timestamp is earlier."""
 
 
 @dataclass(slots=True)
 class FaultCounts:
-    """What really happened, so that a run can tell whether it was tried by what was meant to try it."""
+    """Counts of the injected faults, so that a run can check that the faults occurred."""
 
     acknowledged: int = 0
     duplicates: int = 0
@@ -61,7 +61,7 @@ class FaultCounts:
 
 
 class FaultyLog:
-    """An EventLog over another, which it closes with itself. `faults` may be replaced while it runs, to let it heal."""
+    """An EventLog over another log, and closes it. `faults` may be replaced at run time, to end the faults."""
 
     def __init__(self, inner: EventLog, rng: random.Random, faults: LogFaults, *, seed: int) -> None:
         self.faults = faults
@@ -118,7 +118,7 @@ class FaultyLog:
         return self.view.end(partition, await self.inner.end(partition))
 
     async def position_at(self, partition: Partition, time_ms: int) -> int:
-        """No timestamp is moved forward: what is stamped with this time or a later one was appended then or later."""
+        """No timestamp is moved forward: a record with this timestamp or a later one was appended then or later."""
         start, end = await self.inner.position_at(partition, time_ms), await self.inner.end(partition)
         if start == end:
             return self.view.end(partition, end)
@@ -132,7 +132,7 @@ class FaultyLog:
         return self.view.end(partition, end)
 
     async def settle(self) -> None:
-        """Wait until nothing is under way: what has not landed by then never does."""
+        """Wait until no append is under way: a record that has not landed by then never does."""
         while self._under_way:
             await asyncio.wait(self._under_way)
 

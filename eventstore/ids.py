@@ -1,7 +1,7 @@
-"""Command ids and envelopes. An id is a UUIDv7, so it carries the time at which its command was issued.
+"""Command ids and envelopes. An id is a UUIDv7, so it contains the time at which its command was issued.
 
-That time is the only one a command has: a retry repeats the id and with it the time, so nothing can make an old command
-look fresh. Ids compare as text in the order of their times.
+A command has no other time: a retry repeats the id and its time, so an old command cannot look fresh. Ids compare as
+text in the order of their times.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from schemas.events import Envelope
 _UUID7 = re.compile(r"([0-9a-f]{8})-([0-9a-f]{4})-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}").fullmatch
 
 _NUMBER_DIGITS = 6
-"""Hex digits of an id that number a part."""
+"""Hex digits of an id that hold the number of a part."""
 
 
 class InvalidCommandId(PermanentError):
@@ -31,8 +31,8 @@ def uuid7(now_ms: int, rng: Random) -> str:
 def part_id(command_id: str, number: int) -> str:
     """The id of the `number`-th part of a command given under one id: issued at the same time, and always the same.
 
-    The first 50 of its 74 free bits are a digest of the whole's id, the last 24 are the number. So the parts of a
-    command are known by its id alone: see `is_part_of`. Raises InvalidCommandId.
+    The first 50 of its 74 free bits are a digest of the whole's id, the last 24 are the number. So the id of a command
+    identifies its parts: see `is_part_of`. Raises InvalidCommandId.
     """
     assert 0 < number < 1 << 24, "more parts than any command has"
     family = int.from_bytes(sha256(command_id.encode()).digest()[:8], "big") >> 14
@@ -64,6 +64,7 @@ def envelope(subject: str, actor: str, command_id: str) -> Envelope:
 
 
 def internal_envelope(subject: str, actor: str, now_ms: int) -> Envelope:
-    """The envelope of an internal event: one that the plane itself appends. It has no command id and is idempotent by
-    its content."""
+    """The envelope of an internal event, which the plane itself appends. It has no command id and is idempotent by its
+    content.
+    """
     return Envelope("", subject, actor, now_ms)

@@ -1,9 +1,8 @@
 """How long an append batch lingers so that concurrent callers share one sync (compare Kafka's `linger.ms`).
 
-Callers that wait for their answers come back one by one, as fast as the loop serves them. If the first of them were
-synced at once, each sync and fold would serve two or three callers, and by the time it was done no more than that would
-have come back: 200 callers were stuck there. So the size of the last batch alone does not tell how many callers there
-are.
+Callers that wait for their answers append again one by one, as fast as the event loop serves them. Without a linger,
+each sync and fold would serve two or three callers, because only that many append again during one sync. 200 callers
+stayed in this state. So the size of the last batch alone does not tell the number of callers.
 """
 
 from __future__ import annotations
@@ -14,20 +13,24 @@ from collections.abc import Callable
 _POLL_S = 0.001
 _IDLE_EACH_S = 0.0002
 _IDLE_MAX_S = 0.005
-"""A batch is committed when no append joined it for this long: the first value per caller, and the second at most."""
+"""Idle limit: a batch is committed when no append joined it for this long. The first value counts per caller, the
+second is the maximum.
+"""
 _LINGER_EACH_S = 0.0004
 _LINGER_MIN_S = 0.02
 _LINGER_MAX_S = 0.08
-"""A batch is committed after this long even if appends still join it: the first value per caller, within the others."""
+"""A batch is committed after this long even if appends still join it. The first value counts per caller, between the
+other two.
+"""
 _REMEMBERED_S = 1.0
 
 
 class Linger:
     """How long the next batch lingers, by the number of concurrent callers.
 
-    `size` is that number: the most in one second, the last one with an append. A batch of `enough` appends does not
-    wait for more. `enough` is twice the size while the number of callers grows: callers that were served together come
-    back together, and a batch that was closed at their number would find only a few more each time.
+    `size` is that number: the maximum in the last second that had an append. A batch of `enough` appends does not wait
+    for more. `enough` is twice the size while the number of callers grows: callers that were served together append
+    together, and a batch closed at their number would grow by only a few callers each time.
     """
 
     __slots__ = ("_until_s", "enough", "size")
@@ -37,7 +40,7 @@ class Linger:
         self._until_s = 0.0
 
     def observe(self, size: int, now_s: float) -> None:
-        """A batch was written; it and the appends queued for the next one are this many."""
+        """Record that a batch was written. `size` is its appends plus those queued for the next batch."""
         is_growing = size > self.size
         if size >= self.size or now_s >= self._until_s:
             self.size, self._until_s = size, now_s + _REMEMBERED_S

@@ -23,7 +23,7 @@ REPLICAS = "replicas"
 DECISIONS = "decisions"
 
 DECIDING_TOPICS = (ZONES, CLIQUES, FLEET)
-"""Kept for ever; record 0 of each of their partitions is LogCreated."""
+"""Topics retained for ever; record 0 of each of their partitions is LogCreated."""
 
 FOLDED_TOPICS = (*DECIDING_TOPICS, INSTALLS)
 TOPICS = (*FOLDED_TOPICS, DECISIONS, REPLICAS)
@@ -31,11 +31,11 @@ KEYED_TOPICS = frozenset({ZONES, CLIQUES, INSTALLS, DECISIONS})
 """Topics with the log's partition count; the others have one partition."""
 
 MAX_RECORD_BYTES = 1 << 20
-"""Key, value and headers of one record together, on every engine alike."""
+"""Maximum size of key, value and headers of one record, on every engine alike."""
 
 
 DEFAULT_PARTITION_COUNT = 12
-"""Partitions of a new log's keyed topics. Unlike a table of nodes, this number can never grow."""
+"""Partition count of the keyed topics of a new log. It can never grow."""
 
 
 class Partition(NamedTuple):
@@ -49,15 +49,17 @@ class Partition(NamedTuple):
 
 
 FLEET_0 = Partition(FLEET, 0)
-"""The whole fleet is decided in one order."""
+"""The partition that orders all decisions of the fleet."""
 
 
 Headers = tuple[tuple[str, bytes], ...]
-"""What stands beside a record, by name. Nothing is decided by it; the running hash covers it, as all that is read."""
+"""The headers of a record, by name. No decision depends on them; the running hash covers them, like all bytes that are
+read.
+"""
 
 
 class Record(NamedTuple):
-    """One record as it stands in the log. `timestamp_ms` is its append time."""
+    """One record in the log. `timestamp_ms` is its append time."""
 
     offset: int
     timestamp_ms: int
@@ -84,7 +86,7 @@ class EventLog(Protocol):
     def append(
         self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0, headers: Headers = ()
     ) -> Awaitable[None]:
-        """Append one record; it is durable when this was awaited.
+        """Append one record; it is durable when the returned awaitable completes.
 
         Awaiting it raises AppendUnknown if it may have landed (and may still land later), AppendRefused if it certainly
         did not.
@@ -92,15 +94,16 @@ class EventLog(Protocol):
         ...
 
     def read(self, positions: Mapping[Partition, int]) -> AsyncGenerator[Batch, None]:
-        """Everything from these positions on, in order per partition, then whatever is appended, for ever.
+        """Read all records from these positions on, in order per partition, then records as they are appended, for
+        ever.
 
-        A position is the next offset wanted; offsets may be sparse. Raises LogMismatch if a position lies outside what
-        the log has, if the log was re-created, or if its partition count changed. Close the generator to stop.
+        A position is the next offset to read; offsets may be sparse. Raises LogMismatch if a position lies outside the
+        log, if the log was re-created, or if its partition count changed. Close the generator to stop.
         """
         ...
 
     async def begin(self, partition: Partition) -> int:
-        """Offset of the first record that is still there."""
+        """Offset of the first retained record."""
         ...
 
     async def end(self, partition: Partition) -> int:
@@ -112,7 +115,7 @@ class EventLog(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go of everything. Appends under way end as AppendUnknown."""
+        """Release all resources. Appends under way end as AppendUnknown."""
         ...
 
 
@@ -124,12 +127,14 @@ def partitions_of(topic: str, partition_count: int) -> tuple[Partition, ...]:
 
 
 def size_of(headers: Headers) -> int:
-    """What headers count towards the size of a record."""
+    """The size of headers within the size of a record."""
     return sum([len(name) + len(content) for name, content in headers]) if headers else 0
 
 
 def check_append(partition: Partition, key: bytes, value: bytes, partition_count: int, headers: Headers = ()) -> None:
-    """Raise AppendRefused for what no engine takes: a partition that is not there, or a record over the limit."""
+    """Raise AppendRefused for a record that no engine takes: its partition does not exist, or it is over the size
+    limit.
+    """
     if partition.topic not in TOPICS or partition not in partitions_of(partition.topic, partition_count):
         raise AppendRefused(f"partition: {partition} does not exist in a log of {partition_count} partitions")
     size = len(key) + len(value) + size_of(headers)

@@ -1,4 +1,6 @@
-"""A position: what a reader must have seen. To callers it is an opaque token, which they pass from answer to query."""
+"""A position: what a reader must have seen. For callers it is an opaque token, which they pass from an answer to a
+query.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,11 @@ from eventstore.log import FOLDED_TOPICS, Partition
 
 _PART = re.compile(r"([a-z]+)/([0-9]{1,6})=([0-9]{1,18})")
 _MAX_TOKEN = 65_536
-"""Room for every partition of a log with a thousand of them, twice."""
+"""Maximum length of a token: enough for every partition of a log with 1,000 partitions, twice."""
 
 
 class InvalidPosition(PermanentError):
-    """A token that is not one of ours, or of another log."""
+    """The token is malformed, or belongs to another log."""
 
 
 class Position(NamedTuple):
@@ -32,12 +34,12 @@ def to_token(position: Position) -> str:
 
 
 def partition_token(log_id: str, partition: Partition, offset: int) -> str:
-    """The token of a position in one partition, as every answer to a command has one."""
+    """The token of a position in one partition, as in every answer to a command."""
     return f"{log_id}:{partition.topic}/{partition.number}={offset}"
 
 
 def check_token(token: str) -> None:
-    """Raises InvalidPosition for what is no token, of whatever log."""
+    """Raise InvalidPosition for a malformed token, of any log."""
     log_id, colon, _ = token.partition(":")
     if not log_id or not colon:
         raise InvalidPosition(f"position: {token[:40]!r} must have the form LOGID:TOPIC/PARTITION=OFFSET,...")

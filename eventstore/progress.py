@@ -10,14 +10,15 @@ from eventstore.log import Partition
 _SAY_EVERY_S = 5.0
 
 ReportProgress = Callable[[str, float], None]
-"""Is called often with the present step in words and the share that is done, from 0 to 1."""
+"""Callback, called often, with the present step in words and the completed share, from 0 to 1."""
 
 logger = logging.getLogger(__name__)
 
 
 class Progress:
-    """The way from where partitions are to where they should be. Whoever folds adds to `records`, and to `bytes`
-    if it wants to know them."""
+    """Progress of partitions towards their targets. The folding task adds to `records`, and to `bytes` if it counts
+    them.
+    """
 
     def __init__(
         self,
@@ -34,21 +35,21 @@ class Progress:
         self._began_s = self._said_s = now_s
 
     def behind(self, positions: Mapping[Partition, int]) -> list[Partition]:
-        """The partitions that have not reached their targets; one without a position is not waited for."""
+        """The partitions that have not reached their targets. A partition without a position does not count."""
         return [p for p, target in self._targets.items() if positions.get(p, target) < target]
 
     def percent(self, positions: Mapping[Partition, int]) -> float:
-        """How much of the way is done."""
+        """The completed share in percent."""
         todo = sum(max(0, target - self._starts[p]) for p, target in self._targets.items())
         left = sum(max(0, target - positions.get(p, target)) for p, target in self._targets.items())
         return 100.0 * (todo - left) / todo if todo else 100.0
 
     def seconds(self, now_s: float) -> float:
-        """How long it has taken so far."""
+        """Seconds since the start."""
         return now_s - self._began_s
 
     def report(self, positions: Mapping[Partition, int], now_s: float) -> None:
-        """One log line now and then, and whoever is to be told."""
+        """Write a log line every few seconds, and call the callback."""
         if self._report_to is not None:
             self._report_to(f"{self.records:,} records", self.percent(positions) / 100)
         if now_s - self._said_s < _SAY_EVERY_S:

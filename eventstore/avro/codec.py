@@ -32,7 +32,7 @@ class _Reader(NamedTuple):
 
 
 class Codec:
-    """Writes the newest version of each event type and reads every version there ever was."""
+    """Encodes the newest version of each event type, and decodes every released version."""
 
     def __init__(self, schemas: Iterable[Schema], events: Iterable[type[Any]], upcasts: Mapping[str, Upcast]) -> None:
         versions = {(schema.name, schema.version): schema for schema in schemas}
@@ -52,11 +52,11 @@ class Codec:
                 self._writers[make] = avro_writer.compile_writer(schema.document, header)
 
     def encode(self, event: Any) -> bytes:
-        """The record value of an event."""
+        """Encode an event as a record value."""
         return self._writers[type(event)](event)
 
     def decode(self, value: bytes) -> Any:
-        """The event of a record value. Raises Undecodable."""
+        """Decode a record value to an event. Raises Undecodable."""
         reader = self._readers.get(value[:HEADER_BYTES])
         if reader is None:
             raise Undecodable(_no_reader(value))
@@ -71,10 +71,10 @@ class Codec:
         return event
 
     def accepted_headers(self, names: Iterable[str]) -> frozenset[bytes]:
-        """The first bytes of every record that these names admit.
+        """The first bytes of every record that these names accept.
 
-        `Name.v2` admits the versions of Name up to 2; a bare `Name` is `Name.v1`. So a fold version fixes the schema
-        ids that it accepts: a later schema is let in by a later fold version, on every replica at the same record.
+        `Name.v2` accepts the versions of Name up to 2; a bare `Name` is `Name.v1`. So a fold version fixes the schema
+        ids that it accepts: a later fold version accepts a later schema, on every replica at the same record.
         """
         admitted: set[bytes] = set()
         for name in names:
@@ -97,7 +97,7 @@ def _upcast(fields: Fields, reader: _Reader) -> Any:
         for upcast in reader.upcasts:
             fields = upcast(fields)
         return reader.make(**fields)
-    except Exception as error:  # a step that was not written for what this record says
+    except Exception as error:  # an upcast does not handle the values of this record
         raise ValueError(repr(error)) from error
 
 
@@ -111,12 +111,12 @@ _CODEC = Codec(released(), get_args(Event), UPCASTS)
 
 
 def encode(event: Event) -> bytes:
-    """The record value of an event."""
+    """Encode an event as a record value."""
     return _CODEC.encode(event)
 
 
 decode: Callable[[bytes], Event] = _CODEC.decode
-"""The event of a record value, brought up to its newest version. Raises Undecodable."""
+"""Decodes a record value to an event of the newest version. Raises Undecodable."""
 
 
 def accepted_headers(names: Iterable[str]) -> frozenset[bytes]:

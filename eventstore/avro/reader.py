@@ -17,25 +17,28 @@ from typing import Any, TypeAlias
 import numpy as np
 
 RecordReader: TypeAlias = Callable[[bytes, int], tuple[Any, int]]
-"""From bytes and the offset of a body to what it says, and the offset behind it. Raises IndexError or ValueError."""
+"""Decodes a body in bytes from an offset; returns the value and the offset after it. Raises IndexError or ValueError.
+"""
 
 _COLUMN_ITEMS = 64
-"""Numbers or strings in a row from which taking them all at once is quicker."""
+"""Minimum run of numbers or strings for which reading all of them at once is faster."""
 
 _RUN_ITEMS = 512
-"""Strings that are cut out of their column together, if they are of one length."""
+"""Maximum number of strings of equal length that are sliced from their column together."""
 
 _EQUAL_ITEMS = 16
-"""Equal numbers or strings in a row, as of nodes that joined together, from which reading one for all is quicker."""
+"""Minimum run of equal numbers or strings, as of nodes that joined together, for which reading one value for all is
+faster.
+"""
 
 _LONG_BYTES = 10
 
 _ONE_BYTE = bytes((n >> 1 ^ -(n & 1)) & 255 for n in range(128)).ljust(256)
-"""The numbers that fit one byte, by that byte, in two's complement."""
+"""The numbers that fit one byte, indexed by that byte, in two's complement."""
 
 
 def compile_reader(document: Mapping[str, Any], makes: Mapping[str, Callable[..., Any]]) -> RecordReader:
-    """The reader of a record schema. `makes` builds each record, by name, from its fields in order."""
+    """Compile the reader of a record schema. `makes` has each record's constructor by name; fields come in order."""
     names = (f"v{number}" for number in count())
     body, value = _record(document, names)
     source = "\n".join(["def read(b, i):", *_indented(body), f"    return {value}, i"])
@@ -57,7 +60,7 @@ def _record(document: Mapping[str, Any], names: Iterator[str]) -> tuple[list[str
 
 
 def _value(kind: Any, names: Iterator[str]) -> tuple[list[str], str]:
-    """The lines that read a value, and the expression that it is then."""
+    """The source lines that read a value, and the expression of the value."""
     target = next(names)
     match kind:
         case "string":
@@ -88,7 +91,7 @@ _BLOCK = [line.replace("_length", "_block") for line in _SIZE]
 
 
 def _blocks(empty: str, column: list[str], item: list[str]) -> list[str]:
-    """Arrays and maps: blocks of items, each with its count, until one of none."""
+    """Read an array or a map: blocks of items, each with its count, until a block of 0 items."""
     loop = [*_BLOCK, "if not n:", "    break", *column, "for _ in range(n):", *_indented(item)]
     return [empty, "while True:", *_indented(loop)]
 
@@ -98,7 +101,7 @@ def _indented(lines: list[str]) -> list[str]:
 
 
 def _long(b: bytes, i: int, n: int) -> tuple[int, int]:
-    """The rest of a number whose first byte is `n`, still zigzag."""
+    """Read the rest of a number whose first byte is `n`; the result is still zigzag-encoded."""
     n &= 127
     for shift in range(7, 7 * _LONG_BYTES, 7):
         byte = b[i]
@@ -112,7 +115,7 @@ def _long(b: bytes, i: int, n: int) -> tuple[int, int]:
 
 
 def _length(b: bytes, i: int) -> tuple[int, int]:
-    """A length that takes more than a byte."""
+    """Read a length of more than one byte."""
     n, i = _long(b, i + 1, b[i]) if b[i] > 127 else (b[i], i + 1)
     if n & 1:
         raise ValueError(f"negative length at byte {i}")
@@ -120,7 +123,7 @@ def _length(b: bytes, i: int) -> tuple[int, int]:
 
 
 def _block(b: bytes, i: int) -> tuple[int, int]:
-    """A count of items; a negative one is followed by the size of the block, which only skipping needs."""
+    """Read the item count of a block. After a negative count comes the size of the block, which only skipping needs."""
     n, i = _long(b, i + 1, b[i]) if b[i] > 127 else (b[i], i + 1)
     if not n & 1:
         return n >> 1, i
@@ -129,9 +132,9 @@ def _block(b: bytes, i: int) -> tuple[int, int]:
 
 
 def _equal(b: bytes, i: int, end: int, n: int) -> int:
-    """How many of the next `n` items are equal to the first one, which lies from `i` to `end`.
+    """Count the items, of the next `n`, that equal the first one, which lies from `i` to `end`.
 
-    Found by doubling and then halving: to look far ahead at once makes a column of many short runs quadratic.
+    The search doubles its step and then halves it: a long first step makes a column of many short runs quadratic.
     """
     first, step, found, more, is_doubling = b[i:end], end - i, 1, 1, True
     while more:
@@ -146,7 +149,7 @@ def _equal(b: bytes, i: int, end: int, n: int) -> int:
 
 
 def _column(b: bytes, i: int, n: int, into: list[int]) -> int:
-    """Append `n` numbers; the offset behind them."""
+    """Append `n` numbers; return the offset after them."""
     short = b[i : i + n]
     if len(short) == n and short.isascii():
         into += memoryview(short.translate(_ONE_BYTE)).cast("b")
@@ -180,9 +183,10 @@ def _number_by_number(b: bytes, i: int, n: int, into: list[int]) -> int:
 
 
 def _texts(b: bytes, i: int, n: int, into: list[str]) -> int:
-    """Append `n` strings; the offset behind them. Neighbours of one length, as ids are, take a third of the time.
+    """Append `n` strings; return the offset after them. Neighbours of equal length, as ids are, take a third of the
+    time.
 
-    Equal neighbours share one, as they may be kept for years.
+    Equal neighbours share one object, because a fold may hold them for years.
     """
     while n:
         size = b[i]
@@ -206,11 +210,11 @@ def _texts(b: bytes, i: int, n: int, into: list[str]) -> int:
 
 
 def _texts_of_one_length(run: bytes, step: int, count: int) -> list[str]:
-    """The strings of a run, each a byte of length before it."""
+    """The strings of a run of equal length, each after a length of one byte."""
     apart = bytearray(run)
     apart[::step] = bytes(count)
     texts = apart.decode().split("\0")
-    if len(texts) > count + 1:  # some of them hold a NUL
+    if len(texts) > count + 1:  # some strings contain a NUL
         return [run[j : j + step - 1].decode() for j in range(1, len(run), step)]
     return texts[1:]
 

@@ -18,10 +18,10 @@ Places: TypeAlias = npt.NDArray[np.int64]
 Octets: TypeAlias = npt.NDArray[np.uint8]
 
 _NO_SHORT_LENGTH = 0b1000_0001
-"""Bits of which one is set where a length is below 0, or above 63 and so takes more than this byte."""
+"""Bits that are set in a length below 0, or in a length above 63, which takes more than this byte."""
 
 _BEYOND_BYTES = 4_096
-"""What cursors can run beyond the last record before somebody looks: every step is of 64 bytes at most."""
+"""Maximum distance of a cursor beyond the last record before a check: each step is at most 64 bytes."""
 
 _NUMBER_BYTES = 9
 
@@ -36,7 +36,7 @@ _TIME_WEIGHTS = 16 ** np.arange(_TIME_DIGITS - 1, -1, -1, dtype=np.int64)
 
 
 class Irregular(Exception):
-    """These records cannot be read side by side."""
+    """These records cannot be read in columns."""
 
 
 class Scan:
@@ -52,9 +52,9 @@ class Scan:
         self._bytes: Octets = np.frombuffer(joined + bytes(_BEYOND_BYTES), np.uint8)
 
     def last_text(self, count: int, *, is_no: bytes) -> list[str]:
-        """The last of the next texts of each record, which have to be texts; one for all if they are equal.
+        """Read the last of the next texts of each record; one text for all records if they are equal.
 
-        It must not begin with these bytes.
+        The text must not begin with these bytes.
         """
         starts = self._at
         for _ in range(count):
@@ -69,11 +69,11 @@ class Scan:
         return texts[:1] if _is_one(texts) else texts
 
     def texts(self) -> list[str]:
-        """A text of each record."""
+        """Read a text of each record."""
         return self._cut(*self._span())
 
     def ids(self) -> tuple[list[str], Places]:
-        """A command id of each record, every one well formed, and the times inside them."""
+        """Read a command id of each record, all well formed, and the times inside them."""
         octets = self._bytes[self._at[:, None] + np.arange(1, _ID_BYTES + 1)]
         ids = self.texts()
         digits = _DIGIT_OF[octets[:, _DIGITS]]
@@ -83,7 +83,7 @@ class Scan:
         return ids, digits[:, :_TIME_DIGITS].astype(np.int64) @ _TIME_WEIGHTS
 
     def numbers(self) -> Places:
-        """A number of each record."""
+        """Read a number of each record."""
         found = np.zeros(len(self._at), np.int64)
         going = np.ones(len(self._at), np.bool_)
         for shift in range(0, 7 * _NUMBER_BYTES, 7):
@@ -96,17 +96,17 @@ class Scan:
         raise Irregular
 
     def has_item(self) -> bool:
-        """Whether the arrays that begin here have one item each; if not, none has any."""
+        """Whether each array at the cursors has one item; if not, all arrays are empty."""
         count = self._alike()
         _require(count in (0, 2))
         return count == 2
 
     def end_of_array(self) -> None:
-        """The arrays that had an item end here."""
+        """End the arrays that had an item."""
         _require(self._alike() == 0)
 
     def packed(self, width: int) -> bytes:
-        """The bytes of all records one after the other: `width` of each, or none of any."""
+        """Read packed bytes of all records, joined: `width` bytes of each record, or none of any."""
         length = self._alike()
         _require(length in (0, 2 * width))
         if not length:
@@ -116,13 +116,13 @@ class Scan:
         return bytes(octets)
 
     def rest(self) -> list[bytes]:
-        """What is left of each record."""
+        """The remaining bytes of each record."""
         _require((self._at <= self._ends).all())
         joined = self._joined
         return [joined[start:end] for start, end in zip(self._at.tolist(), self._ends.tolist(), strict=True)]
 
     def _alike(self) -> int:
-        """One byte, which is the same in all."""
+        """Read one byte, which must be the same in all records."""
         octets = self._bytes[self._at]
         _require((octets == octets[0]).all())
         self._at = self._at + 1

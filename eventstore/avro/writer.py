@@ -16,13 +16,13 @@ from typing import Any, TypeAlias
 import numpy as np
 
 RecordWriter: TypeAlias = Callable[[Any], bytes]
-"""From an event to the bytes of its body."""
+"""Encodes an event as the bytes of its body."""
 
 _SHORT = 64
 """Numbers and lengths below this take one byte, which is an ASCII character."""
 
 _COLUMN_ITEMS = 16
-"""Items in a row from which writing them all at once is quicker."""
+"""Minimum number of items for which writing all of them at once is faster."""
 
 _FIELDS_KEPT = 4_096
 
@@ -34,7 +34,7 @@ _PREFIXES = [chr(length << 1) for length in range(_SHORT)]
 
 
 def compile_writer(document: Mapping[str, Any], header: bytes) -> RecordWriter:
-    """The writer of a record schema, whose bodies begin with this header."""
+    """Compile the writer of a record schema, whose bodies begin with this header."""
     lines = ["def write(e):", "    o = bytearray(HEADER)", *_indented(_record(document, "e")), "    return bytes(o)"]
     scope: dict[str, Any] = {"HEADER": header, "LENGTHS": _LENGTHS, "long": _field, "longs": _longs, "texts": _texts}
     exec(compile("\n".join(lines), f"<avro {document['name']}>", "exec"), scope)
@@ -47,7 +47,7 @@ def _record(document: Mapping[str, Any], value: str) -> list[str]:
 
 
 def _value(kind: Any, value: str, depth: int) -> list[str]:
-    """The lines that write the value of this expression."""
+    """The source lines that write the value of this expression."""
     item = f"v{depth}"
     match kind:
         case "string":
@@ -71,18 +71,18 @@ def _value(kind: Any, value: str, depth: int) -> list[str]:
 
 
 def _unlike(items: Any, depth: int) -> list[str]:
-    """Neighbours that are one object, as details of decisions often are, are written once and copied."""
+    """Neighbours that are one object, as details of decisions often are, are encoded once and copied."""
     item, last, at, end = (f"{name}{depth}" for name in ("v", "last", "at", "end"))
     copied = [f"if {item} is {last}:", f"    o += o[{at}:{end}]", "    continue"]
     return [*copied, f"{last}, {at} = {item}, len(o)", *_value(items, item, depth + 1), f"{end} = len(o)"]
 
 
 _SIZED = ["n = len(b)", f"o += LENGTHS[n] if n < {_SHORT} else long(n)", "o += b"]
-"""Bytes after their length. Most are short, and to call a function for each would double what they cost."""
+"""Bytes after their length. Most are short; a function call for each would double their cost."""
 
 
 def _block(value: str, items: list[str]) -> list[str]:
-    """An array or a map: one block with its count, and one of none."""
+    """Write an array or a map: one block with its item count, and the empty block that ends it."""
     return [f"if {value}:", f"    o += long(len({value}))", *_indented(items), "o.append(0)"]
 
 
@@ -91,7 +91,7 @@ def _indented(lines: list[str]) -> list[str]:
 
 
 def long(number: int) -> bytes:
-    """A number, zigzag, seven bits a byte."""
+    """Encode a number: zigzag, seven bits per byte."""
     left = number << 1 ^ number >> 63
     if left < 128:
         return b"%c" % left
@@ -106,11 +106,11 @@ def long(number: int) -> bytes:
 
 
 _field = lru_cache(_FIELDS_KEPT)(long)
-"""A number that stands by itself: most are times, of which a batch, and what is decided of it, has few."""
+"""A single number. Most are times, and a batch and its decisions have few distinct times."""
 
 
 def text(value: str) -> bytes:
-    """A string after its length in bytes."""
+    """Encode a string after its length in bytes."""
     encoded = value.encode()
     size = len(encoded)
     return (_LENGTHS[size] if size < _SHORT else long(size)) + encoded
@@ -136,7 +136,9 @@ def _longs(column: Sequence[int]) -> bytes:
 
 
 def _texts(column: Sequence[str]) -> bytes:
-    """As one string with the lengths as characters between, if all are short and ASCII, as names and ids are."""
+    """Encode texts as one string with the lengths as characters between them, if all are short and ASCII, as names and
+    ids are.
+    """
     if len(column) >= _COLUMN_ITEMS:
         lengths = set(map(len, column))
         if max(lengths) < _SHORT:

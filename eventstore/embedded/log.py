@@ -49,22 +49,25 @@ _BATCH_RECORDS = 500
 _BATCH_BYTES = 512 << 10
 _QUEUED_BYTES = 32 << 20
 _QUEUED_RECORD_BYTES = 256
-"""What an empty record counts in the queue, so that it is bounded in records too."""
+"""Size that an empty record counts in the queue, so that the queue is bounded in records too."""
 _CHECK_S = 1.0
 _STEP_BACK_MS = 60_000
-"""A clock that steps back by less is waited for. By more, it was wrong before: to go on from there would make every
-command too late until it has caught up (`ledger.LATE_MS`). Brokers do the same at any step; folds take either."""
+"""Maximum step back of the clock that the log waits out. After a larger step the earlier time was wrong: append times
+that continued from it would make every command too late until the clock caught up (`ledger.LATE_MS`). Kafka's brokers
+accept a step of any size; folds accept both.
+"""
 _EXPIRE_CHECKS = 600
 _LAST_SYNC_S = 3.0
-"""Less than a process gets for its end, so that it can still say that its disk hung."""
+"""Less than the time that a process gets to shut down, so that it can still report a hung disk."""
 _DAY_MS = 86_400_000
 
 _NO_LINGER = frozenset({FLEET, INSTALLS, REPLICAS, DECISIONS})
-"""Topics in which hardly a caller waits for an append: internal events, and an operator's commands now and then. They
-come with the batch in which they are; one that waited for as many of them as last time would mostly wait in vain."""
+"""Topics in which callers rarely wait for an append: internal events, and occasional commands of an operator. Their
+records join the current batch. A batch that waited for as many of them as in the last one would mostly wait in vain.
+"""
 
 RETENTION_MS: Mapping[str, int] = {REPLICAS: 3_600_000, INSTALLS: 30 * _DAY_MS, DECISIONS: 30 * _DAY_MS}
-"""How long records of these topics stay; all others stay for ever."""
+"""Retention of records of these topics; all other topics retain records for ever."""
 
 
 class _Pending(NamedTuple):
@@ -76,7 +79,7 @@ class _Pending(NamedTuple):
 
     @property
     def has_waiting_caller(self) -> bool:
-        """Whether a caller is likely to wait for it, and to come back when it ends."""
+        """Whether a caller probably waits for this append, and appends again when it ends."""
         return self.partition.topic not in _NO_LINGER
 
     @property
@@ -85,8 +88,9 @@ class _Pending(NamedTuple):
 
 
 class EmbeddedLog(RocksReader):
-    """An EventLog over a directory. `batches` and `failed_batches` count commits since it was opened; `queued_bytes`
-    wait for the next."""
+    """An EventLog over a directory. `batches` and `failed_batches` count commits since the start; `queued_bytes` wait
+    for the next commit.
+    """
 
     def __init__(self, path: Path, rocks: Rocks, partition_count: int, now_ms: Callable[[], int]) -> None:
         super().__init__(path, rocks, partition_count)
@@ -112,10 +116,10 @@ class EmbeddedLog(RocksReader):
     async def open(
         cls, path: Path, *, partition_count: int | None = None, now_ms: Callable[[], int]
     ) -> AsyncIterator[EmbeddedLog]:
-        """Own the log in this directory, made if it is missing. FatalError if another process owns it.
+        """Own the log in this directory, which is made if missing. FatalError if another process owns it.
 
-        A new log gets `partition_count` partitions, or the default count. An existing one must have as many; without a
-        count it keeps its own.
+        A new log gets `partition_count` partitions, or the default count. An existing log must have this count; without
+        a count it keeps its own.
         """
         rocks = open_rocks(path, AccessType.read_write())
         try:
@@ -139,13 +143,17 @@ class EmbeddedLog(RocksReader):
 
     @staticmethod
     def secondary(path: Path) -> AbstractAsyncContextManager[SecondaryLog]:
-        """Read the log in this directory beside its owner, which may be another process, or none."""
+        """Read the log in this directory beside its owner. The owner may be another process; a log without an owner can
+        be read too.
+        """
         return SecondaryLog.open(path)
 
     def append(
         self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0, headers: Headers = ()
     ) -> asyncio.Future[None]:
-        """See EventLog.append. A plain future: a task for each append would cost more than the rest of it."""
+        """See EventLog.append. Returns a plain future: a task for each append would cost more than the rest of the
+        append.
+        """
         try:
             check_append(partition, key, value, self._partition_count, headers)
             self._raise_if_ended()
@@ -196,9 +204,9 @@ class EmbeddedLog(RocksReader):
                 )
 
     def expire(self, partition: Partition, position: int) -> None:
-        """Drop the records before `position`, but for the last one: it says where the next one goes.
+        """Drop the records before `position`, except the last one: it determines the next offset.
 
-        The next sync brings it to the disk; what a crash undoes expires again.
+        The next sync makes this durable; after a crash the records expire again.
         """
         bounds = self._bounds[partition]
         begin = min(position, bounds.end - 1)
@@ -208,7 +216,7 @@ class EmbeddedLog(RocksReader):
 
     @property
     def is_failing(self) -> bool:
-        """A write failed, and the disk has not taken one since."""
+        """Whether a write failed and the disk has accepted none since."""
         return bool(self._write_error)
 
     # -- commits
@@ -234,7 +242,7 @@ class EmbeddedLog(RocksReader):
                 raise
             under_way = sum(pending.has_waiting_caller for pending in batch) + self._queued_with_caller
             self._linger.observe(under_way, asyncio.get_running_loop().time())
-            # Those whose append just ended run before the next batch is taken, and put their next one into it.
+            # The callers whose append just ended run before the next batch is taken, and append to it.
             await asyncio.sleep(0)
 
     def _is_batch_full(self) -> bool:
@@ -282,7 +290,7 @@ class EmbeddedLog(RocksReader):
             self._announce()
 
     def _rows_of(self, batch: Sequence[_Pending]) -> tuple[list[LogRow], dict[Partition, Bounds]]:
-        """These appends as the next rows of their partitions, and where the partitions end with them."""
+        """The rows of these appends in their partitions, and the ends of the partitions after them."""
         now_ms = self._now_ms()
         bounds: dict[Partition, Bounds] = {}
         rows: list[LogRow] = []
@@ -312,7 +320,7 @@ class EmbeddedLog(RocksReader):
         self.queued_bytes = 0
         self._queue_space.set()
 
-    # -- failures, and what is looked after now and then
+    # -- failures and periodic checks
 
     def _raise_if_failing(self) -> None:
         if self._write_error:
@@ -327,7 +335,7 @@ class EmbeddedLog(RocksReader):
         checks = 0
         while True:
             await asyncio.sleep(_CHECK_S)
-            with suppress(LogUnavailable):  # it cannot be looked at now
+            with suppress(LogUnavailable):  # the disk cannot be checked now
                 self._check_directory()
             self._raise_if_ended()
             checks += 1
@@ -342,7 +350,7 @@ class EmbeddedLog(RocksReader):
             reserve_for_reopening(self._path)
             rocks, self._rocks = self._rocks, None
             if rocks is not None:
-                with suppress(RocksError):  # it repeats the failure for which it is closed
+                with suppress(RocksError):  # close repeats the failure that caused it
                     rocks.close()
             self._rocks = Rocks(self._path, AccessType.read_write())
             self._take_over_bounds(self._rocks.all_bounds(self._partition_count))
@@ -368,7 +376,7 @@ class EmbeddedLog(RocksReader):
                 return
 
     async def _guard(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Run a task of this log; a failure of it ends the log for everybody instead of leaving them waiting."""
+        """Run a task of this log; its failure ends the log with an error for every caller, so none waits for ever."""
         try:
             await work()
         except PlaneError as error:

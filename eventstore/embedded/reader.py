@@ -19,9 +19,9 @@ from eventstore.errors import LogMismatch, LogUnavailable, PlaneError
 from eventstore.log import Batch, Partition, partitions_of
 
 _TURN_BYTES = 64 << 10
-"""What is read before others get the loop: what a commit brought, a few records per partition, is read in one turn."""
+"""Size that is read before the event loop is yielded. A commit, a few records per partition, is below it."""
 _RECORD_BYTES = 100
-"""What a record counts besides its value."""
+"""Size of a record besides its value."""
 
 
 class RocksReader:

@@ -24,7 +24,8 @@ from eventstore.log import TOPICS, Headers, Partition, Record, partitions_of
 
 _HEADER_KEY = b"\x00header"
 _STEP_BACK = b"\x00back\x00"
-"""Before the key of a row in the key of the mark that says that the clock had stepped back when it was written."""
+"""Prefix of a row's key in the key of a mark. The mark says that the clock had stepped back before the row was written.
+"""
 _FORMAT = 1
 _KEY_TAIL = struct.Struct(">IQ")
 _ROW_HEAD = struct.Struct(">QI")
@@ -32,9 +33,9 @@ _HEADERS_HEAD = struct.Struct(">I")
 _HAS_HEADERS = 1 << 31
 _WRITE_BUFFER_BYTES = 16 << 20
 OPEN_FILES_MAX = 128
-"""Files that the owner of a log keeps open. Without a limit it opens every file of the log and keeps it open."""
+"""Maximum of files that the owner of a log keeps open. Without a limit RocksDB keeps every file of the log open."""
 ALL_FILES = -1
-"""Of a secondary, which must keep every file open: the owner deletes files that it still reads."""
+"""The same for a secondary, which must keep every file open: the owner deletes files that the secondary still reads."""
 _BATCH_RECORDS = 512
 _BATCH_BYTES = 512 << 10
 
@@ -44,14 +45,14 @@ class RocksError(Exception):
 
 
 class LogHeader(msgspec.Struct, frozen=True):
-    """What a log directory says of itself."""
+    """The metadata of a log directory."""
 
     format: int
     partition_count: int
 
 
 class Bounds(NamedTuple):
-    """Which offsets a partition has, and the append time of its last record."""
+    """The range of offsets of a partition, and the append time of its last record."""
 
     begin: int = 0
     end: int = 0
@@ -70,7 +71,7 @@ class LogRow(NamedTuple):
 
 
 class Rocks:
-    """One open RocksDB. Nothing of it outlives a call (an iterator left over would keep the directory locked)."""
+    """One open RocksDB. No iterator outlives a call: an open iterator would keep the directory locked."""
 
     def __init__(self, path: Path, access: AccessType, open_files: int = OPEN_FILES_MAX) -> None:
         self.path = path
@@ -79,13 +80,13 @@ class Rocks:
         self._last_ms: dict[Partition, int] = {}
 
     def header(self) -> LogHeader | None:
-        """What the directory says of itself, or None if it was just made."""
+        """The header of the directory, or None if the directory was just made."""
         with _rocks_errors():
             raw = self._db.get(_HEADER_KEY)
         return None if raw is None else msgspec.json.decode(raw, type=LogHeader)
 
     def write_header(self, partition_count: int) -> None:
-        """Say for ever how many partitions there are."""
+        """Write the partition count, which never changes."""
         batch = WriteBatch(raw_mode=True)
         batch.put(_HEADER_KEY, msgspec.json.encode(LogHeader(_FORMAT, partition_count)))
         synced = WriteOptions()
@@ -94,7 +95,7 @@ class Rocks:
             self._db.write(batch, synced)
 
     def write(self, rows: Sequence[LogRow]) -> None:
-        """All of these rows, on disk after the next `sync`, or after a crash none that follows a missing one."""
+        """Write all of these rows. They are durable after the next `sync`; a crash before it drops a suffix of them."""
         batch = WriteBatch(raw_mode=True)
         for row in rows:
             key = _row_key(row.partition, row.offset)
@@ -106,24 +107,25 @@ class Rocks:
             self._db.write(batch)
 
     def sync(self) -> None:
-        """All that was written is on disk when it returns. Others may run meanwhile: `flush_wal` lets go of the
-        interpreter lock, as `write` does not."""
+        """Make everything written so far durable. Other threads run meanwhile: `flush_wal` releases the interpreter
+        lock, `write` does not.
+        """
         with _rocks_errors():
             self._db.flush_wal(True)
 
     def delete_before(self, partition: Partition, position: int) -> None:
-        """Drop the rows of a partition before a position, for good after the next `sync`."""
+        """Drop the rows of a partition before a position; durable after the next `sync`."""
         batch = WriteBatch(raw_mode=True)
         batch.delete_range(_row_key(partition, 0), _row_key(partition, position))
         with _rocks_errors():
             self._db.write(batch)
 
     def bounds(self, partition: Partition) -> Bounds:
-        """Read from the disk which offsets a partition has."""
+        """Read the bounds of a partition from the disk."""
         with _rocks_errors():
             rows = self._db.iter()
             rows.seek(_row_key(partition, 0))
-            rows.status()  # raises if it found nothing because of what cannot be read
+            rows.status()  # raises if an unreadable row ended the iteration
             if not rows.valid() or not rows.key().startswith(_prefix(partition)):
                 return Bounds()
             begin = _offset(rows.key())
@@ -138,9 +140,9 @@ class Rocks:
         return {partition: self.bounds(partition) for partition in partitions}
 
     def scan(self, partition: Partition, start: int, end: int) -> list[Record]:
-        """Records from `start` on, all before `end`: as many as make a batch (some milliseconds of work at most).
+        """Read records from `start` up to `end`, as many as form a batch (a few milliseconds of work at most).
 
-        Raises LogMismatch if the next one is missing, RocksError if it cannot be read.
+        Raises LogMismatch if a record is missing, RocksError if one cannot be read.
         """
         stop = min(end, start + _BATCH_RECORDS)
         records: list[Record] = []
@@ -164,10 +166,10 @@ class Rocks:
         raise LogMismatch(f"log directory {self.path}: record {offset} of {partition} is missing")
 
     def first_at(self, partition: Partition, time_ms: int, begin: int, end: int) -> int:
-        """The first of these offsets that was appended at a time or later; the end if none was.
+        """The first of these offsets that was appended at `time_ms` or later; the end if there is none.
 
-        Append times rise from one step back of the clock to the next, so the first such stretch that ends late enough
-        has it.
+        Append times rise between two steps back of the clock, so the first such stretch that ends late enough contains
+        it.
         """
         edges = [begin, *self._step_backs(partition, begin, end), end]
         for first, behind in pairwise(edges):
@@ -178,7 +180,7 @@ class Rocks:
         return end
 
     def _step_backs(self, partition: Partition, begin: int, end: int) -> list[int]:
-        """The offsets in between at which the clock had stepped back."""
+        """The offsets in this range at which the clock had stepped back."""
         before = _STEP_BACK + _row_key(partition, end)
         with _rocks_errors():
             marks = cast("Iterator[bytes]", self._db.keys(from_key=_STEP_BACK + _row_key(partition, begin + 1)))
@@ -187,7 +189,9 @@ class Rocks:
             return found
 
     def _check_readable(self, key: bytes) -> None:
-        """Raise unless the next row from this key on can be read: an iteration ends there without a word."""
+        """Raise unless the next row from this key on can be read: an iteration ends at an unreadable row without an
+        error.
+        """
         rows = self._db.iter()
         rows.seek(key)
         rows.status()
@@ -205,20 +209,20 @@ class Rocks:
         return int(timestamp_ms)
 
     def catch_up(self) -> bool:
-        """As a secondary: see what the owner has written since. False if there was nothing new."""
+        """Read what the owner has written since the last call, as a secondary. False if there was nothing new."""
         before = self._db.latest_sequence_number()
         with _rocks_errors():
             self._db.try_catch_up_with_primary()
         return bool(self._db.latest_sequence_number() != before)
 
     def close(self) -> None:
-        """Let go of the directory. RocksDB lets go even when it complains."""
+        """Release the directory. RocksDB releases it even if closing fails."""
         with _rocks_errors():
             self._db.close()
 
 
 def _packed(row: LogRow) -> bytes:
-    """Append time, length of the key, key, value. A bit of the length says that headers stand before the key."""
+    """Append time, length of the key, key, value. A bit of the length marks that headers precede the key."""
     if not row.headers:
         return _ROW_HEAD.pack(row.timestamp_ms, len(row.key)) + row.key + row.value
     headers = msgspec.msgpack.encode(row.headers)
@@ -236,9 +240,10 @@ def _with_headers(offset: int, row: bytes) -> Record:
 
 
 def directory_identity(path: Path) -> str:
-    """What RocksDB drew when it made the directory, so that one put in its place is told apart from it.
+    """The random id that RocksDB gave the directory, which distinguishes it from a replacement of the same name.
 
-    Empty if there is no such directory; LogUnavailable if nobody can tell, as when this process may open no more files.
+    Empty if there is no such directory; LogUnavailable if the id cannot be read, for example at the limit of open
+    files.
     """
     try:
         return (path / "IDENTITY").read_text()
@@ -249,7 +254,7 @@ def directory_identity(path: Path) -> str:
 
 
 def open_rocks(path: Path, access: AccessType, open_files: int = OPEN_FILES_MAX) -> Rocks:
-    """Open a directory. Raises FatalError, which says in one sentence why it cannot be."""
+    """Open a directory. Raises FatalError with the reason in one sentence."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         return Rocks(path, access, open_files)
@@ -264,7 +269,7 @@ def open_rocks(path: Path, access: AccessType, open_files: int = OPEN_FILES_MAX)
 
 
 def check_header(path: Path, header: LogHeader, partition_count: int | None) -> int:
-    """The partition count of the log; raises LogMismatch if it is another kind of log than the one that is wanted."""
+    """The partition count of the log. Raises LogMismatch for a log of another kind."""
     if header.format != _FORMAT:
         raise LogMismatch(f"log directory {path} has format {header.format}; this program reads format {_FORMAT}")
     if partition_count is not None and header.partition_count != partition_count:
@@ -277,7 +282,7 @@ def check_header(path: Path, header: LogHeader, partition_count: int | None) -> 
 
 @contextmanager
 def _rocks_errors() -> Iterator[None]:
-    """RocksDB's binding raises bare Exception for whatever goes wrong in it."""
+    """Convert the bare Exception that RocksDB's binding raises for every failure."""
     try:
         yield
     except Exception as error:

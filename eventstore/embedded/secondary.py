@@ -34,7 +34,7 @@ _FAILURES_MAX = 50
 class SecondaryLog(RocksReader):
     """An EventLog that refuses appends, some tenths of a second behind its owner.
 
-    It may show what the owner has written and not acknowledged yet.
+    It may return records that the owner has written but not acknowledged yet.
     """
 
     def __init__(self, path: Path, rocks: Rocks, partition_count: int) -> None:
@@ -106,7 +106,7 @@ class SecondaryLog(RocksReader):
             self._announce()
 
     def _without_holes(self, rocks: Rocks, seen: Mapping[Partition, Bounds]) -> dict[Partition, Bounds]:
-        """Where the partitions begin, once everything up to the ends that were seen can be read."""
+        """The begins of the partitions, once every record below the observed ends can be read."""
         rocks.catch_up()
         begins = rocks.all_bounds(self._partition_count)
         return {partition: found._replace(begin=begins[partition].begin) for partition, found in seen.items()}
