@@ -1,7 +1,7 @@
-"""Waiting for a change of the folded state: one watch, shared by every task of a driver.
+"""Waiting for a change of the folded state: one watch, shared by all tasks of a driver.
 
-A driver's tasks read the folded states, act if something is to be done, and wait until one of their partitions is
-folded further. Nothing awaits between the read and the wait, so no change is missed.
+A driver's tasks read the folded states, act on them, and wait until one of their partitions is folded further. A task
+does not await between the read and the wait, so no change is missed.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class FoldWatcher:
                 del self._waiting[partition][woken]
 
     async def wait_with_timeout(self, partition: Partition, predicate: Callable[[], bool], timeout_s: float) -> bool:
-        """Wait until the predicate holds of a partition; False if it does not within the time."""
+        """Wait until the predicate holds in a partition. Returns False after the timeout."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self.wait_for(predicate, partition)

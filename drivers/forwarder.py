@@ -1,15 +1,15 @@
-"""From zones to fleet and back: what either says to the other is appended here, by whoever is first in rank.
+"""The forwarder: it appends the records that zones and fleet send to each other, in order of rank.
 
-Per zones partition three things go on, each as long as the log shows a need for it: changes of the zone are forwarded
-to fleet, the records in fleet's outbox are delivered to the zone, and the zone is told what fleet has folded, so that
-its outbox may forget. All three are functions of the states; two forwarders do no harm, as the folds take what fits
+Each zones partition has three tasks: one forwards changes of the zone to fleet, one delivers the records in fleet's
+outbox to the zone, and one confirms to the zone what fleet has folded, so that the zone prunes its outbox. All three
+are functions of the states. Two concurrent forwarders are harmless: the folds accept only records that continue at
 their marks.
 
-Forwards are batched by the pace of fleet, which takes those of all partitions in one order. The first change after a
-quiet time goes at once. The next one gathers for as long as the last took, times the partitions that forward as well,
-at most half a second: so about one forward is under way at any time, however many partitions are busy, and a steady
-drip of joins is not one forward each. A partition has one outstanding. After an error, or an append of which nobody
-knows, the marks are read again, and what they still lack is said again.
+Forwards are batched by fleet's speed, which takes those of all partitions in one order. The first change after an idle
+time is forwarded at once. The next forward waits as long as the last one took, times the number of forwarding
+partitions, at most 0.5 s. About one forward is therefore under way at any time, and a steady trickle of joins is not
+one forward each. A partition has at most one outstanding forward. After an error or an append of unknown outcome, the
+marks are read again, and the missing changes are forwarded again.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ RETRY_S = 1.0
 
 
 class _Need(NamedTuple):
-    """Something to say about a zones partition in another or the same one, until what is folded of that meets it."""
+    """A record about a zones partition to append to this or another partition, until the fold shows it."""
 
     subject: Partition
     target: Partition
@@ -52,7 +52,7 @@ class _Need(NamedTuple):
 
 
 class Forwarder:
-    """Serves every zones partition until `run` is cancelled. Counts are of what was appended for certain."""
+    """Forwards changes of every zones partition until `run` is cancelled. The counts include confirmed appends only."""
 
     def __init__(self, replica: Replica, ranks: Ranks, *, now_ms: Callable[[], int], rng: Random) -> None:
         self.forwards = 0
@@ -108,7 +108,7 @@ class Forwarder:
             return
         self.forwards += 1
         self.forwarded_items += items
-        if is_all:  # else what did not fit has gathered already
+        if is_all:  # otherwise the remaining changes are a full batch already
             await asyncio.sleep(min((loop.time() - began_s) * self._busy, WINDOW_MAX_S))
 
     async def _deliver(self, partition: Partition) -> None:
@@ -132,7 +132,7 @@ class Forwarder:
     async def _prune(self, partition: Partition) -> None:
         def is_possible() -> bool:
             mark = self._mark(partition)
-            is_behind_us = mark <= self._replica.position(partition)  # else see drivers/stall_detector.py
+            is_behind_us = mark <= self._replica.position(partition)  # see drivers/stall_detector.py otherwise
             return is_behind_us and self._states.zones_at(partition).has_forwarded_before(mark)
 
         while True:
@@ -151,10 +151,11 @@ class Forwarder:
             await self._append(_Need(partition, partition, pruned, event))
 
     async def _append(self, need: _Need) -> bool:
-        """Append a record when it is our turn, and wait until it, or another's like it, is folded. True for ours.
+        """Wait for our turn, append a record, and wait until this record or another replica's equal one is folded.
+        Returns True for our record.
 
-        A partition that is halted here is left to others: that the need is met would never show, and the same would be
-        said for ever, half a megabyte of it every two seconds.
+        A partition that is halted on this replica is left to the others. Its need would never be met here, and the same
+        half megabyte would be appended every two seconds.
         """
         if self._replica.folded(need.target).halted:
             await asyncio.sleep(RETRY_S * self._rng.uniform(0.5, 1.5))

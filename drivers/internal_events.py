@@ -35,8 +35,8 @@ RANK_MAX = 3
 class InternalEvents:
     """The internal events of one driver, which is ranked among the replicas of `role`.
 
-    `turns` counts, by rank, the needs that still stood when our turn came; those of a rank above 0 say that whoever
-    ranks before us did not act in time. `failures` counts appends that may not have landed.
+    `turns` counts, by rank, the needs that remained when our turn came. Turns with a rank above 0 mean that a replica
+    of a lower rank did not act in time. `failures` counts appends with an error or an unknown outcome.
     """
 
     def __init__(self, replica: Replica, ranks: Ranks, fold_watcher: FoldWatcher, role: str) -> None:
@@ -48,7 +48,7 @@ class InternalEvents:
         self._role = role
 
     async def wait_for_turn(self, subject: str, partition: Partition, is_met: Callable[[], bool]) -> bool:
-        """Wait for our turn; True if the need about this subject is met in the partition by then."""
+        """Wait for our turn. Returns True if the need about this subject is met in the partition by then."""
         rank = self._ranks.rank(subject, self._role)
         if rank and await self._fold_watcher.wait_with_timeout(partition, is_met, rank * TURN_S):
             return True
@@ -56,7 +56,7 @@ class InternalEvents:
         return False
 
     async def append(self, partition: Partition, key: str, event: Event) -> bool:
-        """Append one; False if it may not be in the log."""
+        """Append an event. Returns False if it may not be in the log."""
         try:
             await self._replica.append_event(partition, key.encode(), event, timeout_s=APPEND_TIMEOUT_S)
         except FatalError:

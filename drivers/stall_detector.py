@@ -1,9 +1,9 @@
-"""Finds zones partitions whose changes will never be forwarded, so that an operator hears of it.
+"""Detection of zones partitions whose changes will never be forwarded, for a report to the operator.
 
-Nothing is forwarded while fleet's mark lies ahead of what is folded of the zone, or behind what the zone has pruned:
-in a sound log either is this replica's own lag, and passes. In one where a mark was forged, or whose other half was
-lost, it never does. Which of them it is shows in the log's ends: if the lagging side has folded all that was there
-when its end was asked after the contradiction was seen, nothing that could mend it is on its way.
+Nothing is forwarded while fleet's mark is beyond the folded end of the zone, or before the part that the zone has
+pruned. In an intact log, either is a temporary lag of this replica. In a log with a forged mark or a lost partition, it
+is permanent. The log's ends tell the two apart: if the lagging partition is folded up to an end that was read after the
+contradiction was first seen, no record that resolves it will come.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ logger = logging.getLogger(__name__)
 
 
 class _Contradiction(NamedTuple):
-    """`lagging` would have to be folded further for the reason to pass."""
+    """A contradiction that only further folding of `lagging` could resolve."""
 
     lagging: Partition
     reason: str
 
 
 class StallDetector:
-    """Looks for stalled partitions until `run` is cancelled. `reasons` names them, each with its cause."""
+    """Looks for stalled partitions until `run` is cancelled. `reasons` maps each one to its cause."""
 
     def __init__(self, replica: Replica, *, now_ms: Callable[[], int]) -> None:
         self.reasons: dict[Partition, str] = {}

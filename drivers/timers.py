@@ -1,11 +1,11 @@
-"""Deadlines: when one of a fold has come, somebody must say so, as the fold has no clock.
+"""Timers for deadlines: a fold has no clock, so a driver appends an event when a deadline of the fold has passed.
 
-A deadline is an append time, and clocks jump: a clock set an hour ahead would end every running step at once. So a
-timer waits by the loop's monotonic clock. It takes the time left from the fold at the moment at which the deadline is
-folded, and from the host's clock only for deadlines that it finds at its start.
+A deadline is an append time, and host clocks jump: a clock set one hour ahead would end every running step at once. A
+timer therefore waits by the loop's monotonic clock. It computes the remaining time when the deadline is folded, from
+fold times; the host's clock is used only for deadlines that exist at the start.
 
-The event counts only if its own append time has reached the deadline. If it does not count, the fold time tells how
-much is left. By rank, and only as long as the fold still has the deadline.
+The event counts only if its own append time has reached the deadline. If it has not, the fold time gives the remaining
+wait. Timers append in order of rank, and only while the fold has the deadline.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ RETRY_S = 2.0
 
 
 class Deadline(NamedTuple):
-    """A deadline of a fold: its append time, kind and subject, the key of the records about the subject, and how long
-    before the deadline it was set."""
+    """A deadline of a fold: its append time, kind and subject, the key of the records about the subject, and the time
+    between its setting and the deadline.
+    """
 
     deadline_ms: int
     kind: str
@@ -48,7 +49,7 @@ class Deadline(NamedTuple):
 
 
 class Timers:
-    """Serves every zones partition until `run` is cancelled."""
+    """Appends the passed deadlines of every zones partition until `run` is cancelled."""
 
     def __init__(self, replica: Replica, ranks: Ranks, *, now_ms: Callable[[], int], rng: Random) -> None:
         self.stated = 0
@@ -73,7 +74,7 @@ class Timers:
         while True:
             due_s, now_s = self._due_s[partition], asyncio.get_running_loop().time()
             wait_s = min(due_s.values()) - now_s if due_s else None
-            if self._replica.folded(partition).halted:  # what we say would not show, and be said for ever
+            if self._replica.folded(partition).halted:  # no event is folded: the same ones would be appended forever
                 wait_s = None
             if wait_s is None or wait_s > 0:
                 await self._sleep(partition, wait_s)
@@ -83,7 +84,7 @@ class Timers:
             self._look(partition, self._replica.folded(partition).time_ms)
 
     def _look(self, partition: Partition, time_ms: int) -> None:
-        """Note when each deadline is due, where `time_ms` is the present time for those that are new."""
+        """Compute when each deadline is due; `time_ms` is the present time for new deadlines."""
         known, now_s = self._due_s.get(partition, {}), asyncio.get_running_loop().time()
         due_s = self._due_s[partition] = {}
         for deadline in self._deadlines(partition):
@@ -91,7 +92,7 @@ class Timers:
             due_s[deadline] = known.get(deadline, now_s + left_s)
 
     async def _sleep(self, partition: Partition, wait_s: float | None) -> None:
-        """Wait until then, or until the fold changes, which may bring an earlier deadline."""
+        """Wait for this time, or until the fold changes, which may add an earlier deadline."""
         try:
             async with asyncio.timeout(wait_s):
                 await self._fold_watcher.changed(partition)

@@ -1,1 +1,1 @@
-"""The provisioner: it takes a DPU through the steps of its life, over its BMC."""
+"""The provisioner: it takes a DPU through the steps of its lifecycle, over its BMC."""

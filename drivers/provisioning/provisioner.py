@@ -1,13 +1,14 @@
-"""The provisioner: it takes the steps that DPUs wait for, by rank, and states how they went.
+"""The provisioner: it executes the pending steps of DPUs, in order of rank, and appends their results.
 
     an open step -> StepStarted -> the fold names this attempt -> the device (steps) -> StepSucceeded or StepFailed
 
-Only the actor that the fold names touches a device, and it looks before every call. If that actor's beacon is gone,
-whoever is first in rank states so (StepFailed, lost) and the next attempt is open to all; if it hangs, the step's
-deadline ends it. An actor is a replica's name and a mark of this life of its process: what a former life began is lost.
+Only the actor that the fold names calls a device, and it checks this before every call. If that actor's beacon is
+missing for too long, the replica of the lowest rank appends StepFailed (lost), and every replica may take the next
+attempt. If the actor hangs, the step's deadline ends the attempt. An actor is a replica name and an id of the process:
+attempts of an earlier process are lost.
 
-In a zone that is frozen no attempt is taken, and one that was taken alters nothing more: it follows the task that its
-device runs already, and else waits for the thaw, for as long as it has time.
+In a frozen zone no attempt is started. An attempt that runs makes no further change to its device: it follows the
+device's running task, or waits for the thaw until its deadline.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 
 class ProvisionerSettings(NamedTuple):
-    """How a provisioner goes about it; times in seconds."""
+    """Settings of a provisioner; times are in seconds."""
 
     attempts_at_once: int = 1_000
     """Attempts under way in this process; most of them wait for a device."""
@@ -64,7 +65,7 @@ _SETTINGS = ProvisionerSettings()
 
 
 class _Step(NamedTuple):
-    """A step of a DPU, as it stood when it was looked at."""
+    """A step of a DPU, as of one read of the fold."""
 
     partition: Partition
     name: str
@@ -77,8 +78,8 @@ _Work: TypeAlias = Callable[[_Step], Coroutine[Any, Any, None]]
 class Provisioner:
     """Serves every zones partition until `run` is cancelled.
 
-    `under_way` counts the DPUs that it is busy with, `ended` the attempts by phase and by how they ended: done, given
-    up (another has it), lost (another's, whom nobody hears any more), or the kind of the failure.
+    `under_way` counts the DPUs with an attempt in this process. `ended` counts attempts by phase and result: done,
+    given up (superseded by another attempt), lost (the actor's beacon is missing), or the kind of the failure.
     """
 
     def __init__(
@@ -115,7 +116,7 @@ class Provisioner:
             for partition in self._replica.partitions(ZONES):
                 tasks.create_task(self._serve(partition, tasks))
 
-    # -- what there is to do
+    # -- due work
 
     async def _serve(self, partition: Partition, tasks: asyncio.TaskGroup) -> None:
         while True:
@@ -128,8 +129,8 @@ class Provisioner:
             await asyncio.sleep(self._settings.look_s)
 
     def _look(self, partition: Partition, tasks: asyncio.TaskGroup) -> float | None:
-        """Begin what is due; in how many seconds to look again at the latest."""
-        if self._replica.folded(partition).halted:  # nothing that we begin would show, and it would begin for ever
+        """Start the due work. Returns the longest time until the next look, in seconds."""
+        if self._replica.folded(partition).halted:  # no event is folded: the same attempts would start forever
             return None
         state, now_ms, busy = self._states.zones_at(partition), self._now_ms(), self._busy[partition]
         waits = [self._settings.idle_look_s] if state.dpu_index.running else []
@@ -153,7 +154,7 @@ class Provisioner:
         return min(waits, default=None)
 
     def _work_on_running(self, step: _Step) -> _Work | None:
-        """What to do about an attempt that runs, and with which nothing here is busy."""
+        """The work for a running attempt that no task here executes."""
         if step.dpu.provisioner == self._actor:
             return self._work if self._left_s(step) > 0 else None
         replica = step.dpu.provisioner.partition("#")[0]
@@ -175,7 +176,7 @@ class Provisioner:
             self._fold_watcher.wake(step.partition)
 
     def _is_lost(self, replica: str) -> bool:
-        """Whether a replica has been without a beacon for long enough."""
+        """Whether a replica's beacon has been missing for `lost_after_s`."""
         now_s = asyncio.get_running_loop().time()
         if self._ranks.is_alive(replica):
             self._silent_since_s.pop(replica, None)
@@ -185,7 +186,7 @@ class Provisioner:
     # -- one attempt
 
     async def _take(self, step: _Step) -> None:
-        """State that we take the next attempt, and work on it if the fold names us."""
+        """Append StepStarted for the next attempt, and execute it if the fold names this actor."""
         number = step.dpu.attempt + 1
         if await self._is_anothers(step) or self._is_frozen(step):
             return
@@ -199,7 +200,7 @@ class Provisioner:
             await self._work(now)
 
     async def _work(self, step: _Step) -> None:
-        """Do the step that the fold says is ours, and state how it went, unless it is not ours any more by then."""
+        """Execute a step that the fold assigned to this actor, and append its result while the attempt is current."""
         logger.info("step started", extra=_about(step))
         try:
             event = await self._attempt(step)
@@ -216,7 +217,7 @@ class Provisioner:
         else:
             self.ended[event.phase, event.kind] += 1
             logger.warning("step failed", extra=_about(step, event.message) | {"kind": event.kind})
-        while self._is_current(step) and not await self._append(step, event):  # also that its time is over
+        while self._is_current(step) and not await self._append(step, event):  # also after the step's deadline
             await self._back_off()
 
     async def _attempt(self, step: _Step) -> StepSucceeded | StepFailed:
@@ -254,7 +255,7 @@ class Provisioner:
             return StepFailed(*about, "operator", _shortened(error))
 
     async def _report_lost(self, step: _Step) -> None:
-        """State that an attempt has nobody who works on it."""
+        """Append that an attempt's actor is lost."""
         if await self._is_anothers(step):
             return
         message = f"provisioner {quoted(step.dpu.provisioner)} is no longer alive"
@@ -265,13 +266,13 @@ class Provisioner:
         if not await self._append(step, event):
             await self._back_off()
 
-    # -- saying it
+    # -- events
 
     async def _is_anothers(self, step: _Step) -> bool:
         return await self.internal_events.wait_for_turn(step.name, step.partition, lambda: self._moved(step))
 
     async def _append(self, step: _Step, event: Event) -> bool:
-        """Append an internal event, and wait until the fold has taken it, or another event about this DPU."""
+        """Append an internal event, and wait until the fold has taken this event or another one about the DPU."""
         await self.internal_events.append(step.partition, step.dpu.zone, event)
         return await self._fold_watcher.wait_with_timeout(
             step.partition, lambda: self._moved(step), self._settings.landing_s
@@ -283,51 +284,52 @@ class Provisioner:
     def _envelope(self, step: _Step) -> Envelope:
         return internal_envelope(step.name, f"provisioner/{self._replica.name}", self._now_ms())
 
-    # -- what the fold says
+    # -- reads of the fold
 
     def _now(self, step: _Step) -> _Step | None:
-        """The DPU as it stands now."""
+        """The present state of the DPU; None if it has gone."""
         dpu = self._states.zones_at(step.partition).dpus.rows.get(step.name)
         return None if dpu is None else step._replace(dpu=dpu)
 
     def _moved(self, step: _Step) -> bool:
-        """Whether the step stands otherwise than when it was looked at; progress is no move."""
+        """Whether the step has changed since it was read; progress is no change."""
         now = self._now(step)
         return now is None or _step_version(now.dpu) != _step_version(step.dpu)
 
     def _is_ours(self, step: _Step) -> bool:
-        """Whether this attempt may touch its device: the fold says that it runs and is ours, and it has time left."""
+        """Whether this attempt may call its device: the fold names it as running and ours, and its time is not over."""
         return self._is_current(step) and self._left_s(step) > 0
 
     def _is_current(self, step: _Step) -> bool:
-        """Whether the fold says that this attempt runs, and is ours."""
+        """Whether the fold names this attempt as running and ours."""
         now = self._now(step)
         return now is not None and now.dpu.attempt == step.dpu.attempt and self._runs_for_us(now)
 
     def _runs_for_us(self, step: _Step) -> bool:
-        """Whether the fold says that an attempt at this DPU runs, and is ours."""
+        """Whether the fold names an attempt at this DPU as running and ours."""
         now = self._now(step)
         return now is not None and now.dpu.step_state == "running" and now.dpu.provisioner == self._actor
 
     def _is_frozen(self, step: _Step) -> bool:
-        """Whether the device may not be altered now."""
+        """Whether a freeze forbids changes of the device."""
         return self._states.fleet.is_frozen(step.dpu.zone)
 
     def _left_s(self, step: _Step) -> float:
-        """What an attempt of ours has left of its time: counted from before we stated it, so that it is over no later
-        than in the log, and without the clock of either, which may be hours from the other."""
+        """The remaining time of an attempt of ours. It is counted from before the append of StepStarted, so that it
+        ends no later than in the log, and does not depend on the clocks of either host, which may differ by hours.
+        """
         now_s = asyncio.get_running_loop().time()
         taken_s = self._taken_s.setdefault((step.partition, step.name), now_s)
         return taken_s + STEPS[step.dpu.phase].deadline_ms / 1_000 - now_s
 
 
 def _shortened(error: Exception) -> str:
-    """As much of a failure as the fold keeps: a device may say so much that no record would have room for it."""
+    """A failure's text, truncated to the length that the fold stores: a device's text has no limit."""
     return str(error)[:MAX_MESSAGE]
 
 
 def _about(step: _Step, reason: str = "") -> dict[str, object]:
-    """What a log line about a step says beside what happened."""
+    """The fields of a log line about a step."""
     about: dict[str, object] = {"dpu": step.name, "phase": step.dpu.phase, "attempt": step.dpu.attempt}
     return about | {"reason": reason} if reason else about
 

@@ -1,9 +1,10 @@
-"""One attempt at one step, on one device: fence, read, adopt or begin, follow, and believe only what is read back.
+"""One attempt at one step on one device: fence, read, adopt or start a task, follow it, and verify the result by a
+read.
 
-It never asks how the attempt before it ended. It opens a session, which ends that one's, and looks: a task of this very
-step that runs or is done is adopted; any other that runs is cancelled; else the step's action is begun. So an attempt
-may die anywhere, and the step may be run twice. A device that says "done" is read again, since some say so and have
-done nothing.
+The result of the previous attempt is not needed. This attempt opens a session, which ends the previous one's session,
+and reads the device. A running or finished task of this step is adopted; any other running task is cancelled; otherwise
+the step's action is started. An attempt may therefore fail at any point, and the step may be run twice. A device that
+reports "done" is read again, since some devices report it without having done the action.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ _Result = TypeVar("_Result")
 
 
 class DeviceTiming(NamedTuple):
-    """How an attempt treats its device, in seconds."""
+    """Timing of the calls to a device, in seconds."""
 
     call_s: float = 30.0
     """Hard limit of one call."""
@@ -70,12 +71,13 @@ class DeviceTiming(NamedTuple):
 
 
 class AttemptSuperseded(Exception):
-    """The log names another attempt by now: nothing may be done, or said, in the name of this one."""
+    """The log names another attempt by now: this attempt must not act or append any more."""
 
 
 class Attempt(NamedTuple):
-    """What an attempt works with. `check` raises AttemptSuperseded, `until_thawed` waits until the DPU's zone is not
-    frozen; `calls` bounds the calls under way in this process, but for those that devices leave hanging."""
+    """The context of an attempt. `check` raises AttemptSuperseded. `until_thawed` waits until the DPU's zone is not
+    frozen. `calls` limits the concurrent calls of this process, except calls that devices leave hanging.
+    """
 
     bmc: Bmc
     dpu: Dpu
@@ -86,10 +88,11 @@ class Attempt(NamedTuple):
     timing: DeviceTiming
 
     async def call(self, make: Callable[[], Awaitable[_Result]], *, alters: bool = True) -> _Result:
-        """One call to the device, if this is still the actor, within its hard limit. No freeze holds up one that alters
-        nothing there."""
+        """Make one call to the device within its time limit, if this attempt is still current. A call that alters the
+        device waits for a thaw first.
+        """
         if alters:
-            await self.until_thawed()  # without a place: thousands may wait here, and go on together
+            await self.until_thawed()  # before a slot is taken: thousands may wait here, and continue together
         async with _call_slot(self.calls, self.timing.prompt_s):
             if alters:
                 await self.until_thawed()
@@ -103,7 +106,7 @@ class Attempt(NamedTuple):
 
 @asynccontextmanager
 async def _call_slot(places: asyncio.Semaphore, prompt_s: float) -> AsyncIterator[None]:
-    """Have one of these places, but for no longer than that."""
+    """Hold a call slot, for at most `prompt_s` seconds."""
     await places.acquire()
     is_held = True
 
@@ -122,17 +125,19 @@ async def _call_slot(places: asyncio.Semaphore, prompt_s: float) -> AsyncIterato
 
 
 def token_of(dpu: Dpu) -> int:
-    """The running attempt as its device knows it: the time of the log when it began, and its number.
+    """The fencing token of the running attempt: the log time of its start, and its number.
 
-    A device outlives its registration. It may be deleted and registered in a zone of another partition, whose offsets
-    are lower, and a restored log counts attempts anew from where it was cut: by the number alone, a device that had
-    seen higher ones would refuse all that come.
+    A device outlives its registration. It may be deleted and registered in a zone of another partition with lower
+    offsets, and a restored log counts attempts again from its cut. With the number alone, a device that had seen higher
+    numbers would refuse all later attempts.
     """
     return dpu.began_ms * TOKENS_PER_MS + dpu.attempt
 
 
 async def run_step(attempt: Attempt) -> dict[str, str]:
-    """Do the step; the facts that the device states afterwards. Raises what the device raised, or AttemptSuperseded."""
+    """Execute the step. Returns the facts that the device reports afterwards. Raises the device's errors, or
+    AttemptSuperseded.
+    """
     bmc, dpu, token = attempt.bmc, attempt.dpu, token_of(attempt.dpu)
     device = await attempt.call(partial(bmc.open, token))
     _check_serial(dpu, device)
@@ -149,7 +154,7 @@ async def run_step(attempt: Attempt) -> dict[str, str]:
 
 
 async def _adopted(attempt: Attempt, device: Reading) -> Task | None:
-    """The task of an earlier attempt at this step that goes on, or is done. Whatever else runs is ended."""
+    """The running or finished task of an earlier attempt at this step. Any other running task is cancelled."""
     dpu = attempt.dpu
     found: Task | None = None
     for task in device.tasks:
@@ -162,17 +167,17 @@ async def _adopted(attempt: Attempt, device: Reading) -> Task | None:
 
 
 def _is_owned(dpu: Dpu, token: int) -> bool:
-    """Whether this is the token of an attempt at the present phase of this very registration, and is not disowned."""
+    """Whether this token belongs to an attempt at the present phase of this registration, and is not disowned."""
     number = dpu.disowned + (token - dpu.disowned) % TOKENS_PER_MS
     return dpu.disowned < number <= dpu.attempt and token - number >= dpu.since_ms * TOKENS_PER_MS
 
 
 async def _follow(attempt: Attempt, task: Task) -> None:
-    """Until the task has ended. What it says is stated when it is new to the log: its id, and each quarter."""
+    """Follow the task to its end. Its id and each quarter of its progress are appended once."""
     stated = (attempt.dpu.task, attempt.dpu.percent // 25)
     wait_s = attempt.timing.poll_s
     while task.state == "running":
-        percent = min(max(task.percent, 0), 100)  # a device may say anything, and only a share can be stated
+        percent = min(max(task.percent, 0), 100)  # a device may report any number; the log accepts only a percentage
         if (task.id, percent // 25) != stated:
             stated = (task.id, percent // 25)
             await attempt.report_progress(task.id, percent)
@@ -197,14 +202,14 @@ def _check_serial(dpu: Dpu, device: Reading) -> None:
 
 
 def _check_facts(facts: Mapping[str, str]) -> None:
-    """What the log does not take would be stated over and over, until the step's deadline passed."""
+    """Validate facts before the append: the log would refuse invalid ones again and again until the step's deadline."""
     for key, value in facts.items():
         if fault := check_text(key, value):
             raise TaskFailed(f"{fault}; the device reported this value")
 
 
 def _is_rebooted(dpu: Dpu, device: Reading) -> bool:
-    """Whether a reboot that is wanted has been already: an earlier attempt may have done it and not said so."""
+    """Whether the required reboot has happened already: an earlier attempt may have done it without a report."""
     before = dpu.facts.get("boot_id", "")
     return dpu.phase == REBOOTING and before != "" and device.boot_id not in ("", before)
 

@@ -1,1 +1,1 @@
-"""The relay: it brings each DPU the table of its zone, and reports what DPUs have."""
+"""The relay: it sends each DPU the table of its zone, and reports the DPUs' tables to the log."""

@@ -1,14 +1,14 @@
-"""How many agents may open a link per second, and when the others should come back.
+"""Admission control: the rate at which agents may open links, and the times at which refused agents should retry.
 
-A relay that restarts is dialed by a thousand agents at once. Taking them all at once makes every handshake slow,
-times some out, and they come back (Istio's herds took minutes). So they are taken at a steady rate, and each one sent
-away is told a time of its own: the next free place in line, with jitter.
+A restarted relay is dialed by a thousand agents at once. Accepting all of them at once makes every handshake slow; some
+time out and are repeated (Istio had such reconnect storms for minutes). The relay therefore accepts links at a steady
+rate, and gives each refused agent a time of its own: the next free place in the queue, with jitter.
 
 Every identity (a DPU's certificate, or else an address) has a share of that rate. Without shares, ten connections that
-asked again and again, whatever they were told, kept another DPU out for 45 s: they took every free place, and each of
-their refusals moved the end of the line. Now a request beyond the share of its identity takes no place, and an identity
-that was told a time keeps that place and gets no second one. A DPU that comes back as told finds room that others
-do not have: no more are told to come than the rate allows.
+retried at once, whatever time they were given, kept another DPU out for 45 s: they took every free place, and each of
+their refusals extended the queue. A request beyond the share of its identity takes no place, and an identity that was
+given a time keeps this place and gets no second one. A DPU that returns at its time finds capacity reserved for it,
+since times are given at the admitted rate.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ IDENTITIES_MAX = 20_000
 
 
 class _Identity:
-    """The tokens of one identity, and the times at which it was told to come back."""
+    """The tokens of one identity, and the time at which it should retry."""
 
     __slots__ = ("at_s", "queue_end_s", "retry_at_s", "tokens")
 
@@ -40,10 +40,10 @@ class _Identity:
         """The end of its own queue: of the links that it asked for beyond its share."""
 
     def take(self, at_once: float, every_s: float, now: float) -> float:
-        """0, and one of its share is taken; else the seconds until its own queue is served."""
+        """Take a token and return 0, or return the seconds until the identity's next token."""
         self.tokens = min(at_once, self.tokens + (now - self.at_s) / every_s)
         self.at_s = now
-        if self.tokens >= 1.0 - 1e-9:  # sums of fractions
+        if self.tokens >= 1.0 - 1e-9:  # tolerance for sums of fractions
             self.tokens -= 1.0
             return 0.0
         free_s = now + (1.0 - self.tokens) * every_s
@@ -52,7 +52,7 @@ class _Identity:
 
 
 class LinkAdmission:
-    """A token bucket whose refusals are spread over the time that it takes to serve them, and one per identity."""
+    """A token bucket for all links and one per identity. Retry times are spread over the time that the queue needs."""
 
     def __init__(self, per_second: float, burst: int, *, now: Callable[[], float], rng: random.Random) -> None:
         self.refused = 0
@@ -69,7 +69,7 @@ class LinkAdmission:
         self._identities: OrderedDict[str, _Identity] = OrderedDict()
 
     def admit(self, who: str, *, is_one_dpu: bool) -> float:
-        """0 for come in; else the seconds after which to come back."""
+        """Return 0 to admit a link, or the seconds until a retry."""
         now = self._now()
         at_once, every_s = (DPU_AT_ONCE, DPU_EVERY_S) if is_one_dpu else self._shared_identity
         identity = self._identity(who, at_once, now)

@@ -1,4 +1,4 @@
-"""Hooks that a relay calls as a change travels to the devices, for traces: in order, of every zone."""
+"""Tracing hooks of a relay, called as a change travels to the devices, in order, for every zone."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ class DeliveryHooks(Protocol):
     """Tracing hooks. They return immediately and never raise."""
 
     def distributing(self, versions: Mapping[str, int]) -> None:
-        """All that is folded was taken in, and these zones have a new version by it."""
+        """A relay has read all folded changes; they gave these zones a new version."""
         ...
 
     def sent(self, zone: str, version: int) -> None:
-        """A frame to this version left for a DPU of the zone."""
+        """A frame to this version was sent to a DPU of the zone."""
         ...
 
     def reached(self, zone: str, version: int, level: Level) -> None:
-        """DPUs of the zone have this version at this level."""
+        """DPUs of the zone reached this level for this version."""
         ...

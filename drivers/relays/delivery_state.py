@@ -1,14 +1,14 @@
-"""How far the delivery of tables to a DPU is, and what the relay sends next: one value per DPU, one pure transition per
+"""The delivery state of a DPU's table and the next frame that is due: one value per DPU, one pure transition per
 message.
 
-DPUs of a link in the same state share one value (see `DeliveryStates`), so a thousand simulated DPUs that move together
-cost what one costs. A few rules hold it together:
+DPUs of a link with equal states share one value (see `DeliveryStates`), so a thousand simulated DPUs that change
+together cost as much as one. The rules:
 
-- At most WINDOW frames are on their way to a DPU. It gets the next one when it has answered, and that one holds all
-  that happened meanwhile: a slow DPU costs nothing, holds up nobody and is never more than one delta behind.
-- What a DPU holds is what it says, never what was sent to it; its heartbeats repeat it, so a lost answer or a lost
-  frame heals with the next one.
-- A digest that is not the version's own, if we know that one, is answered with a snapshot.
+- At most WINDOW frames are in flight to a DPU. It gets the next frame after its answer, and that frame merges all
+  changes since: a slow DPU adds no cost, delays no other DPU, and is at most one delta behind.
+- A DPU's table is the one that it reports, not the one that was sent. Heartbeats repeat the report, so a lost answer or
+  frame is repaired by the next one.
+- If a reported digest differs from the known digest of the version, the DPU gets a snapshot.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Due = Literal["nothing", "delta", "snapshot"]
 
 
 class Target(NamedTuple):
-    """What the DPUs of a zone should have. Version 0: nothing yet."""
+    """The table version that the DPUs of a zone should have. Version 0: none yet."""
 
     epoch: int
     version: int
@@ -39,10 +39,10 @@ class Target(NamedTuple):
 
 
 class DeliveryState(NamedTuple):
-    """The delivery of tables to one DPU, as of its last message. Versions are of `epoch`, times are of the loop's
-    clock, in seconds.
+    """The delivery state of one DPU, as of its last message. Versions are of `epoch`; times are of the loop's clock, in
+    seconds.
 
-    Up to the digest it is what it said that it has: a TableStatus without `dpus`.
+    The fields up to the digest are the DPU's last report: a TableStatus without `dpus`.
     """
 
     epoch: int
@@ -64,13 +64,13 @@ class DeliveryState(NamedTuple):
 
 
 def arrived(status: TableStatus, target: Target, known: bytes | None) -> DeliveryState:
-    """A DPU that has just said hello. `known` is the digest that its version has, if we know that version."""
+    """The state of a DPU that has just sent a Hello. `known` is the digest of its version, if that version is known."""
     wrong = known is not None and status.epoch == target.epoch and known != status.digest
     return DeliveryState(*status[1:], sent=status.applied, repair=wrong, since=target.version)
 
 
 def due(state: DeliveryState, target: Target, now: float) -> Due:
-    """What to send next."""
+    """The kind of frame that is due next."""
     if not target.version or now < state.not_before or len(state.in_flight) >= WINDOW:
         return "nothing"
     if state.repair or state.epoch != target.epoch or not state.sent:
@@ -80,22 +80,24 @@ def due(state: DeliveryState, target: Target, now: float) -> Due:
 
 
 def keeps_up(state: DeliveryState) -> bool:
-    """Whether it was sent here what its zone had when it came, and so does not come over and over with less."""
+    """Whether the DPU was sent the version that its zone had when its link began. A DPU that keeps reconnecting was
+    not.
+    """
     return state.sent >= state.since
 
 
 def after_send(state: DeliveryState, version: int, now: float) -> DeliveryState:
-    """A frame to `version` is on its way."""
+    """The state after a frame to `version` was sent."""
     return state._replace(sent=version, in_flight=(*state.in_flight, version), sent_at=now, repair=False)
 
 
 def after_wait(state: DeliveryState, until: float) -> DeliveryState:
-    """It has to wait for what is due to it."""
+    """The state with the due frame delayed until a time."""
     return state._replace(not_before=max(state.not_before, until))
 
 
 def after_ack(state: DeliveryState, status: TableStatus, epoch: int, known: bytes | None) -> DeliveryState:
-    """It says what it has now. `epoch` is ours; `known` as in `arrived`."""
+    """The state after an answer of the DPU. `epoch` is the relay's; `known` as in `arrived`."""
     if status.epoch != epoch:
         return _holds(state, status)
     in_flight = tuple([version for version in state.in_flight if version > status.applied])
@@ -116,8 +118,9 @@ def after_ack(state: DeliveryState, status: TableStatus, epoch: int, known: byte
 def after_heartbeat(
     state: DeliveryState, status: TableStatus, epoch: int, known: bytes | None, *, lost_before: float
 ) -> DeliveryState:
-    """As an ack; and a frame sent before `lost_before` that it has not received is lost. What it received of another
-    epoch is no frame of ours, whatever its number."""
+    """The state after a heartbeat: as after an ack. In addition, a frame sent before `lost_before` and not received is
+    lost. A received version of another epoch does not count as received.
+    """
     after = after_ack(state, status, epoch, known)
     if not after.in_flight or after.sent_at >= lost_before:
         return after
@@ -127,7 +130,7 @@ def after_heartbeat(
 
 
 def after_refusal(state: DeliveryState, refusal: Refusal, now: float, jitter: float) -> DeliveryState:
-    """It refused a frame. `jitter`, from 0.5 to 1, keeps many from trying again together."""
+    """The state after a refused frame. `jitter`, from 0.5 to 1, spreads the retries of many DPUs."""
     kept = _holds(state, refusal.status)._replace(in_flight=(), sent=refusal.status.applied)
     if refusal.version not in state.in_flight or refusal.code is RefusalCode.OLDER:
         return kept
@@ -152,7 +155,7 @@ def _holds(state: DeliveryState, status: TableStatus) -> DeliveryState:
 
 
 class Transition(NamedTuple):
-    """These DPUs went from one delivery state to another."""
+    """A change of these DPUs from one delivery state to another."""
 
     before: DeliveryState
     after: DeliveryState
@@ -168,22 +171,22 @@ class DeliveryStates:
         self.dpus: dict[DeliveryState, int] = {}
 
     def put(self, dpus: int, state: DeliveryState) -> None:
-        """These DPUs have this state now, whatever they had before."""
+        """Set the state of these DPUs."""
         self.drop(dpus)
         if dpus:
             self.dpus[state] = self.dpus.get(state, 0) | dpus
 
     def drop(self, dpus: int) -> None:
-        """Forget these DPUs."""
+        """Remove these DPUs."""
         for state, members in list(self.dpus.items()):
             if members & dpus:
                 self._set(state, members & ~dpus)
 
     def change(self, dpus: int, step: Callable[[DeliveryState], DeliveryState]) -> list[Transition]:
-        """Takes these DPUs one transition on; who is not here is left out."""
+        """Apply a transition to these DPUs. DPUs without a state are ignored."""
         if len(self.dpus) == 1:
             ((before, members),) = self.dpus.items()
-            if not members & ~dpus:  # as it is for the one DPU of an agent: nobody stays behind, and nobody is met
+            if not members & ~dpus:  # the common case of an agent's one DPU: no split and no merge of groups
                 after = step(before)
                 self.dpus = {after: members}
                 return [Transition(before, after, members)]

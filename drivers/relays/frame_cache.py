@@ -1,7 +1,7 @@
-"""Frames as bytes: each one is encoded once, for all zones that share a list and all links that start from one version.
+"""Encoded frames: each frame is encoded once, for all zones with the same list and all links at the same base version.
 
-Of delta and snapshot the smaller one is sent. A snapshot is only computed to compare when the delta is large and the
-whole table might not be.
+The smaller one of delta and snapshot is sent. The size of a snapshot is only computed for comparison if the delta is
+large and the whole table may be smaller.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ENTRY_BYTES = 512
 
 
 class EncodedFrame(NamedTuple):
-    """An encoded frame, and the version that it leads to."""
+    """An encoded frame and its target version."""
 
     data: bytes
     version: int
@@ -40,10 +40,10 @@ class FrameCache:
         self._bytes = 0
 
     def frame(self, zone: str, current: CurrentTable, since: int) -> EncodedFrame:
-        """From version `since` (0: from nothing) to the zone's current one, or to a later one.
+        """The frame from version `since` (0: the empty table) to the zone's current version, or to a later one.
 
-        `current` is what was read of the zone last. A frame that is not at hand yet is made of what the folds hold by
-        now, in which the zone may have another list already, and is kept as a frame of that.
+        `current` is the last read of the zone. A frame that is not cached is computed from the present folds, in which
+        the zone may already have another list; it is cached under that list.
         """
         frame = self._frames.get((current.key, current.version, since))
         return frame or self._get_or_encode(zone, self._source.current(zone, current.version), since)

@@ -1,7 +1,7 @@
-"""How long things took, as a histogram whose size is bounded whatever is put in: buckets 2 % apart.
+"""A histogram of latencies with bounded size: its buckets are 2 % apart.
 
-A percentile of it is within 1 % of the true one. That is all a relay keeps of the hundreds of thousands of samples that
-one change of a fleet yields.
+A percentile is within 1 % of the exact one. A change of a fleet yields hundreds of thousands of samples; a relay stores
+only this histogram of them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _GROWTH = math.log(1.02)
 
 
 class LatencyHistogram:
-    """Milliseconds, with counts."""
+    """A histogram of milliseconds."""
 
     __slots__ = ("_buckets", "count", "max_ms", "sum_ms")
 
@@ -27,7 +27,7 @@ class LatencyHistogram:
         self.sum_ms = 0
 
     def add(self, milliseconds: int, count: int = 1) -> None:
-        """So many samples of so long. Negative ones, which clocks that disagree yield, count as 0."""
+        """Add samples of one value. Negative values, from clocks that differ, count as 0."""
         milliseconds = max(0, milliseconds)
         self._buckets[round(math.log1p(milliseconds) / _GROWTH)] += count
         self.count += count
@@ -35,7 +35,7 @@ class LatencyHistogram:
         self.max_ms = max(self.max_ms, milliseconds)
 
     def quantile(self, share: float) -> float:
-        """The time within which this share of the samples lies; 0 without samples."""
+        """The latency that this share of the samples does not exceed; 0 without samples."""
         wanted = share * self.count
         seen = 0
         for bucket in sorted(self._buckets):
@@ -45,7 +45,7 @@ class LatencyHistogram:
         return 0.0
 
     def within(self, bounds_ms: Sequence[float]) -> list[int]:
-        """How many samples are at most as long as each of these bounds, which rise; within the 1 % of all this."""
+        """The number of samples up to each of these ascending bounds, within 1 %."""
         counts = [0] * (len(bounds_ms) + 1)
         for bucket, count in self._buckets.items():
             counts[bisect_left(bounds_ms, math.expm1(bucket * _GROWTH))] += count

@@ -1,8 +1,8 @@
-"""Which DPUs a link speaks for, as far as they may be served, and their delivery states.
+"""The DPUs of a link that can be served, and their delivery states.
 
-They come with a Hello, and may come again with the next one. Whom the log does not know, and who comes from a later log
-than it, is told when to ask again; whom another link spoke for is taken from that one. What they bring is held against
-what they had and against what the log knows: a DPU that has less, or more, is not one like the others.
+DPUs are named by a Hello, and may be named again by a later one. A DPU that the log does not know, or with a table from
+a later log generation, is told when to retry. A DPU that another link served is taken over from it. Its reported table
+is compared with its previous one and with the log: a DPU whose table is older, or newer than the log, is reported.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ class LinkMembership:
         self._peer = peer
 
     def handle_hello(self, hello: Hello, now_ms: int) -> list[Unserved]:
-        """Takes up the DPUs of a Hello; who is unserved. Raises ProtocolError if they would be too many."""
+        """Add the DPUs of a Hello; returns the unserved ones. Raises ProtocolError if there are too many."""
         named = self.numbering.add(hello.dpus)
         unserved = self.attach(hello.dpus)
         return unserved + self._add(named & ~union(part.dpus for part in unserved), hello.statuses, now_ms)
 
     def renumbered(self) -> list[str]:
-        """Those whom the log knows by another ordinal meanwhile, or not at all."""
+        """DPUs whose ordinal in the log has changed, or that have left the log."""
         return self.numbering.renumbered(partial(self._source.ordinals_of, self._zone.name))
 
     def attach(self, dpus: Sequence[str]) -> list[Unserved]:
-        """Numbers these DPUs by the log's ordinals; those that it does not know are unserved."""
+        """Set the log's ordinals of these DPUs; unknown DPUs are returned as unserved."""
         unknown = []
         for dpu, ordinal in zip(dpus, self._source.ordinals_of(self._zone.name, dpus), strict=True):
             number = self.numbering.number_of(dpu)
@@ -78,26 +78,26 @@ class LinkMembership:
         return [Unserved(mask, reason, self._retry_ms())]
 
     def report_again(self, dpus: Sequence[str], now_ms: int) -> None:
-        """Says what these DPUs have by the ordinals that they have now: nothing else does until it changes."""
+        """Report the tables of these DPUs under their new ordinals: reports are otherwise made on change only."""
         mask = self.numbering.mask_of(dpus)
         for state, members in self.delivery_states.dpus.items():
             if members & mask:
                 self._report(members & mask, state, now_ms)
 
     def detach(self, number: int) -> None:
-        """Another link speaks for this DPU now."""
+        """Remove a DPU that another link has taken over."""
         self.delivery_states.drop(1 << number)
         self.numbering.set_ordinal(number, None)
         if not self.delivery_states.dpus:
             self._on_empty()
 
     def end(self) -> None:
-        """The link has ended: nobody speaks for its DPUs, and what those had that were served is remembered."""
+        """End the link: remove its DPUs from the zone, and store the last reported versions of served DPUs."""
         held = self.reported_tables()
         for name in self.numbering.names:
             if self._zone.links.get(name, (None, 0))[0] is self:
                 del self._zone.links[name]
-                self._zone.ahead_of_log.pop(name, None)  # another relay may know better by now
+                self._zone.ahead_of_log.pop(name, None)  # another relay may have a newer report by now
                 if name in held:
                     self._zone.last_reported[name] = (held[name].epoch, held[name].version)
 
@@ -110,7 +110,9 @@ class LinkMembership:
         }
 
     def _add(self, dpus: int, statuses: Sequence[TableStatus], now_ms: int) -> list[Unserved]:
-        """Puts these DPUs where their Hello says that they stand; who comes from a later log is unserved."""
+        """Set the delivery states of these DPUs by their Hello. DPUs with a table of a later log generation are
+        unserved.
+        """
         target, unserved, left = self._zone.target, [], dpus
         nothing = TableStatus(dpus, 0, 0, 0, 0, NO_DIGEST)
         for status in (*statuses, nothing):
@@ -131,13 +133,13 @@ class LinkMembership:
         return unserved
 
     def _report(self, dpus: int, has: TableStatus | DeliveryState, now_ms: int) -> None:
-        """Says what these DPUs have, as far as it is what the log says of that version."""
+        """Report the tables of these DPUs if their digest is the log's for that version."""
         if has.epoch == self._zone.target.epoch and has.digest == self._zone.digest(has.applied):
             levels = (has.received, has.applied, has.in_hardware)
             self._zone.report_levels(levels, self.numbering.bitmap_of(dpus), now_ms)
 
     def _note_regressions(self, dpus: int, has: tuple[int, int]) -> None:
-        """Notes which of these DPUs come back with less than they had."""
+        """Record the DPUs among these that returned with an older table than before."""
         had = {
             number: (state.epoch, state.applied)
             for state, members in self.delivery_states.dpus.items()
@@ -150,7 +152,7 @@ class LinkMembership:
                 self._zone.pending.regressed[name] = has[1]
 
     def _note_ahead_of_log(self, dpus: int, status: TableStatus) -> None:
-        """Notes which DPUs hold what the log does not know, and which do not any more."""
+        """Record the DPUs with tables that are newer than the log, and remove those that have recovered."""
         ahead, has = self._zone.ahead_of_log, (status.epoch, status.applied)
         if self._source.knows(*has):
             for name in self.numbering.names_of(dpus) if ahead else ():

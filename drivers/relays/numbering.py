@@ -1,7 +1,7 @@
 """The DPUs of one link by name, number and ordinal: names in a Hello, numbers on the link, ordinals in the log.
 
-A set of them goes over the link as a mask of numbers, given in the order in which Hellos name them; what zones count,
-and what the log knows, goes by ordinal. A DPU that the log does not know, or that another link speaks for, has none.
+On the link, a set of DPUs is a mask of numbers, assigned in the order of the Hellos. Zones and the log use ordinals. A
+DPU that the log does not know, or that another link serves, has no ordinal.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NONE = -1
 
 
 class Numbering:
-    """Grows with the Hellos of its link; nobody's number changes."""
+    """The numbers of a link's DPUs. Hellos add numbers; an assigned number never changes."""
 
     __slots__ = ("_bitmaps", "_names", "_numbers", "_ordinals")
 
@@ -31,11 +31,11 @@ class Numbering:
 
     @property
     def names(self) -> Sequence[str]:
-        """All that were named, in the order of their numbers."""
+        """All named DPUs, in order of their numbers."""
         return self._names
 
     def add(self, dpus: Sequence[str]) -> int:
-        """The set of these DPUs, the new among them numbered. Raises ProtocolError if they would be too many."""
+        """The set of these DPUs; new ones are numbered. Raises ProtocolError if there are too many."""
         fresh = [dpu for dpu in dpus if dpu not in self._numbers]
         if len(self._names) + len(fresh) > MAX_LINK_DPUS:
             raise ProtocolError(f"hello.dpus: this link would serve more than the {MAX_LINK_DPUS} DPUs allowed")
@@ -46,7 +46,7 @@ class Numbering:
         return self.mask_of(dpus)
 
     def set_ordinal(self, number: int, ordinal: int | None) -> None:
-        """The DPU of this number has this ordinal from now on, or none."""
+        """Set or remove the ordinal of a DPU."""
         self._ordinals[number] = _NONE if ordinal is None else ordinal
         self._bitmaps.clear()
 
@@ -80,6 +80,6 @@ class Numbering:
         return bitmap
 
     def renumbered(self, ordinals_of: Callable[[Sequence[str]], Sequence[int | None]]) -> list[str]:
-        """Those that have an ordinal which is not theirs any more."""
+        """DPUs whose stored ordinal differs from the present one."""
         known = zip(self._names, self._ordinals, ordinals_of(self._names), strict=True)
         return [name for name, ordinal, now in known if ordinal not in (_NONE, now)]

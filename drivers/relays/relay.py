@@ -1,13 +1,13 @@
-"""The relay: from the rule tables that the log yields to the DPUs of its zones, and back to what they have.
+"""The relay: it sends the rule tables of the log to the DPUs of its zones, and reports the DPUs' tables to the log.
 
-It folds the log itself, so it needs no other process, and any number of relays can serve one zone. Whenever the log
-says something new it computes each zone's table, encodes one frame per list and base version, and hands the same bytes
-to every link. A pass over all links yields every few milliseconds, and the next one takes whatever has changed since.
-What a pass costs hardly depends on how much has changed, so under load there is a rest after each, or nothing would be
-left of the process for reading the log; and no longer a rest than changes are late anyway, so one alone is not held up.
+A relay folds the log itself, so it needs no other process, and any number of relays can serve one zone. After each
+change of the log it computes each zone's table, encodes one frame per list and base version, and sends the same bytes
+to every link. A pass over all links yields every few milliseconds; the next pass takes all changes since. The cost of a
+pass hardly depends on the number of changes. Under load, a rest follows each pass, so that the process has time to read
+the log. The rest is no longer than the present delay of changes, so a single change is not delayed.
 
-A DPU resumes here from wherever it was, by (epoch, version, digest): versions are positions in the log and mean the
-same to every relay. What the DPUs say goes to the log as aggregates (`reports`), never one by one.
+A DPU resumes at any relay from its (epoch, version, digest): versions are positions in the log and are the same for
+every relay. The DPUs' tables are reported to the log as aggregates (`reports`), never one by one.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ TURN_PIECES = 16
 
 
 class RelaySettings(NamedTuple):
-    """What an operator may want to change about a relay."""
+    """Settings of a relay."""
 
     heartbeat_s: float = 10.0
     """How often an agent speaks up. One that does not for three times as long is taken for gone."""
@@ -102,20 +102,20 @@ class Relay:
         self._context = SessionContext(source, self.frame_cache, loop.time, now_ms, rng, settings.heartbeat_s)
 
     async def run(self) -> None:
-        """Distributes and reports, for ever."""
+        """Distribute tables and append reports until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._distribute())
             tasks.create_task(self._tick())
             tasks.create_task(self._report())
 
     def admit(self, who: str, *, is_one_dpu: bool) -> float:
-        """Whether a new link of an identity may come in: 0, or the seconds after which to try again."""
+        """Return 0 to admit a new link of an identity, or the seconds until a retry."""
         return self.admission.admit(who, is_one_dpu=is_one_dpu)
 
     async def serve(self, link: Link, only: str = "") -> None:
-        """Speaks with one link until it ends. Whatever the peer says, only its own link suffers.
+        """Serve one link until it ends. An error of the peer affects its own link only.
 
-        With `only`, the link may speak for that DPU and for no other: its certificate names it.
+        With `only`, the link may speak for this DPU and for no other: its certificate names it.
         """
         session: Session | None = None
         try:
@@ -133,15 +133,15 @@ class Relay:
             await link.close()
 
     def devices(self) -> dict[str, dict[str, Held]]:
-        """What each connected DPU has, by zone and name."""
+        """The table of each connected DPU, by zone and name."""
         return {name: self.zone_devices(name) for name in sorted(self.zones)}
 
     def dpus_ahead_of_log(self) -> int:
-        """How many DPUs hold more than the log knows, as it was restored from before they got it."""
+        """The number of DPUs with tables newer than the log, which was restored from a time before them."""
         return sum(len(zone.ahead_of_log) for zone in self.zones.values())
 
     def zone_devices(self, zone: str) -> dict[str, Held]:
-        """What each connected DPU of one zone has."""
+        """The table of each connected DPU of one zone."""
         held: dict[str, Held] = {}
         for session in self.zones[zone].sessions if zone in self.zones else ():
             held.update(session.reported_tables())
@@ -172,7 +172,7 @@ class Relay:
         return session
 
     async def _receive(self, session: Session) -> None:
-        """Hears a link out. What waits in its buffer comes without waiting: others get their turn in between."""
+        """Handle a link's messages. Buffered messages arrive without a wait, so the loop yields explicitly."""
         since_turn = 0
         while True:
             self._schedule_report(session.zone)
@@ -189,7 +189,7 @@ class Relay:
         session.end()
         zone = session.zone
         self._schedule_report(zone)
-        if not zone.sessions and not zone.last_reported:  # nobody who is registered ever spoke for it
+        if not zone.sessions and not zone.last_reported:  # no registered DPU was ever served
             del self.zones[zone.name]
 
     def _send_go_away(self, link: Link, reason: str, kind: str) -> None:
@@ -199,7 +199,7 @@ class Relay:
         with suppress(LinkClosed):
             link.send(relay_messages.encode(GoAway(reason, retry_ms)))
 
-    # --- the way out --------------------------------------------------------------------------------------------------
+    # --- distribution -------------------------------------------------------------------------------------------------
 
     async def _distribute(self) -> None:
         while True:
@@ -215,16 +215,16 @@ class Relay:
                 await asyncio.sleep(min(REST_TIMES * (self._context.now() - began), REST_MAX_S, late_s))
 
     async def _send_due(self, sessions: Iterable[Session]) -> None:
-        """Sends everybody what is due, in slices that leave the loop to others."""
+        """Send all due frames, in slices that yield to other tasks."""
         began = self._context.now()
         for session in sessions:
-            with suppress(LinkClosed):  # its own `serve` ends with it
+            with suppress(LinkClosed):  # the link's `serve` handles its end
                 session.send_due()
             if self._context.now() - began > SLICE_S:
                 await asyncio.sleep(0)
                 began = self._context.now()
 
-    # --- what time brings ---------------------------------------------------------------------------------------------
+    # --- timers -------------------------------------------------------------------------------------------------------
 
     async def _tick(self) -> None:
         while True:
@@ -235,7 +235,7 @@ class Relay:
             await self._send_due(sessions)
 
     def _check(self, session: Session) -> None:
-        """A link must speak up now and then, and not all the time."""
+        """Close a link that is silent too long or sends too much."""
         silent_s = self._context.now() - session.last_message_at
         if session.messages > self._settings.messages_per_second * TICK_S:
             reason = f"messages: {session.messages} in {TICK_S} s are more than {self._settings.messages_per_second}/s"
@@ -271,5 +271,5 @@ class Relay:
         except TransientError as error:
             logger.warning("zone %s: outcome of a report append is unknown, retrying: %s", zone.name, error)
             zone.pending.put_back(taken)
-        except PermanentError as error:  # said again, it would be refused again
+        except PermanentError as error:  # a repeated append would be refused again
             logger.error("zone %s: report refused by the log and dropped: %s", zone.name, error)

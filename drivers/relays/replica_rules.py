@@ -1,4 +1,4 @@
-"""The rule tables of a relay's zones, and their DPUs, as the folds of its replica have them."""
+"""The rule tables of a relay's zones and their DPUs, read from the folds of the relay's replica."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ class ReplicaRules:
         return is_changed
 
     def current(self, zone: str, since: int) -> CurrentTable:
-        """The same object for all zones of a list: a relay of hundreds of zones keeps a thousand versions of each."""
+        """The current table; one shared object for all zones of a list, as a relay caches a thousand versions for each
+        of hundreds of zones.
+        """
         fleet = self._states.fleet
         now = table(fleet, zone)
         asked = (now.key, now.version, since)

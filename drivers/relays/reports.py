@@ -1,8 +1,8 @@
-"""What a relay says to the log about a zone's DPUs: on change only, gathered, and never more than once a second.
+"""A relay's reports to the log about the tables of a zone's DPUs: on change only, batched, at most one per second.
 
-Per version and level a bitmap of DPU ordinals. The fold joins them by OR, so a report that is written twice, or by two
-relays about one DPU, changes nothing, and one that may not have been written is simply said again. Only what takes
-something back (`regressed`) is said by name.
+A report has one bitmap of DPU ordinals per version and level. The fold merges bitmaps by OR: a report that is written
+twice, or by two relays about one DPU, changes nothing, and a report of unknown outcome is repeated. Only regressions
+(`regressed`) are reported by name.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ zones, about as many versions as the fold remembers."""
 
 
 class Level(IntEnum):
-    """How far a version has come on a DPU."""
+    """The progress of a version on a DPU."""
 
     RECEIVED = 0
     APPLIED = 1
@@ -46,7 +46,7 @@ class Level(IntEnum):
 
 @dataclass(slots=True)
 class DpusAtLevel:
-    """These DPUs have a version at a level; the last of them said so at `reached_ms`."""
+    """The DPUs with a version at a level; the last of them reported it at `reached_ms`."""
 
     ordinals: BitMap
     appended_ms: int
@@ -54,7 +54,7 @@ class DpusAtLevel:
 
 
 class ReportBuffer:
-    """What the next report of one zone will say."""
+    """The content of the next report of one zone."""
 
     def __init__(self) -> None:
         self.reached: dict[tuple[int, Level], DpusAtLevel] = {}
@@ -63,7 +63,7 @@ class ReportBuffer:
         self.last_s = float("-inf")
 
     def reach(self, version: int, level: Level, ordinals: BitMap, appended_ms: int, now_ms: int) -> None:
-        """These DPUs now have this version at this level."""
+        """Record that these DPUs have this version at this level."""
         before = self.reached.get((version, level))
         if before is None:
             self.reached[version, level] = DpusAtLevel(ordinals.copy(), appended_ms, now_ms)
@@ -72,17 +72,19 @@ class ReportBuffer:
             before.reached_ms = now_ms
 
     def __bool__(self) -> bool:
-        """Whether there is anything."""
+        """Whether there is anything to report."""
         return bool(self.reached or self.regressed or self.refused)
 
     def is_due(self, now: float) -> bool:
-        """Whether something is to be said, and may be by now."""
+        """Whether there is a report, and the interval since the last one is over."""
         if self.reached:
             return now >= self.last_s + PROGRESS_S
         return bool(self.regressed or self.refused) and now >= self.last_s + EXCEPTIONS_S
 
     def take(self, now: float) -> ReportBuffer:
-        """What to say now. The other names stay; older versions do not: who has none of these is behind anyway."""
+        """Take the content of the next report. Names beyond the limit stay. Older versions are dropped: a DPU with none
+        of the reported ones is behind in any case.
+        """
         taken = ReportBuffer()
         taken.reached = {key: self.reached[key] for key in reversed(list(self._newest()))}
         taken.regressed, self.regressed = _split(self.regressed)
@@ -92,7 +94,7 @@ class ReportBuffer:
         return taken
 
     def _newest(self) -> Iterator[tuple[int, Level]]:
-        """What fits into one report, the newest first."""
+        """The newest entries that fit into one report."""
         left = SETS_BYTES_MAX
         for key in sorted(self.reached, reverse=True)[:ENTRIES_MAX]:
             left -= len(self.reached[key].ordinals.serialize())
@@ -101,7 +103,7 @@ class ReportBuffer:
             yield key
 
     def put_back(self, taken: ReportBuffer) -> None:
-        """It may not have been written: say it again, beside what has come since."""
+        """Merge a report of unknown outcome back into the buffer, so that it is repeated."""
         for (version, level), reached in taken.reached.items():
             since = self.reached.get((version, level))
             reached_ms = max(reached.reached_ms, since.reached_ms if since else 0)
@@ -110,7 +112,7 @@ class ReportBuffer:
         self.refused = {**taken.refused, **self.refused}
 
     def event(self, zone: str, relay: str, epoch: int, dpu_count: int, now_ms: int) -> InstallsReported:
-        """This, as it goes into the log."""
+        """This report as an event."""
         keys = list(self.reached)
         return InstallsReported(
             envelope=internal_envelope(zone, f"relay/{relay}", now_ms),
@@ -129,6 +131,6 @@ class ReportBuffer:
 
 
 def _split(names: dict[str, V]) -> tuple[dict[str, V], dict[str, V]]:
-    """The first few, and the others."""
+    """The first NAMES_MAX names, and the rest."""
     items = list(names.items())
     return dict(items[:NAMES_MAX]), dict(items[NAMES_MAX:])

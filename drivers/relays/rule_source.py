@@ -1,7 +1,6 @@
-"""What a relay needs of the log: the tables of its zones, who their DPUs are, and when any of it changed.
+"""The relay's port to the log: the tables of its zones, their DPUs, and changes of either.
 
-`replica_rules` reads it from the folds that a replica keeps. It is a port of its own so that a relay's logic names
-neither partitions nor folds.
+`replica_rules` implements it with the folds of a replica. The port keeps partitions and folds out of the relay's logic.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from schemas.events import InstallsReported
 
 
 class CurrentTable(NamedTuple):
-    """The table that a zone should have now. `key` is equal for zones that share the list."""
+    """The current table of a zone. `key` is equal for zones with the same list."""
 
     version: int
     digest: bytes
@@ -24,7 +23,7 @@ class CurrentTable(NamedTuple):
 
 
 class RuleSource(Protocol):
-    """The tables of zones, as far as the log has been read."""
+    """The tables of zones, as far as the log was read."""
 
     @property
     def epoch(self) -> int:
@@ -32,20 +31,21 @@ class RuleSource(Protocol):
         ...
 
     def knows(self, epoch: int, version: int) -> bool:
-        """Whether the log holds what a table of this epoch and version was made from: a restored one may not."""
+        """Whether the log holds the records behind this epoch and version; a restored log may lack them."""
         ...
 
     async def changed(self) -> bool:
-        """Returns when the log was read further: whether tables, or a freeze, may have changed since the last call."""
+        """Wait until the log was read further. Returns whether tables or freezes may have changed since."""
         ...
 
     def current(self, zone: str, since: int) -> CurrentTable:
-        """What the zone should have now; `earliest_ms` is that of the earliest change after version `since`. Zones that
-        share a list share the answer."""
+        """The zone's current table; `earliest_ms` is the append time of the earliest change after version `since`.
+        Zones with the same list share the result.
+        """
         ...
 
     def delta(self, zone: str, since: int) -> Delta | None:
-        """The way from version `since` to the current one; None if that is not known any more."""
+        """The delta from version `since` to the current one; None if `since` is too old to be known."""
         ...
 
     def snapshot(self, zone: str) -> Delta: ...
@@ -53,12 +53,13 @@ class RuleSource(Protocol):
     def is_frozen(self, zone: str) -> bool: ...
 
     def ordinals_of(self, zone: str, dpus: Sequence[str]) -> list[int | None]:
-        """The numbers of these DPUs within the zone, in order; None for one that is not registered there."""
+        """The ordinals of these DPUs in the zone, in the given order; None for a DPU that is not registered there."""
         ...
 
     def dpu_count(self, zone: str) -> int: ...
 
     async def report(self, event: InstallsReported) -> None:
-        """State what a zone's DPUs have. Raises TransientError if it may not have been written, PermanentError if it
-        never will be."""
+        """Append a report. Raises TransientError if its outcome is unknown or a retry may succeed, PermanentError if
+        the log refuses it.
+        """
         ...

@@ -1,8 +1,8 @@
-"""A zone as a relay serves it: the table its DPUs should have, what they reported, and the link of each DPU.
+"""A zone that a relay serves: the table for its DPUs, their reports, and the link of each DPU.
 
-What outlives a link is kept by ordinal in flat arrays: the last version that a DPU had (to notice one that comes back
-with less) and when it was last sent a snapshot (a DPU that flaps gets a few at once, then one a minute; one that keeps
-up is not held to that, as a small table under many changes is sent whole time and again).
+State that outlives a link: the last version of each DPU, to detect one that returns with an older table; and in flat
+arrays by ordinal, the limiter of snapshots. A DPU that keeps reconnecting gets a few snapshots at once, then one per
+minute. A DPU that keeps up is exempt: a small table under many changes is repeatedly sent whole.
 """
 
 from __future__ import annotations
@@ -63,14 +63,14 @@ class DpuRateLimiter:
 
 
 class DpuLink(Protocol):
-    """A link that speaks for DPUs, each of which has a number on it."""
+    """A link that serves DPUs, each by its number on the link."""
 
     def detach(self, number: int) -> None:
-        """Another link speaks for this DPU now."""
+        """Remove a DPU that another link has taken over."""
 
 
 class ServedZone(Generic[S]):
-    """One served zone. Its sessions (S) are kept in order here, and known to `sessions` alone."""
+    """One served zone. Sessions (S) are stored here in order; only `sessions` knows their type."""
 
     def __init__(
         self,
@@ -104,17 +104,18 @@ class ServedZone(Generic[S]):
 
     @property
     def target(self) -> Target:
-        """What its DPUs should have, as far as the log was read."""
+        """The target of the zone's DPUs, as far as the log was read."""
         return Target(self._source.epoch, self.current.version, self.current.digest)
 
     @property
     def is_frozen_now(self) -> bool:
-        """Whether a freeze forbids to send. A frame is made of what the folds hold by now: they may have come to a
-        freeze, and to changes behind it, since `refresh`."""
+        """Whether a freeze forbids sending. Frames are computed from the present folds, which may have reached a freeze
+        and changes after it since `refresh`.
+        """
         return self.frozen or self._source.is_frozen(self.name)
 
     def refresh(self) -> bool:
-        """Reads its table and freeze anew; whether its DPUs may need something."""
+        """Read the table and the freeze again. Returns whether either has changed."""
         before = self.current, self.frozen
         found = self._source.current(self.name, self.current.version)
         if found.version == self.current.version:
@@ -124,8 +125,9 @@ class ServedZone(Generic[S]):
         return before != (self.current, self.frozen)
 
     def remember_latest(self) -> None:
-        """Remember the version that the folds have reached since `refresh`: a frame to it is sent now and soon
-        answered."""
+        """Store the version that the folds have reached since `refresh`: a frame to it is sent now, and its answer
+        follows soon.
+        """
         self._remember(self._source.current(self.name, self.current.version))
 
     def _remember(self, seen: CurrentTable) -> None:
@@ -135,19 +137,19 @@ class ServedZone(Generic[S]):
                 del self._versions[next(iter(self._versions))]
 
     def digest(self, version: int) -> bytes | None:
-        """The digest that a version has, if it went by here."""
+        """The digest of a version, if it was seen here."""
         if not version:
             return NO_DIGEST
         seen = self._versions.get(version)
         return seen.digest if seen else None
 
     def lacking_since_ms(self, version: int) -> int:
-        """Append time of the earliest change that a DPU with this version lacks, of those that went by; 0 for none."""
+        """Append time of the earliest seen change that a DPU with this version lacks; 0 if there is none."""
         later = (seen.earliest_ms for known, seen in self._versions.items() if known > version)
         return min(later, default=0)
 
     def record(self, move: Transition, ordinals: BitMap, now_ms: int) -> None:
-        """Record a change of what DPUs have, for the next report, and how long the change took."""
+        """Record a change of DPUs' tables for the next report, and its latency."""
         before, after = move.before, move.after
         if after.repair or after.epoch != self._source.epoch:
             return
@@ -165,19 +167,21 @@ class ServedZone(Generic[S]):
                 self.delivery.reached(self.name, newer, level)
             if newer <= older:
                 continue
-            if step != (older, newer):  # most make the same step at every level
+            if step != (older, newer):  # the versions of most changes are the same at every level
                 step, waited_ms = (older, newer), self._waited_ms(max(older, after.since), newer, now_ms)
             if waited_ms is not None:
                 self._latency[level].add(waited_ms, len(ordinals))
 
     def report_levels(self, level_versions: tuple[int, int, int], ordinals: BitMap, now_ms: int) -> None:
-        """DPUs came that have these versions: say so (whoever saw them get there may not have)."""
+        """Report the versions of DPUs that have just connected: the relay that served them before may not have reported
+        them.
+        """
         for level, version in zip(Level, level_versions, strict=True):
             if (seen := self._versions.get(version)) is not None:
                 self.pending.reach(version, level, ordinals, seen.earliest_ms, now_ms)
 
     def _waited_ms(self, older: int, newer: int, now_ms: int) -> int | None:
-        """How long the change waited that waited longest of those that DPUs got with this step."""
+        """The latency of the oldest change among those that DPUs received with this step."""
         earliest_ms = None
         for version in reversed(self._versions):
             if version <= older:
@@ -189,7 +193,7 @@ class ServedZone(Generic[S]):
 
 
 def log_freezes(changed: Sequence[ServedZone[S]], frozen_before: Collection[str]) -> None:
-    """Log which zones were frozen or thawed, one line for each: a freeze of all zones may be of thousands."""
+    """Log the zones that were frozen or thawed, in one line each: a freeze of all zones may concern thousands."""
     for word, is_frozen in (("frozen", True), ("thawed", False)):
         turned = [zone.name for zone in changed if zone.frozen is is_frozen is not (zone.name in frozen_before)]
         if len(turned) > 1:

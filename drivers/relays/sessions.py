@@ -1,8 +1,7 @@
-"""One link as a relay sees it: what its DPUs say (`link_membership` knows which they are), and what to send them next.
+"""A relay's end of one link: it handles the messages of its DPUs (chosen by `link_membership`) and sends due frames.
 
-Everything here runs to its end without waiting: a message comes in, delivery states change, frames go out. Sending
-never waits either; a link that has not taken what it was sent gets nothing more until it has, and then one merged
-delta.
+All functions run to their end without waiting: a message arrives, delivery states change, frames are sent. A link with
+a backlog gets no further frame until its peer has taken it, and then one merged delta.
 """
 
 from __future__ import annotations
@@ -31,8 +30,7 @@ BACKLOG_BYTES = 1024 * 1024
 
 
 class SessionContext(NamedTuple):
-    """The context that all sessions of a relay share. `now` is the loop's clock in seconds, `now_ms` that of the
-    log."""
+    """The shared context of a relay's sessions. `now` is the loop's clock in seconds, `now_ms` the log's."""
 
     source: RuleSource
     frame_cache: FrameCache
@@ -43,7 +41,7 @@ class SessionContext(NamedTuple):
 
 
 def _check_speaks_for(hello: Hello, only: str) -> None:
-    """Raises ProtocolError if a link speaks for other DPUs than the only one that it may speak for."""
+    """Raises ProtocolError if a link names other DPUs than the one that its certificate allows."""
     other = next((dpu for dpu in hello.dpus if only and dpu != only), None)
     if other is not None:
         raise ProtocolError(
@@ -52,7 +50,7 @@ def _check_speaks_for(hello: Hello, only: str) -> None:
 
 
 class Session:
-    """One link of one zone."""
+    """The session of one link, which belongs to one zone."""
 
     def __init__(self, link: Link, zone: ServedZone[Session], context: SessionContext, only: str = "") -> None:
         self.link = link
@@ -69,7 +67,7 @@ class Session:
         zone.sessions[self] = None
 
     def handle(self, message: FromAgent) -> None:
-        """One message of the agent's. Raises ProtocolError, LinkClosed."""
+        """Handle one message of the agent. Raises ProtocolError, LinkClosed."""
         self.last_message_at = self._context.now()
         match message:
             case Hello():
@@ -80,7 +78,7 @@ class Session:
                 for refusal in message.refusals:
                     self._handle_refusal(refusal)
             case Heartbeat():
-                if moved := self._membership.renumbered():  # what is said next is noted by ordinal
+                if moved := self._membership.renumbered():  # later reports are by ordinal
                     self._send_welcome(self._membership.attach(moved))
                 for status in message.statuses:
                     self._handle_heartbeat(status)
@@ -90,7 +88,7 @@ class Session:
         self.send_due()
 
     def handle_hello(self, hello: Hello) -> None:
-        """Takes up the DPUs of a Hello, as far as they may be served."""
+        """Add the DPUs of a Hello that can be served."""
         _check_speaks_for(hello, self._only)
         if hello.zone != self.zone.name:
             raise ProtocolError(
@@ -103,7 +101,7 @@ class Session:
                 self._limited(self.zone.unsent_version_limiter, members & named, now)
 
     def send_due(self) -> None:
-        """Sends what is due to whom it is due."""
+        """Send the due frames."""
         now, target = self._context.now(), self.zone.target
         for state, dpus in list(self._delivery_states.dpus.items()):
             due = delivery_state.due(state, target, now)
@@ -116,9 +114,7 @@ class Session:
                 continue
             if frame.version != target.version:
                 self.zone.remember_latest()
-            instead = due == "delta" and delivery_state.keeps_up(
-                state
-            )  # more has changed since than the table is large
+            instead = due == "delta" and delivery_state.keeps_up(state)  # the changes since are larger than the table
             allowed = (
                 self._limited(self.zone.snapshot_limiter, dpus, now) if frame.is_snapshot and not instead else dpus
             )
@@ -133,7 +129,7 @@ class Session:
                 )
 
     def states(self) -> Iterator[tuple[DeliveryState, int]]:
-        """The delivery states of the link's DPUs, each with the number of DPUs that have it."""
+        """The delivery states of the link's DPUs, each with its number of DPUs."""
         for state, dpus in self._delivery_states.dpus.items():
             yield state, dpus.bit_count()
 
@@ -142,11 +138,11 @@ class Session:
         return self._membership.reported_tables()
 
     def end(self) -> None:
-        """The link has ended."""
+        """End the session after its link has closed."""
         self.zone.sessions.pop(self, None)
         self._membership.end()
 
-    # --- what DPUs say ------------------------------------------------------------------------------------------------
+    # --- messages of DPUs ---------------------------------------------------------------------------------------------
 
     def _handle_ack(self, status: TableStatus) -> None:
         epoch, known = self._context.source.epoch, self.zone.digest(status.applied)
@@ -186,13 +182,13 @@ class Session:
                 self.zone.ahead_of_log.pop(name, None)
 
     def _went_back(self, before: DeliveryState, after: DeliveryState) -> bool:
-        """Whether a DPU has less than it had: an older version, or one of a log that was restored from before it."""
+        """Whether a DPU's table is older than before: an older version, or one of an earlier log generation."""
         if after.epoch > before.epoch:
             return not self._context.source.knows(before.epoch, before.applied)
         return (after.epoch, after.applied) < (before.epoch, before.applied)
 
     def _limited(self, limiter: DpuRateLimiter, dpus: int, now: float) -> int:
-        """The DPUs of these that have a token; the others wait until they have one."""
+        """The DPUs among these with a token; the others are delayed until they have one."""
         numbers = numbers_of(dpus)
         waits = limiter.wait_s(self._numbering.ordinals_of(numbers), now)
         for number, wait_s in zip(numbers, waits.tolist(), strict=True):

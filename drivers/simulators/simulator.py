@@ -1,8 +1,8 @@
-"""Simulated DPUs of whole zones, speaking to relays as their agents do.
+"""Simulated DPUs of whole zones, connected to relays as agents are.
 
-One link per zone, over whatever dials it: within a process or over WebSocket. The simulator follows the zones as they
-appear and registers its DPUs; a zone's link is kept by `zone`, as every agent keeps its own. What frames and
-time do to the devices is `backends.simulated_devices`.
+One link per zone, over the given dialer: within the process or over WebSocket. The simulator watches for new zones and
+registers their DPUs; `zone` maintains a zone's link, as an agent does. `backends.simulated_devices` computes the
+effects of frames and time on the devices.
 """
 
 from __future__ import annotations
@@ -35,27 +35,27 @@ T = TypeVar("T")
 
 
 class DpuRefused(PermanentError):
-    """The plane does not take this DPU, as when another has its name. Others are none the worse for it."""
+    """The plane refused this DPU, for example because its name is in use. Other DPUs are not affected."""
 
 
 class DpuRegistrar(Protocol):
-    """What a simulator needs of the plane: which zones there are, and a way to register DPUs."""
+    """The simulator's port to the plane: the present zones, and the registration of DPUs."""
 
     async def zones(self) -> Collection[str]:
-        """The zones there are. Returns at once the first time, and then when there are others."""
+        """The present zones. The first call returns at once, later calls when the zones have changed."""
         ...
 
     async def registered(self, zone: str) -> Collection[str]:
-        """Names of the DPUs that a zone has. Raises TransientError to try again."""
+        """The names of a zone's DPUs. Raises TransientError to ask for a retry."""
         ...
 
     async def register(self, zone: str, dpu: str, node: str, serial: str, bmc_address: str) -> None:
-        """Registers a DPU; returns when the log has it. Raises TransientError to try again, and DpuRefused."""
+        """Register a DPU; returns when the log has it. Raises TransientError to ask for a retry, and DpuRefused."""
         ...
 
 
 class Naming(NamedTuple):
-    """What the simulated DPUs of a zone are called: formats of `zone` and `number`."""
+    """Formats of the names of a zone's simulated DPUs, with `zone` and `number`."""
 
     dpu: str = "{zone}-dpu-{number:04}"
     node: str = "{zone}-node-{number:04}"
@@ -67,7 +67,7 @@ NAMING = Naming()
 
 
 class Simulator:
-    """Serves its devices until `run` is cancelled."""
+    """Simulates devices until `run` is cancelled."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Simulator:
         self._work = asyncio.Event()
 
     async def run(self) -> None:
-        """Simulates every zone there is and will be."""
+        """Simulate every present and future zone."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._tick())
             while True:
@@ -129,11 +129,11 @@ class Simulator:
         async with self._registering:
             try:
                 await self._retrying(f"register {dpu}", lambda: self._registrar.register(zone, dpu, node, serial, bmc))
-            except DpuRefused as refused:  # its zone speaks for it nevertheless, and no relay serves it
+            except DpuRefused as refused:  # the zone's link names it nevertheless, and relays leave it unserved
                 logger.warning("simulated DPU not registered", extra={"dpu": dpu, "zone": zone, "reason": str(refused)})
 
     async def _retrying(self, what: str, ask: Callable[[], Awaitable[T]]) -> T:
-        """Ask the registrar until it answers: devices do not end because the plane is away."""
+        """Call the registrar until it responds: devices outlive an outage of the plane."""
         for failures in count():
             try:
                 return await ask()
@@ -143,7 +143,7 @@ class Simulator:
         raise AssertionError("count() does not end")
 
     async def _tick(self) -> None:
-        """What time does to all devices: one loop, however many there are, that sleeps while nothing is due."""
+        """Advance all devices in one loop, which sleeps while nothing is due."""
         loop = asyncio.get_running_loop()
         while True:
             await self._until_due()

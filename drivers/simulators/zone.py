@@ -1,6 +1,6 @@
-"""The link of one simulated zone: says what its devices say, and hands them what the relay says.
+"""The link of one simulated zone: it sends the devices' messages, and passes the relay's messages to the devices.
 
-A DPU's number on the link is its place in the zone, since every link begins with a Hello of all of them.
+A DPU's number on the link is its index in the zone, since every link begins with a Hello of all DPUs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WELCOME_S = 10.0
 
 
 class SimulatedZone:
-    """One zone's devices, as agents behind one link."""
+    """The devices of one zone, as agents behind one link."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class SimulatedZone:
         """Those of them, of this link, that the log has a line about: they ask every two seconds."""
 
     async def run(self) -> None:
-        """Keeps a link to some relay, for ever."""
+        """Maintain a link to a relay until cancelled."""
         while True:
             link = await self._relays.connect()
             try:
@@ -68,12 +68,12 @@ class SimulatedZone:
                 await link.close()
 
     def answer(self, acks: Sequence[Ack]) -> None:
-        """What the devices say; nobody hears it without a link."""
+        """Send the devices' answers; without a link they are dropped."""
         for ack in acks:
             self._send(ack)
 
     def say_hello(self, devices: DeviceIndexes) -> None:
-        """These devices are new here, or back from a reboot."""
+        """Send a Hello for devices that are new on the link or have rebooted."""
         places = self._devices.zones[self._number]
         boots = self._devices.records.boots
         names = [self.dpus[device - places.start] for device in devices.tolist()]
@@ -82,11 +82,11 @@ class SimulatedZone:
 
     @property
     def due_at(self) -> float:
-        """When it says something by itself again."""
+        """The time of its next own message."""
         return min([self._beat_at, *(at for at, _ in self._retries)]) if self._link is not None else NEVER
 
     def tick(self, now: float) -> None:
-        """Heartbeats, and questions that are due again."""
+        """Send due heartbeats and repeat due Hellos."""
         if self._link is None:
             return
         if now >= self._beat_at:
@@ -101,7 +101,7 @@ class SimulatedZone:
                 self.say_hello(devices_of(self._devices.zones[self._number], dpus))
 
     async def _follow(self, link: Link) -> None:
-        """One link, until it ends."""
+        """Serve one link until it ends."""
         now = asyncio.get_running_loop().time
         self._link, self._beat_at = link, now() + self._rng.uniform(0.5, 1.0) * self._heartbeat_s
         self._devices.bring_all_up(self._number)
@@ -141,4 +141,4 @@ class SimulatedZone:
         try:
             self._link.send(agent_messages.encode(message))
         except LinkClosed:
-            self._link = None  # whoever receives from it notices
+            self._link = None  # the receiving task handles the closed link
