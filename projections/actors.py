@@ -7,5 +7,5 @@ NODE_AGENT_PREFIX = f"{NODE_AGENT}/"
 
 
 def is_node_agent(actor: str) -> bool:
-    """Whether an actor of the log is the agent of a node, as a certificate proved."""
+    """Whether an actor of the log is a node agent, as its certificate proves."""
     return actor.startswith(NODE_AGENT_PREFIX)

@@ -1,8 +1,8 @@
 """The columns of a record of nodes: validation as a whole, and expansion to one value per node.
 
-A column of length 1 stands for every node, an empty one for none given. Everything is validated in bulk first, by
-operations that run in C over the whole column; single values are looked at only to name the fault. Replaying a million
-joins spends most of its time here, so a record without fault costs no Python instruction per node.
+A column of length 1 stands for every node, an empty one for no value. Bulk operations that run in C validate the whole
+column first; single values are inspected only to name the fault. Replaying a million joins spends most of its time
+here, so a valid record costs no Python instruction per node.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Seq = TypeVar("Seq", bound=Sequence[Any])
 
 
 class NodeColumns(NamedTuple):
-    """One value per node and column, or one that repeats for ever."""
+    """One value per node and column, or one that repeats endlessly."""
 
     created_ms: Iterable[int]
     uids: Iterable[str]
@@ -58,7 +58,7 @@ class NodeColumns(NamedTuple):
 
 
 def fault_of_nodes(event: NodesJoined | NodesChanged | NodesLeft, now_ms: int) -> str | None:
-    """What is wrong with the shape of a record of nodes, its first fault in one sentence."""
+    """Why a record of nodes has an invalid shape: its first fault in one sentence."""
     lines = "\n".join(event.names) + "\n"
     fault = (
         check_zone("zone", event.zone)
@@ -71,7 +71,7 @@ def fault_of_nodes(event: NodesJoined | NodesChanged | NodesLeft, now_ms: int) -
 
 
 def expand(event: NodesJoined | NodesChanged) -> NodeColumns:
-    """The columns of a record without fault. Without incarnations, that of the record itself stands for all."""
+    """The columns of a valid record. Without incarnations, the record's own incarnation stands for all."""
     created_ms = event.created_ms or [event.envelope.issued_at_ms]
     uids = event.uids or [event.envelope.command_id]
     return NodeColumns(
@@ -84,7 +84,7 @@ def expand(event: NodesJoined | NodesChanged) -> NodeColumns:
 
 
 def first_nodes(event: NodesJoined, count: int) -> NodesJoined:
-    """The same record, of its first nodes only."""
+    """The same record, limited to its first nodes."""
     if count == len(event.names):
         return event
     return NodesJoined(
@@ -101,12 +101,12 @@ def first_nodes(event: NodesJoined, count: int) -> NodesJoined:
 
 
 def first_values(column: Seq, count: int) -> Seq:
-    """The column of the first nodes only."""
+    """The column, limited to the first nodes."""
     return column if len(column) == 1 else column[:count]  # type: ignore[return-value]
 
 
 def only_row(event: NodesJoined | NodesChanged) -> tuple[int, str, int, bytes, dict[str, str]]:
-    """The values of a record of one node, as most records are: `expand` costs half a fold."""
+    """The values of a record of one node. Most records have one, and `expand` would cost half a fold."""
     envelope, address6 = event.envelope, event.addresses6
     return (
         event.created_ms[0] if event.created_ms else envelope.issued_at_ms,
@@ -118,7 +118,8 @@ def only_row(event: NodesJoined | NodesChanged) -> tuple[int, str, int, bytes, d
 
 
 def intern_labels(labels: dict[str, str]) -> dict[str, str]:
-    """The shared instance of these labels: nodes that join one by one have few different ones, and keep them."""
+    """The shared instance of these labels: nodes that join one by one have few different ones, and their rows retain
+    them."""
     return _interned(tuple(labels.items()))
 
 
@@ -128,9 +129,9 @@ def _interned(labels: tuple[tuple[str, str], ...]) -> dict[str, str]:
 
 
 def label_columns(labels: Iterable[tuple[tuple[str, str], ...]]) -> tuple[list[dict[str, str]], list[int]]:
-    """`label_sets` and `label_index` of nodes with these labels, each in order of key: the sets in order of appearance.
+    """`label_sets` and `label_index` of nodes with these labels, in key order, with the sets in order of appearance.
 
-    Both are empty if nobody has a label, and one number stands for all who have the same.
+    Both are empty if no node has a label, and one number stands for all nodes if their labels are equal.
     """
     numbers: dict[tuple[tuple[str, str], ...], int] = {}
     index = [numbers.setdefault(repeated, len(numbers)) for repeated in labels]
@@ -140,14 +141,14 @@ def label_columns(labels: Iterable[tuple[tuple[str, str], ...]]) -> tuple[list[d
 
 
 def incarnations(event: NodesChanged | NodesLeft) -> Iterable[tuple[int, str] | None]:
-    """The incarnation that is meant per node; None for whichever is there."""
+    """The given incarnation per node; None where any incarnation is meant."""
     if not event.created_ms:
         return repeat(None)
     return zip(repeated(event.created_ms), repeated(event.uids), strict=False)
 
 
 def repeated(column: Sequence[T]) -> Iterable[T]:
-    """The values of a column, for one node after the other."""
+    """The values of a column, one per node."""
     return repeat(column[0]) if len(column) == 1 else column
 
 
@@ -168,7 +169,8 @@ def _fault_of_names(names: Sequence[str], lines: str) -> str | None:
 
 
 def _are_ascending(lines: str, count: int) -> bool:
-    """Whether each of these lines of one length comes behind the one before, as in most records: then none is twice."""
+    """Whether each of these lines of equal length sorts after the one before, as in most records; then all are
+    different."""
     width = len(lines) // count
     column = np.ndarray(count, f"S{width}", lines.encode())
     return bool((column[1:] > column[:-1]).all())
@@ -217,21 +219,22 @@ def _fault_of_labels(event: NodesJoined | NodesChanged) -> str | None:
 
 
 class _BadLabels(Exception):
-    """What is wrong with a set of labels."""
+    """The fault of a set of labels."""
 
 
 @lru_cache(1_024)
 def _check_label_set(labels: tuple[tuple[str, str], ...]) -> None:
-    """Nodes that join one by one have few different ones, and to look at one costs as much as all else of a node.
+    """Check one label set, cached: nodes that join one by one share few sets, and a check costs as much as the rest of
+    a node.
 
-    Raises _BadLabels rather than to say so: what is wrong may be as long as a message, and is not remembered.
+    It raises _BadLabels instead of returning a fault: a fault may be as long as a message, and must not fill the cache.
     """
     if fault := check_labels("labels", dict(labels)):
         raise _BadLabels(fault)
 
 
 def fault_of_label_numbers(index: Sequence[int], sets: int) -> str | None:
-    """What is wrong with these numbers of label sets, of which there are so many."""
+    """Why these label numbers are invalid for this many label sets."""
     if _are_below(sets, index):
         return None
     low, high = min(index), max(index)
@@ -239,7 +242,7 @@ def fault_of_label_numbers(index: Sequence[int], sets: int) -> str | None:
 
 
 def _are_below(limit: int, numbers: Sequence[int]) -> bool:
-    """Whether all are from 0 to below the limit. Small ones, as most are, are packed and looked at as bytes."""
+    """Whether all are from 0 to below the limit. Small numbers, the common case, are packed and compared as bytes."""
     try:
         packed = bytes(numbers)
     except (ValueError, OverflowError):
@@ -252,7 +255,7 @@ def _fault_of_addresses(event: NodesJoined | NodesChanged) -> str | None:
 
 
 def fault_of_widths(event: NodesJoined | NodesChanged | MembershipChanged) -> str | None:
-    """What is wrong with the lengths of the packed columns."""
+    """Why the lengths of the packed columns are invalid."""
     count, packed4, packed6 = len(event.names), event.addresses4, event.addresses6
     return _fault_of_width("addresses4", packed4, 4, count) or _fault_of_width("addresses6", packed6, 16, count)
 
@@ -278,7 +281,8 @@ def _fault_of_addresses4(event: NodesJoined | NodesChanged) -> str | None:
 
 
 def _repeats4(packed: bytes) -> bool:
-    """Whether packed IPv4 addresses hold one twice, but for 0. Most come in order; sorting is a fifth of hashing."""
+    """Whether packed IPv4 addresses contain a duplicate other than 0. Most are sorted; sorting costs a fifth of
+    hashing."""
     if len(packed) == 4:
         return False
     if len(packed) <= 4 * _NUMPY_MIN:
@@ -309,7 +313,7 @@ def _fault_of_addresses6(event: NodesJoined | NodesChanged) -> str | None:
 
 
 def _fault_of_size(event: NodesJoined | NodesChanged | NodesLeft, names_bytes: int) -> str | None:
-    """What one record changes must fit one forward, so a record that no edge of ours checked is bounded here.
+    """Bound the size of a record: the change of one record must fit one forward, and other programs may write records.
 
     One node always fits, by the rules for its name, uid and labels.
     """
@@ -324,7 +328,7 @@ def _fault_of_size(event: NodesJoined | NodesChanged | NodesLeft, names_bytes: i
 
 
 def size_of_labels(labels: dict[str, str]) -> int:
-    """Bytes of a label set as a record holds it, or a few more."""
+    """An upper estimate of the bytes of a label set in a record."""
     return sum(len(key) + len(value.encode()) + 4 for key, value in labels.items())
 
 

@@ -1,11 +1,11 @@
-"""Checks of fields: what a name, a label or an address may contain. One rule each, for every edge and every fold.
+"""Checks of fields: the rules for names, labels and addresses. Edges and folds share one rule per field.
 
-An edge checks a request before it appends anything. A fold checks again, since a topic may hold what other programs
-wrote. Both must give the same answer for the same value, so the rules live here, below both. Each `check_*` returns
-None, or one sentence that names the field, the value and the rule.
+An edge checks a request before it appends anything. A fold checks again, because other programs may write to its topic.
+Both must give the same answer for the same value, so the rules live here, below both. Each `check_*` returns None, or
+one sentence that names the field, the value and the rule.
 
-Names and label keys follow Kubernetes' alphabets (upper case allowed), so that what comes from there always fits and
-"/" separates parts of a key without escaping.
+Names and label keys follow Kubernetes' alphabets (upper case allowed), so every Kubernetes name fits, and "/" separates
+parts of a key without escaping.
 """
 
 from __future__ import annotations
@@ -61,13 +61,14 @@ _ALPHABET = "letters, digits, '.', '_' and '-', the first a letter or digit"
 
 
 class BadAddress(PermanentError):
-    """Text that is no address a node can have."""
+    """Text that is not an address a node can have."""
 
 
 def quoted(value: str, most: int = _LONGEST_QUOTED) -> str:
-    """A value as a sentence quotes it: as it was typed, escaped where it is not printable, cut after `most` characters.
+    """A value quoted for a sentence: verbatim, escaped where it is not printable, cut after `most` characters.
 
-    `repr` escapes other characters under other Pythons. Every sentence that quotes input uses this function.
+    `repr` escapes different characters in different Python versions. Every sentence that quotes input uses this
+    function.
     """
     return _escaped(value) if len(value) <= most else f"{_escaped(value[:most])}... ({len(value)} characters)"
 
@@ -81,7 +82,7 @@ def _escaped(text: str) -> str:
 
 
 def is_printable(text: str) -> bool:
-    """Whether text can stand on one line, by the same rule under every Python."""
+    """Whether text can stand on one line, by a rule that is the same in every Python version."""
     return text.isprintable() if text.isascii() else _UNPRINTABLE.search(text) is None
 
 
@@ -95,8 +96,8 @@ def check_name(field: str, value: str) -> str | None:
 
 
 def are_plain_names(lines: str, count: int) -> bool:
-    """Whether these lines are certainly names: of one length, short, without a source. This check takes a tenth of the
-    time."""
+    """Whether these lines are certainly valid names: equal length, short, without a source. This check takes a tenth
+    of the time of `check_name`; False means that each name needs that check."""
     width = len(lines) // count
     if not 1 < width <= _SHORT + 1 or width * count != len(lines) or not lines.isascii():
         return False
@@ -137,7 +138,8 @@ def check_uid(field: str, value: str) -> str | None:
 
 
 def check_bmc_address(field: str, value: str) -> str | None:
-    """Where a BMC is, possibly empty: what some driver speaks to, over HTTP or to a simulated one, `simulated:NAME`."""
+    """The address of a BMC, possibly empty. Drivers connect to it over HTTP, or to a simulated one,
+    `simulated:NAME`."""
     fault = check_text(field, value)
     if fault is None and value and not _BMC_ADDRESS.fullmatch(value):
         return f"{field}: {quoted(value)} must be http://HOST:PORT/NAME, the only scheme with a driver"
@@ -154,7 +156,7 @@ def check_label_key(field: str, value: str) -> str | None:
 
 
 def check_label_count(field: str, count: int) -> str | None:
-    """How many labels one node or zone has."""
+    """The number of labels of one node or zone."""
     return None if count <= MAX_LABELS else f"{field}: {count} labels are more than the {MAX_LABELS} allowed"
 
 
@@ -206,7 +208,7 @@ def check_networks(field: str, networks: Sequence[str]) -> str | None:
 
 
 def check_label_keys(field: str, keys: Sequence[str]) -> str | None:
-    """Several keys of labels."""
+    """A list of label keys."""
     if fault := check_label_count(field, len(keys)):
         return fault
     return next((fault for key in keys if (fault := check_label_key(field, key))), None)
@@ -214,7 +216,7 @@ def check_label_keys(field: str, keys: Sequence[str]) -> str | None:
 
 @lru_cache(4_096)
 def network(text: str) -> IPv4Network | IPv6Network | None:
-    """A network in the one text that it has in the log; None for any other text."""
+    """A network in the one spelling that the log allows; None for any other text."""
     try:
         found = ip_network(text) if len(text) <= _LONGEST_NETWORK else None
     except ValueError:

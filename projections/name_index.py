@@ -1,13 +1,12 @@
-"""Which number a name has, of names that come and are asked for by the thousand: found column by column.
+"""An index from names to numbers for bulk operations: names are looked up and added as columns.
 
-A dict asks for one name after the other, and waits for memory each time. Here names are looked up and added as columns,
-in a few passes of numpy whose reads do not wait for each other: half of the time, of a million names. A single name
-takes some microseconds.
+A dict looks up one name after the other and waits for memory each time. Here a few numpy passes look up or add whole
+columns, and their reads overlap: half of the time for a million names. A single name takes some microseconds.
 
-It is a table of 64-bit entries with linear probing (Knuth, The Art of Computer Programming, volume 3, 6.4, algorithm
-L). An entry is the upper bits of a name's hash, which also say where it belongs, and the name's number. Names
-themselves are not in it; whoever has them says what a number stands for, so that two names of one hash are told apart.
-Where entries lie differs from process to process, and nothing that is told depends on it.
+The table has 64-bit entries and linear probing (Knuth, The Art of Computer Programming, volume 3, 6.4, algorithm L). An
+entry is the name's number and the upper bits of the name's hash, which also determine its home slot. The table does not
+store names: the callbacks `name_of` and `names_of` return them, which resolves hash collisions. The layout differs from
+process to process, and no result depends on it.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _FEW = 24
 
 
 class _Look(NamedTuple):
-    """Names that were looked for, their hashes, and how far each one's way was gone."""
+    """The names of a lookup, their hashes, and the place that each probe sequence has reached."""
 
     names: Sequence[str]
     hashes: Hashes
@@ -52,7 +51,7 @@ class _Look(NamedTuple):
 
 
 class NameIndex:
-    """Numbers from 0 to below NUMBERS by name; `name_of` and `names_of` say for which name a number was added."""
+    """Numbers from 0 to below NUMBERS by name; `name_of` and `names_of` return the name that a number was added for."""
 
     def __init__(
         self, name_of: Callable[[int], str | None], names_of: Callable[[Numbers], Sequence[str | None]]
@@ -73,7 +72,7 @@ class NameIndex:
         return numbers
 
     def _tell_apart(self, numbers: Numbers, places: Places, asked: Sequence[str], found: Sequence[str | None]) -> None:
-        """Mend the numbers in these places that are of another name with the same tag."""
+        """Correct the numbers in these places: they belong to another name with the same tag."""
         for place, name, other in zip(places.tolist(), asked, found, strict=True):
             if name != other:
                 numbers[place] = self.find_one(name)
@@ -90,7 +89,7 @@ class NameIndex:
         return UNKNOWN
 
     def add(self, names: Sequence[str], numbers: Numbers) -> None:
-        """Names none of which is in the index, and each of which is here once, get these numbers."""
+        """Add names with these numbers. No name is in the index yet, and each occurs once."""
         self._used += len(names)
         if self._used * _ROOM > self._mask:
             kept = self._table[self._table > _REMOVED]
@@ -100,7 +99,7 @@ class NameIndex:
         self._put(_tagged(look.hashes) | (numbers + _FIRST).astype(np.uint64), look.places)
 
     def remove(self, names: Sequence[str], numbers: Numbers) -> None:
-        """These names, which have these numbers, are not in the index from here on."""
+        """Remove names, which have these numbers."""
         if len(names) <= _FEW:
             for name, number in zip(names, numbers.tolist(), strict=True):
                 self._remove_one(name, number)
@@ -119,11 +118,11 @@ class NameIndex:
         self._entries[place] = _REMOVED
 
     def places(self) -> int:
-        """How many there are, of 8 bytes each."""
+        """The number of table slots, of 8 bytes each."""
         return self._mask + 1
 
     def _resize(self, bits: int, entries: Hashes) -> None:
-        """Have 2**bits places, and these entries in them."""
+        """Allocate 2**bits slots, and insert these entries."""
         self._shift, self._mask, self._used = 64 - bits, (1 << bits) - 1, len(entries)
         self._table = np.zeros(1 << bits, np.uint64)
         self._entries = memoryview(self._table)  # type: ignore[arg-type]
@@ -131,7 +130,7 @@ class NameIndex:
         self._put(entries, self._homes_of(entries))
 
     def _put(self, entries: Hashes, places: Places) -> None:
-        """Each to the first free place on its way from here on."""
+        """Insert each entry into the first free slot of its probe sequence, starting at this place."""
         while entries.size:
             taken = self._table[places] > 0
             if not taken.any():
@@ -143,14 +142,14 @@ class NameIndex:
             entries, places = entries[waits], (places[waits] + 1) & self._mask
 
     def _look(self, names: Sequence[str]) -> _Look:
-        """Names that were looked for are mostly added next: a way that was taken up to a place is so from then on."""
+        """Cache the last lookup: names are mostly added after a lookup, and can continue its probe sequences."""
         if names is not self._last_look.names:
             hashes = _hashes_of(names)
             self._last_look = _Look(names, hashes, self._homes_of(hashes))
         return self._last_look
 
     def _first_alike(self, look: _Look) -> Numbers:
-        """The number in the first entry on each hash's way that has its tag, or UNKNOWN."""
+        """The number in the first entry of each probe sequence that has the hash's tag, or UNKNOWN."""
         numbers = np.full(len(look.hashes), UNKNOWN, np.int64)
         hashes, places, asking = look.hashes, look.places, np.arange(len(look.hashes))
         while asking.size > _FEW:
@@ -169,7 +168,7 @@ class NameIndex:
         return numbers
 
     def _alike_from(self, place: int, hashed: int) -> int:
-        """The first place from this one on that is free, or has this hash's tag."""
+        """The first slot from this one on that is free or has this hash's tag."""
         while (entry := self._entries[place]) and (entry == _REMOVED or entry ^ hashed > _NUMBER):
             place = (place + 1) & self._mask
         return place
@@ -179,7 +178,7 @@ class NameIndex:
 
 
 def _hash_of(name: str) -> int:
-    """Python's own, which nobody can foresee who picks names. What follows from it, follows for this process alone."""
+    """Python's own salted hash, so clients cannot choose colliding names. The layout therefore differs per process."""
     return hash(name) & _WORD
 
 

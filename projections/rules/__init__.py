@@ -1,1 +1,1 @@
-"""What rules are, which of them a zone has, and how a device holds them."""
+"""Rules, the selection of a zone's rules from policies, and a device's table."""

@@ -1,11 +1,11 @@
-"""A rule table as a device keeps it: what it takes, what it refuses, and what it then has. Pure.
+"""A rule table on a device: validation of frames, and the table after each. Pure.
 
-This is the device's own judgement, made with none of the code that built the frame: it never goes back to an older
-(epoch, version), takes a delta only on the table it starts from, and computes what the table would be and its digest
-before anything is changed. Whatever does not fit is refused with a sentence, and the last good table stays.
+This is the device's own check, independent of the code that built the frame. It never goes back to an older (epoch,
+version), accepts a delta only on the table that the delta starts from, and computes the new table and its digest before
+it changes anything. An invalid frame is refused with a sentence, and the last good table stays.
 
-Tables are values: applying a delta gives a new one that shares every untouched set with the old, so a thousand
-simulated devices of one version hold one table, and a device can go from the old to the new in steps.
+Tables are values: a delta yields a new one that shares every untouched set with the old. So a thousand simulated
+devices of one version hold one table, and a device can go from the old to the new in steps.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NONE: Prefixes = frozenset()
 
 
 class RefusalCode(IntEnum):
-    """Why a frame was refused. What the plane does next depends on this alone, never on the sentence beside it."""
+    """The reason of a refused frame. The control plane acts on this code alone, never on the sentence beside it."""
 
     UNSPECIFIED = 0
     OLDER = 1
@@ -41,14 +41,14 @@ class RefusalCode(IntEnum):
 
 
 class FrameRefused(NamedTuple):
-    """The frame was not taken, and the table is what it was."""
+    """The frame was refused, and the table is unchanged."""
 
     code: RefusalCode
     reason: str
 
 
 class DeviceTable(NamedTuple):
-    """What a device holds. Version 0 is the empty table of a device that was never told anything."""
+    """The table of a device. Version 0 is the empty table of a new device."""
 
     epoch: int
     version: int
@@ -57,7 +57,7 @@ class DeviceTable(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Prefixes in all."""
+        """The number of prefixes."""
         return sum(map(len, self.rules.values()))
 
 
@@ -65,7 +65,7 @@ EMPTY_TABLE = DeviceTable(0, 0, bytes(16), {})
 
 
 def apply(table: DeviceTable, epoch: int, delta: Delta, *, capacity: int) -> DeviceTable | FrameRefused:
-    """The table after a frame, or why not. `capacity` is how many prefixes the device can hold at any moment."""
+    """The table after a frame, or the reason for a refusal. `capacity` is the most prefixes that fit at any moment."""
     held, offered = (table.epoch, table.version), (epoch, delta.to_version)
     if offered < held:
         return FrameRefused(RefusalCode.OLDER, f"version: {offered} is older than {held}, which this device holds")
@@ -85,9 +85,9 @@ def apply(table: DeviceTable, epoch: int, delta: Delta, *, capacity: int) -> Dev
 
 
 def steps_between(old: DeviceTable, new: DeviceTable) -> tuple[SetStep, ...]:
-    """How a device goes from one table to another without a gap: all adds, highest precedence first, then all removes.
+    """Steps from one table to another without a gap: all adds, highest precedence first, then all removes.
 
-    For a snapshot, which says what to have and not how to get there.
+    A snapshot states only the final content, so its steps are computed here.
     """
     ordered = sorted({*old.rules, *new.rules}, key=precedence)
     adds = [(rule, new.rules.get(rule, _NONE) - old.rules.get(rule, _NONE)) for rule in ordered]
@@ -108,12 +108,12 @@ def pack(prefixes: Prefixes) -> tuple[bytes, bytes]:
 
 
 def digest_of(rules: Mapping[Rule, Prefixes]) -> bytes:
-    """The digest of a table computed from what it holds, as a read-back of a device does."""
+    """The digest of a table computed from its content, as for a read-back of a device."""
     return digests.to_bytes(sum(digests.digest_of(rule, *pack(prefixes)) for rule, prefixes in rules.items()))
 
 
 def _after(table: DeviceTable, delta: Delta, capacity: int) -> dict[Rule, Prefixes] | FrameRefused:
-    """The sets after the steps, one by one, as long as each makes sense and fits."""
+    """The sets after each step in turn, until one is invalid or does not fit."""
     rules = dict(table.rules)
     size = table.size
     for step in delta.steps:
@@ -168,7 +168,7 @@ def _cut(packed: bytes, width: int) -> list[bytes]:
 
 
 def _fault(step: SetStep) -> str | None:
-    """What is wrong with a step in itself."""
+    """Why a step is invalid, independent of the table."""
     ports = step.rule.ports
     if len(ports) % 2 or any(port > 65_535 for port in ports):
         return f"steps.ports: {ports} must be pairs of first and last, up to 65535"
@@ -181,7 +181,7 @@ def _fault(step: SetStep) -> str | None:
 
 
 def _canonical(packed: bytes, width: int) -> bool:
-    """Whether every prefix's length fits its family, and no bit beyond it is set."""
+    """Whether every prefix's length fits its family, and no bit beyond that length is set."""
     bits = (width - 1) * 8
     if len(packed) <= NUMPY_MIN * width:
         prefixes = (divmod(int.from_bytes(packed[at : at + width]), 256) for at in range(0, len(packed), width))

@@ -1,9 +1,10 @@
-"""Digests of rule tables that follow a change without the table: one number per prefix, bound to its rule, summed.
+"""Incremental digests of rule tables: one number per prefix, bound to its rule, summed.
 
-A table's digest is the sum, modulo 2^128, of its prefixes' numbers, so plane and device add what they add, subtract
-what they remove, and compare. It finds what was lost, doubled or put under another rule; it is no defence against
-somebody who picks the prefixes. Two lanes of 64 bits each pass the prefix through splitmix64's finaliser, salted by
-rule and family, since that runs in numpy as well as on single integers; both give the same.
+A table's digest is the sum, modulo 2^128, of its prefixes' numbers. The control plane and devices add the numbers of
+added prefixes and subtract those of removed ones, and compare. The digest detects a prefix that is lost, duplicated or
+under the wrong rule. It is no defence against an attacker who chooses the prefixes. Two lanes of 64 bits each pass the
+prefix through splitmix64's finaliser, salted by rule and family. That function runs in numpy and on single integers,
+with equal results.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def digest_of(rule: RuleText, packed4: bytes, packed6: bytes) -> int:
 
 
 def to_bytes(digest: int) -> bytes:
-    """A digest as it stands in frames and states: 16 bytes, big-endian."""
+    """A digest in the form of frames and states: 16 bytes, big-endian."""
     return (digest & _MASK128).to_bytes(16, "big")
 
 

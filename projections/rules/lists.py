@@ -1,11 +1,11 @@
-"""From policies to lists: what is in a zone's table, by content.
+"""Rule lists derived from policies: the content of a zone's table.
 
-A **set** is a rule and who its sources are; a **list** is the sets of a zone in order of precedence, and both are known
-by what they say, not by the policies that said it: zones with equal lists share everything, and policies of one zone
-with the same rule make one set (a device holds one set of prefixes per rule, and could not tell them apart).
+A **set** is a rule and the selectors of its sources; a **list** is the sets of a zone in order of precedence. Both are
+identified by content, not by the policies that produced them. Zones with equal lists share everything, and policies of
+one zone with the same rule make one set, because a device holds one set of prefixes per rule.
 
 A `Plan` is everything that follows from the policies and the labels of zones alone. It gives each list a number and
-each set a bit: the sets that hold an address are an integer, and each list's verdict on that integer is remembered.
+each set a bit: the sets that hold an address are an integer, and each list's verdict on that integer is cached.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from projections.rules.traffic import TrafficClasses, allowed_classes
 
 
 class SetKey(NamedTuple):
-    """A rule and its sources: whoever matches any of the selectors."""
+    """A rule and its sources: all nodes that match any of the selectors."""
 
     rule: Rule
     sources: tuple[Selector, ...]
@@ -66,7 +66,7 @@ def _fewest(selectors: set[Selector]) -> tuple[Selector, ...]:
 class Plan:
     """All lists under some policies, for zones with some labels (and for zones without any).
 
-    What is the same as under `former` is taken from there: most edits are about the lists of few zones.
+    Lists that are unchanged since `previous` are taken from it: most edits affect the lists of few zones.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Plan:
         self._lost: dict[tuple[int, int], tuple[int, ...]] = {}
 
     def unchanged_lists(self, policies: Iterable[Policy]) -> dict[Selector, ListKey]:
-        """The lists that are the same under these policies, by the labels of zones."""
+        """Lists that these policies leave unchanged, by the labels of zones."""
         ours, theirs = {found.name: found for found in self.policies}, {found.name: found for found in policies}
         altered = [ours[name] for name in ours if ours[name] != theirs.get(name)]
         altered += [theirs[name] for name in theirs if theirs[name] != ours.get(name)]
@@ -103,7 +103,7 @@ class Plan:
         }
 
     def number_of(self, zone_labels: Mapping[str, str]) -> int:
-        """The number of the list of a zone with these labels, which the plan must have been made for."""
+        """The number of the list of a zone with these labels. The plan must have been made for these labels."""
         return self._number[selector(zone_labels)]
 
     def number_for(self, zone_labels: Selector) -> int:
@@ -111,7 +111,7 @@ class Plan:
         return self._number[zone_labels]
 
     def names_of(self, zone_labels: Mapping[str, str]) -> tuple[str, ...]:
-        """Per set of the list of a zone with these labels, the policies that say it."""
+        """Per set of the list of a zone with these labels, the policies that produce it."""
         key = selector(zone_labels)
         names = self._names.get(key)
         if names is None:
@@ -124,7 +124,7 @@ class Plan:
         return names
 
     def _candidates(self, zone_labels: Selector) -> Iterator[Policy]:
-        """The policies that may be about a zone with these labels, in no particular order."""
+        """Policies that may select a zone with these labels, in no particular order."""
         for pair in (None, *zone_labels):
             yield from self._of_pair.get(pair, ())
 
@@ -133,7 +133,7 @@ class Plan:
         return self._bits[number]
 
     def bits_of(self, labels: Mapping[str, str]) -> int:
-        """The sets, a bit each, that a node with these labels is in. What it costs grows with its labels alone."""
+        """The sets, a bit each, of a node with these labels. The cost grows with the number of labels alone."""
         bits = self._everybody
         for pair in labels.items():
             for mask, others in self._wanting.get(pair, ()):
@@ -146,7 +146,7 @@ class Plan:
         return self._verdicts.of(number, bits)
 
     def lost(self, before: int, after: int) -> tuple[int, ...]:
-        """The lists in which an address that moves between these sets loses something that was allowed."""
+        """The lists in which an address that moves between these sets loses allowed traffic."""
         lists = self._lost.get((before, after))
         if lists is None:
             if len(self._lost) >= MAX_LOSSES:
@@ -156,7 +156,7 @@ class Plan:
         return lists
 
     def match_orders(self, traffic: TrafficClasses) -> tuple[MatchOrder, ...]:
-        """Each list as verdicts need it."""
+        """The sets of each list in order of precedence, with action and traffic mask."""
         return tuple(
             tuple((1 << bit, keys[i].rule.action == "allow", traffic.masks[keys[i].rule]) for i, bit in enumerate(bits))
             for bits, keys in zip(self._bits, self.lists, strict=True)
@@ -164,8 +164,8 @@ class Plan:
 
 
 def _policies_by_pair(policies: Iterable[Policy]) -> dict[tuple[str, str] | None, list[Policy]]:
-    """Policies by one of the labels that they want of a zone, or by None: most edits concern each zone, and a fleet may
-    have a policy for each."""
+    """Policies by one of the zone labels that they select, or by None. An edit that looked at every policy for every
+    zone would be slow: most edits concern each zone, and a fleet may have a policy for each."""
     found: dict[tuple[str, str] | None, list[Policy]] = {}
     for policy in policies:
         wanted = selector(policy.zones)
@@ -174,9 +174,9 @@ def _policies_by_pair(policies: Iterable[Policy]) -> dict[tuple[str, str] | None
 
 
 class _Verdicts:
-    """The classes of traffic that lists allow addresses, by the sets that these are in.
+    """The classes of traffic that lists allow addresses, by the sets of the address.
 
-    Sets go in the same order in every list, so whoever is in the same sets of a list as of another is allowed the same.
+    Sets have the same order in every list, so the verdict of a list depends only on the address's sets in that list.
     """
 
     def __init__(self, match_orders: Iterable[MatchOrder]) -> None:
@@ -196,9 +196,9 @@ class _Verdicts:
 
 
 def _by_pair(keys: Iterable[SetKey]) -> tuple[int, dict[tuple[str, str], tuple[tuple[int, Selector], ...]]]:
-    """The sets that everybody is in; and per label that a selector wants, the sets it leads to, and what else it wants.
+    """The sets that hold every node; and per label that a selector requires, its sets and the other required labels.
 
-    A fleet may have as many label sets as nodes, and each is matched with every policy, at every edit of one.
+    A fleet may have as many label sets as nodes, and every edit of a policy matches each of them with every policy.
     """
     everybody = 0
     wanting: dict[tuple[str, str], dict[Selector, int]] = {}
@@ -213,7 +213,7 @@ def _by_pair(keys: Iterable[SetKey]) -> tuple[int, dict[tuple[str, str], tuple[t
 
 
 class VerdictCounts(NamedTuple):
-    """How many addresses lose traffic that was allowed, and how many gain some."""
+    """The number of addresses that lose allowed traffic, and of those that gain some."""
 
     denied: int
     allowed: int
@@ -222,7 +222,7 @@ class VerdictCounts(NamedTuple):
 def count_verdict_changes(
     old: Plan, new: Plan, moves: Iterable[tuple[int, int]], held: Mapping[tuple[int, int], int]
 ) -> dict[tuple[int, int], VerdictCounts]:
-    """How many verdicts change with each change from a list of the old plan to a list of the new one."""
+    """The number of verdicts that change with each move from a list of the old plan to a list of the new one."""
     traffic = TrafficClasses(key.rule for key in (*old.keys, *new.keys))
     before_it, after_it = _Verdicts(old.match_orders(traffic)), _Verdicts(new.match_orders(traffic))
     counts: dict[tuple[int, int], VerdictCounts] = {}

@@ -1,8 +1,8 @@
-"""Rule policies: which nodes, by their labels, may or may not reach the DPUs of which zones, by the zones' labels.
+"""Rule policies: they allow or deny nodes, selected by labels, access to the DPUs of zones, selected by labels.
 
 A policy named `default` exists from the start: every member may reach every zone, below every priority that can be set.
-It can be replaced like any other; deleting it brings the built-in one back, so a table is never without it by accident.
-What a policy may contain is checked here, by the fold, since a topic may hold what no edge of ours wrote.
+It can be replaced like any other; deleting it restores the built-in one, so a table is never without it by accident.
+The fold validates policies here, because other programs may write to the topic.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Selector: TypeAlias = tuple[tuple[str, str], ...]
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """A policy as it stands. `version` is the fleet position of its last change, 0 for the built-in one."""
+    """A policy in force. `version` is the fleet position of its last change, 0 for the built-in one."""
 
     name: str
     priority: int
@@ -47,7 +47,7 @@ class Policy(msgspec.Struct, frozen=True):
         return Rule(self.priority, self.action, self.protocol, self.ports)
 
     def content(self) -> tuple[Rule, dict[str, str], dict[str, str]]:
-        """All that it means, without its name and version."""
+        """The policy's fields, without its name and version."""
         return self.rule, self.sources, self.zones
 
 
@@ -60,13 +60,13 @@ def selector(labels: Mapping[str, str]) -> Selector:
 
 
 def matches(wanted: Mapping[str, str] | Selector, labels: Mapping[str, str]) -> bool:
-    """Whether a selector picks something with these labels."""
+    """Whether a selector matches these labels."""
     pairs = wanted if isinstance(wanted, tuple) else wanted.items()
     return all(labels.get(key) == value for key, value in pairs)
 
 
 def policy_of(event: PolicySet, version: int) -> Policy:
-    """The policy that a valid event describes; its ports in order, and joined where they touch."""
+    """The policy that a valid event describes; its ports sorted, and merged where they touch."""
     return Policy(
         name=event.name,
         priority=event.priority,
@@ -90,7 +90,7 @@ def _joined(ports: Sequence[int]) -> tuple[int, ...]:
 
 
 def fault_of_policy(event: PolicySet) -> str | None:
-    """What is wrong with a policy, in one sentence; None if nothing is."""
+    """Why a policy is invalid, in one sentence; None if it is valid."""
     if event.action not in ACTIONS:
         return f"action: {field_checks.quoted(event.action)} must be allow or drop"
     if event.protocol not in RULE_PROTOCOLS:

@@ -1,13 +1,13 @@
 """The exact CIDR cover of a set of addresses: the fewest prefixes that hold each of them and no other address.
 
-Two ways to the same cover. `cover4`/`cover6` compute it whole, in numpy: every address is a block, and level by level
-neighbouring blocks that differ only in the level's bit become one. `Cover` keeps it under single changes: an added
-address swallows its sibling as long as that is there, a removed one splits the prefix that holds it. Both cost what the
-width of an address costs, whatever the size, since the cover of a set is unique: it has no two siblings and no prefix
-inside another.
+The cover has two implementations. `cover4`/`cover6` compute it whole, in numpy: every address is a block, and level by
+level, neighbouring blocks that differ only in the level's bit merge. `Cover` maintains it under single changes: an
+added address merges with its sibling prefix as long as there is one, and a removed address splits the prefix that holds
+it. A single change costs the width of an address, whatever the size of the set. Both give the same result, because the
+cover of a set is unique: it has no two siblings and no prefix inside another.
 
-A prefix is a key: `address << 8 | length` as an int, uint64 in arrays for IPv4, and for IPv6 (which no integer of numpy
-holds) 17 packed bytes. Packed means big-endian address, then length: 5 bytes for IPv4, 17 for IPv6.
+A prefix is a key: `address << 8 | length` as an int, uint64 in arrays for IPv4, and 17 packed bytes for IPv6, because
+numpy has no integer of that size. Packed means big-endian address, then length: 5 bytes for IPv4, 17 for IPv6.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def cover6(high: npt.NDArray[np.uint64], low: npt.NDArray[np.uint64]) -> Keys:
 
 
 def _ordered4(addresses: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-    """Ascending, each once. (`np.unique` hashes integers: ten times slower here.)"""
+    """Ascending, without duplicates. (`np.unique` hashes integers: ten times slower here.)"""
     if bool((addresses[1:] > addresses[:-1]).all()):
         return addresses
     found = np.sort(addresses)
@@ -142,7 +142,8 @@ def keys_of(packed: bytes, size: int) -> Keys:
 
 
 def holder_in(keys: Keys, address: int, width: int) -> int | None:
-    """The prefix of a cover, as a key, that holds an address: the last one that begins at it or before, if any does."""
+    """The prefix of a cover, as a key, that holds an address: the last one that begins at or before it, if it holds
+    it."""
     if width == WIDTH4:
         place = int(np.searchsorted(keys, np.uint64(address << 8 | 255), "right"))
     else:
@@ -160,14 +161,14 @@ def any_holds(keys: Iterable[int], address: int, width: int) -> bool:
 
 
 def count_addresses(packed: bytes, size: int) -> int:
-    """How many addresses packed prefixes hold."""
+    """The number of addresses that packed prefixes hold."""
     width = WIDTH4 if size == SIZE4 else WIDTH6
     lengths = np.bincount(np.frombuffer(packed, np.uint8)[size - 1 :: size], minlength=1).tolist()
     return sum(count << (width - length) for length, count in enumerate(lengths) if count)
 
 
 def networks(packed4: bytes, packed6: bytes) -> Iterator[IPv4Network | IPv6Network]:
-    """Packed prefixes, for people."""
+    """Packed prefixes as readable text."""
     for key in unpack(packed4, SIZE4):
         yield IPv4Network((key >> 8, key & 255))
     for key in unpack(packed6, SIZE6):
@@ -175,7 +176,7 @@ def networks(packed4: bytes, packed6: bytes) -> Iterator[IPv4Network | IPv6Netwo
 
 
 def diff(old: Keys, new: Keys) -> tuple[Keys, Keys]:
-    """What was added and what was removed between two covers of one family."""
+    """Added and removed prefixes between two covers of one family."""
     if not len(old) or not len(new):
         return new, old
     return new[~_inside(new, old)], old[~_inside(old, new)]
@@ -198,7 +199,7 @@ class Cover:
         self.keys = set(keys)
 
     def add(self, address: int, net: Net) -> None:
-        """Cover one more address, which must not be covered yet."""
+        """Add an address that is not covered yet."""
         keys, width, base, bit = self.keys, self.width, address, 1
         length = width
         while length and (sibling := (base ^ bit) << 8 | length) in keys:
@@ -211,7 +212,7 @@ class Cover:
         net.add(base << 8 | length)
 
     def remove(self, address: int, net: Net) -> None:
-        """Stop covering an address, which must be covered."""
+        """Remove an address that is covered."""
         keys, base, length = self.keys, address, self.width
         while (base << 8 | length) not in keys:
             assert length, f"{address} is not covered"
@@ -228,7 +229,7 @@ class Cover:
 
 
 class Net:
-    """Prefixes that came and went, each counted once: what came and went again is neither."""
+    """The net change of prefixes: one that was added and removed again counts as neither."""
 
     __slots__ = ("added", "removed")
 

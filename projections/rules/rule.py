@@ -1,7 +1,8 @@
-"""What a rule is, and how a table goes from one version to the next: the words that plane and devices share.
+"""Rules, and the deltas between versions of a table: the types that the control plane and devices share.
 
 A device's table holds, per rule, a set of prefixes. Its verdict on a packet is that of the first rule, in order of
-precedence, whose protocol and ports fit and one of whose prefixes holds the packet's source; none: denied.
+precedence, whose protocol and ports match and one of whose prefixes holds the packet's source. Without one, the packet
+is denied.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 
 class Rule(NamedTuple):
-    """What becomes of the traffic of a set of sources. `ports` is inclusive first-last pairs, flat; empty for all."""
+    """The action for the traffic of a set of sources. `ports` is inclusive first-last pairs, flat; empty for all."""
 
     priority: int
     action: str
@@ -20,7 +21,7 @@ class Rule(NamedTuple):
 
 
 class SetStep(NamedTuple):
-    """Prefixes of one rule that come and go, packed: 5 bytes (address, length) each for IPv4, 17 for IPv6."""
+    """Prefixes added to and removed from one rule, packed: 5 bytes (address, length) each for IPv4, 17 for IPv6."""
 
     rule: Rule
     add4: bytes
@@ -30,7 +31,7 @@ class SetStep(NamedTuple):
 
 
 class Delta(NamedTuple):
-    """The way from one version of a table to another, steps in the order in which a device must apply them.
+    """The change from one version of a table to another, in the order in which a device must apply its steps.
 
     A delta from version 0 is a snapshot: the whole table. `digest` is that of the table after it.
     """
@@ -42,7 +43,7 @@ class Delta(NamedTuple):
 
 
 class Held(NamedTuple):
-    """What a DPU has, in its own words: a version within an epoch, and the digest of its table."""
+    """The table that a DPU reports: a version within an epoch, and its digest."""
 
     epoch: int
     version: int
@@ -54,10 +55,10 @@ Holdings: TypeAlias = Mapping[str, Mapping[str, Held]]
 
 
 def precedence(rule: Rule) -> tuple[int, bool, str, tuple[int, ...]]:
-    """Sort key, first rule first: higher priority, then drop before allow; the rest only makes it an order."""
+    """Sort key, first rule first: higher priority, then drop before allow; the other fields only break ties."""
     return (-rule.priority, rule.action != "drop", rule.protocol, rule.ports)
 
 
 def size(delta: Delta) -> int:
-    """Bytes of prefixes that a delta carries."""
+    """Bytes of prefixes in a delta."""
     return sum(len(s.add4) + len(s.add6) + len(s.remove4) + len(s.remove6) for s in delta.steps)

@@ -1,8 +1,9 @@
-"""Verdicts per class of traffic, so that a withdrawal counts for what it does to anybody's packets.
+"""Verdicts per class of traffic, so that a withdrawal counts by its effect on packets.
 
-A policy for one port takes away nothing on another. The rules at hand cut all traffic into classes that none of them
-tells apart: per protocol, and for tcp and udp per range of ports. A class is a bit, so what a rule speaks of, and what
-a list of rules allows a source, are integers, and "something turned from allow to deny" is `before & ~after`.
+A policy for one port takes nothing from another port. The rules divide all traffic into classes that none of them
+splits: per protocol, and for tcp and udp per range of ports. A class is a bit, so the traffic that a rule matches, and
+the traffic that a list of rules allows a source, are integers, and "something turned from allow to deny" is `before &
+~after`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _PORTS_END = 65_536
 
 
 class TrafficClasses:
-    """The classes that these rules cut traffic into: `masks` is what each rule speaks of."""
+    """The traffic classes of these rules: `masks` has the classes that each rule matches."""
 
     __slots__ = ("masks",)
 
@@ -51,7 +52,7 @@ def _mask(rule: Rule, starts: list[int]) -> int:
 
 
 def allowed_classes(rules: Iterable[tuple[bool, int]]) -> int:
-    """The classes that a source may use, from the rules that hold it, in order: whether each allows, and its mask."""
+    """The classes that a source may use. Each rule that holds it gives its action (allow or not) and mask, in order."""
     may = decided = 0
     for allows, mask in rules:
         if allows:

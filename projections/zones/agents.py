@@ -1,12 +1,12 @@
-"""What the agent of a node may say of it: each label and each address has an owner.
+"""Ownership of a node's fields between its node agent and operators: each label and each address has an owner.
 
-An operator owns the zone of a node and every label but those whose keys the zone leaves to agents. An address belongs
-to the principal that stated it last. So a statement of an agent is merged into the node's row: labels of other keys and
-addresses of an operator stay as they are, whether the agent repeats them or leaves them out. What an agent may not say
-refuses the whole statement: a label of another key, an address from outside the zone's networks or in place of an
-operator's, another zone than the node is in, a zone that does not exist. To repeat what stands is always allowed.
+An operator owns the zone of a node and every label, except for label keys that the zone leaves to agents. An address
+belongs to the principal that stated it last. So a statement of an agent is merged into the node's row: labels of other
+keys and addresses of an operator stay unchanged, whether the agent repeats them or leaves them out. A statement beyond
+the agent's rights is refused whole: a label of another key, an address outside the zone's networks or in place of an
+operator's, another zone than the node's, a zone that does not exist. Repeating a stored value is always allowed.
 
-What an operator states is absolute, as ever: it replaces the agent's labels and addresses too, and is the owner then.
+A statement of an operator is absolute: it also replaces the agent's labels and addresses, and takes ownership of them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from schemas.events import AGENT_ADDRESS4, AGENT_ADDRESS6, AGENT_JOINED
 
 
 def merged(name: str, stated: Node, old: Node | None, zone: Zone) -> Node | str:
-    """The row that a statement of the node's agent makes, or one sentence that says why it makes none."""
+    """The row after a statement of the node's agent, or one sentence with the reason for a refusal."""
     if old is not None and old.zone != stated.zone:
         return (
             f"node: {quoted(name)} is in zone {old.zone!r}, and a node agent cannot move a node; an operator"
@@ -50,7 +50,7 @@ def merged(name: str, stated: Node, old: Node | None, zone: Zone) -> Node | str:
 
 
 def fault_of_zone(name: str, zone: Zone | None) -> str | None:
-    """Why a node agent may not join this zone: it creates none."""
+    """Why a node agent may not join this zone: an agent cannot create a zone."""
     if zone is not None:
         return None
     return (
@@ -60,7 +60,7 @@ def fault_of_zone(name: str, zone: Zone | None) -> str | None:
 
 
 def fault_of_leave(name: str, old: Node, zone: Zone) -> str | None:
-    """Why a node agent may not take its node out: a node that came back would be without the operator's labels."""
+    """Why a node agent may not remove its node: the node would come back without the operator's labels."""
     kept = [key for key in sorted(old.labels) if key not in zone.agent_label_keys]
     if not kept:
         return None
@@ -72,7 +72,7 @@ def fault_of_leave(name: str, old: Node, zone: Zone) -> str | None:
 
 
 def _labels(stated: Node, old: Node | None, zone: Zone) -> dict[str, str] | str:
-    """The labels that the node has then, or what is wrong with those that the agent stated."""
+    """The node's labels after the statement, or the fault of the agent's labels."""
     keys = zone.agent_label_keys
     had = old.labels if old is not None else {}
     for key, value in stated.labels.items():
@@ -87,7 +87,7 @@ def _labels(stated: Node, old: Node | None, zone: Zone) -> dict[str, str] | str:
 
 
 class _Place(NamedTuple):
-    """The node that an agent speaks of, and its zone."""
+    """The node of an agent, and its zone."""
 
     name: str
     zone_name: str
@@ -95,7 +95,7 @@ class _Place(NamedTuple):
 
 
 def _fault_of_address(place: _Place, stated: int | bytes, had: int | bytes, is_agents: int) -> str | None:
-    """What is wrong with an address that an agent stated (0 or b"" for none) of a node that had this one."""
+    """The fault of an address that an agent stated (0 or b"" for none) of a node that had this one."""
     if not stated or stated == had:
         return None
     address = ip_address(stated)

@@ -1,7 +1,7 @@
-"""What is derived of the DPUs of a partition: open steps, ordinals, queues, and the counts that limits are about.
+"""Index of the DPUs of a partition, derived from their rows: open steps, ordinals, queues, and the counts for limits.
 
-Per zone there are two queues of DPUs that wait for an install. The retry queue goes first: its DPUs failed an install,
-and their nodes are out of service already. Both keep the order in which their DPUs became Pending.
+Each zone has two queues of DPUs that wait for an install. The retry queue goes first: its DPUs failed an install, and
+their nodes are already out of service. DPUs are in the order in which they became Pending.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from projections.zones.rows import Dpu
 
 
 class ZoneDpus:
-    """The DPUs of one zone. `unavailable` counts, per node out of service, the DPUs that need it so; `phases` the DPUs
-    by phase, for display; `stuck` are those that go on only if somebody looks."""
+    """The DPUs of one zone. `unavailable` counts, per node out of service, the DPUs that require it; `phases` the
+    DPUs by phase, for display; `stuck` are DPUs that need an operator."""
 
     __slots__ = ("installing", "names", "phases", "queue", "retry_queue", "stuck", "unavailable", "used")
 
@@ -28,12 +28,12 @@ class ZoneDpus:
 
     @property
     def lowest_free(self) -> int:
-        """The lowest ordinal that no DPU has."""
+        """The lowest unused ordinal."""
         return (~self.used & (self.used + 1)).bit_length() - 1
 
 
 class DpuIndex:
-    """The DPUs of all zones here, and those whose step is open or running, in no particular order."""
+    """The DPUs of all zones of the partition, and the DPUs with an open or running step, in no particular order."""
 
     def __init__(self) -> None:
         self.zones: dict[str, ZoneDpus] = {}
@@ -41,11 +41,11 @@ class DpuIndex:
         self.running: dict[str, None] = {}
 
     def zone(self, zone: str) -> ZoneDpus:
-        """What is known of a zone's DPUs; an empty one, that nobody keeps, if there are none."""
+        """The index of a zone; a new empty one, which is not stored, if it has no DPU."""
         return self.zones.get(zone) or ZoneDpus()
 
     def replace(self, name: str, old: Dpu | None, new: Dpu | None) -> None:
-        """A DPU keeps its place in line as long as it is Pending since the same offset."""
+        """Replace a row. A DPU keeps its place in the queue while it is Pending since the same offset."""
         if old is not None:
             stays = new is not None and old.phase == new.phase == PENDING and old.since == new.since
             self._discard(name, old, stays)
@@ -96,10 +96,10 @@ class DpuIndex:
 
 
 def host_of(name: str, dpu: Dpu) -> str:
-    """What a limit on unavailable nodes counts: the DPU's node, or the DPU alone if it names none."""
+    """The unit of the limit on unavailable nodes: the DPU's node, or the DPU itself if it names none."""
     return dpu.node or f"/{name}"
 
 
 def is_stuck(dpu: Dpu) -> bool:
-    """Whether a DPU needs a look: it failed, is paused, or another card is in its place."""
+    """Whether a DPU needs an operator: it failed, is paused, or was swapped for another card."""
     return dpu.phase == ERROR or dpu.failures > 0 or dpu.paused or dpu.swapped

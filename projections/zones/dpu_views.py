@@ -1,4 +1,4 @@
-"""DPUs as they are shown, and where they are."""
+"""Views of DPUs, and the lookup of their zone."""
 
 from __future__ import annotations
 
@@ -66,10 +66,11 @@ def zones_of_dpu(name: str, states: Iterable[ZonesState]) -> list[str]:
 
 
 def named(state: ZonesState, *, zone: str, phase: str, stuck: bool) -> Iterator[str]:
-    """The DPUs of a partition: of a zone, in a phase and in need of a look, or whichever, if that is empty or false.
+    """The DPUs of a partition, filtered by zone, by phase and by need of an operator; an empty or false filter matches
+    all.
 
-    Zones that have none in the phase are passed over: to look at each DPU of a plane for the few of them that failed
-    kept everybody else waiting.
+    Zones without a DPU in the phase are skipped: a scan of every DPU for the few failed ones delayed all other
+    requests.
     """
     rows = state.dpus.rows
     for name, dpus in state.dpu_index.zones.items():

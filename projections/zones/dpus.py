@@ -1,7 +1,7 @@
-"""Records about DPUs, decided: registrations, requests of operators, events of steps, and deadlines.
+"""Decisions on records about DPUs: registrations, requests of operators, step events, and deadlines.
 
-Each becomes a trigger of the lifecycle's table. Its result may free capacity in the zone, and then the same record
-admits the DPUs that are next in the queue.
+Each record becomes a trigger of the lifecycle's table. Its result may free capacity in the zone, and then the same
+record admits the next DPUs of the queue.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def apply_step_event(state: ZonesState, event: StepEvent, at: RecordMetadata) ->
 
 
 def expire(state: ZonesState, event: DeadlinePassed, at: RecordMetadata) -> Decision:
-    """The end of an attempt's time, if the record itself stands at or after it."""
+    """End an attempt at its deadline, if the record's own time has reached it."""
     name = event.envelope.subject
     row = state.dpus.rows.get(name)
     if event.kind != STEP_DEADLINE or row is None:
@@ -205,9 +205,10 @@ def _trigger(event: StepEvent, at: RecordMetadata) -> Trigger | str:
 
 
 def _said_ms(event: StepFailed | DeadlinePassed, at: RecordMetadata) -> int:
-    """When a failure was: by fold time, but for a broker whose clock ran far ahead of who said so.
+    """The time of a failure: the fold time, but at most MAX_AHEAD_MS after the event was issued.
 
-    Fold time never goes back. A wait that is counted from it would last as long as that clock was ahead.
+    Fold time never goes back. If the broker's clock was fast, a delay counted from fold time would last as long as the
+    clock was ahead.
     """
     return min(at.time_ms, event.envelope.issued_at_ms + MAX_AHEAD_MS)
 
@@ -223,5 +224,6 @@ def _fault_of_facts(facts: Mapping[str, str]) -> str | None:
 
 
 def _one_line(message: str) -> str:
-    """A failure is taken whatever its text: what a device writes must not keep its own error from the log."""
+    """Make a failure text valid: any text is accepted, so that a device's output cannot keep its error out of the
+    log."""
     return "".join(char if is_printable(char) else " " for char in message[:MAX_MESSAGE])

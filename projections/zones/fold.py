@@ -1,8 +1,8 @@
 """The zone fold: the nodes and DPUs of the zones that share a partition.
 
-What fleet says to a zone arrives as records that name their cause, [from, to) of fleet, and are taken only if `from` is
-where the last one ended; so a copy, or one from a driver that lags, changes nothing. What the zone says to fleet waits
-in the outbox (state) until a forwarder has brought it there (forwarding).
+Records from fleet's outbox name their cause, the range [from, to) of fleet, and are taken only if `from` is the end of
+the last one. So a duplicate, or a record of a lagging driver, changes nothing. Changes for fleet wait in the outbox
+(state) until a forwarder has appended them there (forwarding).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ __all__ = ["ZonesFold", "ZonesState"]
 
 
 class ZonesFold:
-    """Rules of the zones topic, fold version 1."""
+    """The zones fold, version 1."""
 
     topic = ZONES
     version = 1
@@ -101,8 +101,8 @@ class ZonesFold:
                 return refusal(f"event: {type(event).__name__} is not an event of the zones topic")
 
     def rewind(self, state: ZonesState, time_ms: int) -> None:
-        """An attempt gets its whole time once more, and not as long as the clock had been ahead; lists of the corrected
-        time are not older than those of the fast one."""
+        """Restart the deadline of each attempt that a fast clock dated, and treat snapshots of the corrected time as
+        no older than those of the fast one."""
         state.rewind(time_ms)
 
     def evolve(self, state: ZonesState, change: ZonesChange, at: RecordMetadata) -> None:
@@ -124,7 +124,8 @@ class ZonesFold:
 
 
 def _caused(state: ZonesState, event: NodesSuperseded | ZoneLimitsSet, at: RecordMetadata) -> Decision:
-    """A record that fits the mark is over, even if it says nothing that can be done: or all later ones would wait."""
+    """Advance the mark with every record that fits it, even one that changes nothing; otherwise all later ones would
+    block."""
     mark = state.fleet_mark
     if event.from_offset != mark or event.to_offset <= mark:
         reason = (
@@ -163,7 +164,7 @@ def _limit(state: ZonesState, event: ZoneLimitsSet, at: RecordMetadata) -> Decis
 
 
 def _delete(state: ZonesState, event: ZoneDeleted) -> Decision:
-    """Forget a zone without nodes and DPUs, and the complete lists of its sources."""
+    """Delete a zone without nodes and DPUs, and the snapshots of its sources."""
     fault = check_zone("zone", event.zone)
     if fault is not None:
         return refusal(fault)

@@ -1,12 +1,12 @@
-"""What a zones partition says to fleet next: the accepted changes since fleet's mark, as absolute states.
+"""Forwards of a zones partition to fleet: the accepted changes since fleet's mark, as absolute states.
 
-It is a function of the zone's state and the mark, so two forwarders, or one that was restarted, say the same thing of
-the same range, and fleet takes whichever comes first. A record of the zone is never split: what one changes fits one
+A forward is a function of the zone's state and the mark. So two forwarders, or a restarted one, build the same record
+for the same range, and fleet takes the first. A record of the zone is never split: the changes of one record fit one
 forward, by the bounds on records.
 
-A node that changed again after the range is left to the range of its last change. So fleet may hear of a node for the
-first time by its tombstone. The node may be newer than what another partition has of it, and then its leave ends that
-too. A tombstone therefore says which incarnation left, and when it was last stated to be there (`last_present_ms`).
+A node that changed again after the range is left to the range of its last change. So the first item that fleet receives
+of a node may be its tombstone. The node may be newer than another partition's incarnation, and then its leave ends that
+one too. A tombstone therefore names the incarnation that left, and the time of its last statement (`last_present_ms`).
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ _Value = TypeVar("_Value", str, int)
 
 
 def forward(state: ZonesState, partition: int, mark: int) -> MembershipChanged | None:
-    """The next forward of zones partition `partition`; None if fleet has everything that is known here.
+    """The next forward of zones partition `partition`; None if fleet has all changes in this state.
 
-    `mark` is where fleet goes on. If more than that was pruned already, this view of fleet lags, and there is nothing
-    right to say. Whoever appends it puts their own envelope in.
+    `mark` is where fleet goes on. If later changes were pruned already, the caller's view of fleet lags, and the result
+    is None. The caller that appends the forward replaces its envelope.
     """
     first = bisect_left(state.outbox_offsets, mark)
     if mark < state.forwarded or first == len(state.outbox_offsets):
@@ -64,17 +64,17 @@ def forward(state: ZonesState, partition: int, mark: int) -> MembershipChanged |
 
 
 def is_forwarded(state: ZonesState, mark: int, offset: int) -> bool:
-    """Whether fleet, whose mark this is, has taken all that was accepted below `offset`, which is folded here.
+    """Whether fleet, at this mark, has taken all changes accepted below `offset`, which this state has folded.
 
-    As long as anything waits, whatever it is: a node that changed below `offset` and again behind it waits there only,
-    and fleet has neither of the two. Nothing waits either of what the zone was told that fleet has; this view of fleet
-    may lag behind that.
+    A mark below `offset` is enough if the outbox has no change from the mark on, at any offset: a node that changed
+    below `offset` and again after it is only in the later entry, and fleet has neither change. A mark below the pruned
+    changes comes from a lagging view of fleet, and proves nothing.
     """
     return mark >= offset or (mark >= state.forwarded and not state.has_unforwarded_from(mark))
 
 
 class _Items(NamedTuple):
-    """What is said of each node, by columns; of labels, the sets that there are, and which one is whose."""
+    """The items as columns; labels as distinct sets, and the number of each node's set."""
 
     names: list[str]
     zones: list[str]
@@ -91,7 +91,7 @@ class _Items(NamedTuple):
 
 
 class _Behind(NamedTuple):
-    """The command behind neighbouring items, and how many items these are."""
+    """The command behind neighbouring items, and the number of these items."""
 
     cause: CauseRow
     items: int
@@ -104,7 +104,7 @@ def _said(state: ZonesState, offsets: Sequence[int]) -> tuple[_Items, list[_Behi
 
 
 def _size(items: _Items, causes: Sequence[_Behind]) -> int:
-    """Bytes of a forward of these, or a few more."""
+    """An upper estimate of the bytes of a forward of these items."""
     texts = len("".join((*items.names, *items.zones, *items.uids)))
     labels = sum(map(size_of_labels, items.label_sets))
     said = sum(_CAUSE_BYTES + len(cause.command_id) + len(cause.actor.encode()) for cause, _ in causes)
@@ -112,7 +112,7 @@ def _size(items: _Items, causes: Sequence[_Behind]) -> int:
 
 
 def _with_room(state: ZonesState, first: int) -> list[int]:
-    """As many records, from the one in this place on, as fit one forward by their nodes; the first always does."""
+    """The number of records, from this place on, whose nodes fit one forward; at least one."""
     items = count = 0
     for offset in state.outbox_offsets[first : first + MAX_FORWARD_ITEMS]:
         items += state.latest_changes_in(offset)
@@ -123,7 +123,7 @@ def _with_room(state: ZonesState, first: int) -> list[int]:
 
 
 def _items(state: ZonesState, offsets: Sequence[int]) -> _Items:
-    """What these records changed and no later one has: record by record, each in the order of names."""
+    """The changes of these records that no later record superseded: record by record, each in the order of names."""
     parts: list[_Items] = []
     names: list[str] = []
     changed: list[int] = []
@@ -151,7 +151,7 @@ def _in_a_row(parts: Sequence[Any]) -> Any:
 
 
 def _labels(parts: Sequence[_Items]) -> tuple[list[dict[str, str]], list[int]]:
-    """The different sets in order of appearance, and the number of each node's."""
+    """The distinct label sets in order of appearance, and the number of each node's set."""
     numbers: dict[Selector, int] = {}
     index: list[int] = []
     for part in parts:
@@ -167,7 +167,7 @@ def _labels(parts: Sequence[_Items]) -> tuple[list[dict[str, str]], list[int]]:
 
 
 def _of_joined(joined: Joined) -> _Items:
-    """Of nodes that are as they joined, what their record said."""
+    """Items of nodes that are unchanged since their bulk join, from the columns of that record."""
     event, count = joined.event, len(joined.event.names)
     columns = expand(event)
     return _Items(
@@ -187,7 +187,7 @@ def _of_joined(joined: Joined) -> _Items:
 
 
 def _of_rows(state: ZonesState, names: Sequence[str], changed: Sequence[int]) -> _Items:
-    """Of these nodes, those whose last change is in the record at the offset that goes with it."""
+    """Items of nodes whose last change is in the record at the corresponding offset."""
     found = [(name, row) for name, row in zip(names, state.last_changes(names, changed), strict=True) if row]
     rows = [row if isinstance(row, Node) else _node_of(row) for _, row in found]
     sets = {id(row.labels): row.labels for row in rows}  # nodes that joined together share theirs
@@ -244,9 +244,9 @@ def _sealed(items: _Items, partition: int, mark: int, end: int) -> MembershipCha
 
 
 def _causes(state: ZonesState, items: _Items) -> list[_Behind]:
-    """The commands behind these items, which go record by record, so that each command is said once.
+    """The commands behind these items in record order, one entry per run of items with the same command.
 
-    A node that joined alone and was new is there, and its record has no command by itself, unless it states a uid.
+    A single new node that joined has a row, and its record has no command of its own unless the command states a uid.
     """
     first, last, count = items.changed[0], items.changed[-1], len(items.names)
     if not state.causes.rows and state.has_one_join_actor(first, last) and items.states.count(PRESENT) == count:
@@ -263,7 +263,7 @@ def _causes(state: ZonesState, items: _Items) -> list[_Behind]:
 
 
 def _with_causes(said: MembershipChanged, causes: Sequence[_Behind]) -> MembershipChanged:
-    """This, with the commands behind it, if there are any."""
+    """This record, with the commands behind its items, if there are any."""
     if len(causes) == 1 and causes[0].cause == NO_CAUSE:
         return said
     found, counts = [cause for cause, _ in causes], [count for _, count in causes]
@@ -272,10 +272,10 @@ def _with_causes(said: MembershipChanged, causes: Sequence[_Behind]) -> Membersh
 
 
 def _packed(addresses: bytes) -> bytes:
-    """None of all stands for none each."""
+    """A packed column; empty if every item is empty."""
     return addresses if addresses.count(0) < len(addresses) else b""
 
 
 def _column(values: list[_Value]) -> list[_Value]:
-    """One value stands for all, if they are equal."""
+    """A column; a single value if all are equal."""
     return values[:1] if values.count(values[0]) == len(values) else values

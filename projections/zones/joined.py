@@ -1,4 +1,4 @@
-"""Nodes that joined together, as the columns that they came in."""
+"""Nodes that joined together, as the columns of their record."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from schemas.events import NodesJoined
 
 
 class Joined(NamedTuple):
-    """Nodes that joined together, as the columns they came in; one zone, offset, time or actor may stand for all.
+    """Nodes that joined together, as columns; one zone, offset, time or actor may stand for all.
 
-    `actors` stated the nodes, if a record of its own stated each; there are none if one record stated all of them.
-    `command_ids` are the commands of these records, if their nodes have uids that do not say them.
+    `actors` stated the nodes, if each was stated by a record of its own; it is empty if one record stated all of them.
+    `command_ids` are the commands of these records, if the uids of their nodes differ from the commands' ids.
     """
 
     event: NodesJoined
@@ -26,6 +26,6 @@ class Joined(NamedTuple):
     command_ids: Sequence[str] = ()
 
     def nodes(self) -> Iterator[Node]:
-        """All of them, in order."""
+        """All rows, in order."""
         columns = repeated(self.zones), *expand(self.event), repeated(self.offsets), repeated(self.append_ms)
         return islice(map(Node, *columns), len(self.event.names))

@@ -1,11 +1,11 @@
-"""The lifecycle of a DPU: a table of what each request or statement does in each phase, and nothing that is not in it.
+"""The lifecycle of a DPU: the transition table of requests and step events per phase.
 
-A provisioner states what it is about to do (`StepStarted`), does it, and states how it went; the fold takes only what
-names the attempt that runs. An attempt ends by its result, by its deadline (a timer states it), by whoever finds that
-its provisioner is gone (`StepFailed` of kind lost), or by a request; the next one has the next number, which never
-starts anew, so a late statement fits nothing. Failures of a kind are retried as often as the zone says, after a delay
-with jitter, drawn from the DPU's name and attempt: a fold may not throw dice. Then the DPU is in Error, from which
-every way on is open. No phase is terminal.
+A provisioner appends `StepStarted` before a step, executes it, and appends the result. The fold accepts only records
+that name the running attempt. An attempt ends by its result, by its deadline (a timer appends it), by a `StepFailed` of
+kind lost when its provisioner is gone, or by a request. Attempt numbers only grow, so a late record matches no attempt.
+Failures of a kind are retried up to the zone's budget, after a delay with jitter. The jitter is derived from the DPU's
+name and attempt, because a fold has no randomness. After the last retry the DPU is in Error. No phase is terminal:
+requests lead on from Error, too.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _INSTALLED = frozenset(PROVISIONING[PROVISIONING.index(OS_INSTALLING) : -1])
 
 
 class Trigger(NamedTuple):
-    """What happens to a DPU. What the statement or request carries is in the fields that its name needs."""
+    """An input to a DPU's lifecycle. Each name uses the fields that it needs."""
 
     name: str
     at: RecordMetadata
@@ -84,8 +84,8 @@ def transition(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
 
 
 def backoff_ms(name: str, attempt: int, failures: int) -> int:
-    """Half of a ceiling that doubles with each failure, and up to as much again. With full jitter a device that reboots
-    could be given up at any time, as all waits can be short."""
+    """Half of a ceiling that doubles with each failure, plus a jittered share of the other half. Full jitter could
+    make every delay short, and exhaust the retries of a device while it reboots."""
     drawn = int.from_bytes(blake2b(f"{name}/{attempt}".encode(), digest_size=8).digest(), "big")
     ceiling_ms = backoff_ceiling(failures - 1, BACKOFF_MS, LONGEST_BACKOFF_MS)
     half_ms = ceiling_ms // 2
@@ -93,9 +93,9 @@ def backoff_ms(name: str, attempt: int, failures: int) -> int:
 
 
 def wait_ms(row: Dpu, now_ms: int) -> int:
-    """How long the next attempt has to wait yet.
+    """The delay until the next attempt.
 
-    What lies further ahead than any backoff was said by a clock that has been put back since: nothing waits for that.
+    A time further ahead than any backoff dates from a fast clock that was since corrected, and delays nothing.
     """
     left_ms = row.not_before_ms - now_ms
     return left_ms if 0 < left_ms <= LONGEST_BACKOFF_MS else 0
@@ -122,12 +122,12 @@ def _resume(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
 
 
 def _reopen(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
-    """Once more from the start of the step; whatever attempt runs has lost it."""
+    """Restart the step from its start; a running attempt loses it."""
     return _begin_step(row, row.phase, trigger.at)
 
 
 def _retry_failed(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
-    """From Error, the phase that failed once more."""
+    """Retry the failed phase, from Error."""
     return _begin_step(row, row.resume, trigger.at)
 
 
@@ -140,12 +140,12 @@ def _skip_failed(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
 
 
 def _withdraw(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
-    """Out of the line: back to what it was, which is out of service if an install failed before."""
+    """Leave the queue. A node that a failed install left out of service goes back into service first."""
     return _unwind(name, row, trigger) if row.effect else _settled(row, trigger.at)
 
 
 def _unwind(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
-    """Give the node back; the DPU serves with what it has, or waits to be provisioned."""
+    """Put the node back into service; the DPU serves with its installed image, or waits to be provisioned."""
     return enter_phase(replace(row, image=row.installed or row.image), NODE_EFFECT_REMOVAL, trigger.at)
 
 
@@ -220,7 +220,7 @@ def _fail(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
 
 
 def _lose(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
-    """The provisioner is gone, which says nothing of the device: the next may go on at once."""
+    """The provisioner is gone. This is no evidence about the device, so the next attempt may begin at once."""
     stale = _stale(name, row, trigger)
     if stale is not None:
         return stale
@@ -232,7 +232,7 @@ def _tries_max(trigger: Trigger) -> int:
 
 
 def _swap(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
-    """Another card is in this DPU's place. What is known of the old one is void; its image may be provisioned anew."""
+    """Another card replaced this DPU. Facts of the old card are void; the image may be provisioned anew."""
     row = replace(row, serial=trigger.serial, installed="", facts={}, swapped=row.swapped or bool(row.facts))
     match row.phase:
         case "Initializing" | "Deleting":
@@ -255,12 +255,13 @@ def _stale(name: str, row: Dpu, trigger: Trigger) -> str | None:
 
 
 def _without_attempt(row: Dpu, trigger: Trigger) -> Dpu:
-    """The step wants another attempt; a task that the device still runs is kept, for it to adopt."""
+    """The step waits for another attempt; a task that still runs on the device stays recorded, for that attempt to
+    adopt."""
     return replace(row, step_state="open", provisioner="", deadline_ms=0, message=trigger.message)
 
 
 def _begin_step(row: Dpu, phase: str, at: RecordMetadata) -> Dpu:
-    """A step, at once unless it is one that waits in line and this DPU is not among those being installed."""
+    """Begin a step at once, unless it is one that queues and this DPU is not among the admitted ones."""
     if phase in INSTALLING and row.phase not in INSTALLING:
         return _pending(row, phase, at)
     return enter_phase(row, phase, at)
@@ -271,7 +272,7 @@ def _pending(row: Dpu, phase: str, at: RecordMetadata) -> Dpu:
 
 
 def _after_step(row: Dpu, phase: str, at: RecordMetadata) -> TransitionResult:
-    """The row after a step that is done, or skipped."""
+    """The row after a step that succeeded or was skipped."""
     next_phase = STEPS[phase].next_phase
     if phase == DELETING:
         return None
@@ -289,13 +290,13 @@ def _settled(row: Dpu, at: RecordMetadata) -> Dpu:
 
 
 def _error(row: Dpu, resume: str, trigger: Trigger) -> Dpu:
-    """In Error: the tries and failures of the step that failed stay to be seen."""
+    """The row in Error: the tries and failures of the failed step stay visible."""
     tried = {"entered": row.entered, "failures": row.failures, "failed": row.failed}
     return replace(_idle(row, ERROR, trigger.at), resume=resume, message=trigger.message, **tried)
 
 
 def _idle(row: Dpu, phase: str, at: RecordMetadata) -> Dpu:
-    """A phase in which nobody works on the DPU."""
+    """The row in a phase without a step."""
     return replace(enter_phase(row, phase, at), step_state="idle")
 
 

@@ -1,14 +1,14 @@
-"""What records say of nodes, decided item by item: who joins, changes, leaves.
+"""Records about nodes, decided item by item: join, change, leave.
 
-An incarnation is (created_ms, uid), and what is about an older one than is here changes nothing. Of two created at the
-same time (Kubernetes counts seconds) the one that the log has later is the newer, and so it is where the clock was fast
-when the known one was stated (`projections/incarnations`). What is stated of the incarnation
-that is here already is taken as it stands now: addresses, labels, and the zone.
+An incarnation is (created_ms, uid). A record about an older incarnation than the stored one changes nothing. Of two
+created at the same time (Kubernetes counts seconds) the one that is later in the log is the newer; the same holds if
+the clock was fast when the stored one was appended (`projections/incarnations`). A record about the stored incarnation
+replaces its addresses, labels and zone.
 
-An inferred leave is the only thing that a silence can do, so it needs a witness: the last complete list of the node's
-source in this zone, which was stated after the node last changed.
+An inferred leave is the only effect of missing data, so it needs evidence: the last snapshot of the node's source in
+this zone, which must be newer than the node's last change.
 
-The agent of a node says only what it owns of the node (agents).
+A node agent may state only the parts of its node that it owns (agents).
 """
 
 from __future__ import annotations
@@ -104,9 +104,8 @@ def change(state: ZonesState, event: NodesChanged, at: RecordMetadata) -> Decisi
 
 
 def leave(state: ZonesState, event: NodesLeft, at: RecordMetadata) -> Decision:
-    """Afterwards what was meant is not here. A node that is not here already is `unchanged`, with the reason; an
-    inferred leave may be refused.
-    """
+    """Remove the named incarnations. A node that is not present is `unchanged`, with the reason; an inferred leave
+    may be refused."""
     fault = fault_of_nodes(event, at.time_ms) or _fault_of_hash(event) or _fault_of_zone(state, event.zone)
     if fault is not None:
         return refusal(fault)
@@ -147,10 +146,10 @@ def complete_snapshot(state: ZonesState, event: SnapshotCompleted, at: RecordMet
 
 
 def supersede(state: ZonesState, event: NodesSuperseded, at: RecordMetadata) -> Decision:
-    """These incarnations have a newer one in another zone, as fleet found.
+    """Remove incarnations for which fleet found a newer one in another zone.
 
-    One that changed since stays: fleet judges it again when it hears of that. Otherwise, of an incarnation that went to
-    and fro, each zone would drop it for where the other had it, and it were nowhere.
+    A node that changed since stays, and fleet judges it again after the forward of that change. Otherwise two zones
+    could each drop an incarnation that moved back and forth, and the node would be in neither.
     """
     if not len(event.zones) == len(event.names) == len(event.created_ms) == len(event.uids):
         return refusal("names: zones, names, created_ms and uids must have one entry per node")
@@ -185,7 +184,7 @@ def _tombstone(old: Node, state: int, at: RecordMetadata) -> NodeTombstone:
 
 
 def _same(old: Node, row: Node) -> bool:
-    """Whether a node is stated as it stands already."""
+    """Whether the stated node equals the stored one."""
     return (old.zone, old.created_ms, old.uid, old.address4, old.address6, old.labels, old.agent) == (
         row.zone,
         row.created_ms,
@@ -198,12 +197,12 @@ def _same(old: Node, row: Node) -> bool:
 
 
 def _is_about(old: Node, meant: tuple[int, str] | None) -> bool:
-    """Whether a leave of this incarnation is one of the node that is here: of it, or of a later one, or of any."""
+    """Whether a leave of this incarnation applies to the stored node: it names the same or a later one, or none."""
     return meant is None or meant[0] > old.created_ms or meant == (old.created_ms, old.uid)
 
 
 def _doubt(state: ZonesState, name: str, old: Node, event: NodesLeft) -> str | None:
-    """Why a node's absence from a list does not prove that it left."""
+    """Why a node's absence from a snapshot does not prove that it left."""
     source = name.partition("/")[0] if "/" in name else ""
     last = state.snapshots.rows.get(f"{event.zone}/{source}")
     if last is None or last.list_hash != event.list_hash:
@@ -232,7 +231,8 @@ def _cause(event: NodesJoined | NodesChanged | NodesLeft) -> CauseRow:
 
 
 def _decision(names: Collection[str], items: Sequence[ItemOutcome], change: ZonesChange) -> Decision:
-    """The whole is done if a node changed, refused if every item is, and else unchanged; items say what differs."""
+    """The decision on all items: done if a node changed, refused if every item is, else unchanged; items list
+    deviations."""
     if change.nodes or change.tombstones:
         return Decision(change, Outcome("done", items=tuple(items)) if items else DONE)
     if len(items) == len(names) and all(item.code == "refused" for item in items):

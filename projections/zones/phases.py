@@ -1,7 +1,7 @@
-"""The phases of a DPU, by the names that users of the DOCA Platform Framework know, and the steps that lead on.
+"""The phases of a DPU, named as in the DOCA Platform Framework, and the steps between them.
 
-A DPU is provisioned from Pending on through every step to Ready. A step is work on the device or its node, done in
-attempts; what may happen in which phase is the table in `lifecycle`.
+A DPU is provisioned from Pending through every step to Ready. A step is work on the device or its node, executed in
+attempts; `lifecycle` has the table of transitions.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MINUTE_MS = 60_000
 
 
 class Step(NamedTuple):
-    """A phase in which a provisioner works: the phase after it, and how long one attempt may take."""
+    """A phase in which a provisioner works: the phase after it, and the deadline of one attempt."""
 
     next_phase: str
     deadline_ms: int

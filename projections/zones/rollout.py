@@ -1,9 +1,9 @@
-"""The rollout of images: who may begin an install. DPUs wait in line per zone, and are let in as its limits allow.
+"""The rollout of images: admission to installs. DPUs wait in a queue per zone and are admitted within its limits.
 
-Two limits hold a zone's blast radius: how many DPUs are installed at a time, and how many nodes are out of service for
-it. A DPU that failed leaves its place among the parallel installs to the next, while its node stays out of service: so
-failures that nobody mends stop a rollout by themselves. Whose node is out of service already goes first, and needs no
-room under the second limit.
+Two limits bound a zone's blast radius: the number of DPUs that are installed at a time, and the number of nodes that
+are out of service for it. A failed DPU frees its place among the parallel installs, while its node stays out of
+service: so repeated failures stop a rollout without an operator. A DPU whose node is already out of service goes first,
+and needs no capacity under the second limit.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class RolloutLimits(NamedTuple):
 
 
 class DpuChange(NamedTuple):
-    """The DPU that a record is about, before and after. An empty name for a record about none."""
+    """The row of the record's DPU before and after. The name is empty for a record about no DPU."""
 
     name: str = ""
     old: Dpu | None = None
@@ -41,14 +41,14 @@ class DpuChange(NamedTuple):
 
 
 class InstallAdmission(NamedTuple):
-    """DPUs that are admitted to an install, and why the next one is not."""
+    """DPUs that are admitted to an install, and the reason why the next one is not."""
 
     rows: dict[str, Dpu]
     full: str
 
 
 def limits_of(row: Zone | None) -> RolloutLimits:
-    """The limits of a zone, defaults filled in."""
+    """The limits of a zone, with defaults filled in."""
     row = row or Zone()
     return RolloutLimits(
         row.parallel_installs or DEFAULT_PARALLEL_INSTALLS, row.unavailable_nodes or DEFAULT_UNAVAILABLE_NODES
@@ -56,7 +56,7 @@ def limits_of(row: Zone | None) -> RolloutLimits:
 
 
 def enter_phase(row: Dpu, phase: str, at: RecordMetadata) -> Dpu:
-    """A DPU at the beginning of a step, which wants an attempt."""
+    """The row of a DPU at the start of a step, which waits for an attempt."""
     return replace(
         row,
         phase=phase,
@@ -81,10 +81,10 @@ def enter_phase(row: Dpu, phase: str, at: RecordMetadata) -> Dpu:
 def admit(
     state: ZonesState, zone: str, limits: RolloutLimits, changed: DpuChange, at: RecordMetadata
 ) -> InstallAdmission:
-    """Let in whom the limits allow, given what this record changes otherwise.
+    """Admit DPUs within the limits, given the other changes of this record.
 
-    Every record lets in whom it can. So where one gives nothing back, only the DPU that it is about can be let in: with
-    thousands in line, to look at each at every step, or whenever another joins them, is most of the fold.
+    Every record admits all DPUs that fit. So a record that frees no capacity can only admit its own DPU. This shortcut
+    matters: with thousands in the queue, a scan at every step, or at every new entry, would be most of the fold's time.
     """
     index = state.dpu_index.zone(zone)
     if not _frees_capacity(changed):
@@ -130,7 +130,7 @@ def queue_place(state: ZonesState, changed: DpuChange, admitted: InstallAdmissio
 
 
 class _Unavailable:
-    """Nodes out of service, with those of this record and of who is let in by it."""
+    """Nodes out of service after this record, including those of the DPUs that it admits."""
 
     def __init__(self, index: ZoneDpus, changed: DpuChange) -> None:
         self._known = index.unavailable
@@ -147,7 +147,7 @@ class _Unavailable:
                 self._add(after)
 
     def take(self, host: str, limit: int) -> bool:
-        """Take a node out of service, unless that is one too many."""
+        """Take a node out of service, unless the limit is reached."""
         if host in self._taken or (host in self._known and host != self._freed):
             return True
         if self._count >= limit:
@@ -162,9 +162,8 @@ class _Unavailable:
 
 
 def _frees_capacity(changed: DpuChange) -> bool:
-    """Whether a record may free capacity: its DPU takes less of a limit than it did, or its node is another. A record
-    about no DPU changes the limits.
-    """
+    """Whether a record may free capacity: its DPU counts for less under a limit, or names another node. A record
+    about no DPU changes the limits."""
     old, new = changed.old, changed.new
     if old is None or _installing(new) < _installing(old):
         return True

@@ -1,7 +1,7 @@
-"""Rows of a zones partition: nodes, what is on its way to fleet, zones with their limits, DPUs.
+"""Rows of a zones partition: nodes, the outbox to fleet, zones with their limits, DPUs.
 
-Several zones share a partition, and rows are keyed by the name of a node or DPU, so a node that shows up in another
-zone of the same partition moves there, and a DPU's name is taken for all of them.
+Several zones share a partition, and rows are keyed by the name of a node or DPU. So a node that joins another zone of
+the same partition moves there, and a DPU's name is unique across these zones.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ MAX_ACTOR = 300
 
 
 class Node(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A node that is there. `created_ms` and `uid` are its incarnation.
+    """A present node. `created_ms` and `uid` are its incarnation.
 
     `changed` and `changed_ms` are the offset and the append time of the record that changed it last.
 
-    `address4` is 0 for none, `address6` is 16 bytes, or none of them. `agent` has the bits of what the node's own agent
+    `address4` is 0 for none, `address6` is 16 bytes or empty. `agent` has bits for the parts that the node's own agent
     stated (AGENT_JOINED and the like), 0 if an operator stated all of it.
     """
 
@@ -38,10 +38,11 @@ class Node(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class NodeTombstone(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The tombstone of a node that left, kept until fleet has it. `changed` and `changed_ms` are as those of a node.
+    """The tombstone of a node that left, stored until fleet has folded it. `changed` and `changed_ms` are as those of a
+    node.
 
     `state` is one of MembershipChanged. `stated_ms` is the append time of the last record that stated the node to be
-    present; 0 if the node's own agent had added it, as an agent moves no node and so ends none elsewhere.
+    present. It is 0 if the node's own agent had added it: an agent moves no node, so it ends none in another zone.
     """
 
     zone: str
@@ -54,14 +55,14 @@ class NodeTombstone(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class CauseRow(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The command behind a record that changed nodes, and its actor, kept until fleet has the record."""
+    """The command behind a record that changed nodes, and its actor, stored until fleet has the record."""
 
     command_id: str
     actor: str
 
 
 class JoinActor(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The actor of nodes that joined alone and were new, from this record on up to the next row."""
+    """The actor of single-node joins of new nodes, from this record on up to the next row."""
 
     actor: str
 
@@ -76,12 +77,12 @@ class SourceSnapshot(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Zone(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A zone that has, or had, a node or DPU here, or a limit of its own. A limit of 0 means the default.
+    """A zone that has, or had, a node or DPU in this partition, or a limit of its own. A limit of 0 means the default.
 
-    No DPU had an ordinal from `ordinals` on. One that was deleted leaves its own to nobody, as what was reported of it
-    stays, and would be taken for another's. `agent_networks` and `agent_label_keys` say what node agents may state.
-    `tries` is how often a step is tried. A zone that was `deleted` exists while it has a node or DPU again. Its row
-    stays for its ordinals, and until fleet takes its limits away.
+    Ordinals from `ordinals` on were never used. The ordinal of a deleted DPU is not reused, because install reports of
+    it remain and would be attributed to the new DPU. `agent_networks` and `agent_label_keys` bound the statements of
+    node agents. `tries` is the retry budget of a step. A zone that was `deleted` exists while it has a node or DPU
+    again. Its row stays for its ordinals, and until fleet clears its limits.
     """
 
     parallel_installs: int = 0
@@ -93,13 +94,12 @@ class Zone(msgspec.Struct, frozen=True, gc=False, array_like=True):
     deleted: bool = False
 
     def must_stay(self) -> bool:
-        """Whether the row of a deleted zone says something that must not be forgotten."""
+        """Whether the row of a deleted zone has data that must be retained."""
         return replace(self, deleted=False) != Zone()
 
 
 class ForwardingMarks(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Up to where the records of fleet's outbox were taken, and up to where our own changes are known to be
-    forwarded."""
+    """Offsets up to which this partition took records of fleet's outbox, and up to which fleet has its own changes."""
 
     fleet: int = 0
     forwarded: int = 0
@@ -110,18 +110,18 @@ StepState = Literal["idle", "open", "running"]
 
 
 class Dpu(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A DPU: what it is, which image it shall have, and where its lifecycle stands.
+    """A DPU: its properties, its target image, and the state of its lifecycle.
 
-    `attempt` only grows, from the offset of its registration on, so that nothing said of an earlier attempt (or of an
-    earlier DPU of this name) fits a later one; `entered` is what it was when the present phase began. `since` is the
-    offset at which the phase began, and the place in line while it is Pending. `resume` is the phase to go on with
-    after Pending or Error. `installed` is the image that it serves with, empty once an install has begun to alter it.
-    `effect` says that its node is out of service for it, `swapped` that another card is there than was provisioned.
-    `disowned` is the last attempt whose tasks on the device are not to be adopted: those of an earlier phase, and what
-    turned out wrong. `began_ms` is the fold time at which the last attempt began, but never less than that of an
-    attempt or phase before it, as devices refuse older attempts. `failures` are those that count against the phase's
-    retries, and `failed` are the same by kind. `facts` is what the device said. In Error, `entered`, `failures` and
-    `failed` are those of the phase that failed.
+    `attempt` only grows, from the offset of its registration on, so a record about an earlier attempt (or about an
+    earlier DPU of this name) never matches a later one; `entered` is its value when the present phase began. `since` is
+    the offset at which the phase began, and the place in the queue while it is Pending. `resume` is the phase after
+    Pending or Error. `installed` is the image that it serves with, empty once an install has begun to alter it.
+    `effect` means that its node is out of service for it, `swapped` that another card replaced the provisioned one.
+    `disowned` is the last attempt whose tasks on the device must not be adopted: tasks of an earlier phase, and failed
+    tasks. `began_ms` is the fold time at which the last attempt began, but never less than that of an attempt or phase
+    before it, because devices refuse older attempts. `failures` count against the phase's retries, and `failed` has the
+    same failures by kind. `facts` are the device's reported properties. In Error, `entered`, `failures` and `failed`
+    are those of the phase that failed.
     """
 
     zone: str
@@ -155,5 +155,5 @@ class Dpu(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     @property
     def tries(self) -> int:
-        """Attempts at the present phase, as a person counts them."""
+        """The number of attempts at the present phase, for display."""
         return self.attempt - self.entered

@@ -1,9 +1,9 @@
-"""Joins of one node each, many records together: what a fleet without batches writes, and most of what a fold reads.
+"""Bulk fold of many records that each join one node: the records of a fleet without batches, and most of a replay.
 
-A run of them is read side by side, a short one record by record, and then looked at as if it were one record of many
-nodes, as the checks of columns cost next to nothing for each. What passes them whole, names nodes that nobody knows,
-and names each once, is what `nodes.join` would have done one by one. The first join that names a node otherwise ends
-the run before it; any other doubt sends all of it there, as does a join that a node's agent stated.
+A run of these records is parsed side by side (a short run record by record) and checked as if it were one record of
+many nodes, because the column checks cost next to nothing per node. If the checks pass, and every name is new and
+occurs once, the result is the same as that of `nodes.join` for each record. The first join of an existing node ends the
+run before it. For any other doubt, or a join by a node agent, `nodes.join` decides the whole run record by record.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _Labels = dict[str, str]
 
 
 class SingleJoins(NamedTuple):
-    """Commands of one node each, side by side; `as_one` is the record that would state all of it, in no zone.
+    """Commands of one node each, side by side; `as_one` is the record that would state all of them, without a zone.
 
     One actor may stand for all. With `has_uids` each command states the uid of its node; without, its id is the uid.
     """
@@ -51,7 +51,7 @@ class SingleJoins(NamedTuple):
 
 
 def read(values: Sequence[bytes]) -> SingleJoins | None:
-    """The joins in these record values, if each is of one node and plain."""
+    """Parse these record values; None unless each is a plain join of one node."""
     try:
         return _scanned(values) if len(values) >= SCANNED_MIN else _decoded(values)
     except (Irregular, Undecodable, InvalidCommandId):
@@ -61,7 +61,8 @@ def read(values: Sequence[bytes]) -> SingleJoins | None:
 def decide(
     state: ZonesState, joins: SingleJoins, offsets: Sequence[int], append_ms: Sequence[int], time_ms: int
 ) -> tuple[Joined, int] | None:
-    """The change that the first of these make, up to one whose node is known by then, if every one is done."""
+    """The change of the leading records, up to the first that names an existing node; None unless every one is
+    accepted."""
     count = _new_first(state, joins.as_one.names)
     event, zones = first_nodes(joins.as_one, count), joins.zones[:count]
     if not count or any(check_zone("zone", zone) for zone in sorted(set(zones))) or fault_of_nodes(event, time_ms):
@@ -72,7 +73,7 @@ def decide(
 
 
 def _new_first(state: ZonesState, names: Sequence[str]) -> int:
-    """How many of these name a node for the first time, from the first on."""
+    """The number of leading records that each name a new node."""
     if len(set(names)) == len(names) and state.has_none_of(names):
         return len(names)
     seen: set[str] = set()
@@ -88,7 +89,7 @@ def evolve(state: ZonesState, change: Joined) -> None:
 
 
 def changes_of(change: Joined) -> Iterable[ZonesChange]:
-    """What each of these records changes."""
+    """The change of each of these records."""
     return (
         ZonesChange(nodes={name: node}, fresh=True)
         for name, node in zip(change.event.names, change.nodes(), strict=True)
@@ -123,7 +124,7 @@ def _scanned(values: Sequence[bytes]) -> SingleJoins:
 
 
 def _scanned_labels(values: Sequence[bytes], rests: Sequence[bytes]) -> tuple[list[_Labels], list[int]]:
-    """The label sets of all, each once, and the number of each record's. What ends alike has the same labels."""
+    """The distinct label sets, and the number of each record's set. Records with equal last bytes have equal labels."""
     example = dict(zip(rests, values, strict=True))
     number_of = {rest: number for number, rest in enumerate(example)}
     return [_labels_of(_join(value)) for value in example.values()], [number_of[rest] for rest in rests]
@@ -163,14 +164,14 @@ def _join(value: bytes) -> NodesJoined:
 
 
 def _column(columns: Sequence[Sequence[T]]) -> list[T]:
-    """The one item of each of these, or none of any."""
+    """The single item of each of these, or no item of any."""
     if len(set(map(len, columns))) > 1 or len(columns[0]) > 1:
         raise Irregular
     return [item for column in columns for item in column]
 
 
 def _packed(addresses: Sequence[bytes], width: int) -> bytes:
-    """An address of each of these, or none of any."""
+    """One address of each of these, or no address of any."""
     if len(set(map(len, addresses))) > 1 or len(addresses[0]) not in (0, width):
         raise Irregular
     return b"".join(addresses)

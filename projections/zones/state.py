@@ -1,16 +1,16 @@
-"""The state of a zones partition: rows in tables, and what is derived from them.
+"""The state of a zones partition: rows in tables, and the state derived from them.
 
-What fleet has not heard of yet is the outbox. It lists, per record that changed nodes, their names, while each node
-(or its tombstone) has the offset of its last change; so a change that another one overtook is found stale by one
-comparison, and a node is forwarded as it is now. A record whose last node was overtaken is dropped, so the outbox never
-has more records than nodes, however long fleet is away. As the nodes say all of it, it is not saved: a second row for
-each join would double what saving costs.
+The outbox holds the changes that fleet has not folded yet. It lists, per record that changed nodes, their names, while
+each node (or its tombstone) has the offset of its last change. So one comparison shows that a later change superseded
+an entry, and a node is forwarded in its present state. A record is dropped from the outbox when all of its nodes have
+later changes, so the outbox never has more records than nodes, however long fleet is unavailable. The outbox is rebuilt
+from the rows of nodes and not saved: a second row for each join would double the cost of a save.
 
-The command behind a record is kept while the record is in the outbox, but not for each node that joins alone, is new,
-and has the command's id as its uid. Most are that, and need a command only if fleet holds them back. Of those it is
-kept who stated them, once for all in a row that the same principal stated, and the uid says the command (forwarding).
+The command behind a record is stored while the record is in the outbox, with one exception: a single new node whose uid
+is the command's id. Most joins are of this kind, and need the command only if fleet holds them. For these the state
+stores only the actor, in one row per run of records of the same actor, and the uid gives the command (forwarding).
 
-Of DPUs it derives who has an open step, who stands in line, and what the limits of a zone count.
+The index of DPUs is derived too: open steps, queues, and the counts for a zone's limits.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _NOTHING: Mapping[str, Any] = {}
 
 
 class ZonesChange(NamedTuple):
-    """What a decision changes. Every node in `joined` is new to this partition: neither present nor a tombstone. With
+    """The changes of a decision. Every node in `joined` is new to this partition: neither present nor a tombstone. With
     `fresh`, the same holds for `nodes`.
 
-    `actor` stated the one node that is `fresh`, if its uid says the command; else there is a `cause`.
+    `actor` stated the one node that is `fresh`, if its uid is the command's id; else there is a `cause`.
     """
 
     joined: Joined | None = None
@@ -95,20 +95,20 @@ class ZonesState:
 
     @property
     def fleet_mark(self) -> int:
-        """Where the next record caused by fleet must begin."""
+        """The offset at which the next record caused by fleet must begin."""
         return self._mark().fleet
 
     @property
     def forwarded(self) -> int:
-        """Changes before this offset are known to be in fleet, and are not in the outbox any more."""
+        """The offset below which all changes are known to be in fleet, and are no longer in the outbox."""
         return self._mark().forwarded
 
     def zones(self) -> list[str]:
-        """Names of the zones that are, or were, here, but for those that were deleted."""
+        """Names of the zones that exist or existed in this partition, except for deleted ones."""
         return sorted(filter(self.existing_zone, self.zone_rows.rows))
 
     def existing_zone(self, name: str) -> Zone | None:
-        """The row of a zone, unless it was deleted and has no node and no DPU since."""
+        """The row of a zone; None if it was deleted and has had no node and no DPU since."""
         row = self.zone_rows.rows.get(name)
         return row if row is not None and not (row.deleted and self.is_empty(name)) else None
 
@@ -117,15 +117,15 @@ class ZonesState:
         return not self.node_counts.get(zone) and not self.dpu_index.zone(zone).names
 
     def has_unforwarded_from(self, mark: int) -> bool:
-        """Whether the outbox has changes that fleet, whose mark this is, lacks."""
+        """Whether the outbox has changes that fleet, with this mark, has not folded."""
         return bool(self.outbox_offsets) and self.outbox_offsets[-1] >= mark
 
     def has_forwarded_before(self, mark: int) -> bool:
-        """Whether the outbox has changes that fleet, whose mark this is, has folded."""
+        """Whether the outbox has changes that fleet, with this mark, has folded."""
         return bool(self.outbox_offsets) and self.outbox_offsets[0] < mark
 
     def has_none_of(self, names: Sequence[str]) -> bool:
-        """Whether no node of these names is here, and no tombstone that fleet has not folded."""
+        """Whether the partition has no node of these names, and no tombstone of them that fleet has not folded."""
         return self.tombstones.rows.keys().isdisjoint(names) and self.nodes.rows.keys().isdisjoint(names)
 
     def rederive(self) -> None:
@@ -145,7 +145,7 @@ class ZonesState:
             self.dpu_index.replace(name, None, dpu)
 
     def last_changes(self, names: Sequence[str], offsets: Sequence[int]) -> Sequence[Node | NodeTombstone | None]:
-        """Each node, or its tombstone, if its last change was at the offset that goes with it."""
+        """Each node, or its tombstone, if its last change was at the corresponding offset; else None."""
         rows: list[Node | NodeTombstone | None] = [*self.nodes.get_many(names)]
         if all(rows) and list(map(_CHANGED, rows)) == offsets:
             return rows
@@ -153,11 +153,11 @@ class ZonesState:
         return [row if row and row.changed == offset else None for row, offset in zip(rows, offsets, strict=True)]
 
     def cause_of(self, offset: int) -> CauseRow:
-        """The command behind the record at this offset, if it is kept by itself."""
+        """The command behind the record at this offset, if it has a row of its own."""
         return self.causes.rows.get(str(offset), NO_CAUSE)
 
     def join_actor_of(self, offset: int) -> str:
-        """The actor of the node that joined alone, and was new, by the record at this offset."""
+        """The actor of the single-node join of a new node at this offset."""
         place = bisect_right(self._actor_offsets, offset) - 1
         return self.join_actors.rows[str(self._actor_offsets[place])].actor if place >= 0 else ""
 
@@ -166,11 +166,11 @@ class ZonesState:
         return bisect_right(self._actor_offsets, first) == bisect_right(self._actor_offsets, last)
 
     def joined_at(self, offset: int) -> Joined | None:
-        """The nodes that the record at this offset changed, if they joined together and none has changed since."""
+        """The nodes of the bulk join at this offset; None if it was none, or if one of its nodes has changed since."""
         return self._joined_at.get(offset)
 
     def latest_changes_in(self, offset: int) -> int:
-        """How many nodes and tombstones have their last change in the record at this offset."""
+        """The number of nodes and tombstones whose last change is the record at this offset."""
         return self._latest_changes_in[offset]
 
     def apply(self, change: ZonesChange, at: RecordMetadata) -> None:
@@ -199,8 +199,8 @@ class ZonesState:
             self.marks.put(_MARKS, change.marks)
 
     def rewind(self, time_ms: int) -> None:
-        """The fold time goes back to `time_ms`: set the deadlines of attempts that began later anew, and bring forward
-        the times of complete lists."""
+        """Set the fold time back to `time_ms`: reset the deadlines of attempts that began later, and bring forward
+        the times of snapshots."""
         late = {key: row for key, row in self.snapshots.rows.items() if row.said_ms > time_ms}
         self.snapshots.put_all({key: replace(row, said_ms=time_ms) for key, row in sorted(late.items())})
         rows: dict[str, Dpu] = {}
@@ -220,7 +220,7 @@ class ZonesState:
                 self.dpus.put(name, dpu)
 
     def join_all(self, joined: Joined) -> None:
-        """Nodes that are not known here joined, by one record or by one each."""
+        """Add nodes that are new to the partition, by one record or by one each."""
         names, zones, offsets = joined.event.names, joined.zones, joined.offsets
         for zone, count in Counter(zones).items() if len(zones) > 1 else ((zones[0], len(names)),):
             if zone not in self.zone_rows.rows:
@@ -240,7 +240,7 @@ class ZonesState:
         self._latest_changes_in.update(zip(offsets, repeat(1), strict=False))
 
     def _note_actors(self, offsets: Sequence[int], actors: Sequence[str]) -> None:
-        """Note the actors of nodes that joined alone at these offsets; one actor may stand for all."""
+        """Note the actors of single-node joins at these offsets; one actor may stand for all."""
         last = self.join_actor_of(offsets[0])
         for offset, actor in zip(offsets, actors, strict=False):
             if actor != last:
@@ -268,7 +268,7 @@ class ZonesState:
         self._latest_changes_in[offset] = len(names)
 
     def _overtake(self, change: ZonesChange) -> None:
-        """Take leave of what these nodes were before."""
+        """Remove the former states of these nodes from the counts and the outbox."""
         for old in self.nodes.get_many([*change.nodes, *change.tombstones]):
             if old is not None:
                 self._count(old.zone, -1)
@@ -313,7 +313,7 @@ class ZonesState:
             self.causes.remove(str(offset))
 
     def _count(self, zone: str, by: int) -> None:
-        """Keep the count of a zone's nodes. A zone without one takes no memory: whoever joins may name any."""
+        """Update the node count of a zone. A zone without nodes takes no memory, because a join may name any zone."""
         count = self.node_counts.get(zone, 0) + by
         if count:
             self.node_counts[zone] = count
