@@ -9,41 +9,42 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ReplicaLimits:
-    """How much a replica does at a time, and how often."""
+    """How much a replica does before it yields the event loop, and how often it saves and checks."""
 
     slice_s: float = 0.003
-    """Seconds of folding before other tasks get the loop; with one more record it stays under 5 ms."""
+    """Seconds of folding before the event loop is yielded; with one more record a slice stays under 5 ms."""
 
     slice_records: int = 1_000
-    """Records of folding before other tasks get the loop: the bound that holds on a virtual clock."""
+    """Records of folding before the event loop is yielded: the bound that applies on a virtual clock."""
 
     mailbox_batches: int = 16
-    """Batches read ahead of the fold."""
+    """Maximum of batches that are read ahead of the fold."""
 
     save_every_s: float = 1.0
-    """Seconds between saves: what a restart folds again."""
+    """Seconds between saves: the amount of log that a restart folds again."""
 
     save_rows: int = 5_000
-    """Changed rows of a partition that are saved before the next second is over, which keeps a write under 5 ms."""
+    """Changed rows at which a partition is saved before the next regular save, which keeps a write under 5 ms."""
 
     save_rows_behind: int = 50_000
-    """The same while catching up, when nobody waits: a row that changes often is then written once."""
+    """The same limit while catching up, when no caller waits: a row that changes often is then written once."""
 
     recheck_s: float = 60.0
     """Seconds between checks that the log is still the one that was folded."""
 
     ends_s: float = 5.0
-    """Seconds between looks at how long the log is, for the lag."""
+    """Seconds between queries for the ends of the log, for the lag."""
 
     checkpoint_s: float = 600.0
-    """Seconds between checkpoints of the saved state, for looking back (eventstore/state_store/checkpoints.py)."""
+    """Seconds between checkpoints of the saved state, for queries of the past (eventstore/state_store/checkpoints.py).
+    """
 
     checkpoint_records: int = 250_000
-    """Folded records between checkpoints, if so many come sooner."""
+    """Folded records between checkpoints, if this comes before the time."""
 
 
 class LoopBudget:
-    """How much may still be folded or saved before other tasks get the event loop."""
+    """The remaining budget of folding or saving before the event loop is yielded."""
 
     __slots__ = ("_clock", "_limits", "_until_s", "records")
 

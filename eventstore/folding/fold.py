@@ -1,11 +1,11 @@
-"""What a fold is: a pure function from the records of one partition to state and outcomes.
+"""The definition of a fold: a pure function from the records of one partition to state and outcomes.
 
-`decide` reads only and never raises for anything an event may contain: a refusal is a value. `evolve` is small and
-total. Neither does I/O, reads a clock, draws a random number, or walks an unsorted set. Time is
+`decide` only reads, and never raises for any content of an event: a refusal is a value. `evolve` is small and total.
+Neither does I/O, reads a clock, draws a random number, or iterates over an unsorted set. Time is
 `RecordMetadata.time_ms`, the fold time of the partition (`fold_time`).
 
-What every fold needs alike (command ids seen, expiry, the version gate, LogCreated, quarantine) is done by the replica
-around it, so a fold sees each command once and only events of its topic.
+The replica around a fold does the work that all folds share (used command ids, expiry, the version gate, LogCreated,
+quarantine), so a fold sees each command once and only events of its topic.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class ItemOutcome(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, array_like=True):
-    """What a fold decided of one command.
+    """The decision of a fold about one command.
 
-    `done` means that something changed. `unchanged` means that what was asked is so already, or no longer applies.
-    `reason` is one sentence, for `refused` always. `index` is the clique index assigned (or -1), `place` the place in
-    line, from 1, of a waiting claim (or 0), `hold` the id of the hold (or -1).
+    `done` means that the state changed. `unchanged` means that the state already is as requested, or that the request
+    no longer applies. `reason` is one sentence, for `refused` always. `index` is the clique index assigned (or -1),
+    `place` the place in line, from 1, of a waiting claim (or 0), `hold` the id of the hold (or -1).
     """
 
     code: OutcomeCode
@@ -57,16 +57,17 @@ def refused(reason: str) -> Outcome:
 
 
 CLOCK_CORRECTION_MS = 60_000
-"""Append times further behind the fold time than this mean that a clock was put right; less is two brokers' difference,
-or a record that overtook another."""
+"""Threshold between a corrected clock and normal differences. A smaller step back is the difference between two
+brokers, or a record that overtook another.
+"""
 
 
 def fold_time(time_ms: int, append_ms: int) -> int:
     """The fold time of a record appended at `append_ms`, where that of the record before it was `time_ms`.
 
-    It is the running maximum of append times until one lies more than a minute behind it: then the clock was ahead
-    before, and fold time follows it back. A fold time that waited until the clock had caught up would stand still for
-    as long as the clock had been ahead, and with it every window and deadline that is measured in it.
+    It is the running maximum of append times. When an append time lies more than a minute behind it, the clock had been
+    ahead, and fold time goes back to the append time. Otherwise fold time, and every window and deadline measured in
+    it, would stop until the clock had caught up.
     """
     return append_ms if append_ms > time_ms or append_ms < time_ms - CLOCK_CORRECTION_MS else time_ms
 
@@ -88,19 +89,19 @@ class Decision(NamedTuple):
 
 
 def unchanged(reason: str) -> Decision:
-    """Nothing is left to do: nothing changes, and nothing was wrong with the command."""
+    """A decision that changes nothing; the command was not wrong."""
     return Decision(None, Outcome("unchanged", reason))
 
 
 def refusal(reason: str) -> Decision:
-    """A whole command is refused: nothing changes."""
+    """A decision that refuses the whole command; nothing changes."""
     return Decision(None, refused(reason))
 
 
 def normalize(decision: Decision) -> Decision:
-    """The same decision; one that changes nothing says so.
+    """Mark a decision that changes nothing as `unchanged`.
 
-    An outcome with an index keeps its code: a repeated claim asks for the index, and is given it.
+    An outcome with an index keeps its code: the result of a repeated claim is that index.
     """
     change, outcome = decision
     if change is not None or outcome.code != "done" or outcome.index >= 0:
@@ -109,15 +110,15 @@ def normalize(decision: Decision) -> Decision:
 
 
 class FoldState(Protocol):
-    """The state of one partition under one fold. Everything that is not in its tables is derived from them."""
+    """The state of one partition under one fold. Everything outside its tables is derived from them."""
 
     @property
     def tables(self) -> Sequence[StateTable[Any]]:
-        """All rows that are saved, in a fixed order."""
+        """All saved tables, in a fixed order."""
         ...
 
     def rederive(self) -> None:
-        """Compute what is derived, after the tables were loaded."""
+        """Compute the derived state, after the tables were loaded."""
         ...
 
 
@@ -125,19 +126,19 @@ S = TypeVar("S", bound=FoldState)
 
 
 class Fold(Protocol[S]):
-    """The rules of one topic under one fold version. Stateless: what it knows is in S."""
+    """The rules of one topic under one fold version. Stateless: all state is in S."""
 
     @property
     def topic(self) -> str: ...
 
     @property
     def version(self) -> int:
-        """The fold version whose rules these are. Any change of what the fold does raises it."""
+        """The fold version of these rules. Any change of the rules raises it."""
         ...
 
     @property
     def accepts(self) -> frozenset[str]:
-        """Names of the event types it takes; anything else in its topic is quarantined."""
+        """Names of the accepted event types; other events in the topic are quarantined."""
         ...
 
     def initial_state(self, partition: Partition) -> S: ...
@@ -155,18 +156,19 @@ class MigratingFold(Protocol):
         """Migrate the state of the version before to the form of these rules: change it, or return a new one, as if
         loaded.
 
-        As pure and as total as `evolve`. What it changes for those who follow the state changes at `at`, the record
-        that raises the version.
+        As pure and as total as `evolve`. Followers of the state get its changes at `at`, the record that raises the
+        version.
         """
         ...
 
 
 @runtime_checkable
 class TimedFold(Protocol):
-    """Rules whose state holds times to come: ends of windows, deadlines."""
+    """Rules whose state has times in the future: ends of windows, deadlines."""
 
     def rewind(self, state: Any, time_ms: int) -> None:
-        """The fold time goes back to `time_ms`, as a clock was put right: bring forward what would come too late.
+        """The clock was corrected and the fold time goes back to `time_ms`: bring forward times that would now come too
+        late.
 
         As pure and as total as `evolve`.
         """
@@ -174,7 +176,7 @@ class TimedFold(Protocol):
 
 
 class Commands(Protocol):
-    """A run of commands, read side by side: the ids, all well formed, and the times inside them."""
+    """Commands of a run, read in columns: the ids, all well formed, and the times inside them."""
 
     @property
     def ids(self) -> Sequence[str]: ...
@@ -185,14 +187,14 @@ class Commands(Protocol):
 
 @runtime_checkable
 class RunFold(Protocol):
-    """Rules that can also take many plain commands of one type together, to the effect of one by one.
+    """Rules that can also take many plain commands of one type together, with the same effect as one by one.
 
-    The fold time of a run's first record stands for all of them: what is decided may not depend on the difference.
+    The fold time of a run's first record applies to all of them: no decision may depend on the difference.
     """
 
     @property
     def run_of(self) -> str:
-        """The event type whose runs it takes."""
+        """The event type of its runs."""
         ...
 
     def read_run(self, values: Sequence[bytes]) -> Any | None:
@@ -202,11 +204,11 @@ class RunFold(Protocol):
     def decide_run(
         self, state: Any, commands: Any, offsets: Sequence[int], append_ms: Sequence[int], time_ms: int
     ) -> tuple[Any, int] | None:
-        """The change that the first of them make, so many of which are done as nothing about them is odd; else None."""
+        """The change of the first commands, as many as are done without any exception; None if there is none."""
         ...
 
     def evolve_run(self, state: Any, change: Any) -> None: ...
 
     def changes_of_run(self, change: Any) -> Iterable[Any]:
-        """What `decide` would have given for each of them as its change."""
+        """The change that `decide` would have returned for each of them."""
         ...

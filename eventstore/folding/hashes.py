@@ -19,7 +19,7 @@ _RECORD = struct.Struct(">qqI16s")
 
 
 def value_digest(value: bytes) -> bytes:
-    """The digest of a record value. Equal events have equal ones, as encoding is deterministic."""
+    """The digest of a record value. Equal events have equal digests, because encoding is deterministic."""
     return xxh3_128_digest(value)
 
 
@@ -33,7 +33,7 @@ def running_hash(running: bytes, record: Record, content: bytes) -> bytes:
 def running_hash_all(
     running: bytes, offsets: Sequence[int], append_ms: Sequence[int], keys: Sequence[bytes], contents: Sequence[bytes]
 ) -> bytes:
-    """The running hash after records without headers, as `chained` for each."""
+    """The running hashes after records without headers, as `running_hash` computes each."""
     fixed = map(_RECORD.pack, offsets, append_ms, map(len, keys), contents)
     for packed, key in zip(fixed, keys, strict=True):
         running = xxh3_128_digest(running + packed + key)
@@ -46,7 +46,7 @@ def record_hash(record: Record) -> bytes:
 
 
 def row_hashes(table: str, keys: Iterable[str], rows: Iterable[bytes]) -> Iterator[int]:
-    """The hashes of rows, as of `row_hash` for each."""
+    """The hashes of rows, as `row_hash` computes each."""
     seeds = map(xxh3_64_intdigest, [f"{table}\0{key}".encode() for key in keys])
     return map(xxh3_128_intdigest, rows, seeds)
 

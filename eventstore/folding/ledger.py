@@ -1,16 +1,16 @@
 """The command ids that a partition has seen, so that a command takes effect at most once, for ever.
 
-Copies of a command can land at any time: a retry, a send that was given up and lands minutes later, another process.
-The ledger refuses every id that it has met before. It keeps an id in one of three forms, from large to small:
+Copies of a command can land at any time: a retry, an abandoned send that lands minutes later, another process. The
+ledger refuses every id that it has taken before. It keeps an id in one of three forms, from large to small:
 
 1. as an **entry** with content and outcome, for ten minutes of fold time: a copy gets the outcome of the first;
 2. as an exact **used id** of 16 bytes (`used_ids`), for the last million ids that left the entries;
 3. within a **range** of ids, from then on.
 
 Proof of at most once: an id enters the entries when its command is decided, or refused for its time. It leaves them
-only for the used ids, and leaves those only for a range that contains it, and ranges only grow. So an id that was met
-is in one of the three for ever, and each of them refuses it. No clock is part of this argument. A command refused for
-its time is remembered like any other, so that no later copy of it takes effect.
+only for the used ids, and leaves those only for a range that contains it, and ranges only grow. So a used id is in one
+of the three for ever, and each of them refuses it. No clock is part of this argument. A command refused for its time is
+remembered like any other, so that no later copy of it takes effect.
 
 A clock that was fast therefore costs memory of ids only. Suppose that append times ran D ahead and are corrected at T.
 Ids used meanwhile carry times up to T + D, and a floor under all forgotten ids would refuse every command until the
@@ -40,26 +40,28 @@ AHEAD_MS = 60_000
 """A command issued longer than this after its append is refused: the caller's clock is ahead."""
 
 KEEP_MS = 600_000
-"""Outcomes are remembered this long, in fold time."""
+"""How long outcomes are remembered, in fold time."""
 
 IDS_MAX = 500_000
-"""Outcomes remembered at most, about 200 bytes each; the oldest bucket goes early."""
+"""Maximum of remembered outcomes, about 200 bytes each; at the limit the oldest bucket is forgotten early."""
 
 MINUTE_MS = 60_000
-"""Ids are remembered, and forgotten, by minutes of fold time."""
+"""Ids are remembered and forgotten in buckets of one minute of fold time."""
 
 _BUCKET_IDS = 50_000
-"""A minute with more ids has several buckets, or one busy minute could only be forgotten whole."""
+"""Maximum of ids in a bucket. A minute with more ids has several buckets; otherwise one busy minute could only be
+forgotten whole.
+"""
 
 _MINUTE_BITS = 32
-"""A bucket's number is the number of buckets before it, and in these low bits the minute of fold time that it is of."""
+"""The low bits of a bucket's number hold its minute of fold time; the high bits count the buckets before it."""
 
 _CHUNK_BIT = 1 << 63
-"""Chunks of used ids are saved beside the buckets, under numbers that have this bit."""
+"""This bit in the number of a saved bucket marks a chunk of used ids."""
 
 
 class LedgerEntry(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What became of a command. `content` is the digest of its body and its principal (`folding/bodies.py`)."""
+    """The outcome of a command. `content` is the digest of its body and its principal (`folding/bodies.py`)."""
 
     content: bytes
     outcome: Outcome
@@ -67,8 +69,9 @@ class LedgerEntry(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class UnsavedIds(NamedTuple):
-    """What to write and to delete, by bucket; `chunks` are written whole. Of `added` the ids, as they may be as many as
-    are remembered."""
+    """Changes to save, by bucket: `chunks` are written whole, `added` has only the new ids, because a bucket can be
+    large.
+    """
 
     added: Mapping[int, list[str]]
     chunks: Mapping[int, bytes]
@@ -76,7 +79,7 @@ class UnsavedIds(NamedTuple):
 
 
 class Ledger:
-    """Pure: a function of the records that were folded. Times are append times and fold times, never a clock."""
+    """Pure: a function of the folded records. Times are append times and fold times, never a clock."""
 
     __slots__ = ("_buckets", "_forgotten", "_ids_max", "_minute", "_newest", "_saved", "_used", "entries")
 
@@ -92,19 +95,19 @@ class Ledger:
 
     @property
     def ranges(self) -> tuple[IdRange, ...]:
-        """Ids of which it is no longer known which were used."""
+        """Ranges in which the ledger no longer knows which ids were used."""
         return self._used.ranges
 
     def state(self) -> tuple[object, ...]:
-        """All that decides what becomes of further commands, to be compared with that of another ledger."""
+        """All state that affects further commands, for a comparison with another ledger."""
         return self.entries, self.ranges, [*self._used.chunks().values()]
 
     def has_forgotten(self, command_id: str) -> bool:
-        """Whether a command of this id may have been decided, and its outcome is not remembered."""
+        """Whether a command of this id may have been decided without a remembered outcome."""
         return command_id in self._used
 
     def admit(self, envelope: Envelope, content: bytes, at: RecordMetadata) -> LedgerEntry | None:
-        """None if the command is to be decided now; else what was decided of it, now or before."""
+        """None if the command is to be decided now; otherwise its outcome, from now or earlier."""
         self._go_to(at.time_ms // MINUTE_MS)
         command_id = envelope.command_id
         if command_id in self.entries:
@@ -129,16 +132,16 @@ class Ledger:
         return LedgerEntry(content, other, entry.offset)
 
     def remember(self, envelope: Envelope, entry: LedgerEntry, time_ms: int) -> None:
-        """This was decided of an admitted command, at fold time `time_ms`."""
+        """Remember the outcome of an admitted command, at fold time `time_ms`."""
         self._bucket(time_ms // MINUTE_MS, 1).append(envelope.command_id)
         self.entries[envelope.command_id] = entry
         if len(self.entries) > self._ids_max:
             self._forget(min(self._buckets))
 
     def admits_all(self, commands: Commands, append_ms: Sequence[int], time_ms: int) -> bool:
-        """Whether each of these well-formed commands would be decided now, were they admitted one by one.
+        """Whether `admit` would let each of these well-formed commands be decided now.
 
-        `time_ms` is the fold time at the first of them, and lies in the same minute as that at the last.
+        `time_ms` is the fold time at the first of them; the fold time at the last lies in the same minute.
         """
         ids, issued_ms = commands.ids, commands.issued_ms
         self._go_to(time_ms // MINUTE_MS)
@@ -154,12 +157,12 @@ class Ledger:
         )
 
     def remember_all(self, ids: Sequence[str], entries: Sequence[LedgerEntry], time_ms: int) -> None:
-        """This was decided of the commands with these ids, which `admits_all` has found good."""
+        """Remember the outcomes of the commands with these ids, for which `admits_all` returned true."""
         self._bucket(time_ms // MINUTE_MS, len(ids)).extend(ids)
         self.entries.update(zip(ids, entries, strict=True))
 
     def unsaved(self) -> UnsavedIds:
-        """What changed since `mark_saved`."""
+        """The changes since `mark_saved`."""
         fresh = {bucket: ids[self._saved.get(bucket, 0) :] for bucket, ids in self._buckets.items()}
         chunks = self._used.chunks()
         changed = {_CHUNK_BIT | number: chunks[number] for number in sorted(self._used.changed)}
@@ -167,7 +170,7 @@ class Ledger:
         return UnsavedIds({bucket: ids for bucket, ids in fresh.items() if ids}, changed, frozenset(gone))
 
     def mark_saved(self) -> None:
-        """All that `unsaved` gave is durable."""
+        """Mark all changes of `unsaved` as durable."""
         self._saved = {bucket: len(ids) for bucket, ids in self._buckets.items()}
         self._forgotten.clear()
         self._used.mark_saved()
@@ -189,24 +192,25 @@ class Ledger:
         self.mark_saved()
 
     def _filled(self, minute: int) -> int:
-        """How many ids the bucket has that takes those of this minute."""
+        """How many ids the current bucket of this minute has."""
         return len(self._buckets.get(self._newest, ())) if self._newest & (1 << _MINUTE_BITS) - 1 == minute else 0
 
     def _bucket(self, minute: int, count: int) -> list[str]:
-        """The bucket for `count` ids of this minute: the newest, or one after it. A bucket that was forgotten is not
-        filled again: its ids would be the newest, and the next to go."""
+        """The bucket for `count` ids of this minute: the newest, or a new one. A forgotten bucket is not filled again:
+        its ids would be the newest, but the next to be forgotten.
+        """
         filled = self._filled(minute)
         if not filled or filled + count > _BUCKET_IDS:
             self._newest = (self._newest >> _MINUTE_BITS) + 1 << _MINUTE_BITS | minute
         return self._buckets.setdefault(self._newest, [])
 
     def _go_to(self, minute: int) -> None:
-        """The fold time is in this minute, which may be an earlier one, if a clock was put right."""
+        """Set the fold time to this minute, which may be an earlier one after a correction of the clock."""
         if minute == self._minute:
             return
         self._minute = minute
         old = [b for b in self._buckets if (b & (1 << _MINUTE_BITS) - 1) * MINUTE_MS < minute * MINUTE_MS - KEEP_MS]
-        if old:  # and what came before it, at the time of a fast clock
+        if old:  # also the buckets before it, which a fast clock filled
             for bucket in sorted(b for b in self._buckets if b <= max(old)):
                 self._forget(bucket)
 
@@ -226,12 +230,12 @@ class Ledger:
 
 
 def is_chunk(bucket: int) -> bool:
-    """Whether what is saved under this number is a chunk of used ids."""
+    """Whether the saved row of this number is a chunk of used ids."""
     return bool(bucket & _CHUNK_BIT)
 
 
 def _malformed(envelope: Envelope) -> str:
-    """Why an id is malformed; empty if it is not. Malformed ids are not remembered, as they are always refused."""
+    """Why an id is malformed; empty if it is not. Malformed ids are not remembered, because they are always refused."""
     try:
         issued_ms = issued_at_ms(envelope.command_id)
     except InvalidCommandId as error:
@@ -242,7 +246,7 @@ def _malformed(envelope: Envelope) -> str:
 
 
 def _untimely(late_ms: int) -> str:
-    """Why a command appended `late_ms` after it was issued cannot be taken."""
+    """Why a command appended `late_ms` after its issue time is refused."""
     if late_ms > 0:
         return f"command id: expired: appended {late_ms} ms after its time, over the limit of {LATE_MS} ms"
     return f"command id: its time is {-late_ms} ms ahead of the log, over the limit of {AHEAD_MS} ms; check the clocks"

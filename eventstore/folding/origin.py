@@ -22,7 +22,7 @@ from schemas.events import LogCreated
 
 _READ_TIMEOUT_S = 10.0
 FIRST_GENERATION = 1
-"""Of a log that was restored from no other."""
+"""The parent of a log that was not restored from another one."""
 
 logger = logging.getLogger(__name__)
 
@@ -34,22 +34,22 @@ def check_origin(partition: Partition, record: Record, log_id: str) -> None:
 
 
 async def find_origin(log: EventLog) -> LogCreated | None:
-    """The LogCreated that decides, or None in an empty log. Raises LogUnavailable, LogMismatch."""
+    """The authoritative LogCreated, or None in an empty log. Raises LogUnavailable, LogMismatch."""
     if await log.end(FLEET_0) == 0:
         return None
     return await wait_for_origin(log)
 
 
 async def wait_for_origin(log: EventLog) -> LogCreated:
-    """The LogCreated of a log that somebody else makes. Raises LogUnavailable after a while without."""
+    """Wait for the LogCreated of a log that another process creates. Raises LogUnavailable at the time limit."""
     first = await read_first(log, {FLEET_0: 0})
     return _checked(log, first[FLEET_0])
 
 
 async def ensure_origin(log: EventLog, actor: str, now_ms: int, rng: Random) -> LogCreated:
-    """The LogCreated of this log, made if it is new, and then at the head of every partition that decides.
+    """The LogCreated of this log. In a new log it is appended first, as record 0 of every deciding partition.
 
-    Raises LogUnavailable and AppendUnknown; trying again goes on where it ended.
+    Raises LogUnavailable and AppendUnknown; a retry continues where the last attempt ended.
     """
     origin = await find_origin(log)
     while origin is None:
@@ -66,7 +66,7 @@ async def ensure_origin(log: EventLog, actor: str, now_ms: int, rng: Random) -> 
 
 
 async def read_first(log: EventLog, positions: Mapping[Partition, int]) -> dict[Partition, Record]:
-    """The first record at or after each position; there must be one. Raises LogUnavailable, LogMismatch."""
+    """The first record at or after each position, which must exist. Raises LogUnavailable, LogMismatch."""
     found: dict[Partition, Record] = {}
     try:
         async with asyncio.timeout(_READ_TIMEOUT_S), aclosing(log.read(positions)) as batches:

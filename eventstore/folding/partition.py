@@ -50,7 +50,7 @@ logger = logging.getLogger(__name__)
 
 
 class Quarantined(NamedTuple):
-    """A record that no rule admits. It is skipped, by every replica alike."""
+    """A record that the fold version does not accept. Every replica skips it."""
 
     offset: int
     content: str
@@ -58,7 +58,7 @@ class Quarantined(NamedTuple):
 
 
 class _Halt(Exception):
-    """This binary cannot fold on; not an error of the record."""
+    """This binary cannot fold further records; the record is not at fault."""
 
 
 class FoldedPartition:
@@ -94,24 +94,24 @@ class FoldedPartition:
         self.begin(FIRST_VERSION)
 
     def begin(self, version: int) -> None:
-        """Have nothing folded yet, under the rules of this version; halted if this binary does not have them."""
+        """Start with an empty state under the rules of this version. Halts if this binary does not have them."""
         self.state = self.rules.get(version, self.rules[max(self.rules)]).initial_state(self.partition)
         self._use_version(version)
 
     @property
     def tables(self) -> Sequence[StateTable[Any]]:
-        """All rows to save: those of the state, and of tables that a state before it had and it has not."""
+        """All tables to save: those of the state, and those that a migration dropped."""
         return (*self.state.tables, *self._dropped_tables)
 
     @property
     def owed_from(self) -> int:
-        """The first offset whose decision the listener has still to deal with; -1 if nobody listens."""
+        """The first offset whose decision the listener has not dealt with; -1 without a listener."""
         return -1 if self.listener is None else self.listener.owes_from(self.position)
 
     def is_saved(self) -> bool:
-        """Whether all that a restart would go on from is as it was saved.
+        """Whether the saved state has everything that a restart needs.
 
-        Of a partition of which nothing is folded there is nothing to save: its rows are those that a state begins with.
+        A partition without a folded record has nothing to save: its rows are those of the initial state.
         """
         if self.position != self.saved_position:
             return False
@@ -129,14 +129,16 @@ class FoldedPartition:
         (self._run_header,) = accepted_headers({self._run_fold.run_of}) if self._run_fold else (b"",)
 
     def halt(self, reason: str) -> None:
-        """Fold nothing more of this partition. What raised may have said all of its record, and beacons repeat it."""
+        """Stop folding this partition. The reason is cut to a limit: an exception may quote a whole record, and beacons
+        repeat the reason.
+        """
         self.halted = reason = reason[:_REASON_SHOWN]
         logger.error(
             "partition halted", extra={"partition": self.partition, "position": self.position, "reason": reason}
         )
 
     def fold(self, record: Record) -> LedgerEntry | None:
-        """Take one record; what was decided if it is a command. Raises LogMismatch if it is of another log."""
+        """Fold one record; returns the outcome if it is a command. Raises LogMismatch if it belongs to another log."""
         assert record.offset >= self.position, "the log went backwards"
         if self.halted:
             return None
@@ -161,9 +163,9 @@ class FoldedPartition:
         return entry
 
     def fold_next(self, records: Sequence[Record], start: int, end: int) -> tuple[int, list[LedgerEntry]]:
-        """Take one record or a run of them, of those from `start` to before `end`.
+        """Fold the next record, or a run of records, of those from `start` to before `end`.
 
-        Where the next one is, and what was decided of the commands among these. Raises as `fold` does.
+        Returns the index of the next record and the outcomes of the commands that were folded. Raises as `fold` does.
         """
         first = records[start]
         if first.value[:HEADER_BYTES] == self._run_header and first.offset >= self._runs.from_offset and self.first:
@@ -181,7 +183,7 @@ class FoldedPartition:
         return start + 1, [] if entry is None else [entry]
 
     def _fold_run(self, records: Sequence[Record]) -> list[LedgerEntry] | None:
-        """What was decided of the first of these; None if they are to be folded one by one."""
+        """Fold a run at the start of these records. Returns its outcomes; None if they are to be folded one by one."""
         if self.halted or self._run_fold is None:
             return None
         assert records[0].offset >= self.position, "the log went backwards"
@@ -202,7 +204,9 @@ class FoldedPartition:
         return run.entries
 
     def _advance(self, offset: int, last: Record, running: bytes, time_ms: int) -> None:
-        """What began at `offset`, and crosses no mark, is folded up to this last record."""
+        """Advance the position to after `last`. The folded records began at `offset`, and none but the first may cross
+        a mark.
+        """
         if offset // MARK_RECORDS != (self.position - 1) // MARK_RECORDS:
             self.marks.append((self.position, self.running))
         self.running = running
@@ -211,26 +215,26 @@ class FoldedPartition:
         self.time_ms = time_ms
 
     def last(self) -> tuple[int, bytes]:
-        """Offset and digest of the last record that was folded; -1 and nothing if none was."""
+        """Offset and digest of the last folded record; -1 and empty bytes if there is none."""
         if isinstance(self._last, Record):
             self._last = (self._last.offset, record_hash(self._last))
         return self._last
 
     def restore_last(self, offset: int, digest: bytes) -> None:
-        """The last record folded before this partition was saved."""
+        """Set the last record that was folded before this partition was saved."""
         self._last = (offset, digest)
 
     def dry_run(self, event: Event, append_ms: int) -> Decision:
-        """What would be decided of this event if it were the next record. Changes nothing."""
+        """The decision about this event if it were the next record. Changes nothing."""
         at = RecordMetadata(self.partition, self.position, append_ms, fold_time(self.time_ms, append_ms))
         return normalize(self._fold.decide(self.state, event, at))
 
     def changed_rows(self) -> int:
-        """Rows changed since they were last saved."""
+        """Number of rows that changed since the last save."""
         return sum(table.changes() for table in self.tables)
 
     def rewind(self, time_ms: int) -> None:
-        """The fold time goes back to `time_ms`. To do so twice is to do so once."""
+        """Apply to the state that the fold time goes back to `time_ms`. Idempotent."""
         if isinstance(self._fold, TimedFold):
             self._fold.rewind(self.state, time_ms)
         about = {"partition": self.partition, "position": self.position, "back_ms": self.time_ms - time_ms}
@@ -245,7 +249,7 @@ class FoldedPartition:
         except Undecodable as error:
             self._quarantine(at, content, str(error))
             return None
-        if type(event) is LogCreated:  # the first was checked, and the others are late copies of it
+        if type(event) is LogCreated:  # the first was checked; the others are late copies of it
             return None
         envelope = event.envelope
         if not envelope.command_id:
@@ -256,7 +260,7 @@ class FoldedPartition:
         if entry is None:
             entry = LedgerEntry(body, self._decide(event, at, value), at.offset)
             self.ledger.remember(envelope, entry, at.time_ms)
-        elif self.listener is not None and entry.offset == at.offset:  # refused by its id; else it is a copy
+        elif self.listener is not None and entry.offset == at.offset:  # the id was refused, or the record is a copy
             self.listener.on_decision(DecidedRecord(event, None, entry.outcome, at, self.version, value))
         return entry
 
@@ -288,7 +292,7 @@ class FoldedPartition:
         return DONE
 
     def _migrate(self, state: Any, before: dict[str, StateTable[Any]]) -> None:
-        """Go on with this state, and have all that it does not share with the one before saved, or removed."""
+        """Continue with this state. Tables that it does not share with the previous state are saved or removed."""
         now = {table.name: table for table in state.tables}
         left = [StateTable(name, table.row_type) for name, table in before.items() if name not in now]
         for table in (*now.values(), *left):

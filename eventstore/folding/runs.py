@@ -23,26 +23,27 @@ from eventstore.folding.ledger import MINUTE_MS, Ledger, LedgerEntry
 from eventstore.log import Record
 
 RUN_RECORDS = 256
-"""About 1 ms of folding."""
+"""Maximum of records in a run, about 1 ms of folding."""
 
 RUN_RECORDS_MIN = 5
-"""What is fewer costs less one by one."""
+"""Minimum of records in a run; fewer cost less one by one."""
 
 PAUSE_RECORDS_MIN = 64
 PAUSE_RECORDS_MAX = 2_048
-"""After a run that was hardly plain so many are folded one by one, twice as many each time: reading a run in vain costs
-as much as a hundred records, so that is a twentieth in a log whose runs never are."""
+"""After a run with few plain records, this many records are folded one by one, and twice as many after each such run.
+An attempt at a run in vain costs as much as folding a hundred records, so the attempts cost at most a twentieth in a
+log without plain records.
+"""
 
 RUN_RECORDS_PLAIN = 64
-"""What is shorter was not worth reading a whole run for."""
+"""A run with fewer plain records was not worth an attempt."""
 
 MARK_RECORDS = 1_024
-"""Replicas compare running hashes at these steps of offsets, as they are never at one position for long."""
+"""Steps of offsets at which replicas compare running hashes, because they are rarely at the same position."""
 
 
 class Run(NamedTuple):
-    """What a run came to: its change, what was decided of each command, and the running hash and fold time after the
-    last."""
+    """The result of a run: its change, the outcome per command, and the running hash and fold time after the last."""
 
     change: Any
     entries: list[LedgerEntry]
@@ -51,7 +52,7 @@ class Run(NamedTuple):
 
 
 class RunProbe:
-    """From which offset on the next run is tried, by how long the last runs were."""
+    """Chooses the offset of the next attempt at a run, by the length of the last runs."""
 
     __slots__ = ("_pause_records", "from_offset")
 
@@ -60,11 +61,11 @@ class RunProbe:
         self._pause_records = PAUSE_RECORDS_MIN
 
     def skip_past(self, last: Record) -> None:
-        """Up to this record, too few records in a row looked plain."""
+        """Too few consecutive records up to this one look plain: try no run before it."""
         self.from_offset = last.offset + 1
 
     def record_result(self, plain: int, records: Sequence[Record]) -> None:
-        """The first `plain` of these records were folded as a run."""
+        """Record that the first `plain` of these records were folded as a run."""
         if plain == len(records):
             self._pause_records = max(self._pause_records // 2, PAUSE_RECORDS_MIN)
         elif plain >= RUN_RECORDS_PLAIN:
@@ -75,7 +76,7 @@ class RunProbe:
 
 
 def run_end(header: bytes, time_ms: int, records: Sequence[Record], start: int, end: int) -> int:
-    """Where the run ends that begins at `start`: behind the last record in a row that looks plain."""
+    """The end of the run that begins at `start`: after the last consecutive record that looks plain."""
     for index in range(start, min(end, start + RUN_RECORDS_MIN)):
         if records[index].value[:HEADER_BYTES] != header:
             return index
@@ -103,9 +104,9 @@ def run_end(header: bytes, time_ms: int, records: Sequence[Record], start: int, 
 def fold_run(
     fold: RunFold, state: Any, ledger: Ledger, records: Sequence[Record], *, running: bytes, time_ms: int
 ) -> Run | None:
-    """Fold the first of these records, as many as are plain; None, and nothing has changed, if that is unclear.
+    """Fold the leading plain records together. Returns None, without any change, if they cannot be folded as a run.
 
-    The running hash is the one before them, the fold time that of the first.
+    `running` is the running hash before them, `time_ms` the fold time of the first.
     """
     offsets, append_ms, keys, values, _ = zip(*records, strict=True)
     assert all(map(lt, offsets, offsets[1:])), "the log went backwards"

@@ -8,11 +8,11 @@ from typing import Generic, NamedTuple, TypeVar
 Row = TypeVar("Row")
 
 _SET_KEYS_MAX = 64
-"""Keys up to which a list of their own is not worth it."""
+"""Maximum of keys that are added to the set of changed keys; longer lists are kept as lists."""
 
 
 class ChangedKeys(NamedTuple):
-    """The keys of rows to save, each list sorted; under those in `fresh` nothing was saved that could be looked up."""
+    """The keys of rows to save, each list sorted. The keys in `fresh` have no saved row."""
 
     fresh: list[str]
     changed: list[str]
@@ -24,12 +24,12 @@ class StateTable(Generic[Row]):
     `rows` is read freely, and written only through `put`, `put_all` and `remove`. `row_type` is what msgspec decodes a
     saved row into.
 
-    Keys that changed one by one are put into a set. Those that changed together stay the list that they came as, since
-    a set of them would cost a replay more than the rows do; it is made when they are drained, or when the lists have
-    grown longer than the table, so whatever changes however often, they take no more than the rows.
+    Keys that changed one by one go into a set. Keys that changed together stay in their list, because a set of them
+    would cost a replay more than the rows do. The lists become a set when they are drained, or when they have grown
+    longer than the table, so they never take more memory than the rows.
 
-    A key that was not in the table when it was added is not among the saved ones either, unless it was removed since
-    the last save: then it is in the set, and counts as changed.
+    A key that was absent from the table when it was added has no saved row, unless it was removed since the last save.
+    Such a key is in the set and counts as changed.
     """
 
     __slots__ = ("_added", "_changed", "_listed", "_together", "name", "row_type", "rows")
@@ -52,22 +52,22 @@ class StateTable(Generic[Row]):
         self.touch([*rows])
 
     def add_all(self, rows: Mapping[str, Row]) -> None:
-        """Put rows under keys none of which is in the table."""
+        """Put rows under keys that are not in the table."""
         self.rows.update(rows)
         self.touch_added(rows)
 
     def remove(self, key: str) -> None:
-        """Forget a row; no error if it is not there."""
+        """Remove a row; no error if it is absent."""
         if self.rows.pop(key, None) is not None:
             self._changed.add(key)
 
     def remove_all(self, keys: Iterable[str]) -> None:
-        """Forget the rows under these keys; no error if some are not there."""
+        """Remove the rows under these keys; no error if some are absent."""
         for key in keys:
             self.remove(key)
 
     def touch(self, keys: Collection[str]) -> None:
-        """These rows are to be saved, whether or not they changed. Nobody may alter `keys` from here on."""
+        """Mark these rows as changed, whether or not they are. The caller must not modify `keys` afterwards."""
         if len(keys) <= _SET_KEYS_MAX:
             self._changed.update(keys)
             return
@@ -76,16 +76,16 @@ class StateTable(Generic[Row]):
         self._bound()
 
     def touch_added(self, keys: Iterable[str]) -> None:
-        """These rows are new in the table."""
+        """Mark these rows as new in the table."""
         self._added += keys
         self._bound()
 
     def changes(self) -> int:
-        """How many rows changed since the last drain; one that changed several times may count as several."""
+        """Number of rows that changed since the last drain; a row that changed again may count again."""
         return len(self._changed) + len(self._added) + self._listed
 
     def drain(self) -> ChangedKeys:
-        """What changed since the last drain."""
+        """Return the changes since the last drain, and clear them."""
         added, self._added = self._added, []
         self._gather()
         if not self._changed.isdisjoint(added):
@@ -95,11 +95,11 @@ class StateTable(Generic[Row]):
         return drained
 
     def get_many(self, keys: Sequence[str]) -> Sequence[Row | None]:
-        """The rows under these keys, None for those that are not there."""
+        """The rows under these keys; None for absent ones."""
         return list(map(self.rows.get, keys))
 
     def load(self, rows: Iterable[tuple[str, Row]]) -> None:
-        """Fill from saved rows; nothing becomes dirty."""
+        """Fill the table from saved rows, without marking them as changed."""
         self.rows.update(rows)
 
     def _bound(self) -> None:

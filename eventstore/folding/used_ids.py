@@ -14,10 +14,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 USED_MAX = 1_000_000
-"""Exact ids at most, 16 MB."""
+"""Maximum of exact ids, 16 MB."""
 
 CHUNK_IDS = 4_096
-"""Ids of a chunk, which is saved as one row of 64 kB."""
+"""Ids per chunk, which is saved as one row of 64 kB."""
 
 RANGES_MAX = 64
 GAP_MS = 600_000
@@ -33,7 +33,7 @@ class IdRange(NamedTuple):
 
 
 class UsedIds:
-    """Pure: a function of the ids that were added, in their order. `changed` and `dropped` are chunks to save."""
+    """Pure: a function of the added ids, in their order. `changed` and `dropped` are chunks to save."""
 
     __slots__ = ("_chunks", "_count", "_ids_max", "_latest", "_number", "changed", "dropped", "ranges")
 
@@ -58,7 +58,7 @@ class UsedIds:
         return any(_holds(chunk, packed) for chunk in self._chunks.values()) or self.range_of(command_id) is not None
 
     def may_hold(self, first: str) -> bool:
-        """Whether any id at or after this one may be in here."""
+        """Whether any used id at or after this one is possible."""
         return first <= self._latest
 
     def range_of(self, command_id: str) -> IdRange | None:
@@ -66,7 +66,7 @@ class UsedIds:
         return next((found for found in self.ranges if found.first <= command_id <= found.last), None)
 
     def add(self, ids: Iterable[str]) -> None:
-        """These ids were used. They are well formed."""
+        """Add these used ids, all well formed."""
         fresh = sorted(ids)
         if not fresh:
             return
@@ -87,12 +87,12 @@ class UsedIds:
         return self._chunks
 
     def mark_saved(self) -> None:
-        """All that changed is durable."""
+        """Mark all changes as durable."""
         self.changed.clear()
         self.dropped.clear()
 
     def load(self, ranges: Sequence[IdRange], chunks: Iterable[tuple[int, bytes]]) -> None:
-        """Fill an empty set from what was saved: the chunks by number."""
+        """Fill an empty set from its saved chunks by number."""
         self.ranges = tuple(ranges)
         self._chunks = dict(sorted(chunks))
         self._count = sum(len(chunk) for chunk in self._chunks.values()) // _ID_BYTES
@@ -113,7 +113,7 @@ class UsedIds:
 
 
 def _ranges_of(chunk: bytes) -> Iterator[IdRange]:
-    """Ranges that cover the ids of a chunk, apart where there is a gap between them."""
+    """Ranges that cover the ids of a chunk, separated at gaps."""
     first = last = chunk[:_ID_BYTES]
     for piece in _pieces(chunk):
         if _time_ms(piece) - _time_ms(last) >= GAP_MS:
@@ -124,7 +124,7 @@ def _ranges_of(chunk: bytes) -> Iterator[IdRange]:
 
 
 def _joined(ranges: Iterable[IdRange]) -> tuple[IdRange, ...]:
-    """Ranges that cover these, at most 64 and none within ten minutes of another, in order."""
+    """Ranges that cover these, at most 64 and no two within ten minutes, in order."""
     joined: list[IdRange] = []
     for first, last in sorted(ranges):
         if joined and _time_ms(_packed((first,))) - _time_ms(_packed((joined[-1].last,))) < GAP_MS:
@@ -138,7 +138,7 @@ def _joined(ranges: Iterable[IdRange]) -> tuple[IdRange, ...]:
 
 
 def _time_ms(packed: bytes) -> int:
-    """The time in an id, which is in its first six bytes."""
+    """The time in an id: its first six bytes."""
     return int.from_bytes(packed[:6], "big")
 
 

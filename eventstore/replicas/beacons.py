@@ -33,7 +33,7 @@ EVERY_S = 0.5
 FRESH_S = 2.0
 
 _PARTITIONS_EVERY = 4
-"""Beacons per one that lists all partitions, which is twenty times as long as the others."""
+"""Beacons per beacon that lists all partitions, which is twenty times as long as the others."""
 
 _APPEND_TIMEOUT_S = 2.0
 _TOPIC = Partition(REPLICAS, 0)
@@ -42,9 +42,10 @@ logger = logging.getLogger(__name__)
 
 
 class Beacon(msgspec.Struct, frozen=True, kw_only=True):
-    """What a replica says of itself. `supports` lists the fold versions it has rules for, by topic; `dpus_ahead_of_log`
-    is how many DPUs of its relay hold more than the log knows; `now_ms` is the time by its clock; `revocations_fault`
-    says why its list of revoked certificates is not taken up."""
+    """The state of a replica, as it reports it. `supports` lists the fold versions it has rules for, by topic;
+    `dpus_ahead_of_log` counts the DPUs of its relay whose tables are newer than the log; `now_ms` is the time by its
+    clock; `revocations_fault` is the reason why its revocation list could not be loaded.
+    """
 
     replica: str
     roles: list[str]
@@ -58,19 +59,19 @@ class Beacon(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ranks(Protocol):
-    """Whose turn it is. Rank k acts k x 300 ms later than rank 0, and only if the log still shows the need."""
+    """Ranks of replicas. Rank k acts k x 300 ms after rank 0, and only if the log still shows the need."""
 
     def rank(self, subject: str, role: str) -> int:
-        """Our place among the living replicas of a role for this subject; 0 goes first."""
+        """The rank of this replica among the living replicas of a role for this subject; rank 0 acts first."""
         ...
 
     def is_alive(self, replica: str) -> bool:
-        """Whether this replica may still be at work."""
+        """Whether this replica may still be running."""
         ...
 
 
 class SingleReplica:
-    """Ranks of a plane that is one process: nobody else is there."""
+    """Ranks of a plane with a single process."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -83,7 +84,9 @@ class SingleReplica:
 
 
 class Beacons:
-    """Sends our beacon and receives everyone's, as long as `run` runs. `divergences` counts disagreements found."""
+    """Sends beacons of this replica and receives those of all replicas, while `run` runs. `divergences` counts detected
+    ones.
+    """
 
     def __init__(
         self,
@@ -120,11 +123,11 @@ class Beacons:
         return replica == self._replica.name or self._is_fresh(replica) or not self._can_judge()
 
     def alive(self) -> list[Beacon]:
-        """The replicas heard of lately, by name, each with its last list of partitions."""
+        """The living replicas by name, each with its last list of partitions."""
         return [beacon for name, (_, beacon) in sorted(self._heard.items()) if self._is_fresh(name)]
 
     def supports(self) -> dict[str, dict[str, list[int]]] | None:
-        """The fold versions of every living replica, by its name and topic; None while we cannot tell who lives."""
+        """The fold versions of every living replica, by its name and topic; None while liveness cannot be judged."""
         return {beacon.replica: beacon.supports for beacon in self.alive()} if self._can_judge() else None
 
     async def run(self) -> None:
@@ -142,7 +145,7 @@ class Beacons:
                 await self._log.append(_TOPIC, self._replica.name.encode(), value, timeout_s=_APPEND_TIMEOUT_S)
                 turn, failing = turn + 1, False
             except (TransientError, AppendRefused) as error:
-                if isinstance(error, AppendRefused):  # it says too much of its partitions: the next one names none
+                if isinstance(error, AppendRefused):  # its list of partitions is too long: the next beacon has none
                     turn += 1
                 if not failing:
                     logger.warning("beacon not appended, retrying: %s", error)
@@ -165,10 +168,10 @@ class Beacons:
         )
 
     async def _receive(self) -> None:
-        """Always from the end on: what was said before is not fresh, whenever it is read.
+        """Read beacons, always from the end of the topic: an old beacon says nothing about liveness now.
 
-        So a position that expired in a long outage is no reason to stop. If this is another log by now, whoever sends
-        or folds is told.
+        So a position that expired in a long outage is no reason to stop. If the log is another one by now, the sending
+        and folding tasks detect it.
         """
         backoff = Backoff(self._rng)
         while True:
@@ -200,7 +203,7 @@ class Beacons:
             self._compare(beacon)
         elif before is not None:
             beacon = msgspec.structs.replace(beacon, partitions=before.partitions)
-        if before is None:  # restarted replicas come back under new names, and every rank looks at all there are
+        if before is None:  # restarted replicas have new names, and every rank iterates over all entries
             self._heard = {name: heard for name, heard in self._heard.items() if self._is_fresh(name)}
         self._heard[beacon.replica] = (now_s, beacon)
 
@@ -229,7 +232,7 @@ class Beacons:
 
 
 def _difference(mine: FoldedPartition, theirs: PartitionStatus) -> str:
-    """Where two replicas disagree about a partition; empty if they agree, or are at no common position."""
+    """How two replicas disagree about a partition; empty if they agree, or have no common position."""
     read = {**dict(mine.marks), mine.position: mine.running}
     for position, running in (*theirs.marks, (theirs.position, theirs.running)):
         if position in read and read[position].hex() != running:

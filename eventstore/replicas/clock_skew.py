@@ -18,14 +18,14 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 OFF_MS = 1_000
-"""Clocks that differ by more are said to be off. NTP keeps them within some milliseconds."""
+"""Difference from which a clock is reported as off. NTP keeps clocks within a few milliseconds."""
 
 LOG = "the log"
 
 CHECK_S = 1.0
 SAMPLES = 20
 FRESH_S = 10.0
-"""Samples of a clock that was not heard for longer are not shown."""
+"""Maximum age of samples that are shown."""
 
 STEP_SHOWN_S = 3_600.0
 STEPS_SHOWN = 4
@@ -39,7 +39,7 @@ class ClockStep(NamedTuple):
 
 
 class ClockSkew:
-    """`append_ms` is the append time of the record that was folded last, 0 for none."""
+    """Compares the clocks. `append_ms` is the append time of the last folded record, 0 for none."""
 
     def __init__(self, now_ms: Callable[[], int], append_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
@@ -49,7 +49,7 @@ class ClockSkew:
         self._zero_ms: int | None = None
 
     async def run(self) -> None:
-        """Look for steps, for ever."""
+        """Check for clock steps, for ever."""
         while True:
             self.check()
             await asyncio.sleep(CHECK_S)
@@ -68,7 +68,7 @@ class ClockSkew:
         self._zero_ms = zero_ms
 
     def observe(self, whose: str, time_ms: int) -> None:
-        """This clock showed that time a moment ago."""
+        """Add a sample: the other clock showed this time a moment ago."""
         now_s = asyncio.get_running_loop().time()
         _, samples = self._heard.pop(whose, (0.0, deque[int](maxlen=SAMPLES)))
         samples.append(self._now_ms() - time_ms)
@@ -76,21 +76,21 @@ class ClockSkew:
         self._heard[whose] = (now_s, samples)
 
     def offsets_ms(self) -> dict[str, int]:
-        """How far this clock is ahead of each that was heard of late."""
+        """How far this clock is ahead of each clock with recent samples."""
         now_s = asyncio.get_running_loop().time()
         return {name: min(samples) for name, (at_s, samples) in self._heard.items() if now_s - at_s < FRESH_S}
 
     def log_ahead_ms(self) -> int:
-        """How far the record that was folded last lies ahead of this clock; 0 if it does not."""
+        """How far the append time of the last folded record is ahead of this clock; 0 if it is not."""
         return max(0, self._append_ms() - self._now_ms())
 
     def steps(self) -> list[ClockStep]:
-        """When the clock was set in the last hour, the latest few."""
+        """The latest steps of the clock in the last hour."""
         now_s = asyncio.get_running_loop().time()
         return [step for step in self._steps if now_s - step.at_s < STEP_SHOWN_S]
 
     def faults(self) -> Iterator[str]:
-        """A sentence per clock that is off."""
+        """One sentence per clock that is off."""
         for name, offset_ms in sorted(self.offsets_ms().items()):
             if abs(offset_ms) > OFF_MS:
                 yield f"this host's clock is {_apart(offset_ms)} that of {name if name == LOG else f'replica {name}'}"
