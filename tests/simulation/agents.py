@@ -1,8 +1,9 @@
-"""Real agents in a run, one per zone beside the simulator's devices: each with a device of its own and a kept table.
+"""Real agents in a run, one per zone besides the simulator's devices. Each has a device of its own and a persisted
+table.
 
-An agent dies and comes back; its device keeps what it held, and the agent its last good table. So, unlike a simulated
-device that reboots, what it says that it has never goes back at all. (Its device may: one that said "failed" and holds
-the newer table all the same is put back to the last good one.)
+An agent crashes and restarts: its device keeps its table, and the agent its last good table. Unlike a simulated device
+that reboots, an agent therefore never reports an older version. (Its device may go back: a device that failed a step
+but holds the newer table is restored to the last good one.)
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from tests.simulation.loop import current_loop, owned_by
 
 
 class WatchedStore(MemoryTableStore):
-    """Writes down every table that is kept: what the agent says that it has, from then on and for ever."""
+    """Records every persisted table: the agent reports that version, or a newer one, for the rest of the run."""
 
     def __init__(self, zone: str, name: str, history: History) -> None:
         super().__init__()
@@ -38,7 +39,7 @@ class WatchedStore(MemoryTableStore):
 
 
 class WatchedDevice(SimulatedDevice):
-    """A device that can be made better, and writes down the steps that it is told to follow."""
+    """A device whose faults can be reduced; it records the steps that it is told to follow."""
 
     def __init__(self, zone: str, name: str, history: History, faults: DeviceFaults, rng: random.Random) -> None:
         super().__init__(faults, rng=rng)
@@ -57,7 +58,7 @@ class WatchedDevice(SimulatedDevice):
         return taken
 
     def heal(self, faults: DeviceFaults) -> None:
-        """Be as good as this from now on."""
+        """Limit the device's faults to these from now on."""
         self._faults = faults
 
 
@@ -86,7 +87,7 @@ class AgentHost:
         self._lives = 0
 
     def start(self) -> None:
-        """A new life of the agent."""
+        """Start a new life of the agent."""
         self._lives += 1
         who = AgentIdentity(self.zone, self.name, f"boot-{self._lives}")
         self.agent = Agent(who, self._relays, dial=self._dial, device=self.device, store=self._store, rng=self._rng)
@@ -94,7 +95,7 @@ class AgentHost:
             self._running = current_loop().create_task(self.agent.run())
 
     async def crash(self) -> None:
-        """The end of this life."""
+        """End this life."""
         if self._running.done() and not self._running.cancelled():
             self.faults.append(f"{self.name} ended: {self._running.exception()!r}")
         self._running.cancel()

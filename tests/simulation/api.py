@@ -1,7 +1,7 @@
 """The API of a simulated process: the production services behind their production handlers, called with bytes.
 
-Only what gRPC itself does is left out: what a handler may ask of its context is answered here. Every command that has a
-form in the API is sent in it; the others are those of the plane's own parts.
+Only gRPC itself is left out; a stand-in implements the context that handlers use. Every command with a form in the API
+is sent through it; the others belong to the plane's own components.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.support.answers import answer_of, outcome_of, positions_of
 
 
 class Aborted(Exception):
-    """A call ended in a status."""
+    """A call that ended with an error status."""
 
     def __init__(self, status: grpc.StatusCode, details: str) -> None:
         super().__init__(f"{status.name}: {details}")
@@ -35,7 +35,7 @@ class Aborted(Exception):
 
 
 class _Context:
-    """What handlers ask of a call."""
+    """The parts of a call's context that handlers use."""
 
     def __init__(self, principal: str, timeout_s: float) -> None:
         self._metadata = ((PRINCIPAL_KEY, principal),)
@@ -56,7 +56,7 @@ class _Context:
 
 
 class _Called:
-    """Names a method to gRPC's registry of handlers."""
+    """The handler registry of gRPC, reduced to method names."""
 
     invocation_metadata = ()
 
@@ -81,7 +81,7 @@ class Api:
         return encoded
 
     async def state(self, method: str, request: Message, principal: str, timeout_s: float) -> Answer:
-        """A command, and what the log decided of it; at offset -1 if the plane names no record that decided it.
+        """Send a command; the decision of the log, at offset -1 if the plane names no record that decided it.
 
         Raises AppendUnknown, LogUnavailable, and AppendRefused for an error of the call.
         """
@@ -107,7 +107,7 @@ class Api:
         return told
 
     async def read(self, partition: Partition, least: int, *, of_fleet: bool, timeout_s: float) -> tuple[int, int]:
-        """Ask for what is at least as new as this, of fleet too or not; the positions of the answer, -1 for none.
+        """Query at a minimum position, with or without one of fleet; the positions of the response, -1 for none.
 
         Raises LogUnavailable.
         """
@@ -145,14 +145,14 @@ _LIKE: dict[type[e.Event], tuple[str, type[Message]]] = {
 
 
 def _codes(answer: Answer) -> tuple[object, ...]:
-    """All of an answer but its sentences."""
+    """The response without its sentences."""
     outcome, partition, offset = answer
     items = [(item.name, item.code) for item in outcome.items]
     return outcome.code, outcome.index, outcome.queue_position, outcome.hold, items, partition, offset
 
 
 def asked(event: e.Event) -> tuple[str, Message] | None:
-    """The method and request that state this; None for what the API has no form for."""
+    """The method and request for an event; None if the API has no form for it."""
     command_id = event.envelope.command_id
     match event:
         case e.NodesJoined():

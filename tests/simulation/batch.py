@@ -1,4 +1,4 @@
-"""Many seeds on several cores, by processes that make room for fresh ones after some."""
+"""Many seeds on several cores, in worker processes that are replaced after a number of seeds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def quieten(verbose: bool) -> None:
-    """What goes wrong in a simulation is logged, and all of it is meant to."""
+    """Silence the logs: failures in a simulation are injected."""
     if verbose:
         logging.basicConfig(level=logging.INFO)
     else:
@@ -25,8 +25,8 @@ def quieten(verbose: bool) -> None:
 def each(run: Callable[[int], T], seeds: Sequence[int], processes: int, *, verbose: bool) -> Iterator[T]:
     """The results of seeds, in their order.
 
-    Processes are replaced together: an executor that replaces them one by one (max_tasks_per_child) stops for ever once
-    all have done their share, https://github.com/python/cpython/issues/115634.
+    Workers are replaced together: an executor that replaces them one by one (max_tasks_per_child) hangs once all have
+    reached their limit, https://github.com/python/cpython/issues/115634.
     """
     processes = min(processes, len(seeds))
     if processes <= 1:

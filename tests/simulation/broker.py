@@ -1,6 +1,6 @@
-"""The log in memory under the faulty one: stamps come from a clock that may differ per partition.
+"""The in-memory log under the faulty one: record timestamps come from a clock that may differ per partition.
 
-Leaders of partitions are different machines, so a stamp may be ahead of another partition's, and go back.
+Leaders of partitions run on different machines, so a timestamp may be ahead of another partition's, and go back.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.support.memory_log import Contents, MemoryLog
 
 
 class Broker(MemoryLog):
-    """Keeps every record for ever, in `contents`."""
+    """Stores every record for ever, in `contents`."""
 
     def __init__(self, partition_count: int, stamp_ms: Callable[[Partition], int]) -> None:
         super().__init__(Contents(partition_count), lambda: 0)
@@ -33,13 +33,14 @@ class Broker(MemoryLog):
         self.contents.add(partition, self._stamp_ms(partition), key, value, headers)
 
     def records(self, partition: Partition) -> list[Record]:
-        """All records of a partition, as they were appended."""
+        """All records of a partition, in append order."""
         return self.contents.records.get(partition, [])
 
 
 class DirectedLog(FaultyLog):
-    """A faulty log that does to each append what the director says: told apart by its partition and key, and which one
-    of those it is. So a script without some commands does the same to the others."""
+    """A faulty log that asks the director for the fate of each append. An append is identified by its partition, its
+    key and its number among these. A script without some commands therefore treats the other appends alike.
+    """
 
     def __init__(
         self, inner: EventLog, rng: random.Random, faults: LogFaults, director: Director, *, seed: int
@@ -69,7 +70,7 @@ class DirectedLog(FaultyLog):
         return ("", 0.0) if fate == "acknowledged" else (fate, delay_s)
 
     def _seen(self, partition: Partition, record: Record) -> Record:
-        """The same for every reader: nothing is ever taken out of this log."""
+        """One view for every reader: no record is ever removed from this log."""
         shown = self._shown.setdefault(partition, {})
         if (seen := shown.get(record.offset)) is None:
             seen = shown[record.offset] = super()._seen(partition, record)

@@ -1,4 +1,4 @@
-"""Answers and tokens of the API, as the folds would say them."""
+"""Helpers that read positions and outcomes from API responses and compare them with the folds."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from schemas.api.enums import outcome_name
 
 
 def positions_of(token: str) -> dict[Partition, int]:
-    """What a token says, of whichever log it is."""
+    """The positions in a token, for a token of any log."""
     return dict(from_token(token, token.partition(":")[0]).offsets)
 
 
 def answer_of(answer: pb.CommandResult) -> Answer:
-    """An answer that has a position."""
+    """A response that carries a position."""
     ((partition, position),) = positions_of(answer.position).items()
     return Answer(outcome_of(answer), partition, position - 1)
 
 
 def outcome_of(answer: pb.CommandResult) -> Outcome:
-    """What an answer says was decided."""
+    """The outcome that a response reports."""
     return Outcome(
         _code(answer.outcome),
         answer.reason,

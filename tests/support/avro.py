@@ -1,4 +1,4 @@
-"""Whether a reader of one schema can read what was written under another, which outside readers of topics rely on."""
+"""Avro schema compatibility: external readers of topics must be able to read records of an older schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real Chromium, the distribution's own, driven by playwright; and axe, which knows the rules of accessibility."""
+"""The distribution's Chromium, driven by playwright, with the accessibility checker axe."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ expect.set_options(timeout=PATIENCE_MS)
 
 @cache
 def executable() -> str:
-    """Where it is; installed from the distribution's packages if that is possible, else the test is skipped."""
+    """The path of Chromium. It is installed from the distribution's packages if possible; otherwise the test is
+    skipped.
+    """
     found = _find()
     if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
         subprocess.run(f"apt-get update -qq && {INSTALL}", shell=True, check=False, timeout=INSTALL_TIMEOUT_S)
@@ -54,7 +56,7 @@ async def browsing() -> AsyncIterator[Browser]:
 
 @asynccontextmanager
 async def looking(browser: Browser, address: str, **options: Any) -> AsyncIterator[Page]:
-    """A page of its own. At the end nothing may have gone wrong in it that nobody looked at."""
+    """A browser page of the test's own. The context fails on exit if the page reported an error."""
     context = await browser.new_context(**{"viewport": {"width": 1280, "height": 800}, **options})
     page = await context.new_page()
     faults: list[str] = []
@@ -69,7 +71,7 @@ async def looking(browser: Browser, address: str, **options: Any) -> AsyncIterat
 
 
 async def violations(page: Page) -> list[str]:
-    """What axe finds wrong, a line each."""
+    """Accessibility violations that axe found, one line each."""
     await page.evaluate(files("axe_playwright_python").joinpath("axe.min.js").read_text())
     found = await page.evaluate("axe.run()")
     return [f"{each['id']}: {node['html'][:200]}" for each in found["violations"] for node in each["nodes"]]
@@ -82,7 +84,7 @@ MISPLACED = (Path(__file__).parent / "misplaced.js").read_text()
 
 
 async def misplaced(page: Page) -> list[str]:
-    """What lies beyond the edge of the screen and cannot be scrolled to, is cut off, or lies on something else."""
+    """Elements that lie off screen and cannot be scrolled to, are clipped, or overlap another element."""
     await page.evaluate(SETTLED)
     found: list[str] = await page.evaluate(MISPLACED)
     return found

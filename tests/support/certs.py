@@ -1,4 +1,4 @@
-"""Certificates for tests: an authority in a folder, and whoever a test needs."""
+"""Test certificates, issued by a certificate authority in a folder."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class CertFiles(NamedTuple):
 
     @property
     def flags(self) -> list[str]:
-        """For the command line of a client."""
+        """The TLS flags of a client command."""
         return ["--tls-cert", str(self.cert), "--tls-key", str(self.key), "--tls-ca", str(self.ca)]
 
     @property
     def settings(self) -> dict[str, Path]:
-        """For a process of the plane."""
+        """The TLS settings of a process of the plane."""
         return {"tls_cert": self.cert, "tls_key": self.key, "tls_client_ca": self.ca}
 
 
@@ -53,7 +53,7 @@ class CertIssuer:
     def issue(
         self, who: str, *hosts: str, valid: timedelta = HOUR, now: datetime | None = None, ca: Path | None = None
     ) -> CertFiles:
-        """A certificate for `ROLE/NAME`; one for a process of the plane names the loopback."""
+        """A certificate for `ROLE/NAME`. A certificate of a process of the plane names the loopback address."""
         role, _, name = who.partition("/")
         names = hosts or (LOOPBACK if role == PLANE else ())
         issued: Issued = self.authority.issue(

@@ -1,4 +1,6 @@
-"""A cliques partition for tests: a fold driven by hand, one record after the other, that checks itself at each."""
+"""A cliques partition for tests: a fold driven by hand, one record at a time. It checks its invariants after each
+record.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ START_MS = 1_700_000_000_000
 
 
 class CliqueLog:
-    """Commands get ids of their own; `internal=True` leaves the id out, as internal events do."""
+    """A log of one cliques partition. Each command gets an id of its own; `internal=True` omits the id, as internal
+    events do.
+    """
 
     def __init__(self, domain: str = "d", clique: str = "c", *, checked: bool = True) -> None:
         self.domain, self.clique = domain, clique
@@ -94,7 +98,7 @@ class CliqueLog:
         return found
 
     def indices(self, clique: str = "", domain: str = "") -> dict[str, int]:
-        """Node to index."""
+        """Clique index by node."""
         return {member.node: member.index for member in self.view(clique, domain).members}
 
     def line(self, clique: str = "") -> list[str]:
@@ -113,7 +117,7 @@ class CliqueLog:
 
 
 class DeliveredCliques(CliqueLog):
-    """A clique log whose records are delivered as a real one's are."""
+    """A clique log that delivers its records as a real log does."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -130,12 +134,12 @@ class DeliveredCliques(CliqueLog):
 
 
 def rows_of(state: CliquesState) -> bytes:
-    """Everything that would be saved, in one canonical encoding."""
+    """All saved rows, in one canonical encoding."""
     return msgspec.msgpack.encode([sorted(table.rows.items()) for table in state.tables])
 
 
 def reloaded(state: CliquesState) -> CliquesState:
-    """The state as a restart finds it: rows encoded, decoded, and everything else derived again."""
+    """The state after a restart: rows encoded and decoded, derived indexes rebuilt."""
     copy = CliquesState()
     for table, source in zip(copy.tables, state.tables, strict=True):
         for key, row in source.rows.items():
@@ -145,7 +149,7 @@ def reloaded(state: CliquesState) -> CliquesState:
 
 
 def check_invariants(state: CliquesState) -> None:
-    """Told from the rows alone: one node per index, one index per node, dense only if need be, no idle line."""
+    """Check the rows: one node per index, one index per node, dense encoding only where needed, no idle line."""
     held: dict[tuple[str, int], str] = {}
     homes: dict[tuple[str, str], str] = {}
     addresses: set[tuple[str, str]] = set()

@@ -1,6 +1,6 @@
-"""The compose file brought up, with images made here of what is on this machine: none can be pulled everywhere.
+"""The compose file, started with images built on this machine: a test machine may be unable to pull images.
 
-Grafana is left out: nothing that pip or apt brings has it.
+Grafana is left out because neither pip nor apt provides it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def prometheus_image(docker_host: str, root_image: str, tmp_path_factory: pytest
 
 
 class Composed:
-    """What compose.yaml describes, running."""
+    """The running services of compose.yaml."""
 
     def __init__(self, environment: dict[str, str]) -> None:
         self._environment = environment
@@ -60,13 +60,13 @@ class Composed:
         return ran.stdout
 
     def address(self, service: str, port: int) -> str:
-        """Where a port of a service is published."""
+        """The published address of a service's port."""
         return self.compose("port", service, str(port)).strip()
 
 
 @contextmanager
 def composed(docker_host: str, **images: str) -> Iterator[Composed]:
-    """Bring it up, on ports that are free; take it down with its volumes and its network at the end."""
+    """Start the services on free ports; on exit remove their containers, volumes and network."""
     if shutil.which("docker-compose") is None:
         missing_requirement("docker-compose not found: apt-get install docker-compose")
     ports = dict(zip(PORTS, map(str, ports_for(len(PORTS), None)), strict=True))
@@ -75,7 +75,7 @@ def composed(docker_host: str, **images: str) -> Iterator[Composed]:
         plane.compose("up", "--detach", *SERVICES)
         yield plane
     except BaseException:
-        for service in reversed(SERVICES):  # what is read first stands last
+        for service in reversed(SERVICES):  # readers begin at the end of the output
             print(plane.compose("logs", "--no-color", "--tail", "30", service))
         print(plane.compose("ps"))
         raise

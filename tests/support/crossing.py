@@ -1,7 +1,7 @@
-"""Some zones partitions and fleet, as pure folds on one clock; nothing goes from one to another but by a step. The
-clock may be ahead, and be put right.
+"""Several zones partitions and fleet, as pure folds on one clock. Records cross between them only by an explicit step.
+The clock may run ahead and be corrected.
 
-An oracle that knows only what zones accepted, in which order, says where the node is in the end.
+An oracle predicts the final zone of the node from the accepted statements and their order alone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TURNS = 50
 
 
 def zones_of(number: int, count: int) -> list[str]:
-    """So many zones of a partition."""
+    """`count` zones of a partition."""
     found = (zone for zone in map("z{}".format, range(999)) if partition_of(zone.encode(), PARTITIONS) == number)
     return [zone for zone, _ in zip(found, range(count), strict=False)]
 
@@ -32,7 +32,7 @@ ZONES = {"A": zones_of(0, 2)[0], "a": zones_of(0, 2)[1], "B": zones_of(1, 1)[0],
 
 
 class Word(NamedTuple):
-    """The last that was stated of the node in one partition; `left` is 0 while it is there."""
+    """The last statement about the node in one partition; `left` is 0 while the node is present."""
 
     zone: str
     created: int
@@ -40,7 +40,7 @@ class Word(NamedTuple):
     left: int
 
     def ends(self, other: Word) -> bool:
-        """Whether the other one, of another partition, ended when this one left."""
+        """Whether this leave ends `other`, a statement in another partition."""
         if not self.left:
             return False
         if other.created < self.created:
@@ -53,8 +53,9 @@ AHEAD_MS = 20 * 60_000
 
 
 class Crossing:
-    """Steps are `join`, `change`, `leave` of the one node in a zone, by its letter, and `forward`, `deliver` and
-    `prune` of the partition of that zone; `fast` and `right` set the clock of all, whatever the letter."""
+    """Steps are `join`, `change` and `leave` of the one node in a zone, given by its letter, and `forward`, `deliver`
+    and `prune` of the partition of that zone. `fast` and `right` set the clock of all partitions and ignore the letter.
+    """
 
     def __init__(self) -> None:
         self.fleet = Fleet()
@@ -65,7 +66,7 @@ class Crossing:
         self.ahead_ms = 0
 
     def step(self, what: str, letter: str, created: int = 5) -> bool:
-        """Whether the step did something."""
+        """Run one step; whether it changed anything."""
         self.now += 1
         zone = ZONES[letter]
         number = partition_of(zone.encode(), PARTITIONS)
@@ -75,7 +76,7 @@ class Crossing:
         return done
 
     def rest(self) -> None:
-        """Until nothing is left to say."""
+        """Forward and deliver until no record is pending."""
         for _ in range(TURNS):
             moved = [self.step(what, letter) for what in ("forward", "deliver") for letter in "ABC"]
             if not any(moved):
@@ -83,17 +84,17 @@ class Crossing:
         raise AssertionError("it never comes to rest")
 
     def where(self) -> list[tuple[str, int]]:
-        """The zones that have the node, and the incarnations."""
+        """The zones that contain the node, and its incarnations."""
         rows = (log.state.nodes.rows.get(NODE) for log in self.logs)
         return [(row.zone, row.created_ms) for row in rows if row is not None]
 
     def member(self) -> list[tuple[str, int]]:
-        """Where fleet has the node."""
+        """The zone and incarnation that fleet has for the node."""
         row = self.fleet.state.members.rows.get(NODE)
         return [] if row is None else [(row.zone, row.created_ms)]
 
     def expected(self) -> list[tuple[str, int]]:
-        """Where the node must be, as zones were told."""
+        """The expected zone and incarnation, from the statements accepted by zones."""
         there = [
             word
             for number, word in self.words.items()
@@ -102,8 +103,9 @@ class Crossing:
         return [(word.zone, word.created) for word in sorted(there, key=lambda word: word[1:3])[-1:]]
 
     def may_state(self, zone: str, created: int) -> bool:
-        """Whether the order of statements decides about this one: not if it is of an older incarnation than one whose
-        leave the caller cannot know of, as fleet has not heard of it yet, or than one that left this partition."""
+        """Whether the order of statements decides about this incarnation. It does not if a newer incarnation left this
+        partition, or left another partition and fleet has not forwarded that leave yet: the caller cannot know of it.
+        """
         here = partition_of(zone.encode(), PARTITIONS)
         for number, word in self.words.items():
             if number not in self._left_at:
@@ -165,7 +167,7 @@ Step = tuple[str, str, int]
 
 
 def played(steps: Sequence[Step]) -> Crossing:
-    """What comes of these steps, at rest."""
+    """The folds after these steps, with every record forwarded and delivered."""
     plane = Crossing()
     for step in steps:
         plane.step(*step)

@@ -1,4 +1,4 @@
-"""Decisions as the topic has them, and as a fold of the log afresh makes them."""
+"""Decision records: read from the topic, and computed by a fresh fold of the log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.contract.engine import read_all
 
 
 class Heard:
-    """A listener that remembers all it is told; `runs` counts what it was told of many records at once."""
+    """A listener that records every decision; `runs` counts the decided runs."""
 
     def __init__(self) -> None:
         self.decisions: list[DecidedRecord] = []
@@ -36,7 +36,7 @@ class Heard:
         return position
 
     def restored(self, owed_from: int, position: int) -> None:
-        """Nothing is owed."""
+        """No decision is pending."""
 
     def records(self) -> dict[str, bytes]:
         return {key_of(decided_record.at): encode(rendered(decided_record)) for decided_record in self.decisions}
@@ -49,7 +49,7 @@ def rendered(decided_record: DecidedRecord) -> DecisionRecorded:
 
 
 async def written(log: EventLog) -> dict[str, set[bytes]]:
-    """All different values of each key."""
+    """The distinct values of each key."""
     found: dict[str, set[bytes]] = {}
     for partition in log.partitions(DECISIONS):
         for record in await read_all(log, partition):
@@ -58,7 +58,7 @@ async def written(log: EventLog) -> dict[str, set[bytes]]:
 
 
 async def refolded(log: EventLog) -> dict[str, set[bytes]]:
-    """Every decision of the log, by a fold of its own, one record after the other."""
+    """Every decision of the log, by a fresh fold, one record at a time."""
     origin = await wait_for_origin(log)
     found: dict[str, set[bytes]] = {}
     for fold in folds_of(log.partition_count):
@@ -73,7 +73,7 @@ async def refolded(log: EventLog) -> dict[str, set[bytes]]:
 
 
 async def until_all_are_written(log: EventLog, *, timeout_s: float, every_s: float) -> dict[str, set[bytes]]:
-    """Until the topic has exactly what a refold of the log has."""
+    """Wait until the topic equals the decisions of a fresh fold."""
     async with asyncio.timeout(timeout_s):
         while (found := await written(log)) != await refolded(log):
             await asyncio.sleep(every_s)
@@ -81,7 +81,7 @@ async def until_all_are_written(log: EventLog, *, timeout_s: float, every_s: flo
 
 
 def items_of(record: DecisionRecorded) -> Iterator[DecisionItem]:
-    """The items of a record, its columns at full length."""
+    """The items of a record, with its columns at full length."""
     count = max(len(record.kinds), len(record.subjects), len(record.details))
     for i in range(count):
         yield DecisionItem(

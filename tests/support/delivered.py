@@ -1,7 +1,7 @@
-"""A partition as a log delivers it: commands that come twice or late, replicas that crash and come back from a save.
+"""A partition as a log delivers it: commands arrive twice or late, replicas crash and load a saved state.
 
-One replica is asked, and crashes; what it says must be what a replica says that folds everything afresh, in runs, and
-what one says that was never sent a copy.
+One replica answers and crashes. Its state must equal that of a replica that folds the whole log in runs, and that of a
+replica that received no copy of a command.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class Delivered:
-    """The records of one partition, and the replica that is asked. Offsets and times are the caller's."""
+    """The records of one partition, and the replica that answers. The caller gives offsets and times."""
 
     def __init__(self, partition: Partition, fold: Fold[Any], now_ms: int) -> None:
         self.partition = partition
@@ -49,7 +49,7 @@ class Delivered:
         return len(self.records)
 
     def issue(self, event: Event, now_ms: int) -> tuple[Event, RecordMetadata, Outcome]:
-        """Append a command under an id of its own, or a statement of the plane; what was decided of it."""
+        """Append a command under an id of its own, or a statement of the plane; the outcome."""
         about = event.envelope
         if about.command_id:
             about = msgspec.structs.replace(about, command_id=uuid7(now_ms, self._rng), issued_at_ms=now_ms)
@@ -65,7 +65,7 @@ class Delivered:
         return event, at, decided
 
     def _decided(self, event: Event, at: RecordMetadata) -> Outcome:
-        """What will be decided of a statement, which has no id to remember it by."""
+        """The outcome of a statement, computed before it is folded: a statement has no id and so no ledger entry."""
         return self._fold.decide(self.folded.state, event, at).outcome
 
     def _append(self, record: Record) -> LedgerEntry | None:
@@ -75,8 +75,9 @@ class Delivered:
         return entry
 
     def deliver_again(self, which: int, now_ms: int) -> bool:
-        """A copy of an earlier command lands now: it is told what the first was, or that it is expired, and changes
-        nothing. Whether it was still remembered."""
+        """Append a copy of an earlier command. Its entry is that of the first copy, or a refusal as expired, and no row
+        changes. Returns whether the ledger still had the first entry.
+        """
         record, first = self.commands[which % len(self.commands)]
         before = rows_of(self.folded)
         entry = self._append(Record(self.end, now_ms, record.key, record.value))
@@ -88,7 +89,7 @@ class Delivered:
         return False
 
     def reuse_the_id(self, which: int, event: Event, now_ms: int) -> None:
-        """Another command comes under the id of an earlier one: it is refused, and changes nothing."""
+        """Append a different command under the id of an earlier one: it is refused and no row changes."""
         record, _ = self.commands[which % len(self.commands)]
         said = msgspec.structs.replace(event.envelope, **_id_of(record))
         before = rows_of(self.folded)
@@ -101,7 +102,7 @@ class Delivered:
         ran(save(self.folded, self._store))
 
     def crash(self) -> int:
-        """Everything that was not saved is gone, and folded again from there; how many records that was."""
+        """Drop all unsaved state, and fold again from the last save; the number of records folded again."""
         before = all_of(self.folded)
         found = ran(load_partition(self._empty(), self._store)) or self._empty()
         tail = self.records[found.position :]
@@ -112,7 +113,7 @@ class Delivered:
         return len(tail)
 
     def check_replicas(self) -> None:
-        """The same from the whole log in runs, and without any copy."""
+        """Compare with a replica that folds the whole log in runs, and with one that receives no copy."""
         afresh, start = self._empty(), 0
         while start < self.end:
             start, _ = afresh.fold_next(self.records, start, self.end)
@@ -132,12 +133,12 @@ def _id_of(record: Record) -> dict[str, Any]:
 
 
 def rows_of(folded: FoldedPartition) -> dict[str, dict[str, Any]]:
-    """What the state of a partition is, as far as it is saved."""
+    """The saved part of a partition's state."""
     return {table.name: dict(sorted(table.rows.items())) for table in folded.tables}
 
 
 def all_of(folded: FoldedPartition) -> dict[str, object]:
-    """What two replicas must agree on."""
+    """The state on which two replicas must agree."""
     ledger: Ledger = folded.ledger
     head = (folded.position, folded.time_ms, folded.version, folded.running, folded.quarantined, folded.halted)
     entries, *used = ledger.state()
@@ -145,7 +146,7 @@ def all_of(folded: FoldedPartition) -> dict[str, object]:
 
 
 def ran(steps: Coroutine[Any, Any, T]) -> T:
-    """What a coroutine returns that only ever yields to the loop."""
+    """The result of a coroutine that only yields to the loop."""
     while True:
         try:
             steps.send(None)

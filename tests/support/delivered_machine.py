@@ -1,4 +1,4 @@
-"""What a log does to commands, and a machine to replicas: rules of every state machine over a log that is delivered."""
+"""Rules shared by every state machine over a delivered log: late and repeated commands, replica crashes."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ DELIVERIES = ("a copy was remembered", "a copy had expired", "an id was reused",
 
 
 class DeliveredMachine(RuleBasedStateMachine):
-    """A subclass has the `log`, with its `state`, `now_ms` and what is `delivered`; counts; and `another`, a command
-    that its fold takes."""
+    """A subclass provides `log`, with its `state`, `now_ms` and `delivered`; `counts`; and `another`, a command that
+    its fold accepts.
+    """
 
     log: Any
     sometimes: ClassVar[Sometimes]
@@ -26,7 +27,7 @@ class DeliveredMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.log.delivered.commands)
     @rule(which=st.integers(0, 999), later_s=st.sampled_from([0, 0, 1, 60, 700]))
     def deliver_again(self, which: int, later_s: int) -> None:
-        """A retry, or a copy that lands late."""
+        """Deliver a retry, or a copy that arrives late."""
         self.log.now_ms += 1_000 * later_s
         remembered = self.log.delivered.deliver_again(which, self.log.now_ms)
         self.sometimes.saw("a copy was remembered" if remembered else "a copy had expired")

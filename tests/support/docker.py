@@ -1,7 +1,8 @@
-"""A Docker daemon of the tests' own, and a Debian with Python to build on: no image can be pulled everywhere.
+"""A Docker daemon for the tests, and a Debian root with Python to build on: a test machine may be unable to pull
+images.
 
-Needs root, dockerd and debootstrap; a test that asks for them is skipped with the reason where one is missing, and CI
-installs them. The Debian root is kept in the cache folder.
+Needs root, dockerd and debootstrap. A test is skipped with the reason where one is missing; CI installs them. The
+Debian root is stored in the cache folder.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ def _why_not() -> str:
 
 @pytest.fixture(scope="session")
 def docker_host() -> Iterator[str]:
-    """Where a daemon listens that is ours; it has no network, and changes nothing on the host."""
+    """The socket of a daemon started by the tests. The daemon has no network and changes nothing on the host."""
     if why := _why_not():
         missing_requirement(why)
-    folder = Path(tempfile.mkdtemp(prefix="dpuplane-docker-"))  # a socket's path has to be short
+    folder = Path(tempfile.mkdtemp(prefix="dpuplane-docker-"))  # a Unix socket path has at most 107 bytes
     host = f"unix://{folder}/docker.sock"
     folders = ("--data-root", folder / "data", "--exec-root", folder / "exec", "--pidfile", folder / "docker.pid")
     network = ("--iptables=false", "--ip6tables=false", "--bridge=none", "--ip-forward=false")
@@ -59,7 +60,7 @@ def docker_host() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def root_image(docker_host: str) -> str:
-    """A Debian with Python as an image."""
+    """A Debian with Python, as an image."""
     environment = {**os.environ, "DOCKER_HOST": docker_host}
     with _root().open("rb") as root:
         subprocess.run(["docker", "import", "-", BASE], stdin=root, env=environment, check=True)
@@ -68,7 +69,7 @@ def root_image(docker_host: str) -> str:
 
 @pytest.fixture(scope="session")
 def image(docker_host: str, root_image: str, wheelhouse: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The image, built by its Dockerfile."""
+    """The image of the plane, built from its Dockerfile."""
     context = tmp_path_factory.mktemp("context")
     shutil.copytree(wheelhouse, context / "dist" / "wheels")
     shutil.copytree(ROOT / "deploy" / "docker", context / "deploy" / "docker")
@@ -77,7 +78,7 @@ def image(docker_host: str, root_image: str, wheelhouse: Path, tmp_path_factory:
 
 
 def build(docker_host: str, tag: str, context: Path, file: Path, root_image: str) -> None:
-    """Build an image on the root, without a network."""
+    """Build an image on the Debian root, without a network."""
     environment = {**os.environ, "DOCKER_HOST": docker_host, "DOCKER_BUILDKIT": "0"}
     flags = ("--quiet", "--network", "none", "--build-arg", f"BASE={root_image}", "--tag", tag, "--file", file)
     subprocess.run(["docker", "build", *flags, context], env=environment, check=True)

@@ -1,4 +1,6 @@
-"""Documents as tests read them: their blocks of commands, and whether the program would take a command as written."""
+"""The documents under test: their blocks of commands, and a check that the command line accepts each command as
+written.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +26,14 @@ _ENDS = ("&&", "&", "|", ";", ">", "<", "||")
 
 
 class Block(NamedTuple):
-    """A fenced block: its mark and its lines."""
+    """A fenced block: its language and its lines."""
 
     mark: str
     lines: list[str]
 
 
 def documents() -> list[Path]:
-    """Every Markdown file that people write or read here."""
+    """Every Markdown file of the tree that is written by hand."""
     return sorted(path for path in ROOT.rglob("*.md") if not SKIPPED & set(path.relative_to(ROOT).parts))
 
 
@@ -40,7 +42,7 @@ def blocks(text: str) -> list[Block]:
 
 
 def said(text: str) -> Iterator[str]:
-    """Every line of a document that may show a command: blocks, indented ones, and code in a sentence."""
+    """Every line of a document that may contain a command: fenced blocks, indented blocks, and code in a sentence."""
     for block in blocks(text):
         yield from "\n".join(block.lines).replace("\\\n", " ").splitlines()
     rest = _BLOCK.sub("", text)
@@ -49,7 +51,7 @@ def said(text: str) -> Iterator[str]:
 
 
 def calls(line: str) -> Iterator[list[str]]:
-    """The calls of dpuplane in a line of shell, as words."""
+    """The dpuplane calls in a line of shell, as words."""
     try:
         lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
         lexer.whitespace_split = True
@@ -65,7 +67,7 @@ def calls(line: str) -> Iterator[list[str]]:
 
 
 def fault_of(words: list[str]) -> str | None:
-    """Why the program would not know what is meant: a command or an option that is not there; None if it would."""
+    """The unknown command or option in a call; None if the parser accepts it."""
     command: click.Command = cli
     rest = words[1:]
     while isinstance(command, click.Group) and rest and not rest[0].startswith(("-", "[")):

@@ -1,4 +1,4 @@
-"""Replicas with drivers over one log in memory, on virtual time: what a test says at one end comes out at the other."""
+"""Replicas with drivers over one in-memory log, on virtual time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ START_MS = 1_700_000_000_000
 
 
 class Order:
-    """Ranks as a test wants them: the order of replicas, and which have a beacon."""
+    """A replica order set by the test: the ranks, and which replicas have a beacon."""
 
     def __init__(self, name: str, first: list[str], gone: Collection[str]) -> None:
         self._name = name
@@ -44,7 +44,9 @@ class Order:
 
 
 class LateLog(MemoryLog):
-    """Appends take `latency_s`; the next one to a partition in `late_s` is unknown, and lands so much later."""
+    """Appends take `latency_s`. For a partition in `late_s`, the outcome of the next append is unknown, and the record
+    lands after that many seconds.
+    """
 
     def __init__(self, contents: Contents, now_ms: Callable[[], int]) -> None:
         super().__init__(contents, now_ms)
@@ -65,8 +67,9 @@ class LateLog(MemoryLog):
 
 
 class Plane:
-    """Some replicas, by name. `first` is their order of rank, `gone` those without a beacon, `ahead_ms` how wrong
-    everybody's clock is."""
+    """Replicas by name. `first` is their order of rank, `gone` the replicas without a beacon, `ahead_ms` the error of
+    the clock of all.
+    """
 
     def __init__(self, tasks: asyncio.TaskGroup, partition_count: int) -> None:
         self.log = LateLog(Contents(partition_count), self.now_ms)
@@ -88,7 +91,7 @@ class Plane:
         return Order(name, self.first, self.gone)
 
     async def add(self, name: str) -> Replica:
-        """A replica of zones and fleet that has folded what there is."""
+        """Add a replica of zones and fleet that has folded the log to its end."""
         folds: list[Fold[Any]] = [ZonesFold(), FleetFold(self.log.partition_count)]
         replica = Replica(self.log, folds, store=DigestStore(), name=name, now_ms=self.now_ms, rng=self.rng())
         self.replicas[name] = replica
@@ -100,11 +103,11 @@ class Plane:
         return replica
 
     def spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
-        """Run something that ends with the replica of this name."""
+        """Start a task that ends with the replica of this name."""
         self.lives.setdefault(name, []).append(self._tasks.create_task(work))
 
     def kill(self, name: str, *, beacon: bool = False) -> None:
-        """End a replica and its drivers at whatever they wait for. Its beacon goes too, unless it is to stay."""
+        """Stop a replica and its drivers at their current await. Its beacon is removed too, unless it is to stay."""
         for task in self.lives.pop(name, ()):
             task.cancel()
         del self.replicas[name]
@@ -133,7 +136,7 @@ class Plane:
         return await self._any().submit(self.partition(zone), zone.encode(), event, timeout_s=5.0)
 
     def count(self, partition: Partition, kind: type[Event]) -> int:
-        """Records of a kind in the log."""
+        """The number of records of a kind in the log."""
         return sum(isinstance(decode(r.value), kind) for r in self.log.contents.records.get(partition, ()))
 
     async def join(self, zone: str, *names: str, created_ms: int = 0) -> Answer:
@@ -153,7 +156,7 @@ class Plane:
         return await self.submit(zone, LifecycleRequested(self.command(name), zone, name, request, image))
 
     async def until(self, holds: Callable[[], bool], *, timeout_s: float = 60.0) -> float:
-        """Wait until something holds; how long that took, to 0.01 s, or to 0.05 s if it took more than 10."""
+        """Wait until a condition holds; the wait in seconds, to 0.01 s, or to 0.05 s if it exceeded 10 s."""
         loop = asyncio.get_running_loop()
         began_s = loop.time()
         async with asyncio.timeout(timeout_s):
@@ -164,7 +167,7 @@ class Plane:
 
 @asynccontextmanager
 async def plane(partition_count: int = 2) -> AsyncIterator[Plane]:
-    """Without replicas as yet; everything ends with the context."""
+    """A plane without replicas; the context stops everything on exit."""
     async with asyncio.TaskGroup() as tasks:
         made = Plane(tasks, partition_count)
         try:

@@ -1,4 +1,4 @@
-"""An embedded log under test, on a clock that stands until it is moved."""
+"""An embedded log under test. Its clock advances only when the test moves it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.contract.engine import LogUnderTest
 
 
 class Clock:
-    """Wall time as the test says."""
+    """Wall time set by the test."""
 
     def __init__(self, ms: int = 1_700_000_000_000) -> None:
         self.ms = ms
@@ -22,7 +22,7 @@ class Clock:
 
 
 class EmbeddedUnderTest(LogUnderTest):
-    """One directory, opened and damaged as the suite wishes."""
+    """One directory, opened and damaged as the suite asks."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -39,7 +39,7 @@ class EmbeddedUnderTest(LogUnderTest):
         return await self.open_embedded(partition_count)
 
     async def truncate(self, partition: Partition, position: int) -> None:
-        """Copy what stays into a new directory, which takes the place of the old."""
+        """Copy the remaining records into a new directory that replaces the old one."""
         old = self.path.rename(self.path.with_name("old"))
         async with (
             EmbeddedLog.open(old, partition_count=self.partition_count, now_ms=self.clock) as source,

@@ -20,7 +20,7 @@ PARTITIONS = 3
 
 
 def value_of(round_: int, appender: int, number: int) -> bytes:
-    """A value that tells whether it is whole: its name, repeated to a length that differs from value to value."""
+    """A value that shows whether it is complete: its name, repeated to a length that differs between values."""
     name = b"%d-%d-%d;" % (round_, appender, number)
     return name * (1 + number * 37 % 200)
 

@@ -1,4 +1,4 @@
-"""Waiting for something that other tasks bring about, whatever it is, as long as it comes at all."""
+"""Waiting for a condition that other tasks bring about."""
 
 from __future__ import annotations
 

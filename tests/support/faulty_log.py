@@ -1,4 +1,4 @@
-"""A faulty log over an embedded one, under test: the same directory, and the same faults on every run."""
+"""A faulty log over an embedded one, under test: the same directory, and the same faults in every run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FAULTS = LogFaults(duplicate=0.2, lost_answer=0.1, late=0.1, never=0.1, delay_ma
 
 
 class FaultyLogUnderTest(EmbeddedUnderTest):
-    """Positions that the suite gives are those that readers see; damage is done underneath."""
+    """Positions given by the suite are positions as readers see them; damage is done in the underlying log."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)

@@ -1,6 +1,7 @@
-"""A fleet fold to drive by hand, and an oracle for its tables that knows nothing of how they are made.
+"""A fleet fold driven by hand, and an independent oracle of its tables.
 
-The oracle reads rows (members, what is kept, policies, zones' labels) and Python's ipaddress, nothing else.
+The oracle reads rows (members, held states, policies, zones' labels) and uses Python's ipaddress; it shares no code
+with the fold.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ HERE = Partition(FLEET, 0)
 class Item(NamedTuple):
     """One item of a MembershipChanged. States: 0 present, 1 left, 2 left (inferred), 3 left (superseded).
 
-    From 4 on: present, 3 plus the bits of what the node's agent stated.
+    Values from 4 on: present; 3 plus the bits of the fields that the node's agent stated.
     """
 
     name: str
@@ -86,8 +87,9 @@ class Fleet:
         command_id: str = "",
         commands: str = "",
     ) -> Outcome:
-        """One record of these items, from the partition of the first one's zone, by one command if its id is given, or
-        by the commands of these letters in turn."""
+        """One record of these items, from the partition of the first item's zone. It comes from one command if its id
+        is given, or from the commands of these letters in turn.
+        """
         cause = partition_of(items[0].zone.encode(), PARTITIONS) if partition is None else partition
         mark = self.state.marks.get(cause, 0)
         event = membership(cause, mark, mark + 1, items, earliest_ms or self.now_ms)
@@ -100,7 +102,7 @@ class Fleet:
         return self.apply(event)
 
     def leave(self, *names: str, state: int = 1) -> Outcome:
-        """These members leave, whatever zone they are in."""
+        """These members leave their zones."""
         rows = self.state.members.rows
         return self.change(
             *(Item(n, rows[n].zone, state=state, created_ms=rows[n].created_ms, uid=rows[n].uid) for n in names)
@@ -133,15 +135,15 @@ class Fleet:
         return self.apply(ZoneUpdated(envelope("ann"), zone, False, {}, installs, nodes))
 
     def tries(self, zone: str, *stated: int) -> Outcome:
-        """How often a step of a zone's DPUs is tried, by kind of failure."""
+        """Set how often a step of a zone's DPUs is attempted, by kind of failure."""
         return self.apply(ZoneUpdated(envelope("ann"), zone, False, {}, -1, -1, tries=[*stated]))
 
     def agents(self, zone: str, networks: Sequence[str], keys: Sequence[str]) -> Outcome:
-        """What node agents may state in a zone."""
+        """Set which fields node agents may state in a zone."""
         return self.apply(ZoneUpdated(envelope("ann"), zone, False, {}, -1, -1, True, [*networks], True, [*keys]))
 
     def budget(self, kind: str, permille: int, min_addresses: int) -> Outcome:
-        """Set a budget, and have two people approve it if it is looser."""
+        """Set a budget; two people approve it if it is looser."""
         outcome = self.apply(BudgetSet(envelope("ann"), kind, permille, min_addresses))
         if outcome.code != "held":
             return outcome
@@ -149,11 +151,11 @@ class Fleet:
         return self.approve(outcome.hold, "budget-2")
 
     def settle(self) -> None:
-        """Let so much time pass that all addresses count in the base of budgets, and no withdrawal counts any more."""
+        """Advance time until all addresses count in the base of budgets and no withdrawal counts."""
         self.now_ms += SETTLED_MS + STEP_MS
 
     def unlimited(self) -> None:
-        """No budget holds anything."""
+        """Set budgets that hold no change."""
         for kind in BUDGET_KINDS:
             self.budget(kind, UNLIMITED_PERMILLE, 0)
 
@@ -165,7 +167,7 @@ class Fleet:
         return self.apply(HoldRejected(envelope(actor), hold))
 
     def reload(self) -> FleetState:
-        """A state made from this one's saved rows alone."""
+        """A state loaded from this one's saved rows alone."""
         loaded = self.fold.initial_state(HERE)
         for rows, saved in zip(loaded.tables, self.state.tables, strict=True):
             packed = {key: msgspec.msgpack.encode(row) for key, row in saved.rows.items()}
@@ -176,7 +178,7 @@ class Fleet:
 
 
 def saved_bytes(state: FleetState) -> dict[str, dict[str, bytes]]:
-    """All rows, as they are saved."""
+    """All saved rows, as bytes."""
     return {
         table.name: {key: msgspec.msgpack.encode(row) for key, row in sorted(table.rows.items())}
         for table in state.tables
@@ -188,7 +190,7 @@ def envelope(actor: str) -> Envelope:
 
 
 def membership(partition: int, start: int, end: int, items: Sequence[Item], earliest_ms: int = 1) -> MembershipChanged:
-    """A record with one label set per item, and an address column only if an item has such an address."""
+    """A record with one label set per item, and an address column only if an item has an address of that family."""
     fours = b"".join(int(IPv4Address(item.address or 0)).to_bytes(4, "big") for item in items)
     sixes = b"".join(int(IPv6Address(item.address6 or 0)).to_bytes(16, "big") for item in items)
     return MembershipChanged(
@@ -218,7 +220,7 @@ Device = dict[Rule, set[Net]]
 
 
 def holders(state: FleetState) -> list[tuple[set[Address], Mapping[str, str]]]:
-    """Everything that makes an address reachable: its addresses and labels."""
+    """The addresses and labels that make an address reachable."""
     members = [(m.address4, m.address6, m.labels) for m in state.members.rows.values() if m.slot >= 0]
     parts = [(p.address4, p.address6, p.labels) for kept in state.retained.rows.values() for p in kept.states]
     return [(addresses_of(four, six), labels) for four, six, labels in members + parts]
@@ -230,7 +232,7 @@ def addresses_of(four: int, six: bytes) -> set[Address]:
 
 
 def expected_table(state: FleetState, zone: str) -> Device:
-    """The table that the rows say a zone must have."""
+    """The table that a zone must have according to the rows."""
     info = state.zones.rows.get(zone)
     labels = info.labels if info is not None else {}
     sources: dict[Rule, set[Address]] = {}
@@ -254,7 +256,7 @@ def copy(device: Device) -> Device:
 
 
 def single_steps(delta: Delta) -> Iterator[tuple[bool, Rule, Net]]:
-    """Every prefix of a delta that comes (True) or goes, in the order in which a device does it."""
+    """The prefixes of a delta in the order in which a device applies them: True for added, False for removed."""
     for step in delta.steps:
         for come in networks(step.add4, step.add6):
             yield True, step.rule, come
@@ -263,7 +265,7 @@ def single_steps(delta: Delta) -> Iterator[tuple[bool, Rule, Net]]:
 
 
 def take(device: Device, comes: bool, rule: Rule, net: Net) -> None:
-    """One prefix comes into a device, or goes; it must not be there already, or must be."""
+    """Add a prefix to a device or remove it. Adding a present prefix or removing an absent one fails."""
     found = device.setdefault(rule, set())
     assert (net in found) != comes
     if comes:
@@ -275,7 +277,7 @@ def take(device: Device, comes: bool, rule: Rule, net: Net) -> None:
 
 
 def applied(device: Device, delta: Delta) -> Device:
-    """A device after a delta; a snapshot replaces what it had."""
+    """The device after a delta; a snapshot replaces its table."""
     after = copy(device) if delta.from_version else {}
     for comes, rule, net in single_steps(delta):
         take(after, comes, rule, net)
@@ -296,7 +298,7 @@ Probe = tuple[str, int]
 
 
 def probes(rules: Iterable[Policy | Rule]) -> list[Probe]:
-    """Traffic to ask about: every protocol, and for each port that a rule names, it and its neighbours."""
+    """Traffic to probe: every protocol, and each port named by a rule with its two neighbours."""
     ports = {0, 65_535}
     for rule in rules:
         for port in rule.ports:
@@ -305,7 +307,7 @@ def probes(rules: Iterable[Policy | Rule]) -> list[Probe]:
 
 
 def is_allowed(device: Device, address: Address, probe: Probe) -> bool:
-    """First match wins; at one priority drop goes first; nothing matches: denied."""
+    """The first matching rule decides; at one priority drop precedes allow; without a match the packet is denied."""
     for rule in sorted(device, key=lambda r: (-r.priority, r.action == "allow")):
         if _speaks_of(rule, probe) and any(address in net for net in device[rule]):
             return rule.action == "allow"
@@ -321,6 +323,6 @@ def _speaks_of(rule: Rule, probe: Probe) -> bool:
 
 
 def actual_table(state: FleetState, zone: str) -> Device:
-    """What the plane says a zone's table is."""
+    """The table that the plane computed for a zone."""
     found = {each.rule: each.prefixes.content() for each in table(state, zone).sets}
     return {rule: set(networks(c.add4, c.add6)) for rule, c in found.items() if c.add4 or c.add6}

@@ -1,4 +1,4 @@
-"""A log folded step by step, and all that comes of it: to compare with another way of folding it, or with a pin."""
+"""A log folded step by step with all results, for comparison with another way to fold it or with a pinned result."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.toy_log import LOG_ID
 
 
 class Folding:
-    """A log that is folded: the digest of the state at each position, what was told at each offset, runs there were."""
+    """A folded log: the digest of the state at each position, the outcome at each offset, and the runs."""
 
     def __init__(self, topic: str, rules: Mapping[int, Fold[Any]], records: Sequence[Record]) -> None:
         self.records = records
@@ -51,7 +51,7 @@ class Folding:
         self.digests[self.folded.position] = digest_bytes(self.folded.digest)
 
     def on_decision(self, decided_record: DecidedRecord | DecidedRun) -> None:
-        """A statement has no entry, so what is told of it is heard here."""
+        """Record the outcome of a statement, which has no ledger entry."""
         if isinstance(decided_record, DecidedRecord):
             self.told[decided_record.at.offset] = decided_record.outcome
             return
@@ -62,4 +62,4 @@ class Folding:
         return position
 
     def restored(self, owed_from: int, position: int) -> None:
-        """Nothing is owed."""
+        """No decision is pending."""

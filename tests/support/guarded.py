@@ -1,4 +1,4 @@
-"""A plane behind its API with mutual TLS, in this process, and whoever calls it."""
+"""A plane behind its API with mutual TLS, in this process, and its callers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.served import Served, now_ms, served
 
 
 class Clock:
-    """The wall clock of the plane, which a test can set forward."""
+    """The plane's wall clock; a test can advance it."""
 
     ahead_ms = 0
 
@@ -32,7 +32,7 @@ class Clock:
 
 
 class Caller:
-    """Somebody with a channel of their own. `calls` and `queries` are the generated stubs."""
+    """A caller with a channel of its own. `calls` and `queries` are the generated stubs."""
 
     def __init__(self, address: str, credentials: grpc.ChannelCredentials | None) -> None:
         options = (("grpc.use_local_subchannel_pool", 1),)
@@ -45,7 +45,7 @@ class Caller:
 
 
 class Guarded:
-    """The plane, and those who call it."""
+    """The plane and its callers."""
 
     def __init__(
         self,
@@ -66,7 +66,9 @@ class Guarded:
         self._callers: list[Caller] = []
 
     def caller(self, who: str | CertFiles | None) -> Caller:
-        """`ROLE/NAME` with a certificate of this plane's authority, another certificate, or none without TLS."""
+        """A caller with a certificate for `ROLE/NAME` of this plane's authority, with another certificate, or without
+        TLS.
+        """
         cert_files = self.cert_issuer.issue(who) if isinstance(who, str) else who
         caller = Caller(self.plane.address, cert_files.channel if cert_files is not None else None)
         self._callers.append(caller)
@@ -78,7 +80,7 @@ class Guarded:
 
 @asynccontextmanager
 async def guarded(folder: Path, **options: Any) -> AsyncIterator[Guarded]:
-    """A plane that is ready and asks for certificates."""
+    """A ready plane that requires client certificates."""
     cert_issuer = CertIssuer(folder / "certs")
     certificates = cert_issuer.issue("plane/local").certificates
     clock = Clock()
@@ -98,7 +100,7 @@ async def guarded(folder: Path, **options: Any) -> AsyncIterator[Guarded]:
 async def allow_agents(
     plane: Guarded, zone: str, *, networks: Sequence[str] = (), label_keys: Sequence[str] = ()
 ) -> None:
-    """An operator says what node agents may state in a zone, and the zone has heard it."""
+    """Set as operator which fields node agents may state in a zone, and wait until the zone has received it."""
     request = pb.UpdateZoneRequest(
         zone=zone,
         set_agent_networks=True,

@@ -1,4 +1,4 @@
-"""A relay that listens with mutual TLS, the page of what its DPUs hold, and agents with certificates."""
+"""A relay that listens with mutual TLS, its page of device tables, and agents with certificates."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FAST = RelaySettings(heartbeat_s=0.3, handshakes_at_once=10_000)
 
 
 class GuardedRelay(NamedTuple):
-    """A relay, where it listens, and the issuer of its certificates."""
+    """A relay, its address, and the issuer of its certificates."""
 
     relay: Relay
     address: str
@@ -48,7 +48,7 @@ async def guarded_relay(
     clock: Callable[[], int] = now_ms,
     settings: RelaySettings = FAST,
 ) -> AsyncIterator[GuardedRelay]:
-    """`as_role` is who the relay's own certificate says that it is."""
+    """A listening relay; `as_role` is the role in the relay's own certificate."""
     cert_issuer = CertIssuer(folder / "certs")
     cert_files = cert_issuer.issue(as_role, *(host_names or ("127.0.0.1",)))
     security = Security(cert_files.certificates, clock)
@@ -71,7 +71,7 @@ async def guarded_relay(
 
 @asynccontextmanager
 async def dialed(address: str, cert_files: CertFiles) -> AsyncIterator[Link]:
-    """An agent's end of a link, to be spoken by hand."""
+    """The agent's end of a link, driven by the test."""
     async with Dialer(cert_files.certificates.client_context) as dialer:
         link = await dialer.dial(address)
         try:
@@ -82,7 +82,7 @@ async def dialed(address: str, cert_files: CertFiles) -> AsyncIterator[Link]:
 
 @asynccontextmanager
 async def agent_of(dpu: str, address: str, certificates: Certificates) -> AsyncIterator[Agent]:
-    """The agent of a DPU of zone `z`, running."""
+    """A running agent of a DPU of zone `z`."""
     async with Dialer(certificates.client_context) as dialer:
         rng = random.Random(dpu)
         identity = AgentIdentity("z", dpu, "boot")

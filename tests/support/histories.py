@@ -1,4 +1,4 @@
-"""A random history through the API of a plane, and what every query answered at moments of it."""
+"""A random history through the API of a plane, with the response of every query at chosen moments."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CALL = Call("?test", 30.0)
 
 
 class Remembered(NamedTuple):
-    """A query, what it was answered, and the position of the moment at which it was asked."""
+    """A query, its response, and the position of the moment of the query."""
 
     method: str
     request: Message
@@ -32,7 +32,7 @@ class Remembered(NamedTuple):
 
 
 class History:
-    """Commands drawn from a seed. `remember` asks everything there is to ask."""
+    """Commands drawn from a seed. `remember` runs every query."""
 
     def __init__(self, channel: grpc.aio.Channel, seed: int) -> None:
         self._rng = random.Random(seed)
@@ -41,17 +41,17 @@ class History:
         self._last = pb.CommandResult()
 
     async def go_on(self, commands: int) -> None:
-        """So many commands, one after the other; what is refused is part of the history."""
+        """Send so many commands, one after the other; refused commands are part of the history."""
         for _ in range(commands):
             method, request = self._rng.choice(_COMMANDS)(self._rng)
             self._last = await getattr(self._commands, method)(request, timeout=30)
 
     async def remember(self) -> list[Remembered]:
-        """What every query answers now.
+        """The current response of every query.
 
-        The position of GetCommand is where the command was decided. What became of it in fleet, as a hold, may be
-        later: so it is of the moment of the first query, which has the positions of fleet and of every zone. That one
-        is asked once fleet has taken the command.
+        The position of GetCommand is that of the command's decision. Its later effects in fleet, such as a hold, may be
+        newer. The response therefore belongs to the moment of the first query, which has the positions of fleet and of
+        every zone. The first query is sent after fleet has taken the command.
         """
         await self._queries.ListZones(pb.ListZonesRequest(min_position=self._last.position), timeout=30)
         found: list[Remembered] = []
@@ -60,7 +60,7 @@ class History:
                 found += [
                     Remembered(method, request, answer, self._moment(method, answer, found))
                     async for answer in answers(partial(getattr(self._queries, method), timeout=30), request)
-                    if answer.position  # a command that never came into the log has none
+                    if answer.position  # a command that was not appended has no position
                 ]
             except grpc.aio.AioRpcError as error:
                 assert error.code() is grpc.StatusCode.NOT_FOUND, error
@@ -73,7 +73,7 @@ class History:
 
 
 async def answers(ask: Callable[[Any], Any], request: Message) -> AsyncIterator[Any]:
-    """The answer to a request, or the messages of it."""
+    """The response to a request, or the messages of a streamed response."""
     answer = ask(request)
     if hasattr(answer, "__aiter__"):
         async for message in answer:
@@ -83,7 +83,7 @@ async def answers(ask: Callable[[Any], Any], request: Message) -> AsyncIterator[
 
 
 async def asked_again(service: Any, remembered: Remembered) -> Message | None:
-    """What the Queries service of a moment answers to the same; None if it knows of nothing."""
+    """The response of the as-of service to the same query; None if the object did not exist."""
     try:
         async for answer in answers(partial(_call, service, remembered.method), remembered.request):
             if answer.position == remembered.answer.position:
@@ -98,8 +98,9 @@ def _call(service: Any, method: str, request: Message) -> Any:
 
 
 def comparable(answer: Message) -> Message:
-    """Without what is about the process that answers: which replicas live, and since when, as it remembers, zones wait
-    (what a table was before is remembered from the start of a process on)."""
+    """The response without data of the answering process: its live replicas, and since when zones wait. A process
+    remembers former tables only from its start on.
+    """
     if isinstance(answer, pb.Status):
         return pb.Status(log_id=answer.log_id, generation=answer.generation, holds=answer.holds, frozen=answer.frozen)
     if isinstance(answer, pb.Zone):

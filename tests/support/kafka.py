@@ -1,7 +1,7 @@
-"""A real Kafka cluster for the tests that are marked `kafka`: three brokers of our own, or one that is named.
+"""A real Kafka cluster for tests marked `kafka`: three local brokers, or an external cluster.
 
-`KAFKA_BOOTSTRAP_SERVERS` names an external cluster; then tests that kill brokers (those that ask for `kafka_brokers`)
-are left out. Topics are made under a prefix of each test's own, and removed after it.
+`KAFKA_BOOTSTRAP_SERVERS` names an external cluster; tests that kill brokers (fixture `kafka_brokers`) are then skipped.
+Each test creates its topics under a prefix of its own and removes them afterwards.
 """
 
 from __future__ import annotations
@@ -57,21 +57,21 @@ def kafka_cluster(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 async def kafka_brokers(own_brokers: Brokers) -> AsyncIterator[Brokers]:
-    """Brokers that a test may kill and pause. They are whole again after it."""
+    """Brokers that a test may kill and pause. They are restored after the test."""
     yield own_brokers
     await own_brokers.heal()
 
 
 @pytest.fixture
 async def kafka_log(kafka_cluster: str) -> AsyncIterator[KafkaUnderTest]:
-    """A log of the test's own, not opened yet."""
+    """A log under the test's own prefix, not opened yet."""
     log = KafkaUnderTest(kafka_cluster)
     yield log
     await log.aclose()
 
 
 class KafkaUnderTest(LogUnderTest):
-    """One prefix in a cluster, opened and damaged as a test wishes."""
+    """One topic prefix in a cluster, opened and damaged as a test asks."""
 
     patience_s = 30.0
 
@@ -82,7 +82,7 @@ class KafkaUnderTest(LogUnderTest):
         self._open = AsyncExitStack()
 
     async def open_kafka(self, partition_count: int | None = None, *, create: bool = True) -> KafkaLog:
-        """Open it, with its own partition count unless told another."""
+        """Open the log, with its own partition count unless another is given."""
         log = KafkaLog.open(
             self.bootstrap,
             topic_prefix=self.prefix,
@@ -96,7 +96,7 @@ class KafkaUnderTest(LogUnderTest):
         return await self.open_kafka(partition_count)
 
     async def described(self) -> dict[str, Topic]:
-        """The topics that there are, as the cluster describes them."""
+        """The existing topics, as the cluster describes them."""
         clients = Clients(self.bootstrap, random.Random(7))
         admin = Admin(clients)
         try:

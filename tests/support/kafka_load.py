@@ -1,4 +1,4 @@
-"""Appenders and a reader at work on a log while something happens to it, and what must hold afterwards."""
+"""Appenders and a reader under load while a test disturbs the log, and the check of their results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ PATIENCE_S = 60.0
 
 
 class Load:
-    """One sequential appender per partition, which repeats what ended unknown, and one reader of them all."""
+    """One sequential appender per partition, which repeats appends with an unknown outcome, and one reader of all
+    partitions.
+    """
 
     def __init__(self, log: KafkaLog, partitions: Sequence[Partition]) -> None:
         self._log = log
@@ -27,7 +29,7 @@ class Load:
         self._progress = asyncio.Condition()
 
     async def more(self, count: int) -> None:
-        """Return when so many more were acknowledged and read back in every partition."""
+        """Wait until so many more records were acknowledged and read back in every partition."""
         wanted = {partition: len(values) + count for partition, values in self.acknowledged.items()}
         async with asyncio.timeout(PATIENCE_S), self._progress:
             await self._progress.wait_for(
@@ -38,7 +40,9 @@ class Load:
             )
 
     async def check(self) -> None:
-        """Each acknowledged record is there, in order, and the reader saw what a fresh one sees."""
+        """Check that each acknowledged record is present, in order, and that the reader saw the same records as a new
+        reader.
+        """
         for partition, values in self.acknowledged.items():
             stands = await read_all(self._log, partition)
             assert first_values(stands) == values
@@ -74,7 +78,7 @@ class Load:
 
 @asynccontextmanager
 async def load(log: KafkaLog, partitions: Sequence[Partition]) -> AsyncIterator[Load]:
-    """Put the log under load; after the body the appenders finish, and what they left is checked."""
+    """Put the log under load. After the body, the appenders finish and their records are checked."""
     running = Load(log, partitions)
     async with asyncio.TaskGroup() as tasks:
         following = tasks.create_task(running.follow())

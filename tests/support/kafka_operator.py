@@ -1,4 +1,4 @@
-"""What an operator may do to the topics of a log behind its back."""
+"""Changes that a Kafka operator may make to the topics of a log without the plane's knowledge."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ NO_LEADER = -1
 
 
 class Operator:
-    """Acts on the topics under one prefix. Everything is known to every broker when it returns."""
+    """Changes topics under one prefix. A change is visible to every broker when the method returns."""
 
     def __init__(self, bootstrap: str, prefix: str) -> None:
         self._bootstrap = bootstrap
         self._prefix = prefix
 
     def topic(self, topic: str) -> str:
-        """Its name in the cluster."""
+        """The name of the topic in the cluster."""
         return f"{self._prefix}.{topic}"
 
     async def create(
@@ -36,7 +36,7 @@ class Operator:
         *,
         copies: int | None = None,
     ) -> None:
-        """Make every topic as the log would, but for the settings given by topic, or the number of copies."""
+        """Create every topic as the log would, except for the given settings by topic and the replication factor."""
         copies = copies or await self.copies()
         topics = [
             NewTopic(
@@ -58,7 +58,7 @@ class Operator:
         await self._until_known(0)
 
     async def alter(self, topic: str, changed: Mapping[str, str]) -> None:
-        """Give a topic its usual settings, but for these."""
+        """Set a topic's usual settings, with these overrides."""
         settings = _settings(topic, await self.copies()) | dict(changed)
         async with self._admin() as admin:
             await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, self.topic(topic), settings)])
@@ -72,7 +72,7 @@ class Operator:
             await admin.delete_records({self._place(partition): RecordsToDelete(position)})
 
     async def truncate(self, partition: Partition, position: int, partition_count: int) -> None:
-        """Put new topics in the place of the old, with the first records of this partition, times included."""
+        """Replace the topics by new ones with the first records of this partition, timestamps included."""
         place = self._place(partition)
         async with AIOKafkaConsumer(bootstrap_servers=self._bootstrap) as consumer:
             consumer.assign([place])
@@ -90,7 +90,7 @@ class Operator:
         await self.alter(partition.topic, {})
 
     async def leader(self, partition: Partition) -> int:
-        """The broker that leads a partition; waited for while none does."""
+        """The broker that leads a partition; waits until one does."""
         async with self._client() as client, asyncio.timeout(30):
             await client.set_topics([self.topic(partition.topic)])
             while (leader := client.cluster.leader_for_partition(self._place(partition))) in (None, NO_LEADER):
@@ -106,7 +106,7 @@ class Operator:
         return TopicPartition(self.topic(partition.topic), partition.number)
 
     async def _until_known(self, count: int) -> None:
-        """Return when every broker knows so many of the topics."""
+        """Wait until every broker has metadata of so many of the topics."""
         request = MetadataRequest([self.topic(topic) for topic in TOPICS], False)
         async with self._client() as client, asyncio.timeout(30):
             for broker in client.cluster.brokers():

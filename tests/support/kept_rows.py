@@ -1,4 +1,4 @@
-"""A store of one partition in memory, which gives back what was saved: for restarts, and for damage done to rows."""
+"""An in-memory store of one partition that returns the saved rows: for restarts, and for damage to rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from eventstore.state_store.store import EncodedRow, SaveBatch, SavedHead
 
 
 class KeptRows:
-    """The Store protocol, with everything open to whoever wants to do damage."""
+    """The Store protocol. Tests may damage its public fields."""
 
     def __init__(self) -> None:
         self.saved_head = b""
@@ -35,13 +35,13 @@ class KeptRows:
         self.saved_head, self.kept, self.chunks = b"", {}, []
 
     def flush(self) -> None:
-        """There is nothing to write."""
+        """Nothing to write."""
 
     async def checkpoint(self) -> None:
-        """There is nothing to keep."""
+        """Nothing to checkpoint."""
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        """Nothing to release."""
 
 
 class _Batch:

@@ -1,4 +1,4 @@
-"""A log in memory: the simplest engine that keeps the contract, with whatever append times a test wants."""
+"""An in-memory log: the simplest engine that satisfies the contract, with append times set by the test."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BATCH_RECORDS = 500
 
 
 class Contents:
-    """What is stored, apart from who has it open. `begins` moves when records expire."""
+    """The stored records, independent of the open logs. `begins` advances when records expire."""
 
     def __init__(self, partition_count: int) -> None:
         self.partition_count = partition_count
@@ -38,13 +38,13 @@ class Contents:
         return record
 
     def tell(self) -> None:
-        """Have every reader look at everything: something is not as it was."""
+        """Wake every reader for all of its partitions after a change other than an append."""
         for reader in self._readers:
             reader.look(*reader.wanted)
 
     @contextmanager
     def read_by(self, positions: Mapping[Partition, int]) -> Iterator[_Reader]:
-        """A reader that is told of what it has not seen."""
+        """A reader that is notified of records it has not read."""
         reader = _Reader(dict(positions))
         self._readers[reader] = None
         for partition in positions:
@@ -58,7 +58,9 @@ class Contents:
 
 
 class _Reader:
-    """Where somebody reads, and which partitions there is something new in: to look at all of them costs as many."""
+    """The positions of a reader, and the partitions with new records: scanning all partitions would cost time for each
+    of them.
+    """
 
     def __init__(self, wanted: dict[Partition, int]) -> None:
         self.wanted = wanted
@@ -66,12 +68,12 @@ class _Reader:
         self._told = asyncio.Event()
 
     def look(self, *partitions: Partition) -> None:
-        """There may be something in these."""
+        """Mark these partitions as possibly having new records."""
         self.unseen.update(dict.fromkeys(partitions))
         self._told.set()
 
     async def next(self) -> Partition:
-        """The next partition to look at."""
+        """The next partition to read."""
         while not self.unseen:
             self._told.clear()
             await self._told.wait()
@@ -81,7 +83,7 @@ class _Reader:
 
 
 class MemoryLog:
-    """An EventLog over contents that outlive it. `append_unknown` makes the next append land without an answer."""
+    """An EventLog over contents that outlive it. `append_unknown` makes the outcome of the next append unknown."""
 
     def __init__(self, contents: Contents, now_ms: Callable[[], int]) -> None:
         self.contents = contents
@@ -148,7 +150,7 @@ class MemoryLog:
 
 
 class MemoryUnderTest(LogUnderTest):
-    """One log in memory, on a clock that stands until it is moved."""
+    """One in-memory log. Its clock advances only when the test moves it."""
 
     def __init__(self) -> None:
         self.now_ms = 1_700_000_000_000

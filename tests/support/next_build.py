@@ -1,9 +1,9 @@
-"""The plane as its next version would be built: later rules of zones, which keep their state in another way.
+"""A simulated next version of the plane: changed rules of zones, with another layout of their state.
 
 `python -m tests.support.next_build ...` is `dpuplane ...` of that version.
 
-Its zone fold takes no new node whose name begins with `x`, and keeps no limits of zones: in place of the table `zones`
-there is `places`, whose rows are as new.
+Its zone fold refuses new nodes whose name begins with `x`. It has no table `zones` for limits; the table `places` with
+the same rows replaces it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from schemas.events import Event, NodesJoined
 
 
 class LaterZoneState(ZonesState):
-    """With the rows of zones in another table."""
+    """Zone state with its rows of zones in another table."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class LaterZoneState(ZonesState):
 
 
 class LaterZoneFold:
-    """Fold version 2 of zones. It takes no runs, so each record meets the changed rule."""
+    """Fold version 2 of zones. It does not fold runs, so each record meets the changed rule."""
 
     topic = ZonesFold.topic
     version = 2

@@ -1,4 +1,4 @@
-"""A history of a cliques partition that meets every event and every refusal of its fold, and some chance."""
+"""A history of a cliques partition with every event and every refusal of its fold, and random events."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _members(log: DeliveredCliques) -> None:
 
 
 def _pods(log: DeliveredCliques) -> None:
-    """Statements of one moment, late ones, and pods of one second."""
+    """Statements at one time, late statements, and pods created within one second."""
     now = log.now_ms = log.now_ms + 100
     log.claim("p", "u", said_ms=now - 50, address="10.1.0.1", internal=True)
     log.claim("p", "u", said_ms=now - 60, address="10.1.0.2", internal=True)

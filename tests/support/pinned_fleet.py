@@ -1,4 +1,4 @@
-"""A history of fleet that meets every event and every refusal of its fold, and some chance."""
+"""A history of fleet with every event and every refusal of its fold, and random events."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MANY = 150
 
 
 class DeliveredFleet(Fleet):
-    """A fleet whose records are delivered as a real one's are."""
+    """A fleet that receives its records as from a real log."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -133,7 +133,7 @@ def _malformed_statements(fleet: DeliveredFleet) -> None:
 
 
 def _members(fleet: DeliveredFleet) -> None:
-    """A crowd, in columns; nodes that change, move, share addresses, come back."""
+    """Many nodes in columns: nodes change, move, share addresses and return."""
     fleet.limit("z0", 5, -1)
     fleet.budget("allowed-by-change", 1_000, 0)
     fleet.describe("z0", {"tier": "1"})
@@ -216,7 +216,7 @@ def _freezes(fleet: DeliveredFleet) -> None:
 
 
 def _commands(fleet: DeliveredFleet) -> None:
-    """Commands of which fleet decides something else than their zone."""
+    """Commands for which fleet's decision differs from the zone's."""
     nodes = [Item(f"c{number}", "z1", f"10.6.0.{number + 1}") for number in range(12)]
     fleet.change(*nodes)
     fleet.leave(*(node.name for node in nodes[:6]))
@@ -262,7 +262,7 @@ def _some_of_all(fleet: DeliveredFleet, rng: Random) -> None:
 
 
 def _agents(fleet: DeliveredFleet) -> None:
-    """Addresses that agents state while other nodes hold them."""
+    """Addresses stated by agents while other nodes have them."""
     fleet.agents("z1", ["10.0.0.0/8"], ["role"])
     fleet.agents("z1", ["10.0.0.0/8"], ["role"])
     fleet.change(Item("o", "z1", "10.5.0.1", "2001:db8:5::1"), Item("o2", "z1", "10.5.0.2"))

@@ -1,4 +1,4 @@
-"""A history of an installs partition that meets every refusal of its fold, and some chance."""
+"""A history of an installs partition with every refusal of its fold, and random events."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Entry = tuple[int, int, Sequence[int], int]
 
 
 class _Reports:
-    """What relays report of a partition's zones, a second apart."""
+    """Relay reports of a partition's zones, one second apart."""
 
     def __init__(self) -> None:
         self.delivered = Delivered(Partition(INSTALLS, 0), InstallsFold(), T0)
@@ -87,7 +87,7 @@ def _malformed(reports: _Reports) -> None:
 
 
 def _merged(reports: _Reports) -> None:
-    """Columns of one value; times that are equal, unknown, earlier, contradicting; more than is remembered."""
+    """Columns of one value; equal, unknown, earlier and contradicting times; more entries than the fold stores."""
     reports.say((5, 0, range(6), 10), epoch=0)
     reports.say((5, 0, range(6), 10), (5, 0, range(4, 9), 30), (5, 1, range(3), -1), (7, 2, [], 5))
     reports.say((5, 0, [8, 9], 20), (5, 1, [0, 1], 1_000_003), regressed={"d1": 4}, refused={"d2": "full"})

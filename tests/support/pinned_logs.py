@@ -1,4 +1,4 @@
-"""Partitions to pin folds by: their histories, with what any partition may hold besides, and as they are kept."""
+"""Partitions that pin folds: their histories, with records that any partition may contain, and their stored form."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ def made(topic: str) -> list[Record]:
 
 
 def write(path: Path, records: list[Record]) -> None:
-    """Keep a log."""
+    """Write a log to its file."""
     path.write_bytes(gzip.compress(msgspec.msgpack.encode(records), mtime=0))
 
 
 def read(path: Path) -> list[Record]:
-    """A log that was kept."""
+    """Read a log from its file."""
     return msgspec.msgpack.decode(gzip.decompress(path.read_bytes()), type=list[Record])
 
 
 def _besides(records: list[Record]) -> None:
-    """What every fold has around it: copies, ids that were used, are late, early, or none; versions; poison."""
+    """Records common to all folds: copies, ids that are reused, late, early or absent; versions; poison."""
     rng, now_ms = Random(1), records[-1].timestamp_ms
 
     def land(value: bytes | Event, later_ms: int = 1) -> None:

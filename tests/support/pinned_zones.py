@@ -1,4 +1,4 @@
-"""A history of a zones partition that meets every event and every refusal of its fold, and some chance."""
+"""A history of a zones partition with every event and every refusal of its fold, and random events."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def records() -> list[Record]:
 
 
 def _deleted_zones(log: DeliveredZones) -> None:
-    """Zones that are deleted with and without ordinals, limits and lists, and come back."""
+    """Zones deleted with and without ordinals, limits and lists, and created again."""
     log.join("e/a", zone="e", address=NET + 90_000)
     log.complete(b"list", source="e", zone="e")
     for zone in ("no zone", "never-seen", "e"):
@@ -67,7 +67,7 @@ def _deleted_zones(log: DeliveredZones) -> None:
 
 
 def _crowd(log: DeliveredZones) -> None:
-    """Nodes that join one by one, with a little of everything in between that ends a run."""
+    """Nodes that join one by one, with each kind of record in between that ends a run."""
     for number in range(150):
         labels = {"app": ("web", "db")[number % 2], "rank": str(number // 40)} if number % 50 < 40 else None
         log.join(f"c{number}", zone=f"z{number % 3}", address=NET + number + 1, labels=labels)
@@ -261,7 +261,7 @@ def _malformed_dpus(log: DeliveredZones) -> None:
 
 
 def _line(log: DeliveredZones) -> None:
-    """DPUs that wait for a place among the installs, or for a node that may go out of service."""
+    """DPUs that wait for an install slot, or for a node that may be drained."""
     for number in range(6):
         log.register(f"q{number}", zone="z2", node=f"q{number // 2}", serial=f"s{number}")
     log.limit(2, 1, zone="z2")
@@ -305,7 +305,7 @@ def _lifecycle(log: DeliveredZones) -> None:
 
 
 def _other_cards(log: DeliveredZones) -> None:
-    """DPUs that stay in Error, each with a message that the fold itself gives."""
+    """DPUs in Error, each with a message that the fold itself sets."""
     for name, facts in (("f0", {"serial": "t"}), ("f1", {"image": "other"}), ("f2", {})):
         log.register(name, zone="z3", node=name, serial="s")
         log.request(name, "provision", "image-1", zone="z3")
@@ -348,7 +348,7 @@ def _some_dpus(log: DeliveredZones, rng: Random) -> None:
 
 
 def _agents(log: DeliveredZones) -> None:
-    """What node agents may and may not state."""
+    """Statements that node agents may and may not make."""
     net = NET + 40_000
     for networks, keys in ((["10.0.0.1/8"], []), (["10.0.0.0/8"] * 65, []), ([], ["-"]), ([], ["k"] * 129)):
         log.limit(-1, -1, zone="y", networks=networks, keys=keys)

@@ -1,4 +1,4 @@
-"""Real processes of the plane, started as a user starts them, and the command line against them."""
+"""Real processes of the plane, started from the command line, and commands run against them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ END_TIMEOUT_S = 15.0
 
 
 class Ran(NamedTuple):
-    """How a command of the command line ended."""
+    """The result of a command of the command line."""
 
     status: int
     stdout: str
@@ -36,16 +36,16 @@ class Process:
         self.ready = ready
 
     def address(self, name: str) -> str:
-        """`api`, `http` or `agents`, as the ready line names it."""
+        """The address of `api`, `http` or `agents`, from the ready line."""
         fields = dict(part.split("=", 1) for part in self.ready.split()[1:])
         return fields[name]
 
     def kill(self) -> None:
-        """kill -9."""
+        """Send SIGKILL."""
         self.child.send_signal(signal.SIGKILL)
 
     async def stop(self) -> int:
-        """SIGTERM, and the exit status."""
+        """Send SIGTERM; the exit status."""
         if self.child.returncode is None:
             self.child.send_signal(signal.SIGTERM)
         return await self.ended()
@@ -59,7 +59,7 @@ class Process:
 async def started(
     *arguments: str, stderr: Path | None = None, program: Sequence[str] = (DPUPLANE,)
 ) -> AsyncIterator[Process]:
-    """A process that has printed its ready line; killed at the end if it still runs."""
+    """A process that has printed its ready line; it is killed on exit if it still runs."""
     errors = stderr.open("ab") if stderr else asyncio.subprocess.DEVNULL
     pipe = asyncio.subprocess.PIPE
     child = await asyncio.create_subprocess_exec(*program, *arguments, stdout=pipe, stderr=errors)
@@ -76,7 +76,7 @@ async def started(
 
 
 def serving(*arguments: str, stderr: Path | None = None, program: Sequence[str] = (DPUPLANE,)) -> Any:
-    """`dpuplane serve` on free ports."""
+    """A `dpuplane serve` on free ports."""
     ports = ("--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--agents", "127.0.0.1:0")
     return started("serve", *ports, *arguments, stderr=stderr, program=program)
 
@@ -87,7 +87,7 @@ async def run(
     environment: Mapping[str, str] | None = None,
     program: Sequence[str] = (DPUPLANE,),
 ) -> Ran:
-    """One command of the command line, to its end."""
+    """Run one command to its end."""
     child = await asyncio.create_subprocess_exec(
         *program,
         *arguments,

@@ -1,4 +1,4 @@
-"""A real Prometheus and its promtool, the distribution's own."""
+"""The distribution's Prometheus and promtool."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ READY_S = 30.0
 
 @cache
 def executable(name: str) -> str:
-    """Where it is; installed from the distribution's packages if that is possible, else the test is skipped."""
+    """The path of the program. It is installed from the distribution's packages if possible; otherwise the test is
+    skipped.
+    """
     if shutil.which(name) is None and os.geteuid() == 0 and shutil.which("apt-get"):
         subprocess.run(f"apt-get update -qq && {INSTALL}", shell=True, check=False, timeout=INSTALL_TIMEOUT_S)
     found = shutil.which(name)
@@ -36,14 +38,14 @@ def executable(name: str) -> str:
 
 
 class Checked(NamedTuple):
-    """How promtool ended."""
+    """The result of promtool."""
 
     status: int
     output: str
 
 
 def promtool(*arguments: str, stdin: bytes = b"") -> Checked:
-    """Run it to its end."""
+    """Run promtool to its end."""
     command = [executable("promtool"), *arguments]
     ran = subprocess.run(
         command, input=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60, check=False
@@ -52,21 +54,21 @@ def promtool(*arguments: str, stdin: bytes = b"") -> Checked:
 
 
 class Prometheus:
-    """One that runs, and what it knows."""
+    """A running Prometheus and its query API."""
 
     def __init__(self, address: str, session: aiohttp.ClientSession) -> None:
         self._address = address
         self._session = session
 
     async def ask(self, path: str, **parameters: str) -> Any:
-        """The data of an answer of its API."""
+        """The data of a response of its API."""
         async with self._session.get(f"http://{self._address}/api/v1/{path}", params=parameters) as response:
             answer = await response.json()
             assert response.status == 200 and answer["status"] == "success", (path, parameters, answer)
             return answer["data"]
 
     async def series(self, query: str) -> list[Any]:
-        """What a query finds now."""
+        """The current series of a query."""
         found: list[Any] = (await self.ask("query", query=query))["result"]
         return found
 

@@ -1,4 +1,4 @@
-"""Relays within one process, what dials them, and an agent's end of a link spoken by hand."""
+"""Relays within one process, the clients that dial them, and an agent's end of a link driven by the test."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FIRST, SECOND, THIRD = (packed("10.0.0.0/8"), packed("10.0.0.0/8", "11.0.0.0/8")
 
 
 class StaticRegistrar:
-    """A simulator's directory: these zones, whose DPUs are registered as the tables say."""
+    """A registrar for a simulator: these zones, with DPUs registered as the tables list them."""
 
     def __init__(self, tables: Tables, *names: str) -> None:
         self._tables = tables
@@ -44,7 +44,7 @@ class StaticRegistrar:
 
 
 class RelayCluster:
-    """Some relays of one log, and what dials them."""
+    """Several relays of one log, and the clients that dial them."""
 
     def __init__(self, tables: Tables, relays: int = 1, settings: RelaySettings = SETTINGS) -> None:
         self.tables = tables
@@ -104,7 +104,7 @@ class RelayCluster:
         ]
 
     def equal_the_table(self, simulator: Simulator) -> bool:
-        """Whether every device really has the table, looked at in the device."""
+        """Whether every device holds the table, read from the device itself."""
         tables = simulator.devices.tables
         return all(tables[int(number)] == self.tables.table for number in simulator.devices.records.actual)
 
@@ -124,7 +124,7 @@ async def relay_cluster(
 
 
 class AgentPeer:
-    """An agent's end of a link, spoken by hand."""
+    """The agent's end of a link, driven by the test."""
 
     def __init__(self, link: Link) -> None:
         self.link = link
@@ -155,6 +155,6 @@ class AgentPeer:
 
 
 def has(frame: Frame) -> Ack:
-    """The answer of the only DPU of a link that has taken a frame."""
+    """The report of a link's only DPU after it has applied a frame."""
     version = frame.delta.to_version
     return Ack([TableStatus(1, frame.epoch, version, version, version, frame.delta.digest)], [])

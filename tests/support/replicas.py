@@ -1,4 +1,4 @@
-"""Replicas of the toy fold over any log, run and stopped as a test wishes."""
+"""Replicas of the toy fold over any log, started and stopped by the test."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def toy_replica(
     topics: Sequence[str] = (FLEET, ZONES),
     limits: ReplicaLimits | None = None,
 ) -> Replica:
-    """A replica of these topics under the toy's rules."""
+    """A replica of these topics with the toy fold."""
     return Replica(
         log,
         [ToyFold(topic) for topic in topics],
@@ -40,7 +40,7 @@ def toy_replica(
 
 @asynccontextmanager
 async def running(*replicas: Replica) -> AsyncIterator[None]:
-    """Run them until the context ends, from when they are ready. What ends a run early is raised here."""
+    """Run the replicas until the context exits; enter when they are ready. An early failure is raised here."""
     runs = [asyncio.ensure_future(replica.run()) for replica in replicas]
     try:
         await _until_ready(runs, replicas)

@@ -1,4 +1,4 @@
-"""What a test needs of the machine, and does not find."""
+"""Requirements of a test that the machine does not meet."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ COMPLETE = "TESTS_COMPLETE"
 
 
 def missing_requirement(why: str) -> NoReturn:
-    """Skip the test; but fail it where everything was installed, as a test that is skipped there proves nothing."""
+    """Skip the test, or fail it where every requirement was installed: a skipped test proves nothing there."""
     if os.environ.get(COMPLETE):
         pytest.fail(f"{why}; and {COMPLETE} says that all is there", pytrace=False)
     pytest.skip(why)

@@ -1,4 +1,4 @@
-"""Rule tables for relays without a log: what a test says a zone should have, with versions and history."""
+"""Rule tables for relays without a log: tables set by the test, with versions and history."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DROP = Rule(10, "drop", "tcp", (22, 22))
 
 
 def packed(*networks: str) -> frozenset[bytes]:
-    """Prefixes as devices hold them."""
+    """Prefixes in the encoding of devices."""
     parsed = map(ip_network, networks)
     return frozenset(network.network_address.packed + bytes((network.prefixlen,)) for network in parsed)
 

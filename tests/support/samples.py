@@ -1,4 +1,4 @@
-"""A filled event of every type, made from its schema, so that no new type goes without golden bytes."""
+"""A filled event of every type, generated from its schema, so that every new type has golden bytes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ENVELOPE = Envelope(COMMAND_ID, "subject", "?tester", 1_700_000_000_000)
 
 
 def sample(name: str) -> Any:
-    """An event with something in each of its fields."""
+    """An event with a non-empty value in each field."""
     fields = NEWEST[name].document["fields"]
     values = [_value(field["type"], number) for number, field in enumerate(fields)]
     return EVENT_TYPES[name](ENVELOPE, *values[1:])

@@ -1,7 +1,7 @@
-"""A real broker that asks everybody who they are and lets them do only what they were granted.
+"""A real broker with authentication and authorization.
 
-It speaks nothing but TLS, to its controller too: a listener for passwords (SCRAM, PLAIN) and one for certificates. Its
-own certificate is for 127.0.0.1 alone, so `localhost` is a wrong host.
+It accepts TLS only, to its controller too: one listener for passwords (SCRAM, PLAIN) and one for certificates. Its own
+certificate is for 127.0.0.1 alone, so `localhost` is a wrong host.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LOGIN = "org.apache.kafka.common.security"
 
 
 class SecureKafka:
-    """One broker. `bootstrap` is for passwords, `certificate_bootstrap` for certificates."""
+    """One broker. `bootstrap` is the listener for passwords, `certificate_bootstrap` the listener for certificates."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -62,11 +62,11 @@ class SecureKafka:
         return self._folder / f"{user}.password"
 
     def access(self, user: str, mechanism: Mechanism = "SCRAM-SHA-512") -> KafkaSecurity:
-        """With a password."""
+        """Access with a password."""
         return KafkaSecurity("SASL_SSL", mechanism, user, self.password_file(user), self.authority.cert)
 
     def flags(self, user: str) -> list[str]:
-        """The same for the command line."""
+        """The same as flags of the command line."""
         return [
             *("--kafka", self.bootstrap, "--topic-prefix", PREFIX, "--kafka-security-protocol", "SASL_SSL"),
             *("--kafka-sasl-mechanism", "SCRAM-SHA-512", "--kafka-sasl-username", user),
@@ -76,7 +76,7 @@ class SecureKafka:
 
     @property
     def certificate_access(self) -> KafkaSecurity:
-        """With a certificate, whose principal may do everything."""
+        """Access with a certificate whose principal may do everything."""
         cert, key = self.client_cert
         return KafkaSecurity("SSL", ca_file=self.authority.cert, cert_file=cert, key_file=key)
 
@@ -129,7 +129,7 @@ class SecureKafka:
         return self.authority.issue(Principal(PLANE, name), hosts=hosts, now=datetime.now(UTC), valid=_DAY)
 
     def _stores(self, issued: tuple[Path, Path]) -> str:
-        """A certificate and who is believed, as Java's side of Kafka takes them."""
+        """The key store and the trust store in the formats of Kafka's Java code."""
         cert, key = issued
         both = cert.with_suffix(".both.pem")
         both.write_text(key.read_text() + cert.read_text())

@@ -1,4 +1,4 @@
-"""Every sentence that a fold may say, read from the modules that it is made of."""
+"""Every sentence that a fold may return, read from the source of its modules."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from eventstore.folding.fold import Fold
 
 
 def modules(folds: Iterable[Fold[Any]]) -> dict[str, list[str]]:
-    """The modules that folds are made of, each with the topics of these folds."""
+    """The modules of each fold, with the topics of the folds that use them."""
     found: dict[str, list[str]] = {}
     for fold in folds:
         reached, waiting = set(), [type(fold).__module__.removeprefix("projections.")]
@@ -29,7 +29,7 @@ def modules(folds: Iterable[Fold[Any]]) -> dict[str, list[str]]:
 
 
 def sentences(module: str) -> Iterator[str]:
-    """What a module may say, with {} for what it puts in: texts of several words that begin with a field."""
+    """The sentences of a module, with {} for inserted values: texts of several words that begin with a field."""
     tree = _tree(module)
     not_said = {part for node in ast.walk(tree) if _is_aside(node) for part in ast.walk(node)}
     parts = {part for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
@@ -45,7 +45,7 @@ def sentences(module: str) -> Iterator[str]:
 
 
 def _is_aside(node: ast.AST) -> bool:
-    """Docstrings, and what an assertion says, which is about us."""
+    """Docstrings and texts of assertions, which no user reads."""
     if isinstance(node, ast.Raise):
         return isinstance(node.exc, ast.Call) and ast.unparse(node.exc.func) == "AssertionError"
     return isinstance(node, ast.Assert | ast.Expr)

@@ -43,7 +43,7 @@ def now_ms() -> int:
 
 
 class Stalling:
-    """A log whose appends do not come back while `stalled`, as when the brokers are gone. All else passes through."""
+    """A log whose appends get no response while `stalled`, as when the brokers are down. Other calls pass through."""
 
     def __init__(self, log: EmbeddedLog) -> None:
         self.stalled = False
@@ -78,11 +78,13 @@ class Served:
         self._rng = random.Random(7)
 
     def command_id(self, late_ms: int = 0) -> str:
-        """An id issued so long ago."""
+        """An id issued `late_ms` ago."""
         return uuid7(now_ms() - late_ms, self._rng)
 
     async def stated(self) -> dict[str, int]:
-        """How many records of callers every deciding partition holds: those of the forwarder come when they come."""
+        """The number of records from callers in every deciding partition. Records of the forwarder are left out because
+        their time is not fixed.
+        """
         partitions = [p for topic in ("zones", "cliques", "fleet") for p in self.replica.partitions(topic)]
         return {str(partition): await self._stated(partition) for partition in partitions}
 
@@ -107,7 +109,7 @@ class Served:
 async def served(
     path: Path, *, limits: Limits = DEFAULTS, forwards: bool = True, **options: Any
 ) -> AsyncIterator[Served]:
-    """A plane that is ready; with `forwards` off, fleet hears of nothing. `options` are the CommandServer's."""
+    """A ready plane. With `forwards` off, fleet receives no record of zones. `options` are the CommandServer's."""
     rng = random.Random(5)
     async with (
         EmbeddedLog.open(path, partition_count=PARTITIONS, now_ms=now_ms) as embedded,

@@ -1,4 +1,4 @@
-"""A real plane with simulated DPUs, its page in a real Chromium, and the stub that commands it."""
+"""A real plane with simulated DPUs, its page in a real Chromium, and a stub for its commands."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from tests.support.planes import serving
 
 
 class ShownPlane(NamedTuple):
-    """The address of the page, what commands the plane, and a browser to look with."""
+    """The address of the page, the command stub, and a browser."""
 
     address: str
     calls: Any
     browser: Browser
 
     async def join(self, zone: str, *names: str, net: int = 1) -> None:
-        """These nodes join, with the addresses 10.NET.0.1 and so on."""
+        """Join these nodes, with the addresses 10.NET.0.1 and up."""
         nodes = [pb.NodeSpec(name=name, addresses=[f"10.{net}.0.{n}"]) for n, name in enumerate(names, 1)]
         answer = await self.calls.JoinNodes(pb.JoinNodesRequest(zone=zone, nodes=nodes))
         assert answer.outcome == pb.OUTCOME_DONE, answer
 
     async def began_ms(self) -> int:
-        """When the log began."""
+        """The start of the log, in ms."""
         async with aiohttp.ClientSession() as session, session.get(f"{self.address}page/data/span") as response:
             first: int = (await response.json())["first_ms"]
             return first

@@ -1,7 +1,7 @@
-"""A process whose files may not grow over 3 MiB at first: what an embedded log does when the disk takes no more.
+"""A process whose files are limited to 3 MiB at first, to test an embedded log on a full disk.
 
 Run as a child (`python -m tests.support.small_disk DIRECTORY`), because the limit holds for the whole process. It
-prints one JSON object of what happened.
+prints its results as one JSON object.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ LIMIT_BYTES = 3 << 20
 
 
 def limit_files(size: int) -> None:
-    """Let files of this process grow to this size; more raises an error, as a quota does."""
+    """Limit the size of this process's files; a larger write raises an error, as a quota does."""
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
 
 
 async def fill(log: EmbeddedLog) -> list[bytes]:
-    """Append until the log says that it cannot tell; the values it acknowledged until then."""
+    """Append until an append has an unknown outcome; the values acknowledged until then."""
     acknowledged: list[bytes] = []
     while True:
         value = b"%06d" % len(acknowledged) + bytes(20_000)
@@ -41,7 +41,7 @@ async def fill(log: EmbeddedLog) -> list[bytes]:
 
 
 async def appended_in_the_end(log: EmbeddedLog, value: bytes) -> None:
-    """Try until the log takes writes again."""
+    """Repeat the append until the log accepts writes again."""
     while True:
         try:
             await log.append(ZONES_0, b"zone", value)

@@ -1,7 +1,7 @@
-"""A process whose files may not grow over 3 MiB at first: what saved state does when the disk takes no more.
+"""A process whose files are limited to 3 MiB at first, to test saved state on a full disk.
 
 Run as a child (`python -m tests.support.small_state DIRECTORY`), because the limit holds for the whole process. It
-prints one JSON object of what happened.
+prints its results as one JSON object.
 """
 
 from __future__ import annotations

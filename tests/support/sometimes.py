@@ -1,9 +1,9 @@
-"""What state machines must have met: a machine that never reaches a full index proves nothing about full indices.
+"""Coverage goals of state machines: a machine that never reaches a full index proves nothing about full indices.
 
-A machine counts what happens; when all of its examples have run, everything that was to happen must have. Machines are
-sized by the profile that HYPOTHESIS_PROFILE names: `ci` (the default) is what `make test` has time for, the same every
-time, so that what must happen cannot fail to by chance; `dev` is 100 fresh examples of 50 steps, `nightly` 20,000 of
-200. What fails is printed with what reproduces it.
+A machine counts events by name. After all of its examples, every name must have been counted. HYPOTHESIS_PROFILE sets
+the number of examples: `ci` (the default) fits the time of `make test` and is derandomized, so that a goal cannot be
+missed by chance; `dev` is 100 fresh examples of 50 steps, `nightly` 20,000 of 200. A failure is printed with the data
+that reproduces it.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ class Sometimes:
         self.counts = Counter(dict.fromkeys(names, 0))
 
     def saw(self, name: str, times: int = 1) -> None:
-        """It happened now. Only what was promised is counted."""
+        """Count an event. The name must be one of the goals."""
         assert name in self.counts, f"{name!r} is not among what must happen"
         self.counts[name] += times
 
     def check(self) -> None:
-        """Raise for what never happened."""
+        """Raise if a goal was never counted."""
         never = [name for name, count in self.counts.items() if not count]
         assert not never, f"in the whole run this never happened: {', '.join(never)}; {dict(self.counts)}"
 
 
 def sized(machine: type[RuleBasedStateMachine], examples: int, steps: int, sometimes: Sometimes) -> Any:
-    """The test case of a machine: so many examples in CI, and at their end a look at what they met."""
+    """The test case of a machine: so many examples in CI, then a check of the goals."""
     profile = os.environ.get("HYPOTHESIS_PROFILE", "ci")
     examples, steps = PROFILES.get(profile, (examples, steps))
     case: Any = machine.TestCase

@@ -1,4 +1,4 @@
-"""An embedded log with a plane's statements in it, made without a plane: for what reads logs from outside."""
+"""An embedded log with a plane's records, written without a plane: for programs that read logs from outside."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ZONES_0, ZONES_1 = Partition(ZONES, 0), Partition(ZONES, 1)
 
 
 def joined(number: int, now_ms: int, *, nodes: int = 1) -> NodesJoined:
-    """One batch of nodes, stated by an operator at this time."""
+    """One batch of nodes, joined by an operator at this time."""
     rng = random.Random(number)
     said = Envelope(uuid7(now_ms, rng), "zone-1", "?ops", now_ms)
     names = [f"node-{number}-{place}" for place in range(nodes)]
@@ -33,7 +33,7 @@ def installed(now_ms: int) -> InstallsReported:
 
 
 async def fill(log: EventLog, clock: Clock, *, records: int = 40, seed: int = 7) -> None:
-    """So many joins in both partitions of zones, some statements in fleet, and reports in installs."""
+    """Append so many joins to both zones partitions, some statements to fleet, and reports to installs."""
     await ensure_origin(log, "test", clock.ms, random.Random(seed))
     for number in range(records):
         clock.ms += 1_000
@@ -47,7 +47,7 @@ async def fill(log: EventLog, clock: Clock, *, records: int = 40, seed: int = 7)
 
 
 async def stated(data: Path, *, records: int = 40, seed: int = 7) -> Clock:
-    """A plane's data folder with such a log in it, closed; its clock as it stands then."""
+    """A plane's data folder with such a log, closed; its clock at that time."""
     clock = Clock()
     async with EmbeddedLog.open(data / LOG_FOLDER, partition_count=PARTITIONS, now_ms=clock) as log:
         await fill(log, clock, records=records, seed=seed)

@@ -1,8 +1,8 @@
-"""A terminal that types a document's commands as they stand, in a folder of its own.
+"""A terminal that runs a document's commands verbatim, in a folder of its own.
 
-Processes that go on running (serve, kafka) are left running and waited for until they are ready, as a reader would.
-Ports that a document names are those of the machine of whoever reads it: here every process takes free ones, and each
-later line is told of them. A new process on an embedded log takes the place of the one before.
+Long-running processes (serve, kafka) stay running; the terminal waits until they are ready, as a reader would. A
+document names ports of its reader's machine. Here every process takes free ports, and later lines are rewritten to use
+them. A new process on an embedded log replaces the one before.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Terminal:
         self._plane: Process | None = None
 
     async def type(self, line: str) -> Ran:
-        """Run one line to its end, or until it is ready."""
+        """Run one line to its end, or until its process is ready."""
         line = self._here(line)
         words = shlex.split(line, comments=True)
         if words[:1] == ["dpuplane"] and words[1:2] and words[1] in STAYS:
@@ -52,7 +52,7 @@ class Terminal:
         return await self._run(f"set -e; {line}")
 
     def _here(self, line: str) -> str:
-        """The line with the addresses that its reader would see on this machine."""
+        """The line with its addresses replaced by those on this machine."""
         line = _BROKERS.sub(self._brokers or "HOST:PORT", line)
         for name, default in _DEFAULTS.items():
             line = line.replace(default, self._places.get(name, default))
@@ -103,6 +103,6 @@ class Terminal:
 
 @asynccontextmanager
 async def terminal(folder: Path) -> AsyncIterator[Terminal]:
-    """A terminal in an empty folder; what it started is ended with it."""
+    """A terminal in an empty folder; its processes are stopped on exit."""
     async with AsyncExitStack() as stack:
         yield Terminal(folder, stack)

@@ -1,4 +1,4 @@
-"""State machines with low thresholds: code paths for thousands of items, run by machines that have a handful."""
+"""State machines with lowered thresholds, so that a few items reach code paths meant for thousands."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine
 def with_threshold(
     machine: type[RuleBasedStateMachine], value: int, *constants: tuple[ModuleType, str]
 ) -> type[RuleBasedStateMachine]:
-    """The same machine, with this value in each of these module constants while it runs."""
+    """The same machine, with this value in each of these module constants during the run."""
     base: Any = machine
 
     class WithThreshold(base):  # type: ignore[misc]

@@ -1,7 +1,7 @@
 """A small fold over the fleet and zones topics: policies by name, and how often each zone's nodes were counted.
 
-It has what the eventstore must cope with: refusals, rows that change and go, a row that many events share, a derived
-value, and on demand an exception in decide or halfway through evolve.
+It covers what the eventstore must handle: refusals, rows that change and are deleted, a row shared by many events, a
+derived value, and on demand an exception in decide or halfway through evolve.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ACCEPTS = frozenset({"PolicySet", "PolicyDeleted", "BudgetSet"})
 
 
 class Policy(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A policy as set last, and how often."""
+    """The current state of a policy, and how often it was set."""
 
     priority: int
     labels: dict[str, str]
@@ -28,7 +28,7 @@ class Policy(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Total(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """How many events took effect, and the sum of all priorities ever set."""
+    """The number of effective events, and the sum of all priorities."""
 
     effects: int
     priorities: int
@@ -61,7 +61,7 @@ class Change(NamedTuple):
 
 
 class ToyFold:
-    """Rules of one topic. Version 2 refuses negative priorities, which version 1 takes."""
+    """The rules of one topic. Version 2 refuses negative priorities; version 1 accepts them."""
 
     def __init__(self, topic: str = FLEET, version: int = 1) -> None:
         self.topic = topic
@@ -109,7 +109,7 @@ class ToyLaterState(ToyState):
 
 
 class ToyLaterFold(ToyFold):
-    """Version 3: what version 2 would have refused goes when the version is raised, and the rest counts from there."""
+    """Version 3: raising to it deletes the policies that version 2 would refuse, and resets the count of effects."""
 
     def __init__(self, topic: str = FLEET, version: int = 3) -> None:
         super().__init__(topic, version)

@@ -1,4 +1,4 @@
-"""Records for the toy fold: a log begun, commands and statements about policies, and the bytes of poison."""
+"""Records for the toy fold: the start of a log, commands and statements about policies, and the bytes of poison."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ POISON = b"\0\0\0\0\x12not what schema 18 says"
 
 
 class Issuer:
-    """Makes commands, each under an id of its own."""
+    """Makes commands, each with an id of its own."""
 
     def __init__(self, seed: int = 1) -> None:
         self.rng = random.Random(seed)
@@ -36,7 +36,7 @@ class Issuer:
 
 
 def fact(name: str, priority: int = 1) -> PolicySet:
-    """A statement of the plane: it has no id, and takes effect as often as it lands."""
+    """A statement of the plane: it has no id, so each copy takes effect."""
     return PolicySet(internal_envelope(name, "plane", T0), name, priority, "allow", "any", [], {}, {})
 
 
@@ -45,6 +45,6 @@ def created(log_id: str = LOG_ID, partition_count: int = 4) -> LogCreated:
 
 
 def records(items: Iterable[Event | bytes], *, start: int = 0, time_ms: int = T0) -> list[Record]:
-    """Events and raw values as they stand in a log, all appended at one time."""
+    """Events and raw values as records of a log, all appended at one time."""
     values = (item if isinstance(item, bytes) else encode(item) for item in items)
     return [Record(offset, time_ms, b"key", value) for offset, value in enumerate(values, start)]

@@ -1,4 +1,4 @@
-"""Two servers of one log on virtual time, one of which reads it late: what a client sees that asks either."""
+"""Two servers of one log on virtual time, one of which reads it late: consistency as a client of both sees it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TIMEOUT_S = 20.0
 
 
 class LateLog(MemoryLog):
-    """What is read of it comes `late_s` after it was there."""
+    """Reads return a record `late_s` after it was appended."""
 
     late_s = 0.0
 
@@ -43,7 +43,7 @@ class LateLog(MemoryLog):
 
 
 class Server:
-    """One server, asked through its production handlers."""
+    """One server, called through its production handlers."""
 
     def __init__(self, contents: Contents, name: str) -> None:
         self._rng = random.Random(name)
@@ -71,7 +71,7 @@ class Server:
             tasks.create_task(self.commands.position_waiter.run())
 
     async def ask(self, method: str, request: Message, principal: str = "ann") -> pb.CommandResult:
-        """A command. Raises Aborted."""
+        """Send a command. Raises Aborted."""
         raw = await self._api.call("Commands", method, request.SerializeToString(), principal, TIMEOUT_S)
         return pb.CommandResult.FromString(raw)
 
@@ -80,7 +80,7 @@ class Server:
         return pb.CommandResult.FromString(await self._api.call("Queries", "GetCommand", asked, "ann", TIMEOUT_S))
 
     async def join_all(self, *requests: pb.JoinNodesRequest) -> pb.JoinSummary:
-        """A stream of joins."""
+        """Send a stream of joins."""
 
         async def stream() -> AsyncIterator[pb.JoinNodesRequest]:
             for request in requests:
@@ -92,7 +92,7 @@ class Server:
 
 
 class Servers(NamedTuple):
-    """`late` reads what is appended half a second after it was."""
+    """`late` reads each record half a second after its append."""
 
     prompt: Server
     late: Server
@@ -104,7 +104,7 @@ class Servers(NamedTuple):
 
 @asynccontextmanager
 async def two_servers() -> AsyncIterator[Servers]:
-    """Both are ready."""
+    """Two servers, both ready."""
     contents = Contents(PARTITIONS)
     prompt, late = Server(contents, "prompt"), Server(contents, "late")
     runs = [asyncio.ensure_future(server.run()) for server in (prompt, late)]

@@ -1,10 +1,10 @@
-"""An event loop on virtual time: it sleeps by moving its clock, so an hour of timers runs in the time of its work.
+"""An event loop on virtual time: to sleep it advances its clock, so an hour of timers takes only the time of its work.
 
-Timers fire in order of their deadlines and nothing else moves the clock, so a run depends only on its inputs. A loop
-that would wait for ever, with nothing scheduled and no I/O to come, raises instead of hanging.
+Timers fire in order of their deadlines, and nothing else advances the clock, so a run depends only on its inputs. A
+loop that would wait for ever, with nothing scheduled and no pending I/O, raises instead of hanging.
 
-Tests call `run_virtual` and have no marker of pytest for it: a marker gives one loop to a whole test, and the simulator
-and the state machines of hypothesis open many within one.
+Tests call `run_virtual` and use no pytest marker for it: a marker gives one loop to a whole test, and the simulator and
+the state machines of hypothesis open many loops within one test.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ T = TypeVar("T")
 
 
 class Stalled(Exception):
-    """Everything waits, and nothing is scheduled that could end the wait."""
+    """Every task waits, and no timer is scheduled that could wake one."""
 
 
 class _JumpingSelector(selectors.SelectSelector):
-    """Never blocks: asked to wait, it moves the loop's clock by that much."""
+    """Never blocks: instead of waiting it advances the loop's clock."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class _JumpingSelector(selectors.SelectSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """Virtual seconds since its start are `time()`."""
+    """`time()` is the number of virtual seconds since the loop's start."""
 
     def __init__(self) -> None:
         self._jumping = _JumpingSelector()
@@ -50,11 +50,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self._jumping.now
 
     def take(self, seconds: float) -> None:
-        """Whatever runs now takes so long, and nothing else runs meanwhile."""
+        """Let the running task take so many seconds of virtual time; no other task runs meanwhile."""
         self._jumping.now += seconds
 
     def run_in_executor(self, executor: Executor | None, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
-        """At once: what a thread does takes no virtual time, and the clock would run on without it."""
+        """Run the function at once: work in a thread takes no virtual time, and the clock would advance without it."""
         done: asyncio.Future[T] = self.create_future()
         try:
             done.set_result(func(*args))

@@ -1,4 +1,4 @@
-"""The plane and all that it needs as wheels, built from a copy of the tree as a release would be."""
+"""The plane and its dependencies as wheels, built from a copy of the tree as a release would be."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FILES = ("pyproject.toml", "README.md", "LICENSE")
 
 @pytest.fixture(scope="session")
 def wheelhouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of wheels: those that deploy/locks/runtime.txt names, and that of the tree."""
+    """A folder of wheels: those named in deploy/locks/runtime.txt, and the wheel of the tree."""
     folder = tmp_path_factory.mktemp("wheelhouse")
     tree, wheels = folder / "tree", folder / "wheels"
     for package in PACKAGES:

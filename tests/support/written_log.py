@@ -1,7 +1,7 @@
-"""A log that a test writes record by record, with a history beside it, for checkers to judge.
+"""A log that a test writes record by record, with a matching history, as input for checkers.
 
-The records are those that a plane could have written; what is wrong is in what the history says of them, or in a record
-that no plane of ours should write.
+A plane could have written these records; the fault is in the history, or in one record that the plane should never
+write.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ START_MS = 1_700_000_000_000
 
 
 class WrittenLog:
-    """One partition of each topic. A record takes a second."""
+    """One partition of each topic. Each record advances the clock by a second."""
 
     def __init__(self) -> None:
         self.history = History()
@@ -56,7 +56,7 @@ class WrittenLog:
         return self.append(partition, encode(event))
 
     def append(self, partition: Partition, value: bytes) -> int:
-        """Append what may be no event; its offset."""
+        """Append a value that may not be an event; its offset."""
         self.now_s += 1.0
         found = self.records.setdefault(partition, [])
         found.append(Record(len(found), self.now_ms, b"", value))
@@ -64,14 +64,14 @@ class WrittenLog:
         return found[-1].offset
 
     def join(self, *names: str, zone: str = "z", labels: dict[str, str] | None = None) -> e.NodesJoined:
-        """A join, which is not written yet, of nodes with an address each."""
+        """A join of nodes with an address each, not written yet."""
         fours = b"".join(IPv4Address(f"10.0.0.{1 + sum(name.encode()) % 250}").packed for name in names)
         return e.NodesJoined(self.said(zone), zone, list(names), [], [], fours, b"", [labels or {}], [0] * len(names))
 
     def forward(
         self, event: e.NodesJoined, start: int, end: int, *, states: Sequence[int] = (0,)
     ) -> e.MembershipChanged:
-        """What a forwarder says of a join."""
+        """A forwarder's record of a join."""
         said = event.envelope
         return e.MembershipChanged(
             self.stated(),
@@ -93,15 +93,15 @@ class WrittenLog:
         )
 
     def ask(self, event: e.Event, partition: Partition = ZONES_0, *, client: str = "c") -> int:
-        """A client sends a command, and it is written; its offset. Nobody is told yet."""
+        """Record that a client sent a command, and append it; its offset. No answer is recorded."""
         self.history.add(Invoked(self.now_s, client, event.envelope.command_id, partition))
         return self.write(partition, event)
 
     def tell(self, event: e.Event, offset: int, outcome: Outcome = DONE, partition: Partition = ZONES_0) -> None:
-        """A client is told this of a command."""
+        """Record the answer that a client received to its command."""
         answer = Answer(outcome, partition, offset)
         self.history.add(Answered(self.now_s + 0.5, "c", "p0", event.envelope.command_id, answer))
 
     def evidence(self) -> Evidence:
-        """What checkers look at."""
+        """The evidence for checkers."""
         return Evidence(self.history, self.records, appended_s=lambda p, o: self._appended_s[p, o], end_s=self.now_s)

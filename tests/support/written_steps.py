@@ -1,4 +1,4 @@
-"""Steps that a test writes row by row, in place of what a fold makes of a log; some are what no fold would do."""
+"""Steps that a test writes row by row in place of a fold's result; some could come from no correct fold."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.written_log import START_MS, ZONES_0, WrittenLog
 
 
 class WrittenSteps:
-    """Partitions without a record at first. A step takes a second, unless a test sets the time."""
+    """Partitions that are empty at first. Each step advances the clock by a second, unless a test sets the time."""
 
     def __init__(self, *happened: HistoryEntry) -> None:
         self.log = WrittenLog()
@@ -32,7 +32,7 @@ class WrittenSteps:
         /,
         **rows: Mapping[str, Any],
     ) -> WrittenSteps:
-        """A record, what its author was answered, and the rows that it changed, by table and key."""
+        """Add a record, the answer to its author, and the rows that it changed, by table and key."""
         self.now_s += 1.0
         found = self.steps.setdefault(partition, [])
         record = Record(len(found), START_MS + round(self.now_s * 1000), b"", b"")
@@ -41,7 +41,7 @@ class WrittenSteps:
         return self
 
     def evidence(self) -> Evidence:
-        """What checkers look at. A record is in the log at the second of its time."""
+        """The evidence for checkers. A record is appended at the second of its timestamp."""
         run = self.log.evidence()
         run.steps = self.steps
         run.records = {partition: [step.record for step in found] for partition, found in self.steps.items()}

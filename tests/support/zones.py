@@ -1,4 +1,4 @@
-"""A zones partition for tests: a fold driven by hand, one record after the other, that checks itself at each."""
+"""A zones partition for tests: a fold driven by hand. It checks its invariants after each record."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ ZONE = "z1"
 
 
 class ZoneLog:
-    """Every command gets an id of its own. `events` is the log so far; `now_ms` moves by 1 per record.
+    """Each command gets an id of its own. `events` is the log so far; `now_ms` advances by 1 per record.
 
-    `actor` states the commands from here on.
+    `actor` is the actor of later commands.
     """
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class ZoneLog:
         uid: str = "",
         labels: Mapping[str, str] | None = None,
     ) -> Outcome:
-        """Nodes with addresses from `address` on, if it is given."""
+        """Join nodes, with addresses from `address` on if it is given."""
         event = nodes_joined(
             self.envelope(), names, zone=zone, address=address, created_ms=created_ms, uid=uid, labels=labels
         )
@@ -89,7 +89,7 @@ class ZoneLog:
     def leave(
         self, *names: str, zone: str = ZONE, created_ms: int = 0, uid: str = "", list_hash: bytes = b""
     ) -> Outcome:
-        """Inferred, if there is a hash."""
+        """Remove nodes; with a hash, the leave is inferred."""
         incarnation = ([created_ms], [uid]) if created_ms else ([], [])
         return self.append(NodesLeft(self.envelope(), zone, list(names), *incarnation, bool(list_hash), list_hash))
 
@@ -152,12 +152,12 @@ class ZoneLog:
         return self.state.dpus.rows[dpu]
 
     def do_step(self, dpu: str, facts: Mapping[str, str] | None = None) -> None:
-        """One step of a DPU, begun and done."""
+        """Begin and finish one step of a DPU."""
         assert self.start(dpu).code == "done"
         assert self.succeed(dpu, facts).code == "done"
 
     def do_until(self, dpu: str, phase: str) -> None:
-        """Step by step, until the DPU is in this phase."""
+        """Run steps until the DPU is in this phase."""
         while self.row(dpu).phase != phase:
             self.do_step(dpu)
 
@@ -169,7 +169,7 @@ class ZoneLog:
 
 
 class DeliveredZones(ZoneLog):
-    """A zone log whose records are delivered as a real one's are."""
+    """A zone log that delivers its records as a real log does."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -209,12 +209,12 @@ def nodes_joined(
 
 
 def rows_of(state: ZonesState) -> bytes:
-    """Everything that would be saved, in one canonical encoding."""
+    """All saved rows, in one canonical encoding."""
     return msgspec.msgpack.encode([sorted(table.rows.items()) for table in state.tables])
 
 
 def derived_of(state: ZonesState) -> object:
-    """Everything that decisions look up and no table has, in one comparable form."""
+    """The derived indexes that decisions use and no table contains, in a comparable form."""
     index = state.dpu_index
     zones = {
         name: (
@@ -232,7 +232,7 @@ def derived_of(state: ZonesState) -> object:
 
 
 def reloaded(state: ZonesState) -> ZonesState:
-    """The state as a restart finds it: rows encoded, decoded, and everything else derived again."""
+    """The state after a restart: rows encoded and decoded, derived indexes rebuilt."""
     copy = ZonesState()
     for table, source in zip(copy.tables, state.tables, strict=True):
         for key, row in sorted(source.rows.items()):
@@ -253,7 +253,7 @@ def replayed(log: ZoneLog) -> ZonesState:
 
 
 def check_dpus(state: ZonesState) -> None:
-    """Told from the rows alone: ordinals are unique, limits hold, step states fit phases."""
+    """Check the rows: ordinals are unique, limits hold, step states fit phases."""
     ordinals: set[tuple[str, int]] = set()
     for name, dpu in state.dpus.rows.items():
         assert (dpu.zone, dpu.ordinal) not in ordinals

@@ -1,4 +1,4 @@
-"""Zones and fleet agree on every node: where it is, as what it is there, and that it is nowhere once it left."""
+"""Zones and fleet agree on every node: its zone, its attributes there, and its absence after a leave."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ Found = Iterator[str]
 
 
 class Left(NamedTuple):
-    """The last leave that a partition accepted of a node that is not there any more."""
+    """The last accepted leave of a node that is absent from the partition."""
 
     partition: Partition
     gone: NodeTombstone
 
 
 def check_ended(run: Evidence) -> Found:
-    """I25, at rest: no zone has a node that left another partition in a newer incarnation, told from rows alone.
+    """I25, at rest: no zone has a node that left another partition in a newer incarnation; computed from rows alone.
 
-    Where a record of fleet is older by its timestamp than what it tells of, clocks were wrong: then nothing is told.
-    Where a leave is older by its timestamp than the last statement before it in its partition, the clock was put right
-    between them. Then nobody can tell which of two statements of equal creation time was first, and only an older
-    incarnation must not be there.
+    A record of fleet with an older timestamp than the leave that it reports shows a wrong clock: the check is then
+    skipped. A leave with an older timestamp than the last statement before it in its partition shows that the clock was
+    corrected between them. The order of two statements with equal creation time is then unknown, and only an older
+    incarnation counts as a fault.
     """
     left: dict[str, list[Left]] = {}
     for partition, steps in run.steps.items():
@@ -46,7 +46,7 @@ def check_ended(run: Evidence) -> Found:
 
 
 def check_verified(run: Evidence) -> Found:
-    """I25, at rest: `dpuplane verify` finds nothing that differs between zones and fleet, and nothing under way."""
+    """I25, at rest: `dpuplane verify` finds no difference between zones and fleet, and no change in flight."""
     observer = FoldObserver()
     partitions: dict[Partition, FoldedPartition] = {}
     for fold in observer.folds([fold for fold in folds_of(run.partition_count) if fold.topic in {ZONES, FLEET}]):
@@ -61,7 +61,7 @@ def check_verified(run: Evidence) -> Found:
 
 
 def _leaves(steps: list[Step]) -> dict[str, NodeTombstone]:
-    """The leaves that nothing followed in their partition."""
+    """The leaves without a later statement in their partition."""
     left: dict[str, NodeTombstone] = {}
     for step in steps:
         for name, node in step.rows.get("nodes", ()):
@@ -76,7 +76,7 @@ def _leaves(steps: list[Step]) -> dict[str, NodeTombstone]:
 
 
 def _ends(run: Evidence, leave: Left, partition: Partition, node: Node) -> bool:
-    """Whether the leave is the end of this node: of an older incarnation, or of one that moved away from here."""
+    """Whether the leave ends this node: an older incarnation, or one that moved away from this partition."""
     gone = leave.gone
     now_ms = _told_ms(run, leave.partition, gone.changed, partition, node.changed)
     if max(gone.changed_ms, node.changed_ms) > now_ms:
@@ -87,7 +87,7 @@ def _ends(run: Evidence, leave: Left, partition: Partition, node: Node) -> bool:
 
 
 def _told_ms(run: Evidence, one: Partition, offset: int, other: Partition, of_other: int) -> int:
-    """The timestamp of the record by which fleet had heard of both changes; 0 if it has not."""
+    """The timestamp of the record by which fleet had received both changes; 0 if it has not."""
     ends = [
         next((told for end, told in run.taken(partition) if end > changed), -1)
         for partition, changed in ((one, offset), (other, of_other))

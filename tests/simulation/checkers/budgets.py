@@ -1,8 +1,9 @@
-"""How much is withdrawn at a time, counted from rows alone: by address, as a packet would find it.
+"""The number of withdrawn addresses per time, counted from rows alone, by address as a packet would find it.
 
-A list's window in the plane is at least what is counted here for a zone (it is shared with zones of the same list, and
-forgets late), and a larger one only makes the plane hold more; so what is over budget here, is. The base of a budget is
-bounded from above: by the zone that had most, at its worst minute of the last hour, and what was withdrawn since.
+A list's window in the plane counts at least as many as this checker counts for a zone: the window is shared with zones
+of the same list, and forgets late. A larger window only makes the plane hold more changes, so every excess found here
+is real. The base of a budget is bounded from above: by the zone with most addresses, at its lowest minute of the last
+hour, plus the addresses withdrawn since.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ _MADE_OF = frozenset({"members", "retained", "policies", "zones"})
 
 
 class Reachable:
-    """Which traffic of which addresses is let through, from the rows of fleet as they are by now."""
+    """The traffic admitted to each address, from the current rows of fleet."""
 
     def __init__(self) -> None:
         self.policies: dict[str, Policy] = {BUILT_IN.name: BUILT_IN}
@@ -70,7 +71,7 @@ class Reachable:
         return found
 
     def holders(self, step: Step) -> Holders:
-        """The parts of the nodes that a record is about, by address and node."""
+        """The parts of the nodes named by a record, by address and node."""
         found: Holders = {}
         for name in sorted({name for table in ("members", "retained") for name, _ in step.rows.get(table, ())}):
             for table in ("members", "retained"):
@@ -80,7 +81,7 @@ class Reachable:
         return found
 
     def take(self, step: Step) -> None:
-        """The rows that a record changed."""
+        """Apply the rows that a record changed."""
         for table in ("members", "retained"):
             for name, row in step.rows.get(table, ()):
                 self._put((table, name), _parts(table, row))
@@ -90,16 +91,16 @@ class Reachable:
 
     @property
     def addresses(self) -> set[Address]:
-        """All that are, or were, held by anybody."""
+        """All addresses that a node has or had."""
         return set(self._holders)
 
     def allowed(self) -> dict[str, int]:
-        """Per zone, from how many addresses anything is let through."""
+        """Per zone, the number of addresses with any admitted traffic."""
         found = self.verdicts(self.addresses, classes_of([*self.policies.values()]))
         return {zone: sum(map(bool, of.values())) for zone, of in found.items()}
 
     def verdicts(self, addresses: set[Address], classes: list[Class]) -> dict[str, dict[Address, Traffic]]:
-        """Per zone what is let through from each of these addresses."""
+        """Per zone, the traffic admitted from each of these addresses."""
         held = {address: self._held(address) for address in addresses}
         found: dict[str, dict[Address, Traffic]] = {}
         alike: dict[frozenset[tuple[str, str]], dict[Address, Traffic]] = {}
@@ -144,7 +145,7 @@ def _parts(table: str, row: Any) -> list[tuple[frozenset[Address], Labels]]:
 
 
 class Levels:
-    """How many addresses each zone lets through, over time."""
+    """The number of admitted addresses of each zone, over time."""
 
     def __init__(self) -> None:
         self._now_ms = 0
@@ -155,21 +156,22 @@ class Levels:
             self._zones[zone].note(now_ms, count)
 
     def move_to(self, now_ms: int) -> None:
-        """Time goes on, or back where a fast clock was corrected."""
+        """Advance time, or set it back after a fast clock was corrected."""
         if now_ms < self._now_ms:
             for zone in self._zones.values():
                 zone.rewind(self._now_ms, now_ms)
         self._now_ms = now_ms
 
     def base(self, now_ms: int, spent: Sequence[tuple[int, int]]) -> BudgetBase:
-        """What a budget is a share of at most, if these went within its window, as (when, how many)."""
+        """The largest possible base of a budget, with these withdrawals in its window as (time, count)."""
         bases = [zone.base(now_ms, spent) for zone in self._zones.values()] or [BudgetBase(0, 0)]
         return BudgetBase(max(base.settled for base in bases), max(base.least for base in bases))
 
 
 class _ZoneLevels:
-    """How many addresses one zone lets through, as (since when, how many), and the end of the minute in which it began
-    to let any through, if it is not among these any more."""
+    """The number of admitted addresses of one zone as (start, count), and the end of the minute in which its first
+    address was admitted, if that is older than the stored levels.
+    """
 
     def __init__(self) -> None:
         self._noted: list[tuple[int, int]] = []
@@ -180,8 +182,9 @@ class _ZoneLevels:
             self._noted.append((now_ms, count))
 
     def rewind(self, was_ms: int, now_ms: int) -> None:
-        """What a fast clock dated ahead is of the time of its correction. What was forgotten because an hour seemed to
-        have passed stays forgotten."""
+        """Move entries that a fast clock dated ahead to the time of its correction. Levels already dropped as an hour
+        old stay dropped.
+        """
         ends = [at_ms for at_ms, _ in self._noted[1:]] + [was_ms]
         lasting = self._lasting(was_ms)
         if lasting:
@@ -190,8 +193,9 @@ class _ZoneLevels:
         self._noted = [(min(at_ms, now_ms), count) for at_ms, count in known]
 
     def base(self, now_ms: int, spent: Sequence[tuple[int, int]]) -> BudgetBase:
-        """The smallest of the levels of the last hour, each with what had been withdrawn by then; the smallest is
-        settled only when addresses have been let through for an hour."""
+        """The smallest level of the last hour, each with the addresses withdrawn by then. The smallest counts only once
+        addresses have been admitted for an hour.
+        """
         lasting, horizon_ms = self._lasting(now_ms), now_ms - SETTLED_MS
         levels = [
             count + sum(gone for gone_ms, gone in spent if gone_ms < since_ms)
@@ -203,8 +207,9 @@ class _ZoneLevels:
         return BudgetBase(min(levels) if began_ms <= horizon_ms else 0, min(filter(None, levels), default=0))
 
     def _lasting(self, now_ms: int) -> list[tuple[int, int, int]]:
-        """The levels that lasted over the end of a minute, from the first one above 0, as (the first such end, level,
-        until when): a zone that has let nothing through yet has nothing that could be withdrawn."""
+        """The levels that lasted over the end of a minute, from the first one above 0, as (first such end, level, end
+        of the level). A zone that has admitted no address has none to withdraw.
+        """
         ends = [at_ms for at_ms, _ in self._noted[1:]] + [now_ms]
         lasting = [
             (_minute_end(at_ms), count, end_ms)
@@ -219,7 +224,7 @@ def _minute_end(time_ms: int) -> int:
 
 
 def check_budgets(run: Evidence) -> Found:
-    """I13: no zone loses more addresses in ten minutes than its budgets let go, unless it was approved."""
+    """I13: no zone loses more addresses in ten minutes than its budgets allow, unless the change was approved."""
     reach, budgets, now_ms = Reachable(), dict(DEFAULT_BUDGETS.items()), 0
     spent: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
     halves, levels = Halves(), Levels()
@@ -247,7 +252,7 @@ def check_budgets(run: Evidence) -> Found:
 
 
 def _loosened(run: Evidence, step: Step, budgets: Mapping[str, Budget]) -> Found:
-    """A budget becomes looser only when two persons have said so, neither of whom asked for it."""
+    """A budget becomes looser only after the approval of two persons other than its author."""
     rows = [(kind, row) for kind, row in step.rows.get("budgets", ()) if row is not None]
     if not any(kind in budgets and row.is_looser(budgets[kind]) for kind, row in rows):
         return
@@ -258,7 +263,7 @@ def _loosened(run: Evidence, step: Step, budgets: Mapping[str, Budget]) -> Found
 
 
 def _half_made(halves: Halves, step: Step) -> Found:
-    """Takes a record. A change that waits is held whole: beside a former state that is kept, no newer one counts."""
+    """Apply a record. A change on hold is held whole: besides a held former state, no newer one counts."""
     named = [(name, table, row) for table in ("members", "retained") for name, row in step.rows.get(table, ())]
     for name, table, row in named:
         effective, kept = halves.get(name, (False, False))
@@ -273,7 +278,7 @@ def _half_made(halves: Halves, step: Step) -> Found:
 
 
 def _unapproved(run: Evidence, approved: Step) -> Found:
-    """What was held goes only after two persons have said so, neither of whom asked for it."""
+    """A held change is released only after the approval of two persons other than its author."""
     assert isinstance(approved.event, e.HoldApproved)
     hold, asked, persons = approved.event.hold, "", set()
     for step in run.steps[FLEET_0]:
@@ -290,7 +295,7 @@ def _unapproved(run: Evidence, approved: Step) -> Found:
 
 
 def _lost(reach: Reachable, step: Step) -> dict[tuple[str, BudgetKind], int]:
-    """Takes a record. Per zone and kind, how many addresses lose what was let through."""
+    """Apply a record; per zone and kind, the number of addresses that lose admitted traffic."""
     concerned, zones = reach.concerned(step), list(reach.zones)
     changed = [policy for _, policy in step.rows.get("policies", ()) if policy is not None]
     classes = classes_of([*reach.policies.values(), *changed])
@@ -307,7 +312,7 @@ def _lost(reach: Reachable, step: Step) -> dict[tuple[str, BudgetKind], int]:
 
 
 def _kinds(step: Step, before: Holders, after: Holders) -> dict[Address, BudgetKind]:
-    """Per address that nothing but stated leaves took away from somebody, that it is so."""
+    """Per address, the kind of its loss: by a change, or only by stated leaves."""
     if not isinstance(step.event, e.MembershipChanged):
         return {}
     states = dict(zip(step.event.names, _spread(step.event.states, len(step.event.names)), strict=True))

@@ -1,4 +1,4 @@
-"""What clients were told, held against the log: nothing lost, nothing twice, nothing misplaced or out of order."""
+"""Answers to clients, compared with the log: no command lost, applied twice, misplaced or out of order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Found = Iterator[str]
 
 
 def check_acknowledged(run: Evidence) -> Found:
-    """I1: what was answered is in the log; what certainly failed, every time that it was tried, is not."""
+    """I1: an answered command is in the log; a command whose every attempt certainly failed is not."""
     for told in run.history.of(Answered):
         where = told.answer.partition, told.answer.offset
         step = run.by_offset.get(where)
@@ -37,7 +37,7 @@ def check_acknowledged(run: Evidence) -> Found:
 
 
 def check_members(run: Evidence) -> Found:
-    """I1, at rest: no node that was stated, and that nobody took away, is missing."""
+    """I1, at rest: no stated node is missing without a leave."""
     stated = model.newest(
         [step for partition, found in run.steps.items() if partition.topic == "zones" for step in found]
     )
@@ -45,7 +45,7 @@ def check_members(run: Evidence) -> Found:
 
 
 def check_effects(run: Evidence) -> Found:
-    """I2: a command has one effect at most, and none if it was refused or is a copy."""
+    """I2: a command has at most one effect, and none if it was refused or is a copy."""
     effects: dict[str, list[str]] = defaultdict(list)
     for (partition, offset), step in run.by_offset.items():
         if step.event is None or step.answer is None or not step.rows:
@@ -62,8 +62,9 @@ def check_effects(run: Evidence) -> Found:
 
 
 def check_taken(run: Evidence) -> Found:
-    """I2: a command that came in its window, under an id that was not used before, is not refused for its id. A clock
-    that was fast before does not matter."""
+    """I2: a command that arrived in its window, under an unused id, is not refused for its id, even if a clock was fast
+    before.
+    """
     seen: set[tuple[Partition, str]] = set()
     for (partition, offset), step in run.by_offset.items():
         if step.event is None or step.answer is None or not step.event.envelope.command_id:
@@ -78,7 +79,7 @@ def check_taken(run: Evidence) -> Found:
 
 
 def check_answers(run: Evidence) -> Found:
-    """I3: outcome and position that a client was told are those of the log, of the record that took effect."""
+    """I3: the outcome and position in an answer are those of the log, of the record that took effect."""
     effective = {
         step.event.envelope.command_id: offset
         for (_, offset), step in run.by_offset.items()
@@ -96,7 +97,7 @@ def check_answers(run: Evidence) -> Found:
 
 
 def check_one_outcome(run: Evidence) -> Found:
-    """I23: whichever process is asked, a command has one outcome, which one record in one partition decided."""
+    """I23: a command has one outcome on every process, decided by one record in one partition."""
     told: dict[tuple[str, bool], Answered] = {}
     for one in run.history.of(Answered):
         if is_expired(one.answer):
@@ -117,7 +118,7 @@ def check_one_outcome(run: Evidence) -> Found:
 
 
 def check_done(run: Evidence) -> Found:
-    """I23: `done` means that a row changed, and `unchanged` that none did."""
+    """I23: `done` means that a row changed, `unchanged` that none did."""
     for (partition, offset), step in run.by_offset.items():
         if step.answer is None or step.answer.offset != offset or isinstance(step.event, FoldVersionUpgraded):
             continue
@@ -129,14 +130,16 @@ def check_done(run: Evidence) -> Found:
 
 
 def _is_of_its_hold(told: Answer, logged: Answer) -> bool:
-    """Whether a repeat of a held command was told how the hold ended: approved is `done`, anything else `refused`."""
+    """Whether a repeat of a held command was answered with the end of the hold: approved is `done`, any other end
+    `refused`.
+    """
     outcome, hold = told.outcome, logged.outcome.hold
     says = outcome.code in ("done", "refused") and f"hold {hold} " in outcome.reason
     return logged.outcome.code == "held" and outcome.hold == hold and told[1:] == logged[1:] and says
 
 
 def is_expired(answer: Answer) -> bool:
-    """Whether a copy came so late that its id is forgotten: the outcome of the first is not known any more."""
+    """Whether a copy arrived so late that its id has expired: the outcome of the first copy is then unknown."""
     return answer.outcome.code == "refused" and " is expired" in answer.outcome.reason
 
 
@@ -146,7 +149,7 @@ def _said(told: Answered) -> str:
 
 
 def check_order(run: Evidence) -> Found:
-    """I6: of two commands of a partition, one of which was answered before the other was sent, it is the earlier."""
+    """I6: of two commands in a partition, the one answered before the other was sent comes first in the log."""
     sent: dict[str, float] = {}
     for invoked in run.history.of(Invoked):
         sent.setdefault(invoked.command_id, invoked.at_s)
@@ -167,7 +170,9 @@ def check_order(run: Evidence) -> Found:
 
 
 def check_reads(run: Evidence) -> Found:
-    """I12: an answer to a query is as new as the caller asked (what it saw before), and of nothing yet to come."""
+    """I12: the response to a query is as new as the caller asked (from its earlier responses), and never ahead of the
+    log.
+    """
     for read in run.history.of(QueryAnswered):
         if read.fleet >= 0 and read.fleet <= _needs(run, read):
             yield f"{read.session} was told of fleet@{read.fleet}, which has not {read.partition}@{read.least}"
@@ -178,7 +183,7 @@ def check_reads(run: Evidence) -> Found:
 
 
 def _needs(run: Evidence, read: QueryAnswered) -> float:
-    """The record of fleet that took what a reader of it asks for; -1 if there was nothing to take."""
+    """The record of fleet that forwarded the position asked for; -1 if there was nothing to forward."""
     changes = [step.record.offset for step in run.steps[read.partition] if is_membership(step)]
     index = bisect_left(changes, read.least)
     if index == 0:

@@ -1,4 +1,4 @@
-"""What devices had, held against the tables that the log yields: never another one, never too early, never unsafe."""
+"""Tables on devices, compared with those of the log: never another table, never too early, never unsafe on the way."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ IN_FLIGHT_S = 15.0
 
 
 def check_tables(run: Evidence) -> Found:
-    """I8: what a device has is what its zone had at that version, and was in the log when the device had it."""
+    """I8: a device's table is that of its zone at that version, and was in the log when the device got it."""
     for now in run.history.of(TableInstalled):
         if now.version and run.tables[now.zone].get(now.version) != now.digest:
             yield f"{now.device} had version {now.version} with a digest that its zone never had"
@@ -31,7 +31,7 @@ def check_tables(run: Evidence) -> Found:
 
 
 def check_equality(run: Evidence) -> Found:
-    """I8, at rest: every registered device holds exactly the rules of its zone's table, by an oracle of its own."""
+    """I8, at rest: every registered device holds exactly the rules of its zone's table, by an independent oracle."""
     registered = {name for state in run.zone_states for name in state.dpus.rows}
     for zone in run.zones:
         table = tables.snapshot(run.fleet, zone)
@@ -59,7 +59,7 @@ def check_forward(run: Evidence) -> Found:
 
 
 def check_freezes(run: Evidence) -> Found:
-    """I13: what changed while a zone was frozen reaches its devices after the thaw, not before."""
+    """I13: a change made while a zone was frozen reaches its devices after the thaw, not before."""
     by_zone: dict[str, list[Freeze]] = defaultdict(list)
     for freeze in run.freezes:
         by_zone[freeze.zone].append(freeze)
@@ -70,9 +70,9 @@ def check_freezes(run: Evidence) -> Found:
 
 
 def check_static(run: Evidence) -> Found:
-    """I14: while no relay runs, no device changes what it has, but by a reboot of its own.
+    """I14: while no relay runs, no device changes its table, except by its own reboot.
 
-    An agent that starts again keeps what it has once more, which changes nothing.
+    An agent that restarts reports its persisted table again, which changes nothing.
     """
     dark = list(run.without("relay"))
     last: dict[str, TableInstalled] = {}
@@ -92,7 +92,7 @@ def _table(seen: TableInstalled) -> tuple[int, int, bytes]:
 
 
 def check_safe_order(run: Evidence) -> Found:
-    """I21: on the way from one table to the next no packet is judged otherwise than by the old or by the new one."""
+    """I21: between one table and the next no packet gets a verdict other than that of the old or the new table."""
     told: dict[tuple[object, ...], str] = {}
     for framed in run.history.of(FrameStarted):
         frame = framed.before, framed.steps

@@ -1,6 +1,6 @@
-"""All that checkers look at: a history, and the log folded afresh with every step of it kept.
+"""The evidence for all checkers: a history, and the log folded afresh with every step stored.
 
-A fault interval or a life is asked for by time, a record by where it stands; what is computed is computed once.
+Fault intervals and lives are looked up by time, records by position. Derived data are computed once.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class Freeze(NamedTuple):
 
 
 def is_membership(step: Step) -> bool:
-    """Whether a record of a zones partition changes what fleet has to hear of."""
+    """Whether a record of a zones partition makes a change that is forwarded to fleet."""
     return isinstance(step.event, NodesJoined | NodesChanged | NodesLeft) and bool(step.rows)
 
 
 class Evidence:
-    """One run: its history, its log, and what the log says."""
+    """The evidence of one run: its history, its log, and data derived from the log."""
 
     def __init__(
         self,
@@ -92,11 +92,13 @@ class Evidence:
         return [folded.state for partition, folded in self.folded.items() if partition.topic == ZONES]
 
     def appended_s(self, partition: Partition, offset: int) -> float:
-        """When the record at an offset was appended, by the recorder's clock; unknown is before everything."""
+        """The time at which the record at an offset was appended, by the recorder's clock; an unknown time precedes all
+        others.
+        """
         return self._appended_s(partition, offset) if self._appended_s else -inf
 
     def end_at(self, partition: Partition, at_s: float) -> float:
-        """The end of a partition at a moment."""
+        """The end of a partition at a given time."""
         if self._appended_s is None:
             return inf
         count = bisect_right(self._times_s[partition], at_s)
@@ -104,21 +106,21 @@ class Evidence:
 
     @cached_property
     def _times_s(self) -> dict[Partition, list[float]]:
-        """When each record was appended, in order of the log."""
+        """The append time of each record, in log order."""
         return {p: [self.appended_s(p, record.offset) for record in found] for p, found in self.records.items()}
 
     @cached_property
     def by_offset(self) -> dict[tuple[Partition, int], Step]:
-        """Every step by where its record stands."""
+        """Every step by the position of its record."""
         return {(p, step.record.offset): step for p, found in self.steps.items() for step in found}
 
     @cached_property
     def sent(self) -> Counter[str]:
-        """How often each command was sent."""
+        """The number of sends of each command."""
         return Counter(invoked.command_id for invoked in self.history.of(Invoked))
 
     def taken(self, partition: Partition) -> list[tuple[int, int]]:
-        """Up to where fleet took the changes of a zones partition, and by which of its records."""
+        """The positions up to which fleet took the changes of a zones partition, with its records that did so."""
         return [
             (step.event.to_offset, step.record.offset)
             for step in self.steps[FLEET_0]
@@ -128,7 +130,7 @@ class Evidence:
         ]
 
     def without(self, role: str) -> Iterator[tuple[float, float]]:
-        """When, between the first process of this role and the last, none ran."""
+        """The intervals without a process of this role, between the first and the last one."""
         lives = sorted((life.from_s, life.to_s) for life in self.history.of(ProcessLived) if role in life.roles)
         lit_s = lives[0][0] if lives else 0.0
         for from_s, to_s in lives:
@@ -138,7 +140,7 @@ class Evidence:
 
     @cached_property
     def beacons(self) -> list[tuple[int, Beacon]]:
-        """What replicas said of themselves, by offset."""
+        """The beacons of replicas, by offset."""
         records = self.records.get(REPLICAS_0, ())
         return [(record.offset, msgspec.json.decode(record.value, type=Beacon)) for record in records]
 

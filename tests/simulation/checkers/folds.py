@@ -1,4 +1,4 @@
-"""One log, one state: whoever folds it, in whatever portions, from whatever was saved, says the same."""
+"""One log, one state: every replica computes the same state, in any batches and from any saved state."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PORTIONS = (1, 7, 64, 500)
 
 
 def check_claims(run: Evidence) -> Found:
-    """I10: whatever a replica saved of a partition is what a fresh fold has at that position."""
+    """I10: the state that a replica saved of a partition is that of a fresh fold at that position."""
     digests = {(p, step.position): (step.digest, step.running) for p, found in run.steps.items() for step in found}
     for claim in run.history.of(StateSaved):
         if claim.position and digests.get((claim.partition, claim.position)) != (claim.digest, claim.running):
@@ -30,7 +30,7 @@ def check_claims(run: Evidence) -> Found:
 
 
 def check_portions(run: Evidence) -> Found:
-    """I10: folded in portions, a partition is what it is when it is folded record by record."""
+    """I10: a partition folded in batches equals one folded record by record."""
     for partition in run.folded:
         other, digests = _empty(run, partition), Digests()
         digests.take_in(other)
@@ -41,7 +41,7 @@ def check_portions(run: Evidence) -> Found:
 
 
 def check_saved(run: Evidence) -> Found:
-    """I11: what was saved, and the records after it, come to what a fold of all of them comes to."""
+    """I11: a saved state plus the records after it equals a fold of all records."""
     for name, saved in run.saved.items():
         for partition in run.folded:
             head = saved.head(partition)
@@ -60,7 +60,7 @@ def check_saved(run: Evidence) -> Found:
 
 
 def check_agreement(run: Evidence) -> Found:
-    """I22: two readers see one record at each position, and every replica read the same ones before it."""
+    """I22: two readers see one record at each position, and every replica read the same records before it."""
     for partition, records in run.records.items():
         if list(records) != list(run.again.get(partition, ())):
             yield f"two readers of {partition} do not see the same"
@@ -72,7 +72,7 @@ def check_agreement(run: Evidence) -> Found:
 
 
 def check_quarantine(run: Evidence) -> Found:
-    """I20: the plane writes nothing that its own folds do not take."""
+    """I20: the plane appends no record that its own folds reject."""
     for partition, found in run.folded.items():
         if found.quarantined and partition.topic != INSTALLS:
             yield f"{partition} has {found.quarantined} quarantined records: {list(found.quarantine)[:2]}"

@@ -1,4 +1,4 @@
-"""Whether a run says anything at all: one in which nothing went wrong, or nothing worked, is not green but invalid."""
+"""Validity of a run: a run without faults, or in which nothing worked, is invalid rather than green."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ AFTERMATH_S = 10.0
 
 
 def invalid(history: History) -> Iterator[str]:
-    """Why a run proves nothing."""
+    """The reasons why a run proves nothing."""
     struck = history.of(FaultInjected)
     if not struck:
         yield "no fault hit anything"

@@ -1,4 +1,6 @@
-"""DPUs and nodes: only legal transitions, written down here once more; and only the attempt that the log names acts."""
+"""Lifecycles of DPUs and nodes: only legal transitions, defined here independently of the plane; and only the attempt
+that the log names acts.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ def _next(phase: str) -> set[str]:
 
 
 def _requested(request: str, before: Dpu) -> set[str]:
-    """Where a request may lead from here."""
+    """The phases to which a request may lead from this one."""
     phase, failed = before.phase, before.resume
     match request:
         case "pause" | "resume":
@@ -70,7 +72,7 @@ def _requested(request: str, before: Dpu) -> set[str]:
 
 
 def _leads_to(event: e.Event | None, name: str, before: Dpu) -> set[str]:
-    """Where this record may lead a DPU from here."""
+    """The phases to which this record may lead a DPU from its phase."""
     admitted = {before.resume or "Node Effect"} if before.phase == "Pending" else set()
     if getattr(event, "dpu", event.envelope.subject if event else "") != name:
         return admitted
@@ -78,7 +80,7 @@ def _leads_to(event: e.Event | None, name: str, before: Dpu) -> set[str]:
 
 
 def _said_of(event: e.Event | None, before: Dpu) -> set[str]:
-    """Where what is said of a DPU itself may lead it from here."""
+    """The phases to which a statement about a DPU itself may lead from its phase."""
     match event:
         case e.LifecycleRequested():
             return _requested(event.request, before)
@@ -94,7 +96,7 @@ def _said_of(event: e.Event | None, before: Dpu) -> set[str]:
 
 
 def check_transitions(run: Evidence) -> Found:
-    """I5: a DPU goes only where its phase and what was said of it lead; nothing absent is removed."""
+    """I5: a DPU changes phase only as its phase and the statement allow; an absent DPU is never removed."""
     for partition, steps in run.steps.items():
         rows: dict[tuple[str, str], Any] = {}
         for step in steps:
@@ -124,7 +126,7 @@ def _illegal(event: e.Event | None, name: str, before: Dpu | None, after: Dpu | 
 
 
 def check_attempts(run: Evidence) -> Found:
-    """I7: what is said of a step counts if and only if the attempt that the log has open, and its holder, say it."""
+    """I7: a report about a step counts if and only if it comes from the open attempt of the log and from its holder."""
     for partition, steps in run.steps.items():
         if partition.topic != ZONES:
             continue
@@ -175,7 +177,9 @@ def check_marks(run: Evidence) -> Found:
 
 
 def check_calls(run: Evidence) -> Found:
-    """I7: a BMC was told to do only what the attempt that the log named was for, once per attempt, newest last."""
+    """I7: a BMC is called only for the purpose of the attempt that the log names, once per attempt, with the newest
+    last.
+    """
     named: dict[tuple[str, int], str] = {}
     for found in run.steps.values():
         for step in found:
@@ -193,7 +197,7 @@ def check_calls(run: Evidence) -> Found:
 
 
 def check_rollout(run: Evidence) -> Found:
-    """I13: no zone has more DPUs begin an install, or more nodes taken out of service for it, than its limits allow."""
+    """I13: no zone starts installs of more DPUs, or drains more nodes for them, than its limits allow."""
     for partition, steps in run.steps.items():
         if partition.topic != ZONES:
             continue
@@ -219,7 +223,7 @@ def _too_many(zone: str, before: dict[str, Dpu], after: dict[str, Dpu], limits: 
 
 
 def _busy(rows: dict[str, Dpu], zone: str) -> tuple[int, int]:
-    """DPUs of a zone that are being installed, and nodes that are out of service."""
+    """The DPUs of a zone with an install under way, and its nodes out of service."""
     found = {name: row for name, row in rows.items() if row.zone == zone}
     hosts = {row.node or name for name, row in found.items() if row.effect}
     return sum(row.phase in _INSTALLS for row in found.values()), len(hosts)

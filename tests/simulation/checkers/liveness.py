@@ -1,4 +1,4 @@
-"""Once nothing goes wrong, everything comes to rest; and while it does not, somebody says so."""
+"""Without faults the plane comes to rest; while it does not, it raises an alarm."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ AFTERMATH_S = 20.0
 
 
 def check_forwarded(run: Evidence) -> Found:
-    """I16, at rest: nothing is left to forward, in either direction."""
+    """I16, at rest: no record is left to forward, in either direction."""
     for partition, found in run.folded.items():
         if partition.topic != ZONES:
             continue
@@ -32,7 +32,7 @@ def check_forwarded(run: Evidence) -> Found:
 
 
 def check_union(run: Evidence) -> Found:
-    """I16, at rest: fleet has each node where its zone has it, as its zone has it, and no other."""
+    """I16, at rest: fleet has each node in the zone and with the state of its zone, and no other node."""
     stated: dict[str, tuple[object, ...]] = {}
     for zone in run.zone_states:
         for name, node in zone.nodes.rows.items():
@@ -50,7 +50,7 @@ def check_union(run: Evidence) -> Found:
 
 
 def check_limits(run: Evidence) -> Found:
-    """I16, at rest: every zone has the limits that were stated of it in fleet."""
+    """I16, at rest: every zone has the limits that fleet states for it."""
     entry = {name: row for state in run.zone_states for name, row in state.zone_rows.rows.items()}
     for name, zone in sorted(run.fleet.zones.rows.items()):
         stated = zone.parallel_installs, zone.unavailable_nodes
@@ -61,7 +61,7 @@ def check_limits(run: Evidence) -> Found:
 
 
 def check_idle(run: Evidence) -> Found:
-    """I16, at rest: nobody works on a DPU, and none waits for somebody to."""
+    """I16, at rest: no DPU has a step under way or waits for one."""
     for zone in run.zone_states:
         for dpu in sorted({*zone.dpu_index.open, *zone.dpu_index.running}):
             row = zone.dpus.rows[dpu]
@@ -70,7 +70,7 @@ def check_idle(run: Evidence) -> Found:
 
 
 def check_replicas(run: Evidence) -> Found:
-    """I16, at rest: every replica has folded all of it."""
+    """I16, at rest: every replica has folded the whole log."""
     for stood in run.history.of(FinalPosition):
         steps = run.steps.get(stood.partition)
         if stood.halted:
@@ -80,7 +80,7 @@ def check_replicas(run: Evidence) -> Found:
 
 
 def check_alarms(run: Evidence) -> Found:
-    """I20: a zone whose changes reach nobody for 30 s, while nothing goes wrong, has raised an alarm."""
+    """I20: a zones partition whose changes need over 30 fault-free seconds to reach fleet has raised an alarm."""
     if run.end_s is None:
         return
     calm = _Calm(run)
@@ -103,13 +103,13 @@ def check_alarms(run: Evidence) -> Found:
 
 
 class _Calm:
-    """When nothing went wrong."""
+    """The intervals without faults."""
 
     def __init__(self, run: Evidence) -> None:
         self._run = run
 
     def length_s(self, from_s: float, to_s: float) -> float:
-        """How much of this time was calm."""
+        """The fault-free seconds of this interval."""
         left = to_s - from_s
         for began_s, ended_s in self._troubles:
             left -= max(0.0, min(to_s, ended_s) - max(from_s, began_s))
@@ -117,7 +117,7 @@ class _Calm:
 
     @cached_property
     def _troubles(self) -> list[tuple[float, float]]:
-        """Apart from each other."""
+        """The fault intervals, merged."""
         struck = [(one.from_s, one.to_s + AFTERMATH_S) for one in self._run.history.of(FaultInjected)]
         ends_s = self._run.end_s or 0.0
         struck += [

@@ -1,6 +1,6 @@
-"""What node agents state: never what an operator owns, and no address that another node has.
+"""Statements of node agents: never about an operator's data, and no address of another node.
 
-Told from raw records, the rows that each of them changed, and the limits of zones as rows say them.
+Computed from raw records, the rows that each record changed, and the limits of zones in rows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BITS = ((e.AGENT_ADDRESS4, "address4"), (e.AGENT_ADDRESS6, "address6"))
 
 
 def check_owners(run: Evidence) -> Found:
-    """I24: an agent alters no label of an operator, states addresses of its networks, and moves no node."""
+    """I24: an agent changes no label of an operator, states only addresses of its networks, and moves no node."""
     for partition, steps in run.steps.items():
         if partition.topic != ZONES:
             continue
@@ -60,9 +60,9 @@ def _wrong(step: Step, zones: Mapping[str, Zone], nodes: Mapping[str, Node]) -> 
 
 
 def check_addresses(run: Evidence) -> Found:
-    """I24: no node gets an address by the word of its agent while another node has it.
+    """I24: no node gets an address from its agent while another node has it.
 
-    A node that has an address by what a hold keeps of it does not get it anew.
+    An address that a node has through a held state is not new to it.
     """
     members: dict[str, Member] = {}
     kept: dict[str, RetainedStates] = {}
@@ -87,13 +87,13 @@ def check_addresses(run: Evidence) -> Found:
 def _states_of(
     name: str, members: Mapping[str, Member], kept: Mapping[str, RetainedStates]
 ) -> list[Member | ReachableState]:
-    """The newest state of a node, and what holds keep of former ones."""
+    """The newest state of a node, and its former states in holds."""
     newest = [members[name]] if name in members else []
     return [*newest, *(kept[name].states if name in kept else ())]
 
 
 def check_contested(run: Evidence) -> Found:
-    """I24: a node waits for an address only as long as another node, or what a hold keeps of one, has it."""
+    """I24: a node waits for an address only as long as another node, or a held state of one, has it."""
     members: dict[str, Member] = {}
     kept: dict[str, RetainedStates] = {}
     waiting: set[str] = set()

@@ -1,4 +1,4 @@
-"""What the plane states by itself: never of what is yet to come, never more often than it may, never without effect."""
+"""Records written by the plane itself: never ahead of the log, never more often than allowed, never without effect."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ OWN = (e.MembershipChanged, e.NodesSuperseded, e.ZoneLimitsSet, e.OutboxAcknowle
 
 
 def check_positions(run: Evidence) -> Found:
-    """I9: no replica states a position beyond the end of the log, nor one before where it was in the same life."""
+    """I9: no replica states a position beyond the end of the log, or before an earlier one of the same life."""
     for offset, beacon in run.beacons:
         at_s = run.appended_s(REPLICAS_0, offset)
         for status in beacon.partitions:
@@ -47,7 +47,7 @@ def check_positions(run: Evidence) -> Found:
 
 
 def check_digests(run: Evidence) -> Found:
-    """I10: no replica states other digests than a fresh fold has there."""
+    """I10: no replica states digests that differ from those of a fresh fold at that position."""
     rows = {(p, step.position): step.digest.hex() for p, found in run.steps.items() for step in found}
     read = {(p, step.position): step.running.hex() for p, found in run.steps.items() for step in found}
     for _, beacon in run.beacons:
@@ -60,7 +60,7 @@ def check_digests(run: Evidence) -> Found:
 
 
 def check_versions(run: Evidence) -> Found:
-    """I9: a zone's version never goes back, and no relay reports one that fleet's log did not have yet."""
+    """I9: a zone's version never goes back, and no relay reports one that was not in fleet's log yet."""
     for zone, versions in run.tables.items():
         if list(versions) != sorted(versions):
             yield f"the version of {zone} went back"
@@ -76,7 +76,7 @@ def check_versions(run: Evidence) -> Found:
 
 
 def check_politeness(run: Evidence) -> Found:
-    """I18: no replica beacons, and no relay reports a zone, more often than it may, in any ten seconds."""
+    """I18: in any ten seconds no replica writes more beacons, and no relay more reports of a zone, than allowed."""
     said: dict[tuple[str, float], list[float]] = defaultdict(list)
     for offset, beacon in run.beacons:
         said[f"{beacon.replica} sent beacons", EVERY_S].append(run.appended_s(REPLICAS_0, offset))
@@ -93,10 +93,10 @@ def check_politeness(run: Evidence) -> Found:
 
 
 def check_waste(run: Evidence) -> Found:
-    """I17: of what the plane states by itself no more is idle than what failed, crashed and landed twice explains.
+    """I17: failures, crashes and duplicated appends explain all idle records that the plane writes by itself.
 
-    The next attempt after a failure waits by the log's clock, and by one that lags each provisioner in turn begins it
-    too early.
+    The next attempt after a failure waits by the log's clock. A clock that lags lets each provisioner in turn begin the
+    attempt too early.
     """
     lived = run.history.of(ProcessLived)
     lives = len(lived) or 1
@@ -113,7 +113,7 @@ def check_waste(run: Evidence) -> Found:
 
 
 def check_retries(run: Evidence) -> Found:
-    """I17: a command is in the log no more often than it was sent, but for what a log doubles."""
+    """I17: a command is in the log no more often than it was sent, except for duplicates made by the log."""
     copies = Counter(
         step.event.envelope.command_id
         for step in run.by_offset.values()
@@ -127,7 +127,7 @@ def check_retries(run: Evidence) -> Found:
 
 
 def check_bounds(run: Evidence) -> Found:
-    """I17: nothing that is bounded grows beyond its bound."""
+    """I17: no bounded quantity exceeds its bound."""
     most: dict[tuple[str, str], Sample] = {}
     for sample in run.history.of(Sample):
         held = most.get((sample.process, sample.what))

@@ -1,4 +1,4 @@
-"""Traffic as policies and rules tell it apart: by protocol, and by port where there are ports."""
+"""Classes of traffic that policies and rules distinguish: by protocol, and by port where the protocol has ports."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WITH_PORTS = ("tcp", "udp")
 
 
 def classes_of(told: Iterable[Policy | Rule]) -> list[Class]:
-    """One of every class of traffic that these tell apart."""
+    """One representative of every class that these filters distinguish."""
     all_ports = {each.ports for each in told}
     firsts = {0, *(port for ports in all_ports for port in ports[::2])}
     behind = {port + 1 for ports in all_ports for port in ports[1::2]} - {PORT_MAX + 1}
@@ -25,7 +25,7 @@ def classes_of(told: Iterable[Policy | Rule]) -> list[Class]:
 
 
 def fits(one: Policy | Rule, protocol: str, port: int) -> bool:
-    """Whether this class of traffic is one of it."""
+    """Whether this filter matches this class of traffic."""
     if one.protocol not in ("any", protocol):
         return False
     return not one.ports or any(a <= port <= b for a, b in zip(one.ports[::2], one.ports[1::2], strict=True))

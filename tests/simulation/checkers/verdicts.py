@@ -1,7 +1,7 @@
-"""What a table of rules says of packets, from the definition: the first rule that fits decides, else it is denied.
+"""Verdicts of a rule table for packets, by definition: the first matching rule decides, otherwise the packet is denied.
 
-Used to try every step of a frame. No table here is larger than what a simulated device holds, so every address at
-which anything may change is tried against every class of traffic.
+This checks every step of a frame. Tables here are no larger than those of a simulated device, so every address whose
+verdict may change is tested with every class of traffic.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Point = tuple[int, int]
 
 
 def unsafe(before: Table, steps: Sequence[SetStep]) -> str:
-    """Why following these steps from this table is not safe; empty if it is."""
+    """Why following these steps from this table is unsafe; empty if it is safe."""
     states = list(_states(before, steps))
     if len(states) <= 2:
         return ""
@@ -51,7 +51,7 @@ def _span(prefix: bytes) -> tuple[int, int, int]:
 
 
 def _points(prefixes: Iterable[bytes]) -> list[Point]:
-    """One address of every stretch that no prefix tells apart."""
+    """One address of every range within which no prefix begins or ends."""
     found = {(WIDTH4, 0)}
     for prefix in prefixes:
         width, first, end = _span(prefix)

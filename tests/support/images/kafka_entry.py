@@ -1,4 +1,6 @@
-"""What the entry point of the image apache/kafka does: settings from KAFKA_*, the folder prepared, the broker run."""
+"""The entry point of the image apache/kafka, reproduced: it maps KAFKA_* settings, prepares the folder and runs the
+broker.
+"""
 
 import os
 import subprocess
@@ -17,13 +19,13 @@ SETTINGS = Path("/tmp/server.properties")
 
 
 def setting(variable: str) -> str:
-    """KAFKA_LOG_DIRS is log.dirs; two underscores stand for one, three for a dash."""
+    """KAFKA_LOG_DIRS maps to log.dirs; two underscores map to one, three to a dash."""
     name = variable.removeprefix("KAFKA_").lower()
     return name.replace("___", "-").replace("__", "\0").replace("_", ".").replace("\0", "_")
 
 
 def main() -> None:
-    """Become the broker."""
+    """Replace this process with the broker."""
     given = {setting(name): value for name, value in os.environ.items() if name.startswith("KAFKA_")}
     SETTINGS.write_text("".join(f"{name}={value}\n" for name, value in sorted(given.items())))
     prepare = ("format", "--ignore-formatted", "-t", os.environ["CLUSTER_ID"], "-c", str(SETTINGS))
