@@ -1,4 +1,4 @@
-"""HOST:PORT, as listeners, servers and brokers are named in flags, the environment and files."""
+"""HOST:PORT, the syntax of listeners, servers and brokers in flags, the environment and files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DIGITS_MAX = 9
 
 
 class Address(NamedTuple):
-    """Where a listener listens. Port 0 takes a free one."""
+    """The address of a listener. Port 0 takes a free port."""
 
     host: str
     port: int

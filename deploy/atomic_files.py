@@ -28,7 +28,7 @@ def atomic_write(path: Path, *, mode: int = 0o644) -> Iterator[Path]:
         with partial.open("rb") as written:
             os.fsync(written.fileno())
         partial.replace(path)
-    except TimeoutError:  # of a log that does not answer, and no disk's
+    except TimeoutError:  # a log did not respond in time; no disk raises this
         raise
     except OSError as error:
         raise PermanentError(f"{path}: cannot be written: {error.strerror or error}") from error
@@ -38,7 +38,7 @@ def atomic_write(path: Path, *, mode: int = 0o644) -> Iterator[Path]:
 
 
 def sync_folder(folder: Path) -> None:
-    """The names in this folder survive a crash from here on."""
+    """Sync a folder, so that the names in it survive a crash."""
     opened = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(opened)

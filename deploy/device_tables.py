@@ -1,4 +1,4 @@
-"""What the connected DPUs hold, asked of this process's relay, or of the relays that say where they are."""
+"""The tables of the connected DPUs, read from this process's relay or from all relays by HTTP."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ logger = logging.getLogger(__name__)
 
 
 class ZoneTables(msgspec.Struct, frozen=True):
-    """One line of the page."""
+    """One line of the response."""
 
     zone: str
     devices: dict[str, Held]
 
 
 def devices_handler(relay: Relay) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-    """GET /devices[?zone=Z...]: what this relay's DPUs hold, a line of JSON per zone."""
+    """GET /devices[?zone=Z...]: the tables of this relay's DPUs, one line of JSON per zone."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
@@ -62,9 +62,9 @@ def local_device_source(relay: Relay) -> Callable[[frozenset[str]], Awaitable[Ho
 def remote_device_source(
     addresses: Callable[[], Iterable[str]], certificates: Certificates | None = None
 ) -> Callable[[frozenset[str]], Awaitable[Holdings]]:
-    """A commands.queries.status.DeviceSource over the relays there are.
+    """A commands.queries.status.DeviceSource over all relays with a beacon.
 
-    One that does not answer is left out, and logged.
+    A relay that does not respond is left out and logged.
     """
 
     async def ask(zones: frozenset[str]) -> Holdings:
@@ -100,7 +100,7 @@ async def _ask(
 
 
 def _merged(answers: Iterable[Holdings]) -> Holdings:
-    """A DPU that two relays know of is as the one says that saw it last: with the newer (epoch, version)."""
+    """Merge relays' responses. A DPU that two relays report has the newer (epoch, version)."""
     merged: dict[str, dict[str, Held]] = {}
     for answer in answers:
         for zone, devices in answer.items():

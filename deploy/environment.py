@@ -1,8 +1,8 @@
-"""The environment variables that dpuplane reads, and those in an environment that it would silently ignore.
+"""The environment variables that dpuplane reads, and similar ones that it would silently ignore.
 
-A mistyped variable looks like a setting that has no effect, so each unknown name that starts with DPUPLANE_ is
-reported with the nearest known one. The settings of a process are looked up only when such a name is there: their
-import costs a client command a fifth of a second.
+A mistyped variable looks like a setting without effect, so each unknown name that starts with DPUPLANE_ is reported
+with the nearest known one. The settings module is imported only when there is such a name: the import costs a client
+command 0.2 s.
 """
 
 from __future__ import annotations

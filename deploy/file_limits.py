@@ -1,8 +1,8 @@
-"""File descriptors of a process: how many it may open, and how many of them connections may take.
+"""File descriptors of a process: its limit, and the share of it for connections.
 
-A process without a free descriptor can append nothing: RocksDB opens a file for every new part of the log, and every
-connection takes a descriptor too. So connections get what is left after a reserve for the log, the saved folds and the
-connections that the process opens itself; if that is less than the settings say, the limits of listeners are lowered.
+A process without a free descriptor cannot append: RocksDB opens a file for every new part of the log, and every
+connection takes a descriptor too. Connections therefore get the rest after a reserve for the log, the saved folds and
+outgoing connections; if the rest is less than the settings allow, the limits of the listeners are lowered.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ HTTP_LEAST_SHARE, API_LEAST_SHARE = 1 / 8, 1 / 4
 
 
 class ConnectionLimitsPerListener(NamedTuple):
-    """The most connections of each listener."""
+    """The limit of connections of each listener."""
 
     http: int
     api: int
@@ -28,7 +28,7 @@ class ConnectionLimitsPerListener(NamedTuple):
 
 
 def raise_file_limit() -> int:
-    """Raise the soft limit of open files as far as useful and allowed; returns what it is now."""
+    """Raise the soft limit of open files as far as useful and allowed; returns the present limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, FILES_MAX)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -37,13 +37,13 @@ def raise_file_limit() -> int:
 
 
 def file_limit() -> int:
-    """Files that this process may open now."""
+    """The number of files that this process may open."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return FILES_MAX if soft == resource.RLIM_INFINITY else soft
 
 
 def fit_connection_limits(files: int, wanted: ConnectionLimitsPerListener) -> ConnectionLimitsPerListener:
-    """The wanted limits, lowered so that all together leave the reserve of a process that may open so many files."""
+    """The wanted limits, lowered so that their sum leaves the reserve of a process with this limit of files."""
     left = files - min(RESERVE, files // 2)
     if sum(wanted) <= left:
         return wanted

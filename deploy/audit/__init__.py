@@ -1,1 +1,3 @@
-"""The log as a whole: backups, signed audit checkpoints, verification by a second fold, and previews of upgrades."""
+"""Operations on the whole log: backups, signed audit checkpoints, verification by a second fold, previews of
+upgrades.
+"""

@@ -1,16 +1,16 @@
 """Whether zones and fleet agree on every node, at one cut of the log.
 
-Zones decide which nodes they have, fleet decides what the rule tables are made of, and each hears of the other by
-records that are forwarded to fleet and delivered from fleet. Replicas and devices can all be equal to the log while a
-node is in a zone that it left. So `verify` compares the two folds with each other, node by node:
+Zones decide which nodes they have, and fleet decides the content of the rule tables. Each learns of the other's changes
+by records that are forwarded to fleet and delivered from fleet. All replicas and devices can equal the log while a node
+is in a zone that it left. `verify` therefore compares the two folds with each other, node by node:
 
-- a node is in the zone that fleet says and in no other, with the same incarnation, addresses and labels;
-- fleet has no node that no zone has, unless a hold keeps it;
+- a node is in the zone that fleet names and in no other, with equal incarnation, addresses and labels;
+- fleet has no node that no zone has, except under a hold;
 - no node is in a zone if a leave that another partition accepted has ended it.
 
-The last point needs more than the final states, which forget who left. The folds here therefore note every leave and
-every forward while they fold. A node of which something is still to be forwarded or delivered at the cut is pending,
-which is no difference. Nodes that differ in the same way are one group.
+The last rule needs more than the final states, which do not contain former nodes. The folds here therefore record every
+leave and every forward. A node with a forward or delivery outstanding at the cut is pending, which is no difference.
+Nodes with the same difference form one group.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SHOWN = 10
 
 
 class DifferenceGroup(NamedTuple):
-    """Nodes that differ in the same way, by name."""
+    """Nodes with the same difference, by name."""
 
     what: str
     names: tuple[str, ...]
@@ -52,11 +52,11 @@ class DifferenceGroup(NamedTuple):
 
 
 class Agreement(NamedTuple):
-    """The counts of a comparison, and its differences. Each node that does not differ has one count.
+    """The counts of a comparison, and its differences. Each node without a difference is counted once.
 
-    `equal` nodes count in the tables as their zones have them, `pending` ones have something under way. A hold that is
-    open keeps `held` nodes in the tables after they left, or their newest state from the tables. The last two counts
-    are nodes of which such a hold was rejected.
+    `equal` nodes are in the tables as in their zones; `pending` nodes have a forward or delivery outstanding. An open
+    hold keeps `held` nodes in the tables after they left, or keeps their newest state out of the tables. The last two
+    counts are nodes with a rejected hold.
     """
 
     equal: int
@@ -68,7 +68,7 @@ class Agreement(NamedTuple):
 
 
 class _Forward(NamedTuple):
-    """Fleet took all that a partition changed before `end`, by the record at this offset and append time."""
+    """A forward: fleet took all changes of a partition before `end`, by the record at this offset and append time."""
 
     end: int
     offset: int
@@ -76,15 +76,16 @@ class _Forward(NamedTuple):
 
 
 class FoldObserver:
-    """Observes what final states do not keep: the last leave of each node by partition, and every forward that fleet
-    took."""
+    """Records facts that final states do not contain: the last leave of each node by partition, and every forward that
+    fleet took.
+    """
 
     def __init__(self) -> None:
         self.leaves: dict[int, dict[str, NodeTombstone]] = {}
         self.forwards: dict[int, list[_Forward]] = {}
 
     def folds(self, folds: Sequence[Fold[Any]]) -> list[Fold[Any]]:
-        """The same folds, of which those of zones and fleet note what they see."""
+        """The same folds; those of zones and fleet record leaves and forwards."""
         return [self._noting(fold) for fold in folds]
 
     def _noting(self, fold: Fold[Any]) -> Fold[Any]:
@@ -95,7 +96,7 @@ class FoldObserver:
         return fold
 
     def heard(self, partition: int, offset: int) -> _Forward | None:
-        """The forward by which fleet heard of a change; None if it has not."""
+        """The forward that brought a change to fleet; None if there was none yet."""
         forwards = self.forwards.get(partition, [])
         index = bisect_right(forwards, offset, key=lambda forward: forward.end)
         return forwards[index] if index < len(forwards) else None
@@ -127,7 +128,7 @@ class _NotingFleetFold(FleetFold):
 
 
 def compare(partitions: Mapping[Partition, FoldedPartition], observer: FoldObserver) -> Agreement:
-    """Compare zones and fleet. Nothing is compared if a partition of theirs could not be folded."""
+    """Compare zones and fleet. Nothing is compared if one of their partitions could not be folded."""
     found = {partition: folded for partition, folded in partitions.items() if partition.topic in (ZONES, FLEET)}
     if FLEET_0 not in found or any(folded.halted for folded in found.values()):
         return Agreement(0, 0, 0, ())
@@ -136,7 +137,7 @@ def compare(partitions: Mapping[Partition, FoldedPartition], observer: FoldObser
 
 
 class _Comparison:
-    """One comparison, which counts and groups."""
+    """The counts and groups of one comparison."""
 
     def __init__(self, zones: Mapping[int, ZonesState], fleet: FleetState, observer: FoldObserver) -> None:
         self._zones = zones
@@ -163,7 +164,7 @@ class _Comparison:
         return Agreement(self._equal, self._pending, held[HELD], tuple(groups), leaves, changes)
 
     def _take(self, number: int, name: str, node: Node) -> None:
-        """One node that a zone has."""
+        """Compare a node of a zone."""
         if node.changed >= self._fleet.marks.get(number, 0) or (number, name) in self._undropped:
             self._pending += 1
             self._seen.add(name)
@@ -180,7 +181,7 @@ class _Comparison:
             self._equal += 1
 
     def _take_member(self, name: str, member: Member) -> None:
-        """One member that no zone has where fleet has it."""
+        """Classify a member of fleet that its zone does not have."""
         if member.held:
             self._held[hold_state_of(member, rejected=name in self._rejected)] += 1
         elif self._is_pending(name):
@@ -190,13 +191,13 @@ class _Comparison:
             self._groups.setdefault(what, []).append(name)
 
     def _is_pending(self, name: str) -> bool:
-        """Whether a zone has yet to tell fleet that the node left."""
+        """Whether a zone has yet to forward to fleet that the node left."""
         tombstones = ((number, state.tombstones.rows.get(name)) for number, state in self._zones.items())
         marks = self._fleet.marks
         return any(gone is not None and gone.changed >= marks.get(number, 0) for number, gone in tombstones)
 
     def _ended(self, number: int, name: str, node: Node) -> str:
-        """Which leave has ended this node; "" if none has."""
+        """The leave that has ended this node; "" if there is none."""
         for other, leaves in sorted(self._observer.leaves.items()):
             gone = leaves.get(name)
             if other == number or gone is None or name in self._zones[other].nodes.rows:
@@ -212,7 +213,7 @@ class _Comparison:
 
 
 def _difference(node: Node, member: Member | None) -> str:
-    """How a node that a zone has differs from what fleet has; "" if it does not."""
+    """The difference between a zone's node and fleet's member; "" if they are equal."""
     if member is None or member.held:
         return f"in zone {node.zone}, which fleet does not have"
     if member.zone != node.zone:
@@ -225,7 +226,7 @@ def _difference(node: Node, member: Member | None) -> str:
 
 
 def _undropped(zones: Mapping[int, ZonesState], fleet: FleetState) -> set[tuple[int, str]]:
-    """The nodes, by partition and name, that fleet has yet to tell their zone to drop."""
+    """The nodes, by partition and name, that fleet has yet to tell their zones to drop."""
     entry = chain.from_iterable(_waiting(fleet, number, state) for number, state in zones.items())
     return {(record.partition, name) for record in entry for name in record.names}
 

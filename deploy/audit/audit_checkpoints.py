@@ -1,9 +1,8 @@
-"""Checkpoints of a log: small signed files that say what it held, for whoever keeps them elsewhere.
+"""Checkpoints of a log: small signed files about its content, to be stored outside it.
 
-A checkpoint is one JSON value: what is stated, and an Ed25519 signature over its bytes in canonical form (sorted keys,
-no spaces). It names the log, and of every partition that is kept for ever its length and attestation. Topics that
-expire are not in it. The hashes of all records, eight bytes each, may lie in a file beside it, whose digest is signed
-too.
+A checkpoint is one JSON value: its content, and an Ed25519 signature over the content's canonical bytes (sorted keys,
+no spaces). It names the log, and the length and attestation of every partition that is kept forever. Topics that expire
+are not in it. An optional second file holds the hashes of all records, eight bytes each; its digest is signed too.
 """
 
 from __future__ import annotations
@@ -41,14 +40,16 @@ class CheckpointContent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
-    """A statement and its signature, in base64."""
+    """The content and its signature in base64."""
 
     statement: CheckpointContent
     signature: str
 
 
 class ProofResult(msgspec.Struct, frozen=True):
-    """What a checkpoint proves of a log: how many records are as they were, or the first difference per partition."""
+    """The proof of a log against a checkpoint: the number of unchanged records, or the first difference per
+    partition.
+    """
 
     records: int
     differences: list[str]
@@ -56,7 +57,7 @@ class ProofResult(msgspec.Struct, frozen=True):
 
 
 def new_keys(path: Path, public_path: Path) -> None:
-    """A key to sign with, readable by its owner alone, and the one to verify with. Raises PermanentError."""
+    """Create a signing key, readable by its owner only, and its public key. Raises PermanentError."""
     key = Ed25519PrivateKey.generate()
     private = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
@@ -71,7 +72,7 @@ def new_keys(path: Path, public_path: Path) -> None:
 
 
 async def describe_log(log: EventLog, now_ms: int, hashes: Path | None, report: ReportProgress) -> CheckpointContent:
-    """What the log holds now; the hash of each record goes to `hashes`."""
+    """The present content of the log; the hash of each record is written to `hashes`."""
     origin = await wait_for_origin(log)
     partitions = sorted((p for topic in DECIDING_TOPICS for p in log.partitions(topic)), key=str)
     ends = {partition: await log.end(partition) for partition in partitions}
@@ -94,7 +95,7 @@ async def describe_log(log: EventLog, now_ms: int, hashes: Path | None, report: 
 
 
 def signed(statement: CheckpointContent, key_path: Path) -> bytes:
-    """The bytes of a checkpoint file. Raises PermanentError for a key that cannot sign."""
+    """The bytes of a checkpoint file. Raises PermanentError for an invalid key."""
     try:
         key = serialization.load_pem_private_key(_read(key_path, "key"), None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
@@ -108,7 +109,7 @@ def signed(statement: CheckpointContent, key_path: Path) -> bytes:
 
 
 def load(path: Path, public_key_path: Path) -> CheckpointContent:
-    """What a checkpoint file says, if its signature holds. Raises PermanentError."""
+    """Read a checkpoint file and verify its signature. Raises PermanentError."""
     try:
         key = serialization.load_pem_public_key(_read(public_key_path, "public key"))
     except (ValueError, UnsupportedAlgorithm) as error:
@@ -134,13 +135,14 @@ def load(path: Path, public_key_path: Path) -> CheckpointContent:
 async def prove(
     log: EventLog, statement: CheckpointContent, hashes: Path | None, report: ReportProgress
 ) -> ProofResult:
-    """Hold a log against a checkpoint. Raises PermanentError if the file of hashes is not the one that was signed; if
-    none was, one that is there is of a checkpoint before it."""
+    """Compare a log with a checkpoint. Raises PermanentError if the file of hashes differs from the signed one. If none
+    was signed, an existing file belongs to an earlier checkpoint.
+    """
     kept = _open_hashes(statement, hashes) if hashes and statement.hashes else {}
     try:
         origin = await find_origin(log)
     except LogMismatch:
-        origin = None  # record 0 of fleet is not what it was: named below
+        origin = None  # record 0 of fleet has changed: it is named below
     fork = None if origin is None else lineage_of(origin).fork_of(statement.log_id)
     if origin is not None and origin.log_id != statement.log_id and fork is None:
         return ProofResult(0, [f"log: {origin.log_id} is not log {statement.log_id}, and was not restored from it"])
@@ -185,7 +187,7 @@ def _open_hashes(statement: CheckpointContent, path: Path) -> Mapping[Partition,
     if _digest(path) != statement.hashes:
         raise PermanentError(f"hashes: {path} is not the file of this checkpoint, or was changed")
     found, at = {}, 0
-    for name, attestation in sorted(statement.partitions.items()):  # as they were written
+    for name, attestation in sorted(statement.partitions.items()):  # in the order in which they were written
         size = attestation.chained * HASH_BYTES
         found[_partition(name)] = _HashFile(content[at : at + size])
         at += size

@@ -1,4 +1,4 @@
-"""Backups as a whole: where they come from, where they go, and that nothing is ever written over."""
+"""Whole backups: sources, destinations, and the rule that nothing is overwritten."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CLOSE_S = 5.0
 async def create_backup(
     log_source: LogSource, folder: Path, now_ms: int, rng: random.Random, report: ReportProgress
 ) -> Manifest:
-    """Copy the log of this place into a folder. Raises PermanentError if that is not empty."""
+    """Copy the log of this place into a folder. Raises PermanentError if the folder is not empty."""
     _check_empty(folder, "out")
     async with open_log_to_read(log_source, rng=rng) as log:
         origin = await wait_for_origin(log)
@@ -56,7 +56,7 @@ async def restore_backup(
     rng: random.Random,
     report: ReportProgress,
 ) -> RestoreResult:
-    """Make the log of a backup in an empty place, if every record is as it was copied. Raises PermanentError."""
+    """Create the log of a backup in an empty place, if every record equals its copy. Raises PermanentError."""
     manifest = load_manifest(folder)
     plan = plan_restore(folder, manifest, generation=generation, frozen=frozen, now_ms=now_ms, rng=rng)
     if log_source.data is not None:

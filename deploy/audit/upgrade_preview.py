@@ -1,8 +1,8 @@
-"""What a raise of fold versions would change at once: the log is folded to its end, and then raised, here alone.
+"""Preview of an upgrade of fold versions: the log is folded to its end, then upgraded in this process only.
 
-What later rules decide of records to come is theirs to say. But a version whose rules keep their state in another way
-may change, as it takes the state over, what tables say: rows of states are compared one by one, and rule tables by
-their digests, prefix by prefix where those differ.
+The decisions of later rules about future records are not predicted. A version that stores its state differently may
+change tables when it takes the state over. Rows of states are compared one by one, and rule tables by their digests,
+prefix by prefix where the digests differ.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Prefixes = frozenset[tuple[Rule, str]]
 
 
 class RowsChanged(NamedTuple):
-    """Rows of one table of a partition's state that would come, go or change; the first few keys of them."""
+    """Rows of one table of a partition's state that would be added, removed or changed; `keys` are the first few."""
 
     table: str
     total: int
@@ -44,7 +44,7 @@ class RowsChanged(NamedTuple):
 
 
 class TableChanged(NamedTuple):
-    """What would happen to the rule table of a zone: how many prefixes come and go, and the first few of each."""
+    """The change of a zone's rule table: the numbers of added and removed prefixes, and the first few of each."""
 
     zone: str
     added: int
@@ -53,7 +53,7 @@ class TableChanged(NamedTuple):
 
 
 class PartitionPreview(NamedTuple):
-    """One partition: from which fold version to which, and what changes by it. `halted` if it cannot be folded."""
+    """The preview of one partition: its fold versions and changes. `halted` if it cannot be folded."""
 
     partition: Partition
     from_version: int
@@ -66,7 +66,7 @@ class PartitionPreview(NamedTuple):
 async def preview_upgrade(
     log: EventLog, folds: Sequence[Fold[Any]], wanted: Mapping[str, int]
 ) -> list[PartitionPreview]:
-    """Every partition of the topics in `wanted`, raised to these versions. Raises LogUnavailable and LogMismatch."""
+    """Preview every partition of the topics in `wanted` at these versions. Raises LogUnavailable and LogMismatch."""
     folded = (await replay(log, folds)).partitions
     zones = sorted({zone for part, found in folded.items() if part.topic == ZONES for zone in found.state.zones()})
     return [
@@ -106,7 +106,7 @@ def _rows_changed(before: Rows, after: Rows) -> tuple[RowsChanged, ...]:
 
 
 def _tables(folded: FoldedPartition, zones: Sequence[str]) -> dict[str, tuple[bytes, Prefixes]]:
-    """Digest and content of every zone's rule table, if this is the partition that makes them."""
+    """Digest and content of every zone's rule table, if this partition computes them."""
     if folded.partition.topic != FLEET:
         return {}
     state: FleetState = folded.state

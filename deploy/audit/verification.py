@@ -1,8 +1,8 @@
-"""Whether what lives equals the log: the whole log is folded afresh and compared with every replica and every DPU.
+"""Verification: the whole log is folded again and compared with every replica and every DPU.
 
-Replicas say the digest of their state at the position at which they last saved it; the fresh fold takes its own digest
-at just these positions. A DPU's table is compared with the table of its zone, both by epoch, version and digest. The
-folds of zones and of fleet are compared with each other (agreement).
+A replica publishes the digest of its state at the position of its last save; the new fold computes its digest at the
+same positions. A DPU's table is compared with the table of its zone by epoch, version and digest. The folds of zones
+and of fleet are compared with each other (`agreement`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from projections.zones.state import ZonesState
 
 
 class ReplicaDigest(NamedTuple):
-    """What a replica published of a partition: the digest of its state when everything below `position` was folded."""
+    """A digest that a replica published: that of a partition's state with everything below `position` folded."""
 
     replica: str
     partition: Partition
@@ -32,8 +32,9 @@ class ReplicaDigest(NamedTuple):
 
 
 class RefoldedLog(NamedTuple):
-    """A log folded again from its beginning, and the differences, a sentence each: claims of replicas, and zones from
-    fleet."""
+    """A log that was folded again from its beginning, and the differences as sentences: from the replicas' digests, and
+    between zones and fleet.
+    """
 
     replayed: ReplayResult
     replica_digests: int
@@ -65,7 +66,7 @@ class RefoldedLog(NamedTuple):
 
 
 class DeviceComparison(NamedTuple):
-    """How DPUs compare with the log. `absent` ones are registered, but no relay knows what they hold."""
+    """The comparison of DPUs with the log. `absent` DPUs are registered, but no relay has a report about them."""
 
     equal: int
     differences: tuple[str, ...]
@@ -78,10 +79,10 @@ async def refold_log(
     replica_digests: Iterable[ReplicaDigest],
     report: ReportProgress | None = None,
 ) -> RefoldedLog:
-    """Fold the log up to its present ends, and hold each claim about it against the fold."""
+    """Fold the log up to its present ends, and compare every published digest with the fold."""
     replica_digests = [
         claim for claim in replica_digests if claim.position
-    ]  # a replica that has saved nothing yet claims nothing
+    ]  # a replica without a save has published no digest
     wanted: dict[Partition, set[int]] = {}
     for claim in replica_digests:
         wanted.setdefault(claim.partition, set()).add(claim.position)
@@ -106,13 +107,13 @@ async def refold_log(
 
 
 async def _ends(log: EventLog, folds: Sequence[Fold[Any]]) -> dict[Partition, int]:
-    """The present ends, fleet's first: a zones partition then has all that fleet heard of it before."""
+    """The present ends. Fleet's end is read first, so that each zones partition has all changes that fleet received."""
     topics = sorted((fold.topic for fold in folds), key=lambda topic: topic != FLEET)
     return {partition: await log.end(partition) for topic in topics for partition in log.partitions(topic)}
 
 
 def compare_devices(fresh: RefoldedLog, lineage: Lineage, devices: Holdings) -> DeviceComparison:
-    """Hold what every DPU has against the tables of the fresh fold."""
+    """Compare every DPU's table with the tables of the new fold."""
     equal, differences, absent = 0, [], []
     for zone, names in sorted(fresh.dpus.items()):
         now = table(fresh.fleet, zone)

@@ -1,1 +1,1 @@
-"""The demo: a fleet joins a whole plane in one process, through its API, and is checked against the log at the end."""
+"""The demo: a fleet joins a complete plane in one process, through its API, and is compared with the log at the end."""

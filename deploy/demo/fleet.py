@@ -1,4 +1,4 @@
-"""The fleet that joins in the demo: made up, or a real one from an inventory file. Either goes through the importer."""
+"""The fleet of the demo: a generated one, or one from an inventory file. Both go through the importer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CLIQUE_DOMAIN = "demo"
 
 
 def generate_fleet(*, nodes: int, zones: int, clique_size: int, cliques: int | None) -> InventoryPlan:
-    """`nodes` nodes in `zones` zones, rack after rack; the first `cliques` times `clique_size` of them in cliques."""
+    """`nodes` nodes in `zones` zones, rack by rack; the first `cliques` times `clique_size` of them are in cliques."""
     in_cliques = nodes if cliques is None else cliques * clique_size
     lines = ["name,zone,address,gpu,clique"]
     for number in range(nodes):
@@ -57,6 +57,6 @@ def claims(fleet: InventoryPlan) -> Iterator[pb.ClaimIndexRequest]:
 
 
 def capacities(fleet: InventoryPlan) -> Iterator[pb.SetCliqueCapacityRequest]:
-    """Commands that give every clique the capacity that its plan says."""
+    """Commands that set the planned capacity of every clique."""
     for clique in fleet.cliques:
         yield pb.SetCliqueCapacityRequest(domain=clique.domain, clique=clique.clique, capacity=clique.capacity)

@@ -1,7 +1,7 @@
-"""The load of the demo: commands through the gRPC API, so many at once, each answer counted.
+"""The load of the demo: concurrent commands through the gRPC API, with every result counted.
 
-A refusal stops the demo with the plane's own sentence: its fleet is made to be accepted. A command without an answer is
-sent again under the same id, as any client may: it takes effect at most once.
+A refusal stops the demo with the plane's sentence, since its fleet is valid. A command without a response is sent again
+under the same id, as every client may do: it takes effect at most once.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ Request = TypeVar("Request")
 
 
 class DemoFailed(PermanentError):
-    """The plane did not do what the demo asked of it."""
+    """The plane did not do what the demo requested."""
 
 
 class DemoClient:
-    """A client of the demo's own plane."""
+    """A client of the demo's plane."""
 
     def __init__(self, server: str, rng: random.Random) -> None:
         options = (("grpc.max_receive_message_length", 64 << 20),)
@@ -50,7 +50,7 @@ class DemoClient:
         await self._channel.close(grace=None)
 
     async def command(self, method: str, request: Any) -> pb.CommandResult:
-        """Done, waiting or held; raises DemoFailed otherwise."""
+        """Send a command until it is done, waiting or held; raises DemoFailed otherwise."""
         request.command_id = uuid7(time.time_ns() // 1_000_000, self._rng)
         said = ""
         for _ in range(TRIES):
@@ -77,7 +77,7 @@ class DemoClient:
 
 
 async def run_all(work: Callable[[Request], Awaitable[object]], requests: Iterable[Request]) -> None:
-    """Do `work` for every request, IN_FLIGHT at once; the first failure ends it, and is the one that is raised."""
+    """Run `work` for every request, IN_FLIGHT at once. The first failure cancels the rest and is raised."""
     waiting = iter(requests)
 
     async def worker() -> None:

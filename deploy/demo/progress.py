@@ -1,4 +1,4 @@
-"""What the demo shows while it runs: bars on a terminal, lines with counts elsewhere. Always on stderr."""
+"""Progress of the demo on stderr: bars on a terminal, lines with counts elsewhere."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LINE_S = 5.0
 
 
 class ProgressStep:
-    """One thing under way. `advance` by what got done, or `set` to how much is."""
+    """The progress of one step: `advance` adds to the count, `set` replaces it."""
 
     def __init__(self, say: Callable[[int], None]) -> None:
         self._say = say
@@ -37,7 +37,7 @@ class ProgressStep:
 
 
 class Display:
-    """Steps one after the other, each with its own bar, which stays."""
+    """Displays consecutive steps, each with its own bar, which remains on the screen."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -61,7 +61,7 @@ class Display:
 
     @contextmanager
     def step(self, what: str, total: int) -> Iterator[ProgressStep]:
-        """A step of `total` parts. Elsewhere than on a terminal: lines when it starts, now and then, at its end."""
+        """Show a step of `total` parts. Without a terminal: lines at its start, at intervals, and at its end."""
         if self._console.is_terminal:
             task = self._bars.add_task(what, total=total)
             yield ProgressStep(lambda done: self._advance(task, done))
@@ -76,7 +76,7 @@ class Display:
 
 
 class _Lines:
-    """One step in lines of text."""
+    """One step as lines of text."""
 
     def __init__(self, what: str, total: int, clock: Callable[[], float], say: Callable[[str], None]) -> None:
         self._what, self._total, self._clock, self._say = what, total, clock, say

@@ -1,4 +1,4 @@
-"""Runs the demo's scenario against a plane of its own."""
+"""Runs the demo's scenario against a plane that it starts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FREE_PORT = "127.0.0.1:0"
 
 
 def run_demo(fleet: InventoryPlan, sizes: DemoSizes, *, data: Path | None, kafka: str) -> Summary:
-    """The whole demo; with `kafka`, on fresh topics of that cluster. Raises PlaneError."""
+    """Run the whole demo; with `kafka`, on new topics of that cluster. Raises PlaneError."""
     rng = random.Random()
     place = {"kafka": kafka, "topic_prefix": f"demo-{rng.getrandbits(32):08x}"} if kafka else {"data": data}
     listeners = dict.fromkeys(("listen", "http", "agents"), FREE_PORT)

@@ -1,4 +1,4 @@
-"""The scenario of the demo: what is asked of the plane, in which order, and what is measured meanwhile."""
+"""The scenario of the demo: its commands in order, and its measurements."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ IMAGE = "bf-bundle-3.1.0"
 
 @dataclass(frozen=True, slots=True)
 class DemoSizes:
-    """What the demo was asked for."""
+    """The sizes of a demo."""
 
     dpus_per_zone: int
     provisioned_per_zone: int
@@ -60,7 +60,7 @@ class Scenario:
         self._dpus = sizes.dpus_per_zone * len(nodes.zones)
 
     async def run(self) -> Summary:
-        """Everything, in order. Raises DemoFailed."""
+        """Run all steps in order. Raises DemoFailed."""
         await self._connect()
         joins_per_second = await self._join()
         latency = self._relay.latency[Level.APPLIED]
@@ -77,7 +77,9 @@ class Scenario:
             await self._until(what, lambda: sum(map(len, self._relay.devices().values())), self._dpus, step)
 
     async def _join(self) -> float:
-        """The whole fleet in one burst; returns nodes a second, from the first command to the last DPU up to date."""
+        """Join the whole fleet in one burst; returns nodes per second, from the first command to the last up-to-date
+        DPU.
+        """
         count = self._fleet.node_count
         per_command = max(1, count // COMMANDS_PER_BURST)
         began = time.perf_counter()
@@ -119,7 +121,7 @@ class Scenario:
         await self._replace_dpus()
 
     async def _replace_dpus(self) -> None:
-        """The last DPU of some zones is deleted and registered again."""
+        """Delete and register again the last DPU of some zones."""
         replaced = [(zone, self._names(zone)[-1]) for zone in self._fleet.zones[:: min(CHURN_SHARE, 4)]]
         registered = {dpu: self._dpu_rows(zone)[dpu] for zone, dpu in replaced}
         what = "DPUs removed, registered again"
@@ -137,13 +139,13 @@ class Scenario:
             await self._ask("RegisterDpu", again, step)
 
     async def _converge(self) -> None:
-        """Until every DPU holds the table that the folds have now."""
+        """Wait until every DPU holds the current table of the folds."""
         what = "DPUs up to date"
         with self._display.step(what, self._dpus) as step:
             await self._until(what, self._up_to_date, self._dpus, step)
 
     async def _check(self, latency: Latency, joins_per_second: float) -> Summary:
-        """Fold the log afresh, beside all that lives, and compare."""
+        """Fold the log again while the plane runs, and compare."""
         replica, log = self._plane.replica, self._plane.log
         what = "folding the log afresh"
         with self._display.step(what, len(self._deciding())) as step:
@@ -178,7 +180,7 @@ class Scenario:
             digests_match=not fresh.differences and fresh.replica_digests > 0,
         )
 
-    # --- looking at the plane -----------------------------------------------------------------------------------------
+    # --- observation of the plane -------------------------------------------------------------------------------------
 
     async def _ask(
         self, method: str, requests: Iterable[Any], step: ProgressStep, weight: Callable[[Any], int] = lambda _: 1
@@ -190,7 +192,7 @@ class Scenario:
         await run_all(ask, requests)
 
     async def _until(self, what: str, done: Callable[[], int], total: int, step: ProgressStep) -> None:
-        """Wait until `done` says `total`. Raises DemoFailed if nothing moves any more."""
+        """Wait until `done` returns `total`. Raises DemoFailed after a time without progress."""
         stall_timeout, began = StallTimeout(), time.perf_counter()
         while (so_far := done()) < total:
             step.set(so_far)
@@ -199,7 +201,7 @@ class Scenario:
             began = time.perf_counter()
 
     def _moves(self) -> tuple[int, ...]:
-        """Counts that rise before anything is done: records folded, tables received, applied and in hardware."""
+        """Counts that rise before a step is done: folded records; tables received, applied and in hardware."""
         replica = self._plane.replica
         folded = (replica.position(part) for topic in DECIDING_TOPICS for part in replica.partitions(topic))
         return sum(folded), *(latency.count for latency in self._relay.latency.values())
@@ -217,7 +219,7 @@ class Scenario:
         return [each for each in found if each.partition.topic in DECIDING_TOPICS and not each.halted]
 
     def _saved(self, ends: Mapping[Partition, int]) -> int:
-        """How many partitions are saved up to here: digests are of what is saved, and a small fleet is done before."""
+        """The number of partitions that are saved up to these ends: digests are of saved states."""
         return sum(each.saved_position >= ends[each.partition] for each in self._deciding())
 
     def _dpu_rows(self, zone: str) -> Mapping[str, Dpu]:

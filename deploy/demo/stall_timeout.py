@@ -1,7 +1,7 @@
-"""A timeout that starts again with every progress: a busy machine is slow, and a plane without progress is broken.
+"""A timeout that restarts with every progress: a busy machine is slow, while a broken plane makes no progress.
 
-A look counts what is done, and what moves before that: records that are folded, tables that are applied. The wait ends
-once nothing has moved for `STALL_S`, if there were enough looks: a loop that is held up looks seldom.
+A poll counts finished work and its precursors: folded records, applied tables. The wait ends after `STALL_S` without a
+change, if there were enough polls: a blocked loop polls rarely.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CHECKS_MIN = 100
 
 
 class StallTimeout:
-    """Ends one wait that makes no progress. `check` is given the progress that each poll saw."""
+    """The timeout of one wait. `check` is called with the progress of each poll."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -26,7 +26,7 @@ class StallTimeout:
         self._checks = 0
 
     def check(self, what: str, done: int, total: int, moves: object) -> None:
-        """Take in the progress of a poll. Raises DemoFailed if there was none for too long."""
+        """Record the progress of a poll. Raises DemoFailed after too long without progress."""
         seen = (done, moves)
         if seen != self._seen:
             self._seen, self._moved_at, self._checks = seen, self._clock(), 0

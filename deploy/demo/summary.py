@@ -1,4 +1,4 @@
-"""What the demo found out, for a reader and for a script."""
+"""The results of the demo, for people and scripts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Milliseconds from a join's append to the log until a DPU had applied its rule, over every DPU and change."""
+    """Milliseconds from a join's append until a DPU had applied its rule, over all DPUs and changes."""
 
     p50: float
     p99: float
@@ -19,7 +19,7 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The result of a demo. `converged`: every DPU equals the log, which was folded afresh to know."""
+    """The result of a demo. `converged`: every DPU equals the log, which was folded again for this comparison."""
 
     nodes: int
     zones: int
@@ -40,7 +40,7 @@ class Summary:
         return self.converged and self.digests_match
 
     def as_json(self) -> dict[str, object]:
-        """Numbers have the digits that a second run would not change all of."""
+        """The result for JSON. Numbers are rounded to the digits that a second run could reproduce."""
         found: dict[str, object] = _rounded(dataclasses.asdict(self))
         return found
 

@@ -1,1 +1,1 @@
-"""What `dpuplane doctor` finds: on the host, and in the log and around it."""
+"""The checks of `dpuplane doctor`: on the host, and in and around the log."""

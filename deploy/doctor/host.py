@@ -1,7 +1,8 @@
-"""Whether a process of the plane could run here as its settings say, line by line: what is wrong, and what to do.
+"""Checks whether a process of the plane can run on this host with its settings: each finding names a fault and its
+remedy.
 
-Every check looks and changes nothing, and none keeps another from being made. A plane that runs here already is no
-fault: its lock and its ports are then its own.
+The checks change nothing, and a failed check does not prevent the others. A plane that already runs here is no fault:
+it holds the lock and the ports.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ PACKAGES = ("grpcio", "protobuf", "aiokafka", "rocksdict", "fastavro", "cryptogr
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One line. `advice` is what to do if it is not `ok`."""
+    """One finding. `advice` is the remedy if it is not `ok`."""
 
     check: str
     ok: bool
@@ -49,7 +50,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 def check_program() -> Iterator[Finding]:
-    """What runs: Python, libraries, and how they were built."""
+    """The versions and builds of Python and libraries."""
     python = ".".join(map(str, sys.version_info[:3]))
     fits = sys.version_info >= (3, 11) and not sys.flags.optimize
     yield Finding("python", fits, python, "" if fits else "run Python 3.11 or later, without -O")
@@ -64,7 +65,7 @@ def check_program() -> Iterator[Finding]:
 
 
 def check_folder(name: str, folder: Path) -> Iterator[Finding]:
-    """A folder that a process keeps something in, or the one that it would be made in."""
+    """Check a folder of the process, or the parent in which it would be created."""
     there = folder
     try:
         while not there.exists() and there != there.parent:
@@ -90,7 +91,7 @@ def check_folder(name: str, folder: Path) -> Iterator[Finding]:
 
 
 def check_files(settings: Settings) -> Finding:
-    """How many files a process may open, and what of them is left for connections."""
+    """The limit of open files, and the share of it for connections."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     files = FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, FILES_MAX)
     wanted = ConnectionLimitsPerListener(
@@ -103,8 +104,9 @@ def check_files(settings: Settings) -> Finding:
 
 
 def is_running(settings: Settings) -> bool:
-    """Whether a process owns the embedded log, as far as this user may know. It only asks for the lock: to try it would
-    take it from a plane that starts."""
+    """Whether a process owns the embedded log, as far as this user may see. The lock is only queried: taking it could
+    stop a plane that is starting.
+    """
     if settings.data is None:
         return False
     try:
@@ -116,7 +118,7 @@ def is_running(settings: Settings) -> bool:
 
 
 def check_ports(settings: Settings, *, running: bool) -> Iterator[Finding]:
-    """Whether each listener could be opened."""
+    """Check whether each listener can be opened."""
     for name in ("listen", "http", "agents"):
         address: Address = getattr(settings, name)
         fault = _fault_of_port(address)
@@ -136,7 +138,7 @@ def _fault_of_port(address: Address) -> str:
 
 
 def check_certificates(settings: Settings, now: datetime) -> Iterator[Finding]:
-    """Whether the certificates that the settings name can be used, and for how long."""
+    """Check the certificates in the settings, and the time until they expire."""
     if settings.tls_cert is None or settings.tls_key is None or settings.tls_client_ca is None:
         yield Finding("tls", True, "off: every listener is on the loopback" if not settings.insecure else "off")
     else:
@@ -156,7 +158,7 @@ def check_certificates(settings: Settings, now: datetime) -> Iterator[Finding]:
 
 
 def check_revocations(settings: Settings) -> Iterator[Finding]:
-    """Whether the list of revoked certificates can be read: a process whose list cannot be read does not start."""
+    """Check the list of revoked certificates: a process with an unreadable list does not start."""
     if settings.tls_revoked is None:
         return
     try:
@@ -188,7 +190,7 @@ def _expiries(name: str, path: Path, now: datetime) -> Iterator[Finding]:
 
 
 def check_host(settings: Settings, now_ms: int) -> list[Finding]:
-    """Everything that needs no log and no other machine."""
+    """All checks that need neither the log nor another machine."""
     running = is_running(settings)
     found = list(check_program())
     for name, folder in (("data", settings.data), ("state", settings.state)):

@@ -1,4 +1,4 @@
-"""What `doctor` finds in the log and around it: brokers, topics and their settings, clocks, and who else is there."""
+"""The checks of `doctor` in and around the log: brokers, topics and their settings, clocks, and other replicas."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MADE_BY = "start a process with role all or api, which creates missing topics"
 
 
 async def check_log(settings: Settings, rng: random.Random) -> list[Finding]:
-    """The log that the settings name, as far as it can be reached."""
+    """Check the log in the settings, as far as it can be reached."""
     found: list[Finding] = []
     if settings.data is None:
         found += [finding async for finding in check_brokers(settings)]
@@ -58,7 +58,7 @@ async def check_log(settings: Settings, rng: random.Random) -> list[Finding]:
 
 
 async def check_brokers(settings: Settings) -> AsyncIterator[Finding]:
-    """Whether every broker that is named takes a connection."""
+    """Check whether every listed broker accepts a connection."""
     for address in parse_addresses(settings.kafka):
         try:
             async with asyncio.timeout(REACH_S):
@@ -71,7 +71,7 @@ async def check_brokers(settings: Settings) -> AsyncIterator[Finding]:
 
 
 async def _check_cluster(settings: Settings, rng: random.Random) -> tuple[list[Finding], bool]:
-    """The topics, and whether all of them are as they have to be."""
+    """Check the topics; returns also whether all of them are as required."""
     clients = Clients(settings.kafka, rng, settings.kafka_security.options)
     admin = Admin(clients)
     names = {topic: f"{settings.topic_prefix}.{topic}" for topic in TOPICS}
@@ -106,7 +106,7 @@ async def _check_cluster(settings: Settings, rng: random.Random) -> tuple[list[F
 def check_topic(
     topic: str, found: Topic, effective: Mapping[str, str], partition_count: int, copies: int
 ) -> Iterator[Finding]:
-    """Each setting that our promises rest on."""
+    """Check each topic setting that the plane's guarantees depend on."""
     name = f"topic {found.name}"
     wanted = len(partitions_of(topic, partition_count))
     fits = len(found.leaders) == wanted
@@ -145,7 +145,7 @@ async def _newest_ms(log: EventLog) -> int:
 
 
 def check_clock(check: str, ahead_ms: int) -> Finding:
-    """What was appended cannot be later than now."""
+    """Check the clock: no append time can be later than now."""
     if ahead_ms > OFF_MS:
         advice = "set this machine's clock, or the brokers', by NTP: commands are refused 1 minute ahead or 2 late"
         found = f"{ahead_ms / 1_000:.1f} s behind the last record, unless the log's clock was ahead then"
@@ -154,7 +154,7 @@ def check_clock(check: str, ahead_ms: int) -> Finding:
 
 
 async def _check_replicas(log: EventLog) -> AsyncIterator[Finding]:
-    """Who says something: how their versions and the brokers' clocks compare with ours."""
+    """Check the replicas with a beacon: their versions, and the brokers' clock against this host's."""
     heard, skews = await _hear(log)
     if not heard:
         yield Finding("clock against brokers", True, "unknown: no process of the plane is alive")
@@ -171,7 +171,7 @@ async def _check_replicas(log: EventLog) -> AsyncIterator[Finding]:
 
 
 def check_replica(name: str, beacon: Beacon, ours: Mapping[str, set[int]]) -> Finding:
-    """Whether a replica folds all that it reads, by versions that this program has too."""
+    """Check whether a replica folds everything that it reads, by versions that this program has too."""
     check = f"replica {name}"
     halted = [f"{part.partition}: {part.halted}" for part in beacon.partitions if part.halted]
     if halted:
@@ -187,7 +187,7 @@ def check_replica(name: str, beacon: Beacon, ours: Mapping[str, set[int]]) -> Fi
 
 
 async def _hear(log: EventLog) -> tuple[dict[str, Beacon], list[int]]:
-    """The beacons of some seconds, and by how much the brokers' clock was behind ours at each."""
+    """Collect beacons for some seconds, and how far the brokers' clock was behind this host's at each."""
     place = Partition(REPLICAS, 0)
     heard: dict[str, Beacon] = {}
     skews: list[int] = []
@@ -195,7 +195,7 @@ async def _hear(log: EventLog) -> tuple[dict[str, Beacon], list[int]]:
         async with asyncio.timeout(HEAR_S), aclosing(log.read({place: await log.end(place)})) as batches:
             async for _, records in batches:
                 for record in records:
-                    with suppress(msgspec.DecodeError, UnicodeDecodeError):  # of whom we look for, nobody sent that
+                    with suppress(msgspec.DecodeError, UnicodeDecodeError):  # not a beacon of a known version
                         beacon = msgspec.json.decode(record.value, type=Beacon)
                         if beacon.partitions or beacon.replica not in heard:
                             heard[beacon.replica] = beacon

@@ -1,4 +1,4 @@
-"""The log's events as lines of JSON: where they stand, when they were appended, and what they say."""
+"""The log's events as lines of JSON: position, append time and content."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ _WIDER = 8
 
 
 def _unsaid(_what: str, _share: float) -> None:
-    """Nobody wants to know."""
+    """A progress callback without effect."""
 
 
 class EventFilter(NamedTuple):
-    """Which events to give; empty means all. `since_ms` is an append time; `subject` is matched as a whole.
+    """The filter of events; empty fields admit all. `since_ms` is an append time; `subject` must match exactly.
 
-    From `start` to before `until`, two moments: positions, or append times, of which that of `until` is included.
+    The range is from `start` to before `until`, each a position or an append time. Records appended at the time `until`
+    are included.
     """
 
     topics: Collection[str] = FOLDED_TOPICS
@@ -58,7 +59,7 @@ class EventFilter(NamedTuple):
 async def lines(
     log: EventLog, event_filter: EventFilter, *, follow: bool, report: ReportProgress = _unsaid
 ) -> AsyncGenerator[dict[str, object], None]:
-    """Events in order per partition, up to the present ends of the log, or for ever if `follow`."""
+    """Events in order per partition, up to the present ends of the log, or without end if `follow`."""
     async with aclosing(batches(log, event_filter, follow=follow, report=report)) as found:
         async for partition, records in found:
             for line in _admitted(event_filter, partition, records):
@@ -66,8 +67,9 @@ async def lines(
 
 
 async def tail(log: EventLog, event_filter: EventFilter, *, last: int) -> AsyncGenerator[dict[str, object], None]:
-    """The last events that are in the log now, in order of append time, and then those that are appended. With
-    `until`, nothing is awaited."""
+    """The last events of the log in order of append time, then new events as they are appended. With `until`, it does
+    not wait for new events.
+    """
     begins, ends = await _range(log, event_filter)
     for line in await _last(log, event_filter, begins, ends, last):
         yield line
@@ -82,8 +84,9 @@ async def tail(log: EventLog, event_filter: EventFilter, *, last: int) -> AsyncG
 async def _last(
     log: EventLog, event_filter: EventFilter, begins: Mapping[Partition, int], ends: Mapping[Partition, int], count: int
 ) -> list[dict[str, object]]:
-    """The last `count` events before `ends`. Each partition is read from ever further back until it has that many:
-    filters may admit one record in millions, and most tails need a few records of a large log."""
+    """The last `count` events before `ends`. Each partition is read from ever earlier starts until it has that many: a
+    filter may admit one record in millions, and most tails need a few records of a large log.
+    """
     found: list[dict[str, object]] = []
     for partition, end in ends.items():
         start, window, lines_found = end, count, list[dict[str, object]]()
@@ -114,7 +117,7 @@ def _admitted(
 async def batches(
     log: EventLog, event_filter: EventFilter, *, follow: bool, report: ReportProgress = _unsaid
 ) -> AsyncGenerator[Batch, None]:
-    """The records of the topics and positions that are wanted, whatever is in them."""
+    """The records of the wanted topics and positions, of every type."""
     begins, ends = await _range(log, event_filter)
     async with aclosing(
         _between(log, begins, ends, follow=follow and event_filter.until is None, report=report)
@@ -131,7 +134,7 @@ async def _between(
     follow: bool,
     report: ReportProgress,
 ) -> AsyncGenerator[Batch, None]:
-    """The records from `begins` to before `ends`, or for ever if `follow`."""
+    """The records from `begins` to before `ends`, or without end if `follow`."""
     behind = {partition for partition, end in ends.items() if begins[partition] < end}
     total = sum(ends[partition] - begins[partition] for partition in behind)
     if not behind and not follow:
@@ -152,7 +155,7 @@ async def _between(
 
 
 async def _range(log: EventLog, event_filter: EventFilter) -> tuple[dict[Partition, int], dict[Partition, int]]:
-    """Where to begin and end in each partition."""
+    """The start and end in each partition."""
     partitions = [partition for topic in event_filter.topics for partition in log.partitions(topic)]
     ends = {partition: await log.end(partition) for partition in partitions}
     begins = {partition: await _start(log, partition, event_filter.since_ms) for partition in partitions}
@@ -165,15 +168,16 @@ async def _range(log: EventLog, event_filter: EventFilter) -> tuple[dict[Partiti
 
 
 def _check_order(first: Mapping[Partition, int], last: Mapping[Partition, int]) -> None:
-    """Raise PermanentError for moments in the wrong order, of which nobody would ever get an event. Two that are equal,
-    or each later than the other somewhere, as positions of answers may be, are none."""
+    """Raise PermanentError if the start is after the end, which would select no event. Two equal points are allowed,
+    and so are two positions that are each later in one partition, as those of responses may be.
+    """
     further = [last[partition] - begin for partition, begin in first.items() if partition in last]
     if further and min(further) < 0 and max(further) <= 0:
         raise PermanentError("from: it must not be later than until")
 
 
 async def _cut(log: EventLog, as_of: AsOf, more_ms: int) -> dict[Partition, int]:
-    """The positions as of a position or a time; of a time, `more_ms` later."""
+    """The positions as of a position or a time; `more_ms` is added to a time."""
     if isinstance(as_of, int):
         there = [partition for topic in EXPORTED_TOPICS for partition in log.partitions(topic)]
         return {partition: await log.position_at(partition, as_of + more_ms) for partition in there}
@@ -182,7 +186,7 @@ async def _cut(log: EventLog, as_of: AsOf, more_ms: int) -> dict[Partition, int]
 
 
 def as_line(partition: Partition, record: Record) -> dict[str, object]:
-    """One event, with addresses and hashes as text. What no schema of ours reads has type `undecodable`, in hex."""
+    """One event, with addresses and hashes as text. A record that no schema decodes has type `undecodable`, in hex."""
     where: dict[str, object] = {
         "partition": str(partition),
         "offset": record.offset,

@@ -1,4 +1,4 @@
-"""Rows of the log as a Parquet file: typed columns, dictionaries for what repeats, written in groups of rows."""
+"""Rows of the log as a Parquet file: typed columns, dictionaries for repeated values, written in groups of rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GROUP_BYTES = 32 << 20
 
 
 class ParquetFile:
-    """Writes rows to a file, whole when the context ends well."""
+    """Writes rows to a file, which appears when the context ends without an error."""
 
     def __init__(self, path: Path, *, explode: bool) -> None:
         try:
@@ -40,7 +40,7 @@ class ParquetFile:
         self._file.close()
 
     def add(self, rows: Iterable[EventRow]) -> None:
-        """These rows come next."""
+        """Append these rows."""
         for row in rows:
             self._pending.append(row)
             self._bytes += len(row.event or "")

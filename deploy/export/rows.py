@@ -1,8 +1,8 @@
-"""The log's events as rows: a row per record, with what all events have in columns and the rest as JSON beside them.
+"""The log's events as rows: one row per record, with the fields common to all events in columns and the rest as JSON.
 
-So every event is in one table whatever its type, and whoever analyses picks from `event` what the columns lack. A
-record of many nodes can be exploded into a row per node: these have the columns of a node, and `event` is empty, as it
-would repeat the same thousand nodes a thousand times.
+All events are in one table, whatever their type; an analysis reads fields without a column from `event`. A record of
+many nodes can be exploded into one row per node. These rows have the columns of a node and an empty `event`, which
+would otherwise repeat a thousand nodes a thousand times.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NONE4, _NONE6 = bytes(4), bytes(16)
 
 
 class EventRow(NamedTuple):
-    """One row. `item` and what follows it is of one node of a record, in an exploded table."""
+    """One row. `item` and the fields after it belong to one node of a record, in an exploded table."""
 
     topic: str
     partition: int
@@ -58,7 +58,7 @@ RECORD_FIELDS = EventRow._fields[: EventRow._fields.index("item")]
 def rows(
     partition: Partition, records: Iterable[Record], event_filter: EventFilter, *, explode: bool
 ) -> Iterator[EventRow]:
-    """The rows of those records that are wanted."""
+    """The rows of the selected records."""
     for record in records:
         try:
             event = decode(record.value)
@@ -124,7 +124,7 @@ def _exploded(row: EventRow, event: Any) -> Iterator[EventRow]:
 
 
 def _spread(values: Sequence[Any], count: int) -> Iterable[Any]:
-    """One value per node. What was stated may have columns of any length: what is missing is empty."""
+    """One value per node. A column of an invalid event may have any length: missing values are empty."""
     if len(values) == 1:
         return repeat(values[0], count)
     return [*values[:count], *repeat(None, count - len(values))]

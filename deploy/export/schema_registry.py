@@ -1,12 +1,12 @@
-"""The schemas of our topics as a Schema Registry gives them, read-only, so that any Kafka tool decodes the log.
+"""A read-only Schema Registry with the schemas of the plane's topics, so that any Kafka tool decodes the log.
 
-Paths, bodies, content type and error codes are those of Confluent's registry: a consumer is given this address and its
-own deserializer does the rest. Ids are ours and pinned (eventstore/avro/released.py), so every process of every plane
-gives the same answers, with nothing to keep and nothing to ask.
+Paths, bodies, content type and error codes are those of Confluent's registry: a consumer is configured with this
+address and uses its own deserializer. Ids are pinned (eventstore/avro/released.py), so every process of every plane
+gives the same responses without storage.
 
-A subject is the full name of an event type, as `dpuplane.NodesJoined` (RecordNameStrategy): one topic holds many types
-and one type lies in several topics, whatever their prefix. Deserializers go by id, so they need not know. The topic
-`replicas` is beacons in JSON, and has no schema.
+A subject is the full name of an event type, such as `dpuplane.NodesJoined` (RecordNameStrategy): one topic holds many
+types, and one type is in several topics with any prefix. Deserializers use the id only. The topic `replicas` holds
+beacons in JSON, without a schema.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NO_LEVEL_OF_ITS_OWN, NO_MODE_OF_ITS_OWN, BAD_VERSION = 40408, 40409, 42202
 
 
 class RegistryError(Exception):
-    """An answer that is an error. The HTTP status is the first three digits of the code."""
+    """An error response. The HTTP status is the first three digits of the code."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -40,7 +40,7 @@ class RegistryError(Exception):
 
 
 class SchemaRegistry:
-    """What was ever released, by id and by subject."""
+    """All released schemas, by id and by subject."""
 
     def __init__(self, schemas: Iterable[Schema]) -> None:
         self._by_id = {schema.id: schema for schema in schemas}
@@ -78,7 +78,7 @@ class SchemaRegistry:
 
 
 def _number(text: str) -> int:
-    """A number of ours, or one that nothing has."""
+    """A known number, or one that no schema has."""
     return int(text) if _NUMBER.fullmatch(text) else 0
 
 
@@ -91,7 +91,7 @@ def schemas() -> Sequence[web.AbstractRouteDef]:
 
 
 def routes(of: Iterable[Schema]) -> Sequence[web.AbstractRouteDef]:
-    """The registry's paths, for the HTTP server of a process."""
+    """The registry's routes, for the HTTP server of a process."""
     registry = SchemaRegistry(of)
     asks: dict[str, Ask] = {
         "/schemas/types": lambda request: ["AVRO"],
@@ -106,7 +106,7 @@ def routes(of: Iterable[Schema]) -> Sequence[web.AbstractRouteDef]:
         "/subjects/{subject}/versions/{version}": lambda request: _whole(_asked(registry, request)),
         "/subjects/{subject}/versions/{version}/schema": lambda request: _asked(registry, request).document,
         "/subjects/{subject}/versions/{version}/referencedby": lambda request: _asked(registry, request) and [],
-        # Nobody registers here, so nothing is checked: a new version may need the upcasts of schemas/upcasts.py.
+        # Registration is not supported, so nothing is checked. A new version may need schemas/upcasts.py.
         "/config": lambda request: {"compatibilityLevel": "NONE"},
         "/config/{subject}": lambda request: _own(request, NO_LEVEL_OF_ITS_OWN, {"compatibilityLevel": "NONE"}),
         "/mode": lambda request: {"mode": "READONLY"},
@@ -148,7 +148,7 @@ def _asked(registry: SchemaRegistry, request: web.Request) -> Schema:
 
 
 def _own(request: web.Request, code: int, of_all: dict[str, str]) -> dict[str, str]:
-    """Subjects have no setting of their own; who asks for the one of all in its place gets that."""
+    """Subjects have no setting of their own; `defaultToGlobal` returns the global one."""
     if request.query.get("defaultToGlobal", "").lower() == "true":
         return of_all
     subject, what = request.match_info["subject"], "compatibility" if "compatibilityLevel" in of_all else "mode"

@@ -287,7 +287,7 @@ class Provisioner:
     # -- reads of the fold
 
     def _now(self, step: _Step) -> _Step | None:
-        """The present state of the DPU; None if it has gone."""
+        """The present state of the DPU; None if it was deleted."""
         dpu = self._states.zones_at(step.partition).dpus.rows.get(step.name)
         return None if dpu is None else step._replace(dpu=dpu)
 
