@@ -1,8 +1,7 @@
-"""Whether the processes of the plane on this machine, or in this container, are ready: for an image's HEALTHCHECK.
+"""The HEALTHCHECK of an image: whether the process in this container serves. Uses the standard library only.
 
-Finds each `dpuplane serve` of this user in /proc and asks its /readyz, where its own flags, environment and file say
-that it listens, with TLS if it has certificates; probes need none of their own. With an argument, only the process of
-that id.
+It requests /readyz at the process's address (DPUPLANE_HTTP), with TLS if the process has certificates; the probe itself
+needs none.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""HTTP of a process: /metrics for Prometheus, /healthz (it lives), /readyz (it has caught up), and what it is given.
+"""The HTTP server of a process: /metrics for Prometheus, /healthz (alive), /readyz (caught up), and given routes.
 
-What others have to show over HTTP they bring as routes, so that this file knows nothing of them. With `security`, TLS
-and certificates: `deploy.tls.auth_middleware` says which paths are for whom.
+Other parts pass their pages as routes, so that this module does not depend on them. With `security`, the server uses
+TLS; `deploy.tls.auth_middleware` controls access by path.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LIMITS = ConnectionLimits(most=500, per_address=125)
 
 
 class HttpServer:
-    """Serves until its context ends. `unready` says why the process cannot serve yet, or nothing once it can."""
+    """Serves until its context ends. `unready` returns the reason why the process cannot serve yet, or nothing."""
 
     def __init__(
         self,
@@ -58,11 +58,11 @@ class HttpServer:
             access_log=None,
             shutdown_timeout=1.0,
             keepalive_timeout=IDLE_S,
-            handler_cancellation=True,  # what a client asked for is not made once it is gone
+            handler_cancellation=True,  # do not finish a response after its client has disconnected
         )
 
     async def start(self) -> Address:
-        """Listen; returns the address bound. Raises OSError if it cannot."""
+        """Start to listen; returns the bound address. Raises OSError."""
         await self._runner.setup()
         return Address(*await self.listener.start())
 

@@ -1,4 +1,4 @@
-"""The addresses that a process listens on: whether they can be had, before it makes or opens a log."""
+"""Checks of the addresses that a process listens on, before it creates or opens a log."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from eventstore.errors import FatalError
 
 
 def check_free(listeners: Mapping[str, Address]) -> None:
-    """Raises FatalError that names the setting, unless all can be listened on at once.
+    """Raise FatalError that names the setting, unless all addresses are available at once.
 
-    A process that finds this out at the end of its start has made a log that nobody wanted, or folded one in vain.
+    A process that found a conflict at the end of its start would have created an unwanted log, or folded one in vain.
     """
     with ExitStack() as held:
         for setting, address in listeners.items():
@@ -24,7 +24,7 @@ def check_free(listeners: Mapping[str, Address]) -> None:
 
 @contextmanager
 def listen_errors(setting: str, address: Address) -> Iterator[None]:
-    """Around what listens there: raises FatalError, which names the setting, if that fails."""
+    """A context for the start of a listener: an OSError becomes a FatalError that names the setting."""
     try:
         yield
     except OSError as error:
@@ -32,7 +32,7 @@ def listen_errors(setting: str, address: Address) -> Iterator[None]:
 
 
 def bind_listener(address: Address) -> socket.socket:
-    """A socket that listens there. Raises OSError."""
+    """A socket bound to this address. Raises OSError."""
     found = socket.getaddrinfo(*address, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     probe = socket.socket(found[0][0], socket.SOCK_STREAM)
     try:
@@ -46,7 +46,7 @@ def bind_listener(address: Address) -> socket.socket:
 
 
 def os_error_text(error: OSError) -> str:
-    """What the system said, without what libraries put around it."""
+    """The operating system's message, without the additions of libraries."""
     if error.errno is not None and error.errno > 0:
         return os.strerror(error.errno)
     return error.strerror or str(error)

@@ -1,4 +1,4 @@
-"""What simulated devices ask of the plane, answered within the same process from its folds and its log."""
+"""The registrar of simulated devices within the plane's process: it uses the folds and the log directly."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REGISTER_TIMEOUT_S = 20.0
 
 
 class LocalRegistrar:
-    """A simulator's DpuRegistrar over a replica that folds zones. `expected` zones are told of before they exist."""
+    """A simulator's DpuRegistrar over a replica that folds zones. `expected` zones are returned before they exist."""
 
     def __init__(
         self, replica: Replica, *, now_ms: Callable[[], int], rng: random.Random, expected: Collection[str] = ()
@@ -30,7 +30,7 @@ class LocalRegistrar:
         self._watch = replica.watch(ZONES)
 
     async def zones(self) -> Collection[str]:
-        """Returns at once the first time, and then when there are others."""
+        """The first call returns at once, later calls when the zones have changed."""
         while (there := self._zones()) == self._last_zones:
             await self._watch.changed()
         self._last_zones = there
@@ -41,7 +41,7 @@ class LocalRegistrar:
         return [name for name, dpu in dpus.items() if dpu.zone == zone]
 
     async def register(self, zone: str, dpu: str, node: str, serial: str, bmc_address: str) -> None:
-        """Raises DpuRefused, and LogUnavailable or AppendUnknown while nobody knows."""
+        """Raises DpuRefused; LogUnavailable or AppendUnknown while the outcome is unknown."""
         said = envelope(dpu, "simulator", uuid7(self._now_ms(), self._rng))
         event = DpuRegistered(said, zone, dpu, node, serial, bmc_address)
         partition = self._replica.partition_for(ZONES, zone)

@@ -1,7 +1,7 @@
-"""Logs on stderr, a line per state transition: key=value, readable as they are, or JSON for whatever ships them.
+"""Logs on stderr, one line per state transition: key=value for people, or JSON for log shippers.
 
-What a line is about goes into `extra` (partition, position, epoch, zone ...); payloads never do. Whatever a value
-holds, it stays one field of one line: names and reasons come from outside.
+The subject of a line is in `extra` (partition, position, epoch, zone ...); payloads never are. Every value stays one
+field of one line, since names and reasons come from outside.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 
 
 class _Fields(logging.Formatter):
-    """What a line says: when, how bad, by whom, what happened, about what."""
+    """The fields of a line: time, level, logger, event, and the extra fields."""
 
     def fields(self, record: logging.LogRecord) -> dict[str, object]:
         found: dict[str, object] = {
@@ -45,7 +45,7 @@ class KeyValueFormatter(_Fields):
 
 
 class JsonFormatter(_Fields):
-    """The same as one JSON object: numbers stay numbers, all else is text."""
+    """The same fields as one JSON object: numbers stay numbers, all else is text."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields = self.fields(record)
@@ -58,23 +58,24 @@ def _quoted(value: object) -> str:
 
 
 def is_ours(record: logging.LogRecord) -> bool:
-    """Whether an error of the HTTP server is not merely that a stranger does not speak HTTP.
+    """Whether a record of the HTTP server is more than a peer's invalid HTTP.
 
-    They are told so with 400. A traceback of 3 kB for each such request would let anybody fill the disk.
+    The server responds with 400 to invalid HTTP. A traceback of 3 kB for each such request would let any peer fill the
+    disk.
     """
     error = record.exc_info[1] if record.exc_info else None
     return type(error).__module__ != "aiohttp.http_exceptions"
 
 
 def configure_logs(level: str = "INFO", form: str = "text") -> None:
-    """Send everything from `level` on to stderr, but silence the Kafka client: it is noisy while brokers change."""
+    """Log to stderr from `level` upwards, except for the Kafka client, which is noisy while brokers change."""
     logging.basicConfig(level=level, handlers=[_to_stderr(form)], force=True)
     _silence()
 
 
 @contextmanager
 def logging_here(level: str) -> Iterator[None]:
-    """The same for as long as this context lasts, for a command that folds or reads the log by itself."""
+    """Configure logs while this context lasts, for a command that folds or reads the log itself."""
     root, handler = logging.getLogger(), _to_stderr("text")
     before = root.level, root.handlers[:]
     loud = {name: logging.getLogger(name).level for name in _QUIET}

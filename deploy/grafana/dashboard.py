@@ -1,7 +1,7 @@
-"""Makes dashboard.json of the panels: `python -m deploy.grafana.dashboard`. A test holds the file to them.
+"""Generates dashboard.json from the panels: `python -m deploy.grafana.dashboard`. A test compares the file with them.
 
-Built with Grafana's own typed library, so that what comes out is what Grafana loads. Only this needs that library: the
-file is in the repository.
+Built with Grafana's own typed library, so that Grafana accepts the result. Only this module needs the library: the
+generated file is in the repository.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The content of the dashboard: rows of panels, each with a description and its queries.
 
-The first row shows whether anything is wrong at all; each row below shows one part of the plane.
+The first row shows faults of the whole plane; each row below shows one part of the plane.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class Query(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """A panel. `width` is in twenty-fourths of the page. A stat is red from the value `bad_from` on."""
+    """A panel. `width` is in twenty-fourths of the page. A stat is red from the value `bad_from` upwards."""
 
     title: str
     description: str

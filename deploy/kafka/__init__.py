@@ -1,1 +1,1 @@
-"""Kafka around the plane: how a process proves itself to it, what it may do there, and brokers of one's own."""
+"""Kafka for the plane: authentication and encryption, ACLs, and a local cluster."""

@@ -1,8 +1,9 @@
-"""What each role may do in Kafka, and no more: the least with which its processes work, topic by topic.
+"""The Kafka ACLs of each role, topic by topic: the minimum for its processes.
 
-Everybody describes every topic of the log and its settings, for that is how a process knows that the log is whole.
-Beyond that a role writes what it states and reads what it folds. Nobody may delete a topic or records, or alter a
-setting; only who takes commands makes a log. Topics are named literally: a prefix would take in another plane's, too.
+Every role may describe every topic of the log and its settings: a process checks with them that the log is complete.
+Beyond this, a role may write the topics of its events and read the topics that it folds. No role may delete a topic or
+records, or alter a setting; only the role that accepts commands may create a log. Topics are named literally: a prefix
+would include the topics of other planes.
 """
 
 from __future__ import annotations
@@ -37,14 +38,14 @@ _MAKES_LOG = frozenset({"api"})
 
 
 class Grant(NamedTuple):
-    """Some operations on some topics, by their short names."""
+    """Some operations on some topics, by the topics' short names."""
 
     topics: tuple[str, ...]
     operations: tuple[Operation, ...]
 
 
 def grants_of(role: str) -> list[Grant]:
-    """All that a role needs."""
+    """All grants of a role."""
     parts = ("api", "relay", "provisioner") if role == "all" else (role,)
     makes: tuple[Operation, ...] = () if _MAKES_LOG.isdisjoint(parts) else ("Create",)
     grants = [Grant(TOPICS, ("Describe", "DescribeConfigs", *makes))]
@@ -54,7 +55,7 @@ def grants_of(role: str) -> list[Grant]:
 
 
 def arguments_of(role: str, principal: str, topic_prefix: str) -> Iterator[list[str]]:
-    """The arguments of kafka-acls.sh that grant a role to a principal, without those that say where the cluster is."""
+    """The arguments of kafka-acls.sh that grant a role to a principal, without the connection options."""
     for grant in grants_of(role):
         arguments = ["--add", "--allow-principal", principal]
         for operation in grant.operations:
@@ -65,7 +66,7 @@ def arguments_of(role: str, principal: str, topic_prefix: str) -> Iterator[list[
 
 
 def commands_of(role: str, principal: str, topic_prefix: str, bootstrap: str, command_config: str) -> Iterator[str]:
-    """The same as lines for a shell."""
+    """The same grants as shell commands."""
     where = ["kafka-acls.sh", "--bootstrap-server", bootstrap]
     where += ["--command-config", command_config] if command_config else []
     for arguments in arguments_of(role, principal, topic_prefix):

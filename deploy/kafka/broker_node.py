@@ -1,7 +1,7 @@
 """One node of a Kafka cluster, a broker, a controller or both: its settings, its files, its process.
 
-The settings are those that we advise for a cluster that holds a log, with two exceptions that suit a laptop: memory is
-kept small, and everything listens on the loopback.
+The settings are those of the operations guide for a cluster with a log, with two exceptions for a laptop: memory is
+small, and all listeners are on the loopback.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ makes a takeover slower where three brokers share two cores.
 
 
 class Program(NamedTuple):
-    """How to run Kafka's classes."""
+    """The command that runs Kafka's classes."""
 
     java: Path
     jars: Path
@@ -65,9 +65,9 @@ class Program(NamedTuple):
 
 
 class Node(NamedTuple):
-    """What is fixed about a node for as long as its data lives.
+    """The properties of a node that never change while its data exists.
 
-    `port` is 0 if it is no broker, `controller_port` if it is no controller.
+    `port` is 0 for a controller without a broker, `controller_port` is 0 for a broker without a controller.
     """
 
     id: int
@@ -122,7 +122,7 @@ def properties(node: Node, nodes: Sequence[Node], logs: Path) -> str:
 
 
 class NodeProcess:
-    """The process of one node, which ends when the one that started it does."""
+    """The process of one node. It ends when its parent process ends."""
 
     def __init__(self, program: Program, node: Node, folder: Path, nodes: Sequence[Node]) -> None:
         self.node = node
@@ -135,7 +135,7 @@ class NodeProcess:
         self._settings.write_text(properties(node, nodes, self._logs))
 
     async def format(self, cluster_id: str) -> None:
-        """Prepare the folder of a new node; one that has been prepared before stays as it is."""
+        """Format the folder of a new node; a formatted folder is left unchanged."""
         if (self._logs / "meta.properties").exists():
             return
         arguments = ("format", "-t", cluster_id, "-c", str(self._settings))
@@ -156,12 +156,12 @@ class NodeProcess:
         return self._process is not None and self._process.poll() is None
 
     def ending(self) -> str:
-        """How it ended, if it has by itself; empty while it runs."""
+        """The exit of a node that ended by itself; empty while it runs."""
         status = self._process.poll() if self._process else None
         return "" if status is None else f"{self.node.name} ended with status {status}, see {self._output}"
 
     def raise_if_ended(self) -> None:
-        """NoKafka if it has ended by itself."""
+        """Raise NoKafka if the node has ended by itself."""
         if ending := self.ending():
             raise NoKafka(ending)
 
@@ -171,7 +171,7 @@ class NodeProcess:
             self._process.send_signal(number)
 
     def kill(self) -> None:
-        """As kill -9; returns when the process is gone, which takes the kernel a moment."""
+        """Send SIGKILL; returns when the process has ended."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -183,13 +183,13 @@ class NodeProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                start_new_session=True,  # a Ctrl-C in the terminal is for us: we stop the nodes in order
+                start_new_session=True,  # a Ctrl-C in the terminal must not reach the nodes: they are stopped in order
                 preexec_fn=_end_with_parent,  # noqa: PLW1509 - one system call, looked up before the fork
             )
 
 
 def _end_with_parent_on_linux() -> Callable[[], None]:
-    prctl = ctypes.CDLL(None, use_errno=True).prctl  # looked up here: after the fork it is too late
+    prctl = ctypes.CDLL(None, use_errno=True).prctl  # looked up before the fork: it cannot be done after it
     parent = os.getpid()
 
     def arrange() -> None:

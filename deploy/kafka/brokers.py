@@ -1,7 +1,7 @@
-"""A real Kafka cluster on the loopback, from wheels alone: to try the distributed form, and to test it.
+"""A real Kafka cluster on the loopback, installed from wheels only: to try the distributed form, and to test it.
 
-What a cluster must keep to be the same one after a restart (its id, its nodes and their ports) is in `cluster.json`
-beside the nodes' folders. A folder belongs to one running cluster, and nodes never outlive who started them.
+The identity of a cluster (its id, its nodes and their ports) is stored in `cluster.json` beside the nodes' folders, for
+restarts. A folder belongs to one running cluster, and nodes never outlive the process that started them.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ FREE_PORTS = range(15_000, 30_000)
 
 
 class Brokers:
-    """A cluster of `count` brokers whose data is in `data`, and of `controllers` apart from them; without such, each
-    broker is a controller too. Nodes are named by their ids: brokers from 1 on, then controllers.
+    """A cluster of `count` brokers with data in `data`, and `controllers` separate controllers; without them, each
+    broker is a controller too. Nodes have ids: brokers from 1 on, then controllers.
 
-    Not bound to an event loop: one may start it, another use it.
+    The object is not bound to an event loop: one loop may start it and another use it.
     """
 
     def __init__(
@@ -63,12 +63,12 @@ class Brokers:
 
     @property
     def ids(self) -> tuple[int, ...]:
-        """Of the brokers."""
+        """The ids of the brokers."""
         return tuple(self._nodes)[: self._count]
 
     @property
     def controller_ids(self) -> tuple[int, ...]:
-        """Of the controllers that are no brokers."""
+        """The ids of the separate controllers."""
         return tuple(self._nodes)[self._count :]
 
     async def __aenter__(self) -> Self:
@@ -83,7 +83,7 @@ class Brokers:
         await self.stop()
 
     async def start(self) -> None:
-        """Start every node; returns when all of them answer and know each other. Raises NoKafka."""
+        """Start every node; returns when all nodes respond and know each other. Raises NoKafka."""
         program = Program(java(), await asyncio.to_thread(kafka_jars, self._cache))
         self._lock = _own(self.data)
         cluster_id, nodes = self._load_or_create()
@@ -100,7 +100,9 @@ class Brokers:
         await self.ready()
 
     async def ready(self) -> None:
-        """Return when all nodes answer, and the cluster knows all brokers. Raises NoKafka if one ends, or is late."""
+        """Wait until all nodes respond and the cluster knows all brokers. Raises NoKafka if a node ends or the time is
+        over.
+        """
         try:
             async with asyncio.timeout(START_S):
                 while not await self._is_whole():
@@ -111,7 +113,9 @@ class Brokers:
             raise NoKafka(f"nodes in {self.data}: not all responded within {START_S:.0f} s") from None
 
     async def keep(self, say: Callable[[str], None]) -> None:
-        """Start again each node that ends by itself, for ever; NoKafka when one does so soon after its start."""
+        """Restart each node that ends by itself, until cancelled; raises NoKafka if a node ends soon after its
+        start.
+        """
         now_s = asyncio.get_running_loop().time
         started_s: dict[int, float] = {}
         while True:
@@ -125,7 +129,7 @@ class Brokers:
             await asyncio.sleep(LOOK_S)
 
     async def stop(self) -> None:
-        """End every node, in order where possible: brokers first, by the controllers. Nothing is left running."""
+        """Stop every node: brokers first, by a controlled shutdown if possible. No process is left."""
         for process in self._nodes.values():
             process.send(signal.SIGCONT)
         try:
@@ -140,7 +144,9 @@ class Brokers:
                 self._lock = None
 
     async def _end(self, ids: Sequence[int], alone_s: float) -> None:
-        """End these in order, and kill those that take too long, and the last of several if it is alone for so long."""
+        """Stop these nodes in order. A node that takes too long is killed, and so is the last of several after
+        `alone_s`.
+        """
         ending = [self._nodes[number] for number in ids]
         for process in ending:
             process.send(signal.SIGTERM)
@@ -154,18 +160,20 @@ class Brokers:
             process.kill()
 
     def kill(self, node: int) -> None:
-        """End a node as `kill -9` would."""
+        """Send SIGKILL to a node."""
         self._nodes[node].kill()
 
     def pause(self, node: int) -> None:
-        """Stop a node where it stands: its connections stay open, and nobody answers."""
+        """Suspend a node: its connections stay open without responses."""
         self._nodes[node].send(signal.SIGSTOP)
 
     def resume(self, node: int) -> None:
         self._nodes[node].send(signal.SIGCONT)
 
     async def restart(self, node: int) -> None:
-        """End a node, in order if it still runs, and start it again. Returns when the cluster is whole."""
+        """Stop a node, by a controlled shutdown if it runs, and start it again. Returns when the cluster is
+        complete.
+        """
         process = self._nodes[node]
         process.send(signal.SIGTERM)
         for _ in range(int(STOP_S / PAUSE_S)):
@@ -177,7 +185,7 @@ class Brokers:
         await self.ready()
 
     async def heal(self) -> None:
-        """Resume what is paused, start what has ended, and return when the cluster is whole."""
+        """Resume suspended nodes, restart ended ones, and return when the cluster is complete."""
         for process in self._nodes.values():
             process.send(signal.SIGCONT)
             if not process.is_running:
@@ -206,7 +214,7 @@ class Brokers:
         return cluster_id, brokers + controllers
 
     def _new_nodes(self) -> tuple[list[Node], list[Node]]:
-        """Brokers, and controllers that are none: the ports of brokers come first, then those of controllers."""
+        """New brokers and separate controllers: the ports of brokers come first, then those of controllers."""
         voters = self._controllers or self._count
         ports = ports_for(self._count + voters, self._base_port)
         controller_ports = ports[self._count :]
@@ -237,7 +245,7 @@ def _stored(nodes: Iterable[Node]) -> list[dict[str, int]]:
 
 
 def _own(data: Path) -> IO[str]:
-    """Take the folder, made if it is missing, for as long as the returned file is open."""
+    """Lock the folder, created if it is missing, while the returned file is open."""
     try:
         data.mkdir(parents=True, exist_ok=True)
         lock = (data / "lock").open("w")
@@ -252,7 +260,9 @@ def _own(data: Path) -> IO[str]:
 
 
 def new_cluster_id() -> str:
-    """As Kafka makes them: 16 random bytes in 22 characters, and no dash in front, which would look like a flag."""
+    """A cluster id in Kafka's form: 16 random bytes in 22 characters, without a leading dash, which would look like a
+    flag.
+    """
     while True:
         text = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         if not text.startswith("-"):
@@ -260,7 +270,7 @@ def new_cluster_id() -> str:
 
 
 def ports_for(count: int, base: int | None) -> Sequence[int]:
-    """`count` ports from `base` on, or free ones. Raises NoKafka if there are not so many."""
+    """`count` ports from `base` on, or free ones. Raises NoKafka if there are not enough."""
     if base is not None:
         if not 1 <= base <= PORTS_MAX - count + 1:
             raise NoKafka(f"port {base}: {count} ports from it on must lie between 1 and {PORTS_MAX}")

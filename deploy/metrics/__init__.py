@@ -1,1 +1,1 @@
-"""Metrics of a process, read from its parts when scraped: `catalog` names them all, `collector` gathers them."""
+"""Metrics of a process, read from its parts when scraped: `catalog` defines them, `collector` reads them."""

@@ -1,4 +1,4 @@
-"""Metrics of the API of a process: its calls, and what it refused."""
+"""Metrics of a process's API: its calls and refusals."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BOUNDS = (*map(floatToGoString, BUCKET_BOUNDS_S), "+Inf")
 
 
 def collect(server: ApiServer) -> Iterator[Metric]:
-    """All of them."""
+    """All metrics of the API."""
     metrics = server.metrics
     calls, refusals, seconds = catalog.CALLS.family(), catalog.REFUSALS.family(), catalog.CALL_SECONDS.family()
     for (method, outcome), count in sorted(metrics.calls.items()):
@@ -30,5 +30,5 @@ def collect(server: ApiServer) -> Iterator[Metric]:
 
 
 def buckets(durations: DurationHistogram) -> list[tuple[str, float]]:
-    """As Prometheus has them: per bound, how many lie within."""
+    """Cumulative counts per bound, as Prometheus requires."""
     return [(bound, count) for bound, count in zip(_BOUNDS, durations.cumulative_counts(), strict=True)]

@@ -145,7 +145,7 @@ FROZEN = Gauge("dpuplane_freezes", "Freezes in force; one freeze may cover all z
 DPUS = Gauge("dpuplane_dpus", "Registered DPUs, by phase.", ("phase",))
 STUCK = Gauge("dpuplane_stuck_dpus", "DPUs whose lifecycle needs an operator to continue.")
 
-# --- rules on their way to devices ------------------------------------------------------------------------------------
+# --- rule delivery to devices -----------------------------------------------------------------------------------------
 
 CHANGE_SECONDS = Histogram(
     "dpuplane_change_to_device_seconds",
@@ -172,7 +172,7 @@ BACKLOG = Gauge("dpuplane_link_backlog_bytes", "Bytes sent on links that the age
 BACKLOG_MAX = Gauge("dpuplane_link_backlog_max_bytes", "Unread bytes of the link with the most.")
 FRAMES = Counter("dpuplane_frames_encoded_total", "Encoded frames (deltas and snapshots); each is sent on many links.")
 
-# --- what the plane does by itself ------------------------------------------------------------------------------------
+# --- drivers ----------------------------------------------------------------------------------------------------------
 
 SIDE_EFFECTS = Counter(
     "dpuplane_side_effects_total",

@@ -1,7 +1,7 @@
-"""Prometheus metrics of a process, read from its parts when they are scraped: nothing is counted twice.
+"""Prometheus metrics of a process, read from its parts at each scrape: no value is counted twice.
 
-The parts come one after the other while a process starts; what is not there yet, or never will be in its role, is not
-shown. What any of it means is in `deploy.metrics.catalog`.
+The parts are created one by one while a process starts. A part that does not exist yet, or not in this role, is left
+out. `deploy.metrics.catalog` describes each metric.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from eventstore.replicas.replica import Replica
 
 @dataclass(slots=True, kw_only=True)
 class Parts:
-    """What a process consists of, as far as it is there."""
+    """The parts of a process that exist so far."""
 
     replica: Replica
     roles: Collection[str]
@@ -52,7 +52,7 @@ class Parts:
 
 
 class PlaneCollector:
-    """Collects what the parts of a process know of themselves."""
+    """Collects the metrics of all parts of a process."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -94,7 +94,7 @@ def _process(parts: Parts) -> Iterator[Metric]:
 
 
 def _connections(parts: Parts) -> Iterator[Metric]:
-    """How many connections each listener has, and which limits refused others."""
+    """Connections per listener, and refused connections per limit."""
     connections, most = catalog.CONNECTIONS.family(), catalog.CONNECTIONS_MAX.family()
     refused = catalog.REFUSED_CONNECTIONS.family()
     for name, listener in parts.listeners.items():

@@ -1,6 +1,7 @@
-"""What /metrics answers, in Prometheus' text format: made in slices, since the loop serves others as well.
+"""The response of /metrics in Prometheus' text format, rendered in slices that yield to the event loop.
 
-A family with thousands of series takes some ten milliseconds to write down, so it is written a few hundred at a time.
+A family with thousands of series takes tens of milliseconds to render, so it is rendered a few hundred series at a
+time.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ SAMPLES = 200
 
 
 class Exposition:
-    """The metrics of some collectors, and those that every Python process has: CPU, memory, files, garbage."""
+    """The metrics of some collectors, and the standard ones of Python processes: CPU, memory, files, garbage
+    collection.
+    """
 
     def __init__(self, collectors: Sequence[Collector]) -> None:
         registry = CollectorRegistry(auto_describe=False)
@@ -29,7 +32,7 @@ class Exposition:
         self._collectors: Sequence[Collector | CollectorRegistry] = (*collectors, registry)
 
     async def text(self) -> bytes:
-        """All of it, as it was while this ran."""
+        """The whole text; values change while it is rendered."""
         parts = []
         for collector in self._collectors:
             for family in collector.collect():
@@ -51,7 +54,7 @@ class _One(CollectorRegistry):
 
 
 def _written(family: Metric) -> Iterator[bytes]:
-    """A family in pieces; what it is called and means is said once."""
+    """A family in pieces; its name and help text appear once."""
     samples = iter(family.samples)
     is_first = True
     while piece := list(islice(samples, SAMPLES)):

@@ -1,4 +1,4 @@
-"""Metrics of the fleet as the folds have it: members, holds, freezes, DPUs by phase."""
+"""Metrics of the fleet in the folds: members, holds, freezes, DPUs by phase."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from projections.zones.phases import PHASES
 
 
 def collect(replica: Replica, survey: Survey | None) -> Iterator[Metric]:
-    """Those of what this process folds."""
+    """The metrics of the partitions that this process folds."""
     topics = replica.supports()
     if FLEET in topics:
         yield from _fleet(FoldStates(replica))

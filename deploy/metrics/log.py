@@ -1,4 +1,4 @@
-"""Metrics of the log and of what a replica has folded of it."""
+"""Metrics of the log and of a replica's progress in it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from eventstore.replicas.status import PartitionStatus
 
 
 def collect(replica: Replica, stall_detector: StallDetector | None, now_ms: int) -> Iterator[Metric]:
-    """All of them."""
+    """All metrics of the log."""
     partitions = replica.partitions_status()
     yield from _partitions(partitions, now_ms)
     yield from _versions(replica, partitions)
@@ -39,7 +39,7 @@ def collect(replica: Replica, stall_detector: StallDetector | None, now_ms: int)
 
 
 def collect_clocks(clocks: ClockSkew) -> Iterator[Metric]:
-    """How this host's clock compares with others."""
+    """The difference between this host's clock and others."""
     offsets_ms = clocks.offsets_ms()
     made = catalog.CLOCK_OFFSET.family()
     if LOG in offsets_ms:
@@ -52,7 +52,7 @@ def collect_clocks(clocks: ClockSkew) -> Iterator[Metric]:
 
 
 def _appending(log: EventLog) -> EmbeddedLog | KafkaAppender | None:
-    """Where a log counts its batches."""
+    """The part of a log that counts its batches."""
     match log:
         case EmbeddedLog():
             return log
@@ -76,7 +76,7 @@ def _partitions(partitions: list[PartitionStatus], now_ms: int) -> Iterator[Metr
 
 
 def _versions(replica: Replica, partitions: list[PartitionStatus]) -> Iterator[Metric]:
-    """Per topic: what is in force, and what could be."""
+    """Per topic: the fold version in force, and the one that all replicas support."""
     in_force, supported = catalog.FOLD_VERSION.family(), catalog.FOLD_VERSION_SUPPORTED.family()
     for topic, versions in sorted(replica.supports().items()):
         in_force.add_metric([topic], min(s.fold_version for s in partitions if s.partition.topic == topic))

@@ -1,4 +1,4 @@
-"""Metrics of a relay: how long changes take to devices, and which zones lack one."""
+"""Metrics of a relay: the latency of changes to devices, and the zones that lack one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BOUNDS_MS = [bound * 1_000 for bound in BOUNDS_S]
 
 
 def collect(relay: Relay, found: SurveyResult) -> Iterator[Metric]:
-    """All of them."""
+    """All metrics of a relay."""
     seconds = catalog.CHANGE_SECONDS.family()
     for level, histogram in relay.latency.items():
         seconds.add_metric([level.name.lower()], _buckets(histogram), histogram.sum_ms / 1_000)
@@ -38,7 +38,7 @@ def collect(relay: Relay, found: SurveyResult) -> Iterator[Metric]:
 
 
 def _zones(found: SurveyResult) -> Iterator[Metric]:
-    """Ages by zone: of the oldest ones, if there are too many to show all."""
+    """Ages by zone; the oldest ones only, if there are too many zones."""
     ages, frozen = catalog.TABLE_AGE.family(), catalog.ZONE_FROZEN.family()
     shown = heapq.nlargest(catalog.ZONES_MAX, found.ages_s.items(), key=lambda item: item[1])
     for zone, age_s in sorted(shown):

@@ -1,7 +1,7 @@
-"""What is counted over all zones and DPUs, for the metrics: in slices, ahead of the scrape that shows it.
+"""Counts over all zones and DPUs for the metrics, computed in slices before the scrape that shows them.
 
-A scrape is answered at once, and by the loop that serves everybody else; a walk over a thousand zones is neither. So
-the walk goes on in the background, every few seconds, and a scrape shows what the last one found.
+A scrape must respond at once and must not block the loop; a walk over a thousand zones would do neither. The walk
+therefore runs in the background every few seconds, and a scrape shows the result of the last one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SLICE_S = 0.003
 
 @dataclass(slots=True)
 class SurveyResult:
-    """What one walk found. Ages are in seconds, by zone; `frozen` names the served zones that are."""
+    """The result of one walk. Ages are in seconds, by zone; `frozen` names the frozen served zones."""
 
     nodes: int = 0
     stuck: int = 0
@@ -40,13 +40,13 @@ class SurveyResult:
 
     @property
     def age_max_s(self) -> float:
-        """The largest age of a zone that is not frozen: those lag behind on purpose."""
+        """The largest age of a zone that is not frozen: frozen zones lag by intention."""
         frozen = set(self.frozen)
         return max((age_s for zone, age_s in self.ages_s.items() if zone not in frozen), default=0.0)
 
 
 class Survey:
-    """Walks while `run` runs; `found` is what the last walk found."""
+    """Walks while `run` runs; `found` is the result of the last walk."""
 
     def __init__(self, replica: Replica, relay: Relay | None, now_ms: Callable[[], int]) -> None:
         self.found = SurveyResult()
@@ -62,7 +62,7 @@ class Survey:
             await asyncio.sleep(EVERY_S)
 
     async def walk(self) -> None:
-        """Look at everything once, in slices."""
+        """Walk over all zones once, in slices."""
         found, clock = SurveyResult(), asyncio.get_running_loop().time
         until_s = clock() + SLICE_S
         for _ in self._steps(found):
@@ -72,7 +72,7 @@ class Survey:
         self.found = found
 
     def _steps(self, found: SurveyResult) -> Iterator[None]:
-        """Small steps of a walk; between two of them anything may change."""
+        """The small steps of a walk; anything may change between two of them."""
         if ZONES in self._replica.supports():
             for partition in self._replica.partitions(ZONES):
                 state = self._states.zones_at(partition)

@@ -1,1 +1,1 @@
-"""The page on --http: its data and live feed as a process gives them, and in static/ what the browser runs."""
+"""The page on --http: its data and live feed, and in static/ the files for the browser."""

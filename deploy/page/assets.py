@@ -1,6 +1,6 @@
-"""The files of the page, read once: what is in the folder is what can be asked for, and nothing else.
+"""The files of the page, read once: only files of the folder can be requested.
 
-A browser asks again each time, with the tag of what it has, so an upgraded plane never runs yesterday's script.
+A browser revalidates each file by its tag, so an upgraded plane never runs an old script.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TYPES = {
 
 
 class Asset(NamedTuple):
-    """One file as it is sent."""
+    """One file as served."""
 
     body: bytes
     kind: str
@@ -57,7 +57,7 @@ def _served(asset: Asset) -> Handler:
 
     async def answer(request: web.Request) -> web.Response:
         try:
-            if asset.kind != TYPES[".html"]:  # a link from another site may lead here, but its scripts may not
+            if asset.kind != TYPES[".html"]:  # a link from another site may open the page, but may not load its scripts
                 check_site(request)
         except PermanentError as error:
             return refused(error)

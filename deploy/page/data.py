@@ -1,7 +1,7 @@
-"""What the page asks for: answers of the Queries service as JSON, of now or, with `at`, of any moment of the past.
+"""The data of the page: responses of the Queries service as JSON, of the present or, with `at`, of any point of the
+past.
 
-Nothing is worked out here that a query does not say. What the page shows of the past is what the same query answers of
-the past.
+Every value comes from a query. The page's values of the past are the responses of the same query as of the past.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CLIQUES_PER_PAGE = 24
 
 
 class DataSource(NamedTuple):
-    """Where the answers come from. `cut` says where every partition ended at a moment."""
+    """The source of responses. `cut` returns the end of every partition at a point of the past."""
 
     queries: QueriesService
     log: EventLog
@@ -46,7 +46,7 @@ class DataSource(NamedTuple):
 
 
 class DataRoutes:
-    """Serves GET /page/data/..., a few at a time."""
+    """Serves GET /page/data/..., a few requests at a time."""
 
     def __init__(self, source: Callable[[], DataSource]) -> None:
         self._source = source
@@ -58,7 +58,7 @@ class DataRoutes:
         return [web.get(f"/page/data/{serve.__name__}", data(self._bounded(serve))) for serve in served]
 
     async def span(self, request: web.Request) -> Any:
-        """What the slider spans, and what there is to choose from."""
+        """The range of the slider, and the available choices."""
         parameters(request, ())
         source = self._source()
         first = await read_first(source.log, {FLEET_0: await source.log.begin(FLEET_0)})
@@ -76,7 +76,7 @@ class DataRoutes:
         }
 
     async def fleet(self, request: web.Request) -> Any:
-        """All that the live feed says, at one moment."""
+        """All values of the live feed, at one point in time."""
         at = parameters(request, ("at",)).get("at", "")
         source = self._source()
         zones: list[pb.ZoneProgress] = []
@@ -144,7 +144,9 @@ class DataRoutes:
         return found._asdict()
 
     async def _before(self, source: DataSource, given: dict[str, str]) -> dict[Partition, int]:
-        """Where the log is read back from: the page before, the moment shown, or its end."""
+        """The positions before which the log is read: those of the previous page, of the shown point, or the
+        log's end.
+        """
         partitions = [partition for topic in FOLDED_TOPICS for partition in source.log.partitions(topic)]
         ends = {partition: await source.log.end(partition) for partition in partitions}
         if given.get("before"):

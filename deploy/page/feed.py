@@ -1,9 +1,9 @@
-"""The page's one live connection: server-sent events, a message per look of the board at most.
+"""The page's live connection: server-sent events, at most one message per refresh of the live view.
 
-The next message is made only when the last one has left, from what is true then. So a slow browser holds one message
-here and gets fewer of them, and one that takes nothing for half a minute is let go. The HTTP server cancels the handler
-of a connection that ends, so a page that is closed frees its place at once. One viewer (a principal, or an address
-without TLS) has a few of the places: 64 tabs of one person kept every other out.
+The next message is built from the present state when the previous one has been sent. A slow browser therefore has one
+message queued here and receives fewer of them, and a browser that takes nothing for 30 s is disconnected. The HTTP
+server cancels the handler when a connection ends, so a closed page frees its place at once. Places per viewer (a
+principal, or an address without TLS) are limited: 64 tabs of one person kept all others out.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Feeds:
                 del self._open[viewer]
 
     def _check_room(self, viewer: str) -> None:
-        """Raises NotReady."""
+        """Raises NotReady if all places, or all of this viewer, are taken."""
         fault = ""
         if self._open.total() >= FEEDS_MAX:
             fault = f"{FEEDS_MAX} pages are open at this process already"
@@ -92,6 +92,6 @@ class Feeds:
 
 
 def _viewer(request: web.Request) -> str:
-    """Whom the places of a feed count for."""
+    """The viewer that a feed's place counts for."""
     identity = request.get(PEER_IDENTITY)
     return identity.principal if identity is not None and identity.principal else peer_of((str(request.remote),))

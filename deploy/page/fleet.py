@@ -1,6 +1,6 @@
-"""Answers of the Queries service in the short form in which the page takes them: a row is a list, not an object.
+"""Responses of the Queries service in a short form for the page: a row is a list, not an object.
 
-At 200 zones and ten looks a second the names of fields would be most of what is sent.
+With 200 zones and ten refreshes per second, field names would be most of the traffic.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ def latency(found: pb.Latency) -> dict[str, Any]:
 
 
 def holds(found: pb.ListHoldsResponse) -> list[list[Any]]:
-    """What tells whether any of them changed; the page asks for them when it shows them."""
+    """The columns that change with a hold; the page queries the holds when it shows them."""
     return [[hold.hold, hold.hash, len(hold.approved_by)] for hold in found.holds]
 
 
 def alerts(status: pb.Status) -> list[str]:
-    """What an operator must know wherever they look, a sentence each."""
+    """Alerts for the operator on every view, one sentence each."""
     halted = [f"{found.partition} is halted on {found.replica}: {found.reason}" for found in status.halted]
     stalled = [f"{found.partition} is not forwarded: {found.reason}" for found in status.stalled]
     newer = [
@@ -77,7 +77,9 @@ def alerts(status: pb.Status) -> list[str]:
 
 
 def past_alerts(status: pb.Status) -> list[str]:
-    """What the log says of that moment; what only processes knew, such as what was not forwarded, is in no record."""
+    """Alerts from the log as of that point; facts known to processes only, such as unforwarded changes, are in no
+    record.
+    """
     halted = [f"{found.partition} is not folded up to that time: {found.reason}" for found in status.halted]
     return [*halted[:_OF_A_KIND], *_frozen(status)]
 

@@ -1,11 +1,11 @@
-"""The fleet as the page shows it: refreshed while a browser is connected, and sent as changes since a revision.
+"""The live view of the fleet: refreshed while a browser is connected, and sent as changes since a revision.
 
-There is one board however many look. A look has a number; whoever was told of look n is told of everything that changed
-after it, as it is now. So nothing is queued for anybody, and a slow reader misses what came in between, never the end.
+All viewers share one view. A revision is a number; a reader with revision n receives everything that changed after it,
+in its present state. Nothing is queued per reader, and a slow reader misses intermediate values, never the last.
 
-It looks when the log has said something, at most ten times a second, and the seldomer the more zones there are, so
-that it takes a tenth of the loop or so: what a fleet of 25,000 zones loses is looks. What is dear or seldom looked at
-is looked at once a second.
+The view is refreshed when the log has grown, at most ten times per second, and less often with more zones, so that it
+takes about a tenth of the loop's time: a fleet of 25,000 zones has fewer refreshes. Expensive and rarely viewed parts
+are refreshed once per second.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class LiveView:
         self._zones = 0
 
     async def run(self) -> None:
-        """Looks for ever, while watched."""
+        """Refresh the view while it is watched, until cancelled."""
         loop = asyncio.get_running_loop()
         with self._replica.watch(*FOLDED_TOPICS) as watch:
             while True:
@@ -62,7 +62,7 @@ class LiveView:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Counts a viewer for as long as the context lasts."""
+        """Count a viewer while the context lasts."""
         self._watchers += 1
         self._watched.set()
         try:
@@ -73,7 +73,9 @@ class LiveView:
                 self._watched.clear()
 
     async def changes(self, since: int, *, timeout_s: float) -> tuple[int, Items]:
-        """The number of the last look, and what changed after look `since`; nothing new if nothing did in time."""
+        """The present revision and the changes after revision `since`; no changes if there were none within the
+        timeout.
+        """
         deadline = asyncio.get_running_loop().time() + timeout_s
         while self._look == since and not self.is_over and (left_s := deadline - asyncio.get_running_loop().time()) > 0:
             await _at_most(left_s, self._looked.wait())
@@ -86,7 +88,7 @@ class LiveView:
         return self._look, found
 
     def end(self) -> None:
-        """Let whoever waits for changes go."""
+        """Release all readers that wait for changes."""
         self.is_over = True
         self._looked.set()
 
@@ -130,7 +132,7 @@ class LiveView:
 
 
 async def _at_most(seconds: float, awaited: Any) -> None:
-    """Wait for this, or for so long."""
+    """Wait for an event, at most this many seconds."""
     try:
         async with asyncio.timeout(seconds):
             await awaited

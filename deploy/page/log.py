@@ -1,8 +1,8 @@
-"""The log as a person reads it: the latest event first, over all partitions in order of time, a page at a time.
+"""The log for people: the latest event first, over all partitions in order of time, one page at a time.
 
-A log can only be read forwards, so each partition is read in stretches from its end back, and the latest record of all
-that were read is taken, again and again. A page ends when it is full, when enough records were looked at (so a filter
-that nothing fits costs a bounded time), or at the log's beginning; its cursor says where the next one goes on.
+A log can only be read forwards. Each partition is read in ranges backwards from its end, and the latest of all read
+records is taken repeatedly. A page ends when it is full, after a limit of examined records (so a filter without a match
+has a bounded cost), or at the log's beginning. Its cursor is the start of the next page.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ITEMS_SHOWN = 20
 
 
 class LogPage(NamedTuple):
-    """Events, the latest first; `before` is where the next page goes on, empty at the log's beginning."""
+    """Events, the latest first; `before` is the cursor of the next page, empty at the log's beginning."""
 
     events: list[dict[str, Any]]
     before: str
@@ -41,7 +41,7 @@ class LogPage(NamedTuple):
 
 
 class _Stretch:
-    """What was read of one partition and not taken yet, and where it was read from."""
+    """The read and not yet taken records of one partition, and the start of their range."""
 
     def __init__(self, position: int) -> None:
         self.position = position
@@ -53,7 +53,7 @@ class _Stretch:
 async def latest(
     log: EventLog, folds: Collection[Fold[Any]], event_filter: EventFilter, ends: Mapping[Partition, int]
 ) -> LogPage:
-    """One page of what lies before these positions."""
+    """One page of the events before these positions."""
     stretches = {
         partition: _Stretch(end) for partition, end in ends.items() if _may_have(partition, folds, event_filter)
     }
@@ -98,7 +98,9 @@ def _cursor(positions: Mapping[Partition, int]) -> str:
 
 
 def _may_have(partition: Partition, folds: Collection[Fold[Any]], event_filter: EventFilter) -> bool:
-    """Whether a partition may have what is wanted: a type that its fold does not take would be quarantined there."""
+    """Whether a partition may hold wanted events: events of types that its fold does not accept would be quarantined
+    there.
+    """
     if not event_filter.types or not TYPES.difference({"undecodable"}).issuperset(event_filter.types):
         return True
     accepts = {"LogCreated", "FoldVersionUpgraded"}.union(*(f.accepts for f in folds if f.topic == partition.topic))
@@ -106,7 +108,7 @@ def _may_have(partition: Partition, folds: Collection[Fold[Any]], event_filter: 
 
 
 async def _read_back(log: EventLog, stretches: Mapping[Partition, _Stretch], begins: Mapping[Partition, int]) -> None:
-    """Read the stretch before, of each partition of which all is taken."""
+    """Read the preceding range of each partition whose records are all taken."""
     starts: dict[Partition, int] = {}
     for partition, each in stretches.items():
         if not each.records and each.position > begins[partition]:
@@ -133,7 +135,7 @@ async def _read_back(log: EventLog, stretches: Mapping[Partition, _Stretch], beg
 
 
 def _shortened(value: Any) -> Any:
-    """An event as it is shown: of a long list its beginning and its length, of a long text its beginning."""
+    """An event for display: long lists and texts are truncated, lists with their length."""
     match value:
         case dict():
             return {key: _shortened(each) for key, each in value.items()}

@@ -1,8 +1,8 @@
-"""What every request of the page goes through: who may ask, what may be asked, and how a refusal reads.
+"""Common handling of the page's requests: access checks, parameters, and the form of errors.
 
-The page shows the whole fleet without a password while it listens on the loopback only, so other sites must not read it
-through their visitor's browser. A browser says which site asks (`Sec-Fetch-Site`), and a name that was made to point
-here (DNS rebinding) shows in `Host`: a listener on the loopback is asked by `localhost` or an IP address.
+The page shows the whole fleet without a password if it listens on the loopback only, so other sites must not read it
+through their visitor's browser. A browser names the requesting site (`Sec-Fetch-Site`), and DNS rebinding is visible in
+`Host`: requests to a listener on the loopback must name `localhost` or an IP address.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ _OWN_SITES = frozenset({"same-origin", "none", ""})
 
 
 class BadQuery(PermanentError):
-    """A query parameter that cannot be used."""
+    """An invalid query parameter."""
 
 
 class NotReady(TransientError):
-    """What is asked for cannot be answered yet, or not by this process now."""
+    """The request cannot be answered yet, or not by this process at present."""
 
 
 def data(serve: Callable[[web.Request], Awaitable[Any]]) -> Handler:
-    """A handler that answers with one JSON value, or with a status and a sentence."""
+    """A handler that responds with one JSON value, or with a status and a sentence."""
 
     async def answer(request: web.Request) -> web.Response:
         try:
@@ -62,7 +62,7 @@ def as_json(value: Any, status: int = 200) -> web.Response:
 
 
 def refused(error: Exception) -> web.Response:
-    """One sentence, and the status that goes with it."""
+    """The response for an error: one sentence and its status."""
     reason = "response: it was not ready within the time limit" if isinstance(error, TimeoutError) else str(error)
     return as_json({"error": reason}, _status(error))
 
@@ -81,7 +81,7 @@ def parameters(request: web.Request, allowed: Collection[str]) -> dict[str, str]
 
 
 def number(name: str, text: str, *, most: int) -> int:
-    """A parameter that is a whole number, 0 if it is not given. Raises BadQuery."""
+    """A parameter that is a whole number; 0 if it is missing. Raises BadQuery."""
     if not text:
         return 0
     if not (text.isascii() and text.isdigit()) or len(text) > 15 or int(text) > most:
@@ -90,7 +90,7 @@ def number(name: str, text: str, *, most: int) -> int:
 
 
 def check_site(request: web.Request) -> None:
-    """Raises Forbidden for what another site asks through a browser."""
+    """Raises Forbidden for a browser's request from another site."""
     if request.headers.get("Sec-Fetch-Site", "") not in _OWN_SITES:
         raise PermissionDenied("Sec-Fetch-Site: other sites must not read this page's data")
     transport = request.transport
@@ -102,7 +102,7 @@ def check_site(request: web.Request) -> None:
 
 
 def _host(request: web.Request) -> str:
-    """The host that is asked, empty if it is none."""
+    """The requested host; empty if it is invalid."""
     try:
         return request.url.host or ""
     except ValueError:

@@ -1,7 +1,7 @@
-"""The page on --http: its files, its data, its live feed; or a sentence that says where it is.
+"""The routes of the page on --http: its files, its data, its live feed, or a sentence with the page's address.
 
-HTTP listens before the log is folded, and the API starts after that. So the routes are there from the beginning, and
-what they answer from is given to them once it is there.
+HTTP listens before the log is folded, and the API starts after that. The routes therefore exist from the start, and
+receive their data sources later.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CALL = Call("?page", 10.0)
 
 
 class PageRoutes:
-    """The routes of one process. `open` gives them what they show."""
+    """The routes of one process. `open` gives them their data sources."""
 
     def __init__(
         self, roles: Collection[str], alive: Callable[[], Sequence[Beacon]], now_ms: Callable[[], int]
@@ -50,7 +50,7 @@ class PageRoutes:
         return [*assets.routes(), web.get("/page/feed", self.feeds.serve), *data.routes()]
 
     async def open(self, queries: QueriesService, log: EventLog, replica: Replica, folds: Collection[Any]) -> None:
-        """Show what these say, until cancelled."""
+        """Serve the page from these sources, until cancelled."""
 
         async def cut(at: str) -> Mapping[Partition, int]:
             as_of = parse_as_of(at)
@@ -77,7 +77,7 @@ class PageRoutes:
         return self._live_view
 
     async def _elsewhere(self, _request: web.Request) -> web.Response:
-        """421: this process folds too little to show the fleet."""
+        """421: this process does not fold enough to show the fleet."""
         there = sorted(found.addresses["http"] for found in self._alive() if _shows(found))
         where = ", ".join(f"http://{address}/" for address in there) or "none of them is alive"
         reason = (
