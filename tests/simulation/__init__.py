@@ -1,4 +1,4 @@
-"""The whole plane on a virtual clock, one seed at a time: production parts, a faulty log, crashes at any await.
+"""The whole plane on a virtual clock, one seed at a time: production components, a faulty log, crashes at any await.
 
-`run` is one seed; `world` is what there is in it, `nemesis` what goes wrong, `judge` and `checkers` what must hold.
+`run` runs one seed; `world` assembles its parts; `nemesis` injects faults; `judge` and `checkers` check the invariants.
 """

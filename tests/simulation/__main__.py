@@ -1,9 +1,9 @@
 """Runs seeds, on every core: `python -m tests.simulation --seeds N [--seed S] [--seconds V] [--verbose]`.
 
-A line per seed, in order, then what really happened in all of them, what was checked, and how fast. A seed that fails
-prints what was wrong and the command that runs it again, and is cut down to a short script, which `--script FILE` runs;
-the exit status is 1. A seed whose run proves nothing says why, and is not counted among those that are ok. What should
-have happened to the plane and did not is named.
+Prints a line per seed, in order, then the counts of events and checks of all seeds, and the speed. For a failing seed
+it prints the fault and the command that repeats the run, and shrinks it to a short script, which `--script FILE` runs;
+the exit status is 1. A run that proves nothing is reported with the reason and is not counted as ok. Events that should
+have occurred and did not are named.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Clients: each sends one command after the other to whichever process it finds, and repeats what it got no answer to.
+"""Clients: each sends one command after the other to any live process, and repeats a command without a response.
 
 A command whose outcome is unknown is sent again, to another process, under the same id and with the same bytes, until
-the answer is definite or the client gives up; that one then stays open for the checkers: it may or may not have
-happened, but once at most.
+the answer is definite or the client gives up. After that the checkers treat it as open: it may have taken effect, but
+at most once.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ READS = 0.1
 
 
 class Client:
-    """One caller with its own clock and its own generator."""
+    """One caller with its own clock and its own random generator."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Client:
         self._workload = Workload(name, zones, now_ms)
 
     async def run(self, director: Director, seed: int) -> None:
-        """Commands for ever."""
+        """Send commands for ever."""
         async for deed in director.deeds(self.name, self._draw):
             self._rng = deed.rng(seed)
             process = self._rng.choice(self._processes)
@@ -68,7 +68,7 @@ class Client:
         return rng.expovariate(1 / self._pause_s), rng.choices(list(KINDS), list(KINDS.values()))[0]
 
     async def ask(self, request: Request, process: Process) -> Answer | None:
-        """One command until its outcome is known; None if the client gave up."""
+        """Send one command until its outcome is known; None if the client gave up."""
         command_id, now = request.event.envelope.command_id, current_loop().time
         self._history.note(now(), "invoke", self.name, command_id, type(request.event).__name__, request.partition)
         for attempt in range(ATTEMPTS):
@@ -95,7 +95,7 @@ class Client:
         return None
 
     async def _read_back(self, answer: Answer) -> None:
-        """Ask anybody for what is at least as new as this answer."""
+        """Query any process at a minimum position of this answer."""
         process, partition, least = self._rng.choice(self._processes), answer.partition, answer.offset + 1
         began_s, of_fleet = current_loop().time(), partition.topic == ZONES and self._rng.random() < 0.5
         try:
@@ -114,6 +114,6 @@ class Client:
 
 
 def _shown(event: Event) -> str:
-    """What a command says, for people."""
+    """A command as text, for people."""
     fields = (getattr(event, field) for field in event.__struct_fields__ if field != "envelope")
     return " ".join([type(event).__name__, *(str(field) for field in fields if field not in ("", b"", [], {}))])

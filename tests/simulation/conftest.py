@@ -1,4 +1,4 @@
-"""Says which unseen seeds were run, also when all is well: a run that cannot be repeated proves little."""
+"""Prints which fresh seeds were run, also after success: a run that cannot be repeated proves little."""
 
 from __future__ import annotations
 

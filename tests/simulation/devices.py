@@ -1,4 +1,4 @@
-"""The simulated devices of a run: the production simulator, watched at every change, and what it asks of the plane."""
+"""The simulated devices of a run: the production simulator, with every change recorded, and its calls to the plane."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.simulation.loop import current_loop
 
 
 class WatchedFleet(SimulatedDevices):
-    """A fleet of devices that writes down whatever one of them comes to have."""
+    """A fleet of devices that records every table that a device installs."""
 
     def __init__(self, faults: DeviceFaults, rng: random.Random, history: History, zone_names: Sequence[str]) -> None:
         super().__init__(faults, rng)
@@ -66,7 +66,7 @@ class WatchedFleet(SimulatedDevices):
 
 
 class SimulatedRegistrar:
-    """What a simulator asks of the plane, asked of whichever process is up."""
+    """The registrar of a simulator; it calls any live process."""
 
     def __init__(
         self, zones: Sequence[str], registered: Callable[[str], Collection[str]], register: Callable[..., object]
@@ -78,7 +78,7 @@ class SimulatedRegistrar:
 
     async def zones(self) -> Collection[str]:
         if self._last_zones:
-            await current_loop().create_future()  # there are no others, ever
+            await current_loop().create_future()  # no device is added later
         self._last_zones = True
         return self._zones
 

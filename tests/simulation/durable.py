@@ -1,7 +1,7 @@
-"""A disk that survives crashes: what a replica saved, to the last commit, and older copies of it.
+"""A disk that survives crashes: a replica's saved state up to the last commit, and older copies of it.
 
-Every committed head is shown to `on_commit`, so that a checker can hold the digest that a replica claims at a position
-against its own.
+Every committed head is passed to `on_commit`, so that a checker can compare the replica's digest at a position with its
+own.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class _Saved:
 
 
 class Disk:
-    """All that one machine has saved, and how often it fails to."""
+    """The saved state of one machine, and how often a save fails."""
 
     def __init__(self) -> None:
         self.partitions: dict[Partition, _Saved] = {}
@@ -35,12 +35,12 @@ class Disk:
         self.failed = 0
 
     def copy(self) -> dict[Partition, _Saved]:
-        """What is on it now."""
+        """The current content of the disk."""
         return deepcopy(self.partitions)
 
 
 class DiskStore:
-    """A Store on a disk, as one life of a process has it: after `cut` nothing it does reaches the disk."""
+    """A Store on a disk for one life of a process: after `cut`, no call changes the disk."""
 
     def __init__(self, disk: Disk, rng: random.Random, on_commit: OnCommit) -> None:
         self._disk = disk
@@ -49,7 +49,7 @@ class DiskStore:
         self._is_cut = False
 
     def cut(self) -> None:
-        """The process is dead."""
+        """Mark the process as dead."""
         self._is_cut = True
 
     def head(self, partition: Partition) -> SavedHead | None:
@@ -70,16 +70,16 @@ class DiskStore:
         self._disk.partitions.pop(partition, None)
 
     def flush(self) -> None:
-        """There is nothing to write."""
+        """Nothing to write."""
 
     async def checkpoint(self) -> None:
-        """Older copies are taken by the simulation, of the whole disk."""
+        """Nothing to copy: the simulation copies the whole disk."""
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        """Nothing to release."""
 
     def check_writable(self) -> None:
-        """Raise SaveFailed if the disk takes nothing now."""
+        """Raise SaveFailed if the disk currently refuses writes."""
         if self._is_cut:
             raise SaveFailed("saved state: the process is dead")
         if self._disk.failures and self._rng.random() < self._disk.failures:

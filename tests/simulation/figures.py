@@ -1,4 +1,4 @@
-"""What a batch of runs amounted to, in words: what was simulated, what went wrong, and how fast it went."""
+"""The results of a batch of runs as text: amount simulated, faults injected, and speed."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def summary(results: Sequence[Result], real_s: float) -> str:
 
 
 def figures(plan: Plan, result: Result) -> str:
-    """How fast the standard fleet is simulated, and under which load: with none, any speed could be claimed."""
+    """The speed of the standard fleet, with its load: a speed without a load means nothing."""
     commands, virtual_s, cpu_s = result.counts["invoke"], result.virtual_s, result.cpu_s
     return (
         f"standard fleet of {len(plan.zones)} zones, {len(plan.processes)} of every role, "

@@ -1,7 +1,7 @@
-"""The log folded afresh, by the production folds and nothing around them, with every step kept for checkers to judge.
+"""The log folded afresh by the production folds alone, with every step stored for the checkers.
 
-A step is one record: what was decided, which rows it changed, and the digests after it. It is the reference for all
-that replicas answered, saved, sent and forwarded while things went wrong.
+A step is one record: its decision, the rows that it changed, and the digests after it. Steps are the reference for
+everything that replicas answered, saved, sent and forwarded during faults.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ROWS = msgspec.msgpack.Encoder(order="deterministic")
 
 
 class Step(NamedTuple):
-    """One record and what the fold made of it. `rows` are those that it changed."""
+    """One record and the result of its fold. `rows` are the rows that it changed."""
 
     partition: Partition
     record: Record
@@ -42,7 +42,7 @@ class Step(NamedTuple):
 
 
 class Halted(Exception):
-    """A log that the folds do not take to its end."""
+    """A log that the folds cannot process to its end."""
 
 
 After = Callable[[FoldedPartition, Step], None]
@@ -51,7 +51,7 @@ After = Callable[[FoldedPartition, Step], None]
 def refold(
     partition: Partition, records: Sequence[Record], fold: Fold[Any], log_id: str, after: Iterable[After] = ()
 ) -> tuple[FoldedPartition, list[Step]]:
-    """Fold these records of a partition; `after` is called after each one."""
+    """Fold these records of a partition; `after` is called after each record."""
     folded = FoldedPartition(partition, {fold.version: fold}, log_id)
     digests = Digests()
     digests.take_in(folded)
@@ -59,7 +59,7 @@ def refold(
     observers = list(after)
     for record in records:
         time_ms = fold_time(folded.time_ms, record.timestamp_ms)
-        if time_ms < folded.time_ms:  # what a corrected clock changes is not of this record
+        if time_ms < folded.time_ms:  # changes caused by a corrected clock do not belong to this record
             folded.rewind(time_ms)
             digests.take_in(folded)
         entry = folded.fold(record)
@@ -75,7 +75,7 @@ def refold(
 
 
 def event_of(record: Record) -> Event | None:
-    """The event in a record, if it is one."""
+    """The event in a record; None if the record contains none."""
     try:
         return decode(record.value)
     except Undecodable:
@@ -83,20 +83,20 @@ def event_of(record: Record) -> Event | None:
 
 
 class Digests:
-    """The digest of a partition's rows, kept up row by row."""
+    """The digest of a partition's rows, updated row by row."""
 
     def __init__(self) -> None:
         self.total = 0
         self._hashes: dict[tuple[str, str], int] = {}
 
     def take_whole(self, folded: FoldedPartition) -> None:
-        """All rows, of a partition of which nothing has changed since it was loaded."""
+        """Add all rows of a partition that is unchanged since it was loaded."""
         for table in folded.state.tables:
             for key, row in table.rows.items():
                 self._put(table.name, key, row)
 
     def take_in(self, folded: FoldedPartition) -> dict[str, list[tuple[str, Any]]]:
-        """The rows that changed since the last time, by table."""
+        """Add the rows changed since the last call, by table."""
         drained = {table: [*chain(*table.drain())] for table in folded.state.tables}
         rows = {
             table.name: list(zip(keys, table.get_many(keys), strict=True)) for table, keys in drained.items() if keys

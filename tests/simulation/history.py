@@ -1,10 +1,10 @@
-"""What was seen from outside while a plane ran, in a form that any lane can write: simulated, or real processes.
+"""An external observation of a running plane, in a form that any lane can write: simulated, or real processes.
 
-A history is what clients asked and were told, what replicas saved and stated, what devices had and were told to do,
-what went wrong meanwhile. With the records of the log it is all that `checkers.judge_history` looks at. Times are
-seconds on one monotonic clock of the recorder. `write` and `read` keep it as JSON lines.
+A history has the commands and answers of clients, the saves and beacons of replicas, the tables and calls of devices,
+and the injected faults. Together with the records of the log it is the whole input of `checkers.judge_history`. Times
+are seconds on one monotonic clock of the recorder. `write` and `read` store it as JSON lines.
 
-`note` beside that is a log for people, and for comparing two runs of one seed: one line of text per happening.
+`note` also writes a log for people, and for comparing two runs of one seed: one line of text per event.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ from projections.rules.rule import Rule, SetStep
 
 
 class _HistoryEntry(msgspec.Struct, frozen=True, tag=True):
-    """Anything in a history; the name of its class tells them apart in a file."""
+    """Base of all entries; the class name is the tag in a file."""
 
 
 class Invoked(_HistoryEntry, frozen=True):
-    """A client sent a command: once for each try. What comes of a try is a Told, a NotTaken, or nobody knows."""
+    """A client sent a command: one entry per attempt. An attempt ends in Answered or AttemptFailed, or with an unknown
+    outcome.
+    """
 
     at_s: float
     client: str
@@ -37,14 +39,14 @@ class Invoked(_HistoryEntry, frozen=True):
 
 
 class AttemptFailed(_HistoryEntry, frozen=True):
-    """A client was told that this try certainly left nothing in the log."""
+    """A client learned that this attempt certainly left no record in the log."""
 
     at_s: float
     command_id: str
 
 
 class Answered(_HistoryEntry, frozen=True):
-    """A definite answer that a client got from a process."""
+    """A definite answer that a client received from a process."""
 
     at_s: float
     client: str
@@ -54,8 +56,9 @@ class Answered(_HistoryEntry, frozen=True):
 
 
 class QueryAnswered(_HistoryEntry, frozen=True):
-    """A query of a partition that asked for at least position `least`, and was answered as of `position`; one of fleet
-    that asked for all that fleet knows of that, as of `fleet`."""
+    """A query of a partition with the minimum position `least`, answered as of `position`. A query of fleet for the
+    changes up to `least` was answered as of `fleet`.
+    """
 
     began_s: float
     at_s: float
@@ -78,7 +81,7 @@ class StateSaved(_HistoryEntry, frozen=True):
 
 
 class TableInstalled(_HistoryEntry, frozen=True):
-    """A device came to have a table: its boot, and what it has then, by another way than the plane's own reports."""
+    """A device installed a table: its boot and the table, observed independently of the plane's reports."""
 
     at_s: float
     zone: str
@@ -90,8 +93,9 @@ class TableInstalled(_HistoryEntry, frozen=True):
 
 
 class FinalTable(_HistoryEntry, frozen=True):
-    """What a device has once everything rests: the version that it says, and what is really there, read past the
-    plane. Rules with their prefixes, packed as in a frame; none at all if only the digest can be read."""
+    """The table of a device at rest: the version that it reports, and the table read from the device itself. Rules have
+    their prefixes packed as in a frame; None if only the digest can be read.
+    """
 
     zone: str
     device: str
@@ -101,7 +105,7 @@ class FinalTable(_HistoryEntry, frozen=True):
 
 
 class FrameStarted(_HistoryEntry, frozen=True):
-    """A device that had a table began to follow these steps to the next one."""
+    """A device with a table began to apply these steps to reach the next one."""
 
     at_s: float
     zone: str
@@ -111,7 +115,7 @@ class FrameStarted(_HistoryEntry, frozen=True):
 
 
 class FinalPosition(_HistoryEntry, frozen=True):
-    """How a replica stands with a partition once everything rests."""
+    """The position and state of a replica's partition at rest."""
 
     process: str
     partition: Partition
@@ -121,7 +125,7 @@ class FinalPosition(_HistoryEntry, frozen=True):
 
 
 class BmcCalled(_HistoryEntry, frozen=True):
-    """A BMC was told to begin an action, by the attempt of this number. In the order in which it was told."""
+    """A BMC was told to begin an action, by the attempt of this number. Entries are in the order of the calls."""
 
     device: str
     attempt: int
@@ -129,7 +133,7 @@ class BmcCalled(_HistoryEntry, frozen=True):
 
 
 class Sample(_HistoryEntry, frozen=True):
-    """How much of something bounded a process had: `what` is one of `checkers.BOUNDS`."""
+    """The amount of a bounded quantity in a process: `what` is one of `checkers.BOUNDS`."""
 
     at_s: float
     process: str
@@ -138,7 +142,7 @@ class Sample(_HistoryEntry, frozen=True):
 
 
 class Alarm(_HistoryEntry, frozen=True):
-    """A condition that the plane raised, or ended, about a partition, zone or device."""
+    """A condition that the plane raised or ended, about a partition, zone or device."""
 
     at_s: float
     process: str
@@ -147,7 +151,7 @@ class Alarm(_HistoryEntry, frozen=True):
 
 
 class FaultInjected(_HistoryEntry, frozen=True):
-    """Something went wrong from then to then, because somebody made it: a kind, and whom it hit."""
+    """An injected fault: its kind, its victim, its start and its end."""
 
     kind: str
     target: str
@@ -156,7 +160,7 @@ class FaultInjected(_HistoryEntry, frozen=True):
 
 
 class ProcessLived(_HistoryEntry, frozen=True):
-    """A process was up. `to_s` is when it died."""
+    """A process was up. `to_s` is the time of its death."""
 
     process: str
     roles: tuple[str, ...]
@@ -194,16 +198,16 @@ class History:
         self._happened: dict[type[Any], list[Any]] = {}
 
     def add(self, happening: HistoryEntry) -> None:
-        """In the order of time."""
+        """Add an entry in time order."""
         self._happened.setdefault(type(happening), []).append(happening)
 
     def of(self, kind: type[H]) -> list[H]:
-        """All of a kind, in the order in which they were added."""
+        """All entries of a kind, in the order in which they were added."""
         return self._happened.get(kind, [])
 
     @contextmanager
     def striking(self, clock: Callable[[], float], kind: str, target: str, *details: object) -> Iterator[None]:
-        """Something goes wrong meanwhile. It is counted by its kind."""
+        """A fault is in effect during the context. It is counted by its kind."""
         from_s = clock()
         self.note(from_s, kind, target, *details)
         try:
@@ -212,22 +216,22 @@ class History:
             self.add(FaultInjected(kind, target, from_s, clock()))
 
     def copy(self) -> History:
-        """One that can be added to, without lines."""
+        """A copy that can be extended, without lines."""
         copied = History()
         copied._happened = {kind: list(found) for kind, found in self._happened.items()}
         return copied
 
     def note(self, at_s: float, what: str, *details: object) -> None:
-        """One line; `what` is counted."""
+        """Write one line; `what` is counted."""
         self.counts[what] += 1
         self.lines.append(f"{at_s:.6f} {what} " + " ".join(map(str, details)))
 
     def digest(self) -> str:
-        """A digest of all lines."""
+        """The digest of all lines."""
         return xxh3_128("\n".join(self.lines).encode()).hexdigest()
 
     def write(self, path: Path) -> None:
-        """Everything but the lines, one happening per line."""
+        """Write all entries, one per line, without the lines for people."""
         encode = msgspec.json.Encoder().encode
         with path.open("wb") as file:
             for happened in self._happened.values():
@@ -235,7 +239,7 @@ class History:
 
 
 def read(*paths: Path) -> History:
-    """One history of what several recorders wrote; each kind in the order of time, where it has one."""
+    """Merge the files of several recorders into one history; entries that have a time are sorted by it."""
     history, found = History(), []
     for path in paths:
         with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""The verdict on a simulated run: its log is read twice, and every checker looks at everything."""
+"""The verdict on a simulated run: its log is read twice, and every checker runs."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ FAULTS_SHOWN = 20
 
 
 async def read_everything(world: World) -> dict[Partition, list[Record]]:
-    """Every record of every topic that is folded, and of beacons."""
+    """Every record of every folded topic, and of beacons."""
     topics = (*FOLDED_TOPICS, REPLICAS)
     return await read_to_end(world.log, {partition: 0 for topic in topics for partition in world.log.partitions(topic)})
 
 
 async def judge(world: World, *, at_rest: bool = True) -> list[str]:
-    """What was wrong with a run that has ended; its processes are still up. What time may mend is left out unless it
-    should be `at_rest`."""
+    """The faults of a run that has ended; its processes are still up. Without `at_rest`, faults that time may repair
+    are left out.
+    """
     history = world.history.copy()
     for happening in _at_rest(world):
         history.add(happening)
@@ -49,7 +50,7 @@ async def judge(world: World, *, at_rest: bool = True) -> list[str]:
 
 
 def _reader(disk: Disk) -> DiskStore:
-    """What is on a disk, as somebody sees it who writes nothing."""
+    """A read-only reader of a disk."""
     return DiskStore(disk, random.Random(0), lambda partition, head: None)
 
 
@@ -60,7 +61,7 @@ def _divergences(world: World) -> Iterator[str]:
 
 
 def _at_rest(world: World) -> Iterator[HistoryEntry]:
-    """What can be seen once nothing goes wrong."""
+    """The observations that are possible only at rest."""
     for name, bmc in world.bmcs.devices.items():
         for task in bmc.begun:
             yield BmcCalled(name, task.token % TOKENS_PER_MS, task.action)

@@ -1,12 +1,13 @@
-"""A virtual-time loop that runs the same every time, and knows whose every task is.
+"""A deterministic event loop on virtual time that knows the process of every task.
 
-Two runs of one seed must agree byte for byte, in any process. What could tell them apart is where objects lie in
-memory: sets of tasks and futures are walked in order of their hashes (a TaskGroup cancels its children so). Here hashes
-count up instead. Nothing touches the operating system, and a loop that turns for ever without time moving is stopped.
+Two runs of one seed must agree byte for byte, in any process. Memory addresses of objects could make them differ: sets
+of tasks and futures are iterated in order of their hashes (a TaskGroup cancels its children so). Here hashes are
+consecutive numbers instead. The loop never calls the operating system, and it stops a run that loops for ever without
+time advancing.
 
-What is due at one instant runs in the order in which it was asked for, as on every asyncio loop, unless the scheduler
-is given a generator: then tasks that could go on at once go on in an order that is drawn. Only tasks: a message that
-was sent first still arrives first.
+Callbacks due at one instant run in the order in which they were scheduled, as on every asyncio loop. With a random
+generator, the loop draws the order of ready tasks. Only tasks are reordered: of two messages, the one sent first still
+arrives first.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _owner: contextvars.ContextVar[str] = contextvars.ContextVar("owner", default="w
 
 
 class _Task(asyncio.Task[Any]):
-    """A task with a number for a hash, and the name of the process in which it was made."""
+    """A task with a number as its hash, and the name of the process that created it."""
 
     _number = 0
 
@@ -47,7 +48,7 @@ class _Task(asyncio.Task[Any]):
 
 
 class _Future(asyncio.Future[Any]):
-    """A future with a number for a hash, which it gets when somebody asks."""
+    """A future with a number as its hash, assigned at first use."""
 
     _number = 0
 
@@ -58,7 +59,7 @@ class _Future(asyncio.Future[Any]):
 
 
 class _Handle:
-    """A callback that is due, or will be. What asyncio asks of its own handles, and nothing that is not used here."""
+    """A callback that is or will be due: the part of asyncio's handles that asyncio itself uses."""
 
     __slots__ = ("_args", "_callback", "_context", "_is_cancelled", "_when")
 
@@ -83,7 +84,7 @@ class _Handle:
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
-    """Virtual seconds since its start are `time()`."""
+    """`time()` is the number of virtual seconds since the loop's start."""
 
     _stopping: bool
 
@@ -108,11 +109,11 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return _Future(loop=self)
 
     def in_world(self, coro: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
-        """A task that belongs to no process, whoever asks for it: a request on its way outlives who sent it."""
+        """A task that belongs to no process, whichever process created it: a request in flight outlives its sender."""
         return self.create_task(coro, name=name, context=self._world.copy())
 
     def tasks_of(self, owner: str) -> list[str]:
-        """Names of the unfinished tasks that were made within a process."""
+        """Names of the unfinished tasks of a process."""
         return [task.get_name() for task, whose in self._living.items() if whose == owner and not task.done()]
 
     # --- what asyncio asks of a loop
@@ -139,11 +140,11 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> _Handle:
-        """There is one thread; an interrupt comes in it too."""
+        """The simulation has one thread; an interrupt arrives in it too."""
         return self.call_soon(callback, *args, context=context)
 
     def _run_once(self) -> None:
-        """All turns until the loop is stopped: there is nothing else to look at between two of them."""
+        """Run all iterations until the loop is stopped: no I/O needs a poll between two of them."""
         due, timers = self._due, self._timers
         while not self._stopping:
             if not due:
@@ -161,7 +162,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                     self._run(handle)
 
     def _move_clock(self) -> None:
-        """To when the next thing is due."""
+        """Advance the clock to the next due callback."""
         timers = self._timers
         while timers and timers[0][2]._is_cancelled:
             heappop(timers)
@@ -180,7 +181,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             self.call_exception_handler({"message": f"{handle._callback} raised", "exception": error})
 
     def _reorder(self, rng: random.Random) -> None:
-        """Shuffle the tasks among what is due, and leave all else where it is."""
+        """Shuffle the ready tasks, and leave all other callbacks in place."""
         due = self._due
         places = [place for place, handle in enumerate(due) if _is_step(handle._callback)]
         if len(places) > 1:
@@ -202,13 +203,13 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
 
 def _is_step(callback: Any) -> bool:
-    """Whether this is a task that goes on."""
+    """Whether this callback is a step of a task."""
     return isinstance(getattr(callback, "__self__", None), asyncio.Task)
 
 
 @contextmanager
 def owned_by(owner: str) -> Iterator[None]:
-    """Whatever tasks are made within, and by those, belong to this process."""
+    """Tasks created in this context, and by those tasks, belong to this process."""
     token = _owner.set(owner)
     try:
         yield
@@ -224,8 +225,9 @@ def current_loop() -> SimulatedLoop:
 
 
 def run_simulated(main: Coroutine[Any, Any, T]) -> T:
-    """Like asyncio.run, on a fresh simulated loop. What the collector finds, and when, differs from run to run, and it
-    ends generators: so it waits until this is over."""
+    """Like asyncio.run, on a fresh simulated loop. Garbage collection is off meanwhile: its times differ from run to
+    run, and it ends generators.
+    """
     gc.collect()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""Models too simple to be wrong in the way the plane might be: cliques row by row, nodes by raw event."""
+"""Models that are simple enough to check by reading: cliques row by row, nodes by raw event."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.simulation.fresh import Step
 
 
 class Cliques:
-    """Holds each change of clique rows against what an index may do."""
+    """Checks each change of clique rows against the rules of an index."""
 
     def __init__(self) -> None:
         self._rows: dict[str, CliqueMember] = {}
@@ -20,7 +20,7 @@ class Cliques:
         self.faults: list[str] = []
 
     def after(self, _: object, step: Step) -> None:
-        """One record of a cliques partition."""
+        """Apply one record of a cliques partition."""
         where = f"{step.partition}@{step.record.offset}"
         for key, row in step.rows.get("capacities", ()):
             if row is None:
@@ -64,13 +64,13 @@ class Cliques:
                 yield from self._sparse(key, row, before, {index for (c, index) in indices if c == _split(key)[0]})
 
     def _jumped(self, key: str, was: CliqueMember) -> Iterator[str]:
-        """Who is served had waited longest."""
+        """The node that got an index must have waited longest."""
         for other, row in self._rows.items():
             if row.claim_state == "waits" and row.since < was.since and _split(other)[0] == _split(key)[0]:
                 yield f"{key} was served before {other}, which waits since {row.since}"
 
     def _sparse(self, key: str, row: CliqueMember, before: Mapping[str, CliqueMember], used: set[int]) -> Iterator[str]:
-        """A new index is the one that the node had last, or leaves no lower one free."""
+        """A new index is the last one of the node, or the lowest free one."""
         was = before.get(key)
         if was is None or (was.last != row.last and was.claim_state != "holds"):
             free = set(range(row.last)) - used
@@ -84,8 +84,9 @@ def _split(key: str) -> tuple[str, str, str]:
 
 
 class Stated(NamedTuple):
-    """The newest incarnation of a node that anybody stated: when created, where, whether it left, and the
-    append time of the statement."""
+    """A stated newest incarnation of a node: creation time, zone, whether it left, and the append time of the
+    statement.
+    """
 
     created_ms: int
     uid: str
@@ -95,10 +96,10 @@ class Stated(NamedTuple):
 
 
 def newest(steps: Sequence[Step]) -> dict[str, list[Stated]]:
-    """Per node, its latest incarnations that zones accepted, told from raw records and outcomes alone.
+    """Per node, its latest incarnations that zones accepted, from raw records and outcomes alone.
 
-    A creation time ahead of the log is of a fast clock, and what is stated after it was put right may be newer: any of
-    these counts.
+    A creation time ahead of the log comes from a fast clock. A statement after the correction of that clock may be
+    newer, so any of these incarnations counts.
     """
     found: dict[str, dict[tuple[str, str], Stated]] = {}
     for step in steps:
@@ -126,7 +127,7 @@ def newest(steps: Sequence[Step]) -> dict[str, list[Stated]]:
 
 
 def _concerns(event: NodesLeft, i: int, stated: Stated) -> bool:
-    """Whether a leave is about this incarnation: of any, of this one, or of a later one."""
+    """Whether a leave applies to this incarnation: to any incarnation, to this one, or to a later one."""
     if not event.uids:
         return True
     created, uid = _incarnation(event, i)
@@ -144,7 +145,7 @@ def _incarnation(event: NodesJoined | NodesLeft, i: int) -> tuple[int, str]:
 
 
 def check_nodes(stated: Mapping[str, Sequence[Stated]], fleet: FleetState) -> Iterator[str]:
-    """No node is lost: one whose newest incarnation nobody took away is a member, in a zone that stated it."""
+    """No node is lost: a node whose newest incarnation did not leave is a member, in a zone that stated it."""
     for name, incarnations in sorted(stated.items()):
         if any(incarnation.left for incarnation in incarnations):
             continue

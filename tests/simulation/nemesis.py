@@ -1,7 +1,7 @@
-"""What goes wrong in a run, and when: crashes at any await, machines cut off, clocks that jump, disks that are full.
+"""Fault injection in a run: crashes at any await, network partitions, clock jumps, full disks.
 
-Every blow is drawn from its own generator and counted when it really hit something; a run in which nothing was hit says
-so, instead of passing for a test.
+Each fault is drawn from a random generator of its own and is counted when it takes effect. A run without an effective
+fault is reported as such, instead of passing for a test.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ BLOWS = {
 
 
 class Nemesis:
-    """Strikes until it is cancelled."""
+    """Injects faults until it is cancelled."""
 
     def __init__(self, world: World, every_s: float) -> None:
         self._world = world
         self._every_s = every_s
 
     async def run(self) -> None:
-        """One blow after the other; they may overlap."""
+        """Inject one fault after the other; faults may overlap."""
         async with asyncio.TaskGroup() as tasks:
             async for deed in self._world.director.deeds(NEMESIS, self._draw):
                 tasks.create_task(Strike(self._world, deed).strike())
@@ -56,7 +56,7 @@ class Nemesis:
 
 
 class Strike:
-    """One of them."""
+    """One kind of fault."""
 
     def __init__(self, world: World, deed: Deed) -> None:
         self._world = world
@@ -91,7 +91,7 @@ class Strike:
             process.start()
 
     def _restore_disk(self, process: Process) -> None:
-        """What a restart finds: mostly what was there, at times an older copy of it, or nothing."""
+        """Choose the disk after a restart: mostly the latest state, at times an older copy of it, or an empty disk."""
         chance = self._rng.random()
         if chance < 0.2:
             self._note("older state", process.name)
@@ -182,6 +182,6 @@ class Strike:
 
 
 async def _loop_steps(count: int) -> None:
-    """So many turns of the loop, within one instant: a crash then falls between any two steps of its victim."""
+    """Run so many iterations of the loop within one instant: a crash then falls between any two steps of its victim."""
     for _ in range(count):
         await asyncio.sleep(0)

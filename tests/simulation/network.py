@@ -1,7 +1,7 @@
-"""What lies between the machines of a simulation: requests that travel, links that break, machines that are cut off.
+"""The network of a simulation: requests with latency, broken links, disconnected machines.
 
-A request that was sent outlives its sender: it lands although the process died meanwhile, and the answer reaches
-nobody. A process that dies leaves its peers in the dark at times, as a machine without power does.
+A request in flight outlives its sender: it is delivered although the process died meanwhile, and its response is
+dropped. At times a process dies without closing its links, as a machine that loses power does.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SLOW_SHARE = 0.02
 
 @dataclass(slots=True)
 class Wire:
-    """How one machine is connected to the log; the nemesis turns these."""
+    """The connection of one machine to the log; the nemesis changes its settings."""
 
     rng: random.Random
     is_cut: bool = False
@@ -41,14 +41,14 @@ class Wire:
     """How long a slow message takes at most."""
 
     def latency_s(self) -> float:
-        """Mostly some milliseconds."""
+        """A latency, mostly some milliseconds."""
         if self.slow_s and self.rng.random() < SLOW_SHARE:
             return self.rng.uniform(0.0, self.slow_s)
         return self.rng.uniform(0.000_2, 0.005)
 
 
 class WiredLog:
-    """An EventLog as one process sees it over its wire. Closing it closes nothing that others share."""
+    """An EventLog as one process reaches it over its wire. Closing it leaves the shared log open."""
 
     def __init__(self, log: EventLog, wire: Wire) -> None:
         self.wire = wire
@@ -77,7 +77,7 @@ class WiredLog:
             raise AppendUnknown(f"{what}: no answer within {timeout_s:g} s") from None
 
     async def _deliver(self, land: Callable[[], Awaitable[None]], answer: asyncio.Future[None], what: str) -> None:
-        """The whole way of a request and its answer, whether anybody still waits for that or not."""
+        """Carry a request and its response, even if its caller has stopped waiting."""
         failed: PlaneError | None = None
         try:
             await asyncio.sleep(self.wire.latency_s())
@@ -117,7 +117,7 @@ class WiredLog:
         return await self._log.position_at(partition, time_ms)
 
     async def close(self) -> None:
-        """The log is shared."""
+        """Nothing to close: the log is shared."""
 
     async def _round_trip(self) -> None:
         self._check()
@@ -130,7 +130,7 @@ class WiredLog:
 
 
 class WiredBmc:
-    """A BMC as one process reaches it: a call that was sent takes effect, whatever becomes of who sent it."""
+    """A BMC as one process reaches it: a call in flight takes effect even if its caller dies."""
 
     def __init__(self, bmc: Bmc) -> None:
         self._bmc = bmc
@@ -154,13 +154,13 @@ class WiredBmc:
 
 
 def _heard(done: asyncio.Task[Any]) -> None:
-    """An answer that nobody waits for any more is of no interest, be it an error."""
+    """Drop the response, or the error, of a call whose caller has stopped waiting."""
     if not done.cancelled():
         done.exception()
 
 
 class LinkEnd:
-    """One end of an agent link over a network: in order, late, and silent if the other machine has no power."""
+    """One end of an agent link over a network: ordered, delayed, and silent if the other machine has lost power."""
 
     def __init__(self, peer: str, rng: random.Random) -> None:
         self.peer = peer
@@ -210,7 +210,7 @@ class LinkEnd:
         self.abort()
 
     def _later(self, callback: object, *args: object) -> None:
-        """At the other end, after all that was sent before."""
+        """Run at the other end, after all earlier messages."""
         loop = current_loop()
         self._arrives_at = max(self._arrives_at, loop.time() + self._rng.uniform(0.000_1, 0.004))
         loop.call_at(self._arrives_at, callback, *args)  # type: ignore[arg-type]

@@ -1,7 +1,7 @@
-"""How long a run takes and how badly it goes, drawn from its seed: some runs are calm and long, some short and wild.
+"""The length and the fault rates of a run, drawn from its seed: some runs are calm and long, some short and wild.
 
-What is due at once may go on in an order that is drawn, machines may be few or many, commands may come ten a second or
-one in half a minute. `standard` is the one run that is always the same kind, for telling how fast simulating is.
+A plan may draw the order of ready tasks, few or many machines, and from ten commands a second to one in half a minute.
+`standard` is a fixed plan that measures the speed of the simulation.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SOUND_LOG = faulty_log.LogFaults(
 
 
 class Plan(NamedTuple):
-    """One run."""
+    """The plan of one run."""
 
     seed: int
     processes: tuple[frozenset[str], ...]
@@ -55,7 +55,7 @@ DEPLOYMENTS: tuple[tuple[frozenset[str], ...], ...] = (
 
 
 class Pace(NamedTuple):
-    """What goes together: busy runs are short."""
+    """A pair of load and length: busy runs are short."""
 
     pause_s: tuple[float, ...]
     trouble_s: tuple[float, ...]
@@ -71,7 +71,7 @@ PACES = (
 
 
 def plan_of(seed: int, *, faulty_s: float | None = None) -> Plan:
-    """The run with this seed."""
+    """The plan of this seed."""
     rng = random.Random(f"{seed}/plan")
     rate, pace = rng.choice((0.2, 1.0, 1.0, 2.0)), rng.choice(PACES[:2] if faulty_s else PACES)
     return Plan(
@@ -120,8 +120,9 @@ def plan_of(seed: int, *, faulty_s: float | None = None) -> Plan:
 
 
 def standard(seed: int, faulty_s: float, processes: int) -> Plan:
-    """A fleet of ten zones and twenty DPUs under so many processes of every role: a command in five seconds, a blow in
-    thirty, and machines that fail as seldom as bad ones do."""
+    """A fleet of ten zones and twenty DPUs under so many processes of every role: a command every 5 s, a fault every 30
+    s, and device faults at the rate of unreliable hardware.
+    """
     return plan_of(seed)._replace(
         processes=(ALL,) * processes,
         clients=2,
@@ -148,7 +149,7 @@ CALM: Mapping[str, Callable[[Plan], Plan]] = {
 
 
 def calmed(plan: Plan, names: Collection[str]) -> Plan:
-    """The plan without these."""
+    """The plan without these sources of faults."""
     for name in names:
         plan = CALM[name](plan)
     return plan

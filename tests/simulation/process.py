@@ -1,8 +1,8 @@
-"""A process of the plane in a simulation: the production parts, put together as `deploy` does, in one task group.
+"""A process of the plane in a simulation: the production components, assembled as `deploy` does, in one task group.
 
-It can die between any two steps of the loop. Whatever it was about to do is then cut off first (its wire, its disk,
-its links), and only then are its tasks cancelled, so that no cleanup does what a dead process cannot do. What it had in
-memory is gone; its disk stays, or an older copy of it comes back.
+It can die between any two steps of the loop. Its wire, its disk and its links are cut first, and only then are its
+tasks cancelled, so that no cleanup does what a dead process cannot do. Its memory is lost; its disk stays, or an older
+copy of the disk replaces it.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ class Life:
         self.calls: set[asyncio.Future[Answer]] = set()
 
     def spawn(self, work: Awaitable[None], name: str) -> None:
-        """A task that ends with this life at the latest."""
+        """Start a task that ends with this life at the latest."""
         with owned_by(self.name):
             self.group.create_task(work, name=name)  # type: ignore[arg-type]
 
 
 @dataclass
 class Process:
-    """A place where the plane runs, life after life."""
+    """A process of the plane, over all its lives."""
 
     name: str
     log: EventLog
@@ -80,7 +80,7 @@ class Process:
     # --- life and death
 
     def start(self) -> None:
-        """Begin a new life on whatever is on the disk."""
+        """Begin a new life with the current content of the disk."""
         assert self.life is None
         self.lives += 1
         name = f"{self.name}#{self.lives}"
@@ -91,7 +91,7 @@ class Process:
             self._main = current_loop().create_task(self._live(self.life), name=name)
 
     async def crash(self, *, in_the_dark: bool = False) -> None:
-        """Die at this instant. `in_the_dark`: without power, so that no peer learns of it."""
+        """Die at this instant. With `in_the_dark`, the machine loses power, so its peers see no closed link."""
         life, main = self.life, self._main
         if life is None or main is None:
             return
@@ -132,7 +132,7 @@ class Process:
             self._died(life, group.exceptions[0])
 
     def _died(self, life: Life, error: BaseException) -> None:
-        """By itself, which nothing that a simulation does should bring about."""
+        """Record that the process ended by itself, which is a fault in every simulation."""
         if not life.wire.is_cut:
             while isinstance(error, BaseExceptionGroup):
                 error = error.exceptions[0]
@@ -145,7 +145,7 @@ class Process:
     # --- what reaches it
 
     async def call(self, request: Request, timeout_s: float) -> Answer:
-        """A command over the network. Raises AppendUnknown, LogUnavailable if it certainly was not taken."""
+        """Send a command over the network. Raises AppendUnknown; LogUnavailable if nothing was appended."""
         life = self.life
         if life is None or not life.is_up:
             raise LogUnavailable(f"{self.name} takes no connections")
@@ -164,7 +164,7 @@ class Process:
             life.calls.discard(answer)
 
     async def read(self, partition: Partition, least: int, *, of_fleet: bool, timeout_s: float) -> tuple[int, int]:
-        """The positions, of the partition and of fleet (else -1), at which a query is answered that asks for this one.
+        """Query at a minimum position; the positions, of the partition and of fleet (else -1), of the response.
 
         Raises LogUnavailable.
         """
@@ -175,7 +175,7 @@ class Process:
         return await life.api.read(partition, least, of_fleet=of_fleet, timeout_s=timeout_s)
 
     async def dial(self, agent: str) -> LinkEnd:
-        """A link to this process's relay. Raises LinkClosed, Busy."""
+        """Open a link to this process's relay. Raises LinkClosed, Busy."""
         life = self.life
         await asyncio.sleep(self.rng.uniform(0.0001, 0.003))
         if life is None or life is not self.life or not life.is_up or life.relay is None:
@@ -189,7 +189,7 @@ class Process:
 
 
 async def _handle(life: Life, request: Request, answer: asyncio.Future[Answer], timeout_s: float) -> None:
-    """One command inside a process."""
+    """Handle one command inside the process."""
     try:
         found = await _answer(life, request, timeout_s)
     except PlaneError as error:
@@ -201,7 +201,7 @@ async def _handle(life: Life, request: Request, answer: asyncio.Future[Answer], 
 
 
 async def _answer(life: Life, request: Request, timeout_s: float) -> Answer:
-    """Through the API if it has a form for the command, and as parts of the plane say things if not."""
+    """Send a command through the API if it has a form there, and otherwise as the plane's components do."""
     form = asked(request.event)
     if form is None or life.api is None:
         return await life.replica.submit(request.partition, request.key, request.event, timeout_s=timeout_s)

@@ -1,4 +1,4 @@
-"""The parts of a simulated process: put together as in production, over simulated devices."""
+"""The components of a simulated process: assembled as in production, over simulated devices."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def start_roles(process: Process, life: Life, log: EventLog) -> None:
-    """Start everything in the task group of this life."""
+    """Start every component in the task group of this life."""
     roles, now_ms, name = process.roles, process.now_ms, process.name
 
     def rng() -> random.Random:
@@ -60,7 +60,7 @@ def _server(
     now_ms: Callable[[], int],
     rng: random.Random,
 ) -> ApiServer:
-    """The services of the API, which nothing listens for."""
+    """The services of the API, without a listener."""
     board = StatusReporter(
         replica,
         location=LogLocation("simulated"),
@@ -77,6 +77,6 @@ def _server(
 
 
 async def _relay(replica: Replica, relay: Relay) -> None:
-    """A relay distributes once its tables are those of the log."""
+    """A relay, which distributes once its tables have caught up with the log."""
     await replica.ready()
     await relay.run()

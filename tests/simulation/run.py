@@ -1,4 +1,4 @@
-"""One seed from beginning to end, and what came of it."""
+"""One seed from beginning to end, and its result."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LOOKS = 1.6
 
 @dataclass
 class Result:
-    """What a run was, and what was wrong with it."""
+    """The figures of a run, and its faults."""
 
     seed: int
     faults: list[str] = field(default_factory=list)
@@ -64,7 +64,7 @@ def follow(script: Script, *, converges_within_s: float = CONVERGES_WITHIN_S) ->
 def simulate_plan(
     plan: Plan, script: Script | None = None, *, converges_within_s: float = CONVERGES_WITHIN_S
 ) -> Result:
-    """Run a plan, with the deeds of a script if there is one."""
+    """Run a plan, with the deeds of a script if one is given."""
     began_s = time.process_time()
     result = run_simulated(_run(plan, Director(plan.seed, script), converges_within_s))
     result.cpu_s = time.process_time() - began_s
@@ -103,7 +103,7 @@ async def _run(plan: Plan, director: Director, converges_within_s: float) -> Res
 
 
 async def _release(world: World) -> None:
-    """An operator ends every freeze, also one that landed late; what is held may stay so."""
+    """End every freeze as an operator, also one that was appended late; changes on hold may stay so."""
     for _ in range(5):
         await asyncio.sleep(3.0)
         process = random.Random(world.plan.seed).choice(world.apis)

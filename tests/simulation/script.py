@@ -1,8 +1,8 @@
-"""What was done to the plane in a run, deed by deed: drawn from the seed and written down, or followed from a script.
+"""The deeds of a run: drawn from the seed and recorded, or replayed from a script.
 
-A deed is one command of a client, one blow of the nemesis, or the fate of one append to the log. Each is drawn by a
-generator of its own, numbered: so a script in which some deeds are left out does the others as they were, and what is
-left of a failing run can be cut down to the few deeds that make it fail. `says` is for people; nobody reads it back.
+A deed is one command of a client, one fault of the nemesis, or the fate of one append to the log. Each has a numbered
+random generator of its own, so a script without some deeds repeats the others unchanged, and a failing run can be
+reduced to the few deeds that cause the failure. `says` is for people; no code reads it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ NEMESIS = "nemesis"
 
 
 class Deed(msgspec.Struct, omit_defaults=True):
-    """Who did what, and when. `number` is that of its generator; of the fate of an append it is which one of `key`."""
+    """One action in a run, its author and its time. `number` is that of its generator; for the fate of an append it is
+    the number among the appends of `key`.
+    """
 
     at_s: float
     who: str
@@ -34,13 +36,14 @@ class Deed(msgspec.Struct, omit_defaults=True):
     says: str = ""
 
     def rng(self, seed: int) -> random.Random:
-        """Draws all details of this deed."""
+        """The generator of all details of this deed."""
         return random.Random(f"{seed}/{self.who}/{self.number}")
 
 
 class Script(msgspec.Struct, kw_only=True):
-    """A run by its deeds. Its plan is that of the seed, for so many `seconds` if they were given, without what `calm`
-    names (see `plan.CALM`); all goes well from `ends_s` on, if that is earlier."""
+    """A run by its deeds. Its plan is that of the seed, with `seconds` as its length if given, and without the faults
+    that `calm` names (see `plan.CALM`); no fault occurs from `ends_s` on, if that is earlier.
+    """
 
     seed: int
     seconds: float | None
@@ -50,14 +53,14 @@ class Script(msgspec.Struct, kw_only=True):
     deeds: list[Deed]
 
     def write(self, path: Path) -> None:
-        """As JSON, one deed per line."""
+        """Write the script as JSON, one deed per line."""
         head = msgspec.to_builtins(self) | {"deeds": []}
         lines = ",\n".join("  " + msgspec.json.encode(deed).decode() for deed in self.deeds)
         path.write_text(msgspec.json.encode(head).decode().replace('"deeds":[]', f'"deeds":[\n{lines}\n]') + "\n")
 
 
 def read_script(path: Path) -> Script:
-    """What `write` wrote. Raises PermanentError."""
+    """Read a script that `write` wrote. Raises PermanentError."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Script)
     except (OSError, msgspec.DecodeError) as error:
@@ -69,7 +72,7 @@ Draw = Callable[[random.Random], tuple[float, str]]
 
 
 class Director:
-    """Tells everybody when to do what; `done` is all that was done."""
+    """Schedules the deeds of every author; `done` lists all executed deeds."""
 
     def __init__(self, seed: int, script: Script | None) -> None:
         self.done: list[Deed] = []
@@ -78,7 +81,7 @@ class Director:
         self._fates = {(deed.key, deed.number): deed for deed in self._scripted(LOG)}
 
     async def deeds(self, who: str, draw: Draw) -> AsyncIterator[Deed]:
-        """What somebody is to do, each at its time or as soon as the one before is over."""
+        """The deeds of an author, each at its time or as soon as the one before has ended."""
         clock = current_loop().time
         if self._script is None:
             for number in count():
@@ -91,7 +94,7 @@ class Director:
                 yield self._noted(msgspec.structs.replace(deed, at_s=clock(), says=""))
 
     def fate(self, key: str, number: int, draw: Callable[[], tuple[str, float]]) -> tuple[str, float]:
-        """What becomes of an append, and after how long if it lands late."""
+        """The fate of an append, and its delay if it lands late."""
         if self._script is None:
             what, after_s = draw()
         else:

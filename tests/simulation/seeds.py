@@ -1,4 +1,4 @@
-"""The seeds that every run of the tests simulates: the same few each time, and a few that nobody has seen before."""
+"""The seeds of every test run: a few fixed ones, and a few fresh ones."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Cuts a failing run down to a script that a person can read: what is left out of it makes the fault go away.
+"""Shrinks a failing run to a script that a person can read: without any one of its deeds the fault disappears.
 
-First whatever a plan can do without is calmed, then deeds are taken away in ever smaller portions (ddmin, Zeller and
-Hildebrandt 2002), then the end is moved to the last deed. A shorter run counts if it fails alike: by the same
-invariant, or with the same words.
+First every source of faults that is not needed is removed from the plan, then deeds are removed in ever smaller
+portions (ddmin, Zeller and Hildebrandt 2002), then the end is moved to the last deed. A shorter run counts if it fails
+by the same invariant, or with the same words.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _WORDS = 8
 
 
 def kind_of(fault: str) -> str:
-    """What two faults have in common that have the same cause, as far as their words say."""
+    """The common part of faults with one cause, as far as their texts show it."""
     invariant = _INVARIANT.match(fault)
     return invariant[0] if invariant else " ".join(_PARTICULARS.sub("#", fault).split()[:_WORDS])
 
 
 class Shrinker:
-    """Shrinks one failing run, in so many runs at most."""
+    """Shrinks one failing run, in at most so many runs."""
 
     def __init__(self, runs_max: int) -> None:
         self.runs = 0
@@ -39,7 +39,7 @@ class Shrinker:
         self._kinds: set[str] = set()
 
     def shrink(self, result: Result, seconds: float | None) -> Script | None:
-        """The shortest script found that fails as this result did; None if its deeds alone do not bring it about."""
+        """The shortest script found that fails as this result did; None if its deeds do not reproduce the fault."""
         self._kinds = set(map(kind_of, result.faults))
         script = Script(seed=result.seed, seconds=seconds, deeds=result.deeds)
         if not self._fails(script):
@@ -60,7 +60,7 @@ class Shrinker:
         return bool(self._kinds & set(map(kind_of, follow(script).faults)))
 
     def _told(self, script: Script) -> Script:
-        """With what its deeds come to now, and the fault that it ends in."""
+        """The script with the current texts of its deeds, and the fault at its end."""
         result = follow(script)
         said = {(deed.who, deed.number, deed.key): deed.says for deed in result.deeds}
         deeds = [replace(deed, says=said.get((deed.who, deed.number, deed.key), "")) for deed in script.deeds]
@@ -68,7 +68,7 @@ class Shrinker:
 
 
 def minimal(items: Sequence[T], fails: Callable[[list[T]], bool]) -> list[T]:
-    """As few of these as still fail, in their order: none of them alone can be left out."""
+    """As few of these as still fail, in their order: without any one of them the rest does not fail."""
     kept, portion = list(items), max(len(items) // 2, 1)
     while True:
         start, before = 0, len(kept)
@@ -84,7 +84,7 @@ def minimal(items: Sequence[T], fails: Callable[[list[T]], bool]) -> list[T]:
 
 
 def shown(deeds: Sequence[Deed]) -> Iterator[str]:
-    """A line for each deed."""
+    """One line for each deed."""
     for deed in deeds:
         about = f" {deed.key} #{deed.number}" if deed.key else ""
         late = f" {deed.after_s:.2f} s later" if deed.after_s else ""

@@ -1,4 +1,4 @@
-"""Seeds on several cores: each is run once, in order, and by processes that do not stay for ever."""
+"""Seeds on several cores: each runs once, in order, in worker processes that are replaced after a number of seeds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def main() -> None:
 
 
 def test_many_seeds_come_to_an_end() -> None:
-    """In a process of its own, which can be ended if they do not."""
+    """Run in a child process, which the test can stop if it hangs."""
     subprocess.run([sys.executable, "-m", "tests.simulation.test_batch"], check=True, timeout=PATIENCE_S)
 
 

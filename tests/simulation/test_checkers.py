@@ -1,6 +1,6 @@
-"""Every checker catches what it is for, in histories that no plane of ours should write; and leaves sound ones alone.
+"""Every checker finds its fault in a history that no correct plane writes, and reports nothing about a sound one.
 
-Bugs in the plane itself, caught in simulated runs, are in tests/seeded.
+Bugs planted in the plane itself, found in simulated runs, are in tests/seeded.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def found(check: Callable[[Evidence], Iterator[str]], log: WrittenLog) -> list[s
 
 
 def joined() -> tuple[WrittenLog, e.NodesJoined, int]:
-    """A log with one join, which its client was told of."""
+    """A log with one join that was answered to its client."""
     log = WrittenLog()
     event = log.join("a")
     offset = log.ask(event)
@@ -144,7 +144,7 @@ def test_agreement() -> None:
 
 
 def seen(*versions: tuple[int, int, bytes]) -> Evidence:
-    """A device that came to have these versions; its zone has had 3 and 5."""
+    """A device that installed these versions; its zone has had 3 and 5."""
     log = WrittenLog()
     for boot, version, digest in versions:
         log.history.add(TableInstalled(99.0, "z", "d", boot, 1, version, digest))

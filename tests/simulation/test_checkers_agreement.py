@@ -1,4 +1,4 @@
-"""Whether zones and fleet agree: what is told of a node that left elsewhere, and what is left alone."""
+"""Agreement of zones and fleet: reported and ignored cases of a node that left another partition."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ A, B = (
 
 
 class TwoZones(WrittenLog):
-    """A zone in each of two partitions, which are forwarded one by one. Nothing is delivered from fleet's outbox."""
+    """A zone in each of two partitions, each forwarded separately. No record of fleet's outbox is delivered."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ def test_a_node_that_left_as_something_newer_is_told_where_it_still_is() -> None
 
 @pytest.mark.parametrize("created_ms", [5, 7])
 def test_a_node_that_is_elsewhere_by_right_is_left_alone(created_ms: int) -> None:
-    """It is as new there and was stated later, or it is newer."""
+    """The node is as new there and was stated later, or it is newer."""
     log = TwoZones()
     log.joined(B, 5)
     log.joined(A, created_ms)

@@ -1,4 +1,4 @@
-"""How much is withdrawn, counted by address: what is a withdrawal, of which kind, and how many of them are too many."""
+"""Withdrawals counted by address: which changes are withdrawals, of which kind, and how many exceed a budget."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def policy(action: str, priority: int = 0, protocol: str = "any", *ports: int, o
 
 
 def membership(**states: int) -> e.Event:
-    """What becomes of these nodes; rows say how."""
+    """A record with these nodes; the rows give the effect."""
     names = list(states)
     return e.MembershipChanged(
         LOG.stated(), 0, 0, 1, 1, ["z"], names, list(states.values()), [1], ["u"], b"", b"", [{}], [0], [], []
@@ -61,7 +61,7 @@ SAID = e.PolicySet(LOG.said(), "p", 0, "allow", "any", [], {}, {})
 
 
 def losses(*changes: tuple[e.Event, Rows]) -> list[str]:
-    """Whose withdrawals are told, how many and of which kind, if no budget lets any go."""
+    """The withdrawals that are reported, by number and kind, if no budget allows any."""
     steps = WrittenSteps().add(None, FLEET_0, budgets=NOTHING)
     for event, rows in changes:
         steps.add(event, FLEET_0, **rows)
@@ -224,7 +224,7 @@ def test_stated_leaves_and_others_of_one_record_have_a_budget_each() -> None:
 
 
 def test_who_joins_an_address_and_has_it_dropped_takes_it_from_who_states_a_leave() -> None:
-    """What a leave does beside it is not what somebody asked for."""
+    """The change beside a leave was not stated by an operator."""
     old = {"policies": {"p": policy("drop", of={"tier": "old"})}}
     had = {"members": {"a": node("10.0.0.1"), "b": node("10.0.0.1")}}
     joins = {"members": {"a": None, "x": node("10.0.0.1", tier="old")}}
@@ -245,7 +245,7 @@ def test_who_is_stated_anew_as_it_was_takes_nothing() -> None:
 
 
 def test_what_is_kept_of_a_node_is_its_own_too() -> None:
-    """Of two former states with one address, as well."""
+    """The same holds for two former states with one address."""
     had = {"retained": {"a": kept(node("10.0.0.1"), node("10.0.0.1", tier="old"))}}
     assert losses((SAID, had), (membership(a=e.LEFT), {"retained": {"a": None}})) == ["any zone 1 denied-by-leave"]
     assert losses((SAID, had), (membership(a=e.INFERRED), {"retained": {"a": None}})) == ["any zone 1 denied-by-change"]
@@ -260,9 +260,9 @@ def test_what_a_policy_takes_is_nobodys_leave() -> None:
 def withdrawn(
     *counts: tuple[float, int], permille: int = 0, min_addresses: int = 0, of: int = 100, late: int = 0
 ) -> list[str]:
-    """What is told if so many of a hundred addresses go at these seconds after an hour, with such a budget.
+    """The report if so many of a hundred addresses are withdrawn at these seconds after an hour, with such a budget.
 
-    `late` more addresses join a minute before the first goes.
+    `late` more addresses join a minute before the first withdrawal.
     """
     steps = WrittenSteps().add(
         SAID, FLEET_0, budgets={"denied-by-change": Budget("denied-by-change", permille, min_addresses), "x": None}
@@ -317,7 +317,7 @@ def test_a_clock_that_jumps_back_forgets_nothing_and_one_that_jumped_ahead_nothi
 
 
 def stated_at(*changes: tuple[float, Rows]) -> list[str]:
-    """What is told if rows change at these seconds, with the budgets that there are before any is set."""
+    """The report if rows change at these seconds, with the default budgets."""
     steps = WrittenSteps()
     for at_s, rows in changes:
         steps.now_s = at_s - 1.0
@@ -334,7 +334,7 @@ def gone(first: int, count: int) -> Rows:
 
 
 def test_a_list_begins_with_its_first_addresses_whatever_went_before_they_had_lasted() -> None:
-    """The one that went in the first minute was not all that there was of a list of 20."""
+    """The address withdrawn in the first minute was not the whole list of 20."""
     begun = (1, {"zones": {"z": zone()}}), (90, nodes(1, 1)), (91, gone(1, 1)), (92, nodes(2, 20))
     assert not stated_at(*begun, (200, gone(2, 9)))
     assert stated_at(*begun, (200, gone(2, 10))) == [
@@ -352,7 +352,7 @@ def test_what_goes_after_a_level_lasted_is_not_counted_into_that_level_once_more
 
 
 def test_a_level_that_a_fast_clock_made_an_hour_old_stays_forgotten() -> None:
-    """The plane keeps levels of the last hour only, and cannot know them again when the clock is corrected."""
+    """The plane stores levels of the last hour only, and cannot restore them when the clock is corrected."""
     begun = (1, nodes(1, 6)), (120, nodes(7, 94))
     ahead = (2 * HOUR_S, nodes(200, 1))
     assert not stated_at(*begun, ahead, (300, gone(1, 50)))
@@ -361,7 +361,7 @@ def test_a_level_that_a_fast_clock_made_an_hour_old_stays_forgotten() -> None:
 
 
 def test_the_budgets_that_there_are_before_any_is_set() -> None:
-    """One in a hundred and 100 that nobody stated, one in ten and 1,000 that somebody did."""
+    """Default budgets: 1 % and 100 addresses for unstated withdrawals, 10 % and 1,000 for stated ones."""
 
     def faults(state: int, count: int) -> list[str]:
         names = [f"n{number}" for number in range(2_200)]
@@ -378,7 +378,7 @@ def test_the_budgets_that_there_are_before_any_is_set() -> None:
 
 
 def approved(asks: e.Event, *persons: str, hold: int = 1, rows: Rows = FLEET) -> list[str]:
-    """What is told if what was asked for is let go by these persons, the last of whom says the last word."""
+    """The report if a held change is released by these persons, the last of whom gives the final approval."""
     steps = WrittenSteps().add(None, FLEET_0, budgets=NOTHING, **rows).add(asks, FLEET_0, holds={"1": 1})
     for person in persons[:-1]:
         steps.add(e.HoldApproved(LOG.said(actor=person), hold, b""), FLEET_0, holds={"1": 1})

@@ -1,4 +1,4 @@
-"""What clients were told, one word too much or too late at a time."""
+"""Answers to clients, each with one fault."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_an_answer_names_where_it_looked() -> None:
 
 
 def tried(tries: int, failed: int) -> list[str]:
-    """What is told of a command in the log that was tried so often, and so often certainly left nothing there."""
+    """The report about a command in the log with so many attempts, some of which certainly failed."""
     log = WrittenLog()
     event = log.join("a")
     for _ in range(tries):
@@ -50,7 +50,7 @@ def test_what_failed_every_time_is_not_in_the_log() -> None:
 
 
 def effects(*done: tuple[str, Outcome, int, bool]) -> list[str]:
-    """What is told of these: by which record of a command each was, what was answered, and whether rows changed."""
+    """The report about these records: the record that each copies, its answer, and whether rows changed."""
     steps = WrittenSteps()
     said = {name: steps.log.join(name) for name, *_ in done}
     steps.add(None).add(steps.log.join("rejected"), nodes={"x": None})
@@ -76,7 +76,7 @@ def test_what_was_refused_or_is_a_copy_changes_nothing() -> None:
 
 
 def answered(told: Answer, *answers: Answer, effective: int | None) -> list[str]:
-    """What is told of an answer to a command, whose records at 0, 1... the log answers so; one of them changed rows."""
+    """The report about an answer to a command whose records at 0, 1... have these answers; one of them changed rows."""
     steps = WrittenSteps()
     event = steps.log.join("a")
     for offset, answer in enumerate(answers):
@@ -123,7 +123,7 @@ UNCHANGED_A = Outcome("unchanged", "so already")
 
 
 def one_outcome(*told: tuple[str, Answer]) -> list[str]:
-    """What is told of answers to one command by these processes."""
+    """The report about answers to one command by these processes."""
     log = WrittenLog()
     event = log.join("a")
     for process, answer in told:
@@ -191,7 +191,9 @@ def test_done_means_that_something_changed(outcome: Outcome, changes: bool, faul
 
 
 def ordered(*commanded: tuple[float | None, float, int]) -> list[str]:
-    """What is told of commands sent and answered then, by these records; the first is a, the second b, and so on."""
+    """The report about commands sent and answered at these times, by these records; the first is a, the second b, and
+    so on.
+    """
     log = WrittenLog()
     for name, (sent_s, told_s, offset) in zip("abcdefg", commanded, strict=False):
         if sent_s is not None:
@@ -235,7 +237,7 @@ def test_a_command_that_was_told_twice_is_not_later_than_itself() -> None:
 
 
 def reads(least: int, fleet: int) -> list[str]:
-    """What is told of a reader of fleet, as of then, who asks for what fleet knows of two joins at 1 and 3.
+    """The report about a reader of fleet at this position, who asks for fleet's state after two joins at 1 and 3.
 
     Fleet's records 2 and 4 took them.
     """

@@ -1,4 +1,4 @@
-"""Devices held against the tables of their zone: what each may have, and when, and what is not quite that any more."""
+"""Devices compared with the tables of their zone: allowed tables and times, and each with one fault."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def seen(at_s: float, version: int, *, device: str = "d", boot: int = 0, epoch: 
 
 
 def of(*happened: Any) -> Evidence:
-    """A run of which only these are known."""
+    """A run with these entries only."""
     log = WrittenLog()
     for each in happened:
         log.history.add(each)
@@ -47,7 +47,7 @@ def test_a_device_has_a_version_once_it_is_in_the_log() -> None:
 
 @pytest.fixture
 def log() -> WrittenLog:
-    """A zone with two devices and a node that fleet has heard of; a zone of another name has what any zone has."""
+    """A zone with two devices and a node that was forwarded to fleet; a zone of another name has the default table."""
     made = WrittenLog()
     for dpu in ("d0", "d1"):
         made.write(ZONES_0, e.DpuRegistered(made.said(), "z", dpu, "n", dpu, "b"))
@@ -58,7 +58,7 @@ def log() -> WrittenLog:
 
 
 def whole(log: WrittenLog, device: str, zone: str = "z", **wrong: Any) -> FinalTable:
-    """What a device of a zone holds that has all of its table, but for what is wrong."""
+    """The whole table of a device's zone, except for this fault."""
     table = tables.snapshot(log.evidence().fleet, zone)
     rules = tuple((step.rule, step.add4, step.add6) for step in table.steps)
     return replace(FinalTable(zone, device, table.to_version, table.digest, rules), **wrong)
@@ -111,7 +111,7 @@ def test_a_device_goes_forward_within_a_boot_and_an_epoch() -> None:
 
 
 def frozen(at_s: float, version: int, *, zone: str = "z") -> list[str]:
-    """What is wrong with having a version then, if the zone is frozen by record 10 and thawed by 20, at 5 s."""
+    """The report about a version at this time, if the zone is frozen by record 10 and thawed by 20, at 5 s."""
     run = of(replace(seen(at_s, version), zone=zone))
     run.freezes = [Freeze("z", 10, 20, 5.0)]
     return list(devices.check_freezes(run))
@@ -141,7 +141,7 @@ RELAYS = (
 
 @pytest.mark.parametrize("at_s", [0.0, 30.0, 70.0, 114.0, 115.0, 200.0, 250.0])
 def test_a_device_changes_while_a_relay_runs_or_was_just_there(at_s: float) -> None:
-    """What was under way may arrive for 15 s; before the first relay, others than ours are at work."""
+    """A frame in flight may arrive for 15 s; before the first relay, relays outside the run are at work."""
     assert not list(devices.check_static(of(*RELAYS, seen(at_s, 2))))
 
 

@@ -1,4 +1,4 @@
-"""Where a DPU may go, told as a table, and who may move it: every other move is a fault, and none of these is."""
+"""The legal transitions of DPUs as a table, with their legal authors: every other transition is a fault."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def dpu(phase: str, **more: Any) -> Dpu:
 
 
 def legal(said: str) -> set[tuple[str, str]]:
-    """The moves that the table has for what is said of the DPU itself."""
+    """The transitions in the table for a statement about the DPU itself."""
     found = set()
     for line in LEGAL.strip().splitlines():
         what, froms, tos = (cell.strip() for cell in line.split("|"))
@@ -117,7 +117,9 @@ def _after(phase: str) -> set[str]:
 
 
 def allowed(say: Callable[[str], e.Event | None], about: str = "{}") -> set[tuple[str, str]]:
-    """The moves that the checker lets what is said of a DPU (or of another one, if `about` changes the name) do."""
+    """The transitions that the checker allows for a statement about a DPU (or about another one, if `about` changes the
+    name).
+    """
     steps, moves = WrittenSteps(), list(product(PHASES, (*PHASES, "gone")))
     for phase, to in moves:
         name = f"{phase}>{to}"
@@ -138,7 +140,7 @@ def test_what_is_said_of_one_dpu_moves_another_only_out_of_the_line(said: str) -
 
 
 def moved(before: Dpu | None, said: str, after: Dpu | None) -> list[str]:
-    """What is wrong with a move of a DPU, wherever it came from before."""
+    """The report about a transition of a DPU from any phase."""
     steps = WrittenSteps()
     if before is not None:
         steps.add(None, dpus={"d": before})
@@ -208,7 +210,7 @@ REPORTS: tuple[tuple[type, tuple[Any, ...]], ...] = (
 
 
 def counted(event: e.Event, row: Dpu | None, *, partition: Partition = ZONES_0) -> list[str]:
-    """What is wrong if this is said of a DPU that stands so, and changes it."""
+    """The report if this statement changes a DPU in such a state."""
     steps = WrittenSteps().add(None, FLEET_0)
     if row is not None:
         steps.add(None, partition, dpus={"d": row})
@@ -276,7 +278,7 @@ def limited(first: int, end: int) -> e.Event:
 
 
 def marked(*said: tuple[e.Event, bool], partition: Partition = FLEET_0) -> list[str]:
-    """What is wrong if these counted, or did not."""
+    """The report if these records counted, or did not."""
     steps = WrittenSteps()
     for event, counts in said:
         rows: dict[str, dict[str, Any]] = {"marks": {"": 1}} if counts else {}
@@ -304,7 +306,7 @@ def test_what_follows_has_to_count_and_what_did_not_count_moves_no_mark() -> Non
 
 
 def called(*told: tuple[str, int, str]) -> list[str]:
-    """What is wrong with what BMCs were told, if the log has attempt 7 for a reboot and 8 for a configuration of d."""
+    """The report about calls to BMCs, if the log has attempt 7 for a reboot and 8 for a configuration of d."""
     steps = WrittenSteps(*(BmcCalled(*each) for each in told))
     steps.add(e.StepStarted(LOG.stated(), "z", "d", "DPU Config", 8, "p#1"), dpus={"d": None})
     steps.add(e.StepStarted(LOG.stated(), "z", "d", "Rebooting", 7, "p#1"), dpus={"d": None})
@@ -326,7 +328,7 @@ def test_a_bmc_is_told_once_and_never_by_an_older_attempt() -> None:
 
 
 def rolled(*rows: tuple[str, Dpu | None], limits: Zone | None = None, partition: Partition = ZONES_0) -> list[str]:
-    """What is wrong if DPUs come to stand so, one after the other."""
+    """The report if DPUs enter these states, one after the other."""
     steps = WrittenSteps().add(None, FLEET_0, dpus={"x": dpu("Ready")})
     if limits is not None:
         steps.add(None, partition, zones={"z": limits, "gone": None})
@@ -336,7 +338,7 @@ def rolled(*rows: tuple[str, Dpu | None], limits: Zone | None = None, partition:
 
 
 def begun(count: int, phase: str = "Node Effect", came: str = "Pending", **more: Any) -> list[tuple[str, Dpu]]:
-    """So many DPUs of one zone are let in, each of a node of its own."""
+    """So many DPUs of one zone that begin an install, each of a node of its own."""
     at_rest = [(f"d{number}", dpu(came)) for number in range(count)]
     return [*at_rest, *((name, dpu(phase, **more)) for name, _ in at_rest)]
 

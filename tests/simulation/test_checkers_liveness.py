@@ -1,4 +1,4 @@
-"""Who still owes something once everything rests, and whose silence should have raised an alarm."""
+"""Work left over at rest, and silence without an alarm."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ZONES_1 = Partition(ZONES, 1)
 
 
 def joined(log: WrittenLog, name: str, *, taken: bool = True) -> tuple[e.NodesJoined, int]:
-    """A join, and the end of it; fleet has it, if it is taken, and the outbox has heard so."""
+    """A join, and its end position; fleet took it if `taken`, and the outbox received the acknowledgement."""
     event = log.join(name)
     end = log.write(ZONES_0, event) + 1
     if taken:
@@ -39,7 +39,7 @@ def test_nothing_is_left_to_forward() -> None:
 
 
 def limited(log: WrittenLog, installs: int) -> int:
-    """Limits of z are stated in fleet; where."""
+    """Limits of z, stated in fleet, and where."""
     return log.write(FLEET_0, e.ZoneUpdated(log.said(), "z", False, {}, installs, 2))
 
 
@@ -140,7 +140,7 @@ def test_replicas_have_folded_all_that_there_is() -> None:
 
 
 def silent(*happened: Any, taken_s: float | None = None, end_s: float = 200.0) -> list[str]:
-    """What is told of a join at 100 s that fleet takes then, or never."""
+    """The report about a join at 100 s that fleet takes at this time, or never."""
     log = WrittenLog()
     for each in happened:
         log.history.add(each)

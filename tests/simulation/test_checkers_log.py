@@ -1,4 +1,4 @@
-"""One log, one state, and what is made of a log that has none: how the whole is judged, and what is taken from it."""
+"""One log, one state, and logs without one: the judgement of a whole run, and the evidence taken from it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LATE = e.OutboxAcknowledged(WrittenLog().stated(), 1)
 
 @pytest.fixture
 def log() -> WrittenLog:
-    """A log with two joins of a zone, which fleet has not heard of."""
+    """A log with two joins of a zone, not forwarded to fleet."""
     made = WrittenLog()
     for name in "ab":
         made.write(ZONES_0, made.join(name))
@@ -33,7 +33,7 @@ def log() -> WrittenLog:
 
 
 def disk_of(log: WrittenLog, count: int) -> DiskStore:
-    """What somebody has saved of the zones partition after so many records."""
+    """The saved state of the zones partition after so many records."""
     fold = next(fold for fold in folds_of(1) if fold.topic == ZONES)
     folded = FoldedPartition(ZONES_0, {fold.version: fold}, log.evidence().log_id)
     for record in log.records[ZONES_0][:count]:

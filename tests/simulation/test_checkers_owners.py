@@ -1,4 +1,4 @@
-"""What node agents state, as a plane takes it that believes them: each sentence of the checker, and no other."""
+"""Statements of node agents, accepted by a plane without checks: each fault of the checker, and no other."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ KEYS, NETWORKS = ["role"], ["10.7.0.0/16"]
 def by_agent(
     log: WrittenLog, four: bytes = b"", labels: dict[str, str] | None = None, zone: str = "z"
 ) -> e.NodesJoined:
-    """A join that the agent of node `n` states."""
+    """A join stated by the agent of node `n`."""
     said = log.said(zone, "node-agent/n")
     return e.NodesJoined(said, zone, ["n"], [], [], four, b"", [labels or {}], [0])
 
 
 def limited(*zones: str) -> WrittenLog:
-    """A log whose zones leave a label and a network to agents."""
+    """A log whose zones let agents state a label and a network."""
     log = WrittenLog()
     for mark, zone in enumerate(zones):
         log.write(ZONES_0, e.ZoneLimitsSet(log.stated(), mark, mark + 1, zone, 0, 0, NETWORKS, KEYS))
@@ -91,8 +91,9 @@ def test_an_address_of_another_goes_to_no_agent_and_does_not_stay_contested() ->
 
 
 def test_an_agent_may_state_the_address_that_its_node_has_by_what_a_hold_keeps() -> None:
-    """Two operators stated one address of two nodes; one of them waits for another, and its agent states the old one
-    once more."""
+    """Two operators stated one address for two nodes; one node waits for the other, and its agent states the old
+    address once more.
+    """
 
     def member(slot: int, four: int, withheld: int = -1) -> Member:
         return Member("z", 1, "u", four, b"", {}, slot, False, withheld, 1)

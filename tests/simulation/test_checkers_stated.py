@@ -1,4 +1,4 @@
-"""What the plane states by itself, and what it may have: how much is still right, and what is one too many."""
+"""Records that the plane writes by itself, and its bounds: the largest allowed number, and one more."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def status(position: int, saved: int = 0, *, digest: str = "", running: str = ""
 
 
 def states(log: WrittenLog, at_s: float, *statuses: PartitionStatus, replica: str = "p0") -> None:
-    """A replica's beacon of that moment."""
+    """A replica's beacon at this time."""
     log.now_s = at_s - 1.0
     said = Beacon(replica=replica, roles=[], addresses={}, version="", supports={}, partitions=list(statuses))
     log.append(REPLICAS_0, msgspec.json.encode(said))
 
 
 def reports(log: WrittenLog, at_s: float, *versions: int, zone: str = "z") -> None:
-    """A relay's report of that moment."""
+    """A relay's report at this time."""
     log.now_s = at_s - 1.0
     said = e.InstallsReported(log.stated(), zone, "r0", 1, 1, list(versions), [], [], [], [], {}, {})
     log.write(INSTALLS_0, said)
@@ -80,7 +80,7 @@ def test_of_a_position_that_is_not_in_the_log_nothing_is_known(log: WrittenLog) 
 
 
 def versions(log: WrittenLog, *found: int) -> list[str]:
-    """What is wrong if a zone had these versions one after the other."""
+    """The report if a zone had these versions one after the other."""
     run = log.evidence()
     run.tables = {"z": dict.fromkeys(found, b"")}
     return list(stated.check_versions(run))
@@ -114,7 +114,7 @@ def test_a_version_is_reported_once_fleet_has_it(log: WrittenLog) -> None:
 
 
 def said(speak: Callable[[WrittenLog, float], None], *counts: int) -> list[str]:
-    """What is wrong with saying something so many times within 10 s, 10.5 s after it was begun to be said before."""
+    """The report about windows that start 10.5 s apart, each with so many records within 10 s."""
     log = WrittenLog()
     for window, count in enumerate(counts):
         for number in range(count):
@@ -123,13 +123,13 @@ def said(speak: Callable[[WrittenLog, float], None], *counts: int) -> list[str]:
 
 
 def test_beacons_keep_their_pace() -> None:
-    """Two a second; a log doubles some, and there are 8 more at the beginning of a life."""
+    """Two a second; a log duplicates some, and there are 8 more at the beginning of a life."""
     assert not said(states, 34, 34, 34)
     assert said(states, 34, 35, 34) == ["p0 sent beacons 35 times in 10 s from 110.5 s on"]
 
 
 def test_reports_keep_their_pace() -> None:
-    """One a second, of one zone by one relay."""
+    """One a second, for one zone by one relay."""
     assert not said(reports, 21, 21, 21)
     assert said(reports, 21, 22, 21) == ["r0 reported of z 22 times in 10 s from 110.5 s on"]
 
@@ -152,9 +152,9 @@ def test_who_speaks_too_often_is_found_where_nobody_knows_when() -> None:
 
 
 def begun(idle: int, useful: int, *lives: str, failed: int = 0) -> list[str]:
-    """What is wrong with so many steps that were begun for nothing, and in earnest, of which some failed.
+    """The report about so many idle and effective step starts, of which some failed.
 
-    A life whose name is a capital letter is one of a provisioner.
+    A life with a capital letter as its name is one of a provisioner.
     """
     steps = WrittenSteps(*(ProcessLived(life, ("provisioner",) if life.isupper() else (), 0.0, 9.0) for life in lives))
     for number in range(failed):
@@ -174,7 +174,7 @@ def begun(idle: int, useful: int, *lives: str, failed: int = 0) -> list[str]:
     ("most", "useful", "lives"), [(11, 0, ""), (11, 0, "a"), (14, 0, "ab"), (16, 10, "a"), (22, 10, "abc")]
 )
 def test_idle_statements_are_few(most: int, useful: int, lives: str) -> None:
-    """One to two that did something, three to a life of a process, and 8."""
+    """One per two effective ones, three per life of a process, and 8."""
     assert not begun(most, useful, *lives)
     assert begun(most + 1, useful, *lives) == [f"{most + 1} StepStarted changed nothing, and {useful} something"]
 
@@ -198,7 +198,7 @@ def test_what_users_say_without_effect_is_no_waste() -> None:
 
 
 def written(sends: int, copies: int, *, told: bool = True) -> list[str]:
-    """What is wrong with a command that was sent and is in the log so many times."""
+    """The report about a command that was sent and is in the log so many times."""
     log = WrittenLog()
     event = log.join("a")
     for _ in range(sends):
@@ -211,7 +211,7 @@ def written(sends: int, copies: int, *, told: bool = True) -> list[str]:
 
 
 def test_a_command_is_in_the_log_as_often_as_it_was_sent() -> None:
-    """A log may double each."""
+    """A log may duplicate each attempt."""
     assert not written(1, 2)
     assert not written(3, 6)
     assert written(1, 3) == [" was sent 1 times and is in the log 3 times"]
@@ -221,7 +221,7 @@ def test_a_command_is_in_the_log_as_often_as_it_was_sent() -> None:
 
 
 def test_what_is_bounded_stays_within_its_bound() -> None:
-    """The most that there was of anything is what is told, once, and when it was first so much."""
+    """The report names the highest value, once, with the time at which it was first reached."""
 
     def faults(*values: float) -> list[str]:
         log = WrittenLog()

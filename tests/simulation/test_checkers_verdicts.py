@@ -1,4 +1,4 @@
-"""Ways from one table to the next, and the one packet that is judged by neither on each that is not safe."""
+"""Sequences of steps between two tables; for each unsafe one, the packet with a verdict of neither table."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def rule(action: str = "allow", protocol: str = "any", *ports: int, priority: in
 
 
 def judged(before: Table, *steps: SetStep) -> str:
-    """What is wrong on the way, with the address as people write it."""
+    """The faults on the way, with the address as text."""
     fault = unsafe(before, steps)
     width, _, number = fault.partition("(")[2].partition(")")[0].partition(", ")
     length = {"5": 4, "17": 16}.get(width)
@@ -83,7 +83,7 @@ def test_an_address_behind_a_prefix_is_not_in_it() -> None:
 
 
 def test_the_rule_that_goes_first_decides_at_every_step() -> None:
-    """A drop above an allow may come before it, and what is dropped before and after is dropped on the way."""
+    """A drop above an allow may be added before it; a packet dropped before and after stays dropped on the way."""
     drop = rule("drop", priority=9)
     assert not judged({}, step(drop, [ONE]), step(ALLOW, [ONE]))
     assert judged({}, step(ALLOW, [ONE]), step(drop, [ONE])) == (

@@ -1,4 +1,4 @@
-"""A run that fails is cut down to a script that a person can read, and the script is the same run for everybody."""
+"""A failing run is shrunk to a script that a person can read, and the script repeats the same run everywhere."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SEEDS, SECONDS = range(12, 40), 15.0
 
 @contextmanager
 def without_memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A plane that decides commands again which it has decided before."""
+    """A plane that decides a repeated command again."""
     admit = Ledger.admit
 
     def forgetful(self: Ledger, envelope: Envelope, content: bytes, at: RecordMetadata) -> LedgerEntry | None:

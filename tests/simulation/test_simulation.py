@@ -1,4 +1,4 @@
-"""The plane keeps its promises in simulation: the same few seeds every time, and a few that nobody has seen before."""
+"""The plane keeps its guarantees in simulation: a few fixed seeds in every run, and a few fresh ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RUNS = f"from tests.simulation.run import simulate; print([simulate(s, faulty_s=
 
 @cache
 def known(seed: int) -> Result:
-    """Each is run once, whoever asks first."""
+    """The result of each fixed seed; the first test that asks runs it."""
     return simulate(seed, faulty_s=FAULTY_S)
 
 
@@ -40,13 +40,13 @@ def test_a_fresh_seed(seed: int) -> None:
 
 
 def test_the_known_seeds_met_what_they_are_for() -> None:
-    """Runs in which nothing went wrong would prove nothing."""
+    """Runs without faults would prove nothing."""
     missing = [what for what in MUST_HAPPEN if not any(known(seed).counts[what] for seed in KNOWN)]
     assert not missing
 
 
 def test_a_seed_is_the_same_run_in_any_process() -> None:
-    """Whatever the hashes of strings are, and wherever objects lie in memory."""
+    """Neither string hashes nor memory addresses of objects change a run."""
     digests = {_digest_with(hash_seed) for hash_seed in ("0", "4242")}
     assert len(digests) == 1
     assert digests != {""}

@@ -1,4 +1,4 @@
-"""Looks at processes now and then, as those look who read their metrics: what they hold, and what they warn of."""
+"""Samples processes at intervals as a reader of their metrics does: bounded quantities and alarms."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ EVERY_S = 5.0
 
 
 async def watch(processes: Sequence[Process], history: History) -> None:
-    """Write down samples and alarms, for ever."""
+    """Record samples and alarms, for ever."""
     raised: dict[tuple[str, str], None] = {}
     while True:
         await asyncio.sleep(EVERY_S)

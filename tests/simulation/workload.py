@@ -1,8 +1,8 @@
-"""What clients ask of the plane: everything that a user can say of nodes, cliques, policies, DPUs and devices.
+"""The requests of clients: every statement that a user can make about nodes, cliques, policies, DPUs and devices.
 
-Few names, few addresses and few labels, so that commands meet: a node joins while it leaves elsewhere, two nodes have
-one address, a policy goes while its sources come. Each request is drawn from the client's own generator and from what
-a replica shows it, as an operator would look before acting.
+There are few names, addresses and labels, so that commands conflict: a node joins while it leaves another zone, two
+nodes have one address, a policy is deleted while its sources join. Each request is drawn from the client's own
+generator and from a replica's state, as an operator would look before acting.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ KINDS = {
 
 
 class Request(NamedTuple):
-    """A command and where it belongs."""
+    """A command and its partition."""
 
     partition: Partition
     key: bytes
@@ -83,7 +83,7 @@ class Workload:
         self._now_ms = now_ms
 
     def request(self, kind: str, rng: random.Random, replica: Replica) -> Request | None:
-        """A request of a kind; None if there is nothing that it could be about."""
+        """A request of a kind; None if it has no possible object."""
         self._rng = rng
         found: Request | None = getattr(self, f"_{kind}")(replica)
         return found
@@ -112,7 +112,7 @@ class Workload:
         return self._zoned(replica, zone, e.NodesLeft(self._said(zone), zone, names, [], [], False, b""))
 
     def _infer(self, replica: Replica) -> Request:
-        """A complete list, or a leave that quotes the last one that the replica knows."""
+        """A complete list, or a leave that quotes the replica's latest one."""
         zone, rng = self._rng.choice(self._zones), self._rng
         last = self._zone_state(replica, zone).snapshots.rows.get(f"{zone}/")
         names = self._there(replica, zone)
@@ -131,7 +131,9 @@ class Workload:
         return self._zoned(replica, zone, joined)
 
     def _part(self, replica: Replica) -> Request:
-        """A leave of a node that moves about, from a zone where it is or was, of any incarnation or of the present."""
+        """A leave of a node that moves between zones, from a zone where it is or was, of any incarnation or of the
+        present one.
+        """
         rng, name = self._rng, self._rng.choice(ROAMERS)
         homes = [zone for zone in self._zones if self._has(replica, zone, name)]
         zone = rng.choice(homes or self._zones)
@@ -144,7 +146,7 @@ class Workload:
         return row is not None and row.zone == zone
 
     def _incarnations(self, names: Sequence[str]) -> tuple[list[int], list[str]]:
-        """None given, exact ones, or as Kubernetes gives them, in whole seconds."""
+        """No creation times, exact ones, or whole seconds as in Kubernetes."""
         kind, now_ms = self._rng.randrange(3), self._now_ms()
         if kind == 0:
             return [], []
@@ -259,7 +261,7 @@ class Workload:
         return self._zoned(replica, zone, e.LifecycleRequested(self._said(dpu), zone, dpu, request, image))
 
     def _register(self, replica: Replica) -> Request:
-        """A DPU that is there, or one that was deleted."""
+        """Register a present DPU, or a deleted one."""
         zone = self._rng.choice(self._zones)
         dpu, node, serial, bmc = (text.format(zone=zone, number=0) for text in NAMING)
         return self._zoned(replica, zone, e.DpuRegistered(self._said(dpu), zone, dpu, node, serial, bmc))

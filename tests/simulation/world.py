@@ -1,6 +1,6 @@
-"""One run: a log, processes, clients and devices on one virtual clock; first everything goes wrong, then nothing does.
+"""One run: a log, processes, clients and devices on one virtual clock; a phase with faults, then one without.
 
-Afterwards the log is read again, folded afresh, and everything that happened is held against it.
+Afterwards the log is read again and folded afresh, and the whole history is compared with it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ INTRODUCED_WITHIN_S = 60.0
 
 
 class World:
-    """Everything there is in a run."""
+    """All parts of a run."""
 
     def __init__(self, plan: Plan, director: Director) -> None:
         self.plan = plan
@@ -96,26 +96,26 @@ class World:
         self.fleet = self.simulator.devices = WatchedFleet(plan.devices, self.rng("devices"), self.history, plan.zones)
 
     def rng(self, purpose: str) -> random.Random:
-        """A generator of its own for each purpose, so that one more draw somewhere changes little elsewhere."""
+        """A random generator for each purpose, so that one more draw for one purpose changes little for the others."""
         return random.Random(f"{self.plan.seed}/{purpose}")
 
     # --- clocks
 
     def true_ms(self) -> int:
-        """What a clock shows that nobody has touched."""
+        """The time of a clock without faults."""
         return BASE_MS + round(current_loop().time() * 1000)
 
     def _stamp_ms(self, partition: Partition) -> int:
         return self.true_ms() + self.broker_skews_ms.get(partition, 0)
 
     def appended_s(self, partition: Partition, offset: int) -> float:
-        """When the record at an offset, as readers see it, really was appended."""
+        """The true append time of the record at an offset, as readers see it."""
         return self.broker.appended_s[partition][self.log.view.inner(partition, offset)]
 
     # --- phases
 
     async def go_wrong(self) -> None:
-        """Clients work, devices come up, and the nemesis strikes."""
+        """Run clients and devices while the nemesis injects faults."""
         for process in self.processes:
             process.start()
         for host in self.agents:
@@ -136,7 +136,7 @@ class World:
                 task.cancel()
 
     async def heal(self) -> None:
-        """Nothing goes wrong from here on, and everybody is up."""
+        """End all faults and start every process."""
         self.history.note(current_loop().time(), "healed")
         self.log.is_sound = True
         self.fleet.faults = NO_DEVICE_FAULTS
@@ -158,7 +158,7 @@ class World:
             await asyncio.wait(self._introductions, timeout=INTRODUCED_WITHIN_S)
 
     async def is_still(self) -> bool:
-        """Whether nothing was written since the last look that anybody folds: only then is a verdict of use."""
+        """Whether no folded topic has got a record since the last call: a verdict is useful only then."""
         before, self._ends = self._ends, {partition: await self.log.end(partition) for partition in self._folded}
         return self._ends == before
 
@@ -174,7 +174,7 @@ class World:
             await process.crash()
 
     def faults(self) -> Iterator[str]:
-        """What went wrong that nobody brought about."""
+        """The faults that no injection explains."""
         for process in self.processes:
             yield from process.faults
         for host in self.agents:
@@ -215,7 +215,7 @@ class World:
         return await next(process for process in self.processes if process.name == address).dial("simulator")
 
     async def _introduce(self, host: AgentHost) -> None:
-        """Register an agent's DPU, whose serial number nobody knows yet."""
+        """Register an agent's DPU, whose serial number the plane does not have yet."""
         said = (host.zone, host.name, "", "", f"simulated:{host.name}")
         while True:
             try:
@@ -238,12 +238,12 @@ class World:
     async def operate(
         self, process: Process, partition: Partition, key: bytes, command: Callable[[Envelope], Event]
     ) -> Answer | None:
-        """A command of an operator whose clock is right, until its outcome is known."""
+        """Send a command as an operator with a correct clock, until its outcome is known."""
         said = envelope("operated", "operator", uuid7(self.true_ms(), self._operator_rng))
         return await self._operator.ask(Request(partition, key, command(said)), process)
 
     def counts(self, records: Mapping[Partition, Sequence[Record]]) -> Counter[str]:
-        """What really happened, by kind."""
+        """The number of events, by kind."""
         counts = Counter(self.history.counts)
         fault_counts = self.log.counts
         counts["duplicated records"], counts["lost answers to appends"] = (
