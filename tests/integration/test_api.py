@@ -363,7 +363,7 @@ async def test_what_became_of_a_command_that_never_came(plane: Served) -> None:
     soon = await plane.queries.GetCommand(pb.GetCommandRequest(command_id=plane.command_id()))
     assert (soon.outcome, "not in the log yet" in soon.reason) == (pb.OUTCOME_UNKNOWN, True)
     late = await plane.queries.GetCommand(pb.GetCommandRequest(command_id=plane.command_id(late_ms=200_000)))
-    assert (late.outcome, "no effect" in late.reason) == (pb.OUTCOME_REFUSED, True)
+    assert (late.outcome, "no longer take effect" in late.reason) == (pb.OUTCOME_REFUSED, True)
     expired = await plane.join("z1", node("n1"), command_id=plane.command_id(late_ms=150_000))
     assert (expired.outcome, "expired" in expired.reason) == (pb.OUTCOME_REFUSED, True)
 

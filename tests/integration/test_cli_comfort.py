@@ -58,7 +58,7 @@ async def test_wait_sees_what_is_there_and_what_comes(plane: Served) -> None:
         (["node", "n1", "--for", "covered"], "zone z1 lacks 10.0.0.1; see `dpuplane policies list`"),
         (["clique", "d", "c", "--for", "ready"], "1 of 1 indices taken, 0 ready; see `dpuplane cliques show d c`"),
         (["dpu", "d1", "--for", "ready"], "tries 0; see `dpuplane history d1`"),
-        (["zone", "z1", "--for", "applied"], "no DPU has reported; see `dpuplane zones show z1`"),
+        (["zone", "z1", "--for", "applied"], "no DPU has reported version 3 or later; see `dpuplane zones show z1`"),
         (["zone", "nowhere"], "'nowhere'"),
     ],
     ids=" ".join,
@@ -134,7 +134,7 @@ async def ends_with_its_reader(*arguments: str) -> None:
 async def test_a_dry_run_over_a_log_that_is_not_there_is_refused(plane: Served, tmp_path: Path) -> None:
     ended = await run("upgrade", "--dry-run", "--data", str(tmp_path / "none"), server=plane.address)
     assert (ended.status, ended.stdout) == (1, "")
-    assert "none holds no log; give the folder that" in ended.stderr
+    assert "none holds no log; give the folder of" in ended.stderr
 
 
 async def test_what_is_past_cannot_be_watched(plane: Served) -> None:

@@ -70,7 +70,7 @@ async def test_a_position_that_is_not_reached_is_no_server_that_is_not_there(imp
         list_nodes = ["nodes", "list", "--min-position", token, "--server", server]
         ran = await asyncio.to_thread(CliRunner().invoke, cli, list_nodes)
         assert (ran.exit_code, ran.stdout) == (3, "")
-        assert "position: zones/0 was not folded up to 999 in " in ran.stderr
+        assert "position: zones/0 was not folded up to 999 within " in ran.stderr
         assert "no answer" not in ran.stderr
         assert "dpuplane serve" not in ran.stderr
 

@@ -200,8 +200,8 @@ def test_a_tail_begins_with_the_last_of_the_wanted_events(data: Path, wanted: Ev
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("-n", "3", "--since", "10m"), "--since: leave it out, or -n"),
-        (("--from-beginning", "-n", "0"), "--from-beginning: leave it out, or -n"),
+        (("-n", "3", "--since", "10m"), "--since and -n both set the start"),
+        (("--from-beginning", "-n", "0"), "--from-beginning and -n both set the start"),
         (("--until", "2026-11-21T09:30:00Z"), "--until: give -n, --since, --from or --from-beginning too"),
     ],
 )

@@ -88,7 +88,7 @@ async def test_what_is_no_answer_is_a_fault_of_the_device(answer: bytes) -> None
     app.router.add_post("/d/open", nonsense)
     async with listening(app) as base, aiohttp.ClientSession() as session:
         bmc = http_connect(session)(f"{base}/d")
-        with pytest.raises(TaskFailed, match="no open"):
+        with pytest.raises(TaskFailed, match="invalid open"):
             await bmc.open(1)
         with pytest.raises(TaskFailed, match="404"):
             await bmc.read(1)

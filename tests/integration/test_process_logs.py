@@ -43,7 +43,7 @@ async def test_hostile_names_forge_no_line(tmp_path: Path, form: str) -> None:
         await call_with_hostile_names(plane.address("api"), plane.address("agents"))
         assert await plane.stop() == 0
     lines = stderr.read_text().splitlines()
-    assert any("link closed" in line for line in lines) and any("stopping" in line for line in lines)
+    assert any("link closed" in line for line in lines) and any("shutdown started" in line for line in lines)
     for line in lines:
         assert line.isprintable(), line
         if form == "json":
