@@ -1,6 +1,6 @@
-"""The states of a replica's folds, each with its type: the one place that says which topic's state is what.
+"""Typed access to the states of a replica's folds, by topic.
 
-A state belongs to the replica and changes with the next record: read it between awaits, and ask again after one.
+A state belongs to the replica and changes with the next record: read it between awaits, and look it up again after one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from projections.zones.state import ZonesState
 
 
 class StateSource(Protocol):
-    """A replica: it has the states of the folds."""
+    """A replica, which has the states of the folds."""
 
     def state(self, partition: Partition) -> Any: ...
 

@@ -1,8 +1,8 @@
-"""Renders what a fold decided: an event, its change and its outcome become items.
+"""Renders the decision of a fold: an event, its change and its outcome become items.
 
-Nothing is decided here, and nothing is computed anew: an item is read off the very change that the fold evolved by, so
-what is written for analysts cannot say anything else than what happened. Rows in a change that began at the record's
-own offset are what is new by it: a phase, an index, a place in line.
+This module decides and computes nothing anew. An item is read from the same change that the fold evolved by, so the
+record for analysts cannot differ from the fold's state. A row whose state began at the record's own offset is new by
+the record: a phase, an index, a place in the queue.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ MAX_TEXT = 600_000
 
 
 def key_of(at: RecordMetadata) -> str:
-    """The key of a decision: where its cause stands."""
+    """The key of a decision: the position of its cause in the log."""
     return f"{at.partition.topic}/{at.partition.number}/{at.offset}"
 
 
 def decided(event: Event, change: Any, outcome: Outcome, at: RecordMetadata, version: int) -> DecisionRecorded:
-    """The record that says what a fold of this version decided."""
+    """The record of a decision by a fold of this version."""
     items = list(_bounded(render(event, change, outcome, at)))
     counts = [len(each.subjects) for each in items]
     return DecisionRecorded(
@@ -55,7 +55,7 @@ def decided(event: Event, change: Any, outcome: Outcome, at: RecordMetadata, ver
 
 
 def render(event: Event, change: Any, outcome: Outcome, at: RecordMetadata) -> list[DecisionItems]:
-    """Every item of a decision: at least one."""
+    """All items of a decision, at least one."""
     items = [*_changed(event, change, outcome, at), *_answered(outcome)]
     if items:
         return items
@@ -82,7 +82,7 @@ def _changed(event: Event, change: Any, outcome: Outcome, at: RecordMetadata) ->
 
 
 def _waiting_still(event: Event, outcome: Outcome, at: RecordMetadata) -> Iterable[DecisionItems]:
-    """Who asks again while in line is told the place; nothing changes."""
+    """The items of a repeated claim or request without change: the queue place, or the index."""
     if outcome.code == "waiting":
         kind = "index_waiting" if at.partition.topic == CLIQUES else "dpu_waiting"
         yield single_item(kind, event.envelope.subject, {"queue_position": str(outcome.queue_position)})
@@ -91,13 +91,13 @@ def _waiting_still(event: Event, outcome: Outcome, at: RecordMetadata) -> Iterab
 
 
 def _answered(outcome: Outcome) -> Iterable[DecisionItems]:
-    """Items of a batch that came out differently from the whole."""
+    """Items of a batch whose outcome differs from that of the batch."""
     for item in outcome.items:
         yield single_item("refused" if item.code == "refused" else "unchanged", item.name, {"reason": item.reason})
 
 
 def _bounded(items: Sequence[DecisionItems]) -> Iterator[DecisionItems]:
-    """As many as fit, and how many do not."""
+    """The items that fit, and the number of items that do not."""
     left, unlisted = MAX_TEXT, sum(len(each.subjects) for each in items)
     for each in items:
         kind, subjects, detail = each
@@ -115,7 +115,7 @@ def _bounded(items: Sequence[DecisionItems]) -> Iterator[DecisionItems]:
 
 
 def _column(values: list[_Value], counts: Sequence[int]) -> list[_Value]:
-    """Each as often as it counts; one entry stands for all if they say the same."""
+    """Each value as often as its count; a single value if all are equal."""
     if values.count(values[0]) == len(values):
         return values[:1]
     return [value for value, count in zip(values, counts, strict=True) for _ in range(count)]

@@ -78,7 +78,7 @@ def _members_changed(change: joins.MembersChanged, at: RecordMetadata) -> Iterat
 
 
 def _member_changed(member_change: MemberChange, hold: int | None) -> DecisionItems:
-    """What became of one node: it came, went or changed; or this waits, and it is what it was."""
+    """The item of one node: joined, left or changed; or held, with its previous state in effect."""
     held = {"hold": str(hold)} if hold is not None else {}
     if member_change.after is None:
         zone = member_change.before.zone if member_change.before is not None else ""
@@ -105,12 +105,12 @@ def _edit(event: Event, change: EditApplied | EditHeld | EditWithdrawn) -> Itera
 
 
 def edited_by(hold: Hold) -> str:
-    """What the edit of a hold is of: a policy, a zone or a budget."""
+    """The subject of a held edit: a policy, a zone or a budget."""
     return hold.policy or hold.zone or hold.kind
 
 
 def _approved(event: Event, ended_holds: Iterable[int]) -> Iterator[DecisionItems]:
-    """That the last approval ended a hold, or that what was stated anew ended some."""
+    """The items of holds that ended, by their last approval or by a later command."""
     if isinstance(event, HoldApproved):
         by = {"by": event.envelope.actor, "approvals": f"{APPROVALS} of {APPROVALS}"}
         yield single_item("hold_approved", str(event.hold), by)

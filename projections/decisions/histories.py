@@ -1,7 +1,7 @@
-"""What of a decision is about one subject: a node, a DPU, a clique (`DOMAIN/CLIQUE`) or a zone.
+"""Selects the items of a decision about one subject: a node, a DPU, a clique (`DOMAIN/CLIQUE`) or a zone.
 
-Asked of every record of a log, so it looks before anything is rendered. A zone's history is that of all that is in
-it; a clique's that of its members.
+A history reads every record of a log, so the subject is checked before anything is rendered. The history of a zone
+contains that of its nodes and DPUs; the history of a clique that of its members.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FIELDS = ("names", "zones", "zone", "dpu", "node", "name")
 
 
 def about(subject: str, event: Event, change: Any, outcome: Outcome, at: RecordMetadata) -> list[DecisionItem]:
-    """The items of a decision that are about a subject; all of them if the record itself is, and none of its own."""
+    """The items about a subject; all items if the record names the subject and no item is about it."""
     is_named = _is_named(subject, event)
     if not is_named and not _is_in(subject, change):
         return []
@@ -33,7 +33,7 @@ def about(subject: str, event: Event, change: Any, outcome: Outcome, at: RecordM
 
 
 def _is_named(subject: str, event: Event) -> bool:
-    """Whether the record itself speaks of it."""
+    """Whether the record itself names the subject."""
     if event.envelope.subject == subject:
         return True
     for field in _FIELDS:
@@ -45,7 +45,7 @@ def _is_named(subject: str, event: Event) -> bool:
 
 
 def _is_in(subject: str, change: Any) -> bool:
-    """Whether what changed may concern it."""
+    """Whether the change may concern the subject."""
     match change:
         case zone_state.ZonesChange():
             in_line = any(dpu is not None and dpu.zone == subject for dpu in change.dpus.values())

@@ -1,4 +1,4 @@
-"""Items of a decision: what was decided, about which subject. One item, or the same item of many subjects."""
+"""Items of a decision, each with its kind and subject. One entry may hold the same item of many subjects."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 
 class DecisionItem(NamedTuple):
-    """What was decided, about which subject, and details as text."""
+    """One item of a decision: kind, subject, and details as text."""
 
     kind: str
     subject: str
@@ -17,7 +17,7 @@ class DecisionItem(NamedTuple):
 
 
 class DecisionItems(NamedTuple):
-    """Items that differ by their subjects only: a record of a thousand joins has one of these. Never without a
+    """Items that differ only in their subjects: a record of a thousand joins has one of these. There is at least one
     subject."""
 
     kind: str
@@ -38,14 +38,14 @@ def flattened(items: Iterable[DecisionItems]) -> Iterator[DecisionItem]:
 
 
 def items_in_zones(kind: str, subjects: Iterable[str], zones: Iterable[str]) -> Iterator[DecisionItems]:
-    """An item per subject, which says its zone; most neighbours share theirs."""
+    """An item per subject, with its zone; neighbours of one zone share an entry."""
     rest = iter(subjects)
     for zone, run in groupby(zones):
         yield DecisionItems(kind, [subject for _, subject in zip(run, rest, strict=False)], zone_detail(zone))
 
 
 class HasZoneLimits(Protocol):
-    """The limits of a zone, as fleet and the zone itself keep them."""
+    """The limits of a zone, as fleet and the zone itself store them."""
 
     @property
     def parallel_installs(self) -> int: ...
@@ -64,7 +64,7 @@ class HasZoneLimits(Protocol):
 
 
 def limits_detail(limits: HasZoneLimits) -> dict[str, str]:
-    """A detail that says what a zone is limited to."""
+    """A detail with the limits of a zone."""
     return {
         "parallel_installs": str(limits.parallel_installs),
         "unavailable_nodes": str(limits.unavailable_nodes),
@@ -76,5 +76,5 @@ def limits_detail(limits: HasZoneLimits) -> dict[str, str]:
 
 @lru_cache(4_096)
 def zone_detail(zone: str) -> dict[str, str]:
-    """A detail that thousands of items share. Nobody changes a detail."""
+    """A detail that thousands of items share, so it must not be mutated."""
     return {"zone": zone}

@@ -90,7 +90,7 @@ def _subject(event: Event) -> str:
 
 
 def _said(name: str, dpu: Dpu | None, event: Event) -> Iterator[DecisionItems]:
-    """What a record about this very DPU was taken for."""
+    """The item of a record about this DPU."""
     match event:
         case DpuRegistered():
             yield single_item("dpu_registered", name, {"zone": event.zone})

@@ -51,7 +51,7 @@ class _Batch(NamedTuple):
 
 
 class AddressIndex:
-    """The slots that hold each address."""
+    """The index from addresses to slots."""
 
     def __init__(self) -> None:
         self.shared: dict[Address, tuple[int, ...]] = {}
@@ -60,7 +60,7 @@ class AddressIndex:
         self._batches: list[_Batch] = []
 
     def has_any(self, fours: BitMap, sixes: Collection[Address]) -> bool:
-        """Whether any slot holds any of these."""
+        """Whether any slot holds any of these addresses."""
         return not self._held4.isdisjoint(fours) or not self._first.keys().isdisjoint(sixes)
 
     def slots_of(self, address: Address) -> tuple[int, ...]:
@@ -72,7 +72,7 @@ class AddressIndex:
         return () if first is None else (first,)
 
     def add(self, address: Address, slot: int) -> None:
-        """A slot holds an address, too."""
+        """Add a slot to an address."""
         first = self._find(address)
         if first is None:
             self._first[address] = slot
@@ -115,7 +115,7 @@ class AddressIndex:
             self.add(address, slot)
 
     def remove(self, address: Address, slot: int) -> None:
-        """A slot that held an address does not any more."""
+        """Remove a slot from an address."""
         several = self.shared.pop(address, None)
         if several is None:
             self._find(address)

@@ -1,8 +1,8 @@
-"""How many addresses each list allows any traffic, updated with each change.
+"""Counts of the addresses that each list allows any traffic, updated with each change.
 
-Budgets are shares of these counts. A fleet may have a list and a combination of sets per rack. To look at every
+Budgets are shares of these counts. A fleet may have a list and a combination of sets per rack. A scan of every
 combination for every list took 13 ms of each leave with 300 racks, and grows with their square. So only the
-combinations that addresses entered or left are looked at.
+combinations that addresses entered or left are updated.
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ class AllowedCounts:
         self._moved: Counter[int] = Counter()
 
     def forget(self) -> None:
-        """Count anew: what is in which sets became something else."""
+        """Drop the counts after a change of plan; the next read counts anew."""
         self._plan = None
         self._moved.clear()
 
     def note(self, bits: int, count: int) -> None:
-        """So many more addresses (or fewer, if negative) are in these sets."""
+        """Note a change of the number of addresses in these sets; `count` is negative for fewer."""
         if self._plan is not None:
             self._moved[bits] += count
 
     def of(self, number: int, plan: Plan, addresses_by_sets: Mapping[int, int]) -> int:
-        """The count of a list of this plan. `addresses_by_sets` is how many addresses are in which sets now."""
+        """The count of a list of this plan. `addresses_by_sets` has the present number of addresses per combination
+        of sets."""
         if plan is not self._plan:
             self._plan, self._counts = plan, [0] * len(plan.lists)
             self._moved = Counter(addresses_by_sets)

@@ -55,13 +55,13 @@ class CommandOutcomes(StateTable[CommandOutcome]):
         self._order: OrderedDict[str, None] = OrderedDict()
 
     def rederive(self) -> None:
-        """Put the verdicts in the order in which they are forgotten."""
+        """Sort the rows in eviction order."""
         order = sorted((row.offset, key) for key, row in self.rows.items())
         self._order = OrderedDict.fromkeys(key for _, key in order)
 
     def note(self, verdicts: Mapping[str, CommandOutcome]) -> None:
-        """Remember what one record of fleet decided, in the order in which `rederive` has it, or a replica that was
-        restarted would forget others than the rest."""
+        """Note the outcomes of one record of fleet, sorted as in `rederive`. Otherwise a restarted replica would
+        evict different ones."""
         for key, verdict in sorted(verdicts.items()):
             if key:
                 self.put(key, verdict)

@@ -21,7 +21,7 @@ from schemas.events import AGENT_ADDRESS4, AGENT_ADDRESS6, PRESENT, SUPERSEDED
 
 
 def agent_bits(state: int) -> int:
-    """What the node's own agent stated of an item in this state."""
+    """The bits of the parts that the node's own agent stated."""
     return max(0, state - SUPERSEDED)
 
 
@@ -89,7 +89,7 @@ def _give(state: FleetState, name: str, address: Address) -> None:
 
 
 def faults_of_agent(state: FleetState, name: str, zone: str) -> tuple[str, ...]:
-    """Why what a node's agent stated of it in a zone is not effective, a sentence for each part."""
+    """Why the statements of a node's agent are not effective, one sentence per part."""
     member = state.members.rows.get(name)
     if member is not None and not member.held and member.zone != zone:
         return (

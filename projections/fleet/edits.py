@@ -55,7 +55,7 @@ class Edit(NamedTuple):
 class Proposal(NamedTuple):
     """An edit with the plan under it, and the numbers of the lists before and after.
 
-    `list_changes` has them per label set of zones, `own_change` of the one zone whose labels are edited.
+    `list_changes` has them per label set of zones, `own_change` for the one zone whose labels are edited.
     """
 
     edit: Edit
@@ -176,7 +176,7 @@ def _carry_windows(state: FleetState, proposal: Proposal, charged: EditImpact, a
 
 
 def _carry_levels(state: FleetState, proposal: Proposal) -> None:
-    """A list that zones move to has been as large as the lists that they come from: a move does not refill a budget."""
+    """Give each list the merged level history of the lists that its zones had: a move does not refill a budget."""
     old, new = state.plan, proposal.plan
     carried: dict[str, list[LevelHistory]] = {}
     for was, becomes in sorted(proposal.pairs()):
@@ -190,7 +190,7 @@ def _carry_levels(state: FleetState, proposal: Proposal) -> None:
 
 
 def _switch_sets(state: FleetState, plan: Plan, fresh: SetRow) -> None:
-    """Keep the sets that stay; those that go take in what is pending while it can still be told."""
+    """Keep the sets that stay. A dropped set that was read applies its pending changes first, under the old plan."""
     had = {found.key: (bit, found) for bit, found in enumerate(state.sets)}
     for key in state.plan.keys:
         bit, found = had[key]
@@ -217,7 +217,7 @@ def _switch_sets(state: FleetState, plan: Plan, fresh: SetRow) -> None:
 def _change_list(
     state: FleetState, labels: Selector, list_id: str, sets: tuple[RuleSet, ...], at: RecordMetadata
 ) -> None:
-    """Zones with these labels get another list; `list_id` and `sets` are those of the list that they had."""
+    """Give zones with these labels another list; `list_id` and `sets` are those of their former list."""
     key, version = key_of_labels(labels), at.offset + 1
     state.previous.add(
         labels, PreviousList(state.list_changes.rows.get(key, NO_LIST_CHANGE).version, version, list_id, sets)
@@ -226,7 +226,7 @@ def _change_list(
 
 
 def _label_zone(state: FleetState, proposal: Proposal, sets: tuple[RuleSet, ...], at: RecordMetadata) -> None:
-    """A zone gets the labels of an edit. `sets` are those of the list that it had."""
+    """Give a zone the labels of an edit; `sets` are those of its former list."""
     edit, pair, version = proposal.edit, proposal.own_change, at.offset + 1
     assert edit.labels_after is not None
     assert pair is not None

@@ -1,4 +1,4 @@
-"""How changes of members are applied: rows, slots, holds, and the rule sets whose addresses changed."""
+"""Applies changes of members: rows, slots, holds, and the rule sets whose addresses changed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from projections.fleet.withdrawals import EMPTY_WINDOW, BudgetKind, Hold, add_ha
 def apply_changes(
     state: FleetState, impact: Impact, hold_by_change: Mapping[int, int], version: int, earliest_ms: int
 ) -> None:
-    """Apply changes that were evaluated. `hold_by_change` is the hold of each change that is held."""
+    """Apply evaluated changes. `hold_by_change` has the hold of each held change."""
     kept = [_free_slots(state, change, hold_by_change.get(index, -1)) for index, change in enumerate(impact.changes)]
     concerned: set[int] = set()
     for index, (change, parts) in enumerate(zip(impact.changes, kept, strict=True)):
@@ -57,10 +57,9 @@ def _shifts_after_grants(state: FleetState, impact: Impact) -> Iterable[AddressS
 
 
 def _free_slots(state: FleetState, change: MemberChange, hold: int) -> tuple[ReachableState, ...]:
-    """Free the slots of the states that go, and return the states that stay: all of them if the change is held.
+    """Free the slots of the removed states, and return the states that stay: all of them if the change is held.
 
-    What an earlier hold retained of the node is then retained by the new hold alone: the newest change is the one that
-    waits.
+    The new hold alone then retains the states that an earlier hold of the node retained: the newest change is pending.
     """
     if hold >= 0:
         return (*change.untouched, *(replace(part, hold=hold) for part in change.removed))
@@ -87,7 +86,7 @@ def _new_row(
 
 
 def _held(before: Member) -> Member:
-    """The row of a node that left, of which a hold keeps something."""
+    """The row of a node that left while a hold retains a state of it."""
     return replace(before, slot=-1, held=True, withheld=-1, contested4=0, contested6=b"")
 
 
@@ -103,14 +102,14 @@ def _put_rows(state: FleetState, name: str, member: Member | None, parts: tuple[
 
 
 class _Held(NamedTuple):
-    """What holds keep of a node, or keep from counting: per hold a hash, and how many addresses."""
+    """The part of each hold that concerns a node: per hold a hash, and the number of addresses."""
 
     hashes: Mapping[int, bytes]
     addresses: Mapping[int, int]
 
 
 def _of_holds(name: str, member: Member | None, parts: Sequence[ReachableState]) -> _Held:
-    """Addresses are those that go or those that come, whichever are more."""
+    """The number of addresses per hold: the removed or the new ones, whichever are more."""
     counts: dict[int, int] = {}
     for part in parts:
         counts[part.hold] = counts.get(part.hold, 0) + bool(part.address4) + bool(part.address6)
@@ -121,7 +120,7 @@ def _of_holds(name: str, member: Member | None, parts: Sequence[ReachableState])
 
 
 def _account(state: FleetState, name: str, before: _Held, after: _Held) -> set[int]:
-    """Holds follow what they keep of a node. Returns those that it is, or was, in."""
+    """Update the rows of holds after a change of a node. Returns the holds that contain the node before or after."""
     concerned = before.hashes.keys() | after.hashes.keys()
     for hold in sorted(concerned):
         was, becomes = before.hashes.get(hold), after.hashes.get(hold)
@@ -141,8 +140,8 @@ def _account(state: FleetState, name: str, before: _Held, after: _Held) -> set[i
 
 
 def _end_empty(state: FleetState, holds: Iterable[int]) -> None:
-    """End those of these holds that keep nothing any more. This waits for the end of a record: its last node may be the
-    first one that comes to a hold which all others leave."""
+    """End the holds that contain no node any more. Called at the end of a record, because its last node may be the
+    first to enter a hold that all others leave."""
     for hold in sorted(holds):
         if not state.held_names.get(hold):
             _table_of(state, hold).remove(hold_key(hold))

@@ -1,7 +1,7 @@
-"""The fleet fold: what all zones must agree on in one order. Members, policies, withdrawals, freezes, limits.
+"""The fleet fold: state that all zones share, in one order. Members, policies, withdrawals, freezes, limits.
 
-Each event is decided by the module that knows about it and comes back here as one change; `evolve` hands each change to
-what makes it. Covers are not computed here at all, but when a table is read (projections/fleet/tables).
+One module decides each event and returns one change; `evolve` passes each change to the module that applies it. The
+fold computes no covers; a reader of a table does (projections/fleet/tables).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ MAX_LIMIT = 1_000_000
 
 
 class EditWithdrawn(NamedTuple):
-    """Edits that waited end, because the present policy or labels were stated again."""
+    """Pending edits end, because a command stated the present policy or labels again."""
 
     ended_holds: tuple[int, ...]
 
@@ -81,7 +81,7 @@ class FreezeChanged(NamedTuple):
 
 
 class FleetFold:
-    """The rules of the fleet topic. `partition_count` is that of the log: it says whom to tell about a zone."""
+    """The fleet fold. `partition_count` is that of the log: it determines the zones partition of a zone."""
 
     topic = FLEET
     version = 1
@@ -130,7 +130,7 @@ class FleetFold:
                 return refusal(f"event: {type(event).__name__} is not an event of the fleet topic")
 
     def rewind(self, state: FleetState, time_ms: int) -> None:
-        """Windows and levels of budgets do not wait until the clock has caught up."""
+        """Move windows and levels of budgets back, so that they do not wait for the clock to catch up."""
         state.set_levels_back(time_ms)
         for key, window in sorted(state.windows.rows.items()):
             corrected = window.rewind(time_ms)
@@ -189,7 +189,7 @@ def _decide_policy_set(state: FleetState, event: PolicySet, at: RecordMetadata) 
 
 
 def _policies_but(state: FleetState, name: str) -> int:
-    """How many policies there would be without this one, if all that wait were approved."""
+    """The number of policies without this one, as if all pending edits were approved."""
     waiting = {hold.policy for hold in state.holds.rows.values() if hold.policy_after is not None}
     return len(state.policies.rows.keys() | waiting - {name})
 
@@ -205,7 +205,7 @@ def _decide_policy_deleted(state: FleetState, event: PolicyDeleted, at: RecordMe
 
 
 def _withdraw_edits(waiting: tuple[int, ...]) -> Decision:
-    """The present policy or labels are stated again. That withdraws the edits that wait, and changes nothing else."""
+    """Withdraw pending edits after a command that states the present policy or labels again; nothing else changes."""
     return Decision(EditWithdrawn(waiting), DONE) if waiting else Decision(None, UNCHANGED)
 
 
@@ -293,7 +293,7 @@ def _open_hold(state: FleetState, hold: Hold) -> None:
 
 
 def _end_holds(state: FleetState, holds: tuple[int, ...], at: RecordMetadata, approved_by: tuple[str, ...]) -> None:
-    """Holds of edits end: approved, or overtaken by a later command if nobody is named."""
+    """End holds of edits: approved, or superseded by a later command if there are no approvals."""
     if approved_by:
         _end(state, {hold: command_outcomes.approved(hold, approved_by, at) for hold in holds})
     else:

@@ -1,12 +1,12 @@
 """Holds: changes over their budget, which wait for approval, and how a hold ends.
 
-A hold of members ends when two principals approve it, or when all that it keeps has come back. A hold of a looser
+A hold of members ends when two principals approve it, or when all of its nodes have come back. A hold of a looser
 budget ends when two principals approve it, one rejects it, or the budget is set anew. A hold of an edit (of a policy,
-or of a zone's labels) ends when two principals approve it, one rejects it, or another edit of the same thing replaces
-it. An approved edit applies to the fleet as it is then. If it would by then change more verdicts than the approvers
-saw, or verdicts in other zones, by more than a budget, its approvals are asked anew. An approval quotes the hash of
-what was seen. The person who asked for an edit may not approve it: two others must. A person with certificates of
-several roles counts once.
+or of a zone's labels) ends when two principals approve it, one rejects it, or another edit of the same subject replaces
+it. An approved edit applies to the fleet's state at that time. If it would then change more verdicts than the approvers
+saw, or verdicts in other zones, by more than a budget, it needs new approvals. An approval quotes the hash of the
+change that the approver saw. The person who requested an edit may not approve it: two others must. A person with
+certificates of several roles counts once.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _OTHERS = "others"
 
 
 class EditApplied(NamedTuple):
-    """An edit is applied: what of it counts against the budgets, and the holds that it ends."""
+    """An edit is applied: its count against the budgets, and the holds that it ends."""
 
     proposal: Proposal
     charged: EditImpact
@@ -73,7 +73,7 @@ class EditHeld(NamedTuple):
 
 
 class BudgetChanged(NamedTuple):
-    """A budget is set, and edits of it that waited end."""
+    """A budget is set, and pending edits of it end."""
 
     budget: Budget
     ended_holds: tuple[int, ...]
@@ -81,7 +81,7 @@ class BudgetChanged(NamedTuple):
 
 
 class HoldUpdated(NamedTuple):
-    """A hold has a new row: approved once, or asked for anew."""
+    """A hold has a new row: approved once, or in need of new approvals."""
 
     hold: Hold
 
@@ -111,12 +111,12 @@ class MembersReleased(NamedTuple):
 def member_holds(
     state: FleetState, impact: Impact, causes: Mapping[str, Cause], actor: str, at: RecordMetadata
 ) -> tuple[tuple[Hold, ...], dict[int, int]]:
-    """The holds of the changes that are held, one per command behind them, and the hold of each of these changes.
+    """The holds of the held changes, one per command behind them, and the hold of each of these changes.
 
-    A command whose nodes are in several records, of one zones partition or of several, has one hold for all of them. It
-    is approved anew when it grows. What somebody else asked for under the same id is another one: or they would approve
-    their own in the name of another. Nodes with no command behind them share the hold of their record, asked for by
-    `actor`.
+    A command whose nodes are in several records, of one zones partition or of several, has one hold for all of them.
+    Its approvals are void when it grows. The same command id from another actor makes another hold: otherwise an actor
+    could approve their own change in the name of another. Nodes without a command share the hold of their record, with
+    `actor` as the requester.
     """
     if not impact.held:
         return (), {}  # most records; there may be thousands of open holds to look through
@@ -141,7 +141,7 @@ def member_holds(
 
 
 def _grown(earlier: Hold, later: Hold) -> Hold:
-    """An open hold with the zones, the budget and the reason of a later part of its command. It is approved anew."""
+    """An open hold with the zones, the budget and the reason of a later part of its command. Its approvals are void."""
     reasons = [*dict.fromkeys((*earlier.reason.split(_LATER), later.reason))]
     if len(reasons) > MAX_SHOWN_REASONS:
         reasons[MAX_SHOWN_REASONS:] = [_OTHERS]
@@ -189,13 +189,13 @@ def held_outcome(impact: Impact, hold: Hold, hold_by_change: Mapping[int, int]) 
 
 
 def addresses_with(impact: Impact, hold: Hold, hold_by_change: Mapping[int, int]) -> int:
-    """The addresses of a hold as it was decided, with those that its record adds to it."""
+    """The addresses of a hold, including those that its record adds to it."""
     added = (_addresses_of(impact.changes[index]) for index, held in hold_by_change.items() if held == hold.id)
     return hold.addresses + sum(added)
 
 
 def _addresses_of(change: MemberChange) -> int:
-    """Addresses of a move that a hold of it would count: those that go or those that come, whichever are more."""
+    """The number of addresses that a hold of this change counts: the removed or the new ones, whichever are more."""
     goes = sum(bool(part.address4) + bool(part.address6) for part in change.removed)
     comes = (
         bool(change.after.address4) + bool(change.after.address6)
@@ -210,13 +210,14 @@ def _over(kind: BudgetKind, more: str) -> str:
 
 
 def _of_late(state: FleetState, kind: BudgetKind, number: int, at: RecordMetadata) -> str:
-    """What of a list turned within the window already: with it, less than a budget allows may be over it."""
+    """The part of a reason that counts a list's earlier changes in the window, which explains a small change over a
+    budget."""
     spent = state.window(kind, number).spent(at.time_ms)
     return f", after {spent} in the last {BUDGET_WINDOW_MS // 60_000} minutes" if spent else ""
 
 
 def _named(kinds: Collection[str]) -> BudgetKind:
-    """The budget that a hold is named after: what is denied goes first, and what nobody stated before what they did."""
+    """The budget that a hold is named after: denials first, and unrequested changes before requested ones."""
     first: tuple[BudgetKind, ...] = (DENIED_BY_CHANGE, DENIED_BY_LEAVE, ALLOWED_BY_CHANGE, ALLOWED_BY_JOIN)
     return next(kind for kind in first if kind in kinds)
 
@@ -228,9 +229,9 @@ def _turned(kind: BudgetKind) -> str:
 def decide_edit(
     state: FleetState, edit: Edit, envelope: Envelope, at: RecordMetadata
 ) -> tuple[EditApplied | EditHeld, Outcome]:
-    """Make an edit within the budget; hold one that is over it.
+    """Apply an edit within the budget; hold one that is over it.
 
-    One that waits already goes on waiting: who keeps stating what they want must not take back approvals of it.
+    A repeated edit leaves its pending hold unchanged: a client that repeats its edit must not void the approvals.
     """
     proposal = propose(state, edit, at.offset + 1)
     found = edit_impact(state, proposal)
@@ -263,10 +264,10 @@ def decide_edit(
 
 
 def decide_budget(state: FleetState, event: BudgetSet, at: RecordMetadata) -> Decision:
-    """Make a budget tighter at once; hold one that is looser in any way.
+    """Apply a tighter budget at once; hold one that is looser in any way.
 
-    A budget decides what passes without a second person, so to loosen it takes as many people as to release a hold.
-    While it waits, the present budget counts.
+    A budget decides which changes pass without a second person, so to loosen it takes as many people as to release a
+    hold. While it waits, the present budget counts.
     """
     fault = fault_of_budget(event)
     if fault is not None:
@@ -303,7 +304,7 @@ def decide_budget(state: FleetState, event: BudgetSet, at: RecordMetadata) -> De
 
 
 def _over_budget(state: FleetState, found: EditImpact, at: RecordMetadata) -> EditImpact:
-    """What of this would turn more addresses than may turn now."""
+    """The part of an edit's impact that exceeds the budgets now."""
     return {
         (kind, pair): count
         for (kind, pair), count in found.items()
@@ -312,7 +313,7 @@ def _over_budget(state: FleetState, found: EditImpact, at: RecordMetadata) -> Ed
 
 
 class _ApprovalRequest(TypedDict):
-    """What the approvers of an edit are shown and say yes to."""
+    """The data of an edit that approvers see and confirm."""
 
     kind: BudgetKind
     addresses: int
@@ -337,10 +338,10 @@ def _approval_request(state: FleetState, proposal: Proposal, over: EditImpact, a
 
 
 def _key(state: FleetState, kind: BudgetKind, zones: Collection[str], asked: int) -> str:
-    """Stands for the zones in which addresses would turn together, and for the budget.
+    """A key for the budget and for the zones in which addresses would turn together.
 
-    What was seen of zones that fleet had heard nothing of was seen of whichever of them it hears of since: a fleet that
-    grows has a new one every so often, and nothing that concerns them all could ever be approved.
+    A count shown for zones that fleet did not know yet also covers zones that fleet learned of since. A growing fleet
+    gets new zones all the time, and an edit of all zones could otherwise never be approved.
     """
     if ANY_ZONE in zones:
         zones = [name for name in zones if name == ANY_ZONE or not _was_unknown(state.zones.rows.get(name), asked)]
@@ -348,7 +349,7 @@ def _key(state: FleetState, kind: BudgetKind, zones: Collection[str], asked: int
 
 
 def _was_unknown(zone: FleetZone | None, asked: int) -> bool:
-    """Whether fleet has known a zone only since an edit was asked for, or the zone has had no labels then or since."""
+    """Whether the zone is newer to fleet than the request of an edit, or had no labels then and since."""
     return zone is not None and (zone.since_version > asked or (not zone.labels and zone.labels_version <= asked))
 
 
@@ -360,7 +361,7 @@ def _zones_by_move(state: FleetState, proposal: Proposal) -> dict[ListPair, list
 
 
 def _of_the_same(state: FleetState, edit: Edit) -> Iterable[int]:
-    """Holds of earlier edits of the same thing."""
+    """Holds of earlier edits of the same subject."""
     for hold in _ordered(state):
         if hold.subject in (SUBJECT_POLICY, SUBJECT_ZONE) and (hold.policy, hold.zone) == (edit.policy, edit.zone):
             yield hold.id
@@ -377,7 +378,7 @@ def holds_of_edit(state: FleetState, *, policy: str = "", zone: str = ANY_ZONE) 
 
 
 def _open(state: FleetState, number: int) -> Hold | str:
-    """A hold that waits, or one sentence that says why it is none."""
+    """An open hold, or one sentence that says why it is not open."""
     key = hold_key(number)
     rejected = state.rejected.rows.get(key)
     if rejected is not None:
@@ -411,9 +412,10 @@ def decide_approval(state: FleetState, event: HoldApproved, at: RecordMetadata) 
 
 
 def _decide_approved_edit(state: FleetState, hold: Hold, approvals: tuple[str, ...], at: RecordMetadata) -> Decision:
-    """Make an edit that was approved, unless it would do more by now than was seen, by more than a budget: ask anew.
+    """Apply an approved edit, or ask for new approvals if its unseen verdict changes exceed a budget.
 
-    What was seen is seen of zones. Where others would lose together by now, nothing of it was.
+    The counts that approvers saw belong to zones. If other zones would now lose traffic together, their whole count is
+    unseen.
     """
     edit = Edit(hold.policy, hold.policy_after, hold.zone, hold.labels_after)
     proposal = propose(state, edit, at.offset + 1)
@@ -432,12 +434,12 @@ def _decide_approved_edit(state: FleetState, hold: Hold, approvals: tuple[str, .
 
 
 def _said(edit: Edit) -> str:
-    """An edit as the beginning of a sentence about it."""
+    """The beginning of a sentence about an edit."""
     return f"policy: {edit.policy!r}" if edit.policy else f"zone: labels of {edit.zone!r}"
 
 
 def _unseen(state: FleetState, hold: Hold, proposal: Proposal, found: EditImpact) -> EditImpact:
-    """The verdicts that an edit would turn by now beyond those that were seen when it was asked for."""
+    """The verdict changes of an edit now, beyond the counts that were shown when it was requested."""
     zones = _zones_by_move(state, proposal)
     return {
         (kind, pair): max(0, count - hold.shown_counts.get(_key(state, kind, zones[pair], hold.asked_offset), 0))
@@ -446,7 +448,7 @@ def _unseen(state: FleetState, hold: Hold, proposal: Proposal, found: EditImpact
 
 
 def _says_the_same(hold: Hold, edit: Edit) -> bool:
-    """Whether an edit of the same thing would make the same of it as the one that waits."""
+    """Whether an edit has the same content as the pending one of the same subject."""
     waits, asked = hold.policy_after, edit.policy_after
     if waits is None or asked is None:
         return waits is asked and hold.labels_after == edit.labels_after
@@ -454,7 +456,7 @@ def _says_the_same(hold: Hold, edit: Edit) -> bool:
 
 
 def _release(state: FleetState, name: str, hold: int) -> MemberChange:
-    """Let go of what a hold keeps of a node, and take the state that it withholds."""
+    """Drop the states of a node that a hold retains, and make the state that it withholds effective."""
     before, parts = state.members.rows[name], state.retained_states(name)
     removed = tuple(part for part in parts if part.hold == hold)
     untouched = tuple(part for part in parts if part.hold != hold)

@@ -187,7 +187,7 @@ class _Totals:
 
 
 class _BudgetLimits:
-    """What may be denied and allowed of each list: the same in every round, and computed once."""
+    """The remaining budget of each list for denials and allowances: constant over the rounds, and computed once."""
 
     def __init__(self, state: FleetState, now_ms: int) -> None:
         self._state = state

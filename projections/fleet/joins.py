@@ -122,7 +122,7 @@ def _agents(items: MembershipColumns) -> dict[tuple[str, str], str]:
 
 
 def _all_new(state: FleetState, items: MembershipColumns, partition: int, now_ms: int) -> bool:
-    """Whether every item is a node that is nowhere yet, with addresses that nobody else has."""
+    """Whether every item is a new node with addresses that no other node has."""
     if not _ARRIVALS.issuperset(items.states) or state.members.rows.has_any(items.names):
         return False
     if state.tombstones.end_any(items.names, partition, items.created_ms, items.changed_ms, now_ms=now_ms):
@@ -178,9 +178,8 @@ def _member_changes(
 
 
 def _tombstone(items: MembershipColumns, i: int, partition: int, own: Member | None, now_ms: int) -> Tombstone:
-    """What is remembered of a leave: the newer incarnation of what fleet knew here and what left. If they are the same,
-    what left was stated later: append times do not say so if a clock was put right in between.
-    """
+    """The tombstone of a leave: the newer of fleet's stored incarnation and the one that left. For one and the same
+    incarnation, the leave's own times count: append times do not show the order if a clock was corrected in between."""
     created_ms, last_present_ms = items.created_ms[i], items.last_present_ms[i]
     if own is not None and is_older(created_ms, own.created_ms, now_ms):
         created_ms, last_present_ms = own.created_ms, own.last_present_ms
@@ -203,16 +202,17 @@ def _member(items: MembershipColumns, i: int, labels: Sequence[dict[str, str]]) 
 
 
 def _is_own(state: FleetState, member: Member, zone: str, partition: int) -> bool:
-    """Whether a member is where this partition put it: then its word is the last, whatever the incarnation.
+    """Whether a member is in a zone of this partition. Then the partition's latest item counts, whatever the
+    incarnation.
 
-    A partition says what became of a node, not how: that it moved to another of its zones and left from there, or left
-    and came back as something older, is one item.
+    An item has the final state of a node, not its history: a move to another zone of the partition followed by a leave,
+    or a leave followed by a join of an older incarnation, is one item.
     """
     return member.zone == zone or partition_of(member.zone.encode(), state.partition_count) == partition
 
 
 def _effective(state: FleetState, name: str, member: Member) -> tuple[ReachableState, ...]:
-    """All that makes a node reachable now."""
+    """The node's addresses that are reachable now."""
     parts = state.retained_states(name)
     if member.slot < 0:
         return parts
@@ -281,7 +281,7 @@ def _add_columns(state: FleetState, items: MembershipColumns, numbers: Mapping[i
 
 
 def _add_rows(state: FleetState, items: MembershipColumns, numbers: Mapping[int, int]) -> None:
-    """Add new members one by one: if they are few, or while slots are free, as the lowest is allocated first."""
+    """Add new members one by one: for few members, or while slots are free, because the lowest free slot goes first."""
     label = [numbers[i] for i in items.label_index]
     fours, sixes = items.addresses4.values, items.addresses6.values
     slots = map(state.slot_table.allocate, items.names, fours, sixes, label)

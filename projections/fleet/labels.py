@@ -1,8 +1,8 @@
-"""Label sets, each kept once: a join names its labels by number, and policies are matched with a set, not with a node.
+"""Interned label sets: a join names its labels by number, and policies are matched with a set, not with a node.
 
-Nodes come in thousands with the same few label sets. What a set of labels is in (the plan's bits) is computed once for
-it, so a join costs one lookup whatever the number of policies, and a policy change costs one match per label set. Sets
-with equal bits form a group, which is how numpy counts and picks members by what they are in.
+Thousands of nodes share the same few label sets. The bits of a label set (the plan's sets that it matches) are computed
+once, so a join costs one lookup whatever the number of policies, and a policy change costs one match per label set.
+Label sets with equal bits form a group; numpy counts and selects members by group.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class LabelSets:
         self._group_of = np.zeros(64, np.int32)
 
     def known(self, labels: Mapping[str, str], plan: Plan) -> int:
-        """What labels are in, whether or not anybody has them now."""
+        """The bits of a label set, whether or not a member has it now."""
         number = self._numbers.get(selector(labels))
         return plan.bits_of(labels) if number is None else self.bits[number]
 
     def intern(self, labels: Mapping[str, str], plan: Plan) -> int:
-        """The number of a label set. It stays while it is used."""
+        """The number of a label set, stable while the set is in use."""
         key = selector(labels)
         number = self._numbers.get(key)
         if number is None:
@@ -48,9 +48,9 @@ class LabelSets:
         return number
 
     def use(self, number: int, count: int) -> None:
-        """`count` more members (or fewer, if negative) have this label set; the last one takes it along.
+        """Add `count` members (negative for fewer) to this label set; without members the set is removed.
 
-        Its group may not be one any more after the next plan, and slots that are free read the last number there is.
+        Its group may not exist after the next plan, and free slots read the last number there is.
         """
         self._uses[number] += count
         if not self._uses[number]:
@@ -102,7 +102,7 @@ class LabelSets:
         return len(self.group_bits) - 1
 
     def _ungroup(self, number: int) -> None:
-        """A group lasts as long as a label set is in it: nodes can think of any combination of sets."""
+        """Remove a group with its last label set: clients can create any number of combinations of sets."""
         bits, group = self.bits[number], int(self._group_of[number])
         self._group_sizes[group] -= 1
         if not self._group_sizes[group]:

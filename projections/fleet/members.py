@@ -1,7 +1,7 @@
-"""The table of members. Most are columns over slots: their rows are made when they are read.
+"""The table of members. Most members are columns over slots, and their rows are built on read.
 
-A fleet that joins in batches comes as columns and stays in columns: a row per member would take four times the memory,
-and its fold ten times as long. A member that was decided alone, or has no slot, is kept as a single row.
+Batches of joins arrive as columns and stay columns: a row per member would take four times the memory, and ten times
+the time to fold. A member that was decided alone, or has no slot, is stored as a single row.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ class MemberRows(MutableMapping[str, Member]):
         return row
 
     def get(self, name: str, default: Member | None = None) -> Member | None:  # type: ignore[override]
-        """The row of a member, if it is one. (What a mapping would inherit raises and catches an exception for it.)"""
+        """The row of a member, or None. (The method inherited from Mapping raises and catches an exception for a
+        miss.)"""
         row = self._single.get(name)
         if row is not None:
             return row
@@ -68,7 +69,7 @@ class MemberRows(MutableMapping[str, Member]):
             raise KeyError(name)
 
     def population(self, zone: str) -> int:
-        """How many members a zone has, those included that left and are kept by a hold."""
+        """The number of members of a zone, including those that left and that a hold retains."""
         number = self._zone_numbers.get(zone)
         return self._single_in_zone[zone] + (self._columnar_in_zone[number] if number is not None else 0)
 
@@ -83,7 +84,7 @@ class MemberRows(MutableMapping[str, Member]):
         return len(self._single) + self._columnar
 
     def has_any(self, names: Sequence[str]) -> bool:
-        """Whether one of these is a member."""
+        """Whether one of these names is a member."""
         if not self._single.keys().isdisjoint(names):
             return True
         if len(names) <= _BATCH_LOOKUP_MIN:
@@ -91,7 +92,7 @@ class MemberRows(MutableMapping[str, Member]):
         return bool(self._columnar) and bool((self._index.find(names) != UNKNOWN).any())
 
     def add(self, rows: Mapping[str, Member]) -> None:
-        """Members none of which was one."""
+        """Add new members."""
         self._single.update(rows)
         self._single_in_zone.update(row.zone for row in rows.values())
 
@@ -102,11 +103,11 @@ class MemberRows(MutableMapping[str, Member]):
         return self._single | {name: row for (name, _), row in zip(columnar, rows, strict=True)}
 
     def single_rows(self) -> dict[str, Member]:
-        """The members that are kept as single rows. Members without a slot are among them."""
+        """The members that are stored as single rows, including all members without a slot."""
         return self._single
 
     def get_many(self, names: Sequence[str]) -> list[Member | None]:
-        """The rows of these members, None for those that are none: by columns, as a save takes them by the hundred."""
+        """The rows of these members, None where there is none; columnar, because a save reads hundreds at a time."""
         if self._columnar and len(names) > _BATCH_LOOKUP_MIN:
             slot = self._index.find_one(names[0])
             if slot != UNKNOWN and self._names[slot : slot + len(names)] == names:  # seated in this order, as most are
@@ -170,7 +171,7 @@ class MemberRows(MutableMapping[str, Member]):
         self._columnar += len(names)
 
     def _grow(self, count: int) -> None:
-        """Have an entry in each column for all slots below `count`."""
+        """Extend each column to `count` slots."""
         missing = count - len(self._uids)
         if missing > 0:
             self._zone.frombytes(bytes(missing * self._zone.itemsize))
@@ -211,7 +212,7 @@ class MemberRows(MutableMapping[str, Member]):
         return list(map(self._names.__getitem__, slots.tolist()))
 
     def _number_of(self, zone: str) -> int:
-        """The number of a zone. It stays while a columnar member has it."""
+        """The number of a zone, stable while a columnar member has it."""
         number = self._zone_numbers.get(zone)
         if number is not None:
             return number
@@ -260,7 +261,7 @@ class MemberRows(MutableMapping[str, Member]):
 
 
 def _fits_columns(row: Member) -> bool:
-    """Whether the columns hold all of a member."""
+    """Whether the columns can represent all fields of a member."""
     return row.slot >= 0 and not row.contested4 and not row.contested6
 
 

@@ -1,8 +1,8 @@
 """Members of the fleet, as rows, and the columns of a MembershipChanged.
 
-A member's row is what its zone last stated of it. What is reachable of it is kept apart, by slot (`slot_table`): a
-member has a slot, unless a hold withholds its newest state. Previous states that a hold retains have slots of their
-own. A node that left while a hold retains one of its states keeps its row, marked `held`.
+A member's row is the last statement of its zone. Its reachable state is stored apart, by slot (`slot_table`): a member
+has a slot, unless a hold withholds its newest state. Previous states that a hold retains have slots of their own. A
+node that left while a hold retains one of its states keeps its row, marked `held`.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ class Member(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     @property
     def stated4(self) -> int:
-        """The IPv4 address that the zone says, effective or not."""
+        """The IPv4 address that the zone stated, effective or not."""
         return self.address4 or self.contested4
 
     @property
     def stated6(self) -> bytes:
-        """The IPv6 address that the zone says, effective or not."""
+        """The IPv6 address that the zone stated, effective or not."""
         return self.address6 or self.contested6
 
 
@@ -75,7 +75,7 @@ class RetainedStates(msgspec.Struct, frozen=True, array_like=True):
 
 
 def held_items(name: str, member: Member | None, parts: Iterable[ReachableState]) -> dict[int, bytes]:
-    """The holds that a node is in, each with a hash of what approving it would do to the node."""
+    """The holds of a node, each with a hash of the effect that an approval would have on the node."""
     items: dict[int, list[object]] = {}
     for part in parts:
         items.setdefault(part.hold, []).append((part.address4, part.address6, sorted(part.labels.items())))
@@ -123,7 +123,8 @@ T = TypeVar("T")
 
 
 def _command_of(uid: str, created_ms: int) -> str:
-    """The command that stated this incarnation, if it stated none of its own: then it is the uid, and says the time."""
+    """The command that stated this incarnation. Without an explicit one it is the uid, which contains the creation
+    time."""
     try:
         return uid if issued_at_ms(uid) == created_ms else ""
     except InvalidCommandId:
@@ -131,7 +132,7 @@ def _command_of(uid: str, created_ms: int) -> str:
 
 
 def read_columns(event: MembershipChanged) -> MembershipColumns | str:
-    """The columns of a record, or what is wrong with it, in one sentence."""
+    """The columns of a record, or one sentence that says why it is invalid."""
     count = len(event.names)
     fault = _fault(event, count)
     if fault is not None:

@@ -1,7 +1,7 @@
-"""Who somebody is: a role and a name, as the URI in a certificate says them and as the log shows them.
+"""Principals: a role and a name, from the URI in a certificate, in the form of an actor of the log.
 
-`spiffe://TRUST_DOMAIN/ROLE/NAME` is `ROLE/NAME` in the log. Whoever nobody has proved to be who they say is `?NAME`. A
-person who has certificates of two roles is still one person, and that is what the rule of two approvers counts.
+`spiffe://TRUST_DOMAIN/ROLE/NAME` is `ROLE/NAME` in the log. An actor without a certificate is `?NAME`. A person with
+certificates of two roles is one person, and the rule of two approvers counts persons.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TRUST_DOMAIN = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,253}[a-z0-9])?")
 
 
 class Principal(NamedTuple):
-    """Somebody whom a certificate names."""
+    """A principal that a certificate names."""
 
     role: str
     name: str
@@ -39,7 +39,7 @@ class Principal(NamedTuple):
 
 
 def check_trust_domain(field: str, value: str) -> str | None:
-    """None, or one sentence that says what is wrong with a trust domain."""
+    """Why a trust domain is invalid, in one sentence; None if it is valid."""
     if _TRUST_DOMAIN.fullmatch(value):
         return None
     return (
@@ -52,13 +52,13 @@ def uri_of(trust_domain: str, principal: Principal) -> str:
 
 
 def trust_domain_of(uri: str) -> str:
-    """The trust domain of a URI, or nothing if it has none."""
+    """The trust domain of a URI, empty if it has none."""
     found = uri.removeprefix(_SCHEME).partition("/")[0] if uri.startswith(_SCHEME) else ""
     return "" if check_trust_domain("trust domain", found) else found
 
 
 def parse_uri(uri: str, trust_domain: str) -> Principal | str:
-    """Whom a certificate's URI names, or one sentence that says why that is nobody here."""
+    """The principal of a certificate's URI, or one sentence with the reason why it names none."""
     prefix = f"{_SCHEME}{trust_domain}/"
     if not uri.startswith(prefix):
         return f"certificate: {quoted(uri)} must begin with {prefix}"
@@ -70,7 +70,7 @@ def parse_uri(uri: str, trust_domain: str) -> Principal | str:
 
 
 def person(actor: str) -> str:
-    """The one behind an actor of the log, whatever the role: `approver/ann`, `operator/ann` and `?ann` are ann."""
+    """The person behind an actor of the log, without the role: `approver/ann`, `operator/ann` and `?ann` are ann."""
     if actor.startswith("?"):
         return actor[1:]
     role, slash, name = actor.partition("/")

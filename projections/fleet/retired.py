@@ -1,4 +1,4 @@
-"""Sets that no list has any more: deltas from previous lists start from their content while it is kept."""
+"""Sets that are in no list any more. Deltas from previous lists start from their content while it is retained."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class RetiredSets:
         return len(self._sets)
 
     def add(self, found: RuleSet) -> None:
-        """A set whose content was read and will not change any more."""
+        """Add a set whose content was read and will not change any more."""
         self._sets.append(found)
         self._bytes += found.bytes()
 

@@ -1,11 +1,11 @@
-"""One set of a table: the cover of its sources' addresses, its version, its digest, and how it came here.
+"""One set of a table: the cover of its sources' addresses, its version, its digest, and its history.
 
-The fold only notes what changed and when; covers are computed when somebody reads them, so a replay pays for none.
-Then few changes are walked in one by one, each position a step of its own in the history, and many are taken at once:
-the whole cover in numpy, the difference to the old one as a single step. Both end in the same cover and digest; what
-differs is only which older versions a delta can still start from.
+The fold only notes each change with its version. Covers are computed on read, so a replay computes none. A read applies
+few changes one by one, each version a step of its own in the history, and many at once: the whole cover in numpy, and
+the difference to the old one as a single step. Both give the same cover and digest; they differ only in the older
+versions from which a delta can start.
 
-History lives in memory and is never larger than the set itself: beyond that a snapshot is cheaper than a delta.
+History is in memory and never larger than the set itself: beyond that a snapshot is cheaper than a delta.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ CHANGES_KEPT = 256
 
 
 class PrefixChange(NamedTuple):
-    """Prefixes that came and went, packed."""
+    """Added and removed prefixes, packed."""
 
     add4: bytes
     add6: bytes
@@ -80,7 +80,7 @@ class _Pending(NamedTuple):
 
 
 class _HistoryStep(NamedTuple):
-    """What changed from before `first` up to `version`."""
+    """The change from before `first` up to `version`."""
 
     first: int
     version: int
@@ -112,7 +112,7 @@ class RuleSet:
     def record_change(
         self, version: int, earliest_ms: int, added: Sequence[Address], removed: Sequence[Address]
     ) -> None:
-        """These addresses came into and went from the set at `version`."""
+        """Record the addresses that entered and left the set at `version`."""
         self.version, self.earliest_ms = version, earliest_ms
         self._changed.append((version, earliest_ms))
         if self._four is None:
@@ -128,16 +128,16 @@ class RuleSet:
             self._pending_count = 0
 
     def earliest_since(self, version: int) -> int | None:
-        """Append time of the earliest change after a version, among the last ones; None if there was none."""
+        """Append time of the earliest of the remembered changes after a version; None if there was none."""
         return min((earliest for changed, earliest in self._changed if changed > version), default=None)
 
     def is_read(self) -> bool:
-        """Whether its content was ever read."""
+        """Whether the content was ever read."""
         return self._four is not None
 
     def catch_up(self, slot_table: SlotTable, bit: int) -> None:
-        """Apply all recorded changes. `bit` is the set's in the plan that the labels of the slot table were matched
-        with."""
+        """Apply all recorded changes. `bit` is the set's bit in the plan that the labels of the slot table were
+        matched with."""
         if self._four is None or self._six is None:
             self._four, self._six, self._addresses = _full_cover(slot_table, bit)
             self._floor = self.version
@@ -151,21 +151,21 @@ class RuleSet:
             self._pending_count = 0
 
     def content(self) -> PrefixChange:
-        """The whole set, as of the last `catch_up`, as something to add."""
+        """The whole set, as of the last `catch_up`, as added prefixes."""
         assert self._four is not None
         assert self._six is not None
         return PrefixChange(self._four.packed(), self._six.packed(), b"", b"")
 
     def size(self) -> int:
-        """How many prefixes it has."""
+        """The number of prefixes."""
         return len(self._four) + len(self._six) if self._four is not None and self._six is not None else 0
 
     def bytes(self) -> int:
-        """How much its prefixes take when they are packed."""
+        """The bytes of the prefixes when packed."""
         return 0 if self._four is None or self._six is None else SIZE4 * len(self._four) + SIZE6 * len(self._six)
 
     def since(self, version: int) -> PrefixChange | None:
-        """What changed after `version`, netted; None if history does not say."""
+        """The net change after `version`; None if history does not reach back to it."""
         if not self.is_read():
             return None
         if version >= self.version:
@@ -176,7 +176,7 @@ class RuleSet:
         return steps[0].change if len(steps) == 1 else netted(step.change for step in steps)
 
     def content_at(self, version: int) -> PrefixChange | None:
-        """The whole set as it was at an older version; None if history does not say."""
+        """The whole set at an older version; None if history does not reach back to it."""
         change = self.since(version)
         if change is None or change == NO_CHANGE:
             return None if change is None else self.content()
@@ -190,8 +190,8 @@ class RuleSet:
         return family.holding(as_int(address))
 
     def held_since(self, address: Address) -> tuple[int, int]:
-        """The version from which on it has an address that it has now, and that change's append time; a 0 for what is
-        too long ago to be known."""
+        """The version since which the set holds an address that it holds now, and the append time of that change; 0
+        for each that history does not reach."""
         for step in reversed(self._history):
             if not _holds(step.change.remove4, step.change.remove6, address) and _holds(
                 step.change.add4, step.change.add6, address
@@ -206,8 +206,8 @@ class RuleSet:
 
     @property
     def history_start(self) -> int:
-        """The version from which on its history is known. A prefix that it has since an earlier version, it had at this
-        one."""
+        """The version at which the history begins. A prefix that the set held before and still holds was in it at
+        this version."""
         return self._floor
 
     def forget(self) -> None:
@@ -248,7 +248,7 @@ class RuleSet:
 
 
 class _AddressFamily:
-    """The cover of one family: as an array after it was computed whole, as a set once it is changed singly."""
+    """The cover of one family: an array after it was computed whole, a set once it is changed singly."""
 
     __slots__ = ("_cover", "_keys", "_packed", "_size", "_width")
 
@@ -263,7 +263,7 @@ class _AddressFamily:
         return len(self._cover.keys) if self._cover is not None else len(self.keys())
 
     def cover(self) -> Cover:
-        """To be changed singly, at once."""
+        """The cover as a mutable set for single changes."""
         if self._cover is None:
             keys = self.keys()
             ints = keys.tolist() if self._size == SIZE4 else unpack(pack(keys), self._size)
@@ -272,7 +272,7 @@ class _AddressFamily:
         return self._cover
 
     def keys(self) -> Keys:
-        """In order."""
+        """Keys in ascending order."""
         if self._keys is None:
             assert self._cover is not None
             found = self._cover.keys
@@ -283,21 +283,21 @@ class _AddressFamily:
         return self._keys
 
     def holding(self, address: int) -> int | None:
-        """The prefix that holds an address. A cover has no two that could."""
+        """The prefix that holds an address. At most one prefix of a cover does."""
         if self._cover is not None:
             masks = ((address >> drop << drop) << 8 | self._width - drop for drop in range(self._width + 1))
             return next((key for key in masks if key in self._cover.keys), None)
         return holder_in(self.keys(), address, self._width)
 
     def packed(self) -> bytes:
-        """In order."""
+        """Packed prefixes in ascending order."""
         if self._packed is None:
             self._packed = pack(self.keys())
         return self._packed
 
 
 def _full_cover(slot_table: SlotTable, bit: int) -> tuple[_AddressFamily, _AddressFamily, int]:
-    """The covers of a set, and how many addresses it has, a shared one once for each holder."""
+    """The covers of a set, and the number of its addresses; a shared address counts once per holder."""
     picked = slot_table.in_set(bit)
     four, six = slot_table.addresses4(picked), slot_table.addresses6(picked)
     keys4 = cover4(four) if len(four) else NO_KEYS4
@@ -322,7 +322,7 @@ def _packed(net4: Net, size4: int, net6: Net, size6: int) -> tuple[bytes, bytes,
 
 
 def netted(changes: Iterable[PrefixChange]) -> PrefixChange:
-    """Changes one after the other, as one in which nothing both comes and goes."""
+    """Successive changes as one net change, in which no prefix is both added and removed."""
     listed = list(changes)
     added4, removed4 = _netted([(change.add4, change.remove4) for change in listed], SIZE4)
     added6, removed6 = _netted([(change.add6, change.remove6) for change in listed], SIZE6)
@@ -330,7 +330,8 @@ def netted(changes: Iterable[PrefixChange]) -> PrefixChange:
 
 
 def _netted(changes: Sequence[tuple[bytes, bytes]], size: int) -> tuple[bytes, bytes]:
-    """What came and went of one family, in order. As each prefix comes and goes by turns, it is enough to count."""
+    """The net change of one family, in order. Additions and removals of a prefix alternate, so counting them is
+    enough."""
     if sum(len(added) + len(removed) for added, removed in changes) <= INCREMENTAL_MAX * size:
         return _netted_singly(changes, size)
     came, went = (keys_of(b"".join(packed), size) for packed in zip(*changes, strict=True))
@@ -342,7 +343,7 @@ def _netted(changes: Sequence[tuple[bytes, bytes]], size: int) -> tuple[bytes, b
 
 
 def _netted_singly(changes: Iterable[tuple[bytes, bytes]], size: int) -> tuple[bytes, bytes]:
-    """The same, in which a few are faster and many would keep the loop: it takes 1 us a prefix."""
+    """The same in Python: faster for few prefixes; at 1 us per prefix, many would block the event loop."""
     net = Net()
     for added, removed in changes:
         for key in unpack(removed, size):

@@ -1,8 +1,8 @@
-"""How many addresses a list has allowed for a while: what the budgets are shares of.
+"""Settled levels: the number of addresses that a list has allowed for a while, the base of the budgets.
 
-A budget that is a share of what a list allows now is as large as a client likes: made-up nodes join until a tenth of
-the list is all of the real ones. So a share is of the *settled* level: the smallest that the list had at the end of any
-minute of the last hour. New addresses count into it once they have been there for an hour.
+If a budget were a share of the present level, a client could inflate it: made-up nodes join until a tenth of the list
+covers all of the real ones. So a share is of the *settled* level: the smallest level of the list at the end of any
+minute of the last hour. New addresses count once they have been there for an hour.
 
 A level is sampled once per minute of fold time, before the first record of a later minute changes it, and only if it
 differs from the sample before: a list that does not change costs nothing.
@@ -29,7 +29,7 @@ class LevelHistory(msgspec.Struct, frozen=True, array_like=True):
     samples: tuple[tuple[int, int], ...] = ()
 
     def sampled(self, step_ms: int, level: int) -> LevelHistory:
-        """These with the level at the end of a step, and without what is no longer needed."""
+        """This history with the level at the end of a step, and without samples that are no longer needed."""
         if level == (self.samples[-1][1] if self.samples else 0):
             return self
         kept = self._since(step_ms + STEP_MS - SETTLED_MS)
@@ -38,7 +38,7 @@ class LevelHistory(msgspec.Struct, frozen=True, array_like=True):
         return LevelHistory((*kept, (step_ms, level)))
 
     def rewind(self, step_ms: int) -> LevelHistory:
-        """These, with the samples of later steps as one of this step: the smallest of them."""
+        """This history with the samples of later steps merged into this step, at their smallest level."""
         ahead = [level for start, level in self.samples if start >= step_ms]
         if not ahead:
             return self
@@ -47,7 +47,7 @@ class LevelHistory(msgspec.Struct, frozen=True, array_like=True):
         )
 
     def _since(self, time_ms: int) -> Sequence[tuple[int, int]]:
-        """The samples that say something of the time since then."""
+        """The samples that cover the time since then."""
         first = next((n for n, (start, _) in enumerate(self.samples) if start + STEP_MS > time_ms), len(self.samples))
         return self.samples[max(0, first - 1) :]
 
@@ -56,10 +56,10 @@ NO_LEVELS = LevelHistory()
 
 
 class BudgetBase(NamedTuple):
-    """The number that a budget is a share of.
+    """The base of a budget's share.
 
     `settled` is the smallest level of the last hour, 0 if the list allowed nothing then. `least` is the smallest level
-    above 0 in that time: of a younger list, its level at first.
+    above 0 in that time: for a younger list, its first level.
     """
 
     settled: int
@@ -71,8 +71,8 @@ def base_of(
 ) -> BudgetBase:
     """The base of a list which now has this level, and was last sampled before the step `sampled_ms`.
 
-    `spent` is what the budget let go lately, as (start of a bucket, count). It is added to later levels: a budget
-    is a share of what was there before.
+    `spent` is the budget's recent use, as (start of a bucket, count). It is added to later levels, because a budget is
+    a share of the level before those changes.
     """
     horizon_ms, counts = now_ms - SETTLED_MS, list(spent)
 

@@ -65,8 +65,8 @@ class LabelColumn(NamedTuple):
 
 
 class SlotTable:
-    """Slots, columns and the address index. `addresses` counts the addresses of all slots, a shared one once for each
-    slot."""
+    """Slots, columns and the address index. `addresses` counts the addresses of all slots; a shared address counts
+    once per slot."""
 
     def __init__(self, labels: LabelSets) -> None:
         self.labels = labels
@@ -80,14 +80,14 @@ class SlotTable:
         self._addresses_by_label: Counter[int] = Counter()
 
     def bits(self, address: Address) -> int:
-        """The sets that an address is in."""
+        """The sets that hold an address, a bit each."""
         bits = 0
         for slot in self.address_index.slots_of(address):
             bits |= self.labels.bits[self.label[slot]]
         return bits
 
     def is_dense(self) -> bool:
-        """Whether no slot is free between those that are taken."""
+        """Whether the taken slots have no gap."""
         return not self._free_slots
 
     def allocate_batch(
@@ -135,7 +135,7 @@ class SlotTable:
         return fours, addresses6, [self.labels.sets[number] for number in labels]
 
     def allocate(self, name: str, address4: Address, address6: Address, label: int) -> int:
-        """The lowest free slot, now with these addresses and labels."""
+        """Allocate the lowest free slot for these addresses and labels."""
         if self._free_slots:
             slot = self._free_slots.min()
             self._free_slots.remove(slot)
@@ -154,7 +154,7 @@ class SlotTable:
         return slot
 
     def free(self, slot: int, address4: int, address6: bytes) -> None:
-        """Free a slot, whose addresses these are."""
+        """Free a slot, which has these addresses."""
         for address in (address4, address6):
             if address:
                 self.address_index.remove(address, slot)
@@ -204,7 +204,7 @@ class SlotTable:
         return high[wanted], low[wanted]
 
     def in_set(self, bit: int) -> npt.NDArray[np.bool_]:
-        """Which slots are in a set."""
+        """A mask of the slots in a set."""
         label = np.asarray(self.label, np.int32)
         picked = self.labels.groups_in(bit)
         if not len(picked):
@@ -213,7 +213,7 @@ class SlotTable:
         return found
 
     def count_by_labels(self) -> Mapping[tuple[int, ...], int]:
-        """How many addresses the holders of each combination of label sets hold; mostly one set, alone."""
+        """The number of addresses per combination of label sets that hold them; mostly a single label set."""
         counts: Counter[tuple[int, ...]] = Counter(
             {(number,): held for number, held in sorted(self._addresses_by_label.items()) if held}
         )
@@ -225,7 +225,7 @@ class SlotTable:
         return counts
 
     def count_by_bits(self) -> Mapping[int, int]:
-        """How many addresses are in each combination of sets."""
+        """The number of addresses in each combination of sets."""
         counts: Counter[int] = Counter()
         for numbers, held in self.count_by_labels().items():
             bits = 0

@@ -1,9 +1,9 @@
-"""The state of the fleet fold: rows that are saved, and what follows from them.
+"""The state of the fleet fold: saved rows, and the state derived from them.
 
-Saved: members, tombstones and what holds keep, policies, zones, holds, budgets and their windows, freezes, marks, what
-is in the outboxes to zones, and per set the version of its last change. All else is derived and rebuilt by `rederive`:
-the plan, label sets, the slot table, how many addresses are in which sets (`addresses_by_sets`), covers and their
-history. History starts anew after a restart; content, versions and digests do not.
+Saved: members, tombstones and the states that holds retain, policies, zones, holds, budgets and their windows, freezes,
+marks, the outboxes to zones, and per set the version of its last change. All else is derived and rebuilt by `rederive`:
+the plan, label sets, the slot table, the number of addresses per combination of sets (`addresses_by_sets`), covers and
+their history. History starts anew after a restart; content, versions and digests do not.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ from projections.rules.policies import BUILT_IN, Policy, selector
 
 
 class SetRow(msgspec.Struct, frozen=True, array_like=True):
-    """When a set last changed: version, and the append time of the earliest change in it."""
+    """The last change of a set: version, and the append time of the earliest change in it."""
 
     version: int
     earliest_ms: int
 
 
 class Freeze(msgspec.Struct, frozen=True):
-    """No device of the zone (all zones, if the key is empty) is written."""
+    """A freeze: the devices of the zone (all zones, if the key is empty) are not written."""
 
     since_ms: int
     actor: str
@@ -152,7 +152,7 @@ class FleetState:
         )
 
     def rederive(self) -> None:
-        """Everything that is not in a row."""
+        """Rebuild the derived state."""
         self.marks = {int(key): mark for key, mark in sorted(self.mark_rows.rows.items())}
         self.zones.regroup()
         self.plan = Plan(self.policies.rows.values(), self.zones.by_labels)
@@ -281,7 +281,7 @@ class FleetState:
         return [(address, names) for names, address in sorted(found, key=repr)]
 
     def window(self, kind: BudgetKind, number: int) -> BudgetWindow:
-        """How many addresses of a list changed their verdict lately."""
+        """The window of a budget: the addresses of a list whose verdict changed lately."""
         return self.windows.rows.get(window_key(kind, self.plan.ids[number]), EMPTY_WINDOW)
 
     def exceeds(self, kind: BudgetKind, number: int, count: int, now_ms: int) -> bool:
@@ -290,14 +290,15 @@ class FleetState:
         return budget_remaining is not None and count > budget_remaining
 
     def budget_remaining(self, kind: BudgetKind, number: int, now_ms: int) -> int | None:
-        """How many more addresses of a list may change their verdict; below 0 if more did than may by now; None without
-        a limit."""
+        """How many more addresses of a list may change their verdict; negative if the budget is overdrawn; None
+        without a limit."""
         budget, spent = self.budgets.rows[kind], self.window(kind, number).spent(now_ms)
         limit = budget.limit(self.base(kind, number, now_ms))
         return None if limit is None else limit - spent
 
     def base(self, kind: BudgetKind, number: int, now_ms: int) -> BudgetBase:
-        """What a budget is a share of: the addresses that a list has allowed for a while, or those of all members."""
+        """The base of a budget's share: the settled number of addresses that a list allows, or of all members'
+        addresses."""
         key, level = ALL_MEMBERS, self.slot_table.addresses
         spent: Sequence[tuple[int, int]] = ()
         if kind in DENIAL_KINDS:
@@ -307,11 +308,12 @@ class FleetState:
         return base_of(rows.get(key, NO_LEVELS), sampled_ms=sampled_ms, level=level, now_ms=now_ms, spent=spent)
 
     def allowed_by(self, number: int) -> int:
-        """How many addresses a list allows anything."""
+        """The number of addresses that a list allows any traffic."""
         return self._allowed.of(number, self.plan, self.addresses_by_sets)
 
     def sample(self, now_ms: int) -> None:
-        """Note the levels at the end of the last step, if this is a later one. Called before a record changes them."""
+        """Sample the levels at the end of the last step, if a later step has begun. Called before a record changes
+        them."""
         step_ms, sampled_ms = now_ms - now_ms % STEP_MS, self.clocks.rows.get(SAMPLED, 0)
         if step_ms <= sampled_ms:
             return
@@ -320,7 +322,7 @@ class FleetState:
         self.clocks.put(SAMPLED, step_ms)
 
     def set_levels_back(self, time_ms: int) -> None:
-        """Samples that a fast clock dated ahead are of the time of its correction."""
+        """Move samples that a fast clock dated ahead to the time of its correction."""
         step_ms = time_ms - time_ms % STEP_MS
         for key, levels in sorted(self.levels.rows.items()):
             corrected = levels.rewind(step_ms)
@@ -330,14 +332,14 @@ class FleetState:
             self.clocks.put(SAMPLED, step_ms)
 
     def recount(self) -> None:
-        """Count anew what is in which sets, after the sets became others."""
+        """Recount the addresses per combination of sets, after the sets changed."""
         self.addresses_by_sets = Counter(
             {bits: count for bits, count in self.slot_table.count_by_bits().items() if bits and count}
         )
         self._allowed.forget()
 
     def count_addresses(self, bits: int, count: int) -> None:
-        """So many more addresses (or fewer, if negative) are in these sets. What is in none is not counted."""
+        """Add `count` addresses (negative for fewer) to a combination of sets. The empty combination is not counted."""
         if bits:
             self._allowed.note(bits, count)
             self.addresses_by_sets[bits] += count

@@ -1,15 +1,15 @@
-"""The rule table of a zone, and the way there from any older version of it.
+"""The rule table of a zone, and the delta to it from any older version.
 
-A table's version is the fleet position (next offset) of the record that last changed it: one of its sets, or which sets
-it has. It only grows, 0 is the empty table before any change, and it means the same on every replica.
+A table's version is the fleet position (next offset) of the record that last changed one of its sets, or its list of
+sets. It only grows, 0 is the empty table before any change, and it means the same on every replica.
 
 A delta adds first and removes last: adds from the first rule in order of precedence to the last, then removes from the
 last to the first. At every step a source's first matching rule is then its first one in the old table or its first one
-in the new: what both allow stays allowed, what both deny stays denied. (While adding, all old prefixes are there, so
-the first match is no later than the old one; if it is earlier it is a new prefix, every earlier new one is there
-already, and it is the new first match. While removing, the same with old and new exchanged.)
+in the new: traffic that both allow stays allowed, and traffic that both deny stays denied. (While adding, all old
+prefixes are there, so the first match is no later than the old one; if it is earlier it is a new prefix, every earlier
+new one is there already, and it is the new first match. While removing, the same holds with old and new exchanged.)
 
-A set's prefixes change place only within their rule, so a zone whose list became another keeps what both lists share.
+A delta moves prefixes only within their rule, so a zone that gets another list keeps the sets that both lists share.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = [
 
 
 class TableSet(NamedTuple):
-    """One set of a table: the policies that say it, its rule, and its prefixes (packed by `prefixes.content()`)."""
+    """One set of a table: the policies that produce it, its rule, and its prefixes (packed by `prefixes.content()`)."""
 
     policy: str
     rule: Rule
@@ -45,7 +45,7 @@ class TableSet(NamedTuple):
 
 
 class RuleTable(NamedTuple):
-    """A zone's table now. Zones with equal keys have the same table, versions and deltas."""
+    """A zone's present table. Zones with equal keys have the same table, versions and deltas."""
 
     version: int
     digest: bytes
@@ -55,7 +55,7 @@ class RuleTable(NamedTuple):
 
 
 def table(state: FleetState, zone: str) -> RuleTable:
-    """The table of a zone, all that was noted taken in."""
+    """The present table of a zone, with all recorded changes applied."""
     change, sets = state.list_change(zone), _sets(state, zone)
     changes = [(change.version, change.time_ms), *((found.version, found.earliest_ms) for found in sets)]
     version = max(version for version, _ in changes)
@@ -69,8 +69,8 @@ def table(state: FleetState, zone: str) -> RuleTable:
 
 
 def earliest_since(state: FleetState, zone: str, since: int) -> int:
-    """Append time of the earliest change that a zone's table has and version `since` had not: what a reader who skips
-    versions makes its DPUs wait for. Without a version to compare with, that of the last change."""
+    """Append time of the earliest change in a zone's table after version `since`, from which a reader that skips
+    versions measures its delay. With `since` 0, the append time of the last change."""
     now, latest = table(state, zone), state.list_change(zone)
     if not since:
         return now.earliest_ms
@@ -80,8 +80,9 @@ def earliest_since(state: FleetState, zone: str, since: int) -> int:
 
 
 def held_since(state: FleetState, zone: str, found: RuleSet, address: Address) -> tuple[int, int]:
-    """The version from which on a zone's table has an address in one of its sets, and that change's append time; a 0
-    for what is too long ago to be known. A set that other zones had before may be older than its coming to this one."""
+    """The version since which a zone's table has an address in one of its sets, and the append time of that change;
+    0 for each that history does not reach. A set that other zones had before may be older than its addition to this
+    table."""
     version, time_ms = found.held_since(address)
     came, is_known = _came(state, zone, found)
     if version > came:
@@ -93,7 +94,8 @@ def held_since(state: FleetState, zone: str, found: RuleSet, address: Address) -
 
 
 def _came(state: FleetState, zone: str, found: RuleSet) -> tuple[int, bool]:
-    """The version at which a set came to a zone's list; if that is forgotten, one since which it surely was there."""
+    """The version at which a set joined a zone's list, and True; if that is no longer known, a version since which
+    it was in the list, and False."""
     came = state.list_change(zone).version
     for previous in reversed(state.previous_lists(zone)):
         if not any(had is found for had in previous.sets):
@@ -110,7 +112,7 @@ def snapshot(state: FleetState, zone: str) -> Delta:
 
 
 def delta(state: FleetState, zone: str, since: int) -> Delta | None:
-    """The way from version `since`; None if history does not reach back to it, or a snapshot is smaller."""
+    """The change from version `since`; None if history does not reach back to it, or a snapshot is smaller."""
     now = table(state, zone)
     had = _sets_at(state, zone, since)
     if not 0 < since <= now.version or had is None:
@@ -128,7 +130,7 @@ def delta(state: FleetState, zone: str, since: int) -> Delta | None:
 
 
 def _sets(state: FleetState, zone: str) -> tuple[RuleSet, ...]:
-    """The sets of a zone's list, in order of precedence, brought up to now."""
+    """The sets of a zone's list, in order of precedence, with all recorded changes applied."""
     bits = state.plan.set_bits(state.list_number(zone))
     for bit in bits:
         state.sets[bit].catch_up(state.slot_table, bit)
@@ -136,7 +138,7 @@ def _sets(state: FleetState, zone: str) -> tuple[RuleSet, ...]:
 
 
 def _sets_at(state: FleetState, zone: str, version: int) -> tuple[RuleSet, ...] | None:
-    """The sets of the list that a zone had at a version; None if that is forgotten."""
+    """The sets of a zone's list at a version; None if history does not reach back to it."""
     if version >= state.list_change(zone).version:
         return _sets(state, zone)
     return next(
@@ -145,7 +147,7 @@ def _sets_at(state: FleetState, zone: str, version: int) -> tuple[RuleSet, ...] 
 
 
 def _change(old: RuleSet | None, new: RuleSet | None, since: int) -> PrefixChange | None:
-    """What happens to the prefixes of one rule; None if the set it had is forgotten."""
+    """The change of one rule's prefixes; None if history does not reach back to its former set."""
     if new is not None and (old is None or old is new):
         return new.content() if old is None else new.since(since)
     gone = old.content_at(since) if old is not None else NO_CHANGE

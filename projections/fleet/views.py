@@ -1,4 +1,4 @@
-"""What the fleet has agreed on, as it is shown: policies, holds, budgets, freezes."""
+"""Views of the fleet: policies, holds, budgets, freezes."""
 
 from __future__ import annotations
 
@@ -48,17 +48,17 @@ class BudgetView(NamedTuple):
 
 
 def policies(state: FleetState) -> list[Policy]:
-    """Every policy, the first to apply first."""
+    """Every policy, in order of precedence."""
     return sorted(state.policies.rows.values(), key=lambda policy: (precedence(policy.rule), policy.name))
 
 
 def holds(state: FleetState) -> list[HoldView]:
-    """What waits for two principals, oldest first."""
+    """Holds that wait for two principals, oldest first."""
     return [_hold(state, hold) for hold in sorted(state.holds.rows.values(), key=lambda hold: hold.id)]
 
 
 def hold(state: FleetState, number: int) -> HoldView | None:
-    """A hold that is open, or one that was rejected and keeps nodes as they were."""
+    """An open hold, or a rejected one that still retains the previous states of nodes."""
     row = state.holds.rows.get(hold_key(number)) or state.rejected.rows.get(hold_key(number))
     return None if row is None else _hold(state, row)
 
@@ -85,8 +85,8 @@ def _hold(state: FleetState, hold: Hold) -> HoldView:
 
 
 def hold_state(state: FleetState, name: str) -> str:
-    """`held` while a hold keeps a node, or its newest state from counting; if the hold was rejected, which change
-    was."""
+    """`held` while a hold retains or withholds a state of a node; for a rejected hold, the kind of the rejected
+    change."""
     member = state.members.rows.get(name)
     if member is None:
         return ""
@@ -108,7 +108,7 @@ def rejected_names(state: FleetState) -> set[str]:
 
 
 def hold_of(state: FleetState, name: str) -> int:
-    """The hold that keeps a node, or its newest state from counting; -1 if none does."""
+    """The hold that retains or withholds a state of the node; -1 if there is none."""
     member = state.members.rows.get(name)
     return max(
         (part.hold for part in state.retained_states(name)), default=member.withheld if member is not None else -1
@@ -116,7 +116,7 @@ def hold_of(state: FleetState, name: str) -> int:
 
 
 def is_rejected(state: FleetState, number: int) -> bool:
-    """Whether a hold was rejected, and keeps nodes as they were."""
+    """Whether a hold was rejected and still retains previous states of nodes."""
     return hold_key(number) in state.rejected.rows
 
 

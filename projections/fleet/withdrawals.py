@@ -1,10 +1,10 @@
-"""Budgets: how many verdicts may turn in 10 minutes before two people must agree that this is meant.
+"""Budgets: the number of verdicts that may change in 10 minutes without the approval of two people.
 
-A budget counts effects. An address of a list counts one in that list when its verdict turns, on any class of traffic,
+A budget counts effects. An address counts once in a list when its verdict there changes, on any class of traffic,
 whatever the cause: its node joined, vanished, left or changed, another node of the address came, or a policy or the
-labels of a zone changed. Each budget says in its name what it governs:
+labels of a zone changed. Each budget's name says which changes it counts:
 
-- `denied-by-leave`: addresses that are denied because somebody stated that their nodes left;
+- `denied-by-leave`: addresses that are denied because a command stated that their nodes left;
 - `denied-by-change`: addresses that are denied for any other reason;
 - `allowed-by-change`: addresses that become allowed because a known node, a policy or a zone's labels changed;
 - `allowed-by-join`: addresses that new nodes bring.
@@ -12,8 +12,8 @@ labels of a zone changed. Each budget says in its name what it governs:
 Counts are per list (zones with equal lists see the same verdicts), over the last 10 minutes of fold time. When zones
 move to another list, that list takes over the larger count, so a move does not refill a budget.
 
-A change over a budget is held whole: what it would take away stays, and what would replace it waits. (Letting a part
-through would make an arbitrary choice of nodes.)
+A change over a budget is held whole: the previous state stays, and the new state waits. (Applying a part of it would be
+an arbitrary choice of nodes.)
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ NODE_ADDRESSES = 2
 
 
 class Budget(msgspec.Struct, frozen=True):
-    """How many addresses of a list may turn per window: a share, and at least a count."""
+    """The addresses of a list that may change their verdict per window: a share, and at least a count."""
 
     kind: str
     permille: int
@@ -68,11 +68,11 @@ class Budget(msgspec.Struct, frozen=True):
         return self.permille >= UNLIMITED_PERMILLE
 
     def limit(self, base: BudgetBase) -> int | None:
-        """How many may turn, of a list with this base; None if there is no limit.
+        """The most addresses that may change their verdict, of a list with this base; None if there is no limit.
 
-        The share is of what is settled. The count is at most half of what there is: "at least 1,000" must not let all
-        nodes of a plane of 900 go. Two addresses, those of one node, may always turn, if the count allows it. A fleet
-        begins with joins, so their count is taken as it is.
+        The share is of the settled level. The count is at most half of the present level: "at least 1,000" must not
+        allow the loss of all nodes of a plane of 900. Two addresses, those of one node, may always change, if the count
+        allows it. A fleet begins with joins, so their count is not halved.
         """
         if self.is_unlimited:
             return None
@@ -80,14 +80,14 @@ class Budget(msgspec.Struct, frozen=True):
         return max(base.settled * self.permille // 1000, min(self.min_addresses, most))
 
     def is_looser(self, than: Budget) -> bool:
-        """Whether this budget lets anything pass that the other one holds."""
+        """Whether this budget could pass a change that the other one holds."""
         if than.is_unlimited:
             return False
         return self.permille > than.permille or self.min_addresses > than.min_addresses
 
 
 def fault_of_budget(event: BudgetSet) -> str | None:
-    """What is wrong with a budget, in one sentence."""
+    """Why a budget is invalid, in one sentence; None if it is valid."""
     if event.kind not in DEFAULT_BUDGETS:
         return f"kind: {quoted(event.kind)} must be one of {', '.join(BUDGET_KINDS)}"
     if not 0 <= event.permille <= UNLIMITED_PERMILLE:
@@ -121,7 +121,7 @@ class BudgetWindow(msgspec.Struct, frozen=True, array_like=True):
         return [(start, count) for start, count in self.buckets if _counts(start, now_ms)]
 
     def charged(self, now_ms: int, count: int) -> BudgetWindow:
-        """This window with `count` more, and without buckets that no longer count."""
+        """This window with `count` more, and without expired buckets."""
         bucket = now_ms - now_ms % BUCKET_MS
         return merged_windows([BudgetWindow(((bucket, count + dict(self.buckets).get(bucket, 0)),)), self], now_ms)
 
@@ -161,13 +161,13 @@ class Hold(msgspec.Struct, frozen=True):
     """A change that waits for two principals. Holds are numbered from 1 on.
 
     `kind` is the budget that it exceeds, or would loosen. `subject` is `members`, `policy`, `zone` or `budget`.
-    `addresses` is how many would have turned then, in the list in which most would; of `members`, how many addresses
-    the hold keeps, or keeps from counting, by now. `nodes` is how many nodes it keeps now. `hash` is of what would
-    happen if it were approved: it changes when nodes come back, and approvals given before stay, since they were for
-    more. A hold of members that is rejected, with `rejected_by`, is in a table of its own while it keeps anything.
-    `shown_counts` of an edit is what was over a budget when it was asked for, at `asked_offset`: addresses, by budget
-    and `key_of` the zones in which they would turn together. `command_id` is that of the command that asked for the
-    change. `reason` of members lacks its beginning, which counts `addresses`: see `reason_of`.
+    `addresses` is the highest number of verdict changes in one list at the time of the request; for `members`, the
+    present number of addresses that the hold retains or withholds. `nodes` is the present number of its nodes. `hash`
+    identifies the effect of an approval: it changes when nodes come back, and earlier approvals stay valid, because
+    they were for a larger change. A rejected hold of members, with `rejected_by`, is in a table of its own while it
+    contains a node. `shown_counts` of an edit are the counts over a budget at its request, at `asked_offset`:
+    addresses, by budget and `key_of` the zones in which they would turn together. `command_id` is that of the command
+    that requested the change. `reason` of members lacks its beginning, which counts `addresses`: see `reason_of`.
     """
 
     id: int
@@ -193,7 +193,8 @@ class Hold(msgspec.Struct, frozen=True):
 
 
 def reason_of(hold: Hold) -> str:
-    """Why a change waits, in one sentence. A hold of members grows and shrinks, and the sentence counts what it has."""
+    """Why a change waits, in one sentence. A hold of members grows and shrinks, so the sentence states its present
+    count."""
     if hold.subject != SUBJECT_MEMBERS:
         return hold.reason
     return f"nodes: {hold.addresses} address{'' if hold.addresses == 1 else 'es'} {hold.reason}"
@@ -204,12 +205,12 @@ MAX_SHOWN_ZONES = 100
 
 
 def hash_of(*parts: object) -> bytes:
-    """16 bytes that stand for these values."""
+    """A 16-byte hash of these values."""
     return blake2b(msgspec.json.encode(parts), digest_size=16).digest()
 
 
 def key_of(zones: Iterable[str]) -> str:
-    """Exactly these zones, whatever their order, as a short key."""
+    """A short key of these zones, in any order."""
     return hash_of(*sorted(zones)).hex()
 
 
