@@ -1,9 +1,9 @@
-"""Log lines that a peer can cause, sampled: one filter for all of them, on the handler of the process.
+"""Sampling of log lines that a peer can cause: one filter for all of them, on the process's log handler.
 
-A line says that a peer caused it by a field `peer` (its principal, or its address without one). Each peer gets a few
-lines at once and then a few a minute, and all peers together so many a second; the next line of a peer says by
-`suppressed` how many of its lines were left out before. One agent wrote 820 kB in 6 s, and a disk that is full of such
-lines stops the plane. Lines of libraries about connections and calls name no peer: they are sampled by their text.
+A line that a peer caused has a field `peer` (its principal, or its address without one). Each peer has a burst of a few
+lines and then a few per minute, and all peers together a limit per second. The field `suppressed` of a peer's next line
+is the number of its lines that were dropped before. One agent wrote 820 kB in 6 s, and a disk that is full of such
+lines stops the plane. Lines of libraries about connections and calls name no peer; they are sampled by their text.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LIBRARIES = ("aiohttp.", "asyncio", "grpc")
 
 
 class _Bucket:
-    """Lines that may be written yet, and how many were not."""
+    """The lines that may still be written, and the number of dropped ones."""
 
     __slots__ = ("at_s", "suppressed", "tokens")
 
@@ -38,7 +38,9 @@ class _Bucket:
 
 
 class PeerLogSampler(logging.Filter):
-    """Admits every line of ours, and a bounded number of those that peers cause. `suppressed` counts the others."""
+    """Admits every line of the plane, and a bounded number of lines that peers cause. `suppressed` counts dropped
+    lines.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -77,13 +79,13 @@ class PeerLogSampler(logging.Filter):
 
 
 def suppressed_lines() -> int:
-    """Lines that the filters of this process left out."""
+    """The number of lines that this process's filters dropped."""
     found = {each for handler in logging.getLogger().handlers for each in handler.filters}
     return sum(each.suppressed for each in found if isinstance(each, PeerLogSampler))
 
 
 def _who(record: logging.LogRecord) -> str | None:
-    """The peer that caused a line; None for a line of ours."""
+    """The peer that caused a line; None for a line of the plane."""
     peer = getattr(record, "peer", None)
     if peer is not None:
         return str(peer)

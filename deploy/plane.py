@@ -1,8 +1,8 @@
-"""One process of the plane, put together: the log, a replica that folds what its roles need, and the parts that act.
+"""The composition of one process: the log, a replica with the folds of its roles, and the active parts.
 
-Everything else in the tree takes what it needs as parameters; here is where all of it is made. A part that fails ends
-the process, and the end closes the parts in the order in which nothing acknowledged is lost: API first, log last. What
-was folded is saved in between, so that a restart folds none of it again.
+All other modules receive their dependencies as parameters; this module creates them. A failed part ends the process.
+The parts stop in the order that loses no acknowledged command: API first, log last. The folds are saved in between, so
+that a restart does not repeat the folding.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ BMC_TIMEOUT = aiohttp.ClientTimeout(total=60.0)
 
 
 class Plane:
-    """The parts of a process that others look at; made and run by `start`."""
+    """The parts of a process that other modules read; created and run by `start`."""
 
     def __init__(self, settings: Settings, *, now_ms: Callable[[], int], rng: random.Random) -> None:
         self.settings = settings
@@ -101,8 +101,9 @@ class Plane:
         expected_zones: Collection[str] = (),
         span_recorder: SpanRecorder | None = None,
     ) -> AsyncIterator[Plane]:
-        """A process that serves when the context is entered. `expected_zones` get simulated DPUs before they exist;
-        `span_recorder` traces some commands to the devices."""
+        """Start a process; it serves when the context is entered. `expected_zones` get simulated DPUs before the zones
+        exist; `span_recorder` traces some commands to the devices.
+        """
         plane = cls(settings, now_ms=now_ms, rng=rng)
         plane._span_recorder = span_recorder
         check_free(plane._listeners())
@@ -141,7 +142,7 @@ class Plane:
         return found
 
     def _made_parts(self) -> Parts:
-        """What the metrics are read from; `_serve` adds the others as they start."""
+        """The parts that metrics read; `_serve` adds parts as they start."""
         return Parts(
             replica=self.replica,
             roles=self.roles,
@@ -155,7 +156,7 @@ class Plane:
         )
 
     def _connection_limits(self) -> ConnectionLimitsPerListener:
-        """The limits of the settings, or as much as the files that this process may open allow."""
+        """The limits in the settings, lowered to this process's limit of open files."""
         settings, files = self.settings, file_limit()
         wanted = ConnectionLimitsPerListener(
             settings.http_connections, settings.api_connections, settings.agent_connections
@@ -172,15 +173,15 @@ class Plane:
         return ConnectionLimits(connections, max(1, int(connections * self.settings.address_share)))
 
     async def wait(self) -> None:
-        """For ever: a part that fails cancels whoever waits here."""
+        """Wait until cancelled; a failed part cancels the waiter."""
         await asyncio.Event().wait()
 
     def addresses_text(self) -> str:
-        """`api=HOST:PORT http=HOST:PORT agents=HOST:PORT`, of the listeners that this process has."""
+        """`api=HOST:PORT http=HOST:PORT agents=HOST:PORT`, for the listeners of this process."""
         return " ".join(f"{name}={address}" for name, address in self.addresses.items())
 
     async def _save(self) -> None:
-        """What is not saved in time is folded again."""
+        """Save the folds. After a timeout, the rest is folded again at the next start."""
         with suppress(TimeoutError):
             async with asyncio.timeout(SAVE_GRACE_S):
                 await self.replica.save()
@@ -303,7 +304,7 @@ class Plane:
         )
 
     def _ranks(self, running: _Running) -> Ranks:
-        """One process has nobody to share with; on Kafka the beacons say who is there."""
+        """The ranks of replicas: on Kafka from their beacons; an embedded log has one process only."""
         if self.settings.data is not None:
             return SingleReplica(self.name)
         self.parts.beacons = self._beacons = Beacons(
@@ -335,8 +336,10 @@ class Plane:
         return self._beacons.alive() if self._beacons is not None else ()
 
     async def _backends(self, stack: AsyncExitStack) -> dict[str, Connect]:
-        """How to reach the BMCs of DPUs, by what their addresses begin with."""
-        connector = aiohttp.TCPConnector(limit=0)  # who calls sees to that, and a BMC that hangs holds up no other
+        """The BMC backends by address scheme."""
+        connector = aiohttp.TCPConnector(
+            limit=0
+        )  # callers limit their calls, and one hanging BMC must not block the others
         session = await stack.enter_async_context(aiohttp.ClientSession(timeout=BMC_TIMEOUT, connector=connector))
         backends = {"http": http_connect(session)}
         if self.settings.simulate:
@@ -362,7 +365,9 @@ class Plane:
 
 
 class _Running:
-    """The tasks of a process: the first that fails cancels the others and whoever runs them; the end cancels all."""
+    """The tasks of a process. The first failure cancels the other tasks and the body; the end of the body cancels all
+    tasks.
+    """
 
     async def __aenter__(self) -> _Running:
         self._tasks = await asyncio.TaskGroup().__aenter__()
@@ -374,7 +379,7 @@ class _Running:
     ) -> None:
         for task in self._started:
             task.cancel()
-        cancelled = isinstance(error, asyncio.CancelledError)  # what else ends the body goes up as it is
+        cancelled = isinstance(error, asyncio.CancelledError)  # any other error of the body is raised unchanged
         try:
             await self._tasks.__aexit__(kind if cancelled else None, error if cancelled else None, at)
         except BaseExceptionGroup as failed:

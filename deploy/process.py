@@ -1,4 +1,4 @@
-"""One process of the plane from its start to its end: the event loop, signals, the ready line, and the exit status."""
+"""The life of one process of the plane: event loop, signals, ready line, and exit status."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def now_ms() -> int:
 
 
 def run_process(settings: Settings) -> int:
-    """Run until a signal; returns the exit status: 0 for a clean end, 3 if the plane could not start or go on."""
+    """Run until a signal. Returns the exit status: 0 after a clean end, 3 if the plane could not start or continue."""
     return run_until_signal(_serve(settings))
 
 
@@ -60,7 +60,7 @@ async def _serve(settings: Settings) -> None:
 
 
 def _recording_spans(settings: Settings) -> AbstractContextManager[SpanRecorder | None]:
-    """The recorder of traces, if the settings ask for one."""
+    """The recorder of traces, if the settings enable traces."""
     if not settings.traces:
         return nullcontext()
     try:
@@ -73,7 +73,7 @@ def _recording_spans(settings: Settings) -> AbstractContextManager[SpanRecorder 
 
 async def _serve_plane(settings: Settings, span_recorder: SpanRecorder | None) -> None:
     rng = random.Random(settings.seed)
-    gc.disable()  # it would walk what is loaded again and again as that grows, a fifth of a second each time
+    gc.disable()  # collections during the load of the state take 0.2 s each and free nothing
     late = asyncio.get_running_loop().call_later(START_SECONDS, gc.enable)
     async with Plane.start(settings, now_ms=now_ms, rng=rng, span_recorder=span_recorder) as plane:
         tune_garbage_collector()
@@ -92,7 +92,7 @@ async def _serve_plane(settings: Settings, span_recorder: SpanRecorder | None) -
 
 
 def tune_garbage_collector() -> None:
-    """What was loaded lives long: the garbage collector need not walk it again, nor look often at what comes."""
+    """Exempt the loaded objects, which live long, from garbage collection, and collect less often."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*COLLECT)
@@ -122,7 +122,7 @@ async def _until_signal(main: Coroutine[Any, Any, None]) -> int:
         if not running.done():
             logger.error("process killed: shutdown timed out", extra={"seconds": SHUTDOWN_SECONDS})
             logging.shutdown()
-            os._exit(3)  # closing the loop would wait for what hangs; what was acknowledged is in the log
+            os._exit(3)  # closing the loop would wait for hanging tasks; acknowledged commands are in the log
     return _status(running)
 
 

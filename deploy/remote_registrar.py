@@ -1,4 +1,4 @@
-"""What simulated devices ask of a plane that runs elsewhere, through its gRPC API."""
+"""The registrar of simulated devices for a plane in another process: it uses the gRPC API."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 class RemoteRegistrar:
-    """A simulator's DpuRegistrar over the first server that answers. `zones` limits it; empty for every zone."""
+    """A simulator's DpuRegistrar over the first server that responds. `zones` limits it; empty means every zone."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class RemoteRegistrar:
             await self._channel.close(grace=None)
 
     async def zones(self) -> Collection[str]:
-        """Returns at once the first time, and then when there are others."""
+        """The first call returns at once, later calls when the zones have changed."""
         while True:
             there = await self._zones()
             if there is not None and there != self._last_zones:
@@ -82,7 +82,9 @@ class RemoteRegistrar:
                 return names
 
     async def register(self, zone: str, dpu: str, node: str, serial: str, bmc_address: str) -> None:
-        """Raises DpuRefused, LogUnavailable while nobody knows, and PermanentError for what we may not do."""
+        """Raises DpuRefused, LogUnavailable while the outcome is unknown, and PermanentError if the call is not
+        permitted.
+        """
         request = pb.RegisterDpuRequest(
             command_id=uuid7(self._now_ms(), self._rng),
             zone=zone,
@@ -98,7 +100,7 @@ class RemoteRegistrar:
             raise LogUnavailable(answer.reason)
 
     async def _zones(self) -> frozenset[str] | None:
-        """The zones there are; None if nobody says."""
+        """The present zones; None if no server responds."""
         found: set[str] = set()
         token = ""
         while True:
@@ -133,7 +135,7 @@ class RemoteRegistrar:
             raise LogUnavailable(f"the plane did not respond: {error.details()}") from error
 
     def _dialed(self) -> grpc.aio.Channel:
-        """The channel to the server that answered last, made anew with every new certificate."""
+        """The channel to the server that responded last, created again for each new certificate."""
         if self._certificates is not None and self._version != self._certificates.version:
             self._retire()
         if self._channel is None:
@@ -147,7 +149,7 @@ class RemoteRegistrar:
         return grpc.aio.secure_channel(server, self._certificates.grpc_channel())
 
     def _retire(self) -> None:
-        """Calls under way on the channel may end; others take a new one."""
+        """Close the channel after its running calls; new calls use a new channel."""
         if self._channel is not None:
             closing = asyncio.create_task(self._channel.close(CALL_TIMEOUT_S))
             self._closing.add(closing)

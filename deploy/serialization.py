@@ -1,8 +1,8 @@
-"""Serializes protobuf messages to dictionaries, for JSON and YAML: scripts and the page read them.
+"""Serializes protobuf messages to dictionaries, for the JSON and YAML of scripts and the page.
 
-It is the protobuf message in snake_case with defaults written out. Unlike protobuf's own JSON, 64 bit integers are
-numbers: every one of ours (offsets, milliseconds, counts) fits a JSON number exactly, and a script that compares two
-versions must not compare text. Values of enums are short: `done` for `OUTCOME_DONE`.
+Field names are in snake_case, and default values are included. Unlike protobuf's own JSON, 64-bit integers are numbers:
+all of the plane's (offsets, milliseconds, counts) are exact as JSON numbers, and scripts must not compare versions as
+text. Enum values are short: `done` for `OUTCOME_DONE`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def message_to_dict(message: Message) -> JsonObject:
 
 
 def _item(message: Message) -> JsonObject:
-    """A message inside another. Where it stands for itself, as an answer, it has a position: here the whole has it."""
+    """A nested message. Its position is omitted: the outer message has one."""
     message_fields = message_to_dict(message)
     if message.DESCRIPTOR in _ANSWERS and not message_fields["position"]:
         del message_fields["position"]

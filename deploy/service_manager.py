@@ -1,8 +1,8 @@
-"""Tells systemd how this process is: READY once it serves, STOPPING when it ends, WATCHDOG while the event loop runs.
+"""Notifies systemd about this process: READY when it serves, STOPPING when it ends, WATCHDOG while the event loop runs.
 
-The protocol is one datagram per message to the socket that NOTIFY_SOCKET names (sd_notify(3)). It is written here
-because it is smaller than any library for it. Without the variable nothing is sent. The watchdog runs on the event
-loop: systemd restarts a process whose loop is blocked for longer than WatchdogSec of its unit.
+The protocol is one datagram per message to the socket in NOTIFY_SOCKET (sd_notify(3)). It is implemented here because
+it is smaller than any library for it. Without the variable nothing is sent. The watchdog runs on the event loop:
+systemd restarts a process whose loop is blocked for longer than the WatchdogSec of its unit.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 @asynccontextmanager
 async def service_notifications(environment: Mapping[str, str]) -> AsyncIterator[None]:
-    """READY on entry, WATCHDOG inside, STOPPING at the end."""
+    """Send READY on entry, WATCHDOG inside, STOPPING at the end."""
     address = environment.get("NOTIFY_SOCKET", "")
     if not address:
         yield
@@ -42,7 +42,7 @@ async def service_notifications(environment: Mapping[str, str]) -> AsyncIterator
 
 
 def watchdog_s(environment: Mapping[str, str]) -> float:
-    """Seconds after which systemd takes this process for hung; 0 if it does not watch it."""
+    """Seconds without a message after which systemd restarts this process; 0 if the watchdog is off."""
     of_another = environment.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid())
     timeout_us = environment.get("WATCHDOG_USEC", "0")
     return 0.0 if of_another or not timeout_us.isdecimal() else int(timeout_us) / 1_000_000

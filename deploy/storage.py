@@ -1,4 +1,4 @@
-"""Opens the storage of a process: the log its settings name, and the place where its folds are saved."""
+"""Opens the storage of a process: the log in its settings, and the store of its saved folds."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 class LogSource(NamedTuple):
-    """Where a log is: a folder, or a Kafka cluster and the prefix of the topics there."""
+    """The location of a log: a folder, or a Kafka cluster and the prefix of its topics."""
 
     data: Path | None
     kafka: str = ""
@@ -45,7 +45,7 @@ class LogSource(NamedTuple):
 
 
 def location_of(settings: Settings) -> LogLocation:
-    """The same, as a server tells its clients."""
+    """The location as a server reports it to its clients."""
     if settings.data is not None:
         return LogLocation("embedded", data=str(settings.data.resolve()))
     bootstrap = tuple(settings.kafka.split(","))
@@ -53,18 +53,18 @@ def location_of(settings: Settings) -> LogLocation:
 
 
 def state_folder(settings: Settings) -> Path | None:
-    """Where the folds are saved: the `state` folder, or one inside `data`; None if the settings name neither."""
+    """The folder of saved folds: `state`, or a folder inside `data`; None if the settings have neither."""
     return settings.state or (settings.data / STATE_FOLDER if settings.data else None)
 
 
 def log_source_of(settings: Settings) -> LogSource:
-    """Where the settings' log is."""
+    """The location of the log in the settings."""
     return LogSource(settings.data, settings.kafka, settings.topic_prefix, settings.kafka_security)
 
 
 @asynccontextmanager
 async def open_log(settings: Settings, *, now_ms: Callable[[], int], rng: random.Random) -> AsyncIterator[EventLog]:
-    """The log to append to; made if it is not there and this process may make it. Raises FatalError if it cannot be."""
+    """Open the log for appends. It is created if it is missing and this process may create it. Raises FatalError."""
     if settings.data is not None:
         folder = settings.data / LOG_FOLDER
         _make(settings.data, "data")
@@ -78,7 +78,9 @@ async def open_log(settings: Settings, *, now_ms: Callable[[], int], rng: random
 
 
 async def _open_kafka(settings: Settings, stack: AsyncExitStack, rng: random.Random) -> EventLog:
-    """A role that may not make the log waits until another has: processes start in any order."""
+    """Open a log on Kafka. A role that may not create the log waits for a process that may: processes start in any
+    order.
+    """
     while True:
         opening = KafkaLog.open(
             settings.kafka,
@@ -97,7 +99,9 @@ async def _open_kafka(settings: Settings, stack: AsyncExitStack, rng: random.Ran
 
 @asynccontextmanager
 async def open_log_to_read(log_source: LogSource, *, rng: random.Random) -> AsyncIterator[EventLog]:
-    """The log to read, beside whoever owns it. Raises a PlaneError that says what is there if that is none."""
+    """Open the log for reading, while another process may own it. Raises a PlaneError with a reason if there is
+    no log.
+    """
     if log_source.data is not None:
         async with EmbeddedLog.secondary(_log_folder(log_source.data)) as secondary:
             yield secondary
@@ -130,7 +134,9 @@ def _log_folder(data: Path) -> Path:
 
 
 def saved_states(settings: Settings) -> Earlier:
-    """The saved states of the past, to fold on from. Opening one waits for the disk, so it is done in a thread."""
+    """The saved states of the past, as starting points for a fold. Opening one waits for the disk, so it runs in a
+    thread.
+    """
     folder = state_folder(settings)
 
     def newest_before(partition: Partition, position: int) -> StateReader | None:
@@ -138,7 +144,9 @@ def saved_states(settings: Settings) -> Earlier:
             try:
                 saved = open_checkpoint(state.path)
                 head = saved.head(partition)
-            except FatalError as error:  # it may have been thinned out just now; another does as well
+            except (
+                FatalError
+            ) as error:  # the state may have been deleted by retention just now; an earlier one serves as well
                 logger.info("state checkpoint skipped: %s", error)
                 continue
             if head is not None and head.position <= position:
@@ -154,7 +162,7 @@ def saved_states(settings: Settings) -> Earlier:
 
 @contextmanager
 def open_store(settings: Settings) -> Iterator[StateStore]:
-    """Where the folds are saved: a folder, or memory if the settings name none."""
+    """The store of saved folds: a folder, or memory without one in the settings."""
     folder = state_folder(settings)
     store: StateStore = DigestStore() if folder is None else _rocks(folder, settings)
     try:

@@ -1,6 +1,6 @@
-"""Where traces go: to a collector over OTLP, in batches, by a thread of OpenTelemetry's own.
+"""Export of traces: to a collector over OTLP, in batches, by a thread of OpenTelemetry.
 
-A collector that does not answer costs its spans and nothing else: what waits for it is bounded.
+If the collector does not respond, only its spans are lost: the queue of spans is bounded.
 """
 
 from __future__ import annotations
@@ -36,5 +36,5 @@ def recording_spans(processor: SpanProcessor, *, share: float, replica: str) -> 
 
 
 def exporting_to(url: str) -> SpanProcessor:
-    """To a collector, as http://HOST:4318/v1/traces."""
+    """A processor that sends spans to a collector, such as http://HOST:4318/v1/traces."""
     return BatchSpanProcessor(OTLPSpanExporter(url, timeout=EXPORT_S), export_timeout_millis=EXPORT_S * 1_000)

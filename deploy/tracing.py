@@ -2,11 +2,11 @@
 
     call -> append -> fold -> forward -> fold of fleet -> relay -> device
 
-From process to process the trace goes with the record, in its headers; inside a process, by what a record says it is
-about: a forward by the range of offsets that it takes, a frame by the version that it leads to. A trace of many records
-or zones would be a flood, so of everything that is many only the first few are followed.
+Between processes, the trace context is in the record's headers. Within a process, spans are matched by the record's
+content: a forward by its range of offsets, a frame by its version. Traces of many records or zones are limited to the
+first few.
 
-Off unless somebody asks for it; then a share of the calls, and those whose caller already follows them.
+Off by default. When enabled, a share of the calls is traced, and all calls that their callers trace.
 """
 
 from __future__ import annotations
@@ -46,8 +46,9 @@ _appends_left: ContextVar[list[int] | None] = ContextVar("appends_left", default
 
 
 class SpanRecorder:
-    """Records the spans of traced commands in one process. See `replicas.tracing`, `commands.rpc.middleware`,
-    `relays.delivery`."""
+    """Records spans of traced commands in one process. Implements `replicas.tracing`, `commands.rpc.middleware`,
+    `relays.delivery_hooks`.
+    """
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
@@ -58,7 +59,7 @@ class SpanRecorder:
 
     @contextmanager
     def call(self, method: str, metadata: Iterable[tuple[str, Any]]) -> Iterator[None]:
-        """Around a call of the API."""
+        """A span around a call of the API."""
         if not self._may_record():
             yield
             return
@@ -72,7 +73,7 @@ class SpanRecorder:
                 _appends_left.reset(left)
 
     def on_append(self, partition: Partition, event: Event) -> _Append | None:
-        """Of a call that is followed, or a forward of records that are."""
+        """The span of an append: of a traced call, or of a forward of traced records."""
         if isinstance(event, MembershipChanged):
             source = Partition(ZONES, event.cause_partition)
             parents = self._folded_between(source, event.from_offset, event.to_offset)
@@ -89,7 +90,7 @@ class SpanRecorder:
         return _Append([self._begin(name, parent, SpanKind.PRODUCER, about) for parent in parents])
 
     def on_fold(self, partition: Partition, records: Sequence[Record]) -> None:
-        """A followed record was folded here: what comes of it belongs to the same trace."""
+        """Record the folds of traced records here: later spans of their effects belong to the same traces."""
         for record in records:
             for parent in _parents(record.headers) if record.headers else ():
                 about = {"dpuplane.partition": str(partition), "dpuplane.offset": record.offset}
@@ -101,7 +102,7 @@ class SpanRecorder:
                     self._decided.append((record.offset, span.get_span_context()))
 
     def distributing(self, versions: Mapping[str, int]) -> None:
-        """A relay took in all that is folded, and these zones have a new version by it."""
+        """A relay has read all folded changes; they gave these zones a new version."""
         decided, self._decided = self._decided, []
         for offset, parent in decided:
             for zone in [zone for zone, version in versions.items() if version > offset][:ZONES_MAX]:
@@ -118,13 +119,13 @@ class SpanRecorder:
                 old.end()
 
     def sent(self, zone: str, version: int) -> None:
-        """A frame to this version left for a DPU of the zone: the first of those that lead there."""
+        """A frame to this version was sent to a DPU of the zone: the first such frame starts the devices' spans."""
         for awaited in self._awaited_versions.get(zone, {}).values():
             if awaited.version <= version and not awaited.devices:
                 awaited.send(self._tracer)
 
     def reached(self, zone: str, version: int, level: Level) -> None:
-        """DPUs of the zone have the version at this level: the first to have it in hardware end the trace."""
+        """DPUs of the zone reached this level for this version: the first in hardware ends the trace."""
         waiting = self._awaited_versions.get(zone, {})
         for awaited in [found for found in waiting.values() if found.version <= version and found.devices]:
             awaited.reach(level)
@@ -147,7 +148,7 @@ class SpanRecorder:
 
 
 class _Append:
-    """One record on its way into the log, in every trace that it belongs to."""
+    """The append of one record, in every trace that it belongs to."""
 
     def __init__(self, spans: Sequence[Span]) -> None:
         self._spans = spans
@@ -161,7 +162,7 @@ class _Append:
 
 
 class _AwaitedVersion:
-    """A version of a zone that followed records led to: their contexts, and the devices' spans once it was sent."""
+    """A version of a zone that traced records led to: their contexts, and the devices' spans after the first frame."""
 
     def __init__(self, zone: str, version: int) -> None:
         self.version = version
@@ -172,12 +173,12 @@ class _AwaitedVersion:
         self._levels: set[Level] = set()
 
     def take_in(self, parent: SpanContext) -> None:
-        """The version is a consequence of this as well."""
+        """Add a trace that led to this version."""
         if len(self._parents) < TRACES_MAX:
             self._parents.append(parent)
 
     def send(self, tracer: Tracer) -> None:
-        """A relay sends it to the first device."""
+        """Start the devices' spans at the first frame."""
         for parent in self._parents:
             relay = tracer.start_span(f"relay {self._zone}", _under(parent), SpanKind.PRODUCER, self._about)
             under = _under(relay.get_span_context())
@@ -185,14 +186,14 @@ class _AwaitedVersion:
             relay.end()
 
     def reach(self, level: Level) -> None:
-        """A device is so far; only the first one counts."""
+        """Record a level; only the first device to reach it counts."""
         if level not in self._levels:
             self._levels.add(level)
             for device in self.devices:
                 device.add_event(level.name.lower())
 
     def end(self) -> None:
-        """It is there, or nobody waits for it any more."""
+        """End the spans: the version was reached, or is awaited no longer."""
         for device in self.devices:
             device.end()
 
@@ -202,7 +203,7 @@ def _under(parent: SpanContext | None) -> Context:
 
 
 def _parents(headers: Headers) -> list[SpanContext]:
-    """The traces that a record belongs to, of those that are recorded."""
+    """The recorded traces that a record belongs to."""
     found = (_parsed(content) for name, content in headers[: 2 * TRACES_MAX] if name == HEADER)
     return [context for context in found if context is not None and context.trace_flags.sampled][:TRACES_MAX]
 

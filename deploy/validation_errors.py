@@ -1,8 +1,7 @@
 """Validation errors of pydantic as sentences in the form of every other refusal: field, value and rule.
 
-The value of a known field is quoted, cut if it is long. Nothing is quoted of the value of an unknown field or of a
-field that is named like a secret (a password in a file of settings is such a value), and of a list or mapping only
-that it is one.
+The value of a known field is quoted, truncated if it is long. The value of an unknown field, or of a field with a name
+like a secret, is not quoted (it may be a password in a file of settings). A list or mapping is named by its kind only.
 """
 
 from __future__ import annotations
@@ -40,9 +39,9 @@ _LOGIN = re.compile(r"//[^/@\s]*@")
 
 
 def error_sentence(error: Mapping[str, Any]) -> str:
-    """`field: value rule`, as names.check_* say it; without the value where it may be a secret."""
+    """`field: value rule`, in the form of names.check_*; without the value if it may be a secret."""
     field = ".".join(map(str, error["loc"]))
-    if len(field) > _FIELD_SHOWN or not field.isprintable():  # a file may name a field anything
+    if len(field) > _FIELD_SHOWN or not field.isprintable():  # a file may contain any field name
         field = quoted(field)
     rule = _RULES.get(str(error["type"]), str(error["msg"])).format(**error.get("ctx", {}))
     if not field:
@@ -56,9 +55,9 @@ def error_sentence(error: Mapping[str, Any]) -> str:
 
 
 def value_text(value: object) -> str:
-    """A value of a file as a sentence may quote it: short text and numbers as they are, of all else only its kind."""
+    """A value of a file for a sentence: short text and numbers are quoted, other values are named by their kind."""
     match value:
-        case str() if "\n" in value:  # a key or a whole file in the place of a path or a name
+        case str() if "\n" in value:  # a key or a whole file instead of a path or a name
             return kind_of(value)
         case str() | Path():
             return quoted(_LOGIN.sub("//...@", str(value)))

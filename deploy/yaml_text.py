@@ -1,13 +1,13 @@
 """YAML (or JSON, which is YAML) from files that people wrote: plain data, or one sentence.
 
-The text, its nesting and its nodes are bounded before any value is built. An alias (`*NAME`) makes one node stand in
-many places, and 480 bytes of nested aliases took 40 s and 1.6 GB to check and quote. So an alias counts as all the
-nodes that it stands for.
+The text, its nesting and its nodes are bounded before any value is built. An alias (`*NAME`) repeats a node, and 480
+bytes of nested aliases took 40 s and 1.6 GB to check and quote. An alias therefore counts as all the nodes that it
+repeats.
 
-A sentence names the line and the rule, and quotes nothing of the text: the text may be a file of secrets that was named
-by mistake, and the snippets that PyYAML puts into its messages would print them. PyYAML raises its own error for bad
-syntax only. A date that does not exist, a number of thousands of digits or a tag that does not fit its value raise
-whatever its constructor ran into.
+A sentence names the line and the rule, and quotes no text: the file may contain secrets and be named by mistake, and
+the snippets in PyYAML's messages would print them. PyYAML raises its own error for bad syntax only. For a date that
+does not exist, a number of thousands of digits or a tag that does not fit its value, it passes on any exception of the
+constructor.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ _QUOTED_NAME = re.compile(r"\b(tag|handle|alias|anchor) ['\"].*")
 
 
 class NotYaml(ValueError):
-    """Text that is no YAML that we accept; the reason is one line and quotes nothing but the names of keys."""
+    """Text that is not accepted as YAML; the reason is one line and quotes only names of keys."""
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses more nodes or depth than the limits, and a key that a mapping has twice, as YAML says: PyYAML takes the
-    last of two keys and does not report the other."""
+    """Refuses more nodes or depth than the limits, and duplicate keys in a mapping, as YAML requires: PyYAML uses the
+    last of two keys and does not report the other.
+    """
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -99,7 +100,7 @@ def documents_of(text: str) -> list[Any]:
 
 
 def _words(error: yaml.MarkedYAMLError) -> str:
-    """The problem and its place, without the snippet of the text and the names that PyYAML quotes."""
+    """The problem and its place, without PyYAML's quotes of the text and of names."""
     mark = error.problem_mark or error.context_mark
     line = f"line {mark.line + 1}: " if mark is not None else ""
     words = " ".join(str(error.problem or error.context or "bad syntax").split())

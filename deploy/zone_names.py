@@ -1,4 +1,4 @@
-"""Zones as people list them: ZONE,..."""
+"""Lists of zones in flags and settings: ZONE,..."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from projections.field_checks import check_zone, quoted
 
 
 def parse_zones(text: str) -> frozenset[str]:
-    """The zones of a list; none if it is empty, which stands for every zone. Raises ValueError: a zone of no name that
-    there can be would never appear, and be waited for without a word."""
+    """The zones of a list; an empty list stands for every zone. Raises ValueError: a zone with an impossible name would
+    be awaited forever without a message.
+    """
     found = frozenset(filter(None, (zone.strip() for zone in text.split(","))))
     if text and not found:
         raise ValueError(f"zones: {quoted(text)} must name a zone, or be omitted")

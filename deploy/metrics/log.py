@@ -76,7 +76,7 @@ def _partitions(partitions: list[PartitionStatus], now_ms: int) -> Iterator[Metr
 
 
 def _versions(replica: Replica, partitions: list[PartitionStatus]) -> Iterator[Metric]:
-    """Per topic: the fold version in force, and the one that all replicas support."""
+    """Per topic: the fold version in force, and the newest one that this replica supports."""
     in_force, supported = catalog.FOLD_VERSION.family(), catalog.FOLD_VERSION_SUPPORTED.family()
     for topic, versions in sorted(replica.supports().items()):
         in_force.add_metric([topic], min(s.fold_version for s in partitions if s.partition.topic == topic))

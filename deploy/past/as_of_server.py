@@ -1,9 +1,9 @@
-"""Serves queries as of one point of the past, in a process of its own: `python -m deploy.past.as_of_server`, started by
+"""Serves queries as of one point of the past in a separate process: `python -m deploy.past.as_of_server`, started by
 deploy/past/as_of_servers.py.
 
-Folding thousands of records up to a moment would stall whoever answers from now. So it is done here, beside the
-process that was asked, with a low priority; what comes of it is served over a socket by the very service that serves
-the present. The process ends when its standard input does, so it never outlives whoever started it.
+Folding thousands of records up to a point would block queries of the present. It is therefore done in this process, at
+a low priority, and the result is served over a socket by the same service that serves the present. The process ends
+when its standard input closes, so it never outlives its parent.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _UNLIMITED = replace(DEFAULTS, rate_per_s=1e12, burst=1e12, concurrent_calls=1_0
 
 
 class AsOfRequest(BaseModel):
-    """What to fold, and where to serve it; the first line of standard input."""
+    """The point to fold to and the socket to serve on; the first line of standard input."""
 
     settings: Settings
     at: str
@@ -59,7 +59,7 @@ class AsOfRequest(BaseModel):
 
 
 async def folded(order: AsOfRequest, say: Callable[[int, int], None]) -> FoldedLogAsOf:
-    """The plane as it stood then. Raises PermanentError if there is no such moment, else PlaneError."""
+    """The folded log as of the point. Raises PermanentError if there is no such point, other PlaneErrors otherwise."""
     folder = state_folder(order.settings)
     checkpoints = list_checkpoints(folder) if folder is not None else []
     async with open_log_to_read(log_source_of(order.settings), rng=random.Random()) as log:
@@ -69,7 +69,7 @@ async def folded(order: AsOfRequest, say: Callable[[int, int], None]) -> FoldedL
 
 
 def service(past: FoldedLogAsOf, settings: Settings) -> QueriesService:
-    """The Queries service over what was folded. Whoever has to be alive for an answer was not asked to keep it."""
+    """The Queries service over a folded log. Values that only live processes know are not in its responses."""
     board = StatusReporter(
         past,
         location=location_of(settings),
@@ -85,7 +85,7 @@ def service(past: FoldedLogAsOf, settings: Settings) -> QueriesService:
 
 
 class _Settled:
-    """What is folded up to a cut is as new as it gets."""
+    """A log position that is final: the log is folded up to its cut."""
 
     async def wait_for_token(self, token: str, topics: object, timeout_s: float) -> None:
         if token:
@@ -136,11 +136,11 @@ async def _until_input_ends(order: AsOfRequest) -> None:
     await asyncio.wait({serving, ending}, return_when=asyncio.FIRST_COMPLETED)
     if serving.done():
         serving.result()
-    os._exit(0)  # nothing here is worth a clean end, and freeing a million rows takes seconds
+    os._exit(0)  # skip the cleanup: freeing a million rows takes seconds
 
 
 def main() -> None:
-    """Fold, serve, and end with standard input."""
+    """Fold, serve, and end when standard input closes."""
     os.nice(NICE)
     configure_logs("WARNING")
     gc.disable()

@@ -1,8 +1,8 @@
 """Servers that answer queries as of a point of the past: one process for each point, started on demand.
 
-A server (deploy/past/as_of_server.py) is kept for a while, since a reader of a point asks more than once. The server
-that was not asked for longest is replaced first. None writes to the log or to the live folds, so a query of the past
-costs at most a core at low priority, and the memory of one more replica per server.
+A server (deploy/past/as_of_server.py) runs for some time after a query, since readers of a point send several. The
+least recently used server is replaced first. No server writes to the log or to the live folds, so a query of the past
+costs at most one core at low priority, and the memory of one more replica per server.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _PROGRAM = "deploy.past.as_of_server"
 
 
 class AsOfServers:
-    """A commands.queries.as_of.Past: servers by the position or time that they were asked for as. Use `open`."""
+    """A commands.queries.as_of.Past: servers by their requested position or time. Create it with `open`."""
 
     def __init__(self, settings: Settings, now_ms: Callable[[], int]) -> None:
         self._settings = settings
@@ -54,7 +54,7 @@ class AsOfServers:
     @classmethod
     @asynccontextmanager
     async def open(cls, settings: Settings, now_ms: Callable[[], int]) -> AsyncIterator[AsOfServers]:
-        """At the end of the context all servers are stopped."""
+        """A context that stops all servers at its end."""
         as_of_servers = cls(settings, now_ms)
         looking = asyncio.create_task(as_of_servers._stop_idle())
         try:
@@ -70,7 +70,8 @@ class AsOfServers:
     async def at(self, text: str, *, timeout_s: float) -> AsOfQueries:
         """The Queries service as of a position or time.
 
-        Raises PermanentError if there is no such moment, and LogUnavailable if it takes longer to fold, which goes on.
+        Raises PermanentError if there is no such point, and LogUnavailable if folding takes longer than the timeout;
+        folding continues.
         """
         check_not_in_future(parse_as_of(text), self._now_ms())
         now_s = asyncio.get_running_loop().time
@@ -82,7 +83,7 @@ class AsOfServers:
         return await server.ready(max(0.0, until_s - now_s()))
 
     def _get_or_start(self, text: str) -> _AsOfServer | None:
-        """The server for this position or time; None while no more can be started."""
+        """The server for this position or time; None while no further server can be started."""
         found = self._servers.get(text)
         if found is not None and found.is_over:
             self._stop(text)
@@ -96,14 +97,18 @@ class AsOfServers:
         return found
 
     def _socket(self) -> Path:
-        """A path for the next one, in a folder of ours: of who never looked back, none is left, however they end."""
+        """A socket path for the next server, in a temporary folder that is created on first use and removed at the end
+        of the process.
+        """
         if self._folder is None:
             self._folder = tempfile.TemporaryDirectory(prefix="dpuplane-past-")
         self._started += 1
         return Path(self._folder.name, str(self._started))
 
     def _evict(self) -> bool:
-        """Stop the server not asked for longest, unless each of them may still be in use."""
+        """Stop the least recently used server, unless all servers may still be in use. Returns whether one was
+        stopped.
+        """
         for text, server in self._servers.items():
             if server.is_over or server.idle_s() >= (PAUSE_S if server.is_ready else RETURN_S):
                 self._stop(text)
@@ -123,7 +128,7 @@ class AsOfServers:
 
 
 class _AsOfServer:
-    """One process: starting, folding, serving, ended."""
+    """The process of one server: starting, folding, serving, ended."""
 
     def __init__(self, order: AsOfRequest) -> None:
         self._order = order
@@ -137,7 +142,7 @@ class _AsOfServer:
 
     @property
     def is_over(self) -> bool:
-        """There is no such moment, or its process has ended."""
+        """Whether the point does not exist, or the process has ended."""
         return self._task.done() or (self._serving.done() and self._serving.exception() is not None)
 
     @property
@@ -145,11 +150,11 @@ class _AsOfServer:
         return self._channel is not None
 
     def idle_s(self) -> float:
-        """How long nobody has asked."""
+        """Seconds since the last query."""
         return 0.0 if self._waiting else self._loop.time() - self._asked_s
 
     async def ready(self, timeout_s: float) -> AsOfQueries:
-        """The service, once the moment is folded. Raises as AsOfServers.at does."""
+        """The service, once the point is folded. Raises as AsOfServers.at does."""
         self._waiting += 1
         try:
             async with asyncio.timeout(timeout_s):
@@ -161,7 +166,7 @@ class _AsOfServer:
             self._asked_s = self._loop.time()
 
     def end(self) -> asyncio.Task[None]:
-        """Kill it. The task ends when it is gone."""
+        """Kill the process. The task ends when the process has ended."""
         self._task.cancel()
         return self._task
 
@@ -196,11 +201,11 @@ class _AsOfServer:
 
     def _fail(self, error: Exception) -> None:
         self._serving.set_exception(error)
-        self._serving.exception()  # it may be that nobody waits
+        self._serving.exception()  # mark the exception as retrieved: there may be no waiter
 
 
 def _start() -> subprocess.Popen[bytes]:
-    """Not by asyncio, which forks: that copies the page tables of all that is folded here, 10 ms for each gigabyte."""
+    """Start without asyncio, whose fork copies the page tables of all folded state: 10 ms per gigabyte."""
     return subprocess.Popen(
         (sys.executable, "-P", "-m", _PROGRAM),
         stdin=subprocess.PIPE,

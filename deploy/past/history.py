@@ -1,7 +1,7 @@
-"""All that ever happened to one subject, in order: the log folded afresh, and what of its decisions is about it.
+"""The history of one subject in order: the log is folded again, and the decisions about the subject are selected.
 
-The fold says what was decided, as it did when it happened. Partitions are folded one after the other, so that one
-state at a time is in memory; what happened is put in order of time at the end.
+The fold repeats its original decisions. Partitions are folded one after the other, so that one state at a time is in
+memory; the results are sorted by time at the end.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Heard = Callable[[int, int], None]
 
 
 class Happening(NamedTuple):
-    """One record that was about the subject: when, where, who asked for it, and what was decided."""
+    """One record about the subject: its time, position, principal, and decision."""
 
     time_ms: int
     partition: str
@@ -44,7 +44,7 @@ class Happening(NamedTuple):
 
 
 async def history(log: EventLog, folds: Sequence[Fold[Any]], subject: str, heard: Heard) -> list[Happening]:
-    """Everything up to the present end of the log, oldest first. Raises as EventLog does."""
+    """The history up to the present end of the log, oldest first. Raises as EventLog does."""
     origin = await wait_for_origin(log)
     rules: dict[str, dict[int, Fold[Any]]] = {}
     for fold in folds:
@@ -76,7 +76,7 @@ def homes_of_dpu(happened: Sequence[Happening], name: str) -> dict[str, str]:
 
 
 def of_home(happened: Sequence[Happening], homes: Mapping[str, str], zone: str) -> list[Happening]:
-    """A history without what is of the DPUs that other zones have under the same name."""
+    """A history without the records about DPUs with the same name in other zones."""
     others = {*homes.values()} - {homes[zone]}
     return [found for found in happened if found.partition not in others]
 
@@ -96,7 +96,7 @@ async def _fold(log: EventLog, folded: FoldedPartition, end: int) -> AsyncGenera
 
 
 class _Listener:
-    """Remembers what is about the subject."""
+    """Collects the records about the subject."""
 
     def __init__(self, subject: str, found: list[Happening]) -> None:
         self._subject = subject
@@ -106,7 +106,9 @@ class _Listener:
     def on_decision(self, decided_record: DecidedRecord | DecidedRun) -> None:
         if isinstance(decided_record, DecidedRecord):
             self._take(decided_record)
-        elif any(self._text in record.value for record in decided_record.records):  # joins say all that they are about
+        elif any(
+            self._text in record.value for record in decided_record.records
+        ):  # the decisions about joins name all of their subjects
             for single in decided_records_of(decided_record):
                 self._take(single)
 
@@ -114,7 +116,7 @@ class _Listener:
         return position
 
     def restored(self, owed_from: int, position: int) -> None:
-        """A history begins at the beginning."""
+        """Ignored: a history folds from the beginning of the log."""
 
     def _take(self, decided_record: DecidedRecord) -> None:
         event, change, outcome, at, _, _ = decided_record

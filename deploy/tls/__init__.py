@@ -1,1 +1,1 @@
-"""Certificates: who a process is, whom it believes, and which roles may use which listener."""
+"""TLS: the identity of a process, the authorities that it trusts, and the roles that each listener admits."""

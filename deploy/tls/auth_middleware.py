@@ -1,6 +1,7 @@
 """Middleware of an HTTP listener with TLS: authenticates by certificate, and authorizes roles by path.
 
-What no line names is denied. Probes of health need no certificate: an orchestrator has none, and they say nothing.
+Paths that are not listed are denied. Health probes need no certificate: an orchestrator has none, and the responses
+contain no data.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def auth_middleware(
     paths: Mapping[str, frozenset[str]],
     others: frozenset[str] | None = None,
 ) -> Middleware:
-    """Admits the roles of a path. On any other path it admits `others`, or nobody."""
+    """Admits the roles of a path. On any other path it admits `others`, or no role."""
 
     @web.middleware
     async def authorize(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -57,10 +58,11 @@ def auth_middleware(
 
 @contextmanager
 def _while_trusted(request: web.Request, authenticator: CertificateAuthenticator, identity: Identity) -> Iterator[None]:
-    """Break the connection when its certificate expires or is revoked: links of agents and feeds of the page last for
-    days."""
+    """Abort the connection when its certificate expires or is revoked: agent links and feeds of the page last
+    for days.
+    """
     transport = request.transport
-    if transport is None:  # they have left already
+    if transport is None:  # the client has already disconnected
         yield
         return
     expiry = asyncio.get_running_loop().call_later(authenticator.remaining_s(identity), transport.abort)

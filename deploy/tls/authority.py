@@ -1,7 +1,8 @@
-"""A certificate authority for development and tests: a key and a certificate in a folder, and what it signs.
+"""A certificate authority for development and tests: a key and a certificate in a folder, and the certificates it
+signs.
 
-For production the certificates come from elsewhere (SPIRE, cert-manager, Vault): all that counts is one URI name
-`spiffe://TRUST_DOMAIN/ROLE/NAME` in each.
+In production the certificates come from elsewhere (SPIRE, cert-manager, Vault). Each needs one URI name,
+`spiffe://TRUST_DOMAIN/ROLE/NAME`; no other field counts.
 """
 
 from __future__ import annotations
@@ -27,18 +28,20 @@ CLOCKS_DIFFER = timedelta(minutes=5)
 
 
 class BadAuthority(PermanentError):
-    """The folder holds no authority, or already one."""
+    """The folder holds no authority, or already holds one."""
 
 
 class Issued(NamedTuple):
-    """Where a certificate and its key are."""
+    """The paths of a certificate and its key."""
 
     cert: Path
     key: Path
 
 
 class Authority:
-    """Signs certificates of one trust domain. Files go into its folder; keys are for their owner only."""
+    """Signs certificates of one trust domain. Files are written to its folder; keys are readable by their owner
+    only.
+    """
 
     def __init__(self, folder: Path, key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate) -> None:
         self.folder = folder
@@ -49,7 +52,7 @@ class Authority:
 
     @classmethod
     def make(cls, folder: Path, trust_domain: str, *, now: datetime, valid: timedelta) -> Authority:
-        """A new authority in a folder that has none. Raises PermanentError."""
+        """Create an authority in a folder without one. Raises PermanentError."""
         if (folder / CA_KEY).exists() or (folder / CA_CERT).exists():
             raise BadAuthority(f"{folder}: holds an authority already; give another folder, or delete it first")
         try:
@@ -70,7 +73,7 @@ class Authority:
 
     @classmethod
     def open(cls, folder: Path) -> Authority:
-        """The authority of a folder. Raises BadAuthority."""
+        """Open the authority of a folder. Raises BadAuthority."""
         try:
             key = serialization.load_pem_private_key((folder / CA_KEY).read_bytes(), password=None)
             certificate = x509.load_pem_x509_certificate((folder / CA_CERT).read_bytes())
@@ -83,7 +86,9 @@ class Authority:
         return cls(folder, key, certificate)
 
     def issue(self, principal: Principal, *, hosts: Sequence[str], now: datetime, valid: timedelta) -> Issued:
-        """A certificate with a new key. `hosts` are what the servers of this process are called by their clients."""
+        """Issue a certificate with a new key. `hosts` are the names by which clients dial the servers of this
+        process.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, str(principal)[:64])])
         builder = _builder(subject, self._certificate.subject, key.public_key(), now, valid)
@@ -145,6 +150,6 @@ def _write_key(path: Path, key: ec.EllipticCurvePrivateKey) -> None:
 
 
 def _write(path: Path, content: bytes, mode: int) -> None:
-    """Whole or not at all: a process that watches the file must not see half of it, and nobody else a key."""
+    """Write atomically: a process that watches the file must not read half of it, and no other user may read a key."""
     with atomic_write(path, mode=mode) as fresh:
         fresh.write_bytes(content)

@@ -1,11 +1,12 @@
-"""The certificate of a process, its key and the authority it trusts: three files, used for every handshake from now on.
+"""The certificate of a process, its key and its trusted authority: three files, reloaded when they change.
 
-Certificates are short-lived and somebody else replaces the files while we run. So they are looked at every second, and
-a new set is taken up whole or not at all: half of a rotation (a key that does not fit yet) keeps the old set in use.
-Connections that are open stay so; what expires is refused at the next handshake, and by the listeners at the next call.
+Certificates are short-lived, and another program replaces the files while this process runs. The files are checked
+every second, and a new set is loaded as a whole or not at all: after half of a rotation (a key that does not match
+yet), the old set stays in use. Open connections stay open. An expired certificate is refused at the next handshake, and
+by the listeners at the next call.
 
-Whom this process dials must be a process of the plane: the certificate of a node's agent opens no relay, even if it
-should carry the relay's host name.
+This process connects to processes of the plane only: the certificate of a node's agent does not authenticate a relay,
+even with the relay's host name.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ LOOK_S = 1.0
 
 
 class BadCertificates(FatalError):
-    """The files cannot be used; the sentence names the one and says why."""
+    """The files are unusable; the sentence names the file and the reason."""
 
 
 class Material(NamedTuple):
-    """What the three files hold."""
+    """The content of the three files."""
 
     cert: bytes
     key: bytes
@@ -42,9 +43,9 @@ class Material(NamedTuple):
 
 
 class Certificates:
-    """Reads the files at its making (raises BadCertificates), and again whenever `refresh` finds them changed.
+    """Reads the files when created (raises BadCertificates), and again when `refresh` finds them changed.
 
-    The trust domain is that of the certificate, if none is given; it stays the same over rotations.
+    Without a given trust domain, that of the certificate is used; it stays the same over rotations.
     """
 
     def __init__(self, cert: Path, key: Path, ca: Path, trust_domain: str = "") -> None:
@@ -58,13 +59,13 @@ class Certificates:
         self._client = self._client_context()
 
     async def run(self) -> None:
-        """Looks at the files for ever."""
+        """Check the files every second, until cancelled."""
         while True:
             await asyncio.sleep(LOOK_S)
             self.refresh()
 
     def refresh(self) -> bool:
-        """Take up what is in the files now, if that is new and whole."""
+        """Load the files if they are new and valid. Returns whether they were."""
         try:
             stamp = self._look()
             if stamp == self._stamp:
@@ -86,13 +87,13 @@ class Certificates:
         return True
 
     def client_context(self) -> ssl.SSLContext:
-        """For the next connection that this process opens, to a process of the plane."""
+        """The context for the next connection that this process opens, to a process of the plane."""
         return self._client
 
     def server_context(self, *, asks: bool = False) -> ssl.SSLContext:
-        """For a listener, for good: every handshake is handed to the newest set.
+        """A context for a listener, for its whole life: every handshake uses the newest set.
 
-        A client must show a certificate, or (`asks`) may come without one.
+        A client must present a certificate; with `asks`, it may connect without one.
         """
         verify = ssl.CERT_OPTIONAL if asks else ssl.CERT_REQUIRED
         context = self._server_context(verify)
@@ -104,14 +105,14 @@ class Certificates:
         return context
 
     def grpc_server(self) -> grpc.ServerCredentials:
-        """As `server_context`, for gRPC, which asks at every handshake whether there is something new."""
+        """The credentials of a gRPC server; like `server_context`, they use the newest set at every handshake."""
         fetch: Any = self._newest_for_grpc()
         return grpc.dynamic_ssl_server_credentials(
             _grpc_configuration(self.material), fetch, require_client_authentication=True
         )
 
     def grpc_channel(self) -> grpc.ChannelCredentials:
-        """For a channel made now."""
+        """The credentials for a new channel."""
         return grpc.ssl_channel_credentials(self.material.ca, self.material.key, self.material.cert)
 
     def _newest_for_grpc(self) -> Callable[[], grpc.ServerCertificateConfiguration | None]:
@@ -135,7 +136,7 @@ class Certificates:
         return trust_domain, found
 
     def _look(self) -> tuple[tuple[int, int, int], ...]:
-        """What tells one set of files from the next; through links, as a mounted secret has them."""
+        """An identification of the present set of files; links are followed, as mounted secrets use them."""
         found = []
         for what, path in self._paths.items():
             try:
@@ -157,7 +158,7 @@ class Certificates:
     def _server_context(self, verify: ssl.VerifyMode) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.verify_mode = verify
-        context.num_tickets = 0  # a session that is taken up again would not be asked for its certificate again
+        context.num_tickets = 0  # a resumed session would not present its certificate again
         return self._filled(context)
 
     def _client_context(self) -> ssl.SSLContext:
@@ -165,7 +166,7 @@ class Certificates:
         trust_domain = self.trust_domain
 
         class DialsPlaneOnly(ssl.SSLObject):
-            """A connection that is not made if its peer is no process of the plane."""
+            """A connection that fails unless its peer is a process of the plane."""
 
             def do_handshake(self) -> None:
                 super().do_handshake()
@@ -190,7 +191,7 @@ class Certificates:
 
 
 def own_uri(certificate: bytes) -> str:
-    """The one URI name of a certificate (PEM). Raises BadCertificates."""
+    """The only URI name of a certificate (PEM). Raises BadCertificates."""
     try:
         uris = uri_names(load_certificate(certificate))
     except ValueError as error:
@@ -201,7 +202,7 @@ def own_uri(certificate: bytes) -> str:
 
 
 def plane_fault(certificate: bytes, trust_domain: str) -> str | None:
-    """None if a server's certificate (DER) names a process of the plane; else why not, in a sentence."""
+    """None if a server's certificate (DER) names a process of the plane; otherwise the reason as a sentence."""
     try:
         uris = uri_names(load_certificate(certificate))
     except ValueError as error:

@@ -1,7 +1,7 @@
-"""The file of revoked certificates: serial numbers, one a line, looked at every second like certificates themselves.
+"""The file of revoked certificates: serial numbers, one per line, checked every second like the certificate files.
 
-It fails closed: a process whose list cannot be read does not start. A process that runs keeps the last list that was
-good, and takes up the next good one. Until then its status and `dpuplane_revocations_unread` say so. Its log says it
+It fails closed: a process with an unreadable list does not start. A running process keeps its last valid list and loads
+the next valid one. Until then its status and `dpuplane_revocations_unread` report the fault, and its log reports it
 once.
 """
 
@@ -28,14 +28,14 @@ _DIGITS_MAX = 40
 
 
 def parse_serial(text: str) -> int | None:
-    """A serial number in hexadecimal digits, with or without colons; None if it is none."""
+    """Parse a serial number in hexadecimal digits, with or without colons; None if it is invalid."""
     match = _SERIAL.fullmatch(text)
     digits = match[1].replace(":", "").lstrip("0") if match else ""
     return int(digits, 16) if 0 < len(digits) <= _DIGITS_MAX else None
 
 
 def read_serials(path: Path) -> frozenset[int]:
-    """The serial numbers of a file. Raises BadCertificates, which names the line."""
+    """The serial numbers in a file. Raises BadCertificates, which names the line."""
     try:
         with path.open("rb") as stream:
             raw = stream.read(BYTES_MAX + 1)
@@ -56,8 +56,9 @@ def read_serials(path: Path) -> frozenset[int]:
 
 
 class Revocations:
-    """The list of one file, read at its making (raises BadCertificates) and whenever `refresh` finds it changed. Each
-    new list is given to `revoke`."""
+    """The list in one file, read when created (raises BadCertificates) and whenever `refresh` finds it changed.
+    `revoke` is called with each new list.
+    """
 
     def __init__(self, path: Path, revoke: Callable[[frozenset[int]], None]) -> None:
         self._path = path
@@ -69,13 +70,13 @@ class Revocations:
         revoke(self.serials)
 
     async def run(self) -> None:
-        """Looks at the file for ever."""
+        """Check the file every second, until cancelled."""
         while True:
             await asyncio.sleep(LOOK_S)
             self.refresh()
 
     def refresh(self) -> bool:
-        """Take up what is in the file now, if that is new and good."""
+        """Load the file if it is new and valid. Returns whether it was."""
         stamp = self._look()
         if stamp == self._stamp:
             return False
@@ -98,7 +99,7 @@ class Revocations:
         return True
 
     def _look(self) -> tuple[int, int, int] | None:
-        """What tells one file from the next; None if there is none."""
+        """An identification of the present file; None if there is none."""
         try:
             status = self._path.stat()
         except OSError:

@@ -1,6 +1,6 @@
-"""Who a process believes and what it shows of itself: everything about TLS that its parts are given, made in one place.
+"""The TLS state of a process: its certificates, revocations and access rules, created here for all its parts.
 
-A process without certificates has no Security; its listeners are on the loopback then, or somebody said `insecure`.
+A process without certificates has no Security; its listeners are then on the loopback, unless `insecure` is set.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _HTTP_PATHS = {"/healthz": PUBLIC, "/readyz": PUBLIC}
 
 
 class Security:
-    """Of one process. `denials` carries counters; `run` takes up new files. Raises BadCertificates."""
+    """The TLS state of one process. `denials` has counters; `run` loads new files. Raises BadCertificates."""
 
     def __init__(self, certificates: Certificates, now_ms: Callable[[], int], revoked: Path | None = None) -> None:
         self.certificates = certificates
@@ -39,7 +39,7 @@ class Security:
         self.revocations = None if revoked is None else Revocations(revoked, self._authenticator.revoke)
 
     async def run(self) -> None:
-        """Takes up new certificates and revocations, for ever."""
+        """Load new certificates and revocations, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.certificates.run())
             if self.revocations is not None:
@@ -47,27 +47,29 @@ class Security:
 
     @property
     def revocations_fault(self) -> str:
-        """Why the list of revoked certificates is not taken up; empty if it is, or if there is none."""
+        """The reason why the list of revoked certificates is not loaded; empty if it is, or if there is none."""
         return "" if self.revocations is None else self.revocations.fault
 
     @property
     def access(self) -> AccessControl:
-        """Of the API."""
+        """The access control of the API."""
         return AccessControl(self._authenticator, self.denials)
 
     def http(self) -> tuple[ssl.SSLContext, Middleware]:
-        """Of the HTTP listener: the page, the metrics, and probes that come without a certificate."""
+        """TLS and middleware of the HTTP listener: the page, the metrics, and probes without a certificate."""
         guard = auth_middleware(self._authenticator, self.denials, _HTTP_PATHS, others=READERS)
         return self.certificates.server_context(asks=True), guard
 
     def agents(self, devices_path: str) -> tuple[ssl.SSLContext, Middleware]:
-        """Of the listener for agents, where other processes of the plane ask what DPUs hold."""
+        """TLS and middleware of the listener for agents, where other processes of the plane also read the DPUs'
+        tables.
+        """
         paths = {PATH: frozenset({DPU_AGENT, SIMULATOR}), devices_path: frozenset({PLANE})}
         return self.certificates.server_context(), auth_middleware(self._authenticator, self.denials, paths)
 
 
 def security_of(settings: Settings, now_ms: Callable[[], int]) -> Security | None:
-    """What a process has according to its settings. Raises BadCertificates."""
+    """The TLS state for these settings; None without certificates. Raises BadCertificates."""
     if settings.tls_cert is None or settings.tls_key is None or settings.tls_client_ca is None:
         return None
     certificates = Certificates(settings.tls_cert, settings.tls_key, settings.tls_client_ca, settings.trust_domain)
@@ -77,7 +79,7 @@ def security_of(settings: Settings, now_ms: Callable[[], int]) -> Security | Non
 
 
 def api_options(settings: Settings, security: Security | None, connections: int) -> dict[str, Any]:
-    """What a CommandServer is given of these settings: limits, and with TLS who may come in."""
+    """The options of a CommandServer from these settings: limits, and access control with TLS."""
     limits = Limits(
         rate_per_s=settings.calls_per_second,
         burst=settings.calls_burst,
@@ -94,7 +96,7 @@ def api_options(settings: Settings, security: Security | None, connections: int)
 
 @asynccontextmanager
 async def dialing(certificates: Certificates | None) -> AsyncIterator[Dialer]:
-    """What opens links to relays: with certificates that are kept fresh as long as the context lasts, or without."""
+    """A dialer of links to relays. With certificates, they are reloaded while the context lasts."""
     if certificates is None:
         async with Dialer() as dialer:
             yield dialer
