@@ -5,13 +5,7 @@ from __future__ import annotations
 import projections.zones.nodes
 from eventstore.folding.fold import DONE, Decision
 from projections.fleet.tombstones import Tombstone, Tombstones
-from tests.seeded.bugs import Bug, Stepped, does, instead, patched
-
-
-def _ends_by_time_alone(tombstone: Tombstone, created_ms: int, last_present_ms: int) -> bool:
-    limit_ms = tombstone.left_ms + 1 if created_ms < tombstone.created_ms else tombstone.last_present_ms
-    return created_ms <= tombstone.created_ms and last_present_ms < limit_ms
-
+from tests.seeded.bugs import Bug, Stepped, does, patched
 
 BUGS = (
     Bug(
@@ -34,12 +28,5 @@ BUGS = (
         "I25",
         lambda: patched((projections.zones.nodes, "supersede", does(Decision(None, DONE)))),
         Stepped(1),
-    ),
-    Bug(
-        "statement-after-its-leave-counts",
-        "a node that was stated on a fast clock and left on the right one ends what was stated later elsewhere",
-        "I25",
-        lambda: patched((Tombstone, "ends", instead(_ends_by_time_alone))),
-        Stepped(11),
     ),
 )

@@ -95,8 +95,12 @@ class Terminal:
             stderr=asyncio.subprocess.PIPE,
             env={**os.environ, **api, **self._variables, "PATH": f"{BIN}:{os.environ['PATH']}"},
         )
-        async with asyncio.timeout(READY_TIMEOUT_S):
-            stdout, stderr = await child.communicate()
+        try:
+            async with asyncio.timeout(READY_TIMEOUT_S):
+                stdout, stderr = await child.communicate()
+        except TimeoutError:
+            child.kill()
+            raise AssertionError(f"no end after {READY_TIMEOUT_S:.0f} s: {script}") from None
         assert child.returncode is not None
         return Ran(child.returncode, stdout.decode(), stderr.decode())
 

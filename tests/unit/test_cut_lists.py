@@ -26,7 +26,7 @@ def test_dpus_that_are_selected(count: int, last: str) -> None:
     assert (asked[0], asked[-1], len(asked)) == (f"retry {count} DPUs:", last, min(count, 21) + 1)
 
 
-@pytest.mark.parametrize(("count", "last"), [(50, "log d49"), (53, "and 3 more lines; 53 differences in all")])
+@pytest.mark.parametrize(("count", "last"), [(50, "log d49"), (53, "and 3 more lines; 53 differences in total")])
 def test_differences_of_a_verification(count: int, last: str) -> None:
     _, said = printed(lambda: verify._end([f"log d{number}" for number in range(count)]))
     assert said[0] == "log d0"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -16,6 +17,8 @@ from tests.simulation.checkers.evidence import Evidence, is_membership
 from tests.simulation.history import Answered, AttemptFailed, Invoked, QueryAnswered
 
 Found = Iterator[str]
+
+_EXPIRED = re.compile(r"command id: \S+ has expired: ")
 
 
 def check_acknowledged(run: Evidence) -> Found:
@@ -140,7 +143,7 @@ def _is_of_its_hold(told: Answer, logged: Answer) -> bool:
 
 def is_expired(answer: Answer) -> bool:
     """Whether a copy arrived so late that its id has expired: the outcome of the first copy is then unknown."""
-    return answer.outcome.code == "refused" and " is expired" in answer.outcome.reason
+    return answer.outcome.code == "refused" and _EXPIRED.match(answer.outcome.reason) is not None
 
 
 def _said(told: Answered) -> str:
