@@ -192,7 +192,8 @@ def test_to_loosen_a_budget_takes_two_others_and_counts_only_then() -> None:
     fleet = settled()
     waiting = fleet.policy("no", action="drop")
     outcome = looser(fleet)
-    reason = "budget: denied-by-change would be looser with 1000 per mille and at least 3 than with 50 and 3; it waits for approval"
+    looser_than = "denied-by-change would be looser with 1000 per mille and at least 3 than with 50 and 3"
+    reason = f"budget: {looser_than}; it waits for approval"
     assert (outcome.code, outcome.reason) == ("held", reason)
     assert looser(fleet) == outcome
     assert fleet.policy("no", action="drop") == waiting, "a budget that waits lets nothing pass"
