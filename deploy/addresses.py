@@ -11,7 +11,7 @@ from projections.field_checks import quoted
 _HOST = re.compile(r"[\w.-]{1,253}")
 _HOST6 = re.compile(r"([0-9A-Fa-f:.]+)(%[\w.-]{1,64})?")
 _DIGITS_MAX = 9
-"""Of a port, zeros before it included: Python raises for a number of thousands of digits."""
+"""Digits of a port, with leading zeros: Python raises for a number of thousands of digits."""
 
 
 class Address(NamedTuple):

@@ -17,10 +17,10 @@ from projections.rules.rule import Held, Holdings
 DEVICES_PATH = "/devices"
 ASK_TIMEOUT_S = 10.0
 ZONE_LINE_BYTES_MAX = 4 << 20
-"""A line of 10,000 DPUs with the longest names still fits."""
+"""Enough for a line of 10,000 DPUs with the longest names."""
 
 ZONES_NAMED_MAX = 50
-"""Zones that a relay is asked for by name. A longer request has no room in a line of HTTP: all are asked for then."""
+"""Zones in the query of a relay. A longer query does not fit into HTTP's request line; all zones are then requested."""
 
 logger = logging.getLogger(__name__)
 

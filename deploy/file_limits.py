@@ -14,9 +14,10 @@ FILES_MAX = 65_536
 """The soft limit is raised to this, as far as the hard limit allows."""
 RESERVE = 512
 """The log (128 files in RocksDB), saved folds (64), state checkpoints that are read, connections to Kafka brokers, BMCs
-and relays, pipes to moments of the past."""
+and relays, pipes to servers of the past.
+"""
 HTTP_LEAST_SHARE, API_LEAST_SHARE = 1 / 8, 1 / 4
-"""Of what is left, if that is less than wanted: the page and the probes stay reachable beside many agents."""
+"""Shares of the rest, if it is less than wanted: the page and the probes stay reachable beside many agents."""
 
 
 class ConnectionLimitsPerListener(NamedTuple):

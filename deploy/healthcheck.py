@@ -1,7 +1,8 @@
-"""The HEALTHCHECK of an image: whether the process in this container serves. Uses the standard library only.
+"""The HEALTHCHECK of an image: whether the processes of the plane in this container, or on this machine, are ready.
 
-It requests /readyz at the process's address (DPUPLANE_HTTP), with TLS if the process has certificates; the probe itself
-needs none.
+It finds each `dpuplane serve` of this user in /proc and requests its /readyz. The address comes from the process's own
+flags, environment and file. The request uses TLS if the process has certificates; the probe itself needs none. With an
+argument, only the process with that id is checked.
 """
 
 from __future__ import annotations

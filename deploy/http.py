@@ -18,10 +18,11 @@ from deploy.settings import Address
 from drivers.wire.bounded_listener import BoundedListener, ConnectionLimits
 
 IDLE_S = 20.0
-"""Longest time that a connection may be without a request under way: before the headers of the first are whole, and
-between two. Prometheus asks every 15 s and keeps its connection."""
+"""Longest time of a connection without a request: before the headers of the first one are complete, and between two.
+Prometheus scrapes every 15 s and keeps its connection.
+"""
 LIMITS = ConnectionLimits(most=500, per_address=125)
-"""A browser opens up to six connections, and a page keeps one of them for its feed."""
+"""A browser opens up to six connections; the page uses one of them for its feed."""
 
 
 class HttpServer:

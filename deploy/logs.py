@@ -17,7 +17,7 @@ from deploy.peer_log_sampler import PeerLogSampler
 
 _PLAIN = (str, int, bool, type(None))
 _QUIET = {"aiokafka": logging.CRITICAL, "aiohttp.access": logging.WARNING}
-"""Libraries that say more than they know."""
+"""Libraries with noisy loggers."""
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 

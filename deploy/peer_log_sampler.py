@@ -12,11 +12,11 @@ import logging
 from collections import OrderedDict
 
 AT_ONCE, EVERY_S = 5.0, 12.0
-"""Lines of one peer at once after a pause, and how often then."""
+"""The burst of lines of one peer, and the interval of further lines, in seconds."""
 ALL_AT_ONCE, ALL_EVERY_S = 200.0, 0.2
-"""The same of all peers together."""
+"""The burst and interval of all peers together."""
 PEERS_MAX = 10_000
-"""Peers remembered; the one not seen for longest is forgotten first."""
+"""Peers in memory; the least recently seen is dropped first."""
 _LIBRARIES = ("aiohttp.", "asyncio", "grpc")
 
 

@@ -57,10 +57,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 API_GRACE_S = 1.0
-"""How long calls under way may take at the end, before they are cut off."""
+"""Time for running calls at the end, before they are cancelled."""
 
 SAVE_GRACE_S = 2.0
-"""How long the last save may take at the end."""
+"""Time for the last save at the end."""
 
 BMC_TIMEOUT = aiohttp.ClientTimeout(total=60.0)
 """The outermost bound on one call to a BMC; a provisioner sets a tighter one per call."""
@@ -337,9 +337,7 @@ class Plane:
 
     async def _backends(self, stack: AsyncExitStack) -> dict[str, Connect]:
         """The BMC backends by address scheme."""
-        connector = aiohttp.TCPConnector(
-            limit=0
-        )  # callers limit their calls, and one hanging BMC must not block the others
+        connector = aiohttp.TCPConnector(limit=0)  # callers limit calls; a hanging BMC must not block the others
         session = await stack.enter_async_context(aiohttp.ClientSession(timeout=BMC_TIMEOUT, connector=connector))
         backends = {"http": http_connect(session)}
         if self.settings.simulate:

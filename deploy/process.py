@@ -29,19 +29,21 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 START_SECONDS = 300.0
-"""A start that takes longer waits for something, and garbage is collected meanwhile."""
+"""A longer start waits for something; garbage is then collected meanwhile."""
 
 COLLECT = (10_000, 5, 20)
-"""How many more objects there are before the collector looks at the youngest, and how often then at older ones. Rows
-are beyond its reach, so what it walks is mostly what is under way, and to walk that 14 times as often, as by default,
-took a tenth of the time of a burst of joins."""
+"""The collector's thresholds: new objects before a collection of the youngest generation, and the ratios for older
+ones. Rows are not tracked by the collector, so it mostly walks live requests; with the default threshold it did so 14
+times as often, which took a tenth of the time of a burst of joins.
+"""
 
 LOOKUPS = "64"
-"""Names that are looked up at once. The loop has 4 threads for it by default, and the name of a broker that is gone may
-take each of them for many seconds, again and again: then nobody finds those that are there."""
+"""Concurrent lookups of names. The loop has 4 threads for them by default, and the name of a lost broker may block each
+thread for many seconds, repeatedly: the names of live brokers would then not be resolved.
+"""
 
 SHUTDOWN_SECONDS = 4.5
-"""A clean end takes no longer than this; what still hangs then is left behind."""
+"""The longest clean end; tasks that still hang are abandoned."""
 
 
 def now_ms() -> int:

@@ -21,7 +21,7 @@ from schemas.api.stubs import CommandsStub, QueriesStub
 
 CALL_TIMEOUT_S = 10.0
 LOOK_S = 1.0
-"""Between looks at which zones there are."""
+"""Interval of queries for new zones."""
 
 PAGE = 1_000
 

@@ -27,7 +27,7 @@ from projections.field_checks import PATH_QUOTED, quoted
 LOG_FOLDER = "log"
 STATE_FOLDER = "state"
 MISSING_LOOK_S = 1.0
-"""Between looks for a log that is not there yet."""
+"""Interval of checks for a log that does not exist yet."""
 
 logger = logging.getLogger(__name__)
 
@@ -144,9 +144,7 @@ def saved_states(settings: Settings) -> Earlier:
             try:
                 saved = open_checkpoint(state.path)
                 head = saved.head(partition)
-            except (
-                FatalError
-            ) as error:  # the state may have been deleted by retention just now; an earlier one serves as well
+            except FatalError as error:  # retention may have deleted it just now; another one serves as well
                 logger.info("state checkpoint skipped: %s", error)
                 continue
             if head is not None and head.position <= position:

@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
 from deploy.tracing import SpanRecorder
 
 EXPORT_S = 1
-"""How long one export may take; also how long the end of a process may wait for the last one."""
+"""Timeout of one export; also the longest wait for the last export at the end of a process."""
 
 
 @contextmanager

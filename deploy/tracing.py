@@ -29,17 +29,17 @@ from schemas.events import Event, MembershipChanged
 
 HEADER = "traceparent"
 TRACES_MAX = 8
-"""Traces of one record or frame; the others in it end there."""
+"""Traces of one record or frame; further traces end there."""
 APPENDS_MAX = 32
 """Appends of one call."""
 ZONES_MAX = 16
 """Zones of one trace."""
 KEPT_MAX = 256
-"""Followed records of a partition, and zones with followed versions, that are kept until what comes of them."""
+"""Traced records of a partition, and zones with traced versions, that wait for later spans."""
 VERSIONS_MAX = 16
-"""Followed versions of a zone."""
+"""Traced versions of a zone."""
 CALLS_PER_S = 50
-"""Calls followed per second, whatever callers ask for."""
+"""Traced calls per second, whatever callers request."""
 
 _PROPAGATOR = TraceContextTextMapPropagator()
 _appends_left: ContextVar[list[int] | None] = ContextVar("appends_left", default=None)

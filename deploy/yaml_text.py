@@ -20,11 +20,11 @@ import yaml
 from projections.field_checks import quoted
 
 CHARACTERS_MAX = 1 << 20
-"""Of one text: 1 KiB for each of a thousand policies."""
+"""Characters of one text: 1 KiB for each of a thousand policies."""
 NODES_MAX = 100_000
-"""Keys, values, lists and mappings of one text, with aliases written out. PyYAML builds about 30,000 a second."""
+"""Keys, values, lists and mappings of one text, with aliases expanded. PyYAML builds about 30,000 per second."""
 DEPTH_MAX = 32
-"""Lists and mappings inside each other. Settings need 1 and policies 4."""
+"""Nested lists and mappings. Settings need 1 and policies 4."""
 
 _CONSTRUCTOR_ERRORS = (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError)
 _QUOTED_NAME = re.compile(r"\b(tag|handle|alias|anchor) ['\"].*")

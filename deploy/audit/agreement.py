@@ -36,7 +36,7 @@ from projections.zones.state import ZonesChange, ZonesState
 from schemas.events import SUPERSEDED
 
 SHOWN = 10
-"""Names of a group that its sentence gives."""
+"""Names of a group in its sentence."""
 
 
 class DifferenceGroup(NamedTuple):

@@ -21,11 +21,11 @@ from schemas.api.metadata import PRINCIPAL_KEY
 from schemas.api.stubs import CommandsStub, QueriesStub
 
 IN_FLIGHT = 200
-"""Commands under way at once."""
+"""Concurrent commands."""
 
 CALL_TIMEOUT_S = 30.0
 TRIES = 4
-"""Of one command: 120 s, as long as an id may be repeated after it was issued."""
+"""Attempts at one command: 120 s in all, the time within which an id may be repeated after its creation."""
 
 _AGAIN = (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE)
 

@@ -18,7 +18,7 @@ from rich.progress import (
 )
 
 LINE_S = 5.0
-"""Elsewhere than on a terminal, a line of a step under way at most this often."""
+"""Without a terminal: the shortest time between two lines of a running step."""
 
 
 class ProgressStep:

@@ -28,12 +28,14 @@ from schemas.api import dpuplane_pb2 as pb
 
 POLL_S = 0.05
 LOOK_SHARE = 4
-"""A look at 200,000 DPUs takes a while on the loop that serves them: it waits so many times as long as it took."""
+"""A poll of 200,000 DPUs blocks the loop that serves them for a while: the pause after it is this many times as
+long.
+"""
 COMMANDS_PER_BURST = 5_000
-"""A larger fleet joins in larger commands, so that a burst stays one."""
+"""A larger fleet joins in larger commands, so that the burst remains one."""
 
 CHURN_SHARE = 20
-"""One in so many nodes, indices and DPUs is removed and added again."""
+"""One of this many nodes, indices and DPUs is removed and added again."""
 
 IMAGE = "bf-bundle-3.1.0"
 

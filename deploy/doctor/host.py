@@ -34,9 +34,9 @@ from eventstore.errors import PlaneError
 FREE_BYTES_MIN = 1 << 30
 FILES_MIN = 2_048
 _FLOCK = struct.Struct("hhqqi")
-"""A lock as fcntl(2) has it: kind, whence, start, length, and whose it is."""
+"""A lock as in fcntl(2): type, whence, start, length, and the owner's process id."""
 LEFT_SHARE_MIN = 0.1
-"""Of a certificate's life: who rotates does it earlier than that."""
+"""Share of a certificate's lifetime: rotation normally happens earlier."""
 PACKAGES = ("grpcio", "protobuf", "aiokafka", "rocksdict", "fastavro", "cryptography")
 
 

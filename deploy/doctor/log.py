@@ -26,7 +26,7 @@ from eventstore.replicas.clock_skew import OFF_MS
 
 REACH_S = 3.0
 HEAR_S = 2.5
-"""Every process of a plane says something twice a second."""
+"""Every process of a plane sends a beacon twice per second."""
 CLOSE_S = 2.0
 MADE_BY = "start a process with role all or api, which creates missing topics"
 

@@ -19,10 +19,10 @@ from eventstore.progress import ReportProgress
 from eventstore.recovery.replay import cut_at_position
 
 EXPORTED_TOPICS = (*FOLDED_TOPICS, DECISIONS)
-"""Every topic that holds events; what is folded is given unless another is asked for."""
+"""Every topic that holds events; the folded topics are exported by default."""
 
 _WIDER = 8
-"""How many times more records are read when the last ones hold too few events that are wanted."""
+"""The growth of the range read when it holds too few matching events."""
 
 
 def _unsaid(_what: str, _share: float) -> None:

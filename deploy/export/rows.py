@@ -52,7 +52,7 @@ class EventRow(NamedTuple):
 
 _EVENT = EventRow._fields.index("event")
 RECORD_FIELDS = EventRow._fields[: EventRow._fields.index("item")]
-"""The columns of a table with a row per record."""
+"""The columns of a table with one row per record."""
 
 
 def rows(

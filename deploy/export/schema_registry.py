@@ -25,7 +25,7 @@ ROOTS = ("schemas", "subjects", "config", "mode", "compatibility", "contexts", "
 LATEST = ("latest", "-1")
 VERSION_MAX = (1 << 31) - 1
 _NUMBER = re.compile("[0-9]{1,10}")
-"""Python raises for a number of thousands of digits, which a path has room for."""
+"""Python raises for a number of thousands of digits, which fits into a path."""
 
 SUBJECT_NOT_FOUND, VERSION_NOT_FOUND, SCHEMA_NOT_FOUND = 40401, 40402, 40403
 NO_LEVEL_OF_ITS_OWN, NO_MODE_OF_ITS_OWN, BAD_VERSION = 40408, 40409, 42202

@@ -26,7 +26,7 @@ _READ: Mapping[str, Sequence[str]] = {
     "provisioner": (ZONES, FLEET, REPLICAS),
     "reader": TOPICS,
 }
-"""Whoever folds reads fleet too: its first record says which log this is."""
+"""Every role that folds also reads fleet: its first record identifies the log."""
 
 _WRITTEN: Mapping[str, Sequence[str]] = {
     "api": (ZONES, CLIQUES, FLEET, DECISIONS, REPLICAS),

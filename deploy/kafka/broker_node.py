@@ -39,18 +39,19 @@ TAKEOVER: Mapping[str, int] = {
     "replica.fetch.wait.max.ms": 100,
     "replica.fetch.backoff.ms": 50,
 }
-"""What appends wait for when a broker dies, one after another: Kafka's own values add up to 10 s and more.
+"""Settings that bound the time for which appends wait when a broker dies; with Kafka's defaults it is over 10 s.
 
-Its session has to end before another may lead. If it was the controller as well, the others notice by a fetch that has
-no answer (an idle controller answers one when it has something new, so it writes something every 0.2 s), elect another,
-which begins the session anew: half a second that controllers apart from brokers save. At last the followers turn to the
-new leader, when the poll of 0.5 s that they are in, or the second that they wait after an error, is over.
+First the dead broker's session must expire before another broker may lead. If it was also the active controller, the
+others notice by a fetch without a response (an idle controller responds to a fetch only with new data, so it writes a
+no-op every 0.2 s) and elect another one, which restarts the session timeout: separate controllers save this 0.5 s.
+Finally the followers switch to the new leader, after their present poll of 0.5 s or their backoff of 1 s after an
+error.
 
-A broker that stands still for longer than its session is replaced too. That loses nothing and stops appends for about a
-second, so a session may be as short as pauses are rare: 0.7 s is three heartbeats, and longer than the pauses of Java's
-garbage collection; with 0.5 s a broker that shared two busy cores was replaced now and then. Controllers change without
-anybody noticing, so their timeout is shorter. All of it costs processor time while nothing happens, and more of it
-makes a takeover slower where three brokers share two cores.
+A broker that pauses for longer than its session is replaced too. This loses nothing and stops appends for about 1 s, so
+a session may be short if pauses are rarer: 0.7 s is three heartbeats, and longer than the pauses of Java's garbage
+collection. With 0.5 s, a broker that shared two busy cores was replaced now and then. A change of controllers is not
+visible to clients, so their timeout is shorter. These settings cost processor time while idle; still shorter ones make
+a takeover slower where three brokers share two cores.
 """
 
 

@@ -25,17 +25,17 @@ from eventstore.errors import TransientError
 from eventstore.kafka.topics import count_brokers
 
 START_S = 60.0
-"""A node that does not answer after this does not start at all."""
+"""A node that does not respond after this time has failed to start."""
 STOP_S = 4.0
-"""A node that has not ended after this is killed, which costs it a recovery at the next start, and no record."""
+"""A node that has not ended after this time is killed, which costs a recovery at its next start, and no record."""
 ALONE_S = 0.3
-"""Of several controllers the last has nobody to go by, and if it is a broker, it would wait for that in vain."""
+"""The last of several controllers has no quorum; if it is a broker, its controlled shutdown would never finish."""
 PAUSE_S = 0.05
 LOOK_S = 0.5
-"""Between looks for nodes that ended by themselves."""
+"""Interval of checks for nodes that ended by themselves."""
 PORTS_MAX = 65_535
 FREE_PORTS = range(15_000, 30_000)
-"""Below those that a system gives to clients: a client that dials a dead broker's port must not get it as its own."""
+"""Below the range of ephemeral ports: a client that dials a dead broker's port must not be assigned it as its own."""
 
 
 class Brokers:

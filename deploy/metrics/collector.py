@@ -46,9 +46,9 @@ class Parts:
     clocks: ClockSkew | None = None
     actors: Actors = field(default_factory=Actors)
     refused_feeds: Callable[[], int] | None = None
-    """Of the page."""
+    """Refused feeds of the page."""
     listeners: dict[str, BoundedListener] = field(default_factory=dict)
-    """By the setting that names their address."""
+    """Listeners by the setting with their address."""
 
 
 class PlaneCollector:

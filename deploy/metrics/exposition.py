@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 SAMPLES = 200
-"""Written down at a time: less than 2 ms."""
+"""Samples rendered at a time: less than 2 ms."""
 
 
 class Exposition:

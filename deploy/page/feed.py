@@ -25,10 +25,10 @@ from projections.field_checks import quoted
 
 FEEDS_MAX = 64
 FEEDS_PER_VIEWER = 6
-"""A browser opens no more connections to one server than that, and needs one of them for data."""
+"""The most connections that a browser opens to one server; it needs one of them for data."""
 WRITE_S = 30.0
 SILENCE_S = 2.0
-"""Something is said at least this often, so that a page can tell a quiet fleet from a lost connection."""
+"""Longest time between messages, so that a page can tell an idle fleet from a lost connection."""
 
 
 class Feeds:

@@ -30,7 +30,7 @@ CHANGE_COLUMNS = ("version", "appended_ms", "dpus", "p50_ms", "p99_ms", "last_ms
 BUCKET_COLUMNS = ("from_ms", "to_ms", "dpus")
 
 _OF_A_KIND = 10
-"""Of the same alert, as many sentences or zones: a page of them hides the page."""
+"""Sentences or zones of one kind of alert: more of them would fill the page."""
 
 
 def rows(zones: Iterable[pb.ZoneProgress]) -> list[list[Any]]:

@@ -24,7 +24,7 @@ from schemas.api import dpuplane_pb2 as pb
 
 LOOK_S = 0.1
 LOOK_S_PER_ZONE = 0.0004
-"""A look costs 20 to 40 us per zone."""
+"""A refresh costs 20 to 40 us per zone."""
 SLOW_S = 1.0
 
 Items = dict[str, Any]

@@ -23,9 +23,9 @@ from schemas.events import Event
 TYPES = frozenset({event.__name__ for event in get_args(Event)} | {"undecodable"})
 PAGE = 50
 LOOKED_AT_MAX = 4_000
-"""Records looked at for one page."""
+"""Records examined for one page."""
 FIRST_STRETCH, LAST_STRETCH = 8, 256
-"""Records read of a partition at once: few of each at first, more of those that the page turns out to lie in."""
+"""Records per read of a partition: few at first, more for partitions with many of the page's records."""
 READ_S = 5.0
 _TEXT_SHOWN = 2_000
 _ITEMS_SHOWN = 20

@@ -25,7 +25,7 @@ from eventstore.replicas.beacons import Beacon
 from eventstore.replicas.replica import Replica
 
 CALL = Call("?page", 10.0)
-"""Who asks, for what the page asks: nobody was proved to be anybody."""
+"""The caller of the page's queries: it has no authenticated principal."""
 
 
 class PageRoutes:

@@ -44,10 +44,10 @@ from eventstore.state_store.rocks_store import list_checkpoints
 
 NICE = 10
 SAY_S = 0.25
-"""Between two lines that say how far it has come."""
+"""Interval of the lines that report progress."""
 
 _UNLIMITED = replace(DEFAULTS, rate_per_s=1e12, burst=1e12, concurrent_calls=1_000_000, concurrent_streams=1_000_000)
-"""Who may ask how much was decided where the question came in."""
+"""No limits: the process that received the query has applied them."""
 
 
 class AsOfRequest(BaseModel):

@@ -26,15 +26,16 @@ from eventstore.as_of import check_not_in_future, parse_as_of
 from eventstore.errors import LogUnavailable, PermanentError
 
 IDLE_S = 120.0
-"""A server without a request for so long is stopped."""
+"""A server without a request for this long is stopped."""
 
 LOOK_S = 5.0
-"""Seconds between checks for such servers."""
+"""Interval of checks for idle servers."""
 
 PAUSE_S = 0.5
 RETURN_S = 3.0
-"""Whoever asked so long ago may ask for more, or come back for what was not folded yet; until then their moment makes
-no room for others."""
+"""A reader may return within this time for more results, or for a point that was still being folded; until then its
+server is not evicted.
+"""
 
 _MESSAGE_BYTES_MAX = 64 << 20
 _PROGRAM = "deploy.past.as_of_server"

@@ -23,10 +23,10 @@ from projections.decisions.histories import about
 from projections.decisions.items import DecisionItem
 
 ITEMS_SHOWN = 20
-"""Items of one record that are listed; of more only how many of each kind there are."""
+"""Listed items of one record; the rest is counted by kind."""
 
 Heard = Callable[[int, int], None]
-"""Told how many records of how many are folded."""
+"""Called with the numbers of folded records and of all records."""
 
 
 class Happening(NamedTuple):
@@ -106,9 +106,7 @@ class _Listener:
     def on_decision(self, decided_record: DecidedRecord | DecidedRun) -> None:
         if isinstance(decided_record, DecidedRecord):
             self._take(decided_record)
-        elif any(
-            self._text in record.value for record in decided_record.records
-        ):  # the decisions about joins name all of their subjects
+        elif any(self._text in record.value for record in decided_record.records):  # joins name all their subjects
             for single in decided_records_of(decided_record):
                 self._take(single)
 

@@ -15,7 +15,7 @@ from deploy.reference.markdown import code, table
 from deploy.reference.markdown import page as whole
 
 COMMON_FROM = 6
-"""An option of at least so many commands is described once for all of them."""
+"""An option of at least this many commands is described once for all of them."""
 
 EXAMPLE = re.compile(r"Examples?:\s*(.*)", re.DOTALL)
 

@@ -19,7 +19,7 @@ from drivers.wire.websocket import PEER_IDENTITY, PeerIdentity
 from projections.fleet.principals import DPU_AGENT
 
 PUBLIC: frozenset[str] = frozenset()
-"""For paths that need no certificate."""
+"""The roles of a path without authentication."""
 
 
 def auth_middleware(

@@ -27,7 +27,7 @@ from projections.fleet.principals import PLANE, Principal, parse_uri, trust_doma
 logger = logging.getLogger(__name__)
 
 LOOK_S = 1.0
-"""Between looks at the files."""
+"""Interval of checks of the files."""
 
 
 class BadCertificates(FatalError):

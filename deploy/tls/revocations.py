@@ -19,9 +19,9 @@ from projections.field_checks import quoted
 logger = logging.getLogger(__name__)
 
 LOOK_S = 1.0
-"""Between looks at the file."""
+"""Interval of checks of the file."""
 BYTES_MAX = 4 << 20
-"""Of a file: some 50,000 lines with comments. A device has no end, and would be read for ever."""
+"""Bytes of a file: some 50,000 lines with comments. A device file has no end and would be read forever."""
 _SERIAL = re.compile(r"(?:0x)?([0-9a-f]{1,2}(?::[0-9a-f]{2})+|[0-9a-f]+)", re.IGNORECASE)
 _DIGITS_MAX = 40
 """RFC 5280: a serial number has at most 20 bytes."""
