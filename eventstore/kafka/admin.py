@@ -104,7 +104,7 @@ class _MetadataStruct(RequestStruct):  # type: ignore[misc]
 
 
 class Metadata(Request[_MetadataStruct]):  # type: ignore[misc]
-    """Asks for topics by these names."""
+    """Metadata request for topics by these names."""
 
     API_KEY = 3
 
@@ -112,7 +112,7 @@ class Metadata(Request[_MetadataStruct]):  # type: ignore[misc]
         self._names = names
 
     def prepare(self, versions: dict[int, tuple[int, int]]) -> _MetadataStruct:
-        """Raises FatalError if the broker, whose versions these are, does not speak the one version that tells ids."""
+        """Raises FatalError if the broker does not support the one version that returns topic ids."""
         oldest, newest = versions.get(self.API_KEY, (_METADATA, _METADATA))
         if not oldest <= _METADATA <= newest:
             raise FatalError(
@@ -127,14 +127,14 @@ class Metadata(Request[_MetadataStruct]):  # type: ignore[misc]
 
 
 class Topic(NamedTuple):
-    """A topic as the cluster describes it."""
+    """A topic as described by the cluster."""
 
     name: str
     id: bytes
     replicas: int
-    """Copies of the partition that has the fewest."""
+    """Number of replicas of the partition with the fewest."""
     leaders: Mapping[int, int]
-    """Leading broker of each partition, -1 where there is none."""
+    """Leading broker of each partition, -1 for none."""
 
     @property
     def has_all_leaders(self) -> bool:
@@ -142,7 +142,7 @@ class Topic(NamedTuple):
 
 
 class NewTopic(NamedTuple):
-    """A topic as it should be made."""
+    """The specification of a topic to create."""
 
     name: str
     partitions: int
@@ -151,7 +151,7 @@ class NewTopic(NamedTuple):
 
 
 class _Connection:
-    """A connection to the cluster, for requests that any broker answers."""
+    """A connection to the cluster, for requests that any broker can answer."""
 
     def __init__(self, servers: list[str], access: Mapping[str, Any], rng: Random) -> None:
         self._rng = rng
@@ -165,7 +165,9 @@ class _Connection:
         await self._client.close()
 
     async def ask(self, request: Request[Any]) -> Any:
-        """The answer of the first broker that takes a connection: the cluster may still name one that is gone."""
+        """Send a request to the brokers in turn and return the first answer: the cluster may still list a broker that
+        is down.
+        """
         brokers = [broker.nodeId for broker in self._client.cluster.brokers()]
         for node in self._rng.sample(brokers, len(brokers)):
             if await self._client.ready(node):
@@ -174,7 +176,7 @@ class _Connection:
 
 
 class Admin:
-    """Asks the cluster. Everything raises LogUnavailable for a cluster that does not answer in time."""
+    """Requests to the cluster. Each method raises LogUnavailable if the cluster does not answer in time."""
 
     def __init__(self, clients: Clients) -> None:
         self._clients = clients
@@ -184,15 +186,15 @@ class Admin:
 
     @property
     def server_count(self) -> int:
-        """How many brokers are named to us."""
+        """Number of bootstrap servers."""
         return self._clients.server_count
 
     async def count_brokers(self) -> int:
-        """How many brokers there are at the moment."""
+        """Number of brokers at the moment."""
         return len((await self._ask(Metadata([]))).brokers)
 
     async def topics(self, names: Sequence[str]) -> dict[str, Topic]:
-        """Those of these topics that there are."""
+        """The existing topics of these."""
         answer = await self._ask(Metadata(names))
         found: dict[str, Topic] = {}
         for error, name, topic_id, _, partitions, *_ in answer.topics:
@@ -206,7 +208,9 @@ class Admin:
         return found
 
     async def create(self, topics: Sequence[NewTopic]) -> None:
-        """Make topics; those that somebody else made meanwhile stay as they are. FatalError if they cannot be made."""
+        """Create topics; topics that another process created meanwhile stay unchanged. FatalError if they cannot be
+        created.
+        """
         wanted: list[tuple[str, int, int, list[int], list[tuple[str, str]]]] = [
             (each.name, each.partitions, each.replicas, [], list(each.settings.items())) for each in topics
         ]
@@ -220,7 +224,7 @@ class Admin:
             raise FatalError(f"topic {name} cannot be created: {message or error.__name__}")
 
     async def alter(self, topics: Sequence[NewTopic]) -> None:
-        """Give topics these settings and no others. LogUnavailable if that is refused."""
+        """Set exactly these settings of topics. LogUnavailable if the cluster refuses."""
         wanted = [(_TOPIC_RESOURCE, each.name, list(each.settings.items())) for each in topics]
         answer = await self._ask(AlterConfigsRequest(wanted, False))
         for code, message, _, name in answer.resources:
@@ -228,7 +232,7 @@ class Admin:
                 raise LogUnavailable(f"settings of topic {name} are unavailable: {message or for_code(code).__name__}")
 
     async def settings(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
-        """What is in effect for each topic, wherever it was set."""
+        """The effective settings of each topic, whatever level they were set at."""
         answer = await self._ask(DescribeConfigsRequest([(_TOPIC_RESOURCE, name, None) for name in names], False))
         found: dict[str, dict[str, str]] = {}
         for code, message, _, name, entries in answer.resources:
@@ -245,14 +249,14 @@ class Admin:
             try:
                 return await self._ask_once(request)
             except LogUnavailable:
-                await self._clients.pause()  # one broker of several may be away
+                await self._clients.pause()  # one broker of several may be down
         return await self._ask_once(request)
 
     async def _ask_once(self, request: Request[Any]) -> Any:
         connection = await self._connection.get()
         try:
             return await connection.ask(request)
-        except LogUnavailable:  # the brokers that it knows are gone, and it hears of no others
+        except LogUnavailable:  # all brokers known to the client are down
             self._connection.discard(connection)
             raise
         except (KafkaError, OSError, TimeoutError) as error:

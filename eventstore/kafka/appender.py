@@ -30,17 +30,17 @@ from eventstore.log import CLIQUES, Headers, Partition, size_of
 logger = logging.getLogger(__name__)
 
 ACKNOWLEDGED_S = 5.0
-"""A batch that is not acknowledged after this is given up, and its producer with it."""
+"""Maximum time to an acknowledgement. After it the batch has failed and its producer is discarded."""
 QUEUED_BYTES = 32 << 20
 RECORD_BYTES = 64
-"""More than Kafka puts around a record; it also bounds the number of empty ones."""
+"""Upper bound of Kafka's overhead per record; it also bounds the number of empty records."""
 BATCH_FILL_BYTES = BATCH_BYTES - 1_024
 BATCH_RECORDS = 2_000
-"""As many as are packed, and their callers woken, in a few milliseconds."""
+"""Maximum of records in a batch: packing them and waking their callers takes a few milliseconds."""
 
 
 class Pending(NamedTuple):
-    """A record whose caller waits."""
+    """A queued record and the future that its caller awaits."""
 
     key: bytes
     value: bytes
@@ -63,7 +63,7 @@ class _PartitionSender:
 
 
 class KafkaAppender:
-    """Appends records; `batches` and `failed_batches` count what was sent."""
+    """Appends records; `batches` and `failed_batches` count sent batches."""
 
     def __init__(self, clients: Clients, topics: Topics, fail: Callable[[PlaneError], None]) -> None:
         self._clients = clients
@@ -79,13 +79,13 @@ class KafkaAppender:
         self.failed_batches = 0
 
     async def connect(self) -> None:
-        """Make the first producer now. LogUnavailable if the cluster does not answer."""
+        """Start the first producer now. LogUnavailable if the cluster does not answer."""
         await self._producer.get()
 
     async def append(
         self, partition: Partition, key: bytes, value: bytes, timeout_s: float, headers: Headers = ()
     ) -> None:
-        """Return when the brokers have acknowledged the record, and AppendUnknown if they have not within the time."""
+        """Return when the brokers have acknowledged the record. AppendUnknown at the time limit."""
         try:
             async with asyncio.timeout(timeout_s):
                 while not self._queue_space.is_set():
@@ -99,7 +99,7 @@ class KafkaAppender:
             raise AppendUnknown(f"append to {partition}: not acknowledged within {timeout_s} s") from None
 
     def end(self, why: PlaneError) -> None:
-        """Take nothing more. What waits, or is on its way, ends as unknown, or with the mismatch that is the reason."""
+        """Accept no more records. Queued and sent ones end as unknown, or with the LogMismatch that ended the log."""
         self._ended = why
         self._queue_space.set()
         for sender in self._senders.values():
@@ -109,7 +109,7 @@ class KafkaAppender:
             sender.queue.clear()
 
     async def close(self) -> None:
-        """After `end`: wait for the lanes."""
+        """Wait for the tasks of all partitions, after `end`."""
         await asyncio.gather(*(sender.task for sender in self._senders.values() if sender.task), return_exceptions=True)
         self._producer.close()
 
@@ -125,7 +125,7 @@ class KafkaAppender:
             self._queue_space.clear()
 
     async def _guard(self, partition: Partition, sender: _PartitionSender) -> None:
-        """Run a lane; its failure ends the log for everybody instead of leaving them waiting."""
+        """Run the task of a partition. Its failure ends the log with an error for every caller, so none hangs."""
         try:
             await self._run(partition, sender)
         except PlaneError as error:
@@ -148,7 +148,7 @@ class KafkaAppender:
                 await self._send(producer, partition, batch)
             if comes_together:
                 sender.linger.observe(len(batch) + len(sender.queue), asyncio.get_running_loop().time())
-            # Those whose append just ended run before the next batch is taken, and put their next one into it.
+            # The callers whose append just ended run before the next batch is taken, and append to it.
             await asyncio.sleep(0)
 
     async def _connected(self) -> AIOKafkaProducer:
@@ -184,7 +184,7 @@ class KafkaAppender:
                 topic = self._topics.name(partition.topic)
                 sent = await producer.send_batch(builder, topic, partition=partition.number)
                 sent.add_done_callback(_retrieve_exception)
-                await asyncio.wait({sent})  # not itself: its end has to find somebody, even when we gave up
+                await asyncio.wait({sent})  # asyncio.wait does not cancel `sent`: its callback runs after a timeout too
                 sent.result()
         except (KafkaError, TimeoutError, OSError) as error:
             self._failed(producer, partition, batch, error)

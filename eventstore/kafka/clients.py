@@ -25,13 +25,13 @@ logger = logging.getLogger(__name__)
 
 REQUEST_MS = 5_000
 FETCH_REQUEST_MS = 3_000
-"""Reading repeats itself at no risk, so a broker that says nothing is given up sooner."""
+"""Shorter for fetches: a fetch can be repeated without risk, so a silent broker is abandoned sooner."""
 START_S_MIN = 1.0
 START_S_MAX = 8.0
 CLOSE_S = 10.0
-"""What a client that failed may take to close; another is in its place by then."""
+"""Maximum time to close a failed client; its replacement runs by then."""
 BATCH_BYTES = MAX_RECORD_BYTES + 4_096
-"""One produce batch, with the largest record there may be and everything that Kafka puts around it."""
+"""Size of a produce batch: the largest possible record and Kafka's overhead."""
 FETCH_PARTITION_BYTES = 1 << 20
 FETCH_BYTES = 8 << 20
 
@@ -59,7 +59,7 @@ CONSUMER: Mapping[str, Any] = {
 
 
 class KafkaClient(Protocol):
-    """What all clients of aiokafka have in common."""
+    """The common interface of aiokafka's clients."""
 
     async def start(self) -> None: ...
 
@@ -72,17 +72,18 @@ Make = Callable[[list[str], Mapping[str, Any]], C]
 
 
 Access = Callable[[], Mapping[str, Any]]
-"""How brokers are to be spoken to, in aiokafka's terms (security_protocol, ssl_context, sasl_...), asked for each new
-client: so certificates and passwords that were replaced are used from the next client on."""
+"""How clients connect, in aiokafka's parameters (security_protocol, ssl_context, sasl_...). It is called for each new
+client, so rotated certificates and passwords apply from the next client on.
+"""
 
 
 def plaintext() -> Mapping[str, Any]:
-    """The Access of brokers that ask nobody who they are."""
+    """The Access of brokers without authentication."""
     return {}
 
 
 def make_producer(servers: list[str], access: Mapping[str, Any]) -> AIOKafkaProducer:
-    """A producer that acknowledges what is safe, and that promises nothing it cannot keep (no idempotence)."""
+    """Make a producer with acknowledgement by all replicas, and without idempotence, which it could not guarantee."""
     producer = AIOKafkaProducer(bootstrap_servers=servers, **PRODUCER, **access)
     check_producer(producer)
     check_security(producer.client, access)
@@ -90,7 +91,9 @@ def make_producer(servers: list[str], access: Mapping[str, Any]) -> AIOKafkaProd
 
 
 def make_consumer(servers: list[str], access: Mapping[str, Any]) -> AIOKafkaConsumer:
-    """A consumer that belongs to no group, commits nothing, never jumps, and reads what anybody can have written."""
+    """Make a consumer without a group, commits or offset resets. It reads records of any writer, transactional ones
+    included.
+    """
     install_tolerant_reader()
     consumer = AIOKafkaConsumer(bootstrap_servers=servers, **CONSUMER, **access)
     check_consumer(consumer)
@@ -99,7 +102,7 @@ def make_consumer(servers: list[str], access: Mapping[str, Any]) -> AIOKafkaCons
 
 
 def check_producer(producer: AIOKafkaProducer) -> None:
-    """FatalError unless it runs with what we asked for, whatever the library made of it."""
+    """Raise FatalError unless the producer really runs with the required settings."""
     _require("acks", producer._sender._acks, -1)
     _require("enable_idempotence", producer._txn_manager is not None, False)
     _require("compression_type", producer._message_accumulator._compression_type, 0)
@@ -107,13 +110,13 @@ def check_producer(producer: AIOKafkaProducer) -> None:
 
 
 def check_consumer(consumer: AIOKafkaConsumer) -> None:
-    """FatalError unless it runs with what we asked for, whatever the library made of it."""
+    """Raise FatalError unless the consumer really runs with the required settings."""
     for setting in ("group_id", "enable_auto_commit", "auto_offset_reset", "isolation_level", "check_crcs"):
         _require(setting, getattr(consumer, f"_{setting}"), CONSUMER[setting])
 
 
 def check_security(client: Any, access: Mapping[str, Any]) -> None:
-    """FatalError unless the connections of a client will be as protected as its Access wants them."""
+    """Raise FatalError unless the client's connections are as protected as its Access requires."""
     _require("security_protocol", client._security_protocol, access.get("security_protocol", "PLAINTEXT"))
     if "ssl_context" in access:
         _require("ssl_context", client._ssl_context is access["ssl_context"], True)
@@ -138,14 +141,14 @@ class Clients:
 
     @property
     def server_count(self) -> int:
-        """How many brokers are named to us."""
+        """Number of bootstrap servers."""
         return len(set(self._servers))
 
     async def started(self, make: Make[C]) -> C:
-        """A new client that has met the cluster. LogUnavailable if it has not in time.
+        """Start a new client. LogUnavailable if it does not reach the cluster in time.
 
-        Another server is asked first each time, and each time in vain doubles the patience: one that is there and says
-        nothing costs a second, and a cluster that is slow gets what it needs.
+        Each attempt begins with another server, and each failure doubles the time limit, up to a maximum: a silent
+        server costs one second, and a slow cluster gets enough time.
         """
         if self.is_closed:
             raise LogUnavailable("log: it was closed")
@@ -158,7 +161,7 @@ class Clients:
         except (KafkaError, OSError, TimeoutError) as error:
             self.discard(client)
             self._patience_s = min(2 * self._patience_s, START_S_MAX)
-            if servers == self._servers:  # and nobody else has gone on to the next one meanwhile
+            if servers == self._servers:  # no concurrent attempt has moved on yet
                 self._servers = [*servers[1:], servers[0]]
             why = await _refusal(servers[0], access) or _unmet(error, access)
             raise LogUnavailable(f"Kafka at {','.join(sorted(servers))}: {why}") from error
@@ -169,13 +172,13 @@ class Clients:
         return client
 
     def discard(self, client: KafkaClient) -> None:
-        """Close a client that is not used any more, in the background and within CLOSE_S."""
+        """Close a client in the background, within CLOSE_S."""
         task = asyncio.create_task(_close(client))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
     async def close(self, within_s: float) -> None:
-        """Start nothing more, and wait for what is being closed; what takes longer is left behind."""
+        """Start no more clients, and wait for those that are closing; clients that take too long are abandoned."""
         self.is_closed = True
         if self._closing:
             _, slow = await asyncio.wait(self._closing, timeout=within_s)
@@ -184,12 +187,12 @@ class Clients:
             await asyncio.gather(*slow, return_exceptions=True)
 
     async def pause(self) -> None:
-        """Wait a moment before the next attempt, each process another one."""
+        """Wait a random moment before the next attempt."""
         await asyncio.sleep(0.05 + 0.2 * self.rng.random())
 
 
 class CachedClient(Generic[C]):
-    """One client that several tasks share, made when it is needed and made anew after it was discarded."""
+    """One client that several tasks share. It is made on demand, and made again after `discard`."""
 
     def __init__(self, clients: Clients, make: Make[C]) -> None:
         self._clients = clients
@@ -204,7 +207,7 @@ class CachedClient(Generic[C]):
             return self._client
 
     def discard(self, client: C) -> None:
-        """Never hand out this client again. The first of those who find it broken closes it."""
+        """Stop using this client. The first task that finds it broken closes it."""
         if self._client is client:
             self._client = None
             self._clients.discard(client)
@@ -215,12 +218,12 @@ class CachedClient(Generic[C]):
 
 
 def reason(error: BaseException) -> str:
-    """An error of the client library in words: some of its messages are empty."""
+    """The text of an error of the client library; some of its messages are empty."""
     return str(error) or type(error).__name__
 
 
 def _unmet(error: BaseException, access: Mapping[str, Any]) -> str:
-    """Why no broker was met. The library has one error for nobody, and for somebody who speaks otherwise."""
+    """Why no broker was reached. The library raises one error for no broker and for a broker with another protocol."""
     if not isinstance(error, OSError | TimeoutError | KafkaConnectionError):
         return reason(error)
     protocol = access.get("security_protocol", "PLAINTEXT")
@@ -228,7 +231,7 @@ def _unmet(error: BaseException, access: Mapping[str, Any]) -> str:
 
 
 async def _refusal(server: str, access: Mapping[str, Any]) -> str:
-    """Why a broker and we do not come together, where certificates or passwords are asked for: clients only log it."""
+    """Why the connection to a broker with certificates or passwords fails: aiokafka's clients only log the reason."""
     if not access:
         return ""
     host, _, port = server.rpartition(":")
@@ -247,14 +250,14 @@ async def _close(client: KafkaClient) -> None:
     try:
         async with asyncio.timeout(CLOSE_S):
             await client.stop()
-    except Exception as error:  # whatever it is, the client is not used any more; what it left is cut off below
+    except Exception as error:  # the client is not used any more; its rest is closed below
         logger.debug("discarded Kafka client not closed: %s", reason(error))
     finally:
         await _cut_off(client)
 
 
 async def _cut_off(client: KafkaClient) -> None:
-    """End what `stop` leaves behind when it fails half way."""
+    """Close what a failed `stop` leaves open."""
     if isinstance(client, AIOKafkaProducer):
         await _cut_off_producer(client)
     else:
@@ -262,16 +265,16 @@ async def _cut_off(client: KafkaClient) -> None:
 
 
 async def _cut_off_producer(producer: AIOKafkaProducer) -> None:
-    """End a producer that would try for ever, or wait for ever for an answer, for batches that nobody may ever take."""
+    """End a producer whose batches would be retried or awaited for ever."""
     if producer._sender.sender_task is not None:
         producer._sender.sender_task.cancel()
     await producer.client.close()
-    await asyncio.sleep(4 * CLIENT["retry_backoff_ms"] / 1_000)  # what was on its way goes back into its queue
+    await asyncio.sleep(4 * CLIENT["retry_backoff_ms"] / 1_000)  # batches in flight return to the queue
     update = producer.client._md_update_fut
     if update is not None and not update.done():
         update.set_result(False)
     accumulator = producer._message_accumulator
     for batch in [batch for queue in accumulator._batches.values() for batch in queue]:
-        accumulator._pending_batches.add(batch)  # its callback takes it out, whether it is there or not
+        accumulator._pending_batches.add(batch)  # the batch's callback removes it, so it must be in the set
         batch.failure(KafkaError("producer discarded"))
-        batch._drain_waiter.exception()  # nobody else asks for it, and then asyncio complains
+        batch._drain_waiter.exception()  # mark the exception as retrieved, or asyncio logs a warning

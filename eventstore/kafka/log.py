@@ -56,7 +56,7 @@ class KafkaLog:
         create: bool = True,
         access: Access = plaintext,
     ) -> AsyncIterator[KafkaLog]:
-        """Open the log in these topics; missing ones are made if `create`.
+        """Open the log in these topics; with `create`, missing topics are created.
 
         A new log gets `partition_count` partitions (12 if none is given). An existing one must have as many; without a
         count it keeps its own. Raises LogMismatch for topics with wrong settings, LogUnavailable without a cluster.
@@ -115,7 +115,7 @@ class KafkaLog:
 
     async def position_at(self, partition: Partition, time_ms: int) -> int:
         self._raise_if_ended()
-        end = await self.end(partition)  # asked first: what is appended meanwhile is later than what was asked for
+        end = await self.end(partition)  # queried first: records appended meanwhile are later
         first = await self._offsets.first_at(partition, time_ms)
         return end if first is None else min(first, end)
 
@@ -142,7 +142,7 @@ class KafkaLog:
             raise type(self._ended)(str(self._ended))
 
     async def _watch(self) -> None:
-        """End the log when its topics are not what they were."""
+        """End the log when its topics are not the ones that it opened."""
         try:
             while True:
                 await asyncio.sleep(WATCH_S * (0.75 + 0.5 * self._rng.random()))

@@ -16,13 +16,13 @@ from eventstore.kafka.topics import Topics
 from eventstore.log import Partition
 
 ANSWER_S = 10.0
-"""Long enough for a cluster to replace a leader, and for a client that hangs on a dead one to notice."""
+"""Time limit of a query: a cluster can elect a leader in this time, and a client can detect that its leader is dead."""
 
 Query = Callable[[AIOKafkaConsumer, Mapping[Partition, TopicPartition]], Awaitable[Mapping[TopicPartition, Any]]]
 
 
 class OffsetLookup:
-    """Asks the leaders of partitions. Everything raises LogUnavailable when there is no answer within ANSWER_S."""
+    """Queries the leaders of partitions. Each method raises LogUnavailable without an answer within ANSWER_S."""
 
     def __init__(self, clients: Clients, topics: Topics) -> None:
         self._clients = clients
@@ -31,11 +31,11 @@ class OffsetLookup:
         self._looked_at: dict[TopicPartition, tuple[int, int]] = {}
 
     async def begins(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
-        """Offset of the first record that is still there, of each."""
+        """Offset of the first retained record, per partition."""
         return await self._ask(partitions, lambda consumer, wanted: consumer.beginning_offsets(list(wanted.values())))
 
     async def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
-        """One past the last offset, of each, be there a record or not."""
+        """One past the last offset, per partition; the last offset may be a marker."""
         return await self._ask(partitions, lambda consumer, wanted: consumer.end_offsets(list(wanted.values())))
 
     async def records_end(self, partition: Partition) -> int:
@@ -43,7 +43,7 @@ class OffsetLookup:
         return (await self._ask([partition], self._records_ends))[partition]  # type: ignore[no-any-return]
 
     async def first_at(self, partition: Partition, time_ms: int) -> int | None:
-        """Offset of the first record of this time or later, if there is one."""
+        """Offset of the first record at or after this time, or None."""
         since = max(0, time_ms)
         found = await self._ask(
             [partition], lambda consumer, wanted: consumer.offsets_for_times(dict.fromkeys(wanted.values(), since))
@@ -57,7 +57,7 @@ class OffsetLookup:
     async def _records_ends(
         self, consumer: AIOKafkaConsumer, wanted: Mapping[Partition, TopicPartition]
     ) -> Mapping[TopicPartition, int]:
-        """Looked at again only where something was appended since."""
+        """Queried again only for partitions with new offsets."""
         ends = await consumer.end_offsets(list(wanted.values()))
         for tp, end in ends.items():
             if self._looked_at.get(tp, (0, 0))[0] != end:

@@ -24,11 +24,12 @@ logger = logging.getLogger(__name__)
 
 POLL_MS = 250
 SLICE_RECORDS = 1_000
-"""Records made in one go: what they cost keeps the loop for less than 5 ms."""
+"""Records that are converted at a time, which takes less than 5 ms of the event loop."""
 FETCH_TIMEOUT_S_MIN = 3.0
 FETCH_TIMEOUT_S_MAX = 60.0
-"""A broker answers a fetch every 0.1 s. A consumer that hears nothing of a partition for so long is replaced: it may
-hang on a broker that froze. It becomes longer while that does not help: the partition may have no leader."""
+"""Time without a fetch response after which a consumer is replaced: it may hang on a frozen broker. A broker answers a
+fetch every 0.1 s. The time grows while a replacement does not help: the partition may have no leader.
+"""
 
 
 class _FetchTimeout(Exception):
@@ -36,7 +37,7 @@ class _FetchTimeout(Exception):
 
 
 class KafkaReader:
-    """One reading of some partitions, across consumers that are replaced when they fail."""
+    """One read of some partitions, across consumers that are replaced when they fail."""
 
     def __init__(
         self, clients: Clients, topics: Topics, offsets: OffsetLookup, positions: Mapping[Partition, int]
@@ -55,12 +56,12 @@ class KafkaReader:
         self._consumer: AIOKafkaConsumer | None = None
 
     def end(self, why: PlaneError) -> None:
-        """Let the reading end with this error, at its next step. It holds no connection from now on."""
+        """End the read with this error at its next step. It opens no connection after this."""
         self._ended = why
         self._discard_consumer()
 
     async def batches(self) -> AsyncGenerator[Batch, None]:
-        """Every record from the positions on; raises LogMismatch when they do not fit the log."""
+        """Read every record from the positions on. Raises LogMismatch if the positions do not match the log."""
         while True:
             try:
                 consumer = self._consumer = await self._open()
@@ -74,7 +75,7 @@ class KafkaReader:
                         if records:
                             yield partition, records
                     self._check_activity(activity, fetched)
-                    await asyncio.sleep(0)  # what is already fetched comes without waiting: let others run
+                    await asyncio.sleep(0)  # fetched records return without waiting: yield the event loop
             except (KafkaError, OSError, LogUnavailable, _FetchTimeout) as error:
                 self._raise_if_ended()
                 self._is_in_range = self._is_in_range and not isinstance(error, OffsetOutOfRangeError)
@@ -86,7 +87,7 @@ class KafkaReader:
             await self._clients.pause()
 
     async def _open(self) -> AIOKafkaConsumer:
-        """A consumer at our positions, or at the record before, where there is one to prove itself by."""
+        """A consumer at our positions, or one record earlier, where there is a record to compare with."""
         self._unproven = dict(self._last)
         if not self._is_in_range:
             await self._check_range()
@@ -98,7 +99,7 @@ class KafkaReader:
         return consumer
 
     async def _check_range(self) -> None:
-        """LogMismatch unless our positions lie in the log. Of the records before them some may have expired."""
+        """Raise LogMismatch unless our positions lie in the log. Earlier records may have expired."""
         begins = await self._offsets.begins(self._positions)
         ends = await self._offsets.ends(self._positions)
         for partition, position in self._positions.items():
@@ -150,7 +151,7 @@ class KafkaReader:
 
 
 class _FetchActivity:
-    """When a consumer last had a fetch response from each partition, empty ones included."""
+    """Times of a consumer's last fetch response per partition, empty responses included."""
 
     def __init__(self, consumer: AIOKafkaConsumer, tps: Collection[TopicPartition]) -> None:
         self._consumer = consumer
@@ -161,16 +162,16 @@ class _FetchActivity:
 
     @property
     def is_complete(self) -> bool:
-        """Every partition has had a fetch response."""
+        """Whether every partition has had a fetch response."""
         return None not in self._polled.values()
 
     def silence(self, fetched: Collection[TopicPartition], *, has_more: bool) -> float:
-        """For how long the partition that is silent longest has been silent. To be asked after every poll.
+        """Seconds since the last fetch response of the most silent partition. Call it after every poll.
 
-        While the consumer has more than it handed over, a partition may wait for its turn, and nothing is asked of it.
+        While the consumer has undelivered records, it may not fetch a partition, so the silence does not count.
         """
         now = self._now()
-        was_away = now - self._asked_at > 4 * POLL_MS / 1_000  # the reader was busy elsewhere, and did not listen
+        was_away = now - self._asked_at > 4 * POLL_MS / 1_000  # the reader was busy elsewhere and did not poll
         self._asked_at = now
         for tp, polled in self._polled.items():
             newly = self._consumer.last_poll_timestamp(tp)
@@ -181,8 +182,9 @@ class _FetchActivity:
 
 
 def _is_compacted(partition: Partition, found: Record, proof: Record) -> bool:
-    """Whether the record that should prove the log may be gone for a later one with its key, as copies of decisions are
-    written, and brokers keep one."""
+    """Whether the record to compare with may be compacted away: copies of a decision have one key, and brokers retain
+    one of them.
+    """
     return partition.topic == DECISIONS and found.offset > proof.offset
 
 

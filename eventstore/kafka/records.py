@@ -20,11 +20,11 @@ from aiokafka.record.memory_records import MemoryRecords
 from aiokafka.record.util import decode_varint
 
 _HEAD_BYTES = 12
-"""Of a batch: its base offset, and how many bytes follow."""
+"""The head of a batch: its base offset, and the number of bytes that follow."""
 
 
 class FetchedRecord(NamedTuple):
-    """A record as the fetcher wants it."""
+    """A record with the attributes that the fetcher reads."""
 
     offset: int
     timestamp: int
@@ -36,7 +36,7 @@ class FetchedRecord(NamedTuple):
 
 
 class TolerantBatch:
-    """A batch of the library's that reads on by itself where that one fails."""
+    """A batch of the library that decodes records itself where the library's decoder fails."""
 
     def __init__(self, compiled: Any, packed: bytes) -> None:
         self._compiled = compiled
@@ -59,7 +59,7 @@ class TolerantBatch:
 
 
 class TolerantRecords:
-    """The batches of one answer to a fetch, as the library's `MemoryRecords` has them."""
+    """The batches of one fetch response, with the interface of the library's `MemoryRecords`."""
 
     def __init__(self, packed: bytes) -> None:
         self._compiled: Any = MemoryRecords(packed)
@@ -77,18 +77,18 @@ class TolerantRecords:
 
 
 def install_tolerant_reader() -> None:
-    """From now on, whatever is fetched in this process is read like this."""
+    """Make every consumer of this process use the tolerant decoder."""
     fetcher.MemoryRecords = TolerantRecords
 
 
 def _decoded(packed: bytes) -> Iterator[FetchedRecord]:
-    """All records of a batch (version 2, the only one with headers)."""
+    """Decode all records of a batch (version 2, the only one with headers)."""
     batch = _DefaultRecordBatchPy(packed)
     batch._maybe_uncompress()
     buffer, at = batch._buffer, batch._pos
     for _ in range(batch._num_records):
         _, at = decode_varint(buffer, at)
-        late_ms, at = decode_varint(buffer, at + 1)  # behind the attributes, of which there are none yet
+        late_ms, at = decode_varint(buffer, at + 1)  # after the record's attributes, which are unused
         delta, at = decode_varint(buffer, at)
         key, at = _nullable(buffer, at)
         value, at = _nullable(buffer, at)

@@ -19,11 +19,11 @@ from eventstore.kafka.clients import FETCH_PARTITION_BYTES
 
 _READ_UNCOMMITTED = 0
 _LOOKED_BACK_MAX = 4_096
-"""Offsets that are looked at in one go, going back over markers."""
+"""Maximum of offsets per step back over markers."""
 
 
 class BatchSpan(NamedTuple):
-    """The offsets of a batch; of markers, if it has no records."""
+    """The offsets of a batch, and whether it is a marker."""
 
     first: int
     end: int
@@ -31,10 +31,10 @@ class BatchSpan(NamedTuple):
 
 
 async def records_end(consumer: AIOKafkaConsumer, tp: TopicPartition, end: int) -> int:
-    """One past the last record of a partition that ends here; its begin if it has none. Raises KafkaError."""
+    """One past the last record of a partition that ends here; its begin if it has no record. Raises KafkaError."""
     try:
         [*_, last] = await _spans(consumer, tp, end - 1, end)
-    except OffsetOutOfRangeError:  # all has expired
+    except OffsetOutOfRangeError:  # all records have expired
         return end
     if not last.is_marker:
         return min(last.end, end)
@@ -50,11 +50,11 @@ async def records_end(consumer: AIOKafkaConsumer, tp: TopicPartition, end: int) 
 
 
 async def _spans(consumer: AIOKafkaConsumer, tp: TopicPartition, start: int, end: int) -> list[BatchSpan]:
-    """The batches from the one with this offset on, as far as they begin before `end`."""
+    """The batches from the one with offset `start`, up to the last that begins before `end`."""
     spans: list[BatchSpan] = []
     while start < end:
         fetched = await _fetched(consumer, tp, start)
-        if not fetched:  # a new leader, which does not know yet how far it may show the partition
+        if not fetched:  # a new leader does not know the high watermark yet
             raise LeaderNotAvailableError(tp)
         spans += [span for span in fetched if span.first < end]
         start = fetched[-1].end
@@ -62,7 +62,7 @@ async def _spans(consumer: AIOKafkaConsumer, tp: TopicPartition, start: int, end
 
 
 async def _fetched(consumer: AIOKafkaConsumer, tp: TopicPartition, offset: int) -> list[BatchSpan]:
-    """The next batches from the one with this offset on."""
+    """Fetch the batches from the one with this offset on."""
     client = consumer._client
     leader = client.cluster.leader_for_partition(tp)
     if leader is None or leader == -1:

@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 REPLICATION_FACTOR = 3
 MIN_IN_SYNC_REPLICAS = 2
-"""Copies that have a record before it is acknowledged."""
+"""Replicas that have a record before it is acknowledged."""
 _PREPARE_S = 30.0
 _BROKERS_S = 15.0
 _SOON_S = 0.05
@@ -43,13 +43,15 @@ _MINUTE_MS = 60_000
 _DAY_MS = 24 * 60 * _MINUTE_MS
 
 RETENTION_MS: Mapping[str, int] = {REPLICAS: 60 * _MINUTE_MS, INSTALLS: 30 * _DAY_MS, DECISIONS: 30 * _DAY_MS}
-"""How long records of these topics stay; all others stay for ever."""
+"""Retention of these topics; all other topics retain records for ever."""
 SEGMENT_MS: Mapping[str, int] = {REPLICAS: 10 * _MINUTE_MS, INSTALLS: _DAY_MS, DECISIONS: _DAY_MS}
-"""Only whole segments expire, so they have to be shorter than what is kept."""
+"""Segment length. Only whole segments expire, so segments are shorter than the retention."""
 
 
 class Setting(NamedTuple):
-    """A topic setting as we make it, and what else would do: nothing, or (`is_least`) anything larger, or unlimited."""
+    """A topic setting. Existing topics must have this value, or, with `is_least`, this value, a larger one or
+    unlimited.
+    """
 
     name: str
     value: str
@@ -62,9 +64,10 @@ class Setting(NamedTuple):
 
 
 def settings_of(topic: str, replicas: int) -> tuple[Setting, ...]:
-    """What a topic with so many copies has to have. With compression off, brokers unpack what others compress, so no
-    reader ever meets a record that is small on the wire and huge in memory. Copies of a decision have one key, and
-    brokers drop all but one."""
+    """The required settings of a topic with this many replicas. Without compression, brokers decompress the batches of
+    other writers, so no reader meets a record that is small on the wire and huge in memory. Copies of a decision have
+    one key, and brokers retain only one of them.
+    """
     kept_ms = RETENTION_MS.get(topic)
     return (
         Setting("cleanup.policy", "compact,delete" if topic == DECISIONS else "delete"),
@@ -88,14 +91,14 @@ class Topics:
         self.partition_count = 0
 
     def name(self, topic: str) -> str:
-        """The name in the cluster of one of our topics."""
+        """The name of one of our topics in the cluster."""
         return self._names[topic]
 
     async def prepare(self, partition_count: int | None, *, create: bool) -> None:
-        """Make what is missing, and check what is there. LogMismatch names what is wrong.
+        """Create missing topics and check existing ones. LogMismatch names the fault.
 
-        Without `create`, LogMissing names what is missing.
-        With a `partition_count` an existing log must have it, without one it keeps its own.
+        Without `create`, LogMissing names the missing topics. An existing log must have `partition_count`, if one is
+        given.
         """
         try:
             async with asyncio.timeout(_PREPARE_S):
@@ -110,12 +113,12 @@ class Topics:
             raise LogUnavailable(f"topics {', '.join(self._wanted())} were not ready in {_PREPARE_S:.0f} s") from error
 
     async def check(self) -> None:
-        """LogMismatch unless the topics are those that were prepared."""
+        """Raise LogMismatch unless the topics are those of `prepare`."""
         found = await self._admin.topics(self._wanted())
         for _ in range(_GONE_CHECKS):
             if len(found) == len(TOPICS):
                 break
-            await asyncio.sleep(_GONE_CHECK_S)  # a broker that has just come back may not know all of them yet
+            await asyncio.sleep(_GONE_CHECK_S)  # a broker that has just restarted may not know all topics yet
             found = await self._admin.topics(self._wanted())
         for name, known in self._ids.items():
             if name not in found:
@@ -175,15 +178,15 @@ class Topics:
 
 
 def new_topics(prefix: str, partition_count: int, copies: int) -> list[NewTopic]:
-    """Every topic of a log under this prefix, as it is made."""
+    """The specification of every topic of a log under this prefix."""
     return [_new_topic(topic, f"{prefix}.{topic}", partition_count, copies) for topic in TOPICS]
 
 
 async def replication_factor_of_new(admin: Admin) -> int:
-    """How many copies topics get that are made now: one on every broker, up to COPIES.
+    """The replication factor of new topics: one replica on every broker, up to COPIES.
 
-    Brokers that are named to us and have not started yet are waited for: in a cluster that is just coming up topics
-    would be made on the first broker alone, and stay there. Raises LogUnavailable if they do not come.
+    Named brokers that have not started yet are waited for: in a cluster that is just starting, all topics would be
+    created on the first broker and stay there. Raises LogUnavailable at the time limit.
     """
     wanted = min(REPLICATION_FACTOR, admin.server_count)
     there = 0
@@ -202,12 +205,12 @@ async def replication_factor_of_new(admin: Admin) -> int:
 
 
 async def create_topics(admin: Admin, topics: Sequence[NewTopic]) -> None:
-    """Make topics, however long the cluster takes for it."""
+    """Create topics, and wait until the cluster has done so."""
     await _retry_while_unavailable(lambda: admin.create(topics))
 
 
 async def wait_for_leaders(admin: Admin, names: Sequence[str]) -> dict[str, Topic]:
-    """All of these topics, once each partition has a leader."""
+    """Return all of these topics, once each partition has a leader."""
     while True:
         there = await admin.topics(names)
         if len(there) == len(names) and all(topic.has_all_leaders for topic in there.values()):
@@ -223,7 +226,7 @@ def _new_topic(topic: str, name: str, partition_count: int, copies: int) -> NewT
 
 
 async def _retry_while_unavailable(ask: Callable[[], Awaitable[T]]) -> T:
-    """The answer, in the end: a broker that is asked about a new topic may not know it yet."""
+    """Repeat a query until it is answered: a broker may not know a new topic yet."""
     while True:
         try:
             return await ask()
@@ -232,7 +235,7 @@ async def _retry_while_unavailable(ask: Callable[[], Awaitable[T]]) -> T:
 
 
 async def count_brokers(bootstrap: str, rng: random.Random, access: Access = plaintext) -> int:
-    """How many brokers the cluster has at the moment. LogUnavailable if it does not say."""
+    """Number of brokers in the cluster at the moment. LogUnavailable if the cluster does not answer."""
     clients = Clients(bootstrap, rng, access)
     admin = Admin(clients)
     try:

@@ -22,20 +22,21 @@ from eventstore.errors import LogMismatch
 from eventstore.log import EventLog, Partition, Record
 
 STRIDE_MIN = 1_024
-"""Offsets between two marks of a short partition; those of a long one are further apart."""
+"""Offsets between two marks of a short partition; longer partitions have larger steps."""
 
 MARKS_MAX = 32
-"""Marks of a partition: with dozens of partitions a checkpoint stays within some ten kB."""
+"""Maximum of marks per partition: with dozens of partitions a checkpoint stays below some ten kB."""
 
 HASH_BYTES = 8
-"""What is kept of the chain for each record: enough to find a record, as the marks prove it."""
+"""Bytes of the chain that are stored for each record: enough to find a record, because the marks prove it."""
 
 _RECORD = struct.Struct(">qqIII")
 
 
 class Attestation(msgspec.Struct, frozen=True):
-    """What attests a partition's first `end` offsets. `marks` are the chain before each multiple of `stride`, and
-    at last before `end`, in hex; `chained` is how many records are in it."""
+    """The attestation of a partition's first `end` offsets. `marks` are the chain before each multiple of `stride`, and
+    at last before `end`, in hex; `chained` is how many records are in it.
+    """
 
     end: int
     first: str
@@ -45,7 +46,9 @@ class Attestation(msgspec.Struct, frozen=True):
 
 
 class Difference(NamedTuple):
-    """The first record that differs lies in [first, end); an `end` of -1: everything from `first` on is gone."""
+    """The first record that differs lies in [first, end). An `end` of -1 means that all records from `first` on are
+    missing.
+    """
 
     partition: Partition
     first: int
@@ -54,7 +57,7 @@ class Difference(NamedTuple):
 
 
 class RecordHashes(Protocol):
-    """The kept hash of each chained record of a partition, in order."""
+    """The stored hash of each chained record of a partition, in order."""
 
     def __getitem__(self, index: int) -> bytes: ...
 
@@ -67,7 +70,7 @@ def chain_hash(previous: bytes, record: Record) -> bytes:
 
 
 def stride_of(end: int) -> int:
-    """How far apart the marks of a partition that ends here are."""
+    """The step between marks of a partition with this end."""
     stride = STRIDE_MIN
     while end > stride * MARKS_MAX:
         stride *= 2
@@ -85,7 +88,7 @@ class HashChain:
         self._stride = stride
 
     def take(self, record: Record) -> None:
-        """The next record."""
+        """Add the next record."""
         self.reach(record.offset)
         if record.offset == 0:
             self.first = chain_hash(b"", record)
@@ -94,13 +97,13 @@ class HashChain:
             self.chained += 1
 
     def reach(self, position: int) -> None:
-        """All records before this position were taken."""
+        """Record that all records before this position were added."""
         while (len(self.marks) + 1) * self._stride <= position:
             self.marks.append(self.value)
 
 
 async def attest(log: EventLog, partition: Partition, end: int, keep: Callable[[bytes], object] | None) -> Attestation:
-    """The attestation of a partition up to `end`; `keep` gets the hash of each chained record."""
+    """Attest a partition up to `end`; `keep` receives the hash of each chained record."""
     chain = HashChain(stride_of(end))
     async with aclosing(records_before(log, partition, end)) as records:
         async for record in records:
@@ -154,13 +157,13 @@ def _differs(chain: HashChain, kept: Attestation, hashes: RecordHashes) -> bool:
 
 
 def _between(partition: Partition, kept: Attestation, proven: int) -> Difference:
-    """Somewhere behind the last mark that held."""
+    """The difference lies after the last mark that matched."""
     first, end = proven * kept.stride, min((proven + 1) * kept.stride, kept.end)
     return Difference(partition, first, end, "the records changed")
 
 
 async def records_before(log: EventLog, partition: Partition, end: int) -> AsyncGenerator[Record, None]:
-    """The records of a partition before a position, from the first that is still there."""
+    """The records of a partition before a position, from the first retained one."""
     begin = await log.begin(partition)
     if begin >= end:
         return

@@ -48,11 +48,11 @@ _BUFFER_BYTES = 1 << 20
 _RECORD_BYTES_MAX = 64 << 20
 
 COPIED_TOPICS = (*DECIDING_TOPICS, INSTALLS, DECISIONS)
-"""All but the beacons, which are of processes."""
+"""All topics but the beacons, which describe running processes."""
 
 
 class PartitionCopy(msgspec.Struct, frozen=True):
-    """What was copied of a partition: its offsets and append times, how many records and bytes, the running hash."""
+    """A copied partition: its offsets and append times, the number of records and bytes, the running hash."""
 
     begin: int
     end: int
@@ -63,7 +63,7 @@ class PartitionCopy(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a backup holds."""
+    """The content of a backup."""
 
     format: int
     log_id: str
@@ -75,13 +75,15 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ForwardedPositions:
-    """How far fleet, as copied, has taken each partition of zones."""
+    """The position up to which fleet, as copied, has taken each zones partition."""
 
     def __init__(self) -> None:
         self.by_partition: dict[int, int] = {}
 
     def see(self, record: Record) -> None:
-        """A record of fleet, in order. A forward counts as in its fold: only from where the last one ended."""
+        """Take a record of fleet, in order. A forward counts as in the fold: only if it begins where the last one
+        ended.
+        """
         try:
             event = decode(record.value)
         except Undecodable:
@@ -93,12 +95,12 @@ class ForwardedPositions:
 
 
 def file_of(folder: Path, partition: Partition) -> Path:
-    """Where the records of a partition are."""
+    """The file with the records of a partition."""
     return folder / f"{partition.topic}-{partition.number}.records"
 
 
 async def copy(log: EventLog, folder: Path, report: ReportProgress) -> dict[str, PartitionCopy]:
-    """Copy all partitions, cut so that none cites what another lacks."""
+    """Copy all partitions, cut so that no record refers to a missing one."""
     expiring = {p: await log.end(p) for topic in (DECISIONS, INSTALLS) for p in log.partitions(topic)}
     deciding = {p: await log.end(p) for topic in (ZONES, CLIQUES) for p in log.partitions(topic)}
     fleet = await log.end(FLEET_0)
@@ -145,14 +147,14 @@ async def _copy(
 
 
 def write_record(file: BinaryIO, record: Record) -> None:
-    """One record, with all that stands in the log of it."""
+    """Write one record with all of its fields in the log."""
     headers = msgspec.msgpack.encode(record.headers) if record.headers else b""
     head = _HEAD.pack(record.offset, record.timestamp_ms, len(record.key), len(record.value), len(headers))
     file.write(b"".join((head, record.key, record.value, headers)))
 
 
 def read_records(path: Path) -> Iterator[Record]:
-    """The records of a file. Raises PermanentError if it ends within one, or is none of ours."""
+    """Read the records of a file. Raises PermanentError if it ends within a record or is malformed."""
     with path.open("rb", _BUFFER_BYTES) as file:
         while head := file.read(_HEAD.size):
             sizes = _HEAD.unpack(head)[2:] if len(head) == _HEAD.size else ()
@@ -172,13 +174,13 @@ def _headers(path: Path, packed: bytes) -> Headers:
 
 
 def load_manifest(folder: Path) -> Manifest:
-    """What the backup in this folder says that it holds. Raises PermanentError."""
+    """Read the manifest of the backup in this folder. Raises PermanentError."""
     path = folder / MANIFEST
     try:
         found = msgspec.json.decode(path.read_bytes(), type=Manifest)
     except OSError as error:
         raise PermanentError(f"backup: {folder} holds no backup: {path} cannot be read: {error.strerror}") from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:  # the last two are no DecodeErrors
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:  # the last two are not DecodeErrors
         raise PermanentError(f"backup: {path} is not a valid manifest: {error}") from error
     if found.format != FORMAT:
         raise PermanentError(f"backup: {folder} has format {found.format}; this program reads format {FORMAT}")
@@ -186,7 +188,7 @@ def load_manifest(folder: Path) -> Manifest:
 
 
 def partition_named(text: str) -> Partition:
-    """A partition as the manifest names it. Raises PermanentError for a name that no backup has."""
+    """Parse a partition name of a manifest. Raises PermanentError for a name that no backup has."""
     topic, _, number = text.partition("/")
     if topic not in COPIED_TOPICS or not (number.isascii() and number.isdigit() and len(number) < 7):
         raise PermanentError(f"backup: {MANIFEST} names partition {text[:40]!r}, which no log has")
@@ -194,7 +196,7 @@ def partition_named(text: str) -> Partition:
 
 
 def check(folder: Path, manifest: Manifest, report: ReportProgress) -> None:
-    """Raises PermanentError unless every record is there as it was copied."""
+    """Raise PermanentError unless every record is as it was copied."""
     total, done = sum(each.bytes for each in manifest.partitions.values()) or 1, 0
     for name, copied in manifest.partitions.items():
         report(f"checking {name}", done / total)

@@ -1,8 +1,8 @@
 """Folds the log as of a point in the past: from the nearest saved state before it, then record by record up to the cut.
 
-Each partition begins at the latest state that does not go beyond its cut; they need not be of one save, for a fold
-reads one partition only. A state that cannot be read or does not match its digest is passed over for an older one, and
-in the end for the beginning of the log.
+Each partition starts from the latest saved state at or before its cut. These states may come from different saves,
+because a fold reads one partition only. If a state cannot be read or does not match its digest, an older one is used,
+and finally the beginning of the log.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from schemas.events import LogCreated
 _SLICE_RECORDS = 2_000
 
 ReportRecords = Callable[[int, int], None]
-"""Told how many records are folded, of how many."""
+"""Callback with the number of folded records and their total."""
 
 logger = logging.getLogger(__name__)
 
 
 class FoldedLogAsOf(FoldedLog):
-    """The plane as it stood at a cut. It stays there."""
+    """The plane as of a cut. It does not advance."""
 
     def __init__(
         self, log_id: str, generation: int, cut: Cut, folded: Mapping[Partition, FoldedPartition], partition_count: int
@@ -67,14 +67,14 @@ async def fold_as_of(
     folded = await _nearest(cut, checkpoints, partitions, empty)
     for partition in partitions:
         found = folded.setdefault(partition, empty(partition))
-        # What expired is not missed, but nobody goes beyond the cut.
+        # A start after expired records is no fault, but no partition may start after its cut.
         found.position = max(found.position, min(await log.begin(partition), cut.offsets[partition]))
     await _fold_on(log, folded, cut.offsets, report)
     return FoldedLogAsOf(origin.log_id, _generation_at(cut, origin), cut, folded, log.partition_count)
 
 
 def _generation_at(cut: Cut, origin: LogCreated) -> int:
-    """What generation the log was of then: where a restore appended nothing to fleet, only the time tells."""
+    """The generation of the log at the cut. If a restore appended nothing to fleet, only the time tells it."""
     lineage = lineage_of(origin)
     if cut.time_ms >= origin.envelope.issued_at_ms:
         return lineage.generation
@@ -87,7 +87,7 @@ async def _nearest(
     partitions: Sequence[Partition],
     empty: Callable[[Partition], FoldedPartition],
 ) -> dict[Partition, FoldedPartition]:
-    """Of each partition the latest state that can be gone on from, where there is one."""
+    """The latest usable state of each partition that has one."""
     found: dict[Partition, FoldedPartition] = {}
     missing = [partition for partition in partitions if cut.offsets[partition]]
     for state in reversed(checkpoints):
@@ -100,7 +100,7 @@ async def _nearest(
                 missing = await _restore(saved, cut, missing, empty, found)
         except LogMismatch:
             raise
-        except FatalError as error:  # it may have been dropped just now
+        except FatalError as error:  # the checkpoint may have been pruned just now
             logger.warning("saved state skipped: %s", error)
     return found
 
@@ -112,11 +112,11 @@ async def _restore(
     empty: Callable[[Partition], FoldedPartition],
     found: dict[Partition, FoldedPartition],
 ) -> list[Partition]:
-    """Take what these partitions can go on from; the partitions for which an older state has to be looked at."""
+    """Load the states of these partitions that are usable; return the partitions that need an older state."""
     still = []
     for partition in missing:
         head = saved.head(partition)
-        if head is None:  # older states have nothing of it either
+        if head is None:  # older states do not have the partition either
             continue
         folded = await load_partition(empty(partition), saved) if head.position <= cut.offsets[partition] else None
         if folded is None:
@@ -131,7 +131,7 @@ async def _fold_on(
 ) -> None:
     """Fold every partition up to its end.
 
-    A reading goes on beyond the ends of partitions, so a new one begins whenever half of them are done.
+    A read continues beyond the ends of partitions, so a new read starts whenever half of the partitions are done.
     """
     pending = {p: each for p, each in folded.items() if each.position < ends[p]}
     total = sum(ends[partition] - each.position for partition, each in pending.items())

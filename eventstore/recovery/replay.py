@@ -27,11 +27,11 @@ from eventstore.state_store.store import DigestStore, StateReader, digest_bytes
 _SLICE_S = 0.003
 
 Observer = Callable[[FoldedPartition, Record, LedgerEntry | None], None]
-"""Called after each record, with the partition as it is after it."""
+"""Called after each record, with the partition after this record."""
 
 
 class ReplayResult(NamedTuple):
-    """What was folded. `digests` are by position: of each that was asked for, and of the last."""
+    """The result of a replay. `digests` are by position: the requested positions and the last one."""
 
     partitions: dict[Partition, FoldedPartition]
     digests: dict[Partition, dict[int, str]]
@@ -49,9 +49,9 @@ async def cut_at_time(log: EventLog, topics: Iterable[str], time_ms: int) -> dic
 async def cut_at_position(
     log: EventLog, topics: Collection[str], offsets: Mapping[Partition, int]
 ) -> dict[Partition, int]:
-    """These positions, and for every other partition the one at the time of the latest record before them.
+    """These positions and, for every other partition, its position at the time of the latest record before them.
 
-    Raises PermanentError for a position that the log does not have, or has not come to yet.
+    Raises PermanentError for a position that is not in the log.
     """
     there = {partition for topic in topics for partition in log.partitions(topic)}
     for partition, offset in offsets.items():
@@ -66,7 +66,7 @@ async def cut_at_position(
 async def time_before(log: EventLog, offsets: Mapping[Partition, int]) -> int:
     """The append time of the latest record before these positions; 0 if there is none.
 
-    Where it has expired, the other positions say when it was. Raises PermanentError if there are no others.
+    If this record has expired, the other positions give the time. Raises PermanentError if there are none.
     """
     befores = {partition: offset - 1 for partition, offset in offsets.items() if offset > 0}
     there = {partition: offset for partition, offset in befores.items() if offset >= await log.begin(partition)}
@@ -88,8 +88,8 @@ async def replay(
 ) -> ReplayResult:
     """Fold the topics of these folds up to `until` (by default the ends they have now).
 
-    `start` is a checkpoint to go on from, where it lies before the cut and before every position in `digests_at`.
-    Raises LogUnavailable and LogMismatch.
+    A partition starts from the checkpoint `start` if that lies before the cut and before every position in
+    `digests_at`. Raises LogUnavailable and LogMismatch.
     """
     origin = await wait_for_origin(log)
     rules: dict[str, dict[int, Fold[Any]]] = {}
@@ -107,7 +107,7 @@ async def replay(
 
 
 async def started(empty: FoldedPartition, start: StateReader | None, latest: int) -> FoldedPartition:
-    """A partition as it was saved, if that was at or before `latest`; else the empty one."""
+    """A partition as saved, if that was at or before `latest`; otherwise an empty one."""
     head = start.head(empty.partition) if start else None
     if start is None or head is None or head.position > latest:
         return empty
@@ -142,7 +142,7 @@ class _Run:
         self._loop = asyncio.get_running_loop()
 
     def wanted(self, partition: Partition) -> list[int]:
-        """The positions at which a digest is wanted, before the end."""
+        """The positions before the end with a requested digest."""
         return sorted(at for at in self._digests_at.get(partition, ()) if at < self._ends[partition])
 
     async def fold(self) -> ReplayResult:
@@ -177,7 +177,7 @@ class _Run:
                     return
 
     def _fold_some(self, folded: FoldedPartition, records: Sequence[Record], start: int, end: int) -> int:
-        """Fold some of these records, one if there is an observer; where the next one is."""
+        """Fold some of these records (one, with an observer); return the index of the next record."""
         if self._observer is None:
             after, _ = folded.fold_next(records, start, end)
         else:

@@ -44,19 +44,19 @@ _BATCH_BYTES = 512 << 10
 _ACKNOWLEDGED_S = 30.0
 _MADE_S = 60.0
 _AT_ONCE = 8
-"""Partitions that are written at the same time."""
+"""Partitions that are written concurrently."""
 _STATED_TIME = {"message.timestamp.type": "CreateTime"}
 
 
 class RestoreResult(NamedTuple):
-    """What was made."""
+    """The restored log."""
 
     origin: LogCreated
     records: int
 
 
 class RestorePlan(NamedTuple):
-    """What is to be made: from where, the log's first record, and what is appended to fleet at last."""
+    """The plan of a restore: its source, the first record of the log, and the record to append to fleet at the end."""
 
     folder: Path
     manifest: Manifest
@@ -69,7 +69,7 @@ class RestorePlan(NamedTuple):
         return sorted(map(partition_named, self.manifest.partitions))
 
     def records(self, partition: Partition) -> Iterator[Record]:
-        """The records of a partition as they go into the new log."""
+        """The records of a partition for the new log."""
         records = read_records(file_of(self.folder, partition))
         if partition.topic not in DECIDING_TOPICS:
             return (record._replace(offset=place) for place, record in enumerate(records))
@@ -89,10 +89,11 @@ class RestorePlan(NamedTuple):
 def plan_restore(
     folder: Path, manifest: Manifest, *, generation: int | None, frozen: bool, now_ms: int, rng: random.Random
 ) -> RestorePlan:
-    """What a restore of this backup makes. Raises PermanentError for a generation that devices would take for older.
+    """Plan the restore of this backup. Raises PermanentError for a generation that devices would take for an older one.
 
-    Unless one is given, the generation is made of the time. Were it simply the next, two logs restored from one backup
-    would both be of it, and a DPU that has seen the first would take the second for the same, and be behind unnoticed.
+    The default generation is derived from the time. With the next number, two logs restored from one backup would have
+    the same generation. A DPU that has seen the first log would take the second for the same log, and nothing would
+    show that it is behind.
     """
     least = manifest.generation + 1
     if generation is not None and generation < least:
@@ -112,9 +113,10 @@ def plan_restore(
 
 
 def restore_to_folder(plan: RestorePlan, path: Path, report: ReportProgress) -> RestoreResult:
-    """Make the log of one process in this folder, which must not be there. Blocks; for a command, not for a plane.
+    """Restore to an embedded log in this folder, which must not exist. Blocks the thread; for CLI commands, not for a
+    running plane.
 
-    Raises FatalError if the disk does not take it, PermanentError if the backup has changed since it was checked.
+    Raises FatalError on a disk error, PermanentError if the backup has changed since its check.
     """
     partial = path.with_name(f"{path.name}.restoring")
     shutil.rmtree(partial, ignore_errors=True)
@@ -144,7 +146,7 @@ def _into_rocks(rocks: Rocks, partition: Partition, records: Iterable[Record]) -
 
 
 async def restore_to_kafka(plan: RestorePlan, clients: Clients, prefix: str, report: ReportProgress) -> RestoreResult:
-    """Make the log's topics, none of which may be there. Raises LogUnavailable, PermanentError, FatalError."""
+    """Restore to new topics, none of which may exist. Raises LogUnavailable, PermanentError, FatalError."""
     admin = Admin(clients)
     try:
         names = [f"{prefix}.{topic}" for topic in TOPICS]

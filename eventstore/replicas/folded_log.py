@@ -28,14 +28,14 @@ class FoldedLog:
         self.generation = 0
         self.lineage = Lineage(0, ())
         self.ends_seen_ms = 0
-        """When it was last asked, by our clock, where the partitions end: what their lags are of."""
+        """Time of the last query for the ends of the partitions, by our clock. Lags are relative to these ends."""
         self._partition_count = partition_count
         self._partition_for = lru_cache(_KEYS_REMEMBERED)(partition_for)
         self._folded: dict[Partition, FoldedPartition] = {}
         self._ends: dict[Partition, int] = {}
 
     def state(self, partition: Partition) -> Any:
-        """The state of a partition, up to `position(partition)`. Ask again after an await."""
+        """The state of a partition at `position(partition)`. Fetch it again after an await."""
         return self.folded(partition).state
 
     def position(self, partition: Partition) -> int:
@@ -43,11 +43,11 @@ class FoldedLog:
         return self.folded(partition).position
 
     def end(self, partition: Partition) -> int:
-        """Where the partition ended when that was last asked, at `ends_seen_ms`."""
+        """The end of the partition at `ends_seen_ms`."""
         return self._ends[partition]
 
     def folded(self, partition: Partition) -> FoldedPartition:
-        """All that is known of a partition. Raises PermanentError if it is not folded here."""
+        """The folded partition with its metadata. Raises PermanentError if it is not folded here."""
         found = self._folded.get(partition)
         if found is None:
             raise PermanentError(f"partition: {partition} is not folded by this replica")
@@ -62,19 +62,21 @@ class FoldedLog:
         return partitions_of(topic, self._partition_count)
 
     def partition_for(self, topic: str, key: str) -> Partition:
-        """The partition that records with this key belong in. Every command asks, so the hash is computed once."""
+        """The partition of records with this key. Every command asks, so the hash is computed once."""
         return self._partition_for(topic, key, self._partition_count)
 
     def partitions_status(self) -> list[PartitionStatus]:
-        """How it stands with each partition."""
+        """The status of each partition."""
         return [status_of(folded, self._ends[partition]) for partition, folded in self._folded.items()]
 
     def supports(self) -> dict[str, list[int]]:
-        """The fold versions that this binary has rules for, by topic."""
+        """The fold versions whose rules this binary has, by topic."""
         return {partition.topic: sorted(folded.rules) for partition, folded in self._folded.items()}
 
     def outcomes(self, command_id: str) -> list[Answer]:
-        """What each partition remembers of a command: one at most, unless an id was used for several partitions."""
+        """The remembered outcome of a command in each partition: at most one, unless the id was used for several
+        partitions.
+        """
         return [
             Answer(entry.outcome, partition, entry.offset)
             for partition, folded in self._folded.items()

@@ -16,21 +16,23 @@ from schemas.events import LogCreated
 
 
 class Lineage(NamedTuple):
-    """The logs that this one was restored from, parent first, each with how far it was carried over."""
+    """The logs that this one was restored from, parent first, each with the position up to which its records were
+    restored.
+    """
 
     generation: int
     forks: tuple[tuple[int, Position], ...]
-    """Generation and position of each."""
+    """Generation and position of each ancestor."""
 
     def knows(self, epoch: int, version: int) -> bool:
-        """Whether a table of this epoch and version is in this log, or was never said by any."""
+        """Whether this log contains the state behind a table of this epoch and version; true for version 0 too."""
         if epoch == self.generation or not version:
             return True
         since = [fork.offsets.get(FLEET_0, 0) for generation, fork in self.forks if generation >= epoch]
         return any(generation == epoch for generation, _ in self.forks) and version <= min(since)
 
     def generation_at(self, position: int) -> int:
-        """What generation the log was of when fleet was this far."""
+        """The generation of the log when fleet had this position."""
         found = self.generation
         for generation, fork in self.forks:
             if position > fork.offsets.get(FLEET_0, 0):
@@ -39,12 +41,12 @@ class Lineage(NamedTuple):
         return found
 
     def fork_of(self, log_id: str) -> Position | None:
-        """How far of an earlier log this one goes; None if it does not come from it."""
+        """The position up to which this log has the records of an ancestor; None if `log_id` is not one."""
         return next((fork for _, fork in self.forks if fork.log_id == log_id), None)
 
 
 def lineage_of(origin: LogCreated) -> Lineage:
-    """What the first record of a log says of its parents. Raises LogMismatch if that is nothing a restore wrote."""
+    """The lineage that the first record of a log states. Raises LogMismatch if the text is malformed."""
     forks = []
     try:
         for text in origin.parent.split():
@@ -58,5 +60,5 @@ def lineage_of(origin: LogCreated) -> Lineage:
 
 
 def parent_text(origin: LogCreated, cut: Position) -> str:
-    """What a log that goes on from this cut of another says in `parent`: the other one first, then its parents."""
+    """The `parent` text of a log that is restored from this cut: the cut of its parent first, then its ancestors."""
     return f"{origin.generation}@{to_token(cut)} {origin.parent}".strip()

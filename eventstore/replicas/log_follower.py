@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 
 class Backoff:
-    """Waits that double up to a limit, with full jitter, so that replicas do not come back as one."""
+    """Exponential backoff with full jitter, so that replicas do not retry at the same time."""
 
     def __init__(self, rng: Random) -> None:
         self._rng = rng
@@ -38,14 +38,14 @@ class Backoff:
         self._failures += 1
 
     def reset(self) -> None:
-        """What was tried has worked."""
+        """The attempt succeeded: start again with the shortest delay."""
         self._failures = 0
 
 
 async def follow(
     log: EventLog, positions: Mapping[Partition, int], rng: Random, check: Callable[[], Awaitable[None]]
 ) -> AsyncGenerator[Batch, None]:
-    """Everything from these positions on, for ever; `check` runs before each connection. Raises LogMismatch."""
+    """Read all records from these positions on, for ever; `check` runs before each connection. Raises LogMismatch."""
     wanted = dict(positions)
     backoff = Backoff(rng)
     while True:
@@ -62,7 +62,7 @@ async def follow(
 
 
 async def check_same_log(log: EventLog, partitions: Iterable[FoldedPartition]) -> None:
-    """Raise LogMismatch unless the log still has the first and the last record that were folded of each partition."""
+    """Raise LogMismatch unless the log still has the first and last folded record of each partition."""
     deciding = [p for p in partitions if p.partition.topic in DECIDING_TOPICS and p.first]
     firsts = {p.partition: (0, p.first) for p in deciding}
     lasts = {p.partition: p.last() for p in deciding}

@@ -48,9 +48,9 @@ _LIMITS = ReplicaLimits()
 class Replica(FoldedLog):
     """Folds the topics of its folds; several versions of one topic's rules are several folds.
 
-    `creates` lets it make a new log; a replica that may not waits until there is one. `listener_for` makes the decision
-    listener of a partition. `folded_records` counts those folded since the start, and `append_ms` is the append time of
-    the last one.
+    With `creates`, it creates a missing log; otherwise it waits until there is one. `listener_for` makes the decision
+    listener of a partition. `folded_records` counts the records folded since the start; `append_ms` is the append time
+    of the last one.
     """
 
     def __init__(
@@ -90,39 +90,39 @@ class Replica(FoldedLog):
         self._watches: list[Watch] = []
         self._saver = Saver(store, limits, now_s=0.0)
 
-    # -- what others ask
+    # -- interface for callers
 
     async def ready(self) -> None:
-        """Return when everything is folded that was in the log at the start."""
+        """Return when every record that was in the log at the start is folded."""
         await self._ready.wait()
 
     @property
     def log(self) -> EventLog:
-        """The log that it reads."""
+        """The log that this replica reads."""
         return self._log
 
     @property
     def save_failures(self) -> int:
-        """Saves that failed since the start."""
+        """Number of failed saves since the start."""
         return self._saver.failures
 
     @property
     def saved_s(self) -> float:
-        """When all that was folded was saved last, by the loop's clock."""
+        """Time of the last save of everything folded, by the loop's clock."""
         return self._saver.saved_s
 
     def dry_run(self, partition: Partition, event: Event) -> Decision:
-        """What would be decided of this event now. Changes nothing, and appends nothing."""
+        """The decision about this event if it were appended now. Appends and changes nothing."""
         return self.folded(partition).dry_run(event, self._now_ms())
 
     def watch(self, *topics: str) -> Watch:
-        """Follow what is folded of these topics. Close it when done."""
+        """Watch what is folded of these topics. Close the watch when done."""
         watch = Watch(frozenset(topics), self._watches.remove)
         self._watches.append(watch)
         return watch
 
     async def wait_for_position(self, partition: Partition, position: int, *, timeout_s: float) -> None:
-        """Return when everything below `position` is folded. Raises LogUnavailable if that takes too long."""
+        """Return when everything below `position` is folded. Raises LogUnavailable at the time limit."""
         if self.folded(partition).position >= position:
             return
         try:
@@ -133,15 +133,16 @@ class Replica(FoldedLog):
             raise LogUnavailable(late) from None
 
     async def submit(self, partition: Partition, key: bytes, event: Event, *, timeout_s: float) -> Answer:
-        """Append a command, fold up to it, and give its outcome.
+        """Append a command, fold up to it, and return its outcome.
 
-        Raises AppendUnknown if that is not known in time, AppendRefused and LogUnavailable if nothing was appended.
+        Raises AppendUnknown if the outcome is not known in time, AppendRefused and LogUnavailable if nothing was
+        appended.
         """
         folded, answers, tracing = self.folded(partition), self._answers, self._tracing
         return await submit(self._log, folded, answers, key=key, event=event, timeout_s=timeout_s, tracing=tracing)
 
     async def append_event(self, partition: Partition, key: bytes, event: Event, *, timeout_s: float) -> None:
-        """Append an internal event, without waiting for its outcome. Raises as `submit` does."""
+        """Append an internal event, without waiting for its outcome. Raises the same errors as `submit`."""
         traced = self._tracing.on_append(partition, event) if self._tracing is not None else None
         if traced is None:
             await self._log.append(partition, key, encode(event), timeout_s=timeout_s)
@@ -153,10 +154,10 @@ class Replica(FoldedLog):
             raise
         traced.finish(None)
 
-    # -- its own life
+    # -- the replica's own tasks
 
     async def run(self) -> None:
-        """Fold for ever. Raises LogMismatch or another FatalError; outages are waited out."""
+        """Fold for ever; outages are waited out. Raises LogMismatch or another FatalError."""
         await self._open()
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -167,12 +168,12 @@ class Replica(FoldedLog):
             raise group.exceptions[0] from group
 
     async def save(self) -> None:
-        """Save what is folded, once `run` has ended: a restart then folds none of it again."""
+        """Save what is folded, after `run` has ended, so that a restart folds nothing again."""
         if self._ready.is_set():
             await self._saver.save_all(self._folded.values(), asyncio.get_running_loop().time())
 
     async def _open(self) -> None:
-        """Find or make the log, and be where the saved state was."""
+        """Find or create the log, and load the saved state."""
         backoff = Backoff(self._rng)
         while True:
             try:
@@ -190,7 +191,7 @@ class Replica(FoldedLog):
             if folded is None:
                 stale.append(partition)
                 folded = self._empty(partition)
-            if partition.topic not in DECIDING_TOPICS:  # what expired meanwhile is not missed
+            if partition.topic not in DECIDING_TOPICS:  # a gap of expired records is no fault
                 folded.position = max(folded.position, begins[partition])
             self._folded[partition] = folded
         now_s = asyncio.get_running_loop().time()
@@ -212,8 +213,9 @@ class Replica(FoldedLog):
                 await self._mailbox.put(batch)
 
     async def _fold(self) -> None:
-        """Fold what comes. Batches of several partitions that are already there share one budget, so their waiters wake
-        up together."""
+        """Fold batches as they arrive. Batches of several partitions that are ready share one budget, so their waiters
+        wake up together.
+        """
         clock = asyncio.get_running_loop().time
         budget = LoopBudget(self._limits, clock)
         while True:
@@ -228,7 +230,7 @@ class Replica(FoldedLog):
                 await self._saver.save_all(self._folded.values(), clock(), budget.yield_if_spent)
 
     async def _next(self) -> Batch | None:
-        """Wait for a batch; None when it is time to save."""
+        """Wait for a batch; None when a save is due."""
         try:
             async with asyncio.timeout_at(self._saver.next_s):
                 return await self._mailbox.get()
@@ -253,7 +255,7 @@ class Replica(FoldedLog):
             await budget.yield_if_spent()
 
     def _fold_slice(self, folded: FoldedPartition, records: Sequence[Record], start: int, budget: LoopBudget) -> int:
-        """Fold these records from `start` on, until the budget is spent; returns where the next slice starts."""
+        """Fold these records from `start` on, until the budget is spent; return where the next slice starts."""
         end = min(len(records), start + budget.records)
         while start < end:
             stop, entries = folded.fold_next(records, start, end)
@@ -265,7 +267,7 @@ class Replica(FoldedLog):
         return start
 
     def _see_progress(self) -> None:
-        """Say how far catching up has come, until it is done."""
+        """Log the progress of catching up, until it is done."""
         live = {partition: folded.position for partition, folded in self._folded.items() if not folded.halted}
         if self._progress.behind(live):
             self._progress.report(live, asyncio.get_running_loop().time())
@@ -275,7 +277,7 @@ class Replica(FoldedLog):
         logger.info("replica caught up", extra=about)
 
     async def _look_after_log(self) -> None:
-        """See how long the log is, for the lag, and every minute that it is still the same."""
+        """Query the ends of the log, for the lag, and check every minute that it is still the same log."""
         loop = asyncio.get_running_loop()
         recheck_at_s = loop.time() + self._limits.recheck_s
         while True:

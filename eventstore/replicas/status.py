@@ -10,8 +10,9 @@ from eventstore.state_store.store import digest_bytes
 
 
 class PartitionStatus(NamedTuple):
-    """`position` is the next offset to fold. `digest` is that of the rows at `saved_position`, the others are at
-    `position`; `marks` are earlier positions with their running hashes. `lag` counts records not folded yet."""
+    """`position` is the next offset to fold. `digest` is the digest of the rows at `saved_position`; the other values
+    are at `position`. `marks` are earlier positions with their running hashes. `lag` counts records not folded yet.
+    """
 
     partition: Partition
     position: int
@@ -27,7 +28,7 @@ class PartitionStatus(NamedTuple):
 
 
 def status_of(folded: FoldedPartition, end: int) -> PartitionStatus:
-    """The status of one partition of a log that was seen to end at `end`."""
+    """The status of one partition, given the last known end of its log."""
     return PartitionStatus(
         partition=folded.partition,
         position=folded.position,

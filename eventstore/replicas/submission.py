@@ -60,12 +60,16 @@ def _late(command_id: str, timeout_s: float) -> AppendUnknown:
 
 
 def _end_followed(followed: TracedAppend, append: asyncio.Future[None]) -> None:
-    """A cancelled append is one whose record was folded before the brokers acknowledged it, or a caller who is gone."""
+    """End the trace of an append. An append is cancelled when its record was folded before the acknowledgement, or when
+    the caller has gone away.
+    """
     followed.finish(None if append.cancelled() else append.exception())
 
 
 def _end_if_not_appended(answer: asyncio.Future[Answer], append: asyncio.Future[None]) -> None:
-    """Nothing will be folded of a record that is certainly not in the log; any other append may have landed."""
+    """End the answer with the error of an append that certainly did not land. After AppendUnknown the record may still
+    land.
+    """
     error = None if append.cancelled() else append.exception()
     if error is not None and not isinstance(error, AppendUnknown) and not answer.done():
         answer.set_exception(error)

@@ -23,7 +23,7 @@ class TracedAppend(Protocol):
         ...
 
     def finish(self, error: BaseException | None) -> None:
-        """The append was acknowledged, or ended in this error."""
+        """The append was acknowledged, or ended with this error."""
         ...
 
 
@@ -31,9 +31,9 @@ class LogTracing(Protocol):
     """Tracing hooks. They return immediately and never raise."""
 
     def on_append(self, partition: Partition, event: Event) -> TracedAppend | None:
-        """This event is about to be appended; None if it belongs to no trace."""
+        """Called before an event is appended; returns None if the event belongs to no trace."""
         ...
 
     def on_fold(self, partition: Partition, records: Sequence[Record]) -> None:
-        """These records were folded; some of them may belong to a trace."""
+        """Called after these records were folded; some of them may belong to a trace."""
         ...

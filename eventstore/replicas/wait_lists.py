@@ -1,4 +1,4 @@
-"""Wait lists on what is folded: callers wait for answers, queries for positions, drivers for any change."""
+"""Wait lists of a replica: callers wait for answers, queries for positions, drivers for any change."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from eventstore.folding.ledger import LedgerEntry
 from eventstore.log import Partition
 
 _CANCELLED_MAX = 100
-"""How many more cancelled waiters than live ones a heap may hold."""
+"""Maximum by which cancelled waiters may outnumber live ones in a heap."""
 
 
 class Answer(NamedTuple):
-    """What was decided of a command, and by which record: the first that took effect, or was refused."""
+    """The outcome of a command and the position of its record: the first record that took effect or was refused."""
 
     outcome: Outcome
     partition: Partition
@@ -26,22 +26,25 @@ class Answer(NamedTuple):
 
 
 class AnswerWaitList:
-    """Waiters by the body of the command they appended: an id misused for another command answers nobody else."""
+    """Waiters by the body of the command they appended: the answer to another command with the same id wakes none of
+    them.
+    """
 
     def __init__(self) -> None:
         self._waiting: dict[bytes, list[asyncio.Future[Answer]]] = {}
         self._deadlines = Deadlines()
 
     def expect(self, content: bytes, timeout_s: float, make_error: MakeError) -> asyncio.Future[Answer]:
-        """A future of the answer to the command with this body, which fails after that time. Give it to `forget`
-        when done."""
+        """A future for the answer to the command with this body; it fails at the time limit. Pass it to `forget` when
+        done.
+        """
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._deadlines.put(future, timeout_s, make_error)
         self._waiting.setdefault(content, []).append(future)
         return future
 
     def forget(self, content: bytes, future: asyncio.Future[Answer]) -> None:
-        """Nobody waits for this any more."""
+        """Remove a waiter."""
         self._deadlines.drop(future)
         waiting = self._waiting[content]
         waiting.remove(future)
@@ -49,7 +52,7 @@ class AnswerWaitList:
             del self._waiting[content]
 
     def resolve(self, partition: Partition, entries: Iterable[LedgerEntry]) -> None:
-        """The first answer holds; a later copy of the record has the same one."""
+        """Resolve the waiters with the first answer; a later copy of the record has the same one."""
         if not self._waiting:
             return
         for entry in entries:
@@ -66,7 +69,7 @@ class PositionWaitList:
         self._ticket = count()
 
     async def wait_for_position(self, partition: Partition, position: int) -> None:
-        """Wait until `advance` has come this far."""
+        """Wait until `advance` has reached this position."""
         waiters = self._partitions.setdefault(partition, _PartitionWaitList())
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         heappush(waiters.heap, (position, next(self._ticket), future))
@@ -78,7 +81,7 @@ class PositionWaitList:
             waiters.drop_cancelled()
 
     def advance(self, partition: Partition, position: int) -> None:
-        """The partition is folded up to this position."""
+        """Wake the waiters of a partition that is folded up to this position."""
         heap = waiters.heap if (waiters := self._partitions.get(partition)) else ()
         while heap and heap[0][0] <= position:
             _, _, future = heappop(heap)
@@ -103,7 +106,7 @@ class _PartitionWaitList:
 
 
 class Watch:
-    """The partitions that were folded further, coalesced for whoever comes back for them. Close it when done."""
+    """The partitions that were folded further since the last call of `changed`. Close it when done."""
 
     def __init__(self, topics: frozenset[str], on_close: Callable[[Watch], None]) -> None:
         self._topics = topics
@@ -112,20 +115,20 @@ class Watch:
         self._any = asyncio.Event()
 
     async def changed(self) -> set[Partition]:
-        """The partitions folded further since the last call; waits until there is one."""
+        """The partitions that were folded further since the last call; waits until there is one."""
         await self._any.wait()
         self._any.clear()
         changed, self._changed = self._changed, set()
         return changed
 
     def notify(self, partition: Partition) -> None:
-        """This partition was folded further."""
+        """Record that this partition was folded further."""
         if partition.topic in self._topics:
             self._changed.add(partition)
             self._any.set()
 
     def close(self) -> None:
-        """Be told nothing more."""
+        """Stop the notifications."""
         self._on_close(self)
 
     def __enter__(self) -> Self:

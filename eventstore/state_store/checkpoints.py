@@ -34,12 +34,12 @@ class CheckpointRetention(NamedTuple):
 
 
 def checkpoint_name(time_ms: int, records: int) -> str:
-    """The name of a state's folder; names sort by age."""
+    """The name of a checkpoint's folder; names sort by age."""
     return f"{time_ms:015d}-{records:015d}"
 
 
 def checkpoints_in(folder: Path) -> list[StateCheckpoint]:
-    """The states in a folder, oldest first."""
+    """The checkpoints in a folder, oldest first."""
     return [] if not folder.exists() else sorted(filter(None, map(_checkpoint_at, folder.iterdir())))
 
 
@@ -49,10 +49,10 @@ def _checkpoint_at(path: Path) -> StateCheckpoint | None:
 
 
 def most_redundant(records: Sequence[int]) -> int:
-    """Which state to drop, of these by the records folded into them, oldest first.
+    """The index of the checkpoint to drop, of these (by their number of folded records, oldest first).
 
-    The one whose loss leaves the smallest gap, as seen from now; never the first, which bounds how far back one goes
-    to the beginning, nor the newest ones, unless there are no others.
+    Its loss leaves the smallest gap relative to its age. The first one stays, because without it early queries start at
+    the beginning of the log. The newest ones stay too, unless there are no others.
     """
     inner = range(1, len(records) - _NEWEST_KEPT)
     now = records[-1]
@@ -60,13 +60,13 @@ def most_redundant(records: Sequence[int]) -> int:
 
 
 async def prune(folder: Path, current: Path, retention: CheckpointRetention) -> None:
-    """Drop states until no more are left than may be kept. Raises OSError."""
+    """Drop checkpoints until the limits are met. Raises OSError."""
     for _ in _pruning(folder, current, retention):
         await asyncio.sleep(0)
 
 
 def _pruning(folder: Path, current: Path, retention: CheckpointRetention) -> Iterator[None]:
-    """File by file, so that nobody waits long for the disk."""
+    """Deletes file by file, so that other disk accesses are not blocked for long."""
     for path in folder.glob("*.tmp"):
         yield from _removing(path)
     states = checkpoints_in(folder)
@@ -83,7 +83,7 @@ def _removing(folder: Path) -> Iterator[None]:
 
 
 def unshared_bytes(states: Sequence[StateCheckpoint], current: Path) -> int:
-    """What these states take on disk that the store would not take without them."""
+    """Disk space of these checkpoints that the store does not share."""
     shared = {stat.st_ino for stat in _files(current)}
     own = {stat.st_ino: stat.st_size for state in states for stat in _files(state.path)}
     return sum(size for inode, size in own.items() if inode not in shared)

@@ -41,7 +41,7 @@ _OWNER_KEY = b"owner"
 _HEADS_PREFIX = b"h\x00"
 _WRITE_BUFFER_BYTES = 32 << 20
 _OPEN_FILES_MAX = 64
-"""Files that stay open. Without a limit RocksDB opens every file of the state and keeps it open."""
+"""Maximum of open files. Without a limit RocksDB keeps every file of the state open."""
 _NO_GOOD = "read ({}); delete it to fold the log again"
 _IN_USE = "opened ({}); another process uses it"
 _NO_RIGHT = "written ({}); give this process write permission"
@@ -55,7 +55,7 @@ _ADVICE = {
     "No space left on device": _NO_SPACE,
     "Disk quota exceeded": _NO_SPACE,
 }
-"""How it is said that saved state cannot be opened, by what RocksDB's words have in them."""
+"""The reason why saved state cannot be opened, by a part of RocksDB's message."""
 
 logger = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ class RocksStateReader:
     def close(self) -> None:
         try:
             self._db.close()
-        except Exception as error:  # a write that failed is said again here, when it stops nobody any more
+        except Exception as error:  # close repeats the error of a failed write, which is harmless here
             logger.warning("saved state %s closed with an error: %s", self._path, error)
 
     def _get(self, key: bytes) -> bytes | None:
@@ -105,7 +105,7 @@ class RocksStateReader:
         self._check_end(last, prefix, options)
 
     def _check_end(self, last: bytes, prefix: bytes, options: ReadOptions) -> None:
-        """Raise StateDamaged if rows ended where there are more: at what cannot be read they end without a word."""
+        """Raise StateDamaged if the rows ended early: an iteration ends at an unreadable row without an error."""
         rows = self._db.iter(options)
         try:
             rows.seek(last or prefix)
@@ -117,7 +117,9 @@ class RocksStateReader:
 
     @contextmanager
     def _advice(self) -> Iterator[None]:
-        """Say what to do about state that cannot be read. The binding raises nothing more specific than Exception."""
+        """Convert an error of the binding to one that says what to do. The binding raises nothing more specific than
+        Exception.
+        """
         try:
             yield
         except Exception as error:
@@ -126,7 +128,7 @@ class RocksStateReader:
 
 
 class RocksStore(RocksStateReader):
-    """A Store in the folder `path`; `owner` names the replica whose state it is, where that should be checked."""
+    """A Store in the folder `path`; With `owner`, opening checks that the state belongs to this replica."""
 
     def __init__(self, path: Path, owner: str = "", retention: CheckpointRetention = _RETENTION) -> None:
         path.mkdir(parents=True, exist_ok=True)
@@ -177,13 +179,14 @@ class RocksStore(RocksStateReader):
             raise
 
     def _reopen(self) -> None:
-        """Open the database again, once the disk takes files.
+        """Reopen the database, once the disk accepts files.
 
-        FatalError if what failed has landed, or less is there than was saved: the digests of further saves would lie.
+        FatalError if the failed write has landed, or a saved row is missing: the digests of further saves would be
+        wrong.
         """
         with _save_errors():
             reserve_for_reopening(self._path)
-            with suppress(Exception):  # it repeats the failure for which it is closed
+            with suppress(Exception):  # close repeats the failure that caused it
                 self._db.close()
             self._db = Rdict(str(self._path), _options(), access_type=AccessType.read_write())
             found = {partition: self._saved_position(partition) for partition in self._saved_positions}
@@ -211,12 +214,12 @@ class RocksStore(RocksStateReader):
 
 
 def list_checkpoints(path: Path) -> list[StateCheckpoint]:
-    """The checkpoints of the store in this folder, oldest first; `open_checkpoint` reads one."""
+    """The checkpoints of the store in this folder, oldest first. `open_checkpoint` opens one."""
     return checkpoints_in(path / _CHECKPOINTS)
 
 
 def open_checkpoint(path: Path) -> RocksStateReader:
-    """Read a checkpoint. Others may read it, and its store be written, meanwhile."""
+    """Open a checkpoint for reading. Concurrent readers, and writes to its store, are allowed."""
     return RocksStateReader(path, AccessType.read_only(error_if_log_file_exist=False))
 
 
@@ -269,13 +272,13 @@ class _RocksBatch:
 
 
 def _prefix(kind: bytes, partition: Partition, table: str = "") -> bytes:
-    """What keys begin with; names of topics and tables hold no NUL, so no prefix is one of another."""
+    """The prefix of keys; names of topics and tables contain no NUL, so no prefix is a prefix of another one."""
     inside = table.encode() + b"\x00" if table else b""
     return kind + b"\x00" + str(partition).encode() + b"\x00" + inside
 
 
 def _after(prefix: bytes) -> bytes:
-    """The first key after all that begin with a prefix, which ends with NUL."""
+    """The first key after all keys with a prefix, which ends with NUL."""
     return prefix[:-1] + b"\x01"
 
 

@@ -37,19 +37,19 @@ from eventstore.state_store.store import (
 )
 
 YieldLoop: TypeAlias = Callable[[int], Awaitable[None]]
-"""Lets others have the loop if they are due, now that so many rows have been saved."""
+"""Yields the event loop if a yield is due, given the number of rows saved since the last call."""
 
 _SLICE_ROWS = 200
-"""About 1 ms of encoding, looking up and hashing."""
+"""Maximum of rows per step: about 1 ms of encoding, lookups and hashing."""
 
 _LOAD_ROWS = 2_000
 
 _RETRY_MAX_S = 30.0
-"""Seconds between attempts to save when they have failed for long: to encode all rows again takes the fold seconds."""
+"""Seconds between attempts after repeated failures: encoding all rows again takes seconds from the fold."""
 
 _LIST = Struct(">BI")
 _LIST_OF = 0xDD
-"""How msgpack begins a list, before the number of its items."""
+"""The first bytes of a msgpack array, before its item count."""
 
 _ROWS = msgspec.msgpack.Encoder(order="deterministic")
 _IDS = msgspec.msgpack.Decoder(list[tuple[str, LedgerEntry]])
@@ -62,11 +62,11 @@ async def _yield_loop(rows: int) -> None:
 
 
 class Saver:
-    """Saves the partitions of one replica when it is time. A store that fails delays saves and stops nothing else.
+    """Saves the partitions of one replica at intervals. A store that fails delays saves and stops nothing else.
 
-    `failures` counts what failed; `saved_s` is when all that was folded was saved last.
+    `failures` counts failed saves; `saved_s` is the time of the last complete save.
 
-    What is saved of `stale` partitions cannot be trusted, and is dropped before their next save.
+    The saved state of `stale` partitions is unusable, and is dropped before their next save.
     """
 
     def __init__(self, store: StateStore, limits: ReplicaLimits, now_s: float, stale: Iterable[Partition] = ()) -> None:
@@ -85,10 +85,10 @@ class Saver:
     async def save_all(
         self, partitions: Collection[FoldedPartition], now_s: float, yield_loop: YieldLoop = _yield_loop
     ) -> None:
-        """Save whatever was folded, or dealt with by who listens, since its last save, up to the first failure.
+        """Save every partition that its fold or its listener has advanced since its last save, up to the first failure.
 
-        Nothing is folded meanwhile, and in an outage each attempt is for more rows. So they become rare, and begin with
-        what has the fewest.
+        Nothing is folded meanwhile, and in an outage the number of changed rows grows. So attempts become rarer, and
+        begin with the partition that has the fewest.
         """
         self.next_s = now_s + self._limits.save_every_s
         further = [folded for folded in partitions if not folded.is_saved()]
@@ -104,13 +104,13 @@ class Saver:
         await self._checkpoint(sum(folded.saved_position for folded in partitions), now_s)
 
     async def save_early(self, folded: FoldedPartition, is_behind: bool, yield_loop: YieldLoop) -> None:
-        """Save a partition before its time if many of its rows have changed, and the store takes any."""
+        """Save a partition early if many of its rows have changed, and the store accepts writes."""
         enough = self._limits.save_rows_behind if is_behind else self._limits.save_rows
         if not self._failing and folded.changed_rows() >= enough:
             await self._save(folded, yield_loop)
 
     async def _checkpoint(self, records: int, now_s: float) -> None:
-        """Keep what is saved if it is time; a save earlier, it is written out, which takes a while."""
+        """Make a checkpoint if it is due. One save before that, the store flushes, which takes a while."""
         if not self._checkpoint_records:
             self._checkpoint_records = records + self._limits.checkpoint_records
         if now_s < self._checkpoint_s and records < self._checkpoint_records:
@@ -126,7 +126,7 @@ class Saver:
             await self._store.checkpoint()
 
     async def _save(self, folded: FoldedPartition, yield_loop: YieldLoop) -> bool:
-        """False if it failed."""
+        """Save a partition. False if this failed."""
         failures = self.failures
         if not folded.halted:
             with self._failures():
@@ -178,7 +178,7 @@ async def save(folded: FoldedPartition, store: StateStore, yield_loop: YieldLoop
 
 
 def head_of(folded: FoldedPartition, digest: int) -> SavedHead:
-    """What is saved of a partition besides its rows and ids."""
+    """The saved metadata of a partition: everything but its rows and ids."""
     last_offset, last = folded.last()
     return SavedHead(
         log_id=folded.log_id,
@@ -197,9 +197,9 @@ def head_of(folded: FoldedPartition, digest: int) -> SavedHead:
 
 
 async def load_partition(folded: FoldedPartition, saved: StateReader) -> FoldedPartition | None:
-    """Fill an empty partition with what was saved of it; None if nothing was, or nothing that can be trusted.
+    """Fill an empty partition from its saved state; None if there is no usable one.
 
-    Damaged or foreign rows, and those of a later fold version, are left behind, visibly, to be folded afresh and
+    Damaged or foreign rows, and those of a later fold version, are ignored with a log line; they are folded again and
     overwritten. Raises LogMismatch.
     """
     try:
@@ -223,7 +223,7 @@ async def load_partition(folded: FoldedPartition, saved: StateReader) -> FoldedP
             _take_over(folded, head)
             return folded
         reason = "its rows do not match their digest"
-    except (StateDamaged, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:  # two are no DecodeErrors
+    except (StateDamaged, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:  # two are not DecodeErrors
         reason = str(error)
     logger.error(
         "saved state discarded, partition folded from its start",
@@ -266,7 +266,9 @@ def _encoded(row: Any) -> bytes | None:
 
 
 async def _add_ids(folded: FoldedPartition, batch: SaveBatch, yield_loop: YieldLoop) -> None:
-    """A chunk for each bucket, which is read back as a list: encoded as one, those of a minute would hold the loop."""
+    """One chunk for each bucket, which is read back as a list. Encoding all ids of a minute at once would block the
+    event loop.
+    """
     entries, unsaved = folded.ledger.entries, folded.ledger.unsaved()
     for bucket in sorted(unsaved.forgotten):
         batch.forget_ids(bucket)

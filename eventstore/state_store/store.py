@@ -18,21 +18,22 @@ from eventstore.folding.used_ids import IdRange
 from eventstore.log import Partition
 
 EncodedRow = tuple[str, bytes | None]
-"""A row by its key; None for one that is gone."""
+"""A row by its key; None for a removed row."""
 
 
 class SaveFailed(TransientError):
-    """The store could not write. What is saved is as it was; the fold goes on and tries again."""
+    """The store could not write. The saved state is unchanged; the fold continues, and the save is retried."""
 
 
 class StateDamaged(PermanentError):
-    """Of what is saved some cannot be read. It is derived, so it is folded afresh."""
+    """A part of the saved state cannot be read. It is derived from the log, so it is folded again."""
 
 
 class SavedHead(msgspec.Struct, frozen=True):
-    """All of a partition but its rows and ids. Digests are 16 bytes, `digest` being that of the rows.
+    """The metadata of a saved partition: everything but its rows and ids. Digests are 16 bytes, `digest` being that of
+    the rows.
 
-    `owed_from` is where a listener has to be told again what was decided; -1 is as the position, for nothing is owed.
+    `owed_from` is the first offset whose decision a listener must get again; -1 means the position, so none.
     """
 
     log_id: str
@@ -50,14 +51,14 @@ class SavedHead(msgspec.Struct, frozen=True):
 
 
 class SaveBatch(Protocol):
-    """The changes of one partition, nothing of which is there before `commit`."""
+    """The changes of one partition. They take effect together at `commit`."""
 
     def replace(self, table: str, rows: Sequence[EncodedRow]) -> int:
-        """Put or remove rows; what that adds to the digest (before reducing it modulo 2^128)."""
+        """Put or remove rows; return what this adds to the digest (before reducing it modulo 2^128)."""
         ...
 
     def add(self, table: str, keys: Sequence[str], rows: Sequence[bytes]) -> int:
-        """Put rows under keys that have none; what that adds to the digest."""
+        """Put rows under keys without a row; return what this adds to the digest."""
         ...
 
     def add_ids(self, bucket: int, chunk: bytes) -> None:
@@ -69,15 +70,15 @@ class SaveBatch(Protocol):
         ...
 
     def commit(self, head: SavedHead) -> None:
-        """Write it all at once. Raises SaveFailed."""
+        """Write all changes atomically. Raises SaveFailed."""
         ...
 
 
 class StateReader(Protocol):
-    """Partitions as they were saved. Iterators are to be run to their ends."""
+    """Reads saved partitions. Iterators must be run to their ends."""
 
     def head(self, partition: Partition) -> SavedHead | None:
-        """What was last committed, or None."""
+        """The last committed head, or None."""
         ...
 
     def rows(self, partition: Partition, table: str) -> Iterator[tuple[str, bytes]]:
@@ -89,32 +90,32 @@ class StateReader(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Release all resources."""
         ...
 
 
 class StateStore(StateReader, Protocol):
-    """Where one replica saves its partitions."""
+    """The store in which one replica saves its partitions."""
 
     def batch(self, partition: Partition) -> SaveBatch:
         """Begin a save. One at a time."""
         ...
 
     def forget(self, partition: Partition) -> None:
-        """Drop all that is saved of a partition. Raises SaveFailed."""
+        """Drop the saved state of a partition. Raises SaveFailed."""
         ...
 
     def flush(self) -> None:
-        """Have what is saved written out, so that a checkpoint some moments later need not wait for it."""
+        """Start writing the saved state to files, so that a checkpoint moments later need not wait for it."""
         ...
 
     async def checkpoint(self) -> None:
-        """Keep what is saved now as it is, for looking back. Raises SaveFailed."""
+        """Make a checkpoint of the saved state, for queries of the past. Raises SaveFailed."""
         ...
 
 
 class DigestStore:
-    """Keeps digests and nothing else: for replicas without a disk, and for replays."""
+    """A store of digests only: for replicas without a disk, and for replays."""
 
     def __init__(self) -> None:
         self._hashes: dict[Partition, dict[str, dict[str, int]]] = {}
@@ -135,17 +136,17 @@ class DigestStore:
         self._hashes.pop(partition, None)
 
     def flush(self) -> None:
-        """There is nothing to write."""
+        """Nothing to write."""
 
     async def checkpoint(self) -> None:
-        """There is nothing to keep."""
+        """A DigestStore makes no checkpoints."""
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        """Nothing to release."""
 
 
 class _DigestBatch:
-    """The hashes of a partition's rows, by table and key, and those that this batch puts there or takes away."""
+    """The hashes of a partition's rows, by table and key, and the changes of this batch."""
 
     def __init__(self, hashes: dict[str, dict[str, int]]) -> None:
         self._hashes = hashes
@@ -170,10 +171,10 @@ class _DigestBatch:
         return sum(hashes)
 
     def add_ids(self, bucket: int, chunk: bytes) -> None:
-        """Ids have no digest."""
+        """Ids are not part of the digest."""
 
     def forget_ids(self, bucket: int) -> None:
-        """Ids have no digest."""
+        """Ids are not part of the digest."""
 
     def commit(self, head: SavedHead) -> None:
         for table, rows in self._put.items():
