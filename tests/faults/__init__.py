@@ -1,1 +1,1 @@
-"""Faults on real processes and real brokers, and the catalog of all faults that the plane is to survive."""
+"""Faults on real processes and real brokers, and the catalog of all faults that the plane must survive."""

@@ -1,8 +1,8 @@
 """Faults on real processes: `python -m tests.faults [--engine E] [--only NAME ...] [--pairs N] [--seed S]`.
 
-A line per fault: what happened, what shows it, what became of the commands, and how soon they flowed again. A fault
-that leaves no trace of itself fails, as one does that loses a command; a random pair may hide one of its two, and
-another is drawn then. `--list` prints the catalog of all faults.
+Prints a line per fault: the fault, its evidence, the outcomes of the commands, and the time until commands succeeded
+again. A fault without evidence fails, as does one that loses a command. In a random pair one fault may hide the other;
+another pair is drawn then. `--list` prints the catalog of all faults.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ENGINES: tuple[Engine, ...] = ("embedded", "kafka")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The exit status: 1 if anything failed, 2 if nothing can be tried here."""
+    """The exit status: 1 if anything failed, 2 if this machine cannot run faults."""
     options = _parse(arguments)
     if options.list:
         print(printed())
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
         seed = [] if options.seed is not None else ["--seed", str(random.SystemRandom().randrange(10**9))]
         return run("tests.faults", [*arguments, *seed])
     print(f"seed {options.seed}", flush=True)
-    logging.basicConfig(level=logging.CRITICAL)  # what is cut, dead or frozen need not be said again by our own clients
+    logging.basicConfig(level=logging.CRITICAL)  # clients of ours need not log connections that a fault cuts
     report = Report()
     signal.signal(signal.SIGTERM, _end)
     folder = in_memory()
@@ -100,7 +100,7 @@ async def _run(options: argparse.Namespace, folder: Path, report: Report) -> Non
 
 
 def _named(options: argparse.Namespace, engine: Engine) -> Iterator[tuple[Fault, ...]]:
-    """Those that are named, or each by itself, if pairs are not what is wanted."""
+    """The named faults, or each one alone if no pairs were asked for."""
     drawing = options.pairs or options.minutes
     for name in options.only or ([] if drawing else FAULTS):
         faults = tuple(FAULTS[part] for part in name.split(" + "))
@@ -109,7 +109,7 @@ def _named(options: argparse.Namespace, engine: Engine) -> Iterator[tuple[Fault,
 
 
 def _wanted(options: argparse.Namespace) -> int:
-    """How many pairs: for as long as there is time, if that is all there is."""
+    """The number of pairs: unlimited if only a time is given."""
     return options.pairs or (sys.maxsize if options.minutes and not options.only else 0)
 
 

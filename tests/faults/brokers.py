@@ -1,5 +1,4 @@
-"""Three real brokers, each a host with a network of its own, and with a second listener for clients that come through a
-proxy."""
+"""Three real brokers, each on a host with a network of its own and with a second listener behind a proxy."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ READY_S = 90.0
 
 
 class Process(NodeProcess):
-    """The process that `dpuplane kafka` runs."""
+    """The process of a `dpuplane kafka` broker."""
 
     @property
     def pid(self) -> int:
@@ -52,7 +51,9 @@ class Brokers:
         self.proxied = ",".join(broker.proxy.address for broker in brokers)
 
     async def ready(self) -> None:
-        """Return when every broker is known to the cluster. One that ended by itself is started, as by a supervisor."""
+        """Wait until every broker has joined the cluster. A broker that ended by itself is restarted, as by a
+        supervisor.
+        """
         async with asyncio.timeout(READY_S):
             while not await self._is_whole():
                 for broker in self.all:
@@ -71,7 +72,7 @@ class Brokers:
 
 @asynccontextmanager
 async def cluster(network_lab: NetworkLab, folder: Path, count: int = 3) -> AsyncIterator[Brokers]:
-    """Brokers that answer; they end with the context."""
+    """Running brokers; they stop when the context exits."""
     jars = await asyncio.to_thread(kafka_jars, cache_folder(os.environ))
     nodes = [Node(number, PORT, CONTROLLER_PORT) for number in range(1, count + 1)]
     hosts = [await network_lab.lab_host(f"broker-{node.id}") for node in nodes]
@@ -99,7 +100,7 @@ async def cluster(network_lab: NetworkLab, folder: Path, count: int = 3) -> Asyn
 
 
 def _process(lab_host: LabHost, node: Node, folder: Path, members: Mapping[Node, LabHost], jars: Path) -> Process:
-    """As `dpuplane kafka` would run it, but in its host and at its address."""
+    """Start a broker as `dpuplane kafka` does, but on its host and at its address."""
     folder.mkdir(parents=True)
     entering = folder / "java"
     entering.write_text(f'#!/bin/sh\nexec {" ".join(lab_host.enter(str(java())))} "$@"\n')

@@ -1,4 +1,4 @@
-"""The checkers in a process of their own: they take seconds, in which proxies and clients would stand still."""
+"""The checkers in a process of their own: they run for seconds, which would block proxies and clients."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Records = Mapping[Partition, Sequence[Record]]
 
 
 class Case(NamedTuple):
-    """All that is to be looked at."""
+    """The input of the checkers."""
 
     history: History
     log_source: LogSource
@@ -33,7 +33,7 @@ class Case(NamedTuple):
 
 
 def check(case: Case) -> tuple[list[Fault], list[str]]:
-    """What the checkers find; or why they cannot look, if the log cannot be read."""
+    """The faults that the checkers find, or the reason why the log cannot be read."""
     try:
         records, again = asyncio.run(_read_twice(case.log_source))
     except (PlaneError, TimeoutError) as error:
@@ -51,7 +51,7 @@ def check(case: Case) -> tuple[list[Fault], list[str]]:
 
 
 async def _read_twice(log_source: LogSource) -> tuple[Records, Records]:
-    """Every record of every topic that is folded, by two readers."""
+    """Every record of every folded topic, read by two readers."""
     async with asyncio.timeout(READ_S):
         return await _read(log_source), await _read(log_source)
 
@@ -62,14 +62,14 @@ async def _read(log_source: LogSource) -> Records:
 
 
 def _appended_s(records: Records) -> Callable[[Partition, int], float]:
-    """When a record was appended, by our monotonic clock."""
+    """The append time of a record, by this machine's monotonic clock."""
     ahead_s = time.time() - time.monotonic()
     at = {(p, record.offset): record.timestamp_ms / 1000 - ahead_s for p, found in records.items() for record in found}
     return lambda partition, offset: at[partition, offset]
 
 
 def _saved(states: Mapping[str, Path], stack: ExitStack) -> dict[str, StateReader]:
-    """The newest state of each role that can be read beside its owner."""
+    """The newest saved state of each role that can be read while its owner runs."""
     found: dict[str, StateReader] = {}
     for name, folder in states.items():
         for newest in list_checkpoints(folder)[-1:]:

@@ -1,7 +1,7 @@
-"""Careful clients of real processes: each asks one thing after another, and repeats under its id what nobody answered.
+"""Careful clients of real processes: each sends one command after another, and repeats an unanswered one under its id.
 
-What they asked and were told goes into the history, try by try. A refusal without a position says that this try left
-nothing in the log.
+Each attempt and its answer go into the history. A refusal without a position means that the attempt left no record in
+the log.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ RECONNECTING = (
 
 
 class Client:
-    """One caller, who knows several servers and asks any of them."""
+    """One caller, which may call any of several servers."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Client:
         }
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Commands until `stop`; what is asked then is asked to its end."""
+        """Send commands until `stop`; the last one is repeated until it is answered."""
         while not stop.is_set():
             await asyncio.sleep(self._rng.expovariate(1 / self._pause_s))
             await self.ask(self._workload.draw())
@@ -85,7 +85,7 @@ class Client:
             await channel.close(None)
 
     async def ask(self, asked: Asked) -> None:
-        """One command until its outcome is known, or the client gives up."""
+        """Send one command until its outcome is known, or the client gives up."""
         asked.request.command_id = uuid7(time.time_ns() // 1_000_000, self._rng)
         began_s = time.monotonic()
         while time.monotonic() < began_s + PATIENCE_S:
@@ -99,7 +99,7 @@ class Client:
         self.counts[GAVE_UP] += 1
 
     async def _is_answered(self, asked: Asked) -> bool:
-        """One try at one of the servers."""
+        """One attempt at one of the servers; whether it was answered."""
         server = self._rng.choice(list(self._channels))
         command_id = asked.request.command_id
         self._history.add(Invoked(time.monotonic(), self.name, command_id, asked.partition))
@@ -135,7 +135,7 @@ class Client:
         return True
 
     async def _read_back(self, told: Answer, token: str) -> None:
-        """Ask any server for what is at least as new as this answer."""
+        """Query any server at a minimum position of this answer."""
         server, least = self._rng.choice(list(self._channels)), told.offset + 1
         began_s = time.monotonic()
         try:
@@ -147,7 +147,7 @@ class Client:
         self._history.add(QueryAnswered(began_s, time.monotonic(), self.name, server, told.partition, least, position))
 
     async def _query(self, server: str, topic: str, token: str) -> str:
-        """The position of an answer that is at least as new as a token."""
+        """The position of a response that is at least as new as a token."""
         queries = QueriesStub(self._channels[server])
         if topic == CLIQUES:
             cliques = pb.ListCliquesRequest(min_position=token, page_size=1)
@@ -157,7 +157,7 @@ class Client:
 
 
 def _of_its_zone(told: Answer) -> Answer:
-    """What the zone decided, of an answer that says what fleet made of it: a hold follows only what a zone took."""
+    """The zone's decision in an answer that also reports fleet's: only an accepted command can be held."""
     if told.partition.topic != ZONES or told.outcome.hold < 0:
         return told
     return told._replace(outcome=replace(told.outcome, code="done", reason="", hold=-1))

@@ -1,4 +1,4 @@
-"""A small disk of a process's own: a file system in memory that can be filled to its last byte, and emptied again."""
+"""A small disk for one process: a file system in memory that can be filled completely, and emptied again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BLOCK = 65_536
 
 
 class Disk:
-    """A folder with an end."""
+    """A folder of limited size."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True)
@@ -22,13 +22,13 @@ class Disk:
 
     @staticmethod
     async def mounted(folder: Path) -> Disk:
-        """A new disk, mounted there for as long as this process lives."""
+        """A new disk, mounted at this path for the life of this process."""
         disk = Disk(folder)
         await run("mount", "-t", "tmpfs", "-o", f"size={SIZE_MB}m", "tmpfs", str(folder))
         return disk
 
     def fill(self) -> None:
-        """Take every block that is free."""
+        """Allocate every free block."""
         with self._ballast.open("ab", buffering=0) as ballast:
             while True:
                 try:
@@ -39,7 +39,7 @@ class Disk:
                     return
 
     def empty(self) -> None:
-        """Give them back."""
+        """Free these blocks."""
         self._ballast.unlink(missing_ok=True)
 
     @property

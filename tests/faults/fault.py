@@ -1,4 +1,4 @@
-"""What a fault is: it strikes a world, holds for a while, heals, and shows what it has really done."""
+"""The definition of a fault: it strikes a world, lasts for a while, heals, and gives evidence of its effect."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ KAFKA: tuple[Engine, ...] = ("kafka",)
 
 
 class ActiveFault(NamedTuple):
-    """One fault under way: whom it hits, how it is drawn, and what shows that it happened.
+    """One fault in effect: its victim, its random generator, and its evidence.
 
-    Every count in `evidence` must be over zero once it has healed, or nothing has been tried.
+    Every count in `evidence` must exceed zero after the fault has healed; otherwise the fault did not happen.
     """
 
     world: World
@@ -30,7 +30,7 @@ Strike: TypeAlias = Callable[[ActiveFault], AbstractAsyncContextManager[None]]
 
 
 class Fault(NamedTuple):
-    """A kind of fault. `numbers` are those of the catalog that it makes happen."""
+    """A kind of fault. `numbers` are its numbers in the catalog."""
 
     name: str
     numbers: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""The verdict after a fault: everything rests and agrees, the log is read twice, and the checkers look at all of it."""
+"""The verdict after a fault: the plane is at rest and agrees, the log is read twice, and every checker runs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CANNOT_GO_ON = 3
 
 
 class Verdict(NamedTuple):
-    """What was wrong, a sentence each, and how soon nothing was."""
+    """The faults found, a sentence each, and the time until none was left."""
 
     faults: list[str]
     lost: int
@@ -40,11 +40,11 @@ class Verdict(NamedTuple):
 
 
 async def judge(world: World) -> Verdict:
-    """Look at a world that has healed, and whose clients are silent, until nothing is wrong or it will not be right."""
+    """Check a healed world without active clients until no fault is found, or until the time to recover is over."""
     began_s = time.monotonic()
     await _thaw(world)
     while True:
-        asked_s = time.monotonic()  # how it stood then is what is judged, however long that takes
+        asked_s = time.monotonic()  # the state at this moment is judged, however long the check takes
         found, more = await faults_of(world)
         if not (found or more) or asked_s - began_s > REST_S:
             took_s = time.monotonic() - began_s
@@ -56,7 +56,7 @@ async def judge(world: World) -> Verdict:
 
 
 async def faults_of(world: World) -> tuple[list[Fault], list[str]]:
-    """What the checkers find, and what else there is; `verify` has the last word."""
+    """The faults found by the checkers and by other means; `verify` comes last."""
     history: History = world.history.copy()
     try:
         async with asyncio.timeout(ASK_S):
@@ -72,13 +72,13 @@ async def faults_of(world: World) -> tuple[list[Fault], list[str]]:
 
 
 async def _thaw(world: World) -> None:
-    """A frozen zone rightly has an old table."""
+    """Thaw all zones: a frozen zone rightly has an old table."""
     for zone in ZONE_NAMES:
         await world.clients[0].ask(Asked("ThawWrites", pb.ThawWritesRequest(zone=zone), FLEET_0))
 
 
 async def _differences(world: World) -> list[str]:
-    """What `verify` says: nothing, if every replica and every device is as the log says."""
+    """The differences that `verify` finds: none if every replica and every device agrees with the log."""
     try:
         ran: Ran = await run("verify", "--output", "json", *world.viewer.flags, server=",".join(world.servers))
     except TimeoutError:
@@ -95,7 +95,7 @@ def _said(error: grpc.aio.AioRpcError | TimeoutError) -> str:
 
 
 def bugs_of(role: Role) -> Iterator[str]:
-    """What no fault excuses: how a role died, and what its own log says, since this was asked last."""
+    """Faults that no injection excuses since the last call: a crash of a role, or an error in its log."""
     for status in role.untold_deaths():
         if status < 0:
             yield f"{role.name} died of {signal.Signals(-status).name}, which nobody sent"
@@ -109,7 +109,7 @@ def bugs_of(role: Role) -> Iterator[str]:
 
 
 async def _at_rest(world: World) -> AsyncIterator[HistoryEntry]:
-    """How replicas and devices stand, as they say themselves."""
+    """The positions of replicas and devices, from their own reports."""
     status = await world.queries.GetStatus(pb.GetStatusRequest())
     for replica in status.replicas:
         for part in replica.partitions:

@@ -1,7 +1,7 @@
-"""A network to cut: every host (a broker, a process of the plane) has a namespace and an address, and all they say
-to each other goes through one router, where packets are dropped, refused or thinned out by nftables.
+"""A network under the control of a run: every host (a broker, a process of the plane) has a namespace and an address.
+All their traffic passes one router, where nftables drops, rejects or thins out packets.
 
-What hits a packet counts it, so a cut that cut nothing is found out.
+A rule counts the packets that it matches, so a cut without an effect is detected.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ HUB = "10.77.0.1"
 
 
 class LabHost(NamedTuple):
-    """Somebody with a network of their own."""
+    """A host with a network of its own."""
 
     name: str
     address: str
@@ -27,12 +27,14 @@ class LabHost(NamedTuple):
     """The process that keeps the namespace."""
 
     def enter(self, *command: str) -> list[str]:
-        """The same command, run there."""
+        """The same command, run on this host."""
         return ["nsenter", f"--net=/proc/{self.holder}/ns/net", *command]
 
 
 class Flow(NamedTuple):
-    """Packets of one direction: from an address to another, of connections to or from a port; anything if empty."""
+    """Packets of one direction: from one address to another, of connections to or from a port; an empty field matches
+    all.
+    """
 
     source: str = ""
     target: str = ""
@@ -51,23 +53,23 @@ class Flow(NamedTuple):
 
     @property
     def back(self) -> Flow:
-        """The answers."""
+        """The opposite direction."""
         return Flow(self.target, self.source, self.target_port, self.source_port)
 
 
 def both(*ways: Flow) -> list[Flow]:
-    """These and their answers."""
+    """Both directions."""
     return [each for way in ways for each in (way, way.back)]
 
 
 class Hits:
-    """How many packets a rule has met."""
+    """The number of packets that a rule matched."""
 
     packets = 0
 
 
 class NetworkLab:
-    """The router and the hosts around it."""
+    """The router and its hosts."""
 
     def __init__(self) -> None:
         self._holders: list[asyncio.subprocess.Process] = []
@@ -77,7 +79,7 @@ class NetworkLab:
     @staticmethod
     @asynccontextmanager
     async def open() -> AsyncIterator[NetworkLab]:
-        """A network in the namespace that this process is in, which must be its own."""
+        """A network in the namespace of this process, which must not be the machine's own."""
         network_lab = NetworkLab()
         await run("ip", "link", "set", "lo", "up")
         await run("ip", "address", "add", f"{HUB}/32", "dev", "lo")
@@ -112,7 +114,7 @@ class NetworkLab:
 
     @asynccontextmanager
     async def rule(self, ways: Sequence[Flow], verdict: str = "drop", test: str = "") -> AsyncIterator[Hits]:
-        """What becomes of these packets, for as long as the context lasts; `test` narrows them further."""
+        """Apply a rule to these packets during the context; `test` narrows the match."""
         table, hits = f"rule{next(self._rules)}", Hits()
         chains = "".join(
             f"chain {hook} {{ type filter hook {hook} priority 0;\n"
@@ -131,7 +133,7 @@ class NetworkLab:
 
     @asynccontextmanager
     async def link_down(self, lab_host: LabHost) -> AsyncIterator[None]:
-        """The host's cable is pulled."""
+        """Take the host's link down during the context."""
         await run("ip", "link", "set", lab_host.device, "down")
         try:
             yield
@@ -140,7 +142,7 @@ class NetworkLab:
 
 
 async def run(*command: str, said: str = "") -> str:
-    """What a command prints; RuntimeError with what it complains of if it fails."""
+    """The output of a command; RuntimeError with its error text if it fails."""
     pipe = asyncio.subprocess.PIPE
     child = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe)
     printed, complaint = await child.communicate(said.encode())

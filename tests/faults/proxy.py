@@ -1,6 +1,6 @@
-"""A proxy per connection, for what only one connection suffers: answers that are lost, delayed, or come in crumbs.
+"""A proxy per connection, for faults of a single connection: responses that are lost, delayed, or sent byte by byte.
 
-It passes bytes on unseen. What it does to connections can change at any moment, and holds for those that are open too.
+It passes bytes on without parsing them. Its mode can change at any moment, and applies to open connections too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CRUMBS_MAX = 400
 
 
 class Proxy:
-    """Listens in one place and dials another. `counts` is what it did to connections, by mode."""
+    """Listens at one address and dials another. `counts` is the number of affected connections, by mode."""
 
     def __init__(self, listen: tuple[str, int], target: tuple[str, int]) -> None:
         self.address = f"{listen[0]}:{listen[1]}"
@@ -40,7 +40,7 @@ class Proxy:
             self._drop_all()
 
     def become(self, mode: Mode) -> None:
-        """From now on; leaving a mode ends the connections that lost something in it, as TCP in the end would."""
+        """Set the mode from now on. Leaving a mode closes the connections that lost data in it, as TCP would."""
         if self.mode in ("lose answers", "half-open"):
             self._drop_all()
         self.mode = mode
@@ -65,7 +65,7 @@ class Proxy:
                 tasks.create_task(self._pump(near, ask, is_answer=False))
                 tasks.create_task(self._pump(far, answer, is_answer=True))
         except* (OSError, EOFError):
-            pass  # one side ended: so does the other
+            pass  # one side ended: close the other
         finally:
             for writer in (answer, ask):
                 self._open.discard(writer)
@@ -87,7 +87,7 @@ class Proxy:
         raise EOFError
 
     async def _crumbled(self, data: bytes, sink: asyncio.StreamWriter) -> bytes:
-        """Write the first bytes one by one, each in a packet of its own; returns the rest."""
+        """Write the first bytes one by one, each in a packet of its own; the rest."""
         for place in range(min(len(data), CRUMBS_MAX)):
             sink.write(data[place : place + 1])
             await sink.drain()
@@ -103,6 +103,6 @@ class Proxy:
 
 @asynccontextmanager
 async def proxied(listen: tuple[str, int], target: tuple[str, int]) -> AsyncIterator[Proxy]:
-    """A proxy at work."""
+    """A running proxy."""
     async with Proxy(listen, target).running() as proxy:
         yield proxy

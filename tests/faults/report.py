@@ -1,4 +1,4 @@
-"""What a run prints: a line per fault, and in the end what all of them did and cost."""
+"""The output of a run: a line per fault, and a summary of effects and times."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ UNKNOWN = ("unknown", "deadline_exceeded", "unavailable", "cancelled", "internal
 
 
 class Report:
-    """Of one run over one or both engines."""
+    """The report of one run over one or both engines."""
 
     def __init__(self) -> None:
         self.failed = 0
@@ -31,21 +31,21 @@ class Report:
         print(f"{engine}: everybody is up", flush=True)
 
     def tries(self, faults: Sequence[Fault]) -> None:
-        """These are next."""
+        """Print the faults of the next trial."""
         self._next = " + ".join(fault.name for fault in faults)
 
     def broke(self) -> None:
-        """What is tried did not come to a verdict at all."""
+        """Report a trial that ended without a verdict."""
         self.failed += 1
         print(f"FAILED {self._next:40} came to no end")
         self._advise(self._next)
 
     def hid(self, tried: TrialResult) -> None:
-        """A pair of which one hid the other, and nothing else was wrong: it proves less than it should, and no more."""
+        """Report a pair in which one fault hid the other, without other problems: it proves less, but is no failure."""
         self._print("hidden", tried)
 
     def tried(self, tried: TrialResult) -> None:
-        """One line, and one for each problem."""
+        """Print one line for a trial, and one for each problem."""
         problems = tried.problems
         self.failed += bool(problems)
         self._print("FAILED" if problems else "ok", tried)
@@ -69,7 +69,7 @@ class Report:
         print(f"       try again: python -m tests.faults --engine {self._engine} --only '{names}'", flush=True)
 
     def ended(self, world: World) -> None:
-        """An engine is through."""
+        """Print the summary of an engine."""
         self._kills[self._engine] += world.kills
         self._most[self._engine] = most_held(world)
 

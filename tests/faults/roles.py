@@ -1,4 +1,4 @@
-"""Processes of the plane, each in a host of its own at an address that outlives it: killed, frozen, started again."""
+"""Processes of the plane, each on a host of its own whose address stays: killed, frozen, restarted."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Role:
         return self._child is not None and self._child.returncode is None
 
     def start(self, environment: Mapping[str, str] | None = None, program: Sequence[str] = (DPUPLANE,)) -> None:
-        """Start it, and again whenever it ends by itself, as any supervisor does."""
+        """Start the process, and restart it whenever it ends by itself, as a supervisor does."""
         assert self._life is None or self._life.done()
         self._life = asyncio.create_task(self._live({**os.environ, **(environment or {})}, program))
 
@@ -92,7 +92,7 @@ class Role:
         return self._ready.is_set()
 
     async def ready(self) -> None:
-        """Return when it serves."""
+        """Wait until it serves."""
         try:
             async with asyncio.timeout(READY_S):
                 await self._ready.wait()
@@ -100,9 +100,9 @@ class Role:
             raise RuntimeError(f"{self.name} is not ready, see {self.log}") from None
 
     async def kill(self) -> None:
-        """kill -9; returns when it has gone, and stays so."""
+        """Send SIGKILL; return when the process has ended. It is not restarted."""
         assert self._life is not None
-        while not self.is_running:  # it has ended by itself, and is being started again
+        while not self.is_running:  # it has ended by itself and is being restarted
             await asyncio.sleep(0.05)
         self._is_killed = True
         self.send(signal.SIGKILL)
@@ -115,27 +115,27 @@ class Role:
             self._child.send_signal(number)
 
     async def stop(self) -> None:
-        """End it in any case."""
+        """Stop it in every case."""
         if self._life is not None and not self._life.done():
             await self.kill()
 
     def unread_log(self) -> str:
-        """What it has logged since this was asked last."""
+        """The log lines since the last call."""
         said = self.log.read_bytes()[self._read_bytes :]
         self._read_bytes += len(said)
         return said.decode(errors="replace")
 
     def untold_deaths(self) -> list[int]:
-        """The exit statuses, or minus the signals, that it ended with by itself since this was asked last."""
+        """The exit statuses, or minus the signals, of deaths by itself since the last call."""
         found, self._deaths = self._deaths, []
         return found
 
     def state(self) -> str:
-        """What the kernel says that it does: R, S, or T when it is stopped."""
+        """The kernel's state of the process: R, S, or T when it is stopped."""
         return state_of(self.pid)
 
     async def metrics(self) -> dict[str, float]:
-        """The sum of each metric's samples; nothing if it does not answer."""
+        """The sum of each metric's samples; empty if it does not answer."""
         totals: dict[str, float] = {}
         try:
             _, text = await self._get("/metrics")
@@ -146,7 +146,7 @@ class Role:
         return totals
 
     async def clock_s(self) -> float | None:
-        """What its clock shows, in seconds since the epoch, to the second; None if it does not answer."""
+        """Its clock in seconds since the epoch, to the second; None if it does not answer."""
         try:
             date, _ = await self._get("/healthz")
         except (aiohttp.ClientError, TimeoutError):
@@ -165,7 +165,7 @@ class Role:
 
 
 def state_of(pid: int) -> str:
-    """The state letter of a process; X, as of the dead, if there is none."""
+    """The state letter of a process; X (dead) if there is none."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
     except (FileNotFoundError, ProcessLookupError):
@@ -190,6 +190,6 @@ def serving(lab_host: LabHost, cert_files: CertFiles, *arguments: str) -> list[s
 def simulating(
     lab_host: LabHost, cert_files: CertFiles, relays: Sequence[str], servers: Sequence[str], dpus: int
 ) -> list[str]:
-    """The arguments of the process that is all the devices, so many in each zone."""
+    """The arguments of the process that simulates all devices, with this number in each zone."""
     where = ["--relay", ",".join(relays), "--server", ",".join(servers), "--bmc", f"{lab_host.address}:7090"]
     return ["simulator", *where, *cert_files.flags, "--dpus-per-zone", str(dpus)]

@@ -1,4 +1,4 @@
-"""One fault, or several at once, on a plane at work: strike, hold, heal, wait until commands flow again, judge."""
+"""One trial of one or several faults on a plane under load: strike, hold, heal, wait until commands succeed, judge."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ AFTERMATH_S = 3.0
 
 
 class TrialResult(NamedTuple):
-    """What became of it."""
+    """The result of a trial."""
 
     names: tuple[str, ...]
     evidence: dict[str, int]
@@ -41,27 +41,28 @@ class TrialResult(NamedTuple):
 
     @property
     def is_shown(self) -> bool:
-        """Whether all of it really happened. Of several at once one may hide another: no answer can get lost on a
-        cable that is pulled."""
+        """Whether every fault has evidence. One of several may hide another: no response can be lost on a link that is
+        down.
+        """
         return all(count > 0 for count in self.evidence.values())
 
     @property
     def wrong(self) -> list[str]:
-        """What was wrong, whether all of it happened or not."""
+        """The faults found, whether or not every injected one has evidence."""
         given_up = self.outcomes[GAVE_UP]
         silent = [f"{given_up} commands, or repeats, had no answer in {PATIENCE_S:.0f} s"] if given_up else []
         return [*self.invalid, *self.verdict.faults, *silent]
 
     @property
     def problems(self) -> list[str]:
-        """Everything that makes it fail: also that nothing really happened."""
+        """All reasons to fail, including missing evidence."""
         idle = [f"nothing shows that it happened: no {what}" for what, count in self.evidence.items() if count <= 0]
         return [*idle, *self.wrong]
 
 
 async def attempt(world: World, faults: Sequence[Fault], rng: random.Random) -> TrialResult:
     """Try these faults at once."""
-    await world.whole()  # what ended by itself meanwhile is up again before the next blow
+    await world.whole()  # roles that ended by themselves meanwhile are up before the next fault
     before = _outcomes(world)
     async with _commands(world), sampling(world):
         await asyncio.sleep(CALM_S)
@@ -87,12 +88,12 @@ async def attempt(world: World, faults: Sequence[Fault], rng: random.Random) -> 
 
 
 async def _strike(world: World, faults: Sequence[Fault], rng: random.Random) -> dict[str, int]:
-    """What shows that each happened, once all have healed. Two may show it by the same count, each by its own."""
+    """The evidence of each fault, once all have healed. Two faults may share a count; each needs its own."""
     blows = [ActiveFault(world, rng, Counter()) for _ in faults]
     async with AsyncExitStack() as stack:
         for fault, active_fault in zip(faults, blows, strict=True):
             await stack.enter_async_context(fault.strike(active_fault))
-        # what one has killed comes back while the other still holds, which nobody would have met otherwise
+        # a role that one fault killed restarts while the other still holds, a case that single faults never reach
         await asyncio.sleep(sum(fault.seconds for fault in faults))
     return shown(faults, [active_fault.evidence for active_fault in blows])
 
@@ -108,7 +109,7 @@ def shown(faults: Sequence[Fault], evidence: Sequence[Mapping[str, int]]) -> dic
 
 @asynccontextmanager
 async def _commands(world: World) -> AsyncIterator[None]:
-    """Clients at work; what they have asked is asked to its end."""
+    """Run clients during the context; their last commands are repeated until answered."""
     stop = asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
         for client in world.clients:
@@ -120,7 +121,7 @@ async def _commands(world: World) -> AsyncIterator[None]:
 
 
 async def _flowing(world: World, since_s: float) -> float:
-    """When every client had an answer to a command that it sent after this moment."""
+    """Wait until every client has an answer to a command sent after this moment."""
     async with asyncio.timeout(FLOW_S):
         while True:
             first = [min((end for begun, end in c.finished if begun >= since_s), default=None) for c in world.clients]

@@ -1,4 +1,4 @@
-"""What the processes of a plane hold of what the kernel gives out, looked at meanwhile: files and memory."""
+"""Samples of kernel resources in the processes of a plane: open files and memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _RESIDENT = re.compile(r"^VmRSS:\s+(\d+) kB$", re.MULTILINE)
 
 @asynccontextmanager
 async def sampling(world: World) -> AsyncIterator[None]:
-    """Add to the history, of each role, what is more than it ever had."""
+    """Add every new maximum of each role to the history."""
     task = asyncio.create_task(_sample(world))
     try:
         yield
@@ -40,7 +40,7 @@ async def _sample(world: World) -> None:
 
 
 def held(pid: int) -> Iterator[tuple[str, float]]:
-    """What a process holds, by the names of `checkers.BOUNDS`; nothing of one that has just ended."""
+    """The resources of a process, by the names of `checkers.BOUNDS`; empty if it has just ended."""
     process = Path(f"/proc/{pid}")
     with suppress(FileNotFoundError, ProcessLookupError):
         yield "open files", sum(1 for _ in (process / "fd").iterdir())
@@ -49,7 +49,7 @@ def held(pid: int) -> Iterator[tuple[str, float]]:
 
 
 def most_held(world: World) -> dict[str, float]:
-    """The most that any role held."""
+    """The maximum of any role."""
     found: dict[str, float] = {}
     for sample in world.history.of(Sample):
         found[sample.what] = max(found.get(sample.what, 0.0), sample.value)

@@ -1,6 +1,6 @@
-"""A place of its own for a run: its own network, mounts and process ids, which the kernel takes back with its first
-process. So nothing that a run cuts, fills or starts is ever left behind, however it ends, and no root is needed where
-the kernel lets users have namespaces of their own.
+"""A sandbox for a run: its own network, mounts and process ids, which the kernel removes with its first process. No
+cut, file or process of a run therefore outlives it, however it ends. It needs no root where the kernel allows user
+namespaces.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _PROBE = "nft add table inet probe && echo 1 > /proc/sys/net/ipv4/ip_forward && 
 
 
 def apart() -> list[str]:
-    """What a command begins with to run in namespaces of its own; without root, as root of a world of its own."""
+    """The command prefix that runs a command in namespaces of its own; without root, as root of a user namespace."""
     user = () if os.geteuid() == 0 else ("--user", "--map-root-user")
     return ["unshare", *user, *_NAMESPACES]
 
 
 def why_not() -> str:
-    """Why there can be no such place on this machine; empty if there can."""
+    """Why this machine cannot run a sandbox; empty if it can."""
     if missing := [name for name in ("unshare", "nsenter", "ip", "nft") if shutil.which(name) is None]:
         return f"needs {', '.join(missing)} (of Debian's util-linux, iproute2, nftables)"
     probe = subprocess.run([*apart(), "sh", "-c", _PROBE], capture_output=True, text=True, check=False)
@@ -35,19 +35,21 @@ def why_not() -> str:
 
 
 def in_memory() -> Path:
-    """A folder for all that a run writes. Only from inside: it is gone with the place."""
+    """A folder for all files of a run. Use it only inside: it is removed with the sandbox."""
     folder = Path("/mnt")
     subprocess.run(["mount", "-t", "tmpfs", "dpuplane", str(folder)], check=True)
     return folder
 
 
 def command(module: str, arguments: Sequence[str]) -> list[str]:
-    """The command that runs a module of ours in such a place."""
+    """The command that runs a module of the tests in a sandbox."""
     return [*apart(), sys.executable, "-m", module, INSIDE, *arguments]
 
 
 def run(module: str, arguments: Sequence[str]) -> int:
-    """Run it there, to its exit status. SIGTERM ends all of it at once; a Ctrl-C it gets itself, and sums up."""
+    """Run the module in a sandbox; its exit status. SIGTERM ends all processes at once; Ctrl-C reaches the module
+    itself, which prints its summary.
+    """
     with subprocess.Popen(command(module, arguments)) as child:
         signal.signal(signal.SIGTERM, lambda *_: child.kill())
         while True:

@@ -1,7 +1,7 @@
-"""Everything that looks for faults, over and over, for hours: `python -m tests.faults.soak --hours N`.
+"""All fault finders in turns, for hours: `python -m tests.faults.soak --hours N`.
 
-Fresh seeds of the simulator, random pairs of faults on both engines, and the fuzzers take turns. What fails is kept in
-a folder, with all that it printed and the command that tries it again; a summary comes at the end, also after Ctrl-C.
+Fresh seeds of the simulator, random pairs of faults on both engines, and the fuzzers take turns. The output of a
+failure is stored in a folder, with the command that repeats it. A summary is printed at the end, also after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ HANGS = 124
 
 
 class Turn(NamedTuple):
-    """One command, whose exit status says whether it found something."""
+    """One command; its exit status reports whether it found a fault."""
 
     part: str
     module: str
@@ -39,7 +39,7 @@ class Turn(NamedTuple):
 
     @property
     def within_s(self) -> float:
-        """Whatever takes longer hangs."""
+        """The time limit in seconds; a longer turn counts as hung."""
         return self.minutes * 60 + END_S
 
     @property
@@ -48,7 +48,7 @@ class Turn(NamedTuple):
 
 
 class Part:
-    """What all turns of one kind came to."""
+    """The results of all turns of one kind."""
 
     def __init__(self) -> None:
         self.turns = 0
@@ -57,7 +57,7 @@ class Part:
 
 
 class Soak:
-    """Turns until the time is over."""
+    """Runs turns until the time is over."""
 
     def __init__(self, folder: Path) -> None:
         self.parts: dict[str, Part] = {}
@@ -65,7 +65,7 @@ class Soak:
         self._folder = folder
 
     def take(self, turn: Turn) -> None:
-        """Run it. One that takes longer than it may has failed."""
+        """Run a turn. A turn over its time limit has failed."""
         began = time.monotonic()
         path = self._folder / f"{turn.part.replace(' ', '-')}-{time.strftime('%Y%m%d-%H%M%S')}.txt"
         print(f"{time.strftime('%H:%M:%S')} {turn.part}: {shlex.join(turn.command[1:])}", flush=True)
@@ -88,7 +88,7 @@ class Soak:
             print(f"    {line[:200]}")
 
     def summarise(self) -> None:
-        """What came of it."""
+        """Print the results."""
         for name, part in self.parts.items():
             print(f"{name}: {part.turns} turns in {part.seconds / 3600:.2f} hours, {part.failed} failed")
         for path in self.kept:
@@ -121,7 +121,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _turns(chance: random.Random, folder: Path, until_s: float) -> Iterator[Turn]:
-    """For ever, each kind in turn."""
+    """The turns of all kinds in rotation, for ever."""
     while True:
         seed = str(chance.randrange(SEED_MAX))
         yield Turn("simulation", "tests.simulation", ("--seeds", "40", "--seed", seed))
@@ -135,7 +135,7 @@ def _turns(chance: random.Random, folder: Path, until_s: float) -> Iterator[Turn
 
 
 def _ran(command: Sequence[str], output: int, within_s: float) -> int:
-    """The exit status; HANGS if it had to be ended. Nothing that it started is left behind."""
+    """The exit status; HANGS if it had to be stopped. All of its processes are stopped too."""
     with subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True) as child:
         try:
             return child.wait(within_s)

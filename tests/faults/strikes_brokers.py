@@ -23,7 +23,7 @@ STOP_S = 20.0
 
 @asynccontextmanager
 async def leader_killed(active_fault: ActiveFault) -> AsyncIterator[None]:
-    """kill -9 of the broker that leads a partition; it stays away for as long as the fault holds."""
+    """SIGKILL of the broker that leads a partition; it stays down for as long as the fault holds."""
     brokers = _brokers(active_fault)
     leader = await Operator(brokers.bootstrap, PREFIX).leader(active_fault.rng.choice(LED))
     (victim,) = (broker for broker in brokers.all if broker.process.node.id == leader)
@@ -42,7 +42,7 @@ async def brokers_restarted(active_fault: ActiveFault) -> AsyncIterator[None]:
         await _stop(victim)
         active_fault.evidence["brokers restarted"] += 1
         victim.process.start()
-        with suppress(TimeoutError):  # another fault may keep them apart
+        with suppress(TimeoutError):  # another fault may separate them
             async with asyncio.timeout(WHOLE_S):
                 await brokers.ready()
     yield
@@ -50,7 +50,7 @@ async def brokers_restarted(active_fault: ActiveFault) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def all_brokers_killed(active_fault: ActiveFault) -> AsyncIterator[None]:
-    """kill -9 of every broker at once."""
+    """SIGKILL of every broker at once."""
     brokers = _brokers(active_fault)
     for victim in brokers.all:
         _kill(active_fault, victim)
@@ -62,21 +62,21 @@ async def all_brokers_killed(active_fault: ActiveFault) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def broker_frozen(active_fault: ActiveFault) -> AsyncIterator[None]:
-    """One broker stands still for longer than its session lasts, and wakes up replaced."""
+    """One broker is frozen for longer than its session timeout, and resumes after it was replaced."""
     async with _frozen(active_fault, [active_fault.rng.choice(_brokers(active_fault).all)]):
         yield
 
 
 @asynccontextmanager
 async def two_brokers_frozen(active_fault: ActiveFault) -> AsyncIterator[None]:
-    """Two of three brokers stand still: nothing can be acknowledged, and nothing decided about leaders."""
+    """Two of three brokers are frozen: no append is acknowledged, and no leader is elected."""
     async with _frozen(active_fault, active_fault.rng.sample(_brokers(active_fault).all, 2)):
         yield
 
 
 @asynccontextmanager
 async def brokers_stutter(active_fault: ActiveFault) -> AsyncIterator[None]:
-    """Freezes too short for anybody to be replaced, one after the other, on all brokers."""
+    """Freezes shorter than the session timeout, one after the other, on all brokers."""
     for _ in range(3):
         for victim in _brokers(active_fault).all:
             async with _frozen(active_fault, [victim]):

@@ -1,4 +1,4 @@
-"""Disks that are full and clocks that jump."""
+"""Full disks and clock jumps."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FAILURES = ("dpuplane_save_failures_total", "dpuplane_append_failures_total", "d
 
 @asynccontextmanager
 async def disk_full(active_fault: ActiveFault) -> AsyncIterator[None]:
-    """The disk with a role's log or saved state takes no more byte; then there is room again."""
+    """The disk with a role's log or saved state is full; later it has room again."""
     name = active_fault.rng.choice(sorted(active_fault.world.disks))
     (victim,) = (role for role in active_fault.world.roles if role.name == name)
     disk = active_fault.world.disks[name]
@@ -31,13 +31,13 @@ async def disk_full(active_fault: ActiveFault) -> AsyncIterator[None]:
     async with _kept_full(active_fault, disk):
         yield
         counted = max(0, int(await _failures(victim) - before))
-        gave_up = victim.ends - ends  # one that starts on a full disk ends with a line that says so, and counts nothing
+        gave_up = victim.ends - ends  # a role that starts on a full disk ends with a log line and counts nothing
         active_fault.evidence["failures that the role counted or ended by"] += counted + gave_up
 
 
 @asynccontextmanager
 async def _kept_full(active_fault: ActiveFault, disk: Disk) -> AsyncIterator[None]:
-    """Room that its owner makes meanwhile is taken at once."""
+    """Allocate at once any room that the disk's owner frees meanwhile."""
 
     async def keep() -> None:
         while True:
@@ -70,7 +70,7 @@ async def clock_behind(active_fault: ActiveFault) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def clock_strobes(active_fault: ActiveFault) -> AsyncIterator[None]:
-    """A role's clock jumps to and fro, by up to three minutes."""
+    """A role's clock jumps back and forth, by up to three minutes."""
     steps = [active_fault.rng.randint(-180, 180) for _ in range(STROBES)]
     async with _faked(active_fault, [*steps, 150]):
         yield
@@ -78,7 +78,7 @@ async def clock_strobes(active_fault: ActiveFault) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def _faked(active_fault: ActiveFault, offsets_s: list[int]) -> AsyncIterator[None]:
-    """Restart a role under a clock of ours, and set that while it runs. Its monotonic clock stays true."""
+    """Restart a role under a fake clock, and set that clock while it runs. Its monotonic clock stays true."""
     victim = active_fault.rng.choice(active_fault.world.roles)
     file = active_fault.world.folder / f"clock of {victim.name}"
     await victim.kill()
@@ -108,7 +108,7 @@ async def _faked(active_fault: ActiveFault, offsets_s: list[int]) -> AsyncIterat
 
 
 def _set(file: Path, offset_s: int) -> None:
-    """In one step, so that nobody reads half of it."""
+    """Replace the file in one step, so that no reader sees half of it."""
     new = file.with_suffix(".new")
     new.write_text(f"{offset_s:+d}\n")
     new.rename(file)

@@ -1,4 +1,4 @@
-"""Networks that are cut, one way or both, thinned, narrowed, or broken in a single connection."""
+"""Network faults: cuts in one or both directions, packet loss, low bandwidth, faults of a single connection."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from tests.faults.roles import AGENTS, API, Role
 
 @asynccontextmanager
 async def cut_from_log(active_fault: ActiveFault) -> AsyncIterator[None]:
-    """A role and all brokers hear nothing of each other."""
+    """All packets between a role and the brokers are dropped."""
     async with _dropping(active_fault, both(*_to_log(active_fault, _any_role(active_fault)))):
         yield
 
 
 @asynccontextmanager
 async def log_answers_lost(active_fault: ActiveFault) -> AsyncIterator[None]:
-    """What a role says reaches the brokers, and no answer comes back."""
+    """A role's packets reach the brokers; their responses are dropped."""
     async with _dropping(active_fault, [way.back for way in _to_log(active_fault, _any_role(active_fault))]):
         yield
 
 
 @asynccontextmanager
 async def broker_isolated(active_fault: ActiveFault) -> AsyncIterator[None]:
-    """One broker is cut off from the others, and only from them: clients still find it leading."""
+    """One broker is disconnected from the others only; clients still reach it as a leader."""
     assert active_fault.world.brokers is not None
     victim, *others = active_fault.rng.sample(active_fault.world.brokers.all, 3)
     async with _dropping(
@@ -42,7 +42,7 @@ async def broker_isolated(active_fault: ActiveFault) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def brokers_bridged(active_fault: ActiveFault) -> AsyncIterator[None]:
-    """Two of three brokers hear nothing of each other; the third hears both."""
+    """Packets between two of three brokers are dropped; the third reaches both."""
     assert active_fault.world.brokers is not None
     one, other = active_fault.rng.sample(active_fault.world.brokers.all, 2)
     async with _dropping(active_fault, both(Flow(one.lab_host.address, other.lab_host.address))):
@@ -51,7 +51,7 @@ async def brokers_bridged(active_fault: ActiveFault) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def controllers_deaf(active_fault: ActiveFault) -> AsyncIterator[None]:
-    """What brokers say to the controllers arrives, and no answer comes back, whoever leads them."""
+    """Packets from brokers to the controllers arrive; their responses are dropped, whichever controller leads."""
     assert active_fault.world.brokers is not None
     controllers = [broker.lab_host.address for broker in active_fault.world.brokers.all]
     async with _dropping(active_fault, [Flow(source=address, source_port=CONTROLLER_PORT) for address in controllers]):
@@ -60,7 +60,7 @@ async def controllers_deaf(active_fault: ActiveFault) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def cut_from_devices(active_fault: ActiveFault) -> AsyncIterator[None]:
-    """Relays and devices hear nothing of each other, while everything else goes on."""
+    """Packets between relays and devices are dropped; all other traffic passes."""
     relays = [Flow(target=relay.lab_host.address, target_port=AGENTS) for relay in active_fault.world.of("relay")]
     async with _dropping(active_fault, both(*relays)):
         yield
@@ -68,7 +68,7 @@ async def cut_from_devices(active_fault: ActiveFault) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def api_answers_lost(active_fault: ActiveFault) -> AsyncIterator[None]:
-    """Commands reach a server, and its answers do not come back."""
+    """Commands reach a server; its responses are dropped."""
     victim = active_fault.rng.choice(active_fault.world.of("api")).lab_host.address
     async with _dropping(active_fault, [Flow(target=victim, target_port=API).back]):
         yield
@@ -76,7 +76,7 @@ async def api_answers_lost(active_fault: ActiveFault) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def cable_pulled(active_fault: ActiveFault) -> AsyncIterator[None]:
-    """A role's link is down: nothing goes in or out, and its kernel knows."""
+    """A role's link is down in both directions, and its kernel reports it."""
     victim = _any_role(active_fault)
     async with active_fault.world.network_lab.link_down(victim.lab_host):
         yield
@@ -100,21 +100,21 @@ async def cable_flaps(active_fault: ActiveFault) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def packets_lost(active_fault: ActiveFault) -> AsyncIterator[None]:
-    """Of all packets, 15 in 100 are lost."""
+    """15 % of all packets are lost."""
     async with _dropping(active_fault, _everything(active_fault), test="numgen random mod 100 < 15"):
         yield
 
 
 @asynccontextmanager
 async def large_packets_lost(active_fault: ActiveFault) -> AsyncIterator[None]:
-    """A black hole on the way to the brokers: whatever is larger than 600 bytes vanishes without a word."""
+    """A black hole on the way to the brokers: packets over 600 bytes are dropped without notice."""
     async with _dropping(active_fault, both(*_to_log(active_fault, _any_role(active_fault))), test="ip length > 600"):
         yield
 
 
 @asynccontextmanager
 async def narrow_network(active_fault: ActiveFault) -> AsyncIterator[None]:
-    """A role has 20 kB a second."""
+    """A role's bandwidth is 20 kB/s."""
     victim = _any_role(active_fault).lab_host.address
     async with _dropping(active_fault, both(Flow(source=victim)), test="limit rate over 20 kbytes/second"):
         yield
@@ -138,70 +138,70 @@ async def connections_reset(active_fault: ActiveFault) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def produce_answers_lost(active_fault: ActiveFault) -> AsyncIterator[None]:
-    """Brokers take what the second API appends, and the connection ends before the answer."""
+    """Brokers accept the appends of the second API, and the connection closes before the response."""
     async with _treated(active_fault, "log", "lose answers"):
         yield
 
 
 @asynccontextmanager
 async def log_delayed(active_fault: ActiveFault) -> AsyncIterator[None]:
-    """Each request and each answer between the second API and the brokers takes two seconds more."""
+    """Each request and response between the second API and the brokers is delayed by 2 s."""
     async with _treated(active_fault, "log", "delay"):
         yield
 
 
 @asynccontextmanager
 async def log_in_crumbs(active_fault: ActiveFault) -> AsyncIterator[None]:
-    """What brokers and the second API say to each other comes byte by byte."""
+    """Traffic between brokers and the second API arrives byte by byte."""
     async with _treated(active_fault, "log", "crumbs"):
         yield
 
 
 @asynccontextmanager
 async def log_half_open(active_fault: ActiveFault) -> AsyncIterator[None]:
-    """The second API's connections to the brokers are open, and nothing gets through."""
+    """The second API's connections to the brokers stay open, and no data passes."""
     async with _treated(active_fault, "log", "half-open"):
         yield
 
 
 @asynccontextmanager
 async def api_call_answers_lost(active_fault: ActiveFault) -> AsyncIterator[None]:
-    """A server's answers get lost on the way, and the connection ends in the end."""
+    """A server's responses are lost, and the connection closes at the end."""
     async with _treated(active_fault, "api", "lose answers"):
         yield
 
 
 @asynccontextmanager
 async def api_in_crumbs(active_fault: ActiveFault) -> AsyncIterator[None]:
-    """Commands and their answers come byte by byte."""
+    """Commands and their responses arrive byte by byte."""
     async with _treated(active_fault, "api", "crumbs"):
         yield
 
 
 @asynccontextmanager
 async def frames_in_crumbs(active_fault: ActiveFault) -> AsyncIterator[None]:
-    """Frames for devices and their answers come byte by byte."""
+    """Frames for devices and their acknowledgements arrive byte by byte."""
     async with _treated(active_fault, "agents", "crumbs"):
         yield
 
 
 @asynccontextmanager
 async def frames_delayed(active_fault: ActiveFault) -> AsyncIterator[None]:
-    """Frames for devices and their answers take two seconds more."""
+    """Frames for devices and their acknowledgements are delayed by 2 s."""
     async with _treated(active_fault, "agents", "delay"):
         yield
 
 
 @asynccontextmanager
 async def device_links_half_open(active_fault: ActiveFault) -> AsyncIterator[None]:
-    """Devices' links are open, and nothing gets through."""
+    """Devices' links stay open, and no data passes."""
     async with _treated(active_fault, "agents", "half-open"):
         yield
 
 
 @asynccontextmanager
 async def device_answers_lost(active_fault: ActiveFault) -> AsyncIterator[None]:
-    """Devices answer, and relays never hear it."""
+    """Devices' acknowledgements never reach the relays."""
     async with _treated(active_fault, "agents", "lose answers"):
         yield
 
@@ -214,7 +214,7 @@ def _any_role(active_fault: ActiveFault) -> Role:
 
 
 def _to_log(active_fault: ActiveFault, role: Role) -> Iterable[Flow]:
-    """From a role to every broker, straight or by the proxies."""
+    """From a role to every broker, directly or through the proxies."""
     assert active_fault.world.brokers is not None
     here = role.lab_host.address
     for broker in active_fault.world.brokers.all:
@@ -223,7 +223,7 @@ def _to_log(active_fault: ActiveFault, role: Role) -> Iterable[Flow]:
 
 
 def _everything(active_fault: ActiveFault) -> Sequence[Flow]:
-    """Whatever any host says."""
+    """The traffic of all hosts."""
     brokers = active_fault.world.brokers.all if active_fault.world.brokers else ()
     hosts: list[LabHost] = [each.lab_host for each in (*active_fault.world.roles, *brokers)]
     return [Flow(source=lab_host.address) for lab_host in hosts]

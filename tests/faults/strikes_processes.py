@@ -1,4 +1,4 @@
-"""Processes of the plane that are killed, frozen, starved of files, or come back without what they had saved."""
+"""Processes of the plane that are killed, frozen, out of file descriptors, or restarted without their saved state."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STARTS_CUT_SHORT = 2
 
 @asynccontextmanager
 async def role_killed(active_fault: ActiveFault) -> AsyncIterator[None]:
-    """kill -9 of one role at any moment, and a restart."""
+    """SIGKILL of one role at any moment, and a restart."""
     victim = active_fault.rng.choice(active_fault.world.roles)
     await _kill(active_fault, victim)
     await asyncio.sleep(active_fault.rng.uniform(0, DOWN_S_MAX))
@@ -30,7 +30,7 @@ async def role_killed(active_fault: ActiveFault) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def api_killed(active_fault: ActiveFault) -> AsyncIterator[None]:
-    """kill -9 of a process that takes commands; it stays away for as long as the fault holds."""
+    """SIGKILL of a process that takes commands; it stays down for as long as the fault holds."""
     victim = active_fault.rng.choice(active_fault.world.of("api"))
     await _kill(active_fault, victim)
     try:
@@ -41,7 +41,7 @@ async def api_killed(active_fault: ActiveFault) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def all_roles_killed(active_fault: ActiveFault) -> AsyncIterator[None]:
-    """kill -9 of every role at once; they come back in any order."""
+    """SIGKILL of every role at once; they restart in any order."""
     victims = active_fault.world.roles.copy()
     async with asyncio.TaskGroup() as tasks:
         for victim in victims:
@@ -55,7 +55,7 @@ async def all_roles_killed(active_fault: ActiveFault) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def roles_churned(active_fault: ActiveFault) -> AsyncIterator[None]:
-    """One role after the other is killed and started, in any order, while the last ones are still starting."""
+    """One role after the other is killed and restarted, in any order, while earlier ones are still starting."""
     for victim in active_fault.rng.sample(active_fault.world.roles, len(active_fault.world.roles)):
         await _kill(active_fault, victim)
         victim.start()
@@ -65,7 +65,7 @@ async def roles_churned(active_fault: ActiveFault) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def killed_while_starting(active_fault: ActiveFault) -> AsyncIterator[None]:
-    """kill -9 while a role reads what it saved and folds the rest, before it is ready: a loop of crashes."""
+    """SIGKILL while a role loads its saved state and folds the rest, before it is ready: a crash loop."""
     victim = active_fault.rng.choice(active_fault.world.roles)
     await _kill(active_fault, victim)
     for _ in range(STARTS_CUT_SHORT):
@@ -79,7 +79,7 @@ async def killed_while_starting(active_fault: ActiveFault) -> AsyncIterator[None
 
 @asynccontextmanager
 async def state_lost(active_fault: ActiveFault) -> AsyncIterator[None]:
-    """A role comes back without its saved state, and folds the log from the beginning."""
+    """A role restarts without its saved state, and folds the log from the beginning."""
     world = active_fault.world
     name = active_fault.rng.choice(sorted(world.disks))
     (victim,) = (role for role in world.roles if role.name == name)
@@ -91,14 +91,14 @@ async def state_lost(active_fault: ActiveFault) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def role_frozen(active_fault: ActiveFault) -> AsyncIterator[None]:
-    """SIGSTOP of one role for longer than the others wait for it, then SIGCONT: it wakes up in the past."""
+    """SIGSTOP of one role for longer than the timeouts of the others, then SIGCONT: it resumes with an old state."""
     async with frozen(active_fault, active_fault.rng.choice(active_fault.world.roles)):
         yield
 
 
 @asynccontextmanager
 async def all_roles_frozen(active_fault: ActiveFault) -> AsyncIterator[None]:
-    """Every role stands still, as when the machine under them does."""
+    """Every role is frozen, as when the machine under them stops."""
     for victim in active_fault.world.roles:
         victim.send(signal.SIGSTOP)
     try:
@@ -111,7 +111,7 @@ async def all_roles_frozen(active_fault: ActiveFault) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def out_of_files(active_fault: ActiveFault) -> AsyncIterator[None]:
-    """A role may open no more files or connections than it has."""
+    """A role cannot open any more files or connections."""
     victim = active_fault.rng.choice(active_fault.world.of("api"))
     soft, hard = resource.prlimit(victim.pid, resource.RLIMIT_NOFILE)
     resource.prlimit(victim.pid, resource.RLIMIT_NOFILE, (_lowest_free(victim), hard))
@@ -121,13 +121,13 @@ async def out_of_files(active_fault: ActiveFault) -> AsyncIterator[None]:
             active_fault.evidence["connections refused for want of files"] += not await victim.metrics()
         yield
     finally:
-        with suppress(ProcessLookupError):  # it has ended meanwhile, and the next one has its own limit
+        with suppress(ProcessLookupError):  # it has ended meanwhile, and the next process has its own limit
             resource.prlimit(victim.pid, resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @asynccontextmanager
 async def frozen(active_fault: ActiveFault, victim: Role) -> AsyncIterator[None]:
-    """This role stands still."""
+    """Freeze this role during the context."""
     victim.send(signal.SIGSTOP)
     try:
         yield
@@ -148,7 +148,7 @@ def _lowest_free(victim: Role) -> int:
 
 
 def _remove(folder: Path) -> int:
-    """How many files there were."""
+    """Remove the files; their number."""
     count = sum(path.is_file() for path in folder.rglob("*"))
     shutil.rmtree(folder)
     return count

@@ -1,7 +1,7 @@
-"""Every fault of this lane, with the numbers that the catalog has for it.
+"""Every fault of this lane, with its numbers in the catalog.
 
-Pairs are drawn from different fields, so that two faults do not wrestle for one victim. What asks its victim how it
-is, before or after, comes first in the table: of a pair it strikes while all can be reached.
+A pair has faults of different fields, so that they do not compete for one victim. Faults that query their victim before
+or after come first in the table: in a pair they strike while every process can be reached.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ FAULTS: Mapping[str, Fault] = {fault.name: fault for found in FIELDS.values() fo
 
 
 def pairs(engine: Engine, rng: random.Random) -> Iterator[tuple[Fault, Fault]]:
-    """Two at once, for ever; every fault about as often as any other."""
+    """Random pairs for ever, with every fault about equally often."""
     found = [(field, fault) for field, faults in FIELDS.items() for fault in faults if engine in fault.engines]
     while True:
         (field, fault), (other_field, other) = (found[number] for number in sorted(rng.sample(range(len(found)), 2)))

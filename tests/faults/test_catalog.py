@@ -1,4 +1,4 @@
-"""The catalog names every fault once, and what it names is there."""
+"""The catalog names every fault once, and its references exist."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""A fault of a pair that did nothing is found out, also where the other one shows itself by the same count; and so is
-a command that nobody answered."""
+"""A fault of a pair without an effect is detected, even if both faults share a count; so is an unanswered command."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A few faults on real processes, and one fresh pair: what `make faults` does for hours.
+"""A few faults on real processes, and one fresh pair: the short form of `make faults`.
 
-The same seed draws the same victims and pairs; when exactly something is hit is the machine's.
+The same seed draws the same victims and pairs; the exact time of a hit depends on the machine.
 """
 
 from __future__ import annotations

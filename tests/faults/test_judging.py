@@ -1,5 +1,5 @@
-"""A role that dies is found out, also when its log says nothing: a supervisor would hide it by starting it again.
-A plane that does not answer and a log that cannot be read are wrong, and are looked at again: neither ends the run.
+"""A crash of a role is detected even without a log line: a supervisor's restart would hide it. A plane that does not
+answer and a log that cannot be read are faults; the run retries them and goes on.
 """
 
 from __future__ import annotations

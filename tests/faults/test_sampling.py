@@ -1,4 +1,4 @@
-"""What is sampled of a process is what it holds, under the names that have a bound."""
+"""Samples of a process equal its resources, under the names that have a bound."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a soak takes for a failure: also a turn that never ends, which says nothing by itself."""
+"""The failures of a soak, including a turn that hangs and prints nothing."""
 
 from __future__ import annotations
 

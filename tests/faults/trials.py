@@ -1,4 +1,4 @@
-"""In which order faults are tried: those that are named, then random pairs until enough have shown themselves."""
+"""The order of trials: the named faults, then random pairs until enough have evidence."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ one in four. More than these in a row, and they do not happen at all."""
 
 
 class Trials:
-    """Tries what it is given on one world, and reports it. It begins nothing after a moment of the monotonic clock."""
+    """Runs trials on one world, and reports them. No trial starts after a given moment of the monotonic clock."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class Trials:
         return time.monotonic() > self._until_s
 
     async def named(self, plan: Iterable[Sequence[Fault]]) -> None:
-        """Each of these; what nothing shows fails."""
+        """Try each of these; a fault without evidence fails."""
         for faults in plan:
             if self._is_over:
                 return
@@ -40,7 +40,7 @@ class Trials:
             self._report.tried(await self._attempt(faults))
 
     async def drawn(self, pairs: Iterable[Sequence[Fault]], wanted: int) -> None:
-        """So many of these. One of a pair may hide the other and be right otherwise: it does not count then."""
+        """Try so many of these. A pair in which one fault hides the other does not count."""
         done = hidden_in_a_row = 0
         for pair in pairs:
             if done == wanted or self._is_over:

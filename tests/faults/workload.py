@@ -1,4 +1,6 @@
-"""What clients ask: few zones, nodes and labels, so that commands meet. Drawn from the client's generator alone."""
+"""The requests of clients: few zones, nodes and labels, so that commands conflict. Drawn from the client's generator
+alone.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plane of real processes, on one of the engines, with devices and clients, where all of it can be hurt."""
+"""A plane of real processes on one of the engines, with devices and clients, each open to faults."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ KAFKA_ROLES = ("api-1", "api-2", "relay-1", "relay-2", "provisioner-1", "provisi
 
 
 class World:
-    """Everything there is in a run."""
+    """All parts of a run."""
 
     def __init__(self, engine: Engine, network_lab: NetworkLab, folder: Path, rng: random.Random) -> None:
         folder.mkdir(parents=True)
@@ -60,13 +60,13 @@ class World:
 
     @property
     def log_source(self) -> LogSource:
-        """Where the log is, for readers beside the plane."""
+        """The log's location, for readers beside the plane."""
         if self.brokers is None:
             return LogSource(self.disks["plane"].folder / "data")
         return LogSource(None, self.brokers.bootstrap, PREFIX)
 
     def of(self, kind: str) -> list[Role]:
-        """The roles whose names begin so; the embedded one is of every kind."""
+        """The roles with this prefix in their name; the embedded role has every prefix."""
         return [role for role in self.roles if role.name.startswith(kind) or role.name == "plane"]
 
     @property
@@ -83,17 +83,17 @@ class World:
         return sum(each.kills for each in (*self.roles, *brokers))
 
     def cert_files(self, who: str, *hosts: str) -> CertFiles:
-        """Valid for longer than any clock is wrong."""
+        """Certificates that are valid for longer than any clock error."""
         return self.cert_issuer.issue(who, *hosts, now=datetime.now(UTC) - DAY, valid=2 * DAY)
 
     @property
     def states(self) -> dict[str, Path]:
-        """Where each role saves its state."""
+        """The folders of each role's saved state."""
         inner = "data/state" if self.engine == "embedded" else "state"
         return {name: disk.folder / inner for name, disk in self.disks.items()}
 
     async def whole(self) -> None:
-        """Return when everybody is up."""
+        """Wait until every process is up."""
         if self.brokers is not None:
             await self.brokers.ready()
         for role in (*self.roles, self.simulator):
@@ -119,7 +119,7 @@ class World:
 
 @asynccontextmanager
 async def world_of(engine: Engine, network_lab: NetworkLab, folder: Path, rng: random.Random) -> AsyncIterator[World]:
-    """A plane at work, with its devices; clients are made and not running yet."""
+    """A running plane with its devices; clients are created but not started."""
     world = World(engine, network_lab, folder, rng)
     async with AsyncExitStack() as stack:
         stack.callback(world.checking.shutdown)
@@ -151,7 +151,7 @@ async def world_of(engine: Engine, network_lab: NetworkLab, folder: Path, rng: r
 
 
 async def _roles_on(world: World, brokers: Brokers) -> None:
-    """Two of each role. The second API reaches the brokers by their proxies."""
+    """Two processes of each role. The second API reaches the brokers through their proxies."""
     for broker in brokers.all:
         world.proxies[f"log on {broker.name}"] = broker.proxy
     for name in KAFKA_ROLES:

@@ -1,7 +1,7 @@
-"""All 96 faults that the plane is to survive, by number, each with what makes it happen or why nothing does yet.
+"""All 96 faults that the plane must survive, by number, each with its cause in the tests or the reason for having none.
 
-What makes one happen also shows that it did: a count in the simulator, evidence of the blow on real processes, or an
-assertion in the test that it names. A test holds the list complete and its references real.
+The cause also proves that the fault happened: a count in the simulator, evidence on real processes, or an assertion in
+the named test. A test checks that the list is complete and its references exist.
 """
 
 from __future__ import annotations

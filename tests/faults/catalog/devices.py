@@ -1,4 +1,4 @@
-"""Faults of devices and drivers, and of many at once."""
+"""Faults of devices and drivers, and combined faults."""
 
 from __future__ import annotations
 

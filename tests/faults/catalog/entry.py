@@ -1,4 +1,4 @@
-"""One fault of the catalog: what it is, and what makes it happen."""
+"""One fault of the catalog, with its cause in the tests."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ NO_KUBERNETES = "there is no Kubernetes edge yet"
 
 
 class CatalogEntry(NamedTuple):
-    """A fault. `by` is what makes it happen: `real: NAME` of the table of this lane, `simulated: NAME` of what a batch
-    of simulations must have met, or a test by its id. `lacks` is what of it nothing makes happen, and why.
+    """A fault. `by` is its cause: `real: NAME` from the table of this lane, `simulated: NAME` from the counts of a
+    batch of simulations, or a test by its id. `lacks` is the part without a cause, with the reason.
     """
 
     number: int

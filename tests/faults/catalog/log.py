@@ -1,4 +1,4 @@
-"""Faults of Kafka, and of what is in the log."""
+"""Faults of Kafka, and of records in the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults of processes and of who owns what."""
+"""Faults of processes and of ownership."""
 
 from __future__ import annotations
 

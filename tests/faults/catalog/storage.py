@@ -1,4 +1,4 @@
-"""Faults of disks and of what is kept on them."""
+"""Faults of disks and of the files on them."""
 
 from __future__ import annotations
 
