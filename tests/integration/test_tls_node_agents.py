@@ -59,7 +59,7 @@ async def test_a_node_agent_creates_no_zone_and_moves_no_node(plane: Guarded) ->
     moved = await agent.calls.JoinNodes(join("n1", "10.7.0.9", zone="z2"))
     assert (moved.outcome, "cannot move a node" in moved.reason) == (pb.OUTCOME_REFUSED, True)
     left = await agent.calls.LeaveNodes(pb.LeaveNodesRequest(zone="z1", names=["n1"]))
-    assert (left.outcome, "'trust' of 'n1' is an operator's" in left.reason) == (pb.OUTCOME_REFUSED, True)
+    assert (left.outcome, "'trust' of 'n1' is set by an operator" in left.reason) == (pb.OUTCOME_REFUSED, True)
 
 
 async def test_what_an_operator_allows_is_shown_and_takes_effect_beside_the_operators_labels(plane: Guarded) -> None:

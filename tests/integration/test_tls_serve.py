@@ -51,7 +51,7 @@ async def test_a_fleet_of_its_own_processes_works_under_tls(tmp_path: Path) -> N
         async with started("simulator", "--relay", plane.address("agents"), *dpus, *simulator):
             verified = await until_equal(server, viewer, 3)
         assert verified.status == 0, verified.stderr
-        denied = await run("freeze", *viewer, server=server)
+        denied = await run("freeze", "--all", *viewer, server=server)
         assert (denied.status, "viewer/vic must have the role" in denied.stderr) == (1, True)
         bare = await run("nodes", "list", server=server)
         assert (bare.status, "give --tls-cert, --tls-key and --tls-ca" in bare.stderr) == (3, True)

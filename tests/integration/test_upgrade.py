@@ -163,7 +163,7 @@ async def test_who_does_not_fold_the_topic_needs_no_rules_for_it(tmp_path: Path)
 async def test_a_version_that_is_there_already_is_unchanged_as_each_partition_says(tmp_path: Path) -> None:
     async with served(tmp_path) as plane:
         one = await plane.calls.UpgradeFoldVersion(pb.UpgradeFoldVersionRequest(topic="fleet", version=1))
-        assert (one.outcome, one.reason) == (pb.OUTCOME_UNCHANGED, "version: fleet/0 has fold version 1 already")
+        assert (one.outcome, one.reason) == (pb.OUTCOME_UNCHANGED, "version: fleet/0 already has fold version 1")
         all_of = await plane.calls.UpgradeFoldVersion(pb.UpgradeFoldVersionRequest(topic="zones", version=1))
         assert all_of.outcome == pb.OUTCOME_UNCHANGED
         assert [part.outcome for part in all_of.partitions] == [pb.OUTCOME_UNCHANGED] * 3
