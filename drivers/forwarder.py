@@ -33,11 +33,11 @@ from projections.zones.forwarding import forward
 from schemas.events import Event, MembershipChanged, OutboxAcknowledged
 
 WINDOW_MAX_S = 0.5
-"""Longest time for which the changes after a forward are gathered."""
+"""Longest linger of a batch of changes after a forward."""
 LANDING_S = 2.0
-"""How long an append, also one of which nothing is known, may take to be folded before its range is said again."""
+"""Time for an append, also of unknown outcome, to be folded before its range is forwarded again."""
 PRUNE_S = 5.0
-"""How long changes stay in the outbox after fleet has them: one record prunes all of that time."""
+"""Time that changes stay in the outbox after fleet has folded them: one record prunes all of this time."""
 RETRY_S = 1.0
 """Wait after an error, with jitter."""
 

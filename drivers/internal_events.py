@@ -22,14 +22,14 @@ from schemas.events import Event
 logger = logging.getLogger(__name__)
 
 TURN_S = 0.3
-"""Each rank waits so much longer than the one before."""
+"""Wait per rank."""
 
 APPEND_TIMEOUT_S = 5.0
-"""An append that takes longer is taken for unknown."""
+"""The outcome of an append that takes longer is unknown."""
 
 
 RANK_MAX = 3
-"""Turns of this rank and of all behind it are counted as one."""
+"""Turns of this rank and of all higher ranks are counted together."""
 
 
 class InternalEvents:

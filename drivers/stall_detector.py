@@ -18,7 +18,7 @@ from eventstore.replicas.replica import Replica
 from projections.fold_states import FoldStates
 
 LOOK_S = 5.0
-"""Seconds between looks."""
+"""Interval of checks."""
 
 logger = logging.getLogger(__name__)
 

@@ -30,10 +30,10 @@ from schemas.events import DeadlinePassed
 logger = logging.getLogger(__name__)
 
 GRACE_S = 1.0
-"""A deadline is stated this long after it has passed, so that a provisioner that still runs ends its attempt itself."""
+"""A passed deadline is appended after this time, so that a live provisioner ends its attempt itself."""
 
 RETRY_S = 2.0
-"""An event that changed nothing is appended again after this long, with jitter."""
+"""Wait before an event that changed nothing is appended again, with jitter."""
 
 
 class Deadline(NamedTuple):

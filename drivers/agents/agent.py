@@ -34,11 +34,11 @@ class AgentSettings(NamedTuple):
     """Settings of an agent."""
 
     welcome_s: float = 10.0
-    """How long a relay may take to answer a Hello."""
+    """Timeout of the response to a Hello."""
     apply_s: float = 120.0
-    """How long the device may take for one frame before that counts as failed."""
+    """Timeout of the device for one frame."""
     read_back_s: float = 5.0
-    """How long the device may take to say what it holds."""
+    """Timeout of a read-back of the device."""
     slow_s: float = 0.05
     """A frame that takes longer is acknowledged as received before it is applied."""
 

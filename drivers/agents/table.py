@@ -23,7 +23,7 @@ from projections.rules.rule import SetStep
 logger = logging.getLogger(__name__)
 
 SELF = 1
-"""This DPU as a set of DPUs: it has number 0 on its link, which speaks for no other."""
+"""This DPU as a set of DPUs: it is the only one on its link, with number 0."""
 
 
 class AgentTable:

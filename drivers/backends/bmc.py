@@ -91,7 +91,7 @@ class Bmc(Protocol):
 
 
 Connect: TypeAlias = Callable[[str], Bmc]
-"""The BMC at an address, as `DpuRegistered` has it. Raises NeedsOperator for one that no backend knows."""
+"""The BMC at an address in the form of `DpuRegistered`. Raises NeedsOperator if no backend has its scheme."""
 
 
 def by_scheme(backends: Mapping[str, Connect]) -> Connect:

@@ -29,9 +29,9 @@ from projections.field_checks import quoted
 _MAX_ANSWER_BYTES = 1 << 20
 _STATUS: dict[type[Exception], int] = {Unreachable: 503, SessionEnded: 409, TaskFailed: 500, NeedsOperator: 422}
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What decoding JSON raises; text that is no UTF-8 and nesting without end are no DecodeErrors."""
+"""Errors of decoding JSON; invalid UTF-8 and unlimited nesting raise no DecodeError."""
 _UNDIALABLE = (aiohttp.InvalidURL, UnicodeError)
-"""What dialing an address raises that is none; of a host name with an empty or long part it is an encoding's error."""
+"""Errors of dialing an invalid address; a host name with an empty or too long label raises UnicodeError."""
 _ERRORS = {status: error for error, status in _STATUS.items()}
 
 _Answer = TypeVar("_Answer")

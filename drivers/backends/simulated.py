@@ -20,9 +20,9 @@ class DeviceFaults(NamedTuple):
     """Faults of devices. Shares and chances are from 0 to 1; a chance is per frame."""
 
     latency_ms: float = 0.0
-    """Median time that a device takes to apply a frame; the spread around it is log-normal."""
+    """Median time of a device to apply a frame; the distribution is log-normal."""
     spread: float = 0.5
-    """Sigma of that log-normal spread."""
+    """Sigma of the log-normal distribution."""
     slow_share: float = 0.0
     """Share of devices that take `slow_factor` times as long."""
     slow_factor: float = 100.0
@@ -33,11 +33,11 @@ class DeviceFaults(NamedTuple):
     answer_loss: float = 0.0
     """Chance that the device's answer is lost."""
     failures: float = 0.0
-    """Chance that the device fails, and says so."""
+    """Chance that the device fails and reports the failure."""
     lies: float = 0.0
-    """Chance that the device says applied, and is not."""
+    """Chance that the device reports success without applying the frame."""
     false_alarms: float = 0.0
-    """Chance that the device says failed, and has applied."""
+    """Chance that the device reports a failure after applying the frame."""
     reboots_per_hour: float = 0.0
     """Per device."""
     reboot_s: float = 5.0

@@ -30,7 +30,7 @@ _LAST_TASKS = 8
 
 WORK_S: Mapping[str, float] = {"install": 2.0, "firmware": 0.5, "reboot": 1.0, "drain": 0.3}
 _OTHER_WORK_S = 0.1
-"""What work takes, in seconds, at pace 1."""
+"""Duration of other tasks, in seconds, at pace 1."""
 
 _Answer = TypeVar("_Answer")
 
@@ -39,21 +39,21 @@ class BmcFaults(NamedTuple):
     """Faults of BMCs. Shares are of calls; for `fail` and `lie`, of tasks."""
 
     latency_s: float = 0.005
-    """Mean of the time that a call takes, exponentially distributed."""
+    """Mean latency of a call, exponentially distributed."""
     pace: float = 1.0
-    """Factor on the time that work takes."""
+    """Factor on the duration of tasks."""
     unreachable: float = 0.0
-    """The call is lost before the device has seen it."""
+    """The call is lost before it reaches the device."""
     mute: float = 0.0
-    """The call takes effect, and its answer is lost."""
+    """The call takes effect, and its response is lost."""
     hang: float = 0.0
     """The call never ends."""
     fail: float = 0.0
-    """The work ends as failed."""
+    """The task ends as failed."""
     lie: float = 0.0
-    """The work ends as done, and nothing was done."""
+    """The task ends as done without an effect."""
     no_images: frozenset[str] = frozenset()
-    """Images that the device cannot get."""
+    """Images that the device cannot download."""
 
 
 NO_BMC_FAULTS = BmcFaults()

@@ -24,10 +24,10 @@ from drivers.wire.relay_messages import Frame
 from projections.rules.device_table import FrameRefused, RefusalCode
 
 SLOW_S = 0.05
-"""A device that takes longer says first that it has received the frame."""
+"""A device that takes longer acknowledges the receipt of the frame first."""
 
 REBOOTS_S = 5.0
-"""It is drawn at least so often who reboots."""
+"""Longest interval of the random draws of rebooting devices."""
 
 TABLES_KEPT = 64
 

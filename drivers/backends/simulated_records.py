@@ -15,7 +15,7 @@ from drivers.backends.simulated_tables import NOTHING
 from drivers.wire.protocol import all_dpus, bitmap_of
 
 DeviceIndexes: TypeAlias = npt.NDArray[np.intp]
-"""Devices, by their places in the records."""
+"""Devices, by their indexes in the records."""
 
 NONE = -1
 NEVER = np.inf

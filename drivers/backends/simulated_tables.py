@@ -16,7 +16,7 @@ from projections.rules.device_table import EMPTY_TABLE, DeviceTable, FrameRefuse
 from projections.rules.rule import Delta
 
 Outcome: TypeAlias = int | FrameRefused
-"""The number of the table after a frame, or why it was refused."""
+"""The number of the table after a frame, or its refusal."""
 
 OUTCOMES_MAX = 1_024
 MESSAGES_MAX = 64

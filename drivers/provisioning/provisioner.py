@@ -44,18 +44,18 @@ class ProvisionerSettings(NamedTuple):
     """Settings of a provisioner; times are in seconds."""
 
     attempts_at_once: int = 1_000
-    """Attempts under way in this process; most of them wait for a device."""
+    """Concurrent attempts in this process; most of them wait for a device."""
     calls_at_once: int = 64
-    """Calls to devices under way in this process, but for those that a device leaves hanging."""
+    """Concurrent calls to devices in this process, except calls that a device leaves hanging."""
     lost_after_s: float = 3.0
-    """How long an actor's beacon must be gone before its attempt is lost."""
+    """Time without an actor's beacon after which its attempt is lost."""
     look_s: float = 0.02
-    """Shortest time between two looks at a partition."""
+    """Shortest time between two checks of a partition."""
     idle_look_s: float = 1.0
-    """Longest time between two looks at a partition in which attempts run, since beacons end without a record, or steps
-    wait for a thaw."""
+    """Longest time between two checks of a partition with running attempts (a beacon ends without a record), or with
+    steps that wait for a thaw."""
     landing_s: float = 2.0
-    """How long an append, also one of which nothing is known, may take to be folded before it is made again."""
+    """Time for an append, also of unknown outcome, to be folded before it is repeated."""
     retry_s: float = 1.0
     """Wait after an internal event that changed nothing, with jitter."""
     device: steps.DeviceTiming = steps.DeviceTiming()

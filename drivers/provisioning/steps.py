@@ -34,7 +34,7 @@ from projections.zones.phases import (
 from projections.zones.rows import Dpu
 
 _IMAGE_SHOWN = 253
-"""Characters of an image's name: two that differ often do so at the end."""
+"""Characters of an image's name in a message: names often differ at the end."""
 
 ACTIONS: Mapping[str, Action] = {
     NODE_EFFECT: "drain",
@@ -52,7 +52,7 @@ ACTIONS: Mapping[str, Action] = {
 }
 
 TOKENS_PER_MS = 1 << 20
-"""More than attempts at one DPU that can begin within a millisecond of the log."""
+"""More than the attempts at one DPU that can start within a millisecond of the log."""
 
 _Result = TypeVar("_Result")
 
@@ -61,13 +61,13 @@ class DeviceTiming(NamedTuple):
     """Timing of the calls to a device, in seconds."""
 
     call_s: float = 30.0
-    """Hard limit of one call."""
+    """Timeout of one call."""
     prompt_s: float = 1.0
-    """A call that takes longer counts among those under way no more: it only waits, and others need not wait for it."""
+    """A call that takes longer releases its slot: it only waits, and must not delay other calls."""
     poll_s: float = 0.2
-    """First wait between two looks at a task; each is half as long again as the one before."""
+    """First interval of polling a task; each further one is 1.5 times as long."""
     poll_max_s: float = 5.0
-    """Longest wait between two looks."""
+    """Longest interval of polling a task."""
 
 
 class AttemptSuperseded(Exception):

@@ -19,11 +19,11 @@ from collections.abc import Callable
 
 ADVICE_S_MAX = 30.0
 DPU_AT_ONCE, DPU_EVERY_S = 5.0, 2.0
-"""Links that one DPU may open at once after a pause, and how often then: it needs one, and may lose it a few times."""
+"""The burst of links of one DPU, and the interval of further ones in seconds: it needs one, and may lose a few."""
 SHARED_IDENTITY_SHARE = 0.5
-"""Share of the rate of one identity that may speak for many DPUs: an address without TLS, a simulator."""
+"""Share of the rate for an identity of many DPUs: an address without TLS, a simulator."""
 IDENTITIES_MAX = 20_000
-"""Identities remembered; the one not seen for longest is forgotten first."""
+"""Identities in memory; the least recently seen is dropped first."""
 
 
 class _Identity:

@@ -22,7 +22,7 @@ from eventstore.backoff import backoff_ceiling
 from projections.rules.device_table import RefusalCode
 
 WINDOW = 2
-"""Frames on their way to a DPU at most: one that it applies, and the next. More would be older than need be."""
+"""Most frames in flight to a DPU: one that it applies, and the next. Further ones would be outdated on arrival."""
 
 BACKOFF_FIRST_S = 1.0
 BACKOFF_LAST_S = 60.0
@@ -51,16 +51,16 @@ class DeliveryState(NamedTuple):
     in_hardware: int
     digest: bytes
     sent: int
-    """Version that it will have when all that is on its way has been applied."""
+    """The version after all frames in flight are applied."""
     in_flight: tuple[int, ...] = ()
-    """Versions of the frames on their way to it."""
+    """Versions of the frames in flight."""
     sent_at: float = 0.0
     repair: bool = False
-    """What it has is wrong: only a snapshot helps."""
+    """The table is wrong and needs a snapshot."""
     failures: int = 0
     not_before: float = 0.0
     since: int = 0
-    """The zone's version when it came: how long it took for older ones says nothing about us."""
+    """The zone's version when the link began: latencies of older versions are not this relay's."""
 
 
 def arrived(status: TableStatus, target: Target, known: bytes | None) -> DeliveryState:

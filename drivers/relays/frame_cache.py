@@ -14,12 +14,12 @@ from drivers.wire import relay_messages
 from projections.rules.rule import size
 
 SMALL_BYTES = 4_096
-"""A delta up to this size is sent without asking whether a snapshot would be smaller."""
+"""A delta up to this size is sent without a comparison with a snapshot."""
 
 CACHE_BYTES_MAX = 64 * 1024 * 1024
 PREFIX_BYTES = 5
 ENTRY_BYTES = 512
-"""What a frame takes in the cache beside its bytes. DPUs choose the versions that they claim to have."""
+"""Overhead of a frame in the cache. It counts because DPUs choose the versions that they claim to have."""
 
 
 class EncodedFrame(NamedTuple):

@@ -27,7 +27,7 @@ from projections.rules.rule import Held
 logger = logging.getLogger(__name__)
 
 RETRY_UNKNOWN_MS = 2_000
-"""When a DPU that is not registered should ask again."""
+"""Mean time until the retry of an unregistered DPU."""
 
 
 class LinkMembership:

@@ -40,32 +40,32 @@ logger = logging.getLogger(__name__)
 
 SLICE_S = 0.003
 REST_TIMES = 2.0
-"""How many times as long as a pass its rest is: about as long as the answers to it keep the process busy."""
+"""Length of a rest as a multiple of its pass: about the time that the process needs for the answers to the pass."""
 REST_MAX_S = 0.25
 """Longest rest."""
 TICK_S = 1.0
 GATHER_S = 0.15
-"""What DPUs say within this time is reported together."""
+"""Messages of DPUs within this time are reported together."""
 REPORTS_AT_ONCE = 16
 PIECE_BYTES = 4096
-"""What counts as one message: a large one counts as several."""
+"""Bytes that count as one message: a large message counts as several."""
 TURN_PIECES = 16
-"""Messages of one link in a row."""
+"""Consecutive messages of one link before the loop yields."""
 
 
 class RelaySettings(NamedTuple):
     """Settings of a relay."""
 
     heartbeat_s: float = 10.0
-    """How often an agent speaks up. One that does not for three times as long is taken for gone."""
+    """Interval of an agent's heartbeats. A link without a message for three times as long is closed."""
     hello_s: float = 10.0
-    """How long a new link may take to say who it is."""
+    """Timeout of a new link's Hello."""
     handshakes_per_second: float = 200.0
-    """New links taken per second; more are told when to come back."""
+    """New links accepted per second; further ones are told when to retry."""
     handshakes_at_once: int = 400
-    """New links taken at once after a quiet time."""
+    """Burst of new links after an idle time."""
     messages_per_second: int = 1_000
-    """What one link may say per second, on average over a tick, before it is closed."""
+    """Limit of a link's messages per second, averaged over a tick; a link above it is closed."""
     zones: frozenset[str] = frozenset()
     """Zones served; empty for all."""
 

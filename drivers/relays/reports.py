@@ -20,20 +20,20 @@ from schemas.events import InstallsReported
 V = TypeVar("V")
 
 PROGRESS_S = 1.0
-"""Between reports of a zone while a version is on its way through it."""
+"""Interval of a zone's reports while a version is delivered to it."""
 
 EXCEPTIONS_S = 5.0
-"""Between reports that only repeat who refused or went back."""
+"""Interval of reports that contain only refusals or regressions."""
 
 NAMES_MAX = 100
-"""DPUs named in one report at most: keeps the record small. The others are named in the next one."""
+"""Most DPUs named in one report, to keep the record small. The others are named in the next one."""
 
 ENTRIES_MAX = 300
-"""Versions times levels in one report at most; the newest, since having one says that one had all before it."""
+"""Most pairs of version and level in one report: the newest, since a DPU with a version has had all before it."""
 
 SETS_BYTES_MAX = 768 * 1024
-"""Of all sets of ordinals in one report. A record may have 1 MiB: the rest is for names and reasons. Of the largest
-zones, about as many versions as the fold remembers."""
+"""Bytes of all sets of ordinals in one report. A record may have 1 MiB; the rest is for names and reasons. For the
+largest zones, this is about as many versions as the fold stores."""
 
 
 class Level(IntEnum):

@@ -26,7 +26,7 @@ from projections.field_checks import quoted
 from projections.rules.rule import Held
 
 BACKLOG_BYTES = 1024 * 1024
-"""What a link may leave untaken before it gets no more frames."""
+"""Backlog of a link above which it gets no further frames."""
 
 
 class SessionContext(NamedTuple):

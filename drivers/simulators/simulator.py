@@ -27,7 +27,7 @@ from eventstore.errors import PermanentError, TransientError
 logger = logging.getLogger(__name__)
 
 TICK_S = 0.01
-"""The least time between two looks at the devices: what comes meanwhile is done in one."""
+"""Shortest interval of device ticks: all changes within it are handled together."""
 REGISTRATIONS_AT_ONCE = 64
 BACKOFF_FIRST_S, BACKOFF_LAST_S = 0.25, 8.0
 

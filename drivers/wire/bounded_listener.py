@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 BACKLOG = 4096
 ACCEPTS_AT_ONCE = 64
-"""Connections taken in one turn of the loop."""
+"""Connections accepted in one iteration of the loop."""
 PAUSE_S = 1.0
 """Pause of a listener that found no free file descriptor."""
 _NO_FILES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -46,7 +46,7 @@ class ConnectionLimits(NamedTuple):
     handshake_s: float = 10.0
     """Longest TLS handshake."""
     stalled_s: float = 60.0
-    """How long a peer may take none of what it was sent."""
+    """Longest time in which a peer takes no sent bytes."""
 
 
 def peer_of(address: tuple[Any, ...]) -> str:

@@ -15,7 +15,7 @@ from typing import Protocol
 from eventstore.errors import TransientError
 
 BACKLOG_BYTES_MAX = 160 * 1024 * 1024
-"""What may wait for a peer before the link is broken off: two of the largest messages and some small ones."""
+"""Backlog above which a link is aborted: two of the largest messages and some small ones."""
 
 
 class LinkClosed(TransientError):
@@ -61,7 +61,7 @@ class Link(Protocol):
 
 
 Dial = Callable[[str], Awaitable[Link]]
-"""Opens a link to the relay at an address. Raises LinkClosed if it cannot, Busy if the relay says so."""
+"""Opens a link to the relay at an address. Raises LinkClosed on failure, Busy if the relay refuses new links."""
 
 
 class _MemoryLink:

@@ -19,22 +19,22 @@ VERSION = 1
 """Version of this protocol; an agent with another one is refused."""
 
 MAX_LINK_DPUS = 10_000
-"""DPUs that one link may speak for."""
+"""Most DPUs of one link."""
 
 MAX_UP_BYTES = 2 * 1024 * 1024
-"""Size of a message to a relay at most: a Hello of MAX_LINK_DPUS long names."""
+"""Largest message to a relay: a Hello of MAX_LINK_DPUS long names."""
 
 MAX_DOWN_BYTES = 64 * 1024 * 1024
-"""Size of a message to an agent at most: a snapshot of three million IPv6 prefixes."""
+"""Largest message to an agent: a snapshot of three million IPv6 prefixes."""
 
 MAX_PARTS = 256
-"""TableStatuses, and refusals, of one message at most; who has more to say says it in several."""
+"""Most TableStatuses, and most refusals, of one message; more of them need several messages."""
 
 MAX_REASON = 200
-"""Characters of a reason that are kept."""
+"""Characters of a reason; the rest is cut off."""
 
 MAX_VERSION = (1 << 63) - 1
-"""Epochs and versions at most: what a log can say."""
+"""Largest epoch and version: the limit of the log."""
 
 DIGEST_BYTES = 16
 

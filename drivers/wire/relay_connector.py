@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 BACKOFF_FIRST_S = 0.5
 BACKOFF_LAST_S = 30.0
 AWAY_S_MAX = 60.0
-"""We stay away no longer, whatever a relay says."""
+"""Longest wait for a reconnection, whatever a relay asks for."""
 
 
 class GoAwayReceived(LinkClosed):

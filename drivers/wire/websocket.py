@@ -39,17 +39,16 @@ PATH = "/agent"
 DIAL_S = 10.0
 CLOSE_S = 1.0
 ASK_S = 10.0
-"""Longest time until the headers of an agent's request are whole."""
+"""Timeout of the headers of an agent's request."""
 LIMITS = ConnectionLimits()
 AGENT_BACKLOG_BYTES_MAX = 4 * MAX_UP_BYTES
 MASK_BYTES = 4
 MASKS_AT_ONCE = 256
 PINGS_MAX = 100
-"""Pings and their answers between two messages. They are no messages of ours, which are counted; no library of theirs
-needs so many."""
+"""Most pings and pongs between two messages: they are not counted as messages. No WebSocket library sends so many."""
 
 Serve = Callable[[Link, str], Awaitable[None]]
-"""Serves a link that may speak for one DPU only, or for any if it is empty."""
+"""Serves a link that may speak for the given DPU only; for any DPU if it is empty."""
 
 
 class Admit(Protocol):
@@ -62,9 +61,9 @@ class PeerIdentity(NamedTuple):
     """The identity in the certificate of a connection's peer."""
 
     dpu: str
-    """The only DPU that this link may speak for; empty for any."""
+    """The only DPU that this link may speak for; empty for any DPU."""
     principal: str = ""
-    """Whom the certificate names; empty without one."""
+    """The principal in the certificate; empty without one."""
 
 
 PEER_IDENTITY = web.RequestKey("peer_identity", PeerIdentity)
