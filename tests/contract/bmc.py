@@ -1,4 +1,4 @@
-"""What a provisioner may count on of a device's controller; run unchanged over a call and over HTTP."""
+"""The contract of a device's BMC with provisioners; run unchanged over a function call and over HTTP."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Scenario = Callable[[Bmc], Awaitable[None]]
 
 
 class BmcContract(ABC):
-    """A scenario gets a device called `d`, with the image `missing` nowhere to be had."""
+    """Each scenario gets a device `d`; the image `missing` is not available."""
 
     @abstractmethod
     def connected(self, scenario: Scenario, faults: BmcFaults = PLAIN) -> None:
-        """Run a scenario with a device that goes wrong like this."""
+        """Run a scenario with a device that has these faults."""
 
     def test_a_task_runs_on_by_itself_and_its_image_is_there_when_it_is_done(self) -> None:
         async def scenario(bmc: Bmc) -> None:
@@ -72,6 +72,6 @@ class BmcContract(ABC):
 
 
 async def in_time(scenario: Awaitable[None]) -> None:
-    """A scenario that hangs fails."""
+    """Fail a scenario that hangs."""
     async with asyncio.timeout(TIMEOUT_S):
         await scenario

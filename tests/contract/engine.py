@@ -1,4 +1,4 @@
-"""What the suite needs of an engine beyond EventLog: to open one log again and again, and to damage it.
+"""The operations that the suite needs of an engine beyond EventLog: to reopen one log repeatedly, and to damage it.
 
 An engine's test module subclasses `LogUnderTest`, returns it from the fixture `engine`, and inherits the suite.
 """
@@ -17,7 +17,7 @@ KEY = b"zone-1"
 
 
 class LogUnderTest(ABC):
-    """One log of `partition_count` partitions, empty at first. Whatever it opens is closed by `aclose`."""
+    """One log of `partition_count` partitions, empty at first. `aclose` closes everything that it opened."""
 
     partition_count = 4
     patience_s = 10.0
@@ -25,35 +25,35 @@ class LogUnderTest(ABC):
 
     @abstractmethod
     async def open(self, *, partition_count: int | None = None) -> EventLog:
-        """Open the log, made if it is missing. What was opened before has been closed by then."""
+        """Open the log, and create it if it is missing. Any former instance must be closed."""
 
     @abstractmethod
     async def truncate(self, partition: Partition, position: int) -> None:
-        """Lose the records from `position` on, as an unclean election or an old copy of a disk would. Log closed."""
+        """Lose the records from `position` on, as in an unclean election or on an old disk. The log is closed."""
 
     @abstractmethod
     async def recreate(self) -> None:
-        """Put an empty log where this one was. The log may be open, and read from."""
+        """Replace this log by an empty one. The log may be open and have readers."""
 
     @abstractmethod
     async def expire(self, log: EventLog, partition: Partition, position: int) -> None:
-        """Drop the records before `position`, as retention does. At least one record lies behind it."""
+        """Drop the records before `position`, as retention does. At least one record follows it."""
 
     @abstractmethod
     async def aclose(self) -> None:
         """Close and remove everything."""
 
     async def settle(self, log: EventLog) -> None:
-        """Wait until nothing is under way that could still land. Most engines leave nothing under way."""
+        """Wait until no append in flight can still land. Most engines have none."""
         await asyncio.sleep(0)
 
     async def tick(self) -> None:
-        """Let time pass in which the next append is stamped later."""
+        """Advance time, so that the next append gets a later timestamp."""
         await asyncio.sleep(0.003)
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[EventLog]:
-        """Open, and close again."""
+        """Open the log, and close it again."""
         log = await self.open()
         try:
             yield log
@@ -66,7 +66,7 @@ class LogUnderTest(ABC):
 
 
 async def put(log: EventLog, partition: Partition, *values: bytes, key: bytes = KEY, headers: Headers = ()) -> None:
-    """Append one after the other, each until it is acknowledged: an unknown outcome is tried again."""
+    """Append one after the other; repeat each append with an unknown outcome until it is acknowledged."""
     for value in values:
         while True:
             try:
@@ -79,7 +79,7 @@ async def put(log: EventLog, partition: Partition, *values: bytes, key: bytes = 
 async def read_to_end(
     log: EventLog, positions: Mapping[Partition, int], ends: Mapping[Partition, int] | None = None
 ) -> dict[Partition, list[Record]]:
-    """The records of these partitions from these positions to these ends, or to what is the end now."""
+    """The records of these partitions from these positions to these ends, or to the current ends."""
     ends = ends or {partition: await log.end(partition) for partition in positions}
     found: dict[Partition, list[Record]] = {partition: [] for partition in positions}
     missing = {partition for partition, position in positions.items() if position < ends[partition]}
@@ -93,15 +93,15 @@ async def read_to_end(
 
 
 async def read_all(log: EventLog, partition: Partition) -> list[Record]:
-    """Every record that stands in a partition now."""
+    """Every record in a partition."""
     return (await read_to_end(log, {partition: await log.begin(partition)}))[partition]
 
 
 def first_values(records: Iterable[Record]) -> list[bytes]:
-    """The values in order of their first occurrence: an engine may land a record twice, never out of order."""
+    """The values in order of their first occurrence: an engine may land a record twice, but never out of order."""
     return list(dict.fromkeys(record.value for record in records))
 
 
 def numbered(prefix: str, count: int) -> list[bytes]:
-    """Values that tell where they belong."""
+    """Values that contain their own number."""
     return [f"{prefix}-{i}".encode() for i in range(count)]

@@ -1,8 +1,9 @@
-"""The contract of every EventLog, stated once and inherited by each engine's test module.
+"""The contract of every EventLog, defined once and inherited by each engine's test module.
 
-It speaks of acknowledged records: each is there at least once, in order for a sequential appender, and every reader
-sees the same records at the same offsets for ever. What an engine may do beyond that (land a record twice, or one whose
-append ended unknown; skip offsets; stamp times backwards) the suite tolerates everywhere, as all other code must.
+It covers acknowledged records: each is present at least once, in order for a sequential appender, and every reader sees
+the same records at the same offsets for ever. An engine may do more: land a record twice, land one whose append had an
+unknown outcome, skip offsets, set timestamps backwards. The suite tolerates all of this everywhere, as all other code
+must.
 """
 
 from __future__ import annotations

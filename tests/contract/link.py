@@ -1,4 +1,4 @@
-"""What both ends of an agent link may count on; run unchanged against every engine of links."""
+"""The contract of an agent link with both of its ends; run unchanged against every link implementation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TIMEOUT_S = 10.0
 
 
 class LinkContract(ABC):
-    """A scenario gets the relay's and the agent's end of an open link."""
+    """Each scenario gets the relay's and the agent's end of an open link."""
 
     @abstractmethod
     def connected(self, scenario: Scenario) -> None:
@@ -131,6 +131,6 @@ async def _close(link: Link) -> None:
 
 
 async def in_time(scenario: Awaitable[None]) -> None:
-    """A scenario that hangs fails."""
+    """Fail a scenario that hangs."""
     async with asyncio.timeout(TIMEOUT_S):
         await scenario

@@ -1,4 +1,6 @@
-"""What production code takes for granted of an event loop; run unchanged against asyncio's and the simulated one."""
+"""The behaviour of an event loop on which production code relies; run unchanged against asyncio's loop and the
+simulated one.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,11 @@ _about: contextvars.ContextVar[str] = contextvars.ContextVar("about", default="n
 
 
 class LoopContract(ABC):
-    """Scenarios note what happens, in the order in which it does."""
+    """Scenarios record events in their order."""
 
     @abstractmethod
     def run(self, scenario: Coroutine[Any, Any, None]) -> None:
-        """On a fresh loop."""
+        """Run a scenario on a fresh loop."""
 
     @pytest.fixture(autouse=True)
     def _notes(self) -> None:

@@ -1,4 +1,4 @@
-"""What a store of saved state promises, above all across the death of its process; run unchanged against each."""
+"""The contract of a store of saved state, above all across a crash of its process; run unchanged against each store."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ ZONES_0, ZONES_1, ZONES_10 = (Partition(ZONES, number) for number in (0, 1, 10))
 
 
 class StoreUnderTest(ABC):
-    """A disk, and the store of whoever uses it now."""
+    """A disk, and the store of its current process."""
 
     @abstractmethod
     def open(self) -> StateStore:
-        """As a process does that starts."""
+        """Open the store as a starting process does."""
 
     @abstractmethod
     def kill(self) -> None:
-        """The process that has it open dies, at this instant."""
+        """Kill the process that has the store open, at this instant."""
 
     @abstractmethod
     def cut_power(self, rng: random.Random) -> None:
-        """The machine of the process that has it open loses its power: some of the last writes may be gone."""
+        """Cut the power of the machine that has the store open: some of the last writes may be lost."""
 
 
 def head(position: int) -> SavedHead:
@@ -35,7 +35,7 @@ def head(position: int) -> SavedHead:
 
 
 def save(store: StateStore, partition: Partition, position: int, **tables: list[EncodedRow]) -> int:
-    """One save; what it adds to the digest."""
+    """Save once; the amount that the save adds to the digest."""
     batch = store.batch(partition)
     added = sum(batch.replace(table, rows) for table, rows in tables.items())
     batch.commit(head(position))
@@ -48,7 +48,7 @@ def position(store: StateStore, partition: Partition) -> int:
 
 
 class StoreContract:
-    """The suite. A subclass has the fixture `disk`, its store under test."""
+    """The suite. A subclass provides the fixture `disk`, its store under test."""
 
     def test_what_was_committed_is_there_after_a_kill_and_nothing_else(self, disk: StoreUnderTest) -> None:
         store = disk.open()
@@ -131,7 +131,7 @@ class StoreContract:
 
 
 def _after(position: int) -> dict[str, bytes]:
-    """The rows that so many saves of the power cuts' story leave."""
+    """The rows after so many saves of the scenario of power cuts."""
     rows: dict[str, bytes] = {}
     for at in range(1, position + 1):
         rows[f"n{at % 7}"] = b"%d" % at

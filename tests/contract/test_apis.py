@@ -1,4 +1,4 @@
-"""The API as the simulation calls it, held to what it says over a socket: the same bytes, statuses and sentences."""
+"""The API as the simulation calls it, compared with the API over a socket: the same bytes, statuses and sentences."""
 
 from __future__ import annotations
 

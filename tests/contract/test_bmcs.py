@@ -1,4 +1,4 @@
-"""Devices' controllers, held to one contract: called as in the simulation, and over HTTP as in production."""
+"""The BMC implementations under one contract: called directly as in the simulation, and over HTTP as in production."""
 
 from __future__ import annotations
 

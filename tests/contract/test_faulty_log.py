@@ -1,4 +1,4 @@
-"""The contract on a log that misbehaves in every way it may."""
+"""The contract on a log with every fault that the contract allows."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The links of agents to relays, held to one contract: within a process, simulated, and over WebSocket."""
+"""The links between agents and relays under one contract: within a process, simulated, and over WebSocket."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TestSimulatedLink(LinkContract):
 
 
 def anybody(who: str, *, is_one_dpu: bool) -> float:
-    """Lets every link in."""
+    """Accept every link."""
     return 0.0
 
 

@@ -1,4 +1,4 @@
-"""The loops that production and tests run on, held to one contract. In the simulation tasks may go on in any order."""
+"""The event loops of production and tests under one contract. The simulation may run ready tasks in any order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log in memory, which many tests stand on, keeps the contract of every log."""
+"""The contract on the in-memory log that many tests use."""
 
 from __future__ import annotations
 

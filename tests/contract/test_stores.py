@@ -1,4 +1,4 @@
-"""Saved state, held to one contract: RocksDB in a folder, and the disk of the simulation."""
+"""The stores of saved state under one contract: RocksDB in a folder, and the disk of the simulation."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from tests.simulation.durable import Disk, DiskStore
 
 
 class RocksUnderTest(StoreUnderTest):
-    """A process that dies leaves what the system has of its files, which is what a copy of them has; without power,
-    the end of what was written to the write-ahead log is not on the disk yet."""
+    """A killed process leaves the operating system's view of its files, which is the content of a copy of them. Without
+    power, the end of the write-ahead log has not reached the disk.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path

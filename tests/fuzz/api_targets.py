@@ -1,6 +1,6 @@
-"""Requests: raw bytes, up to a refusal or to the record that is appended, which its fold then takes without raising.
+"""Requests: raw bytes, up to a refusal or to an appended record, which its fold then takes without raising.
 
-The first byte of an input chooses the command. What is appended fits a record and says the same when it is read.
+The first byte of an input selects the command. An appended record fits the size limit and decodes to the same event.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ KINDS = list(SHAPES)
 
 
 def command(data: bytes) -> bool:
-    """One command, by a caller who says in it who it is."""
+    """One command, by the caller that it names."""
     kind = KINDS[data[0] % len(KINDS)] if data else KINDS[0]
     try:
         request: Any = kind.FromString(data[1:])

@@ -1,4 +1,4 @@
-"""The inputs in the tree: one text file per target, one input a line, as a bytes literal, so that diffs can be read."""
+"""The stored inputs: one text file per target, one input a line, as a bytes literal, so that diffs are readable."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ FOLDER = Path(__file__).parent / "corpus"
 
 
 def path_of(name: str) -> Path:
-    """Where the corpus of a target is."""
+    """The path of a target's corpus."""
     return FOLDER / f"{name}.txt"
 
 
@@ -21,6 +21,6 @@ def load(name: str) -> list[bytes]:
 
 
 def keep(name: str, inputs: Iterable[bytes]) -> None:
-    """Make these the inputs of a target, the shortest first."""
+    """Store these as the inputs of a target, the shortest first."""
     lines = [repr(data) for data in sorted(set(inputs), key=lambda data: (len(data), data))]
     path_of(name).write_text("".join(f"{line}\n" for line in lines))

@@ -1,6 +1,6 @@
-"""Files that were written by us, perhaps on another machine, and damaged since; beacons; and the settings of a process.
+"""Files of the plane that were damaged, perhaps on another machine; beacons; and the settings of a process.
 
-What carries a hash or a signature of its own is given the right one here, or nothing behind it would ever be reached.
+A part with a hash or signature of its own gets the right one here; otherwise no input would reach the code behind it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from tests.support.toy_log import T0
 
 
 def _folder() -> Path:
-    """A folder of this process, which may be a fork of another: in memory where there is such a place."""
+    """A folder of this process, which may be a fork of another: in memory where possible."""
     return _folder_of(os.getpid())
 
 
@@ -67,7 +67,7 @@ def backup_records(data: bytes) -> bool:
 
 
 def backup_manifest(data: bytes) -> bool:
-    """What a backup says of itself, and what is there held against it: nothing is, so a full one is refused."""
+    """A backup's manifest, compared with its files: there are none, so a manifest with records is refused."""
     (_folder() / MANIFEST).write_bytes(data)
     try:
         manifest = load_manifest(_folder())
@@ -79,7 +79,7 @@ def backup_manifest(data: bytes) -> bool:
 
 
 def agent_table(data: bytes) -> bool:
-    """The table that an agent kept: whatever stands in the file, it comes up with a whole table or with none."""
+    """An agent's persisted table: with any file content, the agent starts with a whole table or with none."""
     path = _folder() / "table"
     path.write_bytes(hash_of_table(data) + data)
     store = FileTableStore(path, "dpu-1", "rack-1")
@@ -93,9 +93,9 @@ def agent_table(data: bytes) -> bool:
 
 
 def saved_rows(data: bytes) -> bool:
-    """Rows of a zones partition, damaged: left behind visibly, or taken because nothing of them has changed.
+    """Damaged rows of a zones partition: ignored with a log line, or loaded because no row has changed.
 
-    Each part replaces one row, one chunk of ids or the head; its number chooses which.
+    Each part replaces one row, one chunk of ids or the head; its number selects which.
     """
     store, folded = copy(_saved()), partition(ZONES)
     store.kept = dict(store.kept)
@@ -118,7 +118,7 @@ def saved_rows(data: bytes) -> bool:
 
 @lru_cache
 def _saved() -> KeptRows:
-    """A zones partition in which everything has happened, as it is saved."""
+    """A saved zones partition with every kind of row."""
     store, folded = KeptRows(), partition(ZONES)
     for record in records_of(lifecycle()):
         folded.fold(record)
@@ -127,13 +127,13 @@ def _saved() -> KeptRows:
 
 
 def first_rows(count: int) -> list[tuple[int, bytes]]:
-    """The numbers and contents of some rows, as an input would replace them."""
+    """The numbers and contents of some rows, in the form of an input."""
     kept = _saved().kept
     return [(number, kept[key]) for number, key in enumerate(sorted(kept)[:count])]
 
 
 def checkpoint(data: bytes) -> bool:
-    """A checkpoint file, signed with our key: what it says, once the signature holds."""
+    """A checkpoint file, signed with the test's key: its content, once the signature is verified."""
     key, public, path = _keys()
     try:
         statement = msgspec.json.decode(data, type=CheckpointContent)

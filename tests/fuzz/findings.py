@@ -1,4 +1,4 @@
-"""Inputs that once broke something, each with what it was: the regression tests of what fuzzing found."""
+"""Inputs that once broke a property, each with its cause: the regression tests of fuzzing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several records, frames or rows in one input: each after its size and a number that stands for what is beside it."""
+"""Several records, frames or rows in one input: each is preceded by its size and a number."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PARTS_MAX = 200
 
 
 class Part(NamedTuple):
-    """For a record the number is the time since the one before, in tenths of a second."""
+    """A part with its number. For a record the number is the time since the one before, in tenths of a second."""
 
     number: int
     content: bytes
@@ -23,7 +23,7 @@ def joined(parts: Iterable[Part]) -> bytes:
 
 
 def split(data: bytes) -> list[Part]:
-    """The parts of any input: the last one may be shorter than it says."""
+    """The parts of any input: the last one may be shorter than its size."""
     parts: list[Part] = []
     at = 0
     while at + _HEAD.size <= len(data) and len(parts) < PARTS_MAX:

@@ -1,6 +1,6 @@
-"""Inventory files and the options beside them: a plan that can be applied whole, or faults with their lines.
+"""Inventory files with options: a plan that can be applied whole, or faults with their lines.
 
-The first line of an input chooses the options.
+The first line of an input selects the options.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def inventory(data: bytes) -> bool:
 
 
 def options_of(line: bytes) -> ImportOptions:
-    """Letters switch options on; a pair of them that exclude each other is for the planner to refuse."""
+    """Each letter sets an option; the planner must refuse a pair that excludes each other."""
     return ImportOptions(
         name_column="sn" if b"n" in line else "",
         zone_column="rack" if b"r" in line else "",

@@ -1,7 +1,7 @@
-"""What agents and relays say to each other, read by the one that distrusts the other; and a device that takes frames.
+"""Messages between agents and relays, read by the end that distrusts the other; and a device that receives frames.
 
-Whatever frames come, in whatever order, a device's table never goes back to an older (epoch, version), holds no more
-than fits, and has the digest that it claims.
+After any frames in any order, a device's table never goes back to an older (epoch, version), fits its capacity, and has
+the digest that it reports.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def from_agent(data: bytes) -> bool:
 
 
 def from_relay(data: bytes) -> bool:
-    """Messages to an agent, one after the other. Accepted, if its device took a frame."""
+    """Messages to an agent, one after the other. Accepted if its device took a frame."""
     table = EMPTY_TABLE
     for part in split(data):
         try:
@@ -69,7 +69,7 @@ def _taken(table: DeviceTable, frame: Frame) -> DeviceTable:
     assert after.digest == digest_of(after.rules)
     if (after.epoch, after.version) > (table.epoch, table.version):
         delta = Delta(table.version, after.version, after.digest, steps_between(table, after))
-        if table.version:  # of version 0 a delta is a snapshot
+        if table.version:  # a delta of version 0 is a snapshot
             stepped = device_table.apply(table._replace(epoch=after.epoch), after.epoch, delta, capacity=2 * CAPACITY)
             assert isinstance(stepped, FrameRefused) or stepped.rules == after.rules
     return after
@@ -93,11 +93,11 @@ def _relay_mutated(data: bytes, rng: Random, some_bytes: Bytes) -> bytes:
 
 
 def _with_right_digest(content: bytes, before: list[Part]) -> bytes:
-    """A frame with the digest that the device will compute, or none would ever be taken."""
+    """A frame with the digest that the device will compute; otherwise no frame would be accepted."""
     try:
         message = pb.ToAgent.FromString(content)
         frame: Any = relay_messages.decode(content)
-    except Exception:  # whatever is no frame stays as it is
+    except Exception:  # bytes that are no frame stay unchanged
         return content
     if not isinstance(frame, Frame):
         return content

@@ -1,7 +1,7 @@
-"""What is read from the log: single records by the codec, and whole partitions by their folds.
+"""Values read from the log: single records by the codec, and whole partitions by their folds.
 
-Whatever stands in a partition, folding it ends in the same state one by one and in runs, with or without a restart in
-between, and halts only for a fold version that this program does not have.
+Any partition folds to the same state record by record and in runs, with or without a restart in between. A fold halts
+only for a fold version that this program does not have.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _ORIGIN = encode(created())
 
 
 def decodes(data: bytes) -> bool:
-    """A record value: an event that is written and read back as itself, and that fastavro reads too; or Undecodable."""
+    """A record value: an event that encodes and decodes to itself, and that fastavro reads too; or Undecodable."""
     try:
         event = decode(data)
     except Undecodable as error:
@@ -62,12 +62,12 @@ def decodes(data: bytes) -> bool:
 
 
 def partition(topic: str) -> FoldedPartition:
-    """An empty partition of this topic, under the rules of today."""
+    """An empty partition of this topic, with the current fold."""
     return FoldedPartition(Partition(topic, 0), {1: FOLDS[topic]()}, LOG_ID)
 
 
 def records_of(data: bytes) -> list[Record]:
-    """The partition that an input stands for; its first record is that of our log."""
+    """The partition that an input encodes; its first record is that of the test's log."""
     records, now_ms = [Record(0, T0, b"", _ORIGIN)], T0
     for offset, part in enumerate(split(data), start=1):
         now_ms = max(0, now_ms + 100 * part.number)
@@ -76,7 +76,7 @@ def records_of(data: bytes) -> list[Record]:
 
 
 def folds(topic: str, data: bytes) -> bool:
-    """A whole partition. Accepted, if anything in it took effect."""
+    """A whole partition. Accepted if any record took effect."""
     records = records_of(data)
     alone = partition(topic)
     for record in records:
@@ -84,7 +84,7 @@ def folds(topic: str, data: bytes) -> bool:
         if entry is not None:
             _check_outcome(entry, record)
     assert not alone.halted or alone.halted.startswith("the log requires fold version"), alone.halted
-    other = _in_runs if len(data) % 2 else _with_restart  # each for half of the inputs: they cost as much again
+    other = _in_runs if len(data) % 2 else _with_restart  # each for half of the inputs: they double the cost
     assert all_of(other(topic, records)) == all_of(alone)
     return any(table.rows != empty.rows for table, empty in zip(alone.tables, partition(topic).tables, strict=True))
 
@@ -105,7 +105,7 @@ def _in_runs(topic: str, records: Sequence[Record]) -> FoldedPartition:
 
 
 def _with_restart(topic: str, records: Sequence[Record]) -> FoldedPartition:
-    """Saved after half of the records, restored from what was saved, and folded on."""
+    """Save after half of the records, load the saved state, and fold the rest."""
     store, before, after = KeptRows(), partition(topic), partition(topic)
     half = len(records) // 2 + 1
     for record in records[:half]:

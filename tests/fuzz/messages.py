@@ -1,4 +1,4 @@
-"""Protobuf messages with one field changed, whatever their type."""
+"""Protobuf messages with one field changed, of any type."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Inputs that still mean something: events with one field changed, histories with records added, copied and moved.
+"""Structured mutations: events with one field changed, histories with records added, copied and moved.
 
-Bytes changed at random are nearly always refused at the first field. So an event is decoded, a value in it is replaced
-by an odd one or by one that stands elsewhere in the history (the same name twice is what makes rules meet), and it is
-encoded again. Every fourth time the fuzzer changes the bytes themselves, as it sees fit.
+Randomly changed bytes are nearly always refused at the first field. A mutator therefore decodes an event, replaces a
+value by an unusual one or by one from elsewhere in the history (a repeated name is what makes rules interact), and
+encodes it again. Every fourth time libFuzzer changes the bytes themselves.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Bytes = Callable[[bytes], bytes]
 
 
 class Values:
-    """What stands in a history, by type."""
+    """The values in a history, by type."""
 
     def __init__(self, events: Iterable[Any]) -> None:
         self.texts, self.numbers, self.packed = list(TEXTS), list(NUMBERS), [b"", bytes(4), bytes(16)]
@@ -167,7 +167,7 @@ def _content(content: bytes, values: Values, rng: Random, some_bytes: Bytes) -> 
 
 
 def _anything(types: Sequence[str], parts: list[Part], rng: Random) -> bytes:
-    """A copy of a record that is there, or a new one of these types."""
+    """A copy of an existing record, or a new one of these types."""
     if parts and rng.random() < 0.8:
         return rng.choice(parts).content
     return encode(sample(rng.choice(types)))

@@ -1,7 +1,7 @@
-"""Runs libFuzzer over the targets: the code is instrumented once, and each target has a process forked from there.
+"""Runs libFuzzer over the targets: the code is instrumented once, and each target runs in a fork of that process.
 
-Inputs come from the corpus in the tree and from what earlier runs found, in `FOLDER/NAME/inputs`; new ones go there. An
-input that breaks a property, crashes, or takes longer than `-timeout` is kept as `FOLDER/NAME/crash-...`.
+Inputs come from the corpus in the tree and from earlier runs, in `FOLDER/NAME/inputs`; new ones are stored there. An
+input that breaks a property, crashes, or takes longer than `-timeout` is stored as `FOLDER/NAME/crash-...`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _FINAL = re.compile(r"stat::(\w+): +(\d+)")
 
 
 class Fuzzed(NamedTuple):
-    """What a run over one target came to. `found` are the files that were kept because they broke something."""
+    """The result of a run over one target. `found` are the stored inputs that broke a property."""
 
     name: str
     executions: int
@@ -47,7 +47,7 @@ class Fuzzed(NamedTuple):
 
 
 class _Running(NamedTuple):
-    """A target that is being fuzzed, and what was there before."""
+    """A target that is being fuzzed, and its stored failures from before."""
 
     target: Target
     broke: set[Path]
@@ -55,7 +55,7 @@ class _Running(NamedTuple):
 
 
 def instrumented_targets() -> dict[str, Target]:
-    """All targets, loaded so that libFuzzer sees which edges of our code an input takes."""
+    """All targets, loaded so that libFuzzer sees the edges of our code that an input covers."""
     logging.disable()
     with _silent_stderr(), atheris.instrument_imports(include=OURS):
         from tests.fuzz.targets import TARGETS
@@ -67,7 +67,7 @@ def instrumented_targets() -> dict[str, Target]:
 
 @contextmanager
 def _silent_stderr() -> Iterator[None]:
-    """atheris names every module that it instruments."""
+    """Discard stderr: atheris prints every module that it instruments."""
     kept = os.dup(2)
     with Path(os.devnull).open("wb") as nowhere:
         os.dup2(nowhere.fileno(), 2)
@@ -98,9 +98,9 @@ class Fuzzer:
             yield self._came_to(running.pop(pid))
 
     def least(self, target: Target) -> list[bytes]:
-        """Of all inputs, those which together take whatever any takes; what gains most for its size first.
+        """The smallest set of inputs with the coverage of all; inputs with the largest gain for their size come first.
 
-        libFuzzer's own merge runs itself as a program, which we are not; but the half of it that measures is called so.
+        libFuzzer's own merge restarts the program, which is not possible here; its measuring half is called instead.
         """
         paths = sorted(self._unpacked(target).iterdir(), key=lambda path: path.stat().st_size)
         control = self._folder / target.name / "merge"
@@ -118,7 +118,7 @@ class Fuzzer:
         return [data for _, data in sorted(gains, reverse=True)]
 
     def _unpacked(self, target: Target) -> Path:
-        """The folder with the inputs of a target, those of the tree included."""
+        """The folder with the inputs of a target, including those of the tree."""
         inputs = self._folder / target.name / "inputs"
         inputs.mkdir(parents=True, exist_ok=True)
         for data in corpus.load(target.name):
@@ -126,11 +126,11 @@ class Fuzzer:
         return inputs
 
     def _broke(self, target: Target) -> list[Path]:
-        """What was kept because it broke something."""
+        """The stored inputs that broke a property."""
         return sorted(path for path in (self._folder / target.name).iterdir() if "-" in path.name)
 
     def _forked(self, target: Target, options: Sequence[str], folders: Sequence[Path]) -> int:
-        """A process that runs libFuzzer over a target; its id."""
+        """Fork a process that runs libFuzzer over a target; its id."""
         sys.stdout.flush()
         if pid := os.fork():
             return pid
@@ -170,7 +170,7 @@ def _changed(target: Target, data: bytes, max_bytes: int, seed: int) -> bytes:
 
 
 def _crossed(first: bytes, second: bytes, max_bytes: int, seed: int) -> bytes:
-    """The beginning of one and the end of another, cut between their parts."""
+    """The beginning of one input and the end of another, cut between their parts."""
     rng, head, tail = Random(seed), split(first), split(second)
     crossed = joined([*head[: rng.randrange(len(head) + 1)], *tail[rng.randrange(len(tail) + 1) :]])
     return crossed if len(crossed) <= max_bytes else first

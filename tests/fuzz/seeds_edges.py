@@ -1,4 +1,4 @@
-"""Seeds from the edges: frames, requests, inventory files, texts, files as they are kept, settings."""
+"""Seeds of external inputs: frames, requests, inventory files, texts, stored files, settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Seeds from the log: an event of each type, and short histories of each topic as the folds' own tests drive them."""
+"""Seeds of the log: an event of each type, and short histories of each topic, built as in the folds' own tests."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _zones() -> Iterable[bytes]:
 
 
 def lifecycle() -> bytes:
-    """Two DPUs, one of which comes up, fails, and goes."""
+    """Two DPUs, with installs, a failure and a retry."""
     dpus = ZoneLog()
     dpus.register("d1", node="n1", serial="s1")
     dpus.register("d2")
@@ -94,7 +94,7 @@ def _cliques() -> Iterable[bytes]:
 
 
 class _Recorded(Fleet):
-    """A fleet that remembers what it was told."""
+    """A fleet that records its events."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,6 @@
-"""What a fuzz target is: bytes in, and either they were accepted or refused with a sentence. All else is a finding."""
+"""The definition of a fuzz target: bytes go in, and are accepted or refused with a sentence. Any other result is a
+finding.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,8 @@ class Target(NamedTuple):
 
 
 def check_refusal(refusal: object) -> None:
-    """A refusal is one printable sentence that does not grow with what it refuses."""
-    from projections.field_checks import is_printable  # not before the fuzzer has instrumented it
+    """A refusal is one printable sentence whose length does not grow with the input."""
+    from projections.field_checks import is_printable  # import only after the fuzzer has instrumented the module
 
     text = str(refusal)
     assert text, f"{refusal!r} says nothing"

@@ -1,4 +1,4 @@
-"""Every input of the corpus through its target, and what once broke something."""
+"""Runs every input of the corpus, and every former finding, through its target."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Some seconds of fuzzing, with a fresh seed: what it finds is printed, with the seed and the input."""
+"""A few seconds of fuzzing with a fresh seed; a finding is printed with the seed and the input."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Texts that callers, browsers, flags and files give: what is parsed is written back, or refused with one sentence.
+"""Texts from callers, browsers, flags and files: a parsed text is written back, or refused with one sentence.
 
-The first word of an input chooses the parser, so that a corpus can be read.
+The first word of an input selects the parser, so that a corpus is readable.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _version(text: str) -> None:
     try:
         assert REGISTRY.version("dpuplane.NodesJoined", text).version >= 1
     except RegistryError as error:
-        assert len(str(error)) <= len(text) + 200  # worded as Confluent's registry does, which quotes all of it
+        assert len(str(error)) <= len(text) + 200  # worded as by Confluent's registry, which quotes all of it
         raise PermanentError("version") from None
 
 
@@ -163,7 +163,7 @@ PARSERS: dict[bytes, Callable[[str], None]] = {
 
 
 def text(data: bytes) -> bool:
-    """Accepted or refused by the parser that the first word names; bytes that are no UTF-8 come as argv has them."""
+    """Accepted or refused by the parser that the first word names; bytes that are no UTF-8 arrive as in argv."""
     word, _, rest = data.partition(b" ")
     if word not in PARSERS:
         return False

@@ -1,5 +1,5 @@
-"""Bugs that people really make, each built into the plane on purpose, and the invariant that must catch it.
+"""Typical bugs, each planted in the plane on purpose, with the invariant that must catch it.
 
-`python -m tests.seeded` plants them one after the other and shows which checker caught what. A checker that never
-caught anything may be looking the other way.
+`python -m tests.seeded` plants them one after the other and prints the checkers that caught each. A checker that never
+caught a bug may check nothing.
 """

@@ -1,7 +1,7 @@
 """Re-runs the table: `python -m tests.seeded [--only NAME ...] [--json]`.
 
-Per bug: the invariant that must say so, those that do, the seed, and what is wrong with the plane. The exit status is 1
-if a bug is not caught by the checker that is there for it, or if the plane without it is found fault with.
+Prints per bug the expected invariant, the invariants that failed, the seed, and the faults. The exit status is 1 if the
+checker for a bug does not catch it, or if a checker finds a fault in the plane without the bug.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a seeded bug is: a patch of production code, in one sentence, and where it must show."""
+"""The definition of a seeded bug: a patch of production code, described in one sentence, and a run that shows it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ Plant = Callable[[], AbstractContextManager[None]]
 
 
 class Sound(NamedTuple):
-    """What checkers say of the plane as it is; and whether it came to rest within the time that it gets with a bug."""
+    """The report of the checkers about the sound plane, and whether it came to rest within the time that it gets with a
+    bug.
+    """
 
     faults: tuple[str, ...]
     in_time: bool
 
 
 class Stepped(NamedTuple):
-    """Shown by a plane of one step after the other (`tests.seeded.plane`)."""
+    """Shown by the stepwise plane (`tests.seeded.plane`)."""
 
     seed: int
     steps: int = 400
@@ -33,12 +35,12 @@ class Stepped(NamedTuple):
             return [f"I20: the plane stops: {broken}"]
 
     def sound(self) -> Sound:
-        """What checkers say without the bug."""
+        """The report of the checkers without the bug."""
         return Sound(tuple(self.faults()), in_time=True)
 
 
 class Simulated(NamedTuple):
-    """Shown by a simulated run, which gets so long to come to rest. `given` holds with and without the bug."""
+    """Shown by a simulated run, with a time limit to come to rest. `given` is patched both with and without the bug."""
 
     seed: int
     faulty_s: float = 10.0
@@ -50,15 +52,16 @@ class Simulated(NamedTuple):
             return simulate(self.seed, faulty_s=self.faulty_s, converges_within_s=self.converges_within_s).faults
 
     def sound(self) -> Sound:
-        """What checkers say without the bug."""
+        """The report of the checkers without the bug."""
         with self.given():
             run = simulate(self.seed, faulty_s=self.faulty_s)
         return Sound(tuple(run.faults), run.converged_s <= self.converges_within_s)
 
 
 class Bug(NamedTuple):
-    """One of them. `caught_by` is the invariant whose checker must say something, for the seed of `shown` or, as a seed
-    is another run after every change of the plane, for one of the next."""
+    """A seeded bug. `caught_by` is the invariant whose checker must find a fault, for the seed of `shown` or one of the
+    next seeds: after a change of the plane a seed is another run.
+    """
 
     name: str
     says: str
@@ -69,7 +72,7 @@ class Bug(NamedTuple):
 
 @contextmanager
 def patched(*patches: tuple[Any, str, Callable[[Any], Any]]) -> Iterator[None]:
-    """Each attribute replaced by what is made of the one that is there, and put back."""
+    """Replace each attribute by a function of its present value, and restore it on exit."""
     originals = [(owner, name, getattr(owner, name)) for owner, name, _ in patches]
     try:
         for (owner, name, make), (_, _, original) in zip(patches, originals, strict=True):
@@ -81,10 +84,10 @@ def patched(*patches: tuple[Any, str, Callable[[Any], Any]]) -> Iterator[None]:
 
 
 def instead(value: Any) -> Callable[[Any], Any]:
-    """To be there, whatever was."""
+    """A replacement that ignores the present value."""
     return lambda original: value
 
 
 def does(value: Any = None) -> Callable[[Any], Any]:
-    """A function that gives this and does nothing."""
+    """A function that returns this and does nothing."""
     return lambda original: lambda *args, **kwargs: value

@@ -1,4 +1,4 @@
-"""Bugs in what zones and fleet tell each other of a node that several zones stated."""
+"""Bugs in the records between zones and fleet about a node that several zones stated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bugs between a command and its answer: ids, positions, waiting, what is said to be certain."""
+"""Bugs between a command and its answer: ids, positions, waiting, certainty of outcomes."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _one_short(reached: Any) -> Any:
 
 def _not_at_all(reached: Any) -> Any:
     async def waited(self: Replica, partition: Any, position: int, *, timeout_s: float) -> None:
-        """Whatever is there will do."""
+        """Accept whatever position has been reached."""
 
     return waited
 
@@ -110,7 +110,7 @@ def _waits_until_nothing_below_waits(is_forwarded: Any) -> Any:
 
 def _refuses_before_append(state: Any) -> Any:
     async def handled(self: CommandHandler, shape: Any, request: Any, call: Any) -> pb.CommandResult:
-        """What a request names is looked up in what this process has folded."""
+        """Look up the names of a request in the state that this process has folded."""
         if shape is nodes.leave and not self._replica.outcomes(request.command_id):
             rows = self._replica.state(self._replica.partition_for(ZONES, request.zone)).nodes.rows
             if not any(name in rows for name in request.names):
@@ -125,7 +125,7 @@ def _refuses_before_append(state: Any) -> Any:
 
 def _where_it_was_last_seen(state: Any) -> Any:
     async def handled(self: CommandHandler, shape: Any, request: Any, call: Any) -> pb.CommandResult:
-        """A leave goes to the zone in which this process has folded the node."""
+        """Send a leave to the zone in which this process has folded the node."""
         if shape is nodes.leave:
             zones = [self._replica.state(partition) for partition in self._replica.partitions(ZONES)]
             found = [known.nodes.rows[name] for known in zones for name in request.names if name in known.nodes.rows]
@@ -145,7 +145,7 @@ def _ahead(status_of: Any) -> Any:
 
 
 def _only(**kinds: int) -> Any:
-    """Clients that ask for these only, and repeat half of what was answered."""
+    """Clients that send only these commands, and repeat half of the answered ones."""
     clients = tests.simulation.clients
     return patched((clients, "KINDS", instead(kinds)), (clients, "REPEATS", instead(0.5)))
 

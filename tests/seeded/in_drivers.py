@@ -1,4 +1,4 @@
-"""Bugs in what goes out: forwarders, relays, agents and devices, beacons and reports."""
+"""Bugs in outgoing traffic: forwarders, relays, agents and devices, beacons and reports."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def _ages_out(run: Any) -> Any:
 
 
 def _lights_out(run: Any) -> Any:
-    """All processes are down from the fifth second on, and nothing else goes wrong."""
+    """All processes are down from the fifth second on; there is no other fault."""
 
     async def only(self: Nemesis) -> None:
         await asyncio.sleep(5.0)

@@ -1,4 +1,4 @@
-"""Bugs in what is decided: indices, members, withdrawals, tables; and in what is saved of it."""
+"""Bugs in decisions: indices, members, withdrawals, tables; and in their saved state."""
 
 from __future__ import annotations
 
@@ -237,7 +237,7 @@ def _only_new_rows(put: Any) -> Any:
 
 def _skips_some(add_ids: Any) -> Any:
     async def added(folded: Any, batch: Any, yield_loop: Any) -> None:
-        """The rows are saved, the ids another time."""
+        """Save the rows without the ids."""
 
     return added
 

@@ -1,9 +1,9 @@
-"""A plane of one step after the other: a log, the folds, what drivers would state, and a device per zone.
+"""A stepwise plane: a log, the folds, the statements of drivers, and a device per zone.
 
-No time passes but by counting, nothing waits, and nothing fails by itself. What clients ask comes from the simulator's
-workload; copies land late, statements come from those whose turn is over, and a replica starts again from what it has
-saved, all drawn from the seed. It runs a thousand records a second, so what a fold or a frame gets wrong shows here in
-less time than a simulated process needs to start.
+Time advances only with steps, nothing waits, and no part fails by itself. Commands come from the simulator's workload.
+Copies that land late, statements by authors whose turn is over, and replicas that restart from saved state are drawn
+from the seed. The plane folds about a thousand records a second, so it shows a fault of a fold or a frame in less time
+than a simulated process needs to start.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ DPUS = 2
 
 @dataclass
 class Device:
-    """A DPU's own table, and the boot that it is in."""
+    """A DPU's own table, and its current boot."""
 
     zone: str
     name: str
@@ -82,7 +82,7 @@ class Device:
 
 
 class Plane(FoldedLog):
-    """Everything, in one place."""
+    """The whole stepwise plane."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(PROCESS, PARTITIONS)
@@ -111,7 +111,7 @@ class Plane(FoldedLog):
         return START_MS + round(self.now_s * 1000) + self._ahead_ms
 
     def run(self, steps: int, *, agents: bool = False) -> list[Fault]:
-        """So many steps, with node agents that speak or without, and then to rest; what was wrong."""
+        """Run so many steps, with or without node agents, and then to rest; the faults."""
         deeds: dict[Callable[[], None], int] = {
             self._ask: 50,
             self._leave_as_it_was: 4,
@@ -146,7 +146,7 @@ class Plane(FoldedLog):
         return self.judged()
 
     def judged(self) -> list[Fault]:
-        """What checkers say."""
+        """The report of the checkers."""
         history = self.history.copy()
         history.add(ProcessLived(PROCESS, ("api", "provisioner", "relay"), 0.0, self.now_s))
         for device in self._devices:
@@ -163,8 +163,9 @@ class Plane(FoldedLog):
     # --- the clock
 
     def _set_clock(self) -> None:
-        """The machine's clock is set, wrongly or right, and everything follows it: ids, append times, deadlines. Of
-        every other seed only: many bugs show in a long time on one clock."""
+        """Set the machine's clock, wrongly or right. Ids, append times and deadlines follow it. Only every other seed
+        does so: many bugs need a long time on one clock.
+        """
         self._ahead_ms = self.rng.choice((0, 0, 0, 20 * 60_000, 60 * 60_000, 75 * 60_000))
 
     # --- the log
@@ -184,7 +185,7 @@ class Plane(FoldedLog):
         return FoldedPartition(partition, {fold.version: fold}, self.log_id)
 
     def _write(self, partition: Partition, event: e.Event, *, may_repeat: bool = True) -> Answer | None:
-        """Append a record and fold it; now and then it lands once more later."""
+        """Append a record and fold it; at times a copy of it lands later."""
         found = self.records[partition]
         offset = found[-1].offset + self.rng.choice((1, 1, 1, 2)) if found else 0
         record = Record(offset, self.now_ms, b"", encode(event))
@@ -230,7 +231,7 @@ class Plane(FoldedLog):
                 )
 
     def _leave_as_it_was(self) -> None:
-        """A leave of a node as it once was, by somebody who has not heard that it is back."""
+        """A leave of a node in a former state, from a caller that has not read of its return."""
         joins = [
             event
             for partition, records in self.records.items()
@@ -244,7 +245,7 @@ class Plane(FoldedLog):
             self._send(Request(self.partition_for(ZONES, join.zone), join.zone.encode(), left), "operator")
 
     def _join_many(self) -> None:
-        """Nodes one by one, so many in a row that they are folded together."""
+        """Join so many nodes one by one in a row that they are folded as a run."""
         zone = self.rng.choice(ZONE_NAMES)
         for _ in range(24):
             self._joined += 1
@@ -253,7 +254,7 @@ class Plane(FoldedLog):
             self._write(self.partition_for(ZONES, zone), event, may_repeat=False)
 
     def _linger(self) -> None:
-        """More nodes than a clique has room for, of which some go, and come back to a smaller one."""
+        """Claim for more nodes than a clique can hold; some leave, and return to a smaller clique."""
         domain, clique = "crowd", self.rng.choice(("a", "b"))
         about, partition = f"{domain}/{clique}", self.partition_for(CLIQUES, domain)
         nodes = [f"crowd-{n}" for n in self.rng.sample(range(6), 5)]
@@ -274,7 +275,7 @@ class Plane(FoldedLog):
             send(e.IndexReleased(self._said(about), domain, clique, node, 0, ""))
 
     def _move_and_leave(self) -> None:
-        """A new node joins one zone and another one, and leaves that, while each partition is forwarded or is not."""
+        """A new node joins two zones and leaves the second one; each partition may be forwarded or not in between."""
         self._joined += 1
         names, (one, other) = [f"mover-{self._joined}"], self.rng.sample(ZONE_NAMES, 2)
         created = self.rng.choice(([1_000, 2_000], [2_000, 2_000], [2_000, 1_000]))
@@ -287,20 +288,20 @@ class Plane(FoldedLog):
         self._forward_one()
 
     def _approve_own(self) -> None:
-        """Who asked for a change says that it is fine."""
+        """The author of a held change approves it."""
         for _, hold in sorted(self.state(FLEET_0).holds.rows.items()):
             said = replace(self._said("hold"), actor=hold.requested_by)
             self._write(FLEET_0, e.HoldApproved(said, hold.id, hold.hash))
 
     def _allow_agents(self) -> None:
-        """Every zone but the last leaves addresses and a label to node agents."""
+        """Every zone but the last lets agents state addresses and a label."""
         for zone in ZONE_NAMES[:-1]:
             limits = e.ZoneUpdated(self._said(zone), zone, False, {}, -1, -1, True, ["10.0.0.0/27"], True, ["role"])
             self._write(FLEET_0, limits, may_repeat=False)
             self._deliver_all()
 
     def _speak_as_agent(self) -> None:
-        """The agent of a node states the node, or an operator does; addresses are those of other nodes too."""
+        """The agent of a node, or an operator, states the node; other nodes may have the same addresses."""
         rng, number = self.rng, self.rng.randrange(4)
         name, zone = f"own-{number}", ZONE_NAMES[number % 2]
         by_agent = rng.random() < 0.7
@@ -315,7 +316,7 @@ class Plane(FoldedLog):
         self._write(partition, kind(said, zone, [name], [], [], four, b"", [labels], [0]))
 
     def _roll_out(self) -> None:
-        """All DPUs of a zone at once, one at a time."""
+        """Roll out to all DPUs of a zone, one at a time."""
         zone = self.rng.choice(ZONE_NAMES)
         self._write(FLEET_0, e.ZoneUpdated(self._said(zone), zone, False, {}, 1, 1))
         self._deliver_all()
@@ -324,7 +325,7 @@ class Plane(FoldedLog):
                 self._request(device, "provision", "bf-3.0")
 
     def _replace_dpu(self) -> None:
-        """A DPU is deleted, or comes back."""
+        """Delete a DPU, or register it again."""
         device = self.rng.choice(self._devices)
         if device.name in self.state(self.partition_for(ZONES, device.zone)).dpus.rows:
             self._request(device, "delete")
@@ -347,7 +348,7 @@ class Plane(FoldedLog):
             self._forward(number)
 
     def _forward_one(self) -> None:
-        """One partition, or none."""
+        """Forward one partition, or none."""
         number = self.rng.randrange(PARTITIONS + 1)
         if number < PARTITIONS:
             self._forward(number)
@@ -375,7 +376,7 @@ class Plane(FoldedLog):
     # --- DPUs
 
     def _work(self) -> None:
-        """The next statement about each DPU that somebody works on, or one that is out of date."""
+        """The next statement about each DPU with a step under way, or an outdated one."""
         for number in range(PARTITIONS):
             partition = Partition(ZONES, number)
             state = self.state(partition)
@@ -429,7 +430,7 @@ class Plane(FoldedLog):
         self._saw(device)
 
     def _send_old(self) -> None:
-        """A relay that lags sends what a device has had long ago; the device knows better."""
+        """A relay that lags sends an older version; the device rejects it."""
         device = self.rng.choice(self._devices)
         for zone, delta in self.rng.sample(self._offered, min(3, len(self._offered))):
             if zone == device.zone:
@@ -456,7 +457,7 @@ class Plane(FoldedLog):
             ran(save(folded, self._store))
 
     def _restart(self) -> None:
-        """Forget all, load what was saved, and fold what came since."""
+        """Drop all state, load the saved state, and fold the records after it."""
         for partition in self._folded:
             folded = ran(load_partition(self._empty(partition), self._store)) or self._empty(partition)
             for record in self.records[partition]:
@@ -470,7 +471,7 @@ class Plane(FoldedLog):
     # --- rest
 
     def _rest(self) -> None:
-        """Nobody asks for anything any more; an operator thaws and resumes."""
+        """Clients are silent; an operator thaws and resumes."""
         for zone in sorted(self.state(FLEET_0).freezes.rows):
             self._write(FLEET_0, e.WritesThawed(self._said("thaw"), zone))
         for _ in range(400):

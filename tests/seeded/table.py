@@ -1,4 +1,4 @@
-"""All seeded bugs, and what becomes of one: planted, run, and run again without it."""
+"""All seeded bugs, and the verdict on one: planted, run, and run again without it."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ AT_REST = frozenset(invariant.id for invariant in INVARIANTS if invariant.at_res
 
 
 class Verdict(NamedTuple):
-    """What became of one bug. `caught_by` are all invariants that said something; `clean` is what they say without it,
-    None if no seed was found that can be compared."""
+    """The verdict on one bug. `caught_by` are all invariants that failed; `clean` is the report without the bug, None
+    if no comparable seed was found.
+    """
 
     bug: str
     expected: str
@@ -36,12 +37,14 @@ class Verdict(NamedTuple):
 
     @property
     def is_good(self) -> bool:
-        """The checker that must catch it does, and has nothing to say of the sound plane."""
+        """Whether the checker for the bug caught it, and finds no fault in the sound plane."""
         return self.expected in self.caught_by and self.clean == ()
 
 
 def judge(bug: Bug) -> Verdict:
-    """Plant a bug, run what shows it, and run that without the bug; from its seed on, until a seed shows it."""
+    """Plant a bug and run the scenario that shows it, with and without the bug; from its seed on, until a seed shows
+    it.
+    """
     logging.disable(logging.CRITICAL)
     began = time.perf_counter()
     found: list[str] = []
@@ -74,7 +77,7 @@ def _sound(shown: Stepped | Simulated) -> Sound:
 
 
 def judge_all(bugs: Sequence[Bug], processes: int) -> Iterator[Verdict]:
-    """Every bug in a process of its own kind, so that none meets another; in their order."""
+    """Judge every bug in a separate process, so that bugs cannot interact; in their order."""
     names = [bug.name for bug in bugs]
     if processes == 1:
         yield from map(judge, bugs)

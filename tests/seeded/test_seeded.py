@@ -1,4 +1,4 @@
-"""Every seeded bug is caught by the checker that is there for it."""
+"""Every seeded bug is caught by its checker."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PROCESSES = 2
 
 
 def test_the_table_is_whole() -> None:
-    """At least forty bugs, of names of their own, and one at least for every invariant that a plane can break."""
+    """At least forty bugs with distinct names, and at least one for every invariant that a plane can break."""
     names = [bug.name for bug in BUGS]
     assert len(names) == len(set(names)) >= 40
     assert all(re.fullmatch(r"[a-z]+(-[a-z]+)*", name) for name in names)
