@@ -15,7 +15,7 @@ M = TypeVar("M", bound=Message)
 
 
 def to_message(kind: type[M], view: Any, **more: Any) -> M:
-    """The message with the fields of a view, and some more."""
+    """The message with the fields of a view, plus the given fields."""
     return kind(**_fields(view), **more)
 
 
@@ -31,7 +31,7 @@ def _plain(value: Any) -> Any:
 
 
 def to_port_ranges(flat: Sequence[int]) -> Iterable[pb.PortRange]:
-    """Port ranges from inclusive first-last pairs, flat."""
+    """Port ranges from a flat list of inclusive first-last pairs."""
     return [pb.PortRange(first=first, last=last) for first, last in zip(flat[::2], flat[1::2], strict=True)]
 
 

@@ -41,11 +41,13 @@ def to_result(command_id: str, answer: Answer, log_id: str) -> pb.CommandResult:
 
 
 _PRECEDENCE = ("held", "waiting", "done", "unchanged", "refused")
-"""The outcome of a command that several partitions decided is the first of these that one of them gave."""
+"""Order of precedence of the outcomes of several partitions: the first of these that occurs is the outcome of the
+command.
+"""
 
 
 def merged_result(command_id: str, given: Sequence[Answer], log_id: str) -> pb.CommandResult:
-    """The result of a command that several partitions decided, with the outcome of each if there are several."""
+    """The result of a command that several partitions decided; with more than one, it lists the outcome of each."""
     first = min(given, key=lambda answer: _PRECEDENCE.index(answer.outcome.code))
     message = to_result(command_id, first, log_id)
     if len(given) > 1:
@@ -55,7 +57,7 @@ def merged_result(command_id: str, given: Sequence[Answer], log_id: str) -> pb.C
 
 
 def with_fleet_outcome(answer: pb.CommandResult, outcome: CommandOutcome | None) -> pb.CommandResult:
-    """The result of a command that its zone accepted, corrected by what the fleet fold decided of it."""
+    """The result of a command that its zone accepted, corrected by the outcome in fleet."""
     if outcome is not None and answer.outcome in (pb.OUTCOME_DONE, pb.OUTCOME_HELD):
         answer.outcome = _CODES[outcome.code]
         answer.reason = outcome.reason

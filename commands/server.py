@@ -1,7 +1,7 @@
 """The gRPC server: both services, health, reflection, and the tasks that belong to them.
 
 With `credentials` it listens with TLS and asks every client for a certificate; `access` then authenticates and
-authorizes each call. The one makes no sense without the other.
+authorizes each call. `credentials` and `access` are given together.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ from schemas.api import dpuplane_pb2 as pb
 logger = logging.getLogger(__name__)
 
 _UNCOMPRESSED = 1
-"""Nothing of ours compresses, and a compressed message of 1 MiB can hold a gigabyte."""
+"""Bitset of compression algorithms: none. Our clients never compress, and 1 MiB compressed can hold a gigabyte."""
 
 _FLUSH_S = 0.1
-"""For what was answered, and said to watchers, to leave."""
+"""Time to send pending answers and the last messages to watchers before connections are closed."""
 
 _SERVICES = pb.DESCRIPTOR.services_by_name
 
@@ -112,11 +112,11 @@ class ApiServer:
         self._watching: asyncio.Task[None] | None = None
 
     def handlers(self) -> tuple[grpc.GenericRpcHandler[Any, Any], ...]:
-        """Both services, for whatever carries calls to them while `waiting` runs."""
+        """Handlers of both services, for any transport, usable while `waiting` runs."""
         return tuple(self._middleware.handlers(_SERVICES[name], servicer) for name, servicer in self._served.items())
 
     async def start(self) -> str:
-        """Listen and serve; returns the address, HOST:PORT. Raises FatalError if it cannot be listened on."""
+        """Listen and serve; returns the address, HOST:PORT. Raises FatalError if the address cannot be bound."""
         server = self._server = grpc.aio.server(options=self._options())
         server.add_generic_rpc_handlers(self.handlers())
         names = [service.full_name for service in _SERVICES.values()]
@@ -129,7 +129,7 @@ class ApiServer:
         try:
             port = self._add_port(server)
         except RuntimeError as error:
-            why = "the address is in use, or not one of this machine"  # the library says neither
+            why = "the address is in use, or not one of this machine"  # the library gives no reason
             raise FatalError(f"listen: {self._listen} cannot be listened on: {why}") from error
         self._watching = asyncio.create_task(self.position_waiter.run())
         await server.start()
@@ -143,7 +143,7 @@ class ApiServer:
         return server.add_secure_port(self._listen, self._credentials)
 
     async def stop(self, grace_s: float) -> None:
-        """Take no new calls, let those under way end within the grace, then cut them off, and whoever only watches."""
+        """Accept no new calls, let calls under way end within the grace period, then cancel them and all watchers."""
         await self._health.enter_graceful_shutdown()
         if self._server is not None:
             await self._drain(self._server, grace_s)
@@ -152,7 +152,7 @@ class ApiServer:
             await asyncio.gather(self._watching, return_exceptions=True)
 
     async def _drain(self, server: grpc.aio.Server, grace_s: float) -> None:
-        """A watcher of health never ends by itself: it has been told, and need not keep everybody for the grace."""
+        """Wait for calls under way, except watchers of health, which never end by themselves and have been notified."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(server.stop(grace_s))
             with suppress(TimeoutError):
@@ -161,7 +161,7 @@ class ApiServer:
             await server.stop(min(grace_s, _FLUSH_S))
 
     async def wait(self) -> None:
-        """Raises if what the server depends on has failed; otherwise returns when it was stopped."""
+        """Return when the server has stopped. Raises if a task of the server has failed."""
         if self._watching is not None:
             await asyncio.wait({self._watching})
             if not self._watching.cancelled():
@@ -186,11 +186,12 @@ class ApiServer:
 
 
 class _GenericHandlersOnly:
-    """A server to generated code, which would register its methods too: grpc.aio waits for the next call of each
-    registered one by itself, and takes up all of those waits anew for every call of any method."""
+    """A server for generated code that registers no methods. grpc.aio waits for the next call of each registered method
+    separately, and renews all of these waits at every call of any method.
+    """
 
     def __init__(self, server: grpc.aio.Server) -> None:
         self.add_generic_rpc_handlers = server.add_generic_rpc_handlers
 
     def add_registered_method_handlers(self, service: str, handlers: Mapping[str, object]) -> None:
-        """They are found by their names as well."""
+        """The methods are found through the generic handlers."""

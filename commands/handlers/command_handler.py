@@ -46,12 +46,12 @@ class CommandHandler:
         return self._replica.log_id
 
     def command_id(self, given: str) -> str:
-        """A caller's id, or a new one. Raises InvalidCommandId if it is no UUIDv7, and PreconditionFailed if it is one
-        of the future.
+        """The id that the caller gave, or a new one. Raises InvalidCommandId if it is not a UUIDv7, and
+        PreconditionFailed if its time is in the future.
 
-        Either this server's clock or the caller's may be wrong, so that is an error of the call and says nothing of the
-        command. Appended, the log would refuse it for good; and one remembered id of the future keeps every fold from
-        taking joins in runs until that time has come.
+        The clock of the server or that of the caller may be wrong, so this is an error of the call and no outcome. If
+        the command were appended, the folds would refuse it for good; and one remembered id with a future time prevents
+        every fold from folding joins in runs until that time.
         """
         if not given:
             return uuid7(self._now_ms(), self._rng)
@@ -64,8 +64,8 @@ class CommandHandler:
         return given
 
     async def handle(self, build_event: EventBuilder[R], request: R, call: Call) -> pb.CommandResult:
-        """Handle one command: build the event, append it, return the result. Raises PermanentError for an invalid
-        request, an id that is in use for another partition, and a clock that is ahead; nothing is appended then.
+        """Handle one command: build the event, append it, return the result. Raises PermanentError, before anything is
+        appended, for an invalid request, an id in use for another partition, and a clock that is ahead.
         """
         command_id = self.command_id(request.command_id)  # type: ignore[attr-defined]
 
@@ -85,9 +85,9 @@ class CommandHandler:
         return results.to_result(command_id, answer, self.log_id)
 
     async def submit(self, partition: Partition, key: str, event: Event, timeout_s: float) -> Answer | pb.CommandResult:
-        """Append, and what the fold decided; an answer without a position if that is not known.
+        """Append the event and return the outcome; the answer has no position if the outcome is unknown.
 
-        Raises AppendRefused for a record that no log takes, as one that is too long.
+        Raises AppendRefused for a record that no log accepts, for example one over the size limit.
         """
         command_id = event.envelope.command_id
         try:

@@ -16,11 +16,11 @@ from eventstore.log import Partition
 from eventstore.replicas.replica import Replica
 
 IDS_MAX = 100_000
-"""Ids without a known outcome that are kept, about 300 bytes each. The oldest go first."""
+"""Maximum of ids with an unknown outcome, about 300 bytes each. The oldest are dropped first."""
 
 
 class CommandIdBindings:
-    """Ids whose outcome is not known here yet, by the partitions that their commands belong in."""
+    """Ids whose outcome this server does not know yet, with the partitions of their commands."""
 
     def __init__(self, replica: Replica, now_ms: Callable[[], int]) -> None:
         self._replica = replica
@@ -28,7 +28,7 @@ class CommandIdBindings:
         self._bound: dict[str, tuple[Partition, ...]] = {}
 
     def bind(self, command_id: str, partitions: tuple[Partition, ...]) -> None:
-        """The id is for a command of these partitions from now on. Raises CommandIdInUse if it is for another one's."""
+        """Bind the id to a command of these partitions. Raises CommandIdInUse if it is bound to other ones."""
         bound = self._bound.get(command_id, partitions)
         if bound != partitions:
             raise _in_use(command_id, bound)
@@ -39,11 +39,11 @@ class CommandIdBindings:
         self._bound[command_id] = partitions
 
     def settle(self, command_id: str) -> None:
-        """The outcome is known: from here on the fold remembers the id."""
+        """Remove an id whose outcome is known: the fold remembers it."""
         self._bound.pop(command_id, None)
 
     def _forget_old(self) -> None:
-        """Drop the oldest while they are too many, or too old for a copy of their command to take effect."""
+        """Drop the oldest ids over the limit, and those too old for a copy of their command to take effect."""
         while self._bound:
             oldest = next(iter(self._bound))
             is_over = issued_at_ms(oldest) + LATE_MS + AHEAD_MS < self._now_ms()

@@ -1,7 +1,8 @@
-"""Dry runs: what a command would be answered, and what it would do to the rule tables, without a record of it.
+"""Dry runs: the result that a command would have, and its effects on the rule tables, without an append.
 
-The folds decide as they would of a record that came next; nothing is evolved. What takes long, the covers of large
-sets, is done piece by piece from what was copied at one moment, so neither the answer nor other callers suffer.
+The folds decide as they would about the next record; nothing is evolved. Long computations, the covers of large sets,
+run piece by piece on a copy of the state at one position, so the answer is consistent and other callers are not
+delayed.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class DryRunHandler:
         return await self._in_fleet(fleet.delete_policy(request, self._envelope_factory(call)))
 
     async def leave(self, request: pb.LeaveNodesRequest, call: Call) -> pb.CommandResult:
-        """A leave is decided by its zone, and then, as to tables, by fleet: both are asked."""
+        """Dry-run a leave in its zone and, for the rule tables, in fleet."""
         new_event = nodes.leave(request, self._envelope_factory(call))
         partition = self._replica.partition_for(new_event.topic, new_event.key)
         change, outcome = self._replica.dry_run(partition, new_event.event)
@@ -69,7 +70,7 @@ class DryRunHandler:
         return lambda subject: Envelope("", subject, call.principal, self._now_ms())
 
     async def _answer(self, outcome: Outcome, dry_run: DryRun, partition: Partition) -> pb.CommandResult:
-        """No hold is named, for there is none; the position is that of what was looked at."""
+        """The result names no hold, because there is none; its position is that of the folds that were read."""
         last = Answer(structs.replace(outcome, hold=-1), partition, self._replica.position(partition) - 1)
         answer = results.to_result("", last, self._replica.log_id)
         effects = []

@@ -1,8 +1,8 @@
 """JoinNodesStream: many requests of one call in flight at once, one summary.
 
-Reading the stream pauses while as many requests are under way as allowed, which is all the flow control there is:
-gRPC's own window then stops the sender; over the rate limit, requests wait for a token. A request in error (invalid, or
-with an id in use) is listed in the summary and does not end the stream: no event was appended, so it has no outcome.
+Reading the stream pauses at the maximum of concurrent requests, so gRPC's flow control stops the sender. Over the rate
+limit, requests wait for a token. A request in error (invalid, or with an id in use) is listed in the summary and does
+not end the stream: no event was appended, so it has no outcome.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ from schemas.api import dpuplane_pb2 as pb
 _MAX_REFUSALS = 100
 _MAX_ERRORS = 100
 _MAX_ITEMS_KEPT = 1_000
-"""Of all refusals together: each may have as many, and a gRPC client takes a summary of 4 MiB unless told otherwise."""
+"""Maximum of items of all refusals in a summary: each refusal may have as many, and a gRPC client accepts a summary of
+4 MiB by default.
+"""
 
 _ID_CHARACTERS = 36
-"""What is longer is no id, and may be as long as a request."""
+"""Maximum length of an id in the summary. A longer text is not an id, and may be as long as a request."""
 
 
 class _SummaryBuilder:
@@ -70,7 +72,7 @@ class _SummaryBuilder:
             summary.errors.add(request=number, command_id=shown_id, status=status, reason=str(error))
 
     def _keep(self, answer: pb.CommandResult) -> None:
-        """The answer in the summary, with as many of its items as there is room for."""
+        """Add the answer to the summary, with as many of its items as fit."""
         kept = self.summary.refusals.add()
         kept.CopyFrom(answer)
         kept.command_id = answer.command_id[:_ID_CHARACTERS]

@@ -1,10 +1,10 @@
 """Upgrades of the fold version: every partition of a topic, and only while every live replica has the later rules.
 
-A replica that lacks them halts at the record that raises, so the living replicas are asked before the first partition,
-and again before each. A halted partition and a replica without the rules are faults of the present, which no log
-decides: they end the call in an error, and are no outcome of the command. Each partition decides its own record, also
-that it has the version already. Repeated under its id, the command goes on where it ended. Different versions side by
-side are safe, for nothing that a partition says to another depends on them.
+A replica without them halts at the record that raises the version, so the handler checks the living replicas before
+each partition. A halted partition and a replica without the rules are temporary faults: they end the call with an error
+and are not an outcome of the command. Each partition decides its own record, also if it has the version already.
+Repeated under its id, the command continues where it ended. Partitions with different versions can coexist, because no
+message between partitions depends on the version.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from schemas.api import dpuplane_pb2 as pb
 from schemas.events import FoldVersionUpgraded
 
 SupportedVersions = Callable[[], Mapping[str, Mapping[str, Sequence[int]]] | None]
-"""The fold versions that each living replica has rules for, by its name and topic; None if nobody knows who lives."""
+"""The fold versions that each living replica supports, by its name and topic; None while liveness is unknown."""
 
 
 class UpgradeHandler:
@@ -66,7 +66,7 @@ class UpgradeHandler:
         return self._replica.partitions(request.topic)
 
     def _check(self, partition: Partition, version: int, appended: int) -> None:
-        """Raises PreconditionFailed if this partition cannot be raised now, after `appended` other ones were."""
+        """Raises PreconditionFailed if this partition cannot be upgraded now, after `appended` other ones were."""
         if fault := self._fault(partition, version):
             before = (
                 f"; {appended} partitions are upgraded already; repeat the command with the same id" if appended else ""
@@ -74,7 +74,7 @@ class UpgradeHandler:
             raise PreconditionFailed(f"{fault}{before}")
 
     def _fault(self, partition: Partition, version: int) -> str:
-        """Why this partition cannot be raised now; empty if it can."""
+        """Why this partition cannot be upgraded now; empty if it can."""
         folded = self._replica.folded(partition)
         if folded.halted:
             return f"partition: {partition} is halted on {self._replica.name}: {folded.halted}"
@@ -88,7 +88,7 @@ class UpgradeHandler:
 
 
 def first_missing_version(supported: Sequence[int] | None, version: int, wanted: int) -> int:
-    """The first fold version on the way that is not supported; 0 if all are, or the topic is not folded at all."""
+    """The first fold version up to the target that is not supported; 0 if all are, or the topic is not folded."""
     if supported is None:
         return 0
     return next((step for step in range(version + 1, wanted + 1) if step not in supported), 0)

@@ -1,1 +1,1 @@
-"""Inventory files: fleets as somebody already lists them, for those who send commands."""
+"""Inventory files: existing lists of a fleet, for clients that send commands."""

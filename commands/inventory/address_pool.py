@@ -25,11 +25,13 @@ _NO_HOSTS = tuple(
         "ff00::/8",
     )
 )
-"""What check_address4 and check_address6 refuse, as networks."""
+"""Networks of the addresses that check_address4 and check_address6 refuse."""
 
 
 class AddressPool:
-    """Assigns the hosts of a network. `existing` are the nodes of the plane. Raises InventoryError for no network."""
+    """Assigns the hosts of a network. `existing` are the nodes of the plane. Raises InventoryError if the text is not a
+    network.
+    """
 
     def __init__(self, text: str, existing: Mapping[str, ExistingNode]) -> None:
         try:

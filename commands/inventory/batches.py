@@ -1,4 +1,4 @@
-"""Nodes of one zone as columns, cut so that each batch fits one record."""
+"""Nodes of one zone as columns, split so that each batch fits one record."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from projections.columns import label_columns, size_of_labels
 from schemas.events import MAX_COMMAND_BYTES, MAX_ITEMS
 
 _BYTES_PER_NODE = 64
-"""Addresses, lengths and the number of a label set, with room to spare."""
+"""Upper bound of a node's bytes for addresses, lengths and the number of its label set."""
 
 _MAX_BYTES = MAX_COMMAND_BYTES - 16 * 1024
-"""Leaves room for the envelope and the zone's name."""
+"""Maximum of bytes per batch, which leaves space for the envelope and the zone's name."""
 
 
 class PlannedNode(NamedTuple):
@@ -27,14 +27,14 @@ class PlannedNode(NamedTuple):
 
     @property
     def address_text(self) -> str:
-        """The address that its peers use: IPv4 if it has one."""
+        """The address that peers use: IPv4 if the node has one."""
         if self.address4:
             return str(IPv4Address(self.address4))
         return str(IPv6Address(self.address6)) if self.address6 else ""
 
 
 class ExistingNode(NamedTuple):
-    """A node that the plane has, in the form of a planned node: its labels sorted by key."""
+    """A node of the plane in the form of a planned node: its labels sorted by key."""
 
     zone: str
     address4: int
@@ -44,7 +44,7 @@ class ExistingNode(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NodeBatch:
-    """One record's nodes, in the columns of NodesJoined."""
+    """The nodes of one record, in the columns of NodesJoined."""
 
     zone: str
     names: tuple[str, ...]
@@ -55,7 +55,7 @@ class NodeBatch:
 
 
 def batches(zone: str, nodes: Iterable[PlannedNode]) -> Iterator[NodeBatch]:
-    """In order, each as large as a record may be."""
+    """Split nodes into batches, in order, each as large as a record may be."""
     batch: list[PlannedNode] = []
     labels: set[tuple[tuple[str, str], ...]] = set()
     size = 0

@@ -1,4 +1,4 @@
-"""What an import would change: the nodes of a plan beside the nodes that the plane has."""
+"""The effects of an import: compares the nodes of a plan with those of the plane."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from commands.inventory.plan import InventoryPlan
 
 
 class Comparison(NamedTuple):
-    """Nodes of the file by what becomes of them, and what else the file would do.
+    """Nodes of the file by the effect of the import on them, and other effects.
 
     A moved node is in another zone now. `readdressed` counts the known nodes of the file that get another address,
-    moved or not. `not_in_file` nodes are in a zone of the file but not in the file: an import leaves them where they
-    are. `added` and `removed` count addresses that the plane has for no node before, or for no node after.
+    moved or not. `not_in_file` nodes are in a zone of the file but not in the file: an import does not change them.
+    `added` counts addresses that no node of the plane has before the import, `removed` those that none has after it.
     """
 
     new: int
@@ -28,13 +28,15 @@ class Comparison(NamedTuple):
 
     @property
     def shifts_most(self) -> bool:
-        """Whether most known nodes of the file would get another address or zone, as after a shift of its rows."""
+        """Whether most known nodes of the file would get another address or zone, for example after a shift of its
+        rows.
+        """
         existing = self.moved + self.changed + self.unchanged
         return 2 * max(self.readdressed, self.moved) > existing
 
 
 def compare(plan: InventoryPlan, existing: Mapping[str, ExistingNode]) -> Comparison:
-    """Hold a plan against the nodes that the plane has."""
+    """Compare a plan with the nodes of the plane."""
     new = moved = changed = unchanged = readdressed = 0
     names: set[str] = set()
     planned: set[int] = set()

@@ -1,12 +1,13 @@
-"""An inventory file as a plan: which nodes join which zones, and which of them claim indices of which cliques.
+"""Plans the import of an inventory file: which nodes join which zones, and which of them claim indices of which
+cliques.
 
-A real fleet's list rarely has what the plane needs: racks, addresses, cliques. So zones may be cut in file order, as
-racks are usually listed, addresses dealt out of a pool, and cliques made of the nodes that match. Every column that
-means nothing else becomes a label.
+Inventory files rarely contain racks, addresses and cliques as the plane needs them. So zones may be cut in file order,
+as racks are usually listed, addresses assigned from a pool, and cliques formed from the nodes that match. Every column
+without another meaning becomes a label.
 
-A plan is made whole before anything of it is applied: a bad row is named by its line, and stops the file unless it may
-be skipped. The same file and options give the same plan, so an import that broke off can be run again: addresses that
-it dealt out are kept then (pool).
+The plan is complete before anything is applied. A bad row is reported with its line, and stops the import unless bad
+rows may be skipped. The same file and options give the same plan, so an interrupted import can be repeated: it keeps
+the addresses that it had assigned (address_pool.py).
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from projections.field_checks import (
 __all__ = ["CliquePlan", "ImportOptions", "InventoryError", "InventoryPlan", "LineFault", "NodeBatch", "plan"]
 
 MAX_NODES = 2_000_000
-"""Nodes of one file at most."""
+"""Maximum of nodes per file."""
 
 _NAME_COLUMNS = ("name", "node", "hostname", "sn")
 _ZONE_COLUMNS = ("zone", "rack")
@@ -44,7 +45,7 @@ _ADDRESS_COLUMNS = ("address", "ip")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportOptions:
-    """What the columns mean. An empty column, size 0 or empty pool is not given."""
+    """The meaning of the columns. An empty column, size 0 or an empty pool means that the option is not given."""
 
     name_column: str = ""
     """Default: the first of name, node, hostname and sn that the file has."""
@@ -53,25 +54,25 @@ class ImportOptions:
     """Default, without a size: the first of zone and rack that the file has."""
 
     zone_size: int = 0
-    """Instead of a column: so many nodes per zone, in file order."""
+    """Instead of a column: the number of nodes per zone, in file order."""
 
     address_column: str = ""
     """Default, without a pool: the first of address and ip. May hold one IPv4 and one IPv6 address."""
 
     address_pool: str = ""
-    """Instead of a column: a network whose hosts are dealt out in file order, to nodes that have none of them yet."""
+    """Instead of a column: a network whose hosts are assigned, in file order, to the nodes without an address in it."""
 
     clique_size: int = 0
-    """So many nodes per clique, in file order; the capacity of each clique."""
+    """Number of nodes per clique, in file order; also the capacity of each clique."""
 
     clique_when: tuple[str, str] | None = None
-    """Column and value of the nodes that go into cliques; without, all of them do if a size is given."""
+    """Column and value of the nodes that join cliques. The default is all nodes, if a size is given."""
 
     clique_domain: str = "inventory"
-    """The domain of the cliques, which are named clique-0000 and so on."""
+    """The domain of the cliques. Cliques are named clique-0000 and so on."""
 
     skip_bad_rows: bool = False
-    """Leave bad rows out instead of refusing the file."""
+    """Skip bad rows instead of refusing the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ class CliquePlan:
 
 @dataclass(frozen=True, slots=True)
 class InventoryPlan:
-    """All of a file: one record per batch. `skipped` are the first of `skipped_count` bad rows."""
+    """The plan of a file: one record per batch. `skipped` are the first of `skipped_count` bad rows."""
 
     zones: tuple[str, ...]
     batches: tuple[NodeBatch, ...]
@@ -97,7 +98,7 @@ class InventoryPlan:
 
 
 def plan(stream: BinaryIO, options: ImportOptions, existing: Mapping[str, ExistingNode] | None = None) -> InventoryPlan:
-    """Read a whole file. `existing` are the nodes that the plane has already. Raises InventoryError."""
+    """Read a whole file and plan its import. `existing` are the nodes of the plane. Raises InventoryError."""
     _check_options(options)
     return _Planner(options, existing or {}).plan(stream)
 
@@ -107,7 +108,7 @@ class _BadRow(Exception):
 
 
 class _Planner:
-    """Goes through the rows once; what it dealt out to good rows is not dealt out again."""
+    """Iterates over the rows once. An address assigned to a good row is not assigned again."""
 
     def __init__(self, options: ImportOptions, existing: Mapping[str, ExistingNode]) -> None:
         self._options = options
@@ -115,7 +116,7 @@ class _Planner:
         self._columns = options
         self._zones: dict[str, list[PlannedNode]] = {}
         self._lines: dict[str, int] = {}
-        self._addresses: dict[int, int] = {}  # IPv6 negative, apart from IPv4
+        self._addresses: dict[int, int] = {}  # IPv6 addresses are negative, to distinguish them from IPv4
         self._cliques: list[tuple[str, str]] = []
         self._checked: set[tuple[tuple[str, str], ...]] = set()
 
@@ -157,7 +158,7 @@ class _Planner:
         return None
 
     def _node(self, row: Row) -> tuple[PlannedNode, str]:
-        """A row as a node and its zone. Raises _BadRow or BadAddress, and changes nothing."""
+        """Convert a row to a node and its zone. Raises _BadRow or BadAddress, and changes nothing."""
         columns, values = self._columns, row.values
         name = values.get(columns.name_column, "")
         _require(check_name(columns.name_column, name))
@@ -184,7 +185,7 @@ class _Planner:
         return zone
 
     def _row_addresses(self, values: dict[str, str]) -> tuple[int, int]:
-        """IPv4 and IPv6, 0 for none; neither if they come from a pool."""
+        """IPv4 and IPv6 address, 0 for none; both are 0 if addresses come from a pool."""
         column = self._columns.address_column
         if self._pool is not None:
             return 0, 0
@@ -241,7 +242,7 @@ def _check_options(options: ImportOptions) -> None:
 
 
 def _resolved(options: ImportOptions, first: Row) -> ImportOptions:
-    """The options with every column named, by what the first row has; checked once for all rows of a table."""
+    """The options with every column named, from the columns of the first row. They apply to all rows of a table."""
     name = _column("name_column", options.name_column, _NAME_COLUMNS, first)
     zone = "" if options.zone_size else _column("zone_column", options.zone_column, _ZONE_COLUMNS, first)
     address = "" if options.address_pool else _column("address_column", options.address_column, _ADDRESS_COLUMNS, first)
@@ -255,7 +256,7 @@ def _resolved(options: ImportOptions, first: Row) -> ImportOptions:
 
 
 def _column(field: str, given: str, usual: tuple[str, ...], first: Row) -> str:
-    """The column that is meant. Raises InventoryError with the names of those there are."""
+    """The name of the column to use. Raises InventoryError with the names of the existing columns."""
     columns = list(first.values)
     there = ", ".join(quoted(column) for column in columns[:20]) + (", ..." if len(columns) > 20 else "")
     if given:

@@ -1,8 +1,8 @@
 """Reads the rows of an inventory file as text by column, and the faults of its lines.
 
-CSV (the first line names the columns) or JSON lines (one object a line), told apart by the first character. A file is
-read line by line and may be anything at all, so a line has a largest length, a row lies on one line, and whatever does
-not parse becomes a fault with its line number. A fault of the first line of CSV is one of the whole file.
+The format is CSV (the first line names the columns) or JSON lines (one object per line); the first character decides.
+The file is read line by line and is not trusted: a line has a maximum length, a row is one line, and a line that does
+not parse becomes a fault with its line number. A fault in the first line of CSV applies to the whole file.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from projections.field_checks import quoted
 
 MAX_LINE_BYTES = 256 * 1024
 MAX_FAULTS = 100
-"""Faults that are reported; further ones are only counted."""
+"""Maximum of reported faults; further ones are only counted."""
 
 
 class LineFault(NamedTuple):
-    """What is wrong with a line; line 0 stands for the file or the options."""
+    """A fault of a line. Line 0 stands for the file or the options."""
 
     line: int
     reason: str
@@ -31,7 +31,7 @@ class LineFault(NamedTuple):
 
 
 class InventoryError(PermanentError):
-    """The file, or what was asked of it, is bad; nothing of it was applied. `faults` are the first of `count`."""
+    """The file or the options are invalid; nothing was applied. `faults` are the first of `count` faults."""
 
     def __init__(self, faults: tuple[LineFault, ...], count: int) -> None:
         more = f" (the first of {count} faults)" if count > 1 else ""
@@ -41,7 +41,7 @@ class InventoryError(PermanentError):
 
 
 class Row(NamedTuple):
-    """One row: its line and its values, perhaps empty, by column; all columns if it is of a table, which CSV is."""
+    """One row: its line number and its values by column, perhaps empty. A row of a table (CSV) has all columns."""
 
     line: int
     values: dict[str, str]
@@ -49,7 +49,7 @@ class Row(NamedTuple):
 
 
 class _BadLine(Exception):
-    """Why a line is no row."""
+    """A line that is not a valid row."""
 
 
 def bad_file(reason: str, line: int = 0) -> InventoryError:
@@ -57,7 +57,7 @@ def bad_file(reason: str, line: int = 0) -> InventoryError:
 
 
 def read_rows(stream: BinaryIO) -> Iterator[Row | LineFault]:
-    """Every row or fault, in file order. Raises InventoryError for a header that names no columns."""
+    """Every row or fault, in file order. Raises InventoryError for a header without column names."""
     header: list[str] | None = None
     is_json = False
     for number, raw in _lines(stream):
@@ -81,7 +81,7 @@ def read_rows(stream: BinaryIO) -> Iterator[Row | LineFault]:
 
 
 def _lines(stream: BinaryIO) -> Iterator[tuple[int, bytes | None]]:
-    """Numbered lines without their ends; None for one that is too long, of which nothing is kept."""
+    """Numbered lines without their ends; None for a line over the maximum length, which is not stored."""
     number = 0
     while raw := stream.readline(MAX_LINE_BYTES + 2):
         number += 1

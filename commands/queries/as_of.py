@@ -92,7 +92,7 @@ class _AsOfRouter:
         return ask
 
     async def _route(self, request: Any, call: Call) -> tuple[Any, Message, Call]:
-        """The service of the moment, what to ask it, and what is left of the call's time."""
+        """The service for the request's point in time, the request for it, and the rest of the call's time."""
         if request.min_position:
             raise PermanentError("min_position: must not be given together with as_of")
         now_s = asyncio.get_running_loop().time

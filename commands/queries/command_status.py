@@ -1,8 +1,8 @@
 """The status of a command by its id.
 
-An unknown outcome becomes definite by itself. A fold takes a command only if it was appended within two minutes of the
-time in its id, so an id that is still not in the log a minute after that (which is what clocks may differ by), as read
-to its end, is refused wherever a copy of it may still land.
+An unknown outcome becomes definite by itself. A fold accepts a command only if it was appended within two minutes of
+the time in its id. One minute later (the allowed difference of clocks), if the log, read to its end, has no record of
+the id, every copy that still lands is refused.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class CommandStatus:
         now_ms: Callable[[], int],
         with_fleet: Callable[[pb.CommandResult], pb.CommandResult] = lambda answer: answer,
     ) -> None:
-        """`with_fleet` adds to an answer from ledgers what became of the command in fleet."""
+        """With `with_fleet`, an answer from ledgers is completed with the command's status in fleet."""
         self._folds = folds
         self._with_fleet = with_fleet
         self._now_ms = now_ms
 
     def answer(self, command_id: str) -> pb.CommandResult:
-        """The result of a command, from what every partition remembers. Raises PermanentError for a bad id."""
+        """The result of a command, from the ledgers of all partitions. Raises PermanentError for an invalid id."""
         latest_ms = issued_at_ms(command_id) + LATE_MS + AHEAD_MS
         known = self._folds.outcomes(command_id)
         if known:
@@ -55,7 +55,7 @@ class CommandStatus:
         return results.expired(command_id)
 
     def _is_forgotten(self, command_id: str) -> bool:
-        """Whether a fold may have decided it, and no longer remembers the outcome."""
+        """Whether a fold may have decided the command without remembering its outcome."""
         partitions = (p for topic in DECIDING_TOPICS for p in self._folds.partitions(topic))
         return any(self._folds.folded(partition).ledger.has_forgotten(command_id) for partition in partitions)
 

@@ -1,4 +1,4 @@
-"""ExplainAccess: looks up the node and the DPU; projections explain."""
+"""ExplainAccess: finds the node and the DPU; projections explain the verdict."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from schemas.api import dpuplane_pb2 as pb
 
 
 def zone_of_dpu(reader: FoldReader, dpu: str, zone: str) -> str:
-    """The zone of a DPU, which has to be `zone` if that is given.
+    """The zone of a DPU; must be `zone` if that is given.
 
-    Raises NotFound if there is none, which may still come, and InvalidRequest if there are several: for that nobody
-    waits.
+    Raises NotFound if there is no such DPU yet, and InvalidRequest if several zones have one of this name: waiting
+    would not help then.
     """
     found = [known for known in zones_of_dpu(dpu, reader.all_zones()) if zone in ("", known)]
     if not found:
@@ -31,7 +31,7 @@ def zone_of_dpu(reader: FoldReader, dpu: str, zone: str) -> str:
 def explanation(
     reader: FoldReader, node: str, dpu: str, zone: str, held: Held | None, *, is_past: bool
 ) -> pb.Explanation:
-    """Why the DPU, which holds `held` as far as its relay knows, lets the node through, or not. Raises NotFound."""
+    """Why the DPU, whose table is `held` by its relay, allows or drops traffic of the node. Raises NotFound."""
     row = reader.zones(reader.partition_number(zone)).dpus.rows.get(dpu)
     if row is None:
         raise NotFound(f"dpu: {quoted(dpu)} is no longer a DPU of zone {quoted(zone)}")

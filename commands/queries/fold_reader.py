@@ -1,4 +1,4 @@
-"""Reads folds, live or as of a point of the past: finds the partition of a name, and the position of what was read."""
+"""Reads folds, live or as of a point in the past: finds the partition of a name, and the position of a read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from projections.zones.state import ZonesState
 from schemas.api import dpuplane_pb2 as pb
 
 _LONGEST_KEY = 128
-"""Characters of a domain's uid at most; a zone's name is shorter (projections/field_checks.py)."""
+"""Maximum of characters in the uid of a domain; a zone's name is shorter (projections/field_checks.py)."""
 
 
 class PositionWaiting(Protocol):
@@ -30,7 +30,7 @@ class PositionWaiting(Protocol):
 
 
 class FoldReader:
-    """States of the folds by what they are about. Read them between awaits only."""
+    """The states of the folds by subject. Read them between awaits only."""
 
     def __init__(self, folds: FoldedLog, waiting: PositionWaiting) -> None:
         self._folds = folds
@@ -43,12 +43,12 @@ class FoldReader:
 
     @property
     def partition_numbers(self) -> range:
-        """Of zones, cliques and installs."""
+        """Partition numbers of zones, cliques and installs."""
         return range(len(self._folds.partitions(ZONES)))
 
     @property
     def generation(self) -> int:
-        """Of the log: the epoch that devices are given."""
+        """The generation of the log: the epoch in the tables of devices."""
         return self._folds.generation
 
     @property
@@ -56,9 +56,9 @@ class FoldReader:
         return self._states.fleet
 
     def with_fleet(self, answer: pb.CommandResult) -> pb.CommandResult:
-        """An answer from ledgers, with what became of the command in fleet where that differs.
+        """An answer from ledgers, with the command's outcome in fleet where it differs.
 
-        A leave of a node that left before has the outcome of its zone, `unchanged`. Notes name the holds that keep it.
+        A leave of a node that left before has the outcome of its zone, `unchanged`. Notes name its holds.
         """
         note_holds(answer, self.fleet)
         return results.with_fleet_outcome(
@@ -66,7 +66,7 @@ class FoldReader:
         )
 
     def with_hold(self, answer: pb.CommandResult) -> pb.CommandResult:
-        """An answer from the ledger of fleet, with what became of the hold that it names."""
+        """An answer from the ledger of fleet, with the status of the hold that it names."""
         return results.with_fleet_outcome(answer, fleet_views.command_outcome(self.fleet, "", _hold(answer)))
 
     def zones(self, number: int) -> ZonesState:
@@ -87,8 +87,8 @@ class FoldReader:
     def partition_number(self, key: str) -> int:
         """The partition of a zone or domain. Raises NotFound.
 
-        Queries name what they like, up to a whole message: nothing can be there under such a name, and to hash it would
-        keep everybody waiting, and the name in memory.
+        A name in a query may be as long as a message. No zone or domain has such a name; hashing it would block the
+        event loop, and caching it would take memory.
         """
         if len(key) > _LONGEST_KEY:
             raise NotFound(
@@ -97,7 +97,7 @@ class FoldReader:
         return self._folds.partition_for(ZONES, key).number
 
     def token(self, *topics: str, numbers: Iterable[int] = ()) -> str:
-        """The position of what was read: these partitions of these topics, fleet's only one if it is among them."""
+        """The token of a read of these partitions of these topics; fleet has one partition only."""
         read = [Partition(topic, number) for topic in topics if topic != FLEET for number in numbers]
         if FLEET in topics:
             read.append(FLEET_0)

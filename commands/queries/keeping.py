@@ -1,4 +1,4 @@
-"""Notes on leaves of nodes that are not in their zone any more, but still in the rule tables."""
+"""Notes on leaves of nodes that have left their zone, but are still in the rule tables."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from schemas.api import dpuplane_pb2 as pb
 
 
 def note_holds(answer: pb.CommandResult, fleet: FleetState) -> None:
-    """Note which hold keeps a node in the rule tables, on each item that is unchanged because its node left before.
+    """Add a note with the hold of the node to each item that is unchanged because its node left before.
 
-    The log of the zone decided outcome and reason, and they are the same for every caller. A note tells the present.
+    The zone's log determines outcome and reason, so they are the same for every caller. A note describes the present.
     """
     for item in answer.items:
         member = fleet.members.rows.get(item.name)

@@ -1,11 +1,11 @@
 """Read-your-writes: waits until this replica has folded a caller's position, and until fleet has taken a zone's change.
 
-A position of a zones partition means two things to a query. What reads the zone waits until this replica has folded so
-far; what reads fleet waits until *fleet* has taken everything that the zone accepted below it, which is when fleet's
-mark has passed it or nothing below it is left to forward.
+A position of a zones partition has two meanings. A query of the zone waits until this replica has folded up to it. A
+query of fleet waits until *fleet* has taken every change that the zone accepted below it: fleet's mark has passed the
+position, or the zone has nothing below it to forward.
 
 Hundreds of calls may wait for fleet at once, on many partitions, and zones are folded all the time. So the waiters of a
-partition are checked only when a record was folded that may end their wait.
+partition are checked only after a record that may end their wait.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class PositionWaiter:
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
         self._waiters: dict[Partition, dict[asyncio.Future[None], int]] = {}
-        """The offset that each waiter waits for, by zones partition."""
+        """The offsets that waiters wait for, by zones partition."""
 
     async def run(self) -> None:
         with self._replica.watch(ZONES, FLEET) as watch:
@@ -42,7 +42,7 @@ class PositionWaiter:
                 future.set_result(None)
 
     async def wait_for_token(self, token: str, topics: Collection[str], timeout_s: float) -> None:
-        """Wait until what is read of these topics is at least as new as a caller's token (none if empty).
+        """Wait until the folds of these topics are at least as new as a caller's token (no wait if it is empty).
 
         Raises InvalidPosition, or LogUnavailable at the deadline.
         """
@@ -57,7 +57,9 @@ class PositionWaiter:
                 await self.wait_until_forwarded(partition, offset, timeout_s=_remaining_s(deadline_s))
 
     async def wait_until_forwarded(self, partition: Partition, offset: int, *, timeout_s: float) -> None:
-        """Wait until fleet has taken what this zones partition accepted below `offset`. Raises LogUnavailable."""
+        """Wait until fleet has taken the changes that this zones partition accepted below `offset`. Raises
+        LogUnavailable.
+        """
         if self._is_forwarded(partition, offset):
             return
         forwarded: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -16,7 +16,7 @@ _ZONES_PER_MESSAGE = 100
 
 
 class ProgressQueries:
-    """The part of the Queries service that counts. What it counted of rows that stay as they are, it remembers."""
+    """The queries that count rows. The counts of unchanged rows are cached."""
 
     def __init__(self, reader: FoldReader) -> None:
         self._reader = reader
@@ -26,7 +26,9 @@ class ProgressQueries:
     async def list_zone_progress(
         self, request: pb.ListZoneProgressRequest, call: Call
     ) -> AsyncIterator[pb.ListZoneProgressResponse]:
-        """Zones by partition, then by name. A message is of one position; the next one may be of a later one."""
+        """Zones by partition, then by name. Each message is from one position; the next message may be from a later
+        one.
+        """
         await self._reader.wait_for_position(request.min_position, (ZONES, FLEET, INSTALLS), call)
         described: dict[int, set[str]] = {}
         for zone in self._reader.fleet.known_zones():

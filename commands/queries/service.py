@@ -1,7 +1,8 @@
-"""The Queries service: it reads. Each method waits for the caller's minimum position, reads folds, and says where.
+"""The Queries service. Each method waits for the caller's minimum position, reads folds, and returns the position of
+the read.
 
-Between the wait and the end of a read there is no await, so what an answer says was true at one position. Long lists
-come in pages; the rules of a table, which must be of one version, come as a stream from what was read at once.
+There is no await between the wait and the end of a read, so an answer is consistent at one position. Long lists come in
+pages. The rules of a table must have one version, so they are read at once and sent as a stream.
 """
 
 from __future__ import annotations
@@ -38,10 +39,14 @@ from schemas.api import dpuplane_pb2 as pb
 _RULES_PER_MESSAGE = 500
 _DEVICES_PER_MESSAGE = 1_000
 _LABELS_PER_PAGE = 20_000
-"""Of all nodes of a page together: a page of 1,000 nodes may have six times as many, and a message no room for them."""
+"""Maximum of labels of all nodes of a page together: a page of 1,000 nodes may have six times as many, too many for a
+message.
+"""
 _CLIQUES_PER_PAGE = 50
 _CLIQUE_NODES_PER_PAGE = 4_096
-"""Of all cliques of a page together, but for a single one that has more: fifty of the largest took most of a second."""
+"""Maximum of members of all cliques of a page together, unless a single clique has more: a page of fifty of the largest
+took most of a second.
+"""
 
 
 class QueriesService(ProgressQueries):
@@ -50,7 +55,7 @@ class QueriesService(ProgressQueries):
     def __init__(
         self, reader: FoldReader, command_status: CommandStatus, status: StatusReporter, devices: DeviceSource | None
     ) -> None:
-        """`devices` is None at a moment of the past, of which nobody knows what DPUs held."""
+        """`devices` is None for a point in the past, because the log does not record the tables of DPUs."""
         super().__init__(reader)
         self._command_status = command_status
         self._status = status
@@ -187,7 +192,7 @@ class QueriesService(ProgressQueries):
         )
 
     def _numbers_of_domain(self, domain: str) -> list[int]:
-        """The partition of a domain that is known, or all of them if none is named. Raises NotFound."""
+        """The partition of a known domain, or all partitions if none is named. Raises NotFound."""
         if not domain:
             return list(self._reader.partition_numbers)
         number = self._reader.partition_number(domain)
@@ -249,7 +254,7 @@ class QueriesService(ProgressQueries):
             yield pb.ListDevicesResponse(devices=part)
             await asyncio.sleep(0)
 
-    # --- what the fleet agreed on -------------------------------------------------------------------------------------
+    # --- policies, holds and other decisions of fleet -----------------------------------------------------------------
 
     async def list_policies(self, request: pb.ListPoliciesRequest, call: Call) -> pb.ListPoliciesResponse:
         await self._reader.wait_for_position(request.min_position, (FLEET,), call)
@@ -311,7 +316,7 @@ class QueriesService(ProgressQueries):
         return status
 
     async def _held(self, zones: frozenset[str], call: Call) -> Holdings:
-        """What DPUs hold. Raises LogUnavailable if not every relay says so in time, PermanentError of the past."""
+        """The tables of DPUs. Raises LogUnavailable if a relay does not answer in time, PermanentError for the past."""
         if self._devices is None:
             raise PermanentError("as_of: device tables are known as of now only; omit as_of")
         try:
@@ -321,14 +326,14 @@ class QueriesService(ProgressQueries):
             raise LogUnavailable(f"devices: not every relay responded within {call.timeout_s:.3g} s") from None
 
     def _hold(self, number: int) -> fleet_views.HoldView:
-        """A hold that is there. Raises NotFound."""
+        """An existing hold. Raises NotFound."""
         found = fleet_views.hold(self._reader.fleet, number)
         if found is None:
             raise NotFound(f"hold: {number} is not open and keeps no node; `dpuplane history` shows past holds")
         return found
 
     def _zone(self, zone: str) -> int:
-        """The partition of a zone that is known. Raises NotFound."""
+        """The partition of a known zone. Raises NotFound."""
         number = self._reader.partition_number(zone)
         if not zone_views.is_known(zone, self._reader.zones(number), self._reader.fleet):
             raise NotFound(
@@ -337,7 +342,7 @@ class QueriesService(ProgressQueries):
         return number
 
     def _numbers(self, zone: str) -> list[int]:
-        """The partition of a zone that is known, or all of them if none is named. Raises NotFound."""
+        """The partition of a known zone, or all partitions if none is named. Raises NotFound."""
         return [self._zone(zone)] if zone else list(self._reader.partition_numbers)
 
     def _everywhere(self) -> str:

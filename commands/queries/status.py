@@ -1,4 +1,4 @@
-"""Status: this replica from what it folds, the others from their beacons."""
+"""Status: this replica from its folds, the others from their beacons."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from projections.rules.rule import Holdings
 from schemas.api import dpuplane_pb2 as pb
 
 DeviceSource: TypeAlias = Callable[[frozenset[str]], Awaitable[Holdings]]
-"""What the connected DPUs of some zones (all, if none are named) hold."""
+"""Returns the tables of the connected DPUs of some zones (of all zones, if none are named)."""
 
 
 class LogLocation(NamedTuple):
-    """Where the log is, for whoever wants to read it beside us (`verify`, `replay`, `events`)."""
+    """Where the log is, for tools that read it beside this process (`verify`, `replay`, `events`)."""
 
     engine: str
     data: str = ""
@@ -26,10 +26,11 @@ class LogLocation(NamedTuple):
 
 
 class StatusReporter:
-    """What `dpuplane status` shows. `addresses` may be filled in while listeners start; `alive` hears beacons;
-    `stalled` knows which partitions are not forwarded, and why; `dpus_ahead_of_log` how many DPUs of our relay hold
-    more than the log, which was restored, knows; `clock_faults` which clocks are off; `revocations_fault` why our list
-    of revoked certificates is not taken up."""
+    """The content of `dpuplane status`. `addresses` may be filled in while listeners start; `alive` returns the latest
+    beacons; `stalled` the partitions that are not forwarded, with the reason; `dpus_ahead_of_log` the number of DPUs of
+    our relay whose tables are newer than the (restored) log; `clock_faults` the clocks that are off;
+    `revocations_fault` the reason why our revocation list could not be loaded.
+    """
 
     def __init__(
         self,
@@ -57,7 +58,7 @@ class StatusReporter:
         self._stalled = stalled
 
     def status(self) -> pb.Status:
-        """All but what the fleet fold knows."""
+        """The status without the part from the fleet fold."""
         folds, where = self._folds, self._location
         replicas: list[pb.Replica] = [
             self._own(),

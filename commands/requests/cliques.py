@@ -55,7 +55,7 @@ def report_daemon_readiness(request: pb.ReportDaemonReadinessRequest, envelope: 
 
 
 def open_session(request: pb.OpenSessionRequest, envelope: EnvelopeFactory, edge: str) -> NewEvent:
-    """`edge` is this replica: who speaks for the session from now on."""
+    """Event of a new session. `edge` is this replica, which now reports for the session."""
     subject = _subject(request.domain, request.clique, request.node)
     require(field_checks.check_uid("uid", request.uid))
     require(field_checks.check_clique("session", request.session))

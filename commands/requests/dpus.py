@@ -1,7 +1,8 @@
 """Requests about DPUs, as events. Their key is the zone, as for its nodes: one partition decides both.
 
-What a BMC or a provisioner would go and fetch is held against more than the folds ask: an image is a name that the BMC
-looks up, never an address, and a BMC's address carries no credentials and is not where clouds serve theirs.
+Values that a BMC or a provisioner would connect to have stricter rules here than in the folds. An image is a name that
+the BMC looks up, never an address. A BMC's address has no credentials, and is not the address where clouds serve
+credentials (instance metadata).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}(?:[:@][A-Za-z0-9][A-Za-z
 _VERBS = {number: name for name, number in LIFECYCLE_VERBS.items()}
 _METADATA = frozenset(map(ip_address, ("169.254.169.254", "169.254.170.2", "fd00:ec2::254")))
 _NAT64 = IPv6Network("64:ff9b::/96")
-"""What stands for an IPv4 address behind a gateway that translates: its last 32 bits."""
+"""The prefix of addresses that a NAT64 gateway translates to the IPv4 address in their last 32 bits."""
 
 
 def register(request: pb.RegisterDpuRequest, envelope: EnvelopeFactory) -> NewEvent:
@@ -44,7 +45,9 @@ def register(request: pb.RegisterDpuRequest, envelope: EnvelopeFactory) -> NewEv
 
 
 def request_lifecycle(request: pb.RequestLifecycleRequest, envelope: EnvelopeFactory) -> NewEvent:
-    """What is wanted of a DPU. The caller names the zone: it is the key, and under one id it must never differ."""
+    """Request a lifecycle change of a DPU. The caller names the zone, because it is the key: a repeat under one id must
+    have the same one.
+    """
     verb = _verb(request)
     require_zone(request.zone, "GetDpu")
     require(field_checks.check_name("dpu", request.dpu))
@@ -73,12 +76,12 @@ def _check_image(image: str) -> str | None:
 
 
 def _check_dialed(address: str) -> str | None:
-    """What is wrong with an address that a provisioner is to dial."""
+    """The fault of an address that a provisioner is to connect to."""
     if "://" not in address:
         return None
     try:
         parts = urlsplit(address)
-        host = (parts.hostname or "").encode("ascii").decode()  # other digits and dots are read as these when dialed
+        host = (parts.hostname or "").encode("ascii").decode()  # a resolver would read Unicode digits as ASCII
     except ValueError:
         return f"bmc_address: {field_checks.quoted(address)} must be a URL such as http://HOST:PORT/NAME"
     if "@" in parts.netloc:
@@ -99,7 +102,7 @@ def _is_metadata(host: str) -> bool:
 
 
 def _address_of(host: str) -> IPv4Address | IPv6Address | None:
-    """The address that a resolver takes this for, or None if it is a name that it looks up."""
+    """The address that a resolver reads in this text, or None if it is a name to look up."""
     try:
         address = ip_address(host)
     except ValueError:
@@ -110,7 +113,7 @@ def _address_of(host: str) -> IPv4Address | IPv6Address | None:
 
 
 def _parsed_as_c(host: str) -> IPv4Address | None:
-    """An IPv4 address with fewer parts, or octal and hexadecimal ones, as C reads it: nothing is looked up for that."""
+    """Parse an IPv4 address as C's inet_aton does, with fewer parts or octal and hexadecimal ones, without a lookup."""
     try:
         return IPv4Address(socket.inet_aton(host))
     except OSError:

@@ -1,4 +1,4 @@
-"""Requests that the whole fleet must agree on, as events: policies, holds, budgets, freezes, what a zone is."""
+"""Requests that fleet decides, as events: policies, holds, budgets, freezes, labels and limits of zones."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def update_zone(request: pb.UpdateZoneRequest, envelope: EnvelopeFactory) -> New
 
 
 def _check_agent_limits(request: pb.UpdateZoneRequest) -> None:
-    """Check what node agents shall be allowed to state. Raises InvalidRequest."""
+    """Check the limits on what node agents may set. Raises InvalidRequest."""
     require(field_checks.check_networks("agent_networks", request.agent_networks))
     require(field_checks.check_label_keys("agent_label_keys", request.agent_label_keys))
     if request.agent_networks and not request.set_agent_networks:
@@ -156,7 +156,7 @@ def thaw_writes(request: pb.ThawWritesRequest, envelope: EnvelopeFactory) -> New
 
 
 def _check_zone_or_all(request: pb.FreezeWritesRequest | pb.ThawWritesRequest) -> None:
-    """An empty zone alone is refused: an unset variable of a script must not freeze or thaw the whole fleet."""
+    """An empty zone without `all` is refused: an unset variable of a script must not freeze or thaw the whole fleet."""
     if request.all_zones and request.zone:
         raise InvalidRequest(
             f"all_zones: true must not be given together with zone {field_checks.quoted(request.zone)}"

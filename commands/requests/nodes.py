@@ -1,7 +1,7 @@
 """Requests about the nodes of one zone, as events.
 
-A join may come as nodes or as columns: columns are what the log has, and the bulk path passes them through. Either way
-the record is held against the rules by which the zone fold takes it, so both forms are refused with the same sentences.
+A join has nodes or columns. The log has columns, and the bulk path passes them through. Both forms are checked by the
+rules of the zone fold, so both are refused with the same sentences.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ def change(request: pb.ChangeNodesRequest, envelope: EnvelopeFactory) -> NewEven
 
 
 def delete_zone(request: pb.DeleteZoneRequest, envelope: EnvelopeFactory) -> NewEvent:
-    """The end of a zone. The zone's partition knows whether it has nodes or DPUs."""
+    """Delete a zone. The zone's partition decides whether it still has nodes or DPUs."""
     require(field_checks.check_zone("zone", request.zone))
     return NewEvent(ZONES, request.zone, ZoneDeleted(envelope(request.zone), request.zone))
 
 
 def leave(request: pb.LeaveNodesRequest, envelope: EnvelopeFactory) -> NewEvent:
-    """The caller names the zone: it is the key, and under one id it must never differ."""
+    """The caller names the zone, because it is the key: a repeat under one id must have the same one."""
     require_count("names", len(request.names))
     require_zone(request.zone, "LocateNodes")
     zone, gone = request.zone, list(request.names)
@@ -59,13 +59,15 @@ def leave(request: pb.LeaveNodesRequest, envelope: EnvelopeFactory) -> NewEvent:
 
 def validated(event: NodesJoined | NodesChanged | NodesLeft) -> NewEvent:
     """The event, if it is valid. Raises InvalidRequest."""
-    # How far ahead an incarnation may lie depends on the log's time, which only the fold has.
+    # The limit on an incarnation's time depends on the log's time, which only the fold has.
     require(fault_of_nodes(event, TIME_MS_MAX))
     return NewEvent(ZONES, event.zone, event)
 
 
 def _columns_as_given(given: pb.NodeColumns) -> dict[str, Any]:
-    """Columns as they are. Raises InvalidRequest for more of them than a record has, before each is looked at."""
+    """Columns from the request. Raises InvalidRequest, before the items are checked, for more items than a record may
+    have.
+    """
     if len(given.label_sets) > MAX_ITEMS:
         raise InvalidRequest(f"label_sets: {len(given.label_sets)} items must be at most {MAX_ITEMS}")
     return {
@@ -80,7 +82,7 @@ def _columns_as_given(given: pb.NodeColumns) -> dict[str, Any]:
 
 
 def _columns_of(nodes: Sequence[pb.NodeSpec]) -> dict[str, Any]:
-    """Nodes as columns. Raises PermanentError."""
+    """Columns from nodes. Raises PermanentError."""
     require_count("nodes", len(nodes))
     if len(nodes) == 1:
         return _columns_of_one(nodes[0])
@@ -99,7 +101,7 @@ def _columns_of(nodes: Sequence[pb.NodeSpec]) -> dict[str, Any]:
 
 
 def _columns_of_one(node: pb.NodeSpec) -> dict[str, Any]:
-    """The same of one node, which most requests are about."""
+    """Columns from one node: the form of most requests."""
     address4, address6 = _addresses(node)
     labels = _labels(node)
     created_ms, uids = _incarnations([node]) if node.created_ms or node.uid else ([], [])
@@ -142,7 +144,7 @@ def _packed(addresses: list[bytes], none: bytes) -> bytes:
 
 
 def _incarnations(nodes: Sequence[pb.NodeSpec]) -> tuple[list[int], list[str]]:
-    """Columns of the incarnations, empty if no node states one."""
+    """Columns of the incarnations, empty if no node has one."""
     created_ms = [node.created_ms for node in nodes]
     uids = [node.uid for node in nodes]
     if not any(created_ms) and not any(uids):

@@ -28,16 +28,16 @@ class NewEvent(NamedTuple):
 
 
 EnvelopeFactory: TypeAlias = Callable[[str], Envelope]
-"""Makes the envelope of a command from its subject; the command id and the principal are bound in it."""
+"""Makes the envelope of a command with this subject; command id and principal are already bound."""
 
 TIME_MS_MAX = 1 << 53
-"""Latest time that a caller may state: what a JSON number holds exactly."""
+"""Maximum of a time from a caller: the largest integer that a JSON number represents exactly."""
 
 
 def sorted_labels(field: str, labels: Mapping[str, str]) -> dict[str, str]:
-    """Labels by key. A protobuf map has no order, and a repeated command must become the very same record.
+    """Labels by key. A protobuf map has no order, and a repeated command must become the same record, byte for byte.
 
-    Raises InvalidRequest if they are too many, before they are sorted: a message has room for a hundred thousand.
+    Raises InvalidRequest for too many labels, before sorting: a message can contain a hundred thousand.
     """
     require(field_checks.check_label_count(field, len(labels)))
     return dict(sorted(labels.items()))
@@ -50,32 +50,31 @@ def require(fault: str | None) -> None:
 
 
 def require_range(field: str, value: int, low: int, high: int) -> None:
-    """Raise InvalidRequest for a number that is not from `low` to `high`."""
+    """Raise InvalidRequest unless `low` <= number <= `high`."""
     if not low <= value <= high:
         raise InvalidRequest(f"{field}: {value} must be from {low} to {high}")
 
 
 def require_one_of(field: str, value: str, allowed: tuple[str, ...]) -> None:
-    """Raise InvalidRequest for a word that is none of these."""
+    """Raise InvalidRequest unless the word is one of these."""
     if value not in allowed:
         raise InvalidRequest(f"{field}: {field_checks.quoted(value)} must be one of {', '.join(allowed)}")
 
 
 def require_count(field: str, count: int) -> None:
-    """Raise InvalidRequest unless there is an item, and no more than one record may hold."""
+    """Raise InvalidRequest unless the count is from 1 to the maximum of a record."""
     if not 1 <= count <= MAX_ITEMS:
         raise InvalidRequest(f"{field}: {count} items must be from 1 to {MAX_ITEMS}")
 
 
 def require_zone(zone: str, query: str) -> None:
-    """Raise InvalidRequest unless the zone is named. A server that looked it up would answer from what it has
-    folded."""
+    """Raise InvalidRequest unless a zone is named. A lookup by the server would depend on how far it has folded."""
     if not zone:
         raise InvalidRequest(f"zone: '' must name a zone: a command id is bound to it; {query} tells which one it is")
     require(field_checks.check_zone("zone", zone))
 
 
 def require_incarnation(created_ms: int, uid: str) -> None:
-    """Raise InvalidRequest for what names no incarnation; 0 and an empty uid stand for none that is named."""
+    """Raise InvalidRequest for an invalid incarnation; 0 and an empty uid mean that none is given."""
     require_range("created_ms", created_ms, 0, TIME_MS_MAX)
     require(field_checks.check_uid("uid", uid))

@@ -1,1 +1,1 @@
-"""What every RPC needs: authentication, authorization, limits, deadlines, status codes and metrics."""
+"""Common parts of all RPCs: authentication, authorization, limits, deadlines, status codes and metrics."""

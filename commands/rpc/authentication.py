@@ -1,9 +1,8 @@
 """Authentication by certificate, for every listener.
 
-The handshake has proved that the certificate is one of the authority's and that the peer has its key. What is left is
-read here: exactly one URI name of this trust domain (never the common name, which no authority checks), and whether the
-certificate is still valid now and not revoked. A connection outlives a handshake by days, so that is asked at every
-call.
+The handshake has proved that the certificate is one of the authority's and that the peer has its key. This module
+checks the rest: exactly one URI name of this trust domain (never the common name, which no authority checks), the
+validity period, and revocation. A connection may last for days after its handshake, so every call is checked.
 """
 
 from __future__ import annotations
@@ -34,17 +33,19 @@ class Identity(NamedTuple):
 
 
 class CertificateAuthenticator:
-    """Authenticates certificates, and caches those parsed last: a connection shows the same one at every call."""
+    """Authenticates certificates, and caches the latest parsed ones: every call on a connection has the same
+    certificate.
+    """
 
     def __init__(self, trust_domain: str, now_ms: Callable[[], int]) -> None:
         self.trust_domain = trust_domain
         self._now_ms = now_ms
         self._known: OrderedDict[bytes, Identity | str] = OrderedDict()
         self.revision = 0
-        """Goes up whenever the list of revoked certificates changes."""
+        """Incremented when the list of revoked certificates changes."""
         self._revoked: frozenset[int] = frozenset()
         self._open: dict[int, dict[object, Callable[[], None]]] = {}
-        """By serial number, how to disconnect each connection that was opened with that certificate."""
+        """Functions that disconnect connections, by the serial number of their certificate."""
 
     def authenticate(self, certificate: bytes) -> Identity:
         """The identity in a certificate (PEM or DER) that the handshake has verified. Raises Unauthenticated."""
@@ -62,7 +63,7 @@ class CertificateAuthenticator:
         return known
 
     def revoke(self, serials: frozenset[int]) -> None:
-        """Reject certificates with these serial numbers, and disconnect what was opened with one."""
+        """Reject certificates with these serial numbers, and disconnect their connections."""
         self._revoked = serials
         self.revision += 1
         for serial in sorted(serials & self._open.keys()):
@@ -82,12 +83,12 @@ class CertificateAuthenticator:
                 self._open.pop(identity.serial, None)
 
     def remaining_s(self, identity: Identity) -> float:
-        """How many seconds a certificate is still valid."""
+        """Seconds until the certificate expires."""
         return max(0.0, (identity.expires_ms - self._now_ms()) / 1_000)
 
 
 def uri_names(certificate: x509.Certificate) -> list[str]:
-    """Its URI names."""
+    """The URI names of a certificate."""
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (x509.ExtensionNotFound, ValueError):
@@ -96,7 +97,7 @@ def uri_names(certificate: x509.Certificate) -> list[str]:
 
 
 def load_certificate(certificate: bytes) -> x509.Certificate:
-    """The first certificate of PEM text, or a DER one. Raises ValueError."""
+    """Load the first certificate of PEM text, or a DER certificate. Raises ValueError."""
     if certificate.startswith(b"-----"):
         return x509.load_pem_x509_certificate(certificate)
     return x509.load_der_x509_certificate(certificate)

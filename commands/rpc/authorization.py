@@ -1,11 +1,12 @@
-"""Authorization: which roles may call each method. A call that no line of the table allows is denied.
+"""Authorization: which roles may call each method. A call is denied unless the table allows it.
 
-An operator changes the fleet; an approver says yes to what is over a budget, and sets the budgets. They are two roles
-so that no mass withdrawal is the work of one certificate: who may raise a budget may not withdraw anything. Stopping is
-for both. The agent of a node may speak for that node and for no other. The agents of DPUs and the processes of the
-plane have no business here at all: theirs is the agent link.
+An operator changes the fleet. An approver approves changes over a budget, and sets the budgets. The roles are separate
+so that one certificate cannot cause a mass withdrawal: a role that may raise a budget may not withdraw anything. Both
+may freeze. A node agent may call methods for its own node only. DPU agents and processes of the plane may call no
+method: they use the agent link.
 
-Pure, so that the whole table can be tested; a server does not start while a method has no line.
+The functions are pure, so that the whole table can be tested. A server does not start if a method is missing from the
+table.
 """
 
 from __future__ import annotations
@@ -101,7 +102,9 @@ METHODS = {
     "Queries.GetLatency": Permission(_READERS),
     "Queries.ExplainAccess": Permission(_READERS),
 }
-"""Each method by SERVICE.METHOD. A node's agent needs the table of its clique, which names its peers."""
+"""Permission by method, as SERVICE.METHOD. A node agent may read the table of its clique, because the table names its
+peers.
+"""
 
 
 def unlisted_methods(services: Iterable[ServiceDescriptor]) -> list[str]:

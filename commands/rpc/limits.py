@@ -1,7 +1,7 @@
 """Limits of one principal on one server: call rate, concurrent calls, message size.
 
 A token bucket per principal keeps one caller's loop from starving the others; it is filled by the clock that is passed
-in. A call refused here was not read, so the client may retry it later.
+in. A refused call was not read, so the client may retry it later.
 """
 
 from __future__ import annotations
@@ -49,32 +49,36 @@ class Limits:
     """Size of a call's metadata."""
 
     streams_per_connection: int = 1_000
-    """Calls under way on one connection. Well above what an honest client has: the server counts a call until it is
-    destroyed, so a client that keeps exactly the advertised number under way has some of them reset (seen with 100)."""
+    """Calls under way on one connection. The limit is well above the calls of an honest client: the server counts a
+    call until it is destroyed, so a client that keeps exactly the advertised number under way gets some calls reset
+    (observed with 100).
+    """
 
     connections: int = 2_000
     """Connections open at once. gRPC has no limit by address."""
 
     handshake_s: float = 10.0
-    """How long a new connection may take for the handshake of TLS and the first frames of HTTP/2."""
+    """Maximum time for the TLS handshake and the first HTTP/2 frames of a new connection."""
 
     idle_s_max: float = 300.0
-    """A connection without a call for so long is closed; honest clients connect again by themselves."""
+    """A connection without a call for this long is closed; honest clients reconnect automatically."""
 
     keepalive_s: float = 60.0
-    """A connection with calls under way is asked this often whether its peer is still there."""
+    """Interval of keepalive pings on a connection with calls under way."""
 
     keepalive_answer_s: float = 20.0
-    """How long the answer to that may take before the connection is closed."""
+    """Maximum time to the answer of a keepalive ping before the connection is closed."""
 
     ping_s_min: float = 60.0
-    """Pings on a connection without calls more often than this end it, after two warnings."""
+    """Minimum interval of a client's pings on a connection without calls; more frequent pings close it, after two
+    warnings.
+    """
 
     stream_in_flight: int = 32
-    """Requests of one stream of joins under way at once; reading the stream pauses at that."""
+    """Maximum of concurrent requests of one stream of joins; reading the stream pauses at this number."""
 
     principals_max: int = 10_000
-    """Principals remembered; the one not seen for longest is forgotten first."""
+    """Maximum of remembered principals; the least recently seen is forgotten first."""
 
 
 DEFAULTS = Limits()
@@ -145,7 +149,7 @@ class Admission:
             self._drained.set()
 
     async def drained(self) -> None:
-        """Wait until no call is under way, of a server that takes no new ones."""
+        """Wait until no call is under way. The server must already refuse new calls."""
         self._drained = asyncio.Event()
         if self.under_way:
             await self._drained.wait()
@@ -153,7 +157,7 @@ class Admission:
     async def wait_for_token(self, principal: str) -> None:
         """Take a token for one more message of a call under way; wait until there is one.
 
-        A sender of a stream is slowed down by that. To refuse the message would leave its command without an outcome.
+        This slows down the sender of a stream. A refused message would leave its command without an outcome.
         """
         while True:
             bucket = self._bucket(principal)

@@ -1,7 +1,7 @@
 """Metrics of the calls of a server: counts by method and outcome, durations, and refusals by field.
 
-Everything counted here comes from outside, so everything is bounded: methods and outcomes are the API's own, and what a
-refusal is about is the field that its sentence begins with, of which so many are told apart and no more.
+All label values come from outside, so all are bounded: methods and outcomes are those of the API, and the label of a
+refusal is the field at the start of its sentence, with a maximum number of distinct fields.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from schemas.api import dpuplane_pb2 as pb
 from schemas.api.enums import outcome_name
 
 BUCKET_BOUNDS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
-"""Where the buckets of call times end; the last is followed by one without an end."""
+"""Upper bounds of the buckets of call durations; the last bucket has no bound."""
 
 REASONS_MAX = 100
 OTHER = "other"
@@ -36,20 +36,20 @@ class DurationHistogram:
         self.sum_s = 0.0
 
     def observe(self, seconds: float) -> None:
-        """One call took so long."""
+        """Count a call of this duration."""
         self._counts[bisect_left(BUCKET_BOUNDS_S, seconds)] += 1
         self.sum_s += seconds
 
     def cumulative_counts(self) -> list[int]:
-        """How many calls took at most each of BUCKET_BOUNDS_S, and how many there are."""
+        """Counts of calls up to each of BUCKET_BOUNDS_S, and the count of all calls."""
         return list(accumulate(self._counts))
 
 
 class RpcMetrics:
-    """Calls that have ended, by (method, outcome); refusals by what they are about.
+    """Calls that have ended, by (method, outcome); refusals by field.
 
-    The outcome of a command is what it was answered, that of a query is ok; a call that ended in an error has the name
-    of its gRPC status.
+    The outcome of a command is that of its result, and the outcome of a query is ok. The outcome of a failed call is
+    the name of its gRPC status.
     """
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class RpcMetrics:
         self.refusals: Counter[str] = Counter()
 
     def record_result(self, method: str, answer: Message, seconds: float) -> None:
-        """A call was answered."""
+        """Count a call that returned a result."""
         if isinstance(answer, pb.CommandResult):
             outcome = _OUTCOMES[answer.outcome]
             if answer.outcome == pb.OUTCOME_REFUSED:
@@ -68,16 +68,16 @@ class RpcMetrics:
         self._end(method, outcome, seconds)
 
     def record_error(self, method: str, status: str, reason: str, seconds: float) -> None:
-        """A call ended in an error."""
+        """Count a call that ended in an error."""
         self.record_refusal(reason)
         self._end(method, status, seconds)
 
     def record_stream(self, method: str, seconds: float) -> None:
-        """A response stream has ended."""
+        """Count the end of a response stream."""
         self._end(method, "ok", seconds)
 
     def record_refusal(self, reason: str) -> None:
-        """Something was refused, with this sentence."""
+        """Count a refusal by the field in this sentence."""
         match = _FIELD(reason)
         about = match[0] if match else OTHER
         self.refusals[about if about in self.refusals or len(self.refusals) < REASONS_MAX else OTHER] += 1

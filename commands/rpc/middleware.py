@@ -1,8 +1,8 @@
 """The middleware around every RPC: it authenticates, authorizes, limits, sets the deadline, maps errors and counts.
 
-Handlers are built from the service descriptors rather than by the generated `add_..._to_server`, so that a request
-that is no protobuf at all is refused like any other invalid request, and so that no interceptor is on the path of a
-unary call (one grpc.aio interceptor costs about a tenth of a call).
+Handlers are built from the service descriptors instead of the generated `add_..._to_server`. So a request that is not
+valid protobuf is refused like any other invalid request, and a unary call passes no interceptor (one grpc.aio
+interceptor costs about a tenth of a call).
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ from schemas.api.metadata import ANSWERED_KEY, PRINCIPAL_KEY
 _ANSWERED = ((ANSWERED_KEY, "yes"),)
 _LOOPBACK = ("ipv4:127.", "ipv6:[::1]", "ipv6:%5B::1%5D", "unix:")
 _ANSWER_MARGIN_S = 0.1
-"""Kept back from a caller's deadline (at most a tenth of it), so that `unknown` still reaches it as an answer."""
+"""Time subtracted from a caller's deadline (at most a tenth of it), so that an `unknown` result still reaches the
+caller.
+"""
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +41,7 @@ Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
 
 
 class Call(NamedTuple):
-    """The principal of a call, and the time that is left for its response."""
+    """The principal of a call, and the time until its deadline."""
 
     principal: str
     timeout_s: float
@@ -86,7 +88,7 @@ class RpcMiddleware:
         self._now_s = asyncio.get_running_loop().time
 
     def handlers(self, service: ServiceDescriptor, servicer: object) -> grpc.GenericRpcHandler[Any, Any]:
-        """Handlers of every method of a service; the servicer has one of the same name in snake case for each."""
+        """Handlers of every method of a service. The servicer has a method of the same name in snake case for each."""
         methods = {
             method.name: self._handler(method, getattr(servicer, snake_case(method.name))) for method in service.methods
         }
@@ -159,13 +161,13 @@ class RpcMiddleware:
 
     async def _abort(self, method: str, error: Exception, began_s: float, context: Context) -> NoReturn:
         status, reason = status_of(error), str(error)
-        if isinstance(error, TimeoutError):  # it says nothing, and gRPC would log it with its traceback
+        if isinstance(error, TimeoutError):  # the exception is empty, and gRPC would log it with its traceback
             reason = "deadline: no response within the time limit of the call"
         self.metrics.record_error(method, status.name.lower(), reason, self._now_s() - began_s)
         await context.abort(status, reason, _ANSWERED)
 
     def _permitted(self, method: str, request: Any, proved: Principal | None, context: Context) -> Any:
-        """The request, or the stream of requests, if it was decoded and the principal may send it."""
+        """The request or the stream of requests, if it was decoded and the principal may send it."""
         request = _well_formed(request)
         if self._access is None or proved is None:
             return request
@@ -174,7 +176,7 @@ class RpcMiddleware:
         return _while_valid(self._access, request, context) if isinstance(request, AsyncIterator) else request
 
     def _call(self, context: Context) -> tuple[Call, Principal | None]:
-        """The call, and the principal that the certificate proves, if the listener asks for certificates."""
+        """The call with its principal, which the certificate proves if the listener requires certificates."""
         remaining_s = context.time_remaining()
         if remaining_s is None:
             timeout_s = self._limits.deadline_s_default
@@ -190,7 +192,7 @@ class RpcMiddleware:
 
 
 def principal_of(metadata: Any, peer: Callable[[], str]) -> str:
-    """The principal of a call; `?` marks that nobody has proved it. Raises PermissionDenied or PermanentError."""
+    """The principal of a call; `?` marks an unauthenticated one. Raises PermissionDenied or PermanentError."""
     for key, value in metadata:
         if key == PRINCIPAL_KEY:
             if not peer().startswith(_LOOPBACK):
@@ -205,7 +207,7 @@ def principal_of(metadata: Any, peer: Callable[[], str]) -> str:
 
 
 def snake_case(name: str) -> str:
-    """A method's name as its servicer spells it."""
+    """The servicer's name of a method."""
     return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
 
 
@@ -223,7 +225,7 @@ def _decoder(method: MethodDescriptor) -> Callable[[bytes], Message | Undecodabl
 
 
 async def _while_valid(access: AccessControl, requests: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
-    """The requests of a stream, which may go on for days, until the certificate that opened it expires."""
+    """The requests of a stream, until the certificate that opened it expires. A stream may last for days."""
     async for request in requests:
         access.authenticate(context.auth_context, context.peer)
         yield request
@@ -246,7 +248,7 @@ _STATUSES: Mapping[type[Exception], grpc.StatusCode] = {
 
 
 def status_of(error: Exception) -> grpc.StatusCode:
-    """The gRPC status of a call that ends in this error."""
+    """The gRPC status of a call that ends with this error."""
     if isinstance(error, TimeoutError):
         return grpc.StatusCode.DEADLINE_EXCEEDED
     if isinstance(error, TransientError):
