@@ -1,4 +1,4 @@
-"""Work in a process of its own: with nothing in memory but what it needs, and with its own share of the machine."""
+"""Work in a process of its own: with only the needed data in memory, and with its own share of the machine."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _STOP_S = 10.0
 
 
 def apart(work: Callable[..., T], *arguments: Any) -> T:
-    """What `work` returns when a fresh process runs it."""
+    """The result of `work` in a fresh process."""
     with ProcessPoolExecutor(1, mp_context=_SPAWN) as pool:
         return pool.submit(work, *arguments).result()
 
 
 @contextmanager
 def beside(work: Callable[..., None], *arguments: Any) -> Iterator[None]:
-    """`work` runs in a process of its own as long as the context lasts."""
+    """Run `work` in a process of its own during the context."""
     process = _SPAWN.Process(target=work, args=arguments, daemon=True)
     process.start()
     try:
@@ -38,13 +38,13 @@ def beside(work: Callable[..., None], *arguments: Any) -> Iterator[None]:
 
 
 def pipe() -> tuple[Connection, Connection]:
-    """Where a process beside this one is heard, and what it is given to speak through."""
+    """A pipe: the receiving end for this process, and the sending end for a process beside it."""
     return _SPAWN.Pipe(duplex=False)
 
 
 @contextmanager
 def serving(*flags: str) -> Iterator[dict[str, str]]:
-    """`dpuplane serve`, ready; its addresses by name (`api`, `http`, `agents`)."""
+    """A ready `dpuplane serve`; its addresses by name (`api`, `http`, `agents`)."""
     listeners = ("--listen=127.0.0.1:0", "--http=127.0.0.1:0", "--agents=127.0.0.1:0", "--log-level=ERROR")
     command = [str(Path(sys.executable).with_name("dpuplane")), "serve", *listeners, *flags]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)

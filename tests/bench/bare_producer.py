@@ -1,4 +1,6 @@
-"""librdkafka and nothing else: when its record is acknowledged after the broker that led its partition was killed."""
+"""The peer without the plane: librdkafka alone, timed until its record is acknowledged after its partition leader was
+killed.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ _SETTINGS = {
 
 
 class BareProducer:
-    """Produces to a topic of its own, whose partitions are led by every broker."""
+    """Produces to a topic of its own, whose partitions are spread over every broker."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         admin = AdminClient({"bootstrap.servers": bootstrap})
@@ -37,14 +39,14 @@ class BareProducer:
         self._lost: list[Any] = []
 
     def led_by(self, broker: int) -> int:
-        """A partition that this broker leads, to which a record was just produced."""
+        """A partition that this broker leads, after a record was just produced to it."""
         partitions = self._producer.list_topics(self._topic, _WITHIN_S).topics[self._topic].partitions
         number = _first(partition.id for partition in partitions.values() if partition.leader == broker)
         self.acknowledged_s(number)
         return number
 
     def acknowledged_s(self, partition: int) -> float:
-        """Produce a record; how long until as many brokers have it as ours ask for."""
+        """Produce a record; the seconds until as many brokers have it as the plane requires."""
         began_s = time.perf_counter()
         self._producer.produce(self._topic, b"join", partition=partition, on_delivery=self._told)
         left = self._producer.flush(_WITHIN_S)

@@ -1,7 +1,8 @@
-"""A bare uvloop program on as many sockets: writes the same bytes to each, and reads an answer from each.
+"""A bare uvloop program on as many sockets: it writes the same bytes to each, and reads a response from each.
 
-It is what the kernel, TLS and the loop take of a change's way to many agents, with nothing of ours in between: no
-message is decoded, no table changes, nothing is kept. Its processes are laid out as those of the relay and the agents.
+It measures the share of the kernel, TLS and the loop in a change's way to many agents, without code of the plane: no
+message is decoded, no table changes, nothing is stored. Its processes are laid out as those of the relay and the
+agents.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ CONNECTING_AT_ONCE = 100
 
 
 def round_trips(sockets: int, rounds: int, ours: CertFiles | None, theirs: CertFiles | None) -> LatencyHistogram:
-    """The time from the beginning of a round, in which each socket is written to, to each socket's answer."""
+    """The time from the start of a round, in which each socket is written to, to each socket's response."""
     return uvloop.run(_round_trips(sockets, rounds, ours, theirs))
 
 
@@ -35,7 +36,7 @@ async def _round_trips(sockets: int, rounds: int, ours: CertFiles | None, theirs
     server = await asyncio.get_running_loop().create_server(lambda: _Writer(fan), HOST, 0, ssl=context, backlog=4096)
     with beside(_run_answering, server.sockets[0].getsockname()[1], sockets, theirs):
         async with asyncio.timeout(PATIENCE_S):
-            await fan.answered(sockets)  # each says that it is there
+            await fan.answered(sockets)  # each reports that it is connected
             for _ in range(rounds):
                 began = time.perf_counter()
                 for writer in fan.writers:
@@ -46,7 +47,7 @@ async def _round_trips(sockets: int, rounds: int, ours: CertFiles | None, theirs
 
 
 class _Fan:
-    """All sockets that are written to, and when their answers of one round came."""
+    """All sockets to write to, and the times of their responses in one round."""
 
     def __init__(self) -> None:
         self.writers: list[_Writer] = []
@@ -66,7 +67,7 @@ class _Fan:
 
 
 class _Writer(asyncio.Protocol):
-    """One socket that is written to."""
+    """One socket to write to."""
 
     def __init__(self, fan: _Fan) -> None:
         self._fan = fan
@@ -84,7 +85,7 @@ class _Writer(asyncio.Protocol):
 
 
 class _Answerer(asyncio.Protocol):
-    """One socket that answers whatever it gets, and says first that it is there."""
+    """One socket that announces itself, then responds to every message."""
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport

@@ -1,7 +1,7 @@
-"""Commands through the gRPC API of an embedded plane in its own process, against grpc.aio that does nothing with them.
+"""Commands through the gRPC API of an embedded plane in its own process, against a grpc.aio server that does nothing.
 
-The echo server is called by the same client with the same messages, in turns with the plane, so that both have the
-same share of a noisy machine. An answer of the plane means: durable, folded, decided.
+The same client calls the echo server with the same messages, in turns with the plane, so that both have the same share
+of a noisy machine. The plane answers a command when it is durable, folded and decided.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def figures() -> list[Figure]:
 
 
 class _Server:
-    """One of the two, called as any client would."""
+    """One of the two servers, called as by any client."""
 
     def __init__(self, address: str, answer: type[Message]) -> None:
         self.channel = grpc.aio.insecure_channel(address)
@@ -53,7 +53,7 @@ class _Server:
         self._stream = self.channel.stream_unary(_path("JoinNodesStream"), self._dump, pb.JoinSummary.FromString)
 
     async def unary(self, numbers: Iterable[int], calls: int) -> float:
-        """Calls a second, IN_FLIGHT at a time."""
+        """Calls per second, with IN_FLIGHT at a time."""
         requests = [_join(number) for number in islice(numbers, calls)]
         began = time.perf_counter()
         await run_all(self._ask, requests)
@@ -64,7 +64,7 @@ class _Server:
         assert not isinstance(answer, pb.CommandResult) or answer.outcome == pb.OUTCOME_DONE, answer
 
     async def bulk(self, messages: Sequence[pb.JoinNodesRequest]) -> float:
-        """Joins a second, from the first message until fleet has folded the last."""
+        """Joins per second, from the first message until fleet has folded the last one."""
         began = time.perf_counter()
         summary = await self._stream(iter(messages), timeout=TIMEOUT_S)
         assert summary.done == BULK_NODES, summary
@@ -101,7 +101,7 @@ def _join(number: int) -> pb.JoinNodesRequest:
 
 
 def _bulk_joins() -> Sequence[pb.JoinNodesRequest]:
-    """Nodes that nothing else joins, with addresses of a network of their own."""
+    """Joins of distinct nodes, with addresses of a network of their own."""
     label_sets = [pb.LabelSet(labels=labels) for labels in LABELS]
     requests = []
     for message, start in enumerate(range(0, BULK_NODES, PER_MESSAGE)):

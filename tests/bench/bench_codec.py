@@ -1,8 +1,8 @@
-"""Our codec beside fastavro, for each type of event: encoding one record and decoding it, in the same run.
+"""The plane's codec beside fastavro, for each type of event: encoding and decoding one record, in the same run.
 
-Each side goes from a Struct to bytes and back, as folds hold Structs: fastavro itself works on dictionaries, so what
-makes them of a Struct, and a Struct of them, is part of its time. Columns have ROWS rows of distinct values, which is
-the case that compiled code gains least by; other fields have the size that they have in a log.
+Each side converts a Struct to bytes and back, because folds use Structs. fastavro itself works on dictionaries, so its
+time includes the conversion between Structs and dictionaries. Columns have ROWS rows of distinct values, the case in
+which compiled code gains least; other fields have the size that they have in a log.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What a command costs over the append that makes it durable: 18 claims at once, and one join at a time.
+"""The cost of a command beyond the append that makes it durable: 18 claims at once, and one join at a time.
 
-Both on an embedded log and on Kafka with three brokers, through the gRPC API of a plane in a process of its own. The
-append is measured in turns with the commands, from this process, in a log of its own on the same disk or brokers.
-Eighteen daemons of a clique claim at the same instant, each over a connection of its own; the time is until each knows
-its index. How long eighteen calls take a server that does nothing is measured beside it, and what eighteen claims take
-inside the plane, without gRPC.
+Both run on an embedded log and on Kafka with three brokers, through the gRPC API of a plane in a process of its own.
+The append is measured in turns with the commands, from this process, in a log of its own on the same disk or brokers.
+Eighteen daemons of a clique claim at the same instant, each over a connection of its own; the time ends when each has
+its index. Two peers are measured beside it: eighteen calls of a server that does nothing, and eighteen claims inside
+the plane, without gRPC.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ ON_KAFKA = "on Kafka"
 
 
 class Turns(NamedTuple):
-    """Milliseconds of each turn."""
+    """The milliseconds of each turn."""
 
     append: list[float]
     join: list[float]
@@ -156,7 +156,7 @@ async def _join(calls: Any, number: int) -> None:
 
 
 async def _claims(daemons: Sequence[Any], number: int) -> None:
-    """Each of them has another index when they have all been answered, and none is left."""
+    """Check that every claim got a different index, and that none is left."""
     requests = [
         pb.ClaimIndexRequest(domain=f"domain-{number}", clique="clique-1", node=f"node-{claimer}")
         for claimer in range(len(daemons))

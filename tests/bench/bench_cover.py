@@ -45,7 +45,7 @@ def _whole6(offsets: np.ndarray) -> list[Figure]:
 
 
 def _single(size: int) -> Figure:
-    """One address removed and added again in the middle of `size` others without a hole: the longest way there is."""
+    """One address removed and added again in the middle of `size` contiguous ones: the longest update path."""
     addresses = np.arange(BASE4, BASE4 + size, dtype=np.uint32)
     cover = Cover(WIDTH4, cover4(addresses).tolist())
     changed = BASE4 + size // 2

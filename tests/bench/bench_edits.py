@@ -1,9 +1,9 @@
-"""The time of one policy edit, of a fresh plane and of one that has seen much: 100,000 edits, 50,000 zones.
+"""The time of one policy edit, on a fresh plane and on one with a long history: 100,000 edits, 50,000 zones.
 
-The fleet fold runs alone, without a log: what is measured is `decide`, `evolve` and the read of one zone's table, which
-brings covers and history up to date. The edits set one of eight policies, with sources that match no node, so each of
-them retires a set. Past zones had one node each, which left. Standing zones have a label each, of ten different ones,
-and no node; their peer is a plane with ten such zones. A ratio of 1 means that the edit costs as much as there.
+The fleet fold runs alone, without a log. Measured are `decide`, `evolve` and the read of one zone's table, which
+updates covers and history. The edits set one of eight policies, with sources that match no node, so each edit retires a
+set. Former zones had one node each, which left. Current zones have one label each, of ten different ones, and no node;
+their peer is a plane with ten such zones. A ratio of 1 means equal cost.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Exporting a log for analysts: a row per event as Parquet against lines of JSON, and a row per node; same run.
+"""Export of a log for analysts: a row per event as Parquet against lines of JSON, and a row per node; same run.
 
-The log has joins one by one and joins a thousand to a record, half of the nodes each.
+Half of the nodes in the log joined one by one, half a thousand to a record.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ async def _fill(data: Path) -> None:
 
 
 def _measured(export: Callable[[], int], out: Path) -> tuple[float, float]:
-    """Rows per second, and bytes per row, of an export that says how many rows it wrote."""
+    """Rows per second, and bytes per row, of an export that reports its number of rows."""
     start = time.perf_counter()
     count = export()
     return count / (time.perf_counter() - start), out.stat().st_size / count

@@ -1,14 +1,14 @@
-"""Kill -9 of one process of each role, of controllers, and of the broker that leads: how long until the plane goes on.
+"""The time to recover after SIGKILL of one process of each role, of controllers, and of the broker that leads.
 
-Three brokers with short timeouts and three controllers apart from them, two processes of each role, and DPUs with real
-agents that know both relays. At the instant of the kill a client asks for a join of the process that it has a
-connection with, and asks the other one under the same id when that fails; measured is when it has its answer, and when
-the last DPU has the rule. Nothing else asks for anything, so a fault that is only noticed by the next command counts in
-full. The brokers that are killed are the leaders of the join's zone and of fleet in turn, and once more in a cluster
-whose brokers are controllers too. Everything is whole again before the next cycle.
+Three brokers with short timeouts and three separate controllers, two processes of each role, and DPUs with real agents
+that have the addresses of both relays. At the instant of the kill a client sends a join to the process of its open
+connection, and repeats it under the same id to the other one when that fails. Measured are the time to its answer, and
+the time until the last DPU has the rule. No other command is sent, so a fault that only the next command notices counts
+in full. The killed brokers are the leaders of the join's zone and of fleet in turn, and once more in a cluster whose
+brokers are also controllers. All processes are up again before the next cycle.
 
-Until another broker leads, nobody can write; so beside the join, a producer of librdkafka with nothing around it writes
-one record to a partition that the same broker led; how long it waits for its acknowledgement is printed as the peer.
+Without a new leader no client can write. The peer is therefore a bare producer of librdkafka that writes one record to
+a partition of the same broker during the join; its time to the acknowledgement is printed beside ours.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ JOIN_S = 60.0
 
 
 class Stall(NamedTuple):
-    """Seconds from a kill until a join was answered, and until every DPU had it."""
+    """Seconds from a kill to the answer of a join, and until every DPU had it."""
 
     answered_s: float
     applied_s: float
@@ -88,7 +88,7 @@ async def _measure() -> list[Figure]:
 
 @asynccontextmanager
 async def _cluster(controllers: int) -> AsyncIterator[tuple[Brokers, str, list[_Process], _Bench]]:
-    """Brokers, a prefix of topics there, and processes and agents that use it."""
+    """Brokers, a prefix of topics on them, and processes and agents that use them."""
     with tempfile.TemporaryDirectory() as folder:
         whole = Brokers(Path(folder) / "kafka", cache_folder(os.environ), controllers=controllers)
         async with whole as brokers, AsyncExitStack() as stack:
@@ -135,7 +135,7 @@ def _figures(name: str, stall_detector: Sequence[Stall]) -> list[Figure]:
 
 
 class _Process:
-    """A process of one role, which can be killed and started again where it was."""
+    """A process of one role, which can be killed and restarted at the same addresses."""
 
     def __init__(self, brokers: Brokers, prefix: str, role: str) -> None:
         self.role = role
@@ -153,24 +153,24 @@ class _Process:
         await self.kill()
 
     async def kill(self) -> None:
-        """As kill -9."""
+        """Send SIGKILL."""
         if self._child is not None and self._child.returncode is None:
             self._child.kill()
             await self._child.wait()
 
     async def bare_s(self) -> float:
-        """Whoever writes to the brokers alone waits for nothing."""
+        """The wait of a client that writes to the brokers alone: none."""
         return 0.0
 
     async def heal(self) -> None:
-        """Start it; return when it is ready."""
+        """Restart the process; return when it is ready."""
         self._child = await asyncio.create_subprocess_exec(*self._command, stdout=asyncio.subprocess.PIPE)
         assert self._child.stdout is not None
         assert (await self._child.stdout.readline()).startswith(b"ready"), f"{self.role}: see above"
 
 
 class _Leader:
-    """Whichever broker leads a partition at the moment."""
+    """The broker that currently leads a partition."""
 
     def __init__(self, brokers: Brokers, operator: Operator, leads: Partition, bare: BareProducer) -> None:
         self._brokers = brokers
@@ -192,7 +192,7 @@ class _Leader:
 
 
 class _Controller:
-    """A controller that is no broker: while others elect one that leads them, brokers go on."""
+    """A controller that is no broker: brokers keep working while the others elect a leader."""
 
     def __init__(self, brokers: Brokers, number: int) -> None:
         self._brokers = brokers
@@ -202,7 +202,7 @@ class _Controller:
         self._brokers.kill(self._number)
 
     async def bare_s(self) -> float:
-        """No partition loses its leader."""
+        """No partition loses its leader, so the wait is zero."""
         return 0.0
 
     async def heal(self) -> None:
@@ -236,7 +236,7 @@ async def _bench(processes: Sequence[_Process]) -> AsyncIterator[_Bench]:
 
 
 def _channel(server: str) -> grpc.aio.Channel:
-    """Tries a server that was gone again at once: a client with two has no reason to wait."""
+    """A channel that retries a failed server at once: a client with two servers has no reason to wait."""
     return grpc.aio.insecure_channel(server, options=[("grpc.max_reconnect_backoff_ms", 200)])
 
 
@@ -259,7 +259,7 @@ class _Bench:
         self._nodes = 0
 
     async def stalled(self, victim: _Process | _Controller | _Leader) -> Stall:
-        """Kill it, join a node, and make everything whole again."""
+        """Kill the process, join a node, and restart the process."""
         await victim.kill()
         stall, bare_s = await asyncio.gather(self.join(), victim.bare_s())
         await victim.heal()
@@ -268,7 +268,7 @@ class _Bench:
         return stall._replace(bare_s=bare_s)
 
     async def join(self) -> Stall:
-        """Join a node; how long until that was answered, and until every agent had its rule."""
+        """Join a node; the time until the answer, and until every agent had its rule."""
         began_s = time.perf_counter()
         before = max(agent.table.version for agent in self._agents)
         await self._ask()
@@ -277,7 +277,7 @@ class _Bench:
         return Stall(answered_s, time.perf_counter() - began_s)
 
     async def _ask(self) -> None:
-        """Under one id, of one process after the other, until one has an answer."""
+        """Send one command under one id to one process after the other, until one answers."""
         self._nodes += 1
         node = pb.NodeSpec(name=f"node-{self._nodes}", addresses=[str(IPv4Address(FIRST_ADDRESS + self._nodes))])
         request = pb.JoinNodesRequest(command_id=new_id(), zone=zone_name(0), nodes=[node])

@@ -103,7 +103,7 @@ async def _fold_by_replica(bootstrap: str, prefix: str, state: Path) -> Rate:
 
 
 def _fold_by_quix(bootstrap: str, topic_name: str, group: str, state: Path) -> Rate:
-    from quixstreams import Application  # a second to import, and of use nowhere else
+    from quixstreams import Application  # importing it takes a second, and only this function uses it
 
     app = Application(
         broker_address=bootstrap,

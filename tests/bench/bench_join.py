@@ -59,7 +59,7 @@ TURN_S = 0.02
 
 
 class Paced(NamedTuple):
-    """What an even stream of commands did."""
+    """The results of an even stream of commands."""
 
     latency: LatencyHistogram
     memory: Growth
@@ -126,7 +126,7 @@ def _joins(count: int, first: int, per_record: int = 1) -> Iterator[NodesJoined]
 async def joined_one_by_one(
     plane: Plane, first: int, count: int, *, zones: int = ZONES, dpus: int = DPUS
 ) -> list[float]:
-    """Milliseconds of each join until the last of the DPUs has applied it."""
+    """Milliseconds of each join until the last DPU has applied it."""
     assert plane.relay is not None
     applied, now_s = plane.relay.latency[Level.APPLIED], asyncio.get_running_loop().time
     times_ms = []
@@ -139,9 +139,10 @@ async def joined_one_by_one(
 
 
 async def _paced(plane: Plane, commands: Iterable[NodesJoined | NodesLeft], count: int, nodes: int) -> Paced:
-    """So many commands at an even pace, however long each takes; return when every DPU has what so many nodes make.
+    """Send commands at an even pace, independent of the time that each takes; return when every DPU has the rules of
+    all nodes.
 
-    Memory is looked at from the middle on.
+    Memory is sampled from the middle on.
     """
     assert plane.relay is not None
     latency = plane.relay.latency[Level.APPLIED] = LatencyHistogram()
@@ -162,7 +163,7 @@ async def _paced(plane: Plane, commands: Iterable[NodesJoined | NodesLeft], coun
 
 
 async def _churned(plane: Plane, known: int, count: int) -> Paced:
-    """Nodes join and leave again, the same ones over and over, within a budget that lets them."""
+    """The same nodes join and leave repeatedly, within a budget that allows it."""
     await _unlimited_leaves(plane)
 
     def commands(rounds: int) -> Iterator[NodesJoined | NodesLeft]:
@@ -176,7 +177,7 @@ async def _churned(plane: Plane, known: int, count: int) -> Paced:
 
 
 async def _unlimited_leaves(plane: Plane) -> None:
-    """Two others approve that any number of nodes may leave."""
+    """Two approvers allow any number of nodes to leave."""
     budget = BudgetSet(envelope("budget", "bench", new_id()), "denied-by-leave", 1_000, 0)
     asked = await plane.replica.submit(FLEET_0, b"", budget, timeout_s=PATIENCE_S)
     hold = plane.states.fleet.holds.rows[str(asked.outcome.hold)]
@@ -186,7 +187,7 @@ async def _unlimited_leaves(plane: Plane) -> None:
 
 
 async def _burst(plane: Plane, known: int) -> float:
-    """Seconds from the first of them until the last DPU has them all."""
+    """Seconds from the first join until the last DPU has all of them."""
     now_s = asyncio.get_running_loop().time
     events = list(_joins(BURST, known, BURST_PER_RECORD))
     began_s = now_s()

@@ -1,8 +1,8 @@
-"""A million nodes in a thousand zones: memory for each, the start, one join to all zones; and whether a join costs the
-same among a million nodes as among a thousand.
+"""A million nodes in a thousand zones: memory per node, start time, one join to all zones; and a join's cost among a
+million nodes compared with a thousand.
 
-The plane is measured in a process of its own, with a simulated DPU in every zone, once with so many and once with few.
-The folds are measured alone as well: one join through the zone fold, the forwarder, the fleet fold, the zone's table
+The plane is measured in a process of its own, with a simulated DPU in every zone, once with many nodes and once with
+few. The folds are also measured alone: one join through the zone fold, the forwarder, the fleet fold, the zone's table
 and the delta that is sent, in memory.
 """
 
@@ -39,7 +39,7 @@ CHANGES = 300
 
 
 class Plane(NamedTuple):
-    """What a plane of some size took."""
+    """The results of a plane of one size."""
 
     start_s: float
     memory_bytes: int
@@ -85,7 +85,7 @@ async def _look_at_plane(data: Path, nodes: int) -> Plane:
 
 
 def _change_ms(nodes: int) -> float:
-    """The median of single joins, from the record of each to the delta of its zone's table."""
+    """The median time of single joins, from the record to the delta of the zone's table."""
     log = records(joins(nodes, ZONES, per_record=1_000))
     zones = folded(ZONES_0, ZonesFold(), log)
     said = list(forwards(zones.state))
@@ -107,7 +107,7 @@ def _change_ms(nodes: int) -> float:
 
 
 def _one(zones: FoldedPartition, fleet: FoldedPartition, record: Record, mark: int) -> int:
-    """Fold a join, say it to fleet and fold that; the mark after it."""
+    """Fold a join, forward it to fleet and fold the forwarded record; the mark after it."""
     zones.fold(record)
     event = forward(zones.state, 0, mark)
     assert event is not None

@@ -1,8 +1,8 @@
 """The page at 200 zones of 1,000 simulated DPUs, in a real Chromium beside the plane on the same cores.
 
-First picture: from the request to the moment at which every tile is painted. Then ten joins a second, each of which
-changes the table of every zone: how long frames take, how many messages come, how old what is shown is at most, and
-what looking costs the plane's loop.
+First picture: from the request until every tile is painted. Then ten joins a second, each of which changes the table of
+every zone: frame times, the number of messages, the largest age of the data shown, and the cost of the page to the
+plane's loop.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ async def _measure(data: Path) -> list[Figure]:
 
 
 async def _first_picture(browser: Browser, address: str) -> float:
-    """Milliseconds, with nothing in the browser's cache."""
+    """Milliseconds, with an empty browser cache."""
     context = await browser.new_context(viewport={"width": 1440, "height": 900})
     page = await context.new_page()
     began = time.perf_counter()
@@ -98,7 +98,7 @@ async def _first_picture(browser: Browser, address: str) -> float:
 
 
 async def _counting(page: Page) -> list[int]:
-    """Bytes and messages of the feed that have come so far."""
+    """Bytes and messages of the feed up to now."""
     seen = [0, 0]
     session = await page.context.new_cdp_session(page)
     await session.send("Network.enable")
@@ -112,7 +112,7 @@ async def _counting(page: Page) -> list[int]:
 
 
 async def _join(plane: Plane, first: int = NODES) -> None:
-    """Joins at an even pace, for as long as is looked."""
+    """Send joins at an even pace during the measurement."""
     loop = asyncio.get_running_loop()
     began_s = loop.time()
     for number, event in enumerate(joins(LOOK_S * JOINS_PER_S, ZONES, per_record=1, first=first, seed=first), 1):

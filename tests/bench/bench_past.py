@@ -1,7 +1,7 @@
-"""Looking back: from the question to the first answer, from the nearest state checkpoint and from the log's beginning.
+"""As-of queries: the time to the first answer, from the nearest state checkpoint and from the log's beginning.
 
-The log is a fleet of nodes, then claims and releases of clique indices, spread over a month; a plane folds it once, and
-archives states on the way. `python -m tests.bench.bench_past 10000000` makes it as long as that (some minutes).
+The log is a fleet of nodes, then claims and releases of clique indices, spread over a month. A plane folds it once, and
+archives states on the way. `python -m tests.bench.bench_past 10000000` sets the length of the log (takes some minutes).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def figures(records: int = RECORDS) -> list[Figure]:
 
 
 async def _looks(data: Path, moments: list[int]) -> list[float]:
-    """How long the first answer takes at each moment, a process each."""
+    """The time to the first answer for each moment, in a process each."""
     settings = load_settings({"data": data, "name": "bench"}, None, {})
     taken = []
     for moment in moments:
@@ -82,7 +82,7 @@ async def _looks(data: Path, moments: list[int]) -> list[float]:
 
 
 def _churn(data: Path, records: int, began_ms: int) -> None:
-    """Append so many claims and releases behind everything, as if they had come in the month from then on."""
+    """Append so many claims and releases at the end, spread over the following month."""
     rocks = open_rocks(data / LOG_FOLDER, AccessType.read_write())
     try:
         header = rocks.header()

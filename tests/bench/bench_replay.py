@@ -1,7 +1,7 @@
 """Folding a log of joins afresh, a thousand to a record: hash, decode, ledger, decide and evolve, in memory.
 
-The peer holds the same nodes as a list of Avro records, which fastavro reads, and takes them one by one with the same
-checks. It keeps no ledger and no outbox, so it does less.
+The peer stores the same nodes as a list of Avro records, which fastavro reads, and applies them one by one with the
+same checks. It has no ledger and no outbox, so it does less.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ def figures() -> list[Figure]:
 
 
 def _best(rates: Sequence[Rate]) -> Rate:
-    """As of the peer's rounds: others on the machine only ever take away."""
+    """The best of the peer's rounds: other load on the machine can only slow a round down."""
     return max(rates, key=lambda rate: rate.per_s)
 
 
@@ -89,7 +89,7 @@ def _fill_single(bootstrap: str, prefix: str) -> None:
 
 
 async def _forward(bootstrap: str, prefix: str) -> None:
-    """Say to fleet what a forwarder would have said by now."""
+    """Append what a forwarder would have forwarded to fleet."""
     async with _open(bootstrap, prefix) as log:
         replica, _ = await _folded(log, [ZonesFold()], UNDIGESTED)
         for number, partition in enumerate(replica.partitions(ZONES)):
@@ -115,7 +115,7 @@ async def _replay_by_replica(bootstrap: str, prefix: str, folds: Sequence[Fold[A
 
 
 async def _folded(log: KafkaLog, folds: Sequence[Fold[Any]], limits: ReplicaLimits) -> tuple[Replica, Stopwatch]:
-    """A replica that has folded all there is, and how long that took from its first record on."""
+    """A replica that has folded the whole log, and the seconds from its first record."""
     rng, store = random.Random(3), DigestStore()
     replica = Replica(log, folds, store=store, name="bench", now_ms=now_ms, rng=rng, creates=False, limits=limits)
     with replica.watch(ZONES, FLEET) as watch:

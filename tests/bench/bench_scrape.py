@@ -1,4 +1,4 @@
-"""A scrape of a plane of 1,000 zones and 10,000 DPUs: how long it takes, how large it is, and what it holds up."""
+"""A scrape of a plane of 1,000 zones and 10,000 DPUs: its duration, its size, and the longest block of the loop."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def _scrape(plane: Plane, session: aiohttp.ClientSession) -> int:
 
 
 async def _longest_hold_ms(held: list[float]) -> None:
-    """The longest time for which others did not get their turn, until cancelled."""
+    """The longest time in which no other task could run, until cancelled."""
     longest, last = 0.0, time.perf_counter()
     try:
         while True:

@@ -1,7 +1,7 @@
-"""What mutual TLS and authorisation cost a command: joins through the API, with and without.
+"""The cost of mutual TLS and authorisation for a command: joins through the API, with and without.
 
 The two planes are processes of their own, called by the same client in turns, so that both have the same share of a
-noisy machine. What they cost an agent is in bench_agents.
+noisy machine. The cost for an agent is in bench_agents.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Three real brokers for a bench, with the settings that are advised, and a log of its own in them."""
+"""Three real brokers for a bench, with the recommended settings, and a log of its own on them."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ APPEND_S = 30.0
 
 
 def new_prefix() -> str:
-    """What the names of a bench's topics begin with."""
+    """A prefix for the topics of a bench."""
     return f"bench-{random.SystemRandom().getrandbits(32):08x}"
 
 
 @contextmanager
 def cluster(data: Path) -> Iterator[str]:
-    """The addresses of three brokers of our own, or of those that the environment names."""
+    """The addresses of three local brokers, or of those that the environment names."""
     if external := os.environ.get(EXTERNAL):
         yield external
         return
@@ -43,7 +43,7 @@ def cluster(data: Path) -> Iterator[str]:
 
 
 async def append_joins(bootstrap: str, prefix: str, events: Iterable[NodesJoined], at_once: int) -> None:
-    """Make the log, and append these to the partitions of their zones, in order."""
+    """Create the log, and append these events to the partitions of their zones, in order."""
     rng = random.Random(1)
     async with KafkaLog.open(bootstrap, topic_prefix=prefix, rng=rng) as log:
         await ensure_origin(log, "bench", now_ms(), rng)

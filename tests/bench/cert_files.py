@@ -1,4 +1,4 @@
-"""Certificates for a bench: one authority, and whoever has to prove something to somebody."""
+"""Certificates for a bench: one authority, and a certificate for each process and client."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class CertFiles(NamedTuple):
 
 
 def issue(folder: Path) -> dict[str, CertFiles]:
-    """For a plane, an operator and a simulator, by those names."""
+    """Certificates for a plane, an operator and a simulator, by those names."""
     now = datetime.now(UTC)
     authority = Authority.make(folder, "bench.example", now=now, valid=timedelta(days=1))
     issued = {}

@@ -1,4 +1,4 @@
-"""A bare grpc.aio server with methods of the API that do nothing: what the library leaves to a command."""
+"""A bare grpc.aio server with methods of the API that do nothing: the share of the library in a command."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from schemas.api import dpuplane_pb2 as pb
 
 
 def run_echo(tell: Connection) -> None:
-    """Serve until the process ends; says its address first."""
+    """Serve until the process ends; send the address first."""
     uvloop.run(_serve_echo(tell))
 
 

@@ -1,4 +1,4 @@
-"""A figure: what was measured, the peer beside it in the same run, and the aim it is held against."""
+"""A figure: a measured value, the peer's value from the same run, and its aim."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Literal, NamedTuple
 
 
 class Figure(NamedTuple):
-    """`peer` is the peer's value in the same unit and run, `peer_name` who that is. `aim` is met by `better` values.
+    """`peer` is the peer's value in the same unit and run, `peer_name` its name. `aim` is met by `better` values.
 
-    A ratio above 1 is in our favour, whichever direction is better.
+    A ratio above 1 is in favour of the plane, whichever direction is better.
     """
 
     name: str
@@ -49,9 +49,9 @@ class Figure(NamedTuple):
 
 
 def median_seconds(work: Callable[[], object], *, runs: int = 5) -> float:
-    """The median CPU time of `work`, which waits for nothing, after one run that warms up.
+    """The median CPU time of `work`, which must not wait, after one run to warm up.
 
-    On a quiet machine that is the time it takes; on a busy one it still is what the work costs.
+    On a quiet machine this equals the elapsed time; on a busy one it still is the cost of the work.
     """
     work()
     taken = []
@@ -70,7 +70,7 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def machine_speed(runs: int = 5) -> float:
-    """Millions of steps a second of a fixed loop of Python: figures of two days compare only together with it."""
+    """Millions of steps a second of a fixed loop of Python: figures of two days compare only with it."""
     fastest_s = float("inf")
     for _ in range(runs):
         total, start = 0, time.process_time()

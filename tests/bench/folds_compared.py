@@ -1,4 +1,4 @@
-"""The same work by ours and by peers: how fast, and the proof that each ended in the same state."""
+"""The same work by the plane and by peers: the speed, and the proof that each ended in the same state."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Row = tuple[str, str, int, Mapping[str, str]]
 
 
 class Rate(NamedTuple):
-    """Joins a second, of the clock and of CPU time, and what they ended in."""
+    """Joins a second, by the clock and by CPU time, and the final state."""
 
     per_s: float
     per_cpu_s: float
@@ -23,7 +23,7 @@ class Rate(NamedTuple):
     digest: int
 
     def check(self, other: Rate) -> None:
-        """The same nodes with the same fields."""
+        """Check that both have the same nodes with the same fields."""
         assert (self.nodes, self.digest) == (other.nodes, other.digest), (self, other)
 
 
@@ -35,7 +35,7 @@ def rows_of(replica: Replica) -> Iterator[Row]:
 
 
 class Stopwatch:
-    """Running from when it is made."""
+    """Runs from its creation."""
 
     def __init__(self) -> None:
         self._began = time.perf_counter()
@@ -47,13 +47,15 @@ class Stopwatch:
         self.cpu_seconds = time.process_time() - self._cpu_began
 
     def rate(self, joins: int, rows: Iterable[Row]) -> Rate:
-        """What was measured until it was stopped."""
+        """The rate until the stopwatch was stopped."""
         digests = [_digest(row) for row in rows]
         return Rate(joins / self.seconds, joins / self.cpu_seconds, len(digests), sum(digests))
 
 
 def _digest(row: Row) -> int:
-    """A sum of these does not depend on the order; tests/bench/streams/Event.java has the same."""
+    """A digest of one node. The sum of digests does not depend on the order; tests/bench/streams/Event.java computes
+    the same.
+    """
     name, zone, address, labels = row
     text = "".join(f"{key}={value}," for key, value in sorted(labels.items()))
     return zlib.crc32(f"{name}|{zone}|{address}|{text}".encode())

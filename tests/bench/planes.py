@@ -1,4 +1,4 @@
-"""Planes for benches: a log full of nodes and DPUs on disk, and a plane in this process that is served by it."""
+"""Planes for benches: a log with nodes and DPUs on disk, and a plane in this process that serves it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Place = Path | tuple[str, str]
 
 
 def fill(place: Place, zones: int, nodes: int, dpus_per_zone: int, missing_each: int = 0) -> None:
-    """Make the log of a plane with so many nodes and DPUs in all, as the simulator would register them."""
+    """Create the log of a plane with so many nodes and DPUs in all, as the simulator would register them."""
     uvloop.run(_fill(place, zones, nodes, dpus_per_zone, missing_each))
 
 
@@ -78,27 +78,27 @@ async def append(plane: Plane, event: NodesJoined | DpuRegistered) -> None:
 
 
 async def submit(plane: Plane, event: NodesJoined | NodesLeft) -> None:
-    """A command's way through the plane, up to its answer."""
+    """Send a command through the plane, up to its answer."""
     partition = plane.replica.partition_for(ZONES, event.zone)
     answer = await plane.replica.submit(partition, event.zone.encode(), event, timeout_s=PATIENCE_S)
     assert answer.outcome.code == "done", answer
 
 
 async def until(done: Callable[[], bool], every_s: float = POLL_S) -> None:
-    """Look every few milliseconds whether it is done."""
+    """Poll every few milliseconds until the condition holds."""
     async with asyncio.timeout(PATIENCE_S):
         while not done():
             await asyncio.sleep(every_s)
 
 
 async def all_up_to_date(plane: Plane, zones: int, nodes: int, dpus: int) -> None:
-    """Return when fleet has so many nodes, and so many DPUs their table."""
+    """Return when fleet has so many nodes, and so many DPUs have their table."""
     await until(lambda: len(plane.states.fleet.members.rows) == nodes)
     await until(lambda: _up_to_date(plane, zones) == dpus, LOOK_S)
 
 
 def _up_to_date(plane: Plane, zones: int) -> int:
-    """By how the DPUs of each link stand: to go through all of them takes longer than a change does to reach them."""
+    """Computed from the state of each link: a scan of all DPUs takes longer than a change takes to reach them."""
     assert plane.relay is not None
     served, epoch, fleet = plane.relay.zones, plane.replica.generation, plane.states.fleet
     count = 0
@@ -111,14 +111,15 @@ def _up_to_date(plane: Plane, zones: int) -> int:
 
 
 async def all_decisions_written(plane: Plane) -> None:
-    """Return when the decisions topic has what `fill` left undone: 200,000 DPUs take it a minute or two, and a third of
-    the processor meanwhile."""
+    """Return when the decisions topic has the decisions of `fill`: 200,000 DPUs take a minute or two, and a third of
+    the processor meanwhile.
+    """
     listeners = [(plane.replica.position(each), found) for each, found in plane.replica.listeners.items() if found]
     await until(lambda: all(found.owes_from(position) >= position for position, found in listeners), LOOK_S)
 
 
 async def differences(plane: Plane) -> int:
-    """DPUs that differ from the log, folded afresh."""
+    """DPUs whose table differs from the log, folded afresh."""
     assert plane.relay is not None
     fresh = await refold_log(plane.log, folds_of(plane.log.partition_count), ())
     compared = compare_devices(fresh, plane.replica.lineage, plane.relay.devices())

@@ -50,7 +50,7 @@ def joins(
 ) -> Iterator[NodesJoined]:
     """Commands issued now that join nodes `first` to before `first + nodes`, spread over the zones in turn.
 
-    Their addresses are in a row, but for each so many-th, if given.
+    Their addresses are contiguous, with a gap at every so many-th if given.
     """
     rng = random.Random(seed)
     for count, start in enumerate(range(first, first + nodes, per_record)):
@@ -67,25 +67,25 @@ def joins(
 
 
 def leaves(joined: Iterable[NodesJoined]) -> Iterator[NodesLeft]:
-    """Commands issued now with which the nodes of these leave again."""
+    """Commands issued now that remove the nodes of these joins."""
     for event in joined:
         said = envelope(event.envelope.subject, "bench", new_id())
         yield NodesLeft(said, event.zone, event.names, [], [], inferred=False, list_hash=b"")
 
 
 def new_id() -> str:
-    """Of a command that is issued now."""
+    """The id of a command issued now."""
     return uuid7(now_ms(), _IDS)
 
 
 def records(events: Iterable[Event]) -> list[Record]:
-    """A partition that holds these events, after its LogCreated."""
+    """A partition with these events after its LogCreated."""
     created = LogCreated(internal_envelope("log", "bench", now_ms()), LOG_ID, 1, 1, "")
     return [Record(offset, now_ms(), b"", encode(event)) for offset, event in enumerate((created, *events))]
 
 
 def folded(partition: Partition, fold: Fold[Any], log: Iterable[Record]) -> FoldedPartition:
-    """A partition folded as a replica does."""
+    """A partition folded as by a replica."""
     found = FoldedPartition(partition, {fold.version: fold}, LOG_ID)
     for record in log:
         found.fold(record)
@@ -95,7 +95,7 @@ def folded(partition: Partition, fold: Fold[Any], log: Iterable[Record]) -> Fold
 
 
 def forwards(state: ZonesState, number: int = 0) -> Iterator[MembershipChanged]:
-    """Everything that a zones partition has to say to fleet."""
+    """All records that a zones partition forwards to fleet."""
     mark = 0
     while (event := forward(state, number, mark)) is not None:
         yield event
