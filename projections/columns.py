@@ -35,11 +35,11 @@ from schemas.events import MAX_COMMAND_BYTES, MAX_ITEMS, MembershipChanged, Node
 _NAMES = re.compile(rf"(?:{NAME_PATTERN}\n)*+")
 _OCTETS = bytes(range(256))
 _HOST_OCTETS = bytes(octet for octet in range(256) if octet != 127 and not 224 <= octet < 240)
-"""First octets of IPv4 addresses that a host may have, or that begin no address at all (0)."""
+"""Valid first octets of a host's IPv4 address, and 0, which stands for no address."""
 _BROADCAST = 0xFFFFFFFF
 _NONE6 = bytes(16)
 _NUMPY_MIN = 32
-"""Addresses up to which Python is quicker than numpy."""
+"""Up to this many addresses, Python is faster than numpy."""
 _PRINTABLE = bytes(range(0x20, 0x7F))
 
 

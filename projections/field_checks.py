@@ -23,11 +23,11 @@ MAX_LABELS = 128
 _WORD = r"[A-Za-z0-9][A-Za-z0-9._-]"
 _MORE = "[A-Za-z0-9._-]"
 NAME_PATTERN = rf"{_WORD}{{0,62}}+(?:/{_WORD}{{0,252}}+|{_MORE}{{0,190}}+)"
-"""One name as a regular expression, for who checks a whole column at once; no character is looked at twice."""
+"""One name as a regular expression, for checks of a whole column at once; it does not backtrack."""
 _NAME = re.compile(NAME_PATTERN)
 _LETTERS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _SHORT = 63
-"""Characters up to which a name needs no more than the right alphabet."""
+"""Up to this many characters, a name only needs the right alphabet."""
 _ZONE = re.compile(rf"{_WORD}{{0,62}}")
 _CLIQUE = re.compile(rf"{_WORD}{{0,127}}")
 _LABEL_KEY = re.compile(rf"{_WORD}{{0,62}}+(?:{_MORE}{{0,190}}+/{_WORD}{{0,62}}+)?")
@@ -39,16 +39,16 @@ _UNPRINTABLE = re.compile(
     r"\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0001\U000e0020-\U000e007f\U000f0000-\U000ffffd"
     r"\U00100000-\U0010fffd]"
 )
-"""Controls, formats, separators, surrogates and private use, by number. What Python itself says of a character changes
-with the Unicode that it brings, and replicas under several Pythons must decide alike."""
+"""Controls, formats, separators, surrogates and private use, by number. Python's own tables change
+with its Unicode version, and replicas under different Python versions must decide alike."""
 _LONGEST_VALUE = 253
 MAX_AHEAD_MS = 60_000
-"""How far ahead of the log an incarnation may lie. One of next year would outrank every other until then."""
+"""How far ahead of the log a creation time may lie. One of next year would supersede every other until then."""
 LONGEST_UID = 128
-"""Bytes of a uid at most: what is forwarded carries the uid of every node, also where the request named none."""
+"""Bytes of a uid at most: a forward has the uid of every node, even if the request had none."""
 _LONGEST_QUOTED = 60
 PATH_QUOTED = 255
-"""Characters of a path that a sentence quotes: the end says which file it is."""
+"""Characters of a path that a sentence quotes: the end identifies the file."""
 MAX_NETWORKS = 64
 """Networks of one zone at most: every address that a node agent states is compared with each."""
 _LONGEST_NETWORK = 43
@@ -192,7 +192,7 @@ def check_address6(field: str, value: int) -> str | None:
     if not 0 <= value < 1 << 128:
         return _unusable(field, str(value))
     if value >> 32 == 0xFFFF:
-        shown_address = f"::ffff:{value >> 16 & 0xFFFF:x}:{value & 0xFFFF:x}"  # Python 3.13 has another text for it
+        shown_address = f"::ffff:{value >> 16 & 0xFFFF:x}:{value & 0xFFFF:x}"  # Python 3.13 formats it differently
         return f"{field}: {shown_address!r} is an IPv4 address in IPv6 form and must be given as IPv4"
     if value in (0, 1) or value >> 120 == 0xFF:
         return _unusable(field, str(IPv6Address(value)))
@@ -222,7 +222,7 @@ def network(text: str) -> IPv4Network | IPv6Network | None:
     except ValueError:
         return None
     if isinstance(found, IPv6Network) and int(found.network_address) >> 32 == _MAPPED:
-        return None  # IPv4 addresses in IPv6 form; Python 3.13 has another text for them
+        return None  # IPv4 addresses in IPv6 form; Python 3.13 formats them differently
     return found if str(found) == text else None
 
 

@@ -32,14 +32,14 @@ _NUMBER = (1 << _NUMBER_BITS) - 1
 _WORD = (1 << 64) - 1
 _REMOVED = 1
 _FIRST = 2
-"""What the number 0 is in an entry: an entry of 0 is a free place, one of 1 a place whose name was removed."""
+"""The encoding of number 0 in an entry: an entry of 0 is a free place, and 1 marks a removed name."""
 
 _LEAST_BITS = 10
 _ROOM = 4
-"""Places per entry at least. With fewer, the name of a thousand that has to go farthest costs more than the memory."""
+"""Minimum places per entry. With fewer, the longest probe sequence of a thousand names costs more than the memory."""
 
 _FEW = 24
-"""Names up to which Python is quicker than numpy."""
+"""Up to this many names, Python is faster than numpy."""
 
 
 class _Look(NamedTuple):

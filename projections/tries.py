@@ -21,8 +21,7 @@ class Tries(NamedTuple):
 FAILURE_KINDS = Tries._fields
 
 DEFAULT_TRIES = Tries(12, 3, 1)
-"""A BMC that reboots is away for up to 10 minutes. The 11 waits between 12 tries take 11 minutes at least (a test adds
-them up)."""
+"""A BMC reboot takes up to 10 minutes. The 11 delays between 12 tries take at least 11 minutes (a test adds them)."""
 
 MAX_TRIES_OF_KIND = 100
 LEAVE_AS_IS = -1

@@ -20,7 +20,7 @@ FREE_SLOT_ADDRESS = "127.0.0.2"
 """Address of a slot without a daemon; upstream's choice (#1465)."""
 
 SIGNAL_INTERVAL_MS = 5_250
-"""Least time between two signals: the daemon's 5 s, and enough that a timer that is early is not ignored."""
+"""Minimum time between two signals: the daemon's 5 s, and a margin for a timer that fires early."""
 
 _PREFIX = "compute-domain-daemon-"
 _HEADER = "# Compute Domain Daemon mappings"

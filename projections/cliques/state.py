@@ -22,13 +22,13 @@ DEFAULT_CAPACITY = 18
 """GB200 and GB300: an NVL72 rack has 18 compute trays."""
 
 MAX_CAPACITY = 4_096
-"""Far above any fabric there is; bounds a clique's index map and its files."""
+"""Far above any existing fabric; bounds a clique's index map and its files."""
 
 MAX_QUEUE = MAX_CAPACITY
 """Nodes that may wait for an index of one clique."""
 
 MAX_LEFT_PER_CLIQUE = MAX_CAPACITY
-"""So that a whole clique may leave and come back to the same indices."""
+"""A whole clique may leave and come back to the same indices."""
 
 MAX_LEFT = 32_768
 """Nodes that left, remembered per partition: about 10 MB."""

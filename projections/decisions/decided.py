@@ -23,10 +23,10 @@ from schemas.events import DecisionRecorded, Event, FoldVersionUpgraded
 _Value = TypeVar("_Value", str, dict[str, str])
 
 DECIDED_TOPICS = (ZONES, CLIQUES, FLEET)
-"""Topics whose folds decide something."""
+"""Topics whose folds make decisions."""
 
 MAX_TEXT = 600_000
-"""Characters of items in one record; the items beyond are counted, not listed, so that it fits the log."""
+"""Characters of items in one record; further items are counted, not listed, so that the record fits the log."""
 
 
 def key_of(at: RecordMetadata) -> str:

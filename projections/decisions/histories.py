@@ -55,7 +55,7 @@ def _is_in(subject: str, change: Any) -> bool:
         case clique_state.CliquesChange():
             return any(subject in clique_state.split_key(key) for key, _ in change.rows)
         case joins.MembersAdded():
-            return False  # its names and zones are in the record
+            return False  # the record itself has its names and zones
         case joins.MembersChanged():
             lost = ((name, zone) for zone, name, *_ in change.superseded)
             return any(subject in pair for pair in lost) or any(_names_subject(subject, change.impact.changes))

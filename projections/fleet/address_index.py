@@ -19,7 +19,7 @@ Address: TypeAlias = int | bytes
 """IPv4 as an integer, IPv6 as 16 bytes."""
 
 BATCH_ADDRESSES = 2_000
-"""Addresses of a batch at most, as many as fit a record: entering them takes a fraction of a millisecond."""
+"""Addresses of a batch at most, as many as fit a record: adding them takes a fraction of a millisecond."""
 
 _SMALL_BATCH = 256
 """Up to this many addresses, sorting does not pay, and a batch goes to the index at once, as a lookup scans all
@@ -38,7 +38,7 @@ def column4(packed: bytes) -> Column4:
     """Addresses as array("I") lays them out."""
     values = array("I", packed)
     in_order = array("I", np.sort(np.frombuffer(packed, np.uint32)).tobytes()) if len(values) > _SMALL_BATCH else values
-    given = BitMap(in_order)  # which takes a third of the time if they come in order
+    given = BitMap(in_order)  # a sorted array takes a third of the time
     given.discard(0)
     return Column4(values, given, len(given) != np.count_nonzero(np.frombuffer(packed, np.uint32)))
 

@@ -106,7 +106,7 @@ def _list_changes(state: FleetState, plan: Plan, label_sets: Iterable[Selector])
 
 
 EditImpact: TypeAlias = Mapping[tuple[BudgetKind, ListPair], int]
-"""How many addresses an edit denies or allows, by budget and by change of list."""
+"""The number of addresses that an edit denies or allows, by budget and by change of list."""
 
 
 def edit_impact(state: FleetState, proposal: Proposal) -> EditImpact:

@@ -1,4 +1,4 @@
-"""Zones as fleet knows them, grouped by their labels: an edit costs by distinct label sets, not by zones.
+"""Rows of zones in fleet, grouped by labels: the cost of an edit grows with distinct label sets, not with the zones.
 
 The labels of a zone and the policies alone decide which list the zone has. Zones with equal labels therefore move to
 another list together, and that move is kept once for all of them. A zone keeps a move of its own only where its labels
@@ -21,7 +21,7 @@ from projections.rules.policies import Selector, selector
 from projections.tries import Tries
 
 MAX_PREVIOUS_LISTS = 8
-"""Previous lists that are kept of a label set, or of a zone: deltas start from these."""
+"""Previous lists retained per label set, or per zone: deltas start from these."""
 
 
 class ZoneLimits(NamedTuple):
@@ -40,7 +40,7 @@ NO_LIMITS = ZoneLimits(0, 0)
 
 
 class FleetZone(msgspec.Struct, frozen=True):
-    """A zone as fleet knows it. A limit of 0 is the default.
+    """The row of a zone in fleet. A limit of 0 is the default.
 
     `since_version` is the version that the row exists from, `labels_version` the version of the last edit of the labels
     (0: none), and `list_version` the version of the zone's list as of that edit.

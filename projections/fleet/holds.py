@@ -119,7 +119,7 @@ def member_holds(
     `actor` as the requester.
     """
     if not impact.held:
-        return (), {}  # most records; there may be thousands of open holds to look through
+        return (), {}  # the common case; a scan of open holds may cover thousands
     by_cause: dict[Cause, list[int]] = {}
     for index in sorted(impact.held):
         by_cause.setdefault(causes.get(impact.changes[index].name, Cause("", actor)), []).append(index)
@@ -393,7 +393,7 @@ def decide_approval(state: FleetState, event: HoldApproved, at: RecordMetadata) 
     if isinstance(hold, str):
         return refusal(hold)
     if event.hold_hash != hold.hash:
-        said = event.hold_hash[: len(hold.hash) + 1].hex()  # enough to tell that it is too long
+        said = event.hold_hash[: len(hold.hash) + 1].hex()  # one byte more shows that it is too long
         return refusal(f"hash: {said} must be the current hash of the hold, {hold.hash.hex()}")
     if person(actor) == person(hold.requested_by):
         return refusal(f"principal: {quoted(actor)} requested this change, so other principals must approve it")

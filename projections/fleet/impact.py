@@ -29,7 +29,7 @@ from projections.fleet.withdrawals import (
 
 
 class MemberChange(NamedTuple):
-    """What a record changes of one node. `kind` is the budget of what it denies, if no other change takes part.
+    """The change of one node by a record. `kind` is the budget of its denials, if no other change takes part.
 
     `removed` are reachable states that would go, `untouched` those that stay in any case. `after` is the new row, None
     if the node left. `needs_slot` says that `after` needs a slot; otherwise it keeps the slot that it names.

@@ -4,11 +4,11 @@ A record counts only if it begins at fleet's mark for its zones partition, so a 
 or late, changes nothing. Nearly all records of a burst hold only new names with new addresses: these can withdraw
 nothing, and are added in a few passes over whole columns. Any other record goes node by node (`impact`).
 
-Fleet accepts what a partition states of its own nodes. A node that is in zones of two partitions belongs to the newer
-statement (see tombstones for the order), and the other zone is told through its outbox. A node may leave one partition
-in a newer incarnation than another partition has, before fleet has folded its join. Then it leaves the other partition
-too, as if fleet had folded the join and then the leave. A node that its own agent put into another zone stays where it
-was.
+Fleet accepts every statement of a partition about its own nodes. A node that is in zones of two partitions belongs to
+the newer statement (see tombstones for the order), and fleet's outbox notifies the other zone. A node may leave one
+partition in a newer incarnation than another partition has, before fleet has folded its join. Then it leaves the other
+partition too, as if fleet had folded the join and then the leave. A node that its own agent put into another zone stays
+where it was.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from projections.incarnations import is_older
 from schemas.events import AGENT_JOINED, LEFT, MAX_STATE, PRESENT, SUPERSEDED, MembershipChanged
 
 _ARRIVALS = frozenset({PRESENT, *range(SUPERSEDED + 1, MAX_STATE + 1)})
-"""States of nodes that are there."""
+"""States of present nodes."""
 
 _COLUMNS_MIN = 32
 """Up to this many nodes, columns cost more than rows."""

@@ -76,7 +76,7 @@ class LabelSets:
         return self._group_of[numbers]
 
     def uses(self) -> dict[int, int]:
-        """How many members have each label set."""
+        """The number of members per label set."""
         return {number: self._uses[number] for number in self._numbers.values()}
 
     def _grow(self) -> int:

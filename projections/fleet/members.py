@@ -20,7 +20,7 @@ from projections.fleet.slot_table import SlotTable
 from projections.name_index import UNKNOWN, NameIndex, Numbers
 
 _BATCH_LOOKUP_MIN = 16
-"""Up to this many members, single lookups are quicker than a lookup in columns."""
+"""Up to this many members, single lookups are faster than a lookup in columns."""
 
 
 class MemberRows(MutableMapping[str, Member]):
@@ -110,7 +110,7 @@ class MemberRows(MutableMapping[str, Member]):
         """The rows of these members, None where there is none; columnar, because a save reads hundreds at a time."""
         if self._columnar and len(names) > _BATCH_LOOKUP_MIN:
             slot = self._index.find_one(names[0])
-            if slot != UNKNOWN and self._names[slot : slot + len(names)] == names:  # seated in this order, as most are
+            if slot != UNKNOWN and self._names[slot : slot + len(names)] == names:  # neighbours, as most are
                 return [*self._some(range(slot, slot + len(names)))]
         found = list(map(self._single.get, names))
         if not self._columnar or all(found):

@@ -22,7 +22,7 @@ SIMULATOR = "simulator"
 PLANE = "plane"
 
 PRINCIPAL_ROLES = (VIEWER, OPERATOR, APPROVER, NODE_AGENT, DPU_AGENT, PROVISIONER, SIMULATOR, PLANE)
-"""`simulator` may speak for every DPU: a certificate of it belongs to test fleets only."""
+"""`simulator` may act for every DPU: issue its certificates for test fleets only."""
 
 _SCHEME = "spiffe://"
 _TRUST_DOMAIN = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,253}[a-z0-9])?")

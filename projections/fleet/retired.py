@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from projections.fleet.rulesets import MIN_HISTORY_BYTES, RuleSet
 
 MAX_RETIRED = 1_000
-"""Retired sets that are kept. Sets without a member take no bytes, so a bound on bytes alone would keep all of them."""
+"""Retired sets in memory. Sets without a member take no bytes, so a bound on bytes alone would retain them all."""
 
 
 class RetiredSets:

@@ -50,11 +50,11 @@ One change costs about 3 us, the whole cover 0.04 us for each address of the set
 MIN_HISTORY_BYTES = 4096
 
 MAX_STEPS = 16_384
-"""Steps of history that are kept of a set: some 10 minutes of 24 versions a second. A step takes about 400 bytes of
-memory however few prefixes it has, so a bound on the bytes of prefixes alone would keep hundreds of thousands."""
+"""Steps of history retained per set: some 10 minutes of 24 versions a second. A step takes about 400 bytes of
+memory however few prefixes it has, so a bound on the bytes of prefixes alone would retain hundreds of thousands."""
 
 CHANGES_KEPT = 256
-"""Last changes of a set whose append times are kept, for readers who skip versions."""
+"""Last changes of a set whose append times are retained, for readers that skip versions."""
 
 
 class PrefixChange(NamedTuple):
@@ -107,7 +107,7 @@ class RuleSet:
         self._history_bytes = 0
         self._floor = 0
         self._filled_at = -1 if version else 0
-        """The version of the only change until the first read: the whole set came then. 0 before it, -1 after more."""
+        """The version of the only change until the first read: it filled the set. 0 before it, -1 after more."""
 
     def record_change(
         self, version: int, earliest_ms: int, added: Sequence[Address], removed: Sequence[Address]

@@ -17,7 +17,7 @@ import msgspec
 
 STEP_MS = 60_000
 SETTLED_MS = 3_600_000
-"""How long an address must be allowed before it counts."""
+"""Time for which an address must be allowed before it counts."""
 
 
 class LevelHistory(msgspec.Struct, frozen=True, array_like=True):
@@ -80,7 +80,7 @@ def base_of(
         return count + sum(gone for at_ms, gone in counts if at_ms < start_ms + STEP_MS)
 
     relevant = levels._since(horizon_ms)
-    if sampled_ms + STEP_MS <= horizon_ms:  # nothing has changed for longer than counts
+    if sampled_ms + STEP_MS <= horizon_ms:  # no change within the time that counts
         relevant = [(sampled_ms, level)]
     found = [with_spent(start, count) for start, count in relevant]
     found.append(with_spent(now_ms, level))

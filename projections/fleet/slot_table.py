@@ -46,13 +46,13 @@ class SlotRow(Protocol):
 
 
 class Column6(NamedTuple):
-    """IPv6 addresses, one per item (b"" for none), and packed as they stand in a record (b"" if nobody has one)."""
+    """IPv6 addresses, one per item (b"" for none), and packed as in a record (b"" if no item has one)."""
 
     values: Sequence[Address]
     packed: bytes
 
     def given(self) -> list[Address]:
-        """Those that are one."""
+        """The addresses, without the empty items."""
         return list(filter(None, self.values)) if self.packed else []
 
 

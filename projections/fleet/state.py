@@ -68,7 +68,7 @@ class Freeze(msgspec.Struct, frozen=True):
 
 
 class OutboxEntry(msgspec.Struct, frozen=True):
-    """What the record of fleet at `offset` tells one zones partition: superseded nodes, or the limits of a zone.
+    """An entry for one zones partition by the record of fleet at `offset`: superseded nodes, or the limits of a zone.
 
     Columns as in NodesSuperseded; for limits `names` is empty and `limits` is given. `mark` is fleet's mark for that
     partition: fleet had not folded what the partition appended from there on.
@@ -86,7 +86,7 @@ class OutboxEntry(msgspec.Struct, frozen=True):
 
 
 ANY_ZONE = ""
-"""Stands for every zone that fleet has no row of: it has no labels, but may have devices."""
+"""Stands for every zone without a row in fleet: it has no labels, but may have devices."""
 
 ALL_MEMBERS = ""
 """The key of the levels of the whole fleet: the addresses of all members."""
@@ -95,7 +95,7 @@ LAST_HOLD = "last hold"
 """The key of the number of the newest hold."""
 
 SAMPLED = "sampled"
-"""The key of the clock that says up to which step levels are sampled."""
+"""The key of the clock up to which levels are sampled."""
 
 MAX_OUTBOX_ENTRIES = 10_000
 MAX_OUTBOX_NODES = 100_000

@@ -1,12 +1,12 @@
 """Tombstones of fleet, and the one order of what different zones partitions state of a node.
 
-Each zones partition forwards at its own pace, so fleet hears of statements of two partitions in any order. What it
-decides must not depend on that. A statement is a join or a change. Of two statements of a node by two partitions, the
-newer one is
+Each zones partition forwards at its own pace, so statements of two partitions reach fleet in any order. Fleet's
+decisions must not depend on that order. A statement is a join or a change. If two partitions state a node, the newer
+statement is
 
 1. the one of the incarnation that was created later;
 2. for equal creation times, the one that was appended later;
-3. for equal append times, the one that fleet heard of later.
+3. for equal append times, the one that reached fleet later.
 
 Uids are not compared: Kubernetes counts creation in whole seconds, and uids are random. Within one partition none of
 this applies: the order of its log counts, and its last word on a node replaces the one before.
@@ -17,24 +17,24 @@ statement, append time of the leave) ends a statement of another partition
 - of an older incarnation, if it was appended no later than the leave;
 - of equal creation time, if it was appended before the last statement of the node that left.
 
-A join of an older incarnation that was appended after the leave stands: the caller's clock is slow, but the join is
-the last that was asked. A caller knows of a leave once fleet has heard of it. A leave of equal creation time ends
+A join of an older incarnation that was appended after the leave stays in force: the caller's clock is slow, but the
+join is the last request. A leave is visible to a caller once fleet has folded it. A leave of equal creation time ends
 nothing that was stated after the node that left: the node had moved away before.
 
 Append times of two partitions are of two clocks if the partitions have two leaders. A time ahead of the append time of
-fleet's own record is of a clock that was fast, and decides nothing: then the order in which fleet hears does, and a
+fleet's own record is of a clock that was fast, and is ignored: then the order of arrival at fleet decides, and a
 leave ends only incarnations that are older by creation time. Clocks that differ by less than a forward takes may
 misorder statements of equal creation time that were appended within that difference.
 
-A creation time that is more than a minute ahead of fleet's own record is of such a clock too: the statement that fleet
-hears later is the newer one (`projections/incarnations`).
+A creation time that is more than a minute ahead of fleet's own record is also of a fast clock: the statement that
+reaches fleet later is the newer one (`projections/incarnations`).
 
 Append times of one partition go back when its clock is put right. A leave follows the statements of its partition, so
 a last statement that has a later append time than its leave is of a clock that was fast. It decides nothing, now and
 later: the leave ends no statement of equal creation time. The time of the leave still decides about older incarnations.
 
 Fleet remembers tombstones, because a partition may forward an old join after it. It keeps those of MAX_TOMBSTONES
-nodes, and forgets the node that it heard of first. The consequence: if more nodes than that leave while a partition
+nodes, and evicts the oldest first. The consequence: if more nodes than that leave while a partition
 cannot forward, then a join that waits there, and that one of the forgotten leaves ended, makes its node a member
 again. `dpuplane verify` names such a node. Time does not end a tombstone, as no bound on the delay of a forward is
 known.
@@ -52,7 +52,7 @@ from eventstore.folding.state_table import StateTable
 from projections.incarnations import is_older
 
 MAX_TOMBSTONES = 100_000
-"""Nodes whose tombstones are kept; they take 30 MB."""
+"""Nodes whose tombstones are retained; they take 30 MB."""
 
 _MAX_PER_NODE = 4
 """Tombstones of one node. More than one are needed only if an older incarnation left after a newer one had."""
@@ -67,19 +67,19 @@ class Tombstone(msgspec.Struct, frozen=True, gc=False, array_like=True):
     left_ms: int
 
     def ends(self, created_ms: int, last_present_ms: int) -> bool:
-        """Whether a statement of another partition ended with this leave, if all clocks are right."""
+        """Whether this leave ended a statement of another partition, if all clocks are right."""
         if created_ms < self.created_ms:
             return last_present_ms <= self.left_ms
         return created_ms == self.created_ms and last_present_ms < self.last_present_ms <= self.left_ms
 
     def ends_known(self, created_ms: int, last_present_ms: int, now_ms: int) -> bool:
-        """Whether a statement that fleet knows ended with this leave, which fleet receives now."""
+        """Whether this leave, which fleet receives now, ended a statement that fleet has stored."""
         if max(last_present_ms, self.left_ms) <= now_ms:
             return self.ends(created_ms, last_present_ms)
         return created_ms < self.created_ms
 
     def ends_late(self, created_ms: int, last_present_ms: int, now_ms: int) -> bool:
-        """Whether a statement that fleet receives now ended with this leave, which fleet knows."""
+        """Whether this leave, which fleet has stored, ended a statement that fleet receives now."""
         return max(last_present_ms, self.left_ms) <= now_ms and self.ends(created_ms, last_present_ms)
 
     def replaces(self, other: Tombstone) -> bool:
@@ -101,7 +101,7 @@ class StatedNode(Protocol):
 
 
 def is_newer(received: StatedNode, known: StatedNode, now_ms: int) -> bool:
-    """Whether what fleet receives now of a node is newer than what it knows of another partition."""
+    """Whether the received statement of a node is newer than the stored one of another partition."""
     if received.created_ms != known.created_ms or max(received.last_present_ms, known.last_present_ms) > now_ms:
         return not is_older(received.created_ms, known.created_ms, now_ms)
     return received.last_present_ms >= known.last_present_ms
@@ -115,7 +115,7 @@ class TombstoneRow(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Tombstones(StateTable[TombstoneRow]):
-    """The tombstones that fleet remembers, by node."""
+    """The tombstones in fleet, by node."""
 
     __slots__ = ("_order",)
 
@@ -124,12 +124,12 @@ class Tombstones(StateTable[TombstoneRow]):
         self._order: OrderedDict[str, None] = OrderedDict()
 
     def rederive(self) -> None:
-        """Put the nodes in the order in which they are forgotten."""
+        """Sort the nodes in eviction order."""
         order = sorted((row.offset, name) for name, row in self.rows.items())
         self._order = OrderedDict.fromkeys(name for _, name in order)
 
     def note(self, tombstones: Mapping[str, Tombstone], offset: int) -> None:
-        """Remember what one record of fleet says of these nodes."""
+        """Store the tombstones that one record of fleet adds, by node."""
         for name, tombstone in sorted(tombstones.items()):
             known = self.rows.get(name)
             others = [other for other in known.tombstones if not tombstone.replaces(other)] if known else []

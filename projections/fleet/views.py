@@ -20,7 +20,7 @@ LEAVE_REJECTED = "leave rejected"
 CHANGE_REJECTED = "change rejected"
 
 EVERY_ZONE = "*"
-"""Stands for the freeze of all zones; no zone can be called so."""
+"""Stands for the freeze of all zones; no zone can have this name."""
 
 
 class HoldView(NamedTuple):

@@ -49,11 +49,11 @@ APPROVALS = 2
 
 
 UNLIMITED_PERMILLE = 1_000
-"""A share of everything is no limit: nothing is counted then."""
+"""A share of 100 %, which is no limit: nothing is counted then."""
 
 
 NODE_ADDRESSES = 2
-"""How many addresses a node has at most."""
+"""The most addresses of a node."""
 
 
 class Budget(msgspec.Struct, frozen=True):
@@ -109,7 +109,7 @@ DEFAULT_BUDGETS = {
 
 
 class BudgetWindow(msgspec.Struct, frozen=True, array_like=True):
-    """How many addresses of one list changed their verdict lately, as (start of the bucket, count), oldest first."""
+    """Recent verdict changes of the addresses of one list, as (start of the bucket, count), oldest first."""
 
     buckets: tuple[tuple[int, int], ...]
 

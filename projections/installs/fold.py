@@ -31,7 +31,7 @@ from schemas.events import MAX_ITEMS, Event, InstallsReported
 __all__ = ["InstallsFold", "InstallsState"]
 
 MAX_ORDINAL = 1 << 20
-"""Above any ordinal; a bitmap of everything is small, and what is computed from it is not."""
+"""Above any ordinal. A bitmap of a large range is small, but its expansion is not."""
 
 MAX_REFUSAL_REASON = 253
 _MAX_TIME_MS = 1 << 52

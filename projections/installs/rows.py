@@ -23,16 +23,16 @@ RECEIVED, APPLIED, IN_HARDWARE = range(3)
 LEVELS = ("received", "applied", "in_hardware")
 
 MAX_VERSIONS = 20
-"""Versions remembered per zone: the newest. Holding one implies those before it, so who lags is known without them."""
+"""Newest versions stored per zone. A DPU with a version has all earlier ones, so laggards are known without those."""
 
 MAX_EXCEPTIONS = 200
-"""DPUs that went back or refused, remembered per zone: the newest."""
+"""Newest rollbacks and refusals remembered per zone."""
 
 UNKNOWN_MS = 1 << 62
-"""Reached, nobody knows when: later than any time, so that any time is earlier."""
+"""Reached at an unknown time. Later than any known time, so a known time replaces it in a merge."""
 
 MAX_TIMES = 1_024
-"""Times of one version and level. Honest reports have fewer; others only cost precision."""
+"""Times of one version and level. Correct reports yield fewer; incorrect ones only cost precision."""
 
 _EXACT_BITS = 7
 

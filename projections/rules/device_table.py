@@ -21,7 +21,7 @@ from projections.rules.rule import Delta, Rule, SetStep, precedence
 
 WIDTH4, WIDTH6 = 5, 17
 NUMPY_MIN = 16
-"""Prefixes up to which single integers are faster than numpy."""
+"""Up to this many prefixes, single integers are faster than numpy."""
 
 Prefixes = frozenset[bytes]
 """Packed prefixes of both families; their widths tell them apart."""
@@ -160,7 +160,7 @@ def _split(packed4: bytes, packed6: bytes) -> list[bytes]:
 
 def _cut(packed: bytes, width: int) -> list[bytes]:
     if len(packed) <= NUMPY_MIN * width:
-        if len(packed) % width:  # as numpy says of many
+        if len(packed) % width:  # the numpy path raises the same error
             raise ValueError(f"{len(packed)} bytes must be a multiple of {width} bytes per prefix")
         return [packed[at : at + width] for at in range(0, len(packed), width)]
     prefixes: list[bytes] = np.frombuffer(packed, f"V{width}").tolist()

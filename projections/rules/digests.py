@@ -17,13 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 RuleText: TypeAlias = tuple[int, str, str, tuple[int, ...]]
-"""Priority, action, protocol, ports: a `Rule`, or what a device knows of it."""
+"""Priority, action, protocol, ports: a `Rule`, or a device's copy of these fields."""
 
 _MASK64 = (1 << 64) - 1
 _MASK128 = (1 << 128) - 1
 _M1, _M2 = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 _NUMPY_MIN = 24
-"""Prefixes up to which single integers are faster than numpy."""
+"""Up to this many prefixes, single integers are faster than numpy."""
 
 
 def digest_of(rule: RuleText, packed4: bytes, packed6: bytes) -> int:
@@ -38,7 +38,7 @@ def to_bytes(digest: int) -> bytes:
 
 
 Salts: TypeAlias = tuple[tuple[int, int], tuple[int, int]]
-"""Per lane, what goes in before and what is mixed in after the first round."""
+"""Per lane, the salt before the first round and the one after it."""
 
 
 @lru_cache(maxsize=1024)

@@ -36,8 +36,7 @@ MatchOrder: TypeAlias = tuple[tuple[int, bool, int], ...]
 
 MAX_VERDICTS = 65_536
 MAX_LOSSES = 4_096
-"""What a plan remembers of combinations of sets at most, of which nodes can think of more: verdicts, and what is lost
-from one to another."""
+"""Bounds of a plan's caches by combination of sets: verdicts, and losses between two. Clients can create any number."""
 
 
 def text_of(key: SetKey) -> str:

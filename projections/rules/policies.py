@@ -20,7 +20,7 @@ DEFAULT = "default"
 MAX_PRIORITY = 1_000_000
 BUILT_IN_PRIORITY = -MAX_PRIORITY - 1
 MAX_POLICIES = 1_000
-"""Bounds what one join may have to be matched with, and the bits of a traffic class."""
+"""Bounds the cost of matching one join, and the number of traffic classes."""
 
 MAX_PORT_RANGES = 64
 ACTIONS = ("allow", "drop")

@@ -51,7 +51,7 @@ class Held(NamedTuple):
 
 
 Holdings: TypeAlias = Mapping[str, Mapping[str, Held]]
-"""What DPUs have, by zone and name."""
+"""The tables of DPUs, by zone and name."""
 
 
 def precedence(rule: Rule) -> tuple[int, bool, str, tuple[int, ...]]:

@@ -75,7 +75,7 @@ class _Side(NamedTuple):
 
 
 _ZoneGroup: TypeAlias = tuple[tuple[str, ...], VerdictCounts, Mapping[Rule, tuple[_Side | None, _Side | None]]]
-"""Zones, what turns there, and each rule's set before and after."""
+"""Zones, the counts of changed verdicts there, and each rule's set before and after."""
 
 
 class TableEffects:
@@ -267,7 +267,7 @@ def _picked_under(state: FleetState, plan: Plan, keys: Iterable[SetKey]) -> dict
         bits[number] = plan.bits_of(state.labels.sets[number])
     found = {}
     for key, bit in wanted:
-        inside = np.array([value >> bit & 1 for value in (*bits, 0)], np.bool_)  # an empty slot's label is the last
+        inside = np.array([value >> bit & 1 for value in (*bits, 0)], np.bool_)  # an empty slot has the last label
         found[key] = _addresses(state, inside[label])
     return found
 

@@ -30,7 +30,7 @@ from projections.zones.rows import Dpu, Node
 from projections.zones.state import ZonesState
 
 _MAX_QUOTED_NAMES = 5
-"""Other nodes with an address that are named."""
+"""The number of other nodes with an address that a sentence names."""
 
 
 class AddressView(NamedTuple):
@@ -88,7 +88,7 @@ class ExplainQuery(NamedTuple):
     held: Held | None
     epoch: int
     is_past: bool = False
-    """Whether a moment of the past is asked about, of which nobody knows what the DPU held."""
+    """Whether the query is about the past, for which the table of the DPU is unknown."""
 
 
 def explain(about: ExplainQuery, fleet: FleetState, installs: InstallsState) -> ExplanationView:

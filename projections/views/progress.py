@@ -23,10 +23,10 @@ from projections.installs.rows import IN_HARDWARE, LEVELS, UNKNOWN_MS, InstallsS
 from projections.zones.state import ZonesState
 
 SHOWN_CHANGES = 120
-"""Versions of which latencies are shown."""
+"""The number of newest versions with latencies in the view."""
 
 EDGES_MS = (0, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 0)
-"""Where the buckets of latencies begin and end; the last has no end."""
+"""Boundaries of the latency buckets; the last bucket is open-ended."""
 
 
 class ProgressView(NamedTuple):

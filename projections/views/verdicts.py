@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 from projections.rules.rule import Rule
 
 TRAFFIC_PROTOCOLS = ("tcp", "udp", "icmp", "other")
-"""All traffic. `other` is every protocol that is none of the first three."""
+"""All traffic. `other` is every protocol except the first three."""
 
 _WITH_PORTS = ("tcp", "udp")
 _PORTS_END = 65_536

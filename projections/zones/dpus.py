@@ -34,12 +34,12 @@ STEP_DEADLINE = "step"
 """Kind of the DeadlinePassed that ends an attempt; its subject is the DPU."""
 
 LOST = "lost"
-"""Kind of the StepFailed by which another provisioner states that the attempt's own one is gone."""
+"""Kind of the StepFailed that another provisioner appends when the attempt's own provisioner is gone."""
 
 MAX_DPUS_PER_ZONE = 100_000
 
 MAX_MESSAGE = 253
-"""Characters that are kept of a failure."""
+"""Characters of a failure that are stored."""
 
 _MAX_FACTS = 16
 

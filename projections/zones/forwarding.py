@@ -29,10 +29,10 @@ from schemas.events import MAX_FORWARD_BYTES, MAX_FORWARD_ITEMS, PRESENT, SUPERS
 
 _FIXED_BYTES = 1_024
 _ITEM_BYTES = 48
-"""What an item takes beside its name, zone and uid: addresses, numbers, and the lengths of its strings."""
+"""Bytes of an item without its name, zone and uid: addresses, numbers, and the lengths of its strings."""
 
 _CAUSE_BYTES = 12
-"""What a command takes beside its id and who gave it: the lengths of both, and how many items it is behind."""
+"""Bytes of a command without its id and actor: the lengths of both, and the number of its items."""
 
 _NONE6 = bytes(16)
 
@@ -190,7 +190,7 @@ def _of_rows(state: ZonesState, names: Sequence[str], changed: Sequence[int]) ->
     """Items of nodes whose last change is in the record at the corresponding offset."""
     found = [(name, row) for name, row in zip(names, state.last_changes(names, changed), strict=True) if row]
     rows = [row if isinstance(row, Node) else _node_of(row) for _, row in found]
-    sets = {id(row.labels): row.labels for row in rows}  # nodes that joined together share theirs
+    sets = {id(row.labels): row.labels for row in rows}  # nodes that joined together share one instance
     number_of = {each_id: number for number, each_id in enumerate(sets)}
     return _Items(
         [name for name, _ in found],

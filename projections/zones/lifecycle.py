@@ -38,7 +38,7 @@ from projections.zones.rollout import enter_phase
 from projections.zones.rows import Dpu
 
 MAX_TRIES = 20
-"""Attempts at one phase beyond those that may fail, so that a DPU whose every provisioner dies ends in Error too."""
+"""Attempts at one phase beyond the retry budget, so that a DPU whose provisioners all die ends in Error, too."""
 
 BACKOFF_MS, LONGEST_BACKOFF_MS = 2_000, 300_000
 
@@ -48,7 +48,7 @@ TRIGGERS = REQUESTS + STEP_EVENTS
 
 
 _INSTALLED = frozenset(PROVISIONING[PROVISIONING.index(OS_INSTALLING) : -1])
-"""Steps after which the device must run the image that it shall have."""
+"""Steps after which the device must run the target image."""
 
 
 class Trigger(NamedTuple):
@@ -70,7 +70,7 @@ class Trigger(NamedTuple):
 
 
 TransitionResult: TypeAlias = Dpu | str | None
-"""The row afterwards, None for a DPU that is forgotten, or why the trigger is refused."""
+"""The row after the trigger, None for a deleted DPU, or the reason for a refusal."""
 
 Action: TypeAlias = Callable[[str, Dpu, Trigger], TransitionResult]
 
@@ -325,4 +325,4 @@ TRANSITIONS: Mapping[tuple[str, str], Action] = {
     **_rows("expired", (_WORK, _fail)),
     **_rows("swapped", (PHASES, _swap)),
 }
-"""(phase, trigger) to what happens. Whatever is not here is refused."""
+"""Actions by (phase, trigger). A pair without an entry is refused."""

@@ -49,13 +49,13 @@ STEPS = {
     NODE_EFFECT_REMOVAL: Step(READY, 10 * _MINUTE_MS),
     DELETING: Step("", 10 * _MINUTE_MS),
 }
-"""In the order of a provisioning. The step of Deleting ends with the DPU forgotten."""
+"""In the order of a provisioning. The row of the DPU is deleted at the end of the Deleting step."""
 
 PHASES = (INITIALIZING, PENDING, *STEPS, READY, ERROR)
 
 PROVISIONING = tuple(phase for phase in STEPS if phase != DELETING)
 INSTALLING = frozenset(PROVISIONING) - {NODE_EFFECT_REMOVAL}
-"""Phases that count as a parallel install: from admission until all that is left is to give the node back."""
+"""Phases that count as a parallel install: from admission until only the Node Effect Removal is left."""
 
 FIRST_ALTERING_STEP = CONFIG_FIRMWARE
-"""The first step that alters the device: from here on it cannot serve with the image it had."""
+"""The first step that alters the device: from here on it cannot serve with its former image."""

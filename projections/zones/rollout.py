@@ -22,7 +22,7 @@ from projections.zones.state import ZonesState
 
 DEFAULT_PARALLEL_INSTALLS = 50
 DEFAULT_UNAVAILABLE_NODES = 50
-"""Both as in the DOCA Platform Framework."""
+"""Both defaults are those of the DOCA Platform Framework."""
 
 
 class RolloutLimits(NamedTuple):
@@ -108,7 +108,7 @@ def admit(
         if not row.effect and not hosts.take(host_of(name, row), limits.unavailable_nodes):
             full = f"unavailable_nodes: {limits.unavailable_nodes} nodes of zone {zone!r} are out of service, the limit"
             continue
-        # Also of one that skips the Node Effect: what is counted here and not kept is room that nobody gives back.
+        # Set even for a DPU that skips the Node Effect: capacity taken here without `effect` would never be freed.
         rows[name] = enter_phase(replace(row, effect=True), row.resume or NODE_EFFECT, at)
     return InstallAdmission(rows, full)
 
@@ -117,7 +117,7 @@ def queue_place(state: ZonesState, changed: DpuChange, admitted: InstallAdmissio
     """The place in the queue, from 1, of a DPU that is Pending after this record."""
     assert changed.new is not None
     index = state.dpu_index.zone(changed.new.zone)
-    if not _keeps_place(changed):  # at the end of its line
+    if not _keeps_place(changed):  # it is at the end of its queue
         lines = (index.retry_queue,) if changed.new.effect else (index.retry_queue, index.queue)
         gone = {changed.name, *admitted.rows}
         return 1 + sum(len(line) - sum(name in line for name in gone) for line in lines)

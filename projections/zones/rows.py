@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from projections.tries import Tries
 
 MAX_ACTOR = 300
-"""Letters of an actor that are forwarded: longer ones than a certificate names are in no log but a forged one."""
+"""Characters of an actor in a forward. Certificates have no longer names, so only a forged log has longer actors."""
 
 
 class Node(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -106,7 +106,7 @@ class ForwardingMarks(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 StepState = Literal["idle", "open", "running"]
-"""Of a DPU's step: nothing to do, wants an attempt, an attempt runs."""
+"""State of a DPU's step: no work, waiting for an attempt, attempt running."""
 
 
 class Dpu(msgspec.Struct, frozen=True, gc=False, array_like=True):

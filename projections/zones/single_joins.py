@@ -29,7 +29,7 @@ _AGENT = NODE_AGENT_PREFIX.encode()
 RUN_OF = "NodesJoined"
 
 SCANNED_MIN = 32
-"""Records from which reading them side by side costs less than reading each by itself."""
+"""From this many records on, parsing them side by side is faster than one by one."""
 
 T = TypeVar("T")
 
