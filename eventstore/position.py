@@ -1,5 +1,5 @@
-"""A position: what a reader must have seen. For callers it is an opaque token, which they pass from an answer to a
-query.
+"""A position: the part of the log that a reader must have folded. For callers it is an opaque token, which they pass
+from an answer to a query.
 """
 
 from __future__ import annotations

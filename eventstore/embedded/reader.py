@@ -75,7 +75,7 @@ class RocksReader:
         return self._first_at(partition, time_ms)
 
     def size_bytes(self) -> int:
-        """What the log takes on disk."""
+        """Size of the log on disk."""
         total = 0
         with os.scandir(self._path) as entries:
             for entry in entries:

@@ -1,1 +1,1 @@
-"""What every fold needs around it: the ledger of command ids, tables of rows, the partition as folded so far."""
+"""The parts that all folds share: the ledger of command ids, tables of rows, the partition as folded so far."""

@@ -82,7 +82,7 @@ class RecordMetadata(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What `decide` returns: the change to evolve by (None for none), and the outcome to answer with."""
+    """The result of `decide`: the change to evolve by (None for none), and the outcome of the command."""
 
     change: Any
     outcome: Outcome

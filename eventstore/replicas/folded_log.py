@@ -1,7 +1,8 @@
 """The log as folded so far: what queries read.
 
-A replica goes on folding while it answers; a `FoldedLogAsOf` (recovery/fold_as_of) was folded up to a cut and stays
-there. Queries read both through this class, so the code that answers about the present also answers about the past.
+A replica continues to fold while it answers; a `FoldedLogAsOf` (recovery/fold_as_of) was folded up to a cut and does
+not advance. Queries read both through this class, so the code that answers about the present also answers about the
+past.
 """
 
 from __future__ import annotations
