@@ -1,4 +1,4 @@
-"""Which actors of the log are the agents of nodes: folds decide by it what a statement may say."""
+"""Node agents among the actors of the log. Folds restrict the statements of a node agent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decisions about members, policies, holds and freezes, rendered from what a record changed in the fleet."""
+"""Decisions about members, policies, holds and freezes, rendered from the change of a record in fleet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decisions about nodes and DPUs, rendered from what a record changed in a zones partition."""
+"""Decisions about nodes and DPUs, rendered from the change of a record in a zones partition."""
 
 from __future__ import annotations
 

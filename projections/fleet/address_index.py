@@ -1,8 +1,8 @@
 """Address index: the slots that hold each address. `shared` has the few addresses that several slots hold.
 
 A batch of joins asks only whether any slot holds any of a thousand addresses. Bitmaps answer that at a tenth of the
-cost of adding each address to the index. So a batch of IPv4 addresses is kept as it came, and added to the index when
-one of them is first looked up: every held address is either in the index or in one batch.
+cost of adding each address to the index. So a batch of IPv4 addresses is stored as received, and added to the index
+when one of them is first looked up: every held address is either in the index or in one batch.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def overtaken(hold: int, at: RecordMetadata) -> CommandOutcome:
 
 
 class CommandOutcomes(StateTable[CommandOutcome]):
-    """Outcomes by command. The one that was decided first is forgotten first."""
+    """Outcomes by command. The earliest decided is evicted first."""
 
     __slots__ = ("_order",)
 

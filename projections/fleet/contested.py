@@ -2,7 +2,7 @@
 
 A member's row keeps such an address apart (`contested4`, `contested6`), and the member is reachable by its other
 address only. When no node holds the address any more, the first by name of the nodes that wait for it gets it. An
-address that a hold keeps of a node which left counts as held. What an operator states is never contested: it is
+address that a hold retains after its node left counts as held. An operator's address is never contested: it is
 effective at once, and the conflict is reported on both nodes.
 """
 
@@ -26,7 +26,7 @@ def agent_bits(state: int) -> int:
 
 
 class StatedAddresses:
-    """The addresses that one record states. In a record, what an operator states comes before what any agent states."""
+    """The addresses that one record states. In a record, statements of operators precede those of agents."""
 
     def __init__(self, state: FleetState, items: MembershipColumns) -> None:
         self._state = state

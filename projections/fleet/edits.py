@@ -2,8 +2,8 @@
 
 An edit is first proposed: the plan under it, and for each label set of zones the list they have and the list they would
 have. Verdict changes are counted over label sets of nodes, so an edit costs the same for a thousand nodes and zones as
-for a million. The new plan keeps every set that stays in some list, with its cover and history. Zones whose list
-changes get a new version, and their previous list is kept so that a delta can still start from it.
+for a million. The new plan retains every set that stays in some list, with its cover and history. Zones whose list
+changes get a new version, and their previous list is retained so that a delta can still start from it.
 """
 
 from __future__ import annotations

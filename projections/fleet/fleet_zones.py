@@ -1,7 +1,7 @@
 """Rows of zones in fleet, grouped by labels: the cost of an edit grows with distinct label sets, not with the zones.
 
 The labels of a zone and the policies alone decide which list the zone has. Zones with equal labels therefore move to
-another list together, and that move is kept once for all of them. A zone keeps a move of its own only where its labels
+another list together, and that move is stored once for all of them. A zone has a move of its own only where its labels
 were edited: until the next move of its group, its list is the one that this edit gave it.
 
 Fleet keeps the row of a zone while the zone has a node, or once its labels were edited, or while it has limits. A zone
@@ -25,7 +25,7 @@ MAX_PREVIOUS_LISTS = 8
 
 
 class ZoneLimits(NamedTuple):
-    """The limits that fleet sends to a zone: how much is worked on at one time, and what node agents may state
+    """The limits that fleet sends to a zone: the rollout limits, and the statements that node agents may make
     there."""
 
     parallel_installs: int

@@ -84,7 +84,7 @@ class _AddedState(NamedTuple):
 
 
 class _AddressImpact:
-    """One address: the sets that hold it for other nodes, the states that would go, and the states that would come."""
+    """One address: the sets that hold it for other nodes, the removed states, and the added states."""
 
     __slots__ = ("added", "removed", "rest")
 

@@ -196,7 +196,7 @@ class MemberRows(MutableMapping[str, Member]):
         return True
 
     def _remove_single(self, name: str) -> bool:
-        """Remove a member that is kept as a single row; False if there is none of this name."""
+        """Remove a member that is stored as a single row; False if there is none of this name."""
         row = self._single.pop(name, None)
         if row is None:
             return False

@@ -71,7 +71,7 @@ class OutboxEntry(msgspec.Struct, frozen=True):
     """An entry for one zones partition by the record of fleet at `offset`: superseded nodes, or the limits of a zone.
 
     Columns as in NodesSuperseded; for limits `names` is empty and `limits` is given. `mark` is fleet's mark for that
-    partition: fleet had not folded what the partition appended from there on.
+    partition: fleet had not folded later records of that partition.
     """
 
     partition: int
@@ -230,7 +230,7 @@ class FleetState:
         return change if change.version > info.labels_version else ListChange(info.list_version, info.list_since_ms)
 
     def previous_lists(self, zone: str) -> tuple[PreviousList, ...]:
-        """The previous lists of a zone, oldest first, as far as they are kept."""
+        """The previous lists of a zone, oldest first, as far as they are retained."""
         return self.previous.of(zone, self.zone(zone))
 
     def forget_zones(self, zones: Iterable[str]) -> None:

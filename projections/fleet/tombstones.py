@@ -1,4 +1,4 @@
-"""Tombstones of fleet, and the one order of what different zones partitions state of a node.
+"""Tombstones of fleet, and the order of the statements that zones partitions make about a node.
 
 Each zones partition forwards at its own pace, so statements of two partitions reach fleet in any order. Fleet's
 decisions must not depend on that order. A statement is a join or a change. If two partitions state a node, the newer
@@ -33,9 +33,9 @@ Append times of one partition go back when its clock is put right. A leave follo
 a last statement that has a later append time than its leave is of a clock that was fast. It decides nothing, now and
 later: the leave ends no statement of equal creation time. The time of the leave still decides about older incarnations.
 
-Fleet remembers tombstones, because a partition may forward an old join after it. It keeps those of MAX_TOMBSTONES
+Fleet stores tombstones, because a partition may forward an old join after it. It keeps those of MAX_TOMBSTONES
 nodes, and evicts the oldest first. The consequence: if more nodes than that leave while a partition
-cannot forward, then a join that waits there, and that one of the forgotten leaves ended, makes its node a member
+cannot forward, then a join that waits there, and that one of the evicted tombstones would end, makes its node a member
 again. `dpuplane verify` names such a node. Time does not end a tombstone, as no bound on the delay of a forward is
 known.
 """

@@ -138,5 +138,5 @@ def budgets(state: FleetState) -> list[BudgetView]:
 
 
 def frozen(state: FleetState) -> list[str]:
-    """WritesFrozen zones; EVERY_ZONE stands for all."""
+    """Frozen zones; EVERY_ZONE stands for all."""
     return sorted(EVERY_ZONE if zone == ANY_ZONE else zone for zone in state.freezes.rows)

@@ -126,8 +126,8 @@ class BudgetWindow(msgspec.Struct, frozen=True, array_like=True):
         return merged_windows([BudgetWindow(((bucket, count + dict(self.buckets).get(bucket, 0)),)), self], now_ms)
 
     def rewind(self, now_ms: int) -> BudgetWindow:
-        """This window after the fold time went back to `now_ms`. What was withdrawn at later times counts as withdrawn
-        now, so that it is forgotten a window from now, however far the clock was ahead."""
+        """This window after the fold time went back to `now_ms`. Withdrawals at later times count as of now, and
+        expire one window from now, however far the clock was ahead."""
         ahead = sum(count for start, count in self.buckets if start > now_ms)
         if not ahead:
             return self

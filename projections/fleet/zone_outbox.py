@@ -2,7 +2,7 @@
 
 A record of fleet adds at most one entry per partition. The entry carries the offset of that record, and the zones
 partition keeps a mark for fleet, so it takes each entry once and in order, however often a forwarder appends it. Zones
-do not acknowledge entries. Fleet keeps the last entries of each partition, within MAX_OUTBOX_ENTRIES.
+do not acknowledge entries. Fleet retains the last entries of each partition, within MAX_OUTBOX_ENTRIES.
 """
 
 from __future__ import annotations
