@@ -33,14 +33,14 @@ def serving_processes(proc: Path = Path("/proc")) -> list[int]:
 
 
 def serve_arguments(pid: int, proc: Path = Path("/proc")) -> list[str] | None:
-    """The arguments after `dpuplane serve`; None for any other process, and for one that is gone or another user's."""
+    """The arguments after `dpuplane serve`; None for any other process, an ended one, and one of another user."""
     try:
         if (proc / str(pid)).stat().st_uid != os.getuid():
             return None
         words = _texts(proc / str(pid) / "cmdline")
     except OSError:
         return None
-    # A script is run as PYTHON /opt/.../dpuplane serve ...; of `sh -c "dpuplane serve"` the words are one.
+    # A script is run as PYTHON /opt/.../dpuplane serve ...; in `sh -c "dpuplane serve"` they are one word.
     places = [place for place, word in enumerate(words[:3]) if Path(word).name == PROGRAM]
     at = places[0] + 1 if places else len(words)
     return words[at + 1 :] if words[at : at + 1] == ["serve"] else None
@@ -67,7 +67,7 @@ def fault(pid: int, proc: Path = Path("/proc")) -> str:
         context = None
         if settings.tls_client_ca is not None:
             context = ssl.create_default_context(cafile=str(proc / str(pid) / "cwd" / settings.tls_client_ca))
-            context.check_hostname = False  # the probe dials the address that it listens on, which no name need match
+            context.check_hostname = False  # the probe dials the listening address, which the certificate need not name
         scheme = "http" if context is None else "https"
         with urlopen(f"{scheme}://{_ANY.get(host, host)}:{port}/readyz", timeout=TIMEOUT_S, context=context) as answer:
             answer.read()
@@ -77,7 +77,7 @@ def fault(pid: int, proc: Path = Path("/proc")) -> str:
 
 
 def main(arguments: Sequence[str]) -> str:
-    """What is wrong, a line for each process; empty if all are ready."""
+    """The faults, one line per process; empty if all are ready."""
     ids = [int(arguments[0])] if arguments else serving_processes()
     if not ids:
         return "no process of this user runs `dpuplane serve`"

@@ -275,7 +275,7 @@ def load_settings(flags: Mapping[str, object], config: Path | None, environment:
 
 
 def log_settings(config: Path) -> dict[str, Any]:
-    """The settings in a file that say where the log is and how it is reached; none if it names no log.
+    """The settings in a file that locate the log and configure its connection; none if the file names no log.
 
     Raises BadSettings, as load_settings does; the file's other settings are not checked.
     """

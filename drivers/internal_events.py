@@ -1,9 +1,9 @@
-"""Internal events: events that the plane itself appends, without a caller who waits for the outcome.
+"""Internal events: events that the plane itself appends, without a caller that waits for the outcome.
 
 Several processes see the same need in their folds. Each process waits one turn longer than the process that ranks
-before it, and appends the event when its turn comes and the need still stands. Two appends of one event do no harm, as
-the fold accepts only the first; the ranks only save records. A failed append may still have landed. The folds show
-whether it did, so the error is logged and counted, and the driver checks the need again.
+before it. It appends the event when its turn comes and the need is still unmet. Two appends of one event do no harm,
+since the fold accepts only the first; the ranks only avoid superfluous records. A failed append may still have landed.
+The folds show whether it did, so the error is logged and counted, and the driver checks the need again.
 """
 
 from __future__ import annotations

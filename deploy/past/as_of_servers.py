@@ -98,9 +98,7 @@ class AsOfServers:
         return found
 
     def _socket(self) -> Path:
-        """A socket path for the next server, in a temporary folder that is created on first use and removed at the end
-        of the process.
-        """
+        """A socket path for the next server. The folder is created on first use: most processes never need one."""
         if self._folder is None:
             self._folder = tempfile.TemporaryDirectory(prefix="dpuplane-past-")
         self._started += 1

@@ -2,8 +2,8 @@
 
 The agent has validated the frame and computed the resulting table. The device receives the steps between the two
 tables, in an order without a gap in protection, and returns the result. A device may be slow, fail, or report a false
-success, so its table is read back. A device that finishes before it returns says so in the return value and needs no
-timer.
+success, so its table is read back. A device that finishes before it returns reports this in the return value and needs
+no timer.
 """
 
 from __future__ import annotations

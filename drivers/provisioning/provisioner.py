@@ -129,7 +129,7 @@ class Provisioner:
             await asyncio.sleep(self._settings.look_s)
 
     def _look(self, partition: Partition, tasks: asyncio.TaskGroup) -> float | None:
-        """Start the due work. Returns the longest time until the next look, in seconds."""
+        """Start the due work. Returns the longest time until the next check, in seconds."""
         if self._replica.folded(partition).halted:  # no event is folded: the same attempts would start forever
             return None
         state, now_ms, busy = self._states.zones_at(partition), self._now_ms(), self._busy[partition]
