@@ -102,7 +102,7 @@ async def fault_of(here: Terminal, line: str) -> str:
     for before in lines_for(BEFORE, line):
         await here.type(before)
     if line.startswith(ENDLESS):
-        ran = await here.type(f"timeout --preserve-status -s INT 5 {line}")
+        ran = await here.type(f"timeout --foreground --preserve-status -s INT 5 {line}")
         is_fine = ran.status == 130 and not ran.stderr
     else:
         ran = await here.type(line)
