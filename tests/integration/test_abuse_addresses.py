@@ -1,4 +1,4 @@
-"""Abuse of what a provisioner dials and what a BMC fetches: the plane hands on names, and dials no strange address."""
+"""Abuse of the addresses a provisioner dials and a BMC fetches from: images are names, BMC addresses are limited."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Abuse of the API: what is too large, too deep, too many, not for the caller, or came before.
+"""Abuse of the API: requests that are too large, too deep, too many, unauthorized, or repeated.
 
-The cases are those of an attacker with a certificate; each is refused by name, appends nothing, and leaves the server
-as it was for everybody else.
+The cases are those of an attacker with a certificate. Each is refused by name, appends nothing, and leaves the server
+unchanged for other callers.
 """
 
 from __future__ import annotations

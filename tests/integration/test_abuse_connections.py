@@ -1,4 +1,4 @@
-"""Abuse by connections: many, idle, slow to shake hands, slow to ask, slow to read. Others are served all the same."""
+"""Abuse by connections: many, idle, slow to shake hands, slow to send, slow to read. Other callers are still served."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Abuse of the agent link by a DPU with a certificate: it lies, floods, or sends what is no message.
+"""Abuse of the agent link by a DPU with a certificate: it lies, floods, or sends malformed messages.
 
-Whatever it does, only its own link suffers, and nothing that it says about others is believed.
+Only its own link suffers, and its statements about other DPUs are ignored.
 """
 
 from __future__ import annotations

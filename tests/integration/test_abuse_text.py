@@ -1,4 +1,4 @@
-"""Abuse by text: names, labels, ids and reasons that would be commands, log lines, escapes or somebody else."""
+"""Abuse by text: names, labels, ids and reasons that contain commands, log lines, escapes or another identity."""
 
 from __future__ import annotations
 

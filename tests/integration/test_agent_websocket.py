@@ -1,4 +1,4 @@
-"""Relay and agents over real sockets: what a hostile peer can do to others (nothing), and what a slow one can."""
+"""Relay and agents over real sockets: a hostile or slow peer does not affect the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The API over a real server and a real log: what callers are told, and that it is so."""
+"""The API over a real server and a real log: answers, and their effects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Backups of logs that grow, and what is made of them: every record where it was, on either engine, or nothing."""
+"""Backups of growing logs, and their restore: every record at its offset, on either engine, or no log at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The brokers that we run ourselves: what they keep, what they refuse, and that none is left behind."""
+"""The brokers that the plane itself runs: their stored data, their refusals, and their clean end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A signed checkpoint against logs that were tampered with behind the plane's back: each is detected and named."""
+"""A signed checkpoint against logs that were changed without the plane: each change is detected and named."""
 
 from __future__ import annotations
 

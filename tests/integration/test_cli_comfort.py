@@ -1,4 +1,4 @@
-"""What makes the command line pleasant, against a real plane: wait, --watch, and names that the shell completes."""
+"""Interactive features of the command line against a real plane: wait, --watch, and shell completion of names."""
 
 from __future__ import annotations
 

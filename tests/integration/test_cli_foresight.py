@@ -1,4 +1,4 @@
-"""`history`, `explain` and `--dry-run` as an operator types them, against a real process with simulated DPUs."""
+"""`history`, `explain` and `--dry-run` on the command line, against a real process with simulated DPUs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Holds as an operator sees and closes them on the command line, against a real plane."""
+"""Holds on the command line: listed and closed by an operator, against a real plane."""
 
 from __future__ import annotations
 

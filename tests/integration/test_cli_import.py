@@ -1,4 +1,4 @@
-"""`dpuplane import` of a file that the plane knows in part: what it says first, what it holds, and what it keeps."""
+"""`dpuplane import` of a file whose nodes partly exist: its preview, its holds, and the nodes it leaves unchanged."""
 
 from __future__ import annotations
 

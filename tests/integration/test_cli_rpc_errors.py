@@ -1,4 +1,6 @@
-"""Commands that find no server, and commands that a server took and did not answer: only the latter are unknown."""
+"""Commands without a server, and commands that a server took without a response: only the latter have an unknown
+outcome.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands print for people, and the exit statuses that scripts go by, where either was once misleading."""
+"""The output of commands for people and their exit statuses, where either was once misleading."""
 
 from __future__ import annotations
 

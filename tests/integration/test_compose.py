@@ -1,4 +1,4 @@
-"""The compose file, up: nodes join through the published port, Prometheus counts them, and a broker may go away."""
+"""The running compose file: nodes join through the published port, Prometheus counts them, and a broker may stop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The decisions topic of real processes: as a refold of the log has it, after kill -9, and with two that write."""
+"""The decisions topic of real processes equals a refold of the log, after SIGKILL and with two writers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demo as scripts run it: one JSON object, every field of the contract, and everything equal at the end."""
+"""The demo in a script: one JSON object, every field of the contract, and equal tables at the end."""
 
 from __future__ import annotations
 

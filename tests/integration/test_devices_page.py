@@ -1,4 +1,4 @@
-"""What relays say their DPUs hold, asked over HTTP as another process asks."""
+"""The tables of DPUs as relays report them, queried over HTTP by another process."""
 
 from __future__ import annotations
 

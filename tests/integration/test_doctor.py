@@ -1,4 +1,4 @@
-"""`doctor` as an operator runs it: beside a plane, on Kafka where a setting was changed, and with nothing there."""
+"""`doctor` on the command line: beside a plane, on Kafka with a changed setting, and without any plane."""
 
 from __future__ import annotations
 

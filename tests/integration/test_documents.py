@@ -1,4 +1,4 @@
-"""What documents tell people to type works as it stands, and what they point at is there."""
+"""The commands in documents work as written, and their links lead to existing targets."""
 
 from __future__ import annotations
 

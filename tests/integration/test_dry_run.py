@@ -1,4 +1,4 @@
-"""Dry runs and explanations through the API: what they say is what then happens, and nothing is appended for it."""
+"""Dry runs and explanations through the API: they predict the result, and append nothing."""
 
 from __future__ import annotations
 

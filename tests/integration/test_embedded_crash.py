@@ -1,4 +1,4 @@
-"""What an embedded log holds after its process was killed, or its disk took no more."""
+"""The content of an embedded log after its process was killed, or its disk was full."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`events export`: what an analyst gets from a log, by position and time, as lines and as a table."""
+"""`events export`: events of a log by position and time, as lines and as a table."""
 
 from __future__ import annotations
 

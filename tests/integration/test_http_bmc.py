@@ -1,4 +1,4 @@
-"""Simulated BMCs over real sockets: the same device, the same errors, and sense made of what is no answer."""
+"""Simulated BMCs over real sockets: the same device, the same errors, and malformed responses."""
 
 from __future__ import annotations
 

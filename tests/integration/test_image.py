@@ -1,4 +1,4 @@
-"""The image: what its Dockerfile makes runs as nobody in particular, on a root that cannot be written to."""
+"""The image: a container runs as an unprivileged user, on a read-only root."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Failures injected into simulated DPUs, as a user tries them: tries are counted, Error, and the ways out."""
+"""Failures injected into simulated DPUs: attempts are counted, the DPU enters Error, and each recovery works."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kafka that asks who we are: every way to prove it, no way around it, and no word of the password anywhere."""
+"""Authentication with Kafka: every mechanism works, none can be bypassed, and no password appears in any output."""
 
 from __future__ import annotations
 

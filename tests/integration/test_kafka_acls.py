@@ -1,4 +1,4 @@
-"""Each role with just what `topics acls` grants it: the plane works, and nothing else does."""
+"""Each role with exactly the grants of `topics acls`: the plane works, and no other access is possible."""
 
 from __future__ import annotations
 

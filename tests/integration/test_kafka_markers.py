@@ -1,4 +1,4 @@
-"""What a foreign transaction leaves at the end of a partition takes an offset, and is no record."""
+"""The marker of a foreign transaction at the end of a partition takes an offset, and is no record."""
 
 from __future__ import annotations
 

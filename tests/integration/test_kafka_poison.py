@@ -1,4 +1,4 @@
-"""Records that no program of ours wrote, in a real topic: whatever any Kafka client can put there is read alike."""
+"""Foreign records in a real topic: every reader reads any record of any Kafka client in the same way."""
 
 from __future__ import annotations
 

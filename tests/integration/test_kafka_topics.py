@@ -1,4 +1,6 @@
-"""The topics of a log: made as they have to be, refused by name if they are not, and watched while it is open."""
+"""The topics of a log: created with the required settings, refused by name otherwise, and watched while the log is
+open.
+"""
 
 from __future__ import annotations
 

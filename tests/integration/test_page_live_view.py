@@ -1,4 +1,4 @@
-"""What the page is told while it looks: what changed since, as it is now; and where to look."""
+"""Updates of the open page: the changes since the last one, in their current state, and the place to look."""
 
 from __future__ import annotations
 

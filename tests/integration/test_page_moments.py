@@ -1,4 +1,4 @@
-"""The moments that the page shows: live, of the past, or none at all; in UTC, and in proportion to time."""
+"""The moments of the page: live, past, or none; in UTC, and in proportion to time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page under mutual TLS: a browser with a certificate that may read is shown everything, one without it nothing."""
+"""The page under mutual TLS: a browser with a read certificate sees everything, one without it nothing."""
 
 from __future__ import annotations
 

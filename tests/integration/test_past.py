@@ -1,4 +1,4 @@
-"""Looking back: what a query answered at a moment, it answers for ever."""
+"""As-of queries: the answer of a query at a moment never changes."""
 
 from __future__ import annotations
 

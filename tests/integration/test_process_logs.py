@@ -1,4 +1,4 @@
-"""What a real process writes to stderr while strangers with hostile names call: fields of lines, and nothing else."""
+"""The stderr of a real process during calls with hostile names: fields of log lines, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the log to the devices and back, with the real folds: whatever happens, every DPU holds what the log says."""
+"""From the log to the devices and back, with the real folds: every DPU finally has the table of the log."""
 
 from __future__ import annotations
 

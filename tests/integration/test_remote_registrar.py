@@ -1,4 +1,4 @@
-"""Where simulated devices that run apart ask for their zones: what an operator hears while nobody answers."""
+"""The registrar of separate simulators: an operator is informed while no server answers."""
 
 from __future__ import annotations
 

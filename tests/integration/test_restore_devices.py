@@ -1,4 +1,4 @@
-"""DPUs that live on across a restore: none goes back unnoticed, and none is written to before somebody has looked."""
+"""DPUs that survive a restore: none goes back unnoticed, and none is written to before an operator has looked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands of the runbook work as they stand on a plane with certificates, after what its first page says."""
+"""The commands of the runbook work as written on a plane with certificates, set up as its first page says."""
 
 from __future__ import annotations
 

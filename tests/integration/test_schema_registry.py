@@ -1,4 +1,4 @@
-"""All our topics read from a real Kafka by Confluent's own client and deserializer, given nothing but two addresses."""
+"""All topics read from a real Kafka by Confluent's own client and deserializer, with two addresses alone."""
 
 from __future__ import annotations
 

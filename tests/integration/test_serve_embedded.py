@@ -1,4 +1,4 @@
-"""`dpuplane serve --data`: the plane as one process, used through its command line as scripts use it."""
+"""`dpuplane serve --data`: the plane as one process, called through its command line as by scripts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What systemd is told by a process that serves, over a socket as systemd's own."""
+"""The notifications of a serving process to systemd, over a socket like systemd's own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names that nobody answers for: in a network of its own, with a name server that takes questions and keeps silent."""
+"""Host names whose lookup hangs: in a network of its own, with a name server that never responds."""
 
 from __future__ import annotations
 

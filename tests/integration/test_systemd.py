@@ -1,4 +1,4 @@
-"""The systemd units: systemd takes them, and finds little that they leave open."""
+"""The systemd units: systemd accepts them, and its security analysis finds little."""
 
 from __future__ import annotations
 

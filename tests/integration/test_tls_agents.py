@@ -1,4 +1,4 @@
-"""The agent link under mutual TLS: a DPU speaks for itself and nobody else, to relays of the plane and nobody else."""
+"""The agent link under mutual TLS: a DPU speaks only for itself, and only to relays of the plane."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The API under mutual TLS: who comes in, who they are in the log, and what they may do."""
+"""The API under mutual TLS: admission, the actor in the log, and permissions."""
 
 from __future__ import annotations
 

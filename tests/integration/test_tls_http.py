@@ -1,4 +1,4 @@
-"""HTTP under TLS: probes for anybody, everything else for those who may read, whatever the path."""
+"""HTTP under TLS: probes for every client, all other paths for readers only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Node agents with certificates of their own: what of their statements takes effect, and what their callers hear."""
+"""Node agents with certificates of their own: the effective statements, and the answers to their callers."""
 
 from __future__ import annotations
 

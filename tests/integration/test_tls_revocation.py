@@ -1,4 +1,4 @@
-"""Certificates are revoked one by one, on all three listeners, for what is open too, and the list fails closed."""
+"""Certificates are revoked one by one, on all three listeners and open connections; the list fails closed."""
 
 from __future__ import annotations
 

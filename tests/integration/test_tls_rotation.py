@@ -1,4 +1,4 @@
-"""Certificates rotate under load and without a restart: nothing fails, and what is old opens nothing any more."""
+"""Certificates rotate under load and without a restart: no call fails, and old certificates are rejected."""
 
 from __future__ import annotations
 

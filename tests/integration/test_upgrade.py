@@ -1,4 +1,4 @@
-"""Two versions of the plane on one log, whose rules really differ: who may raise it, and what that does."""
+"""Two versions of the plane on one log, with different rules: permission to raise the version, and its effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The wheel: installed where the tree is not, it is whole and runs."""
+"""The wheel: installed outside the tree, it is complete and runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mutants that live on because they change nothing that anybody could see, each with the reason: `survivors.toml`."""
+"""Equivalent mutants, which survive because no caller can observe their change, with the reason: `survivors.toml`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Key = tuple[str, str, str, str]
 
 
 def reasons() -> dict[Key, str]:
-    """Why each is no fault of the tests, by what names it. A reason may stand for several changes of one function."""
+    """The reason for each surviving mutant, by its identity. One reason may cover several changes of one function."""
     found: dict[Key, str] = {}
     for path, functions in tomllib.loads(_FILE.read_text()).items():
         for function, entries in functions.items():
@@ -25,7 +25,7 @@ def reasons() -> dict[Key, str]:
 
 
 def outlived(known: Iterable[Key], mutants: Iterable[Mutant]) -> list[Key]:
-    """Explanations of what is no mutant any more, of the modules that these mutants are of."""
+    """Explanations without a mutant, for the modules of these mutants."""
     keys = {mutant.key for mutant in mutants}
     paths = {mutant.path for mutant in mutants}
     return sorted(key for key in known if key[0] in paths and key not in keys)

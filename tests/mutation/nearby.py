@@ -1,8 +1,8 @@
-"""Which pure modules there are, and which test files are near enough to one that they should notice its faults.
+"""The pure modules, and the test files near each of them that should notice its faults.
 
-Pure means: no asynchronous function, and none of the libraries that reach out of the process. Near means: the test, or
-what tests share, imports the module or something that imports it. What only a far test would notice counts as
-unnoticed, since nobody would look for the fault there.
+Pure means: no asynchronous function, and no library with effects outside the process. Near means: the test, or shared
+code of tests, imports the module or one of its importers. A mutant that only a far test notices counts as unnoticed,
+since nobody would look for the fault there.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _FAR, _FARTHEST = 2, 6
 
 
 def pure_modules() -> list[str]:
-    """Paths of all that is mutated by default."""
+    """Paths of all modules that are mutated by default."""
     folders = (*(f"{package}/**/*.py" for package in PACKAGES), *JUDGES)
     paths = (path for folder in folders for path in sorted(ROOT.glob(folder)))
     return [str(path.relative_to(ROOT)) for path in paths if not path.stem.endswith("_pb2") and _is_pure(path)]
 
 
 def tests_near(paths: Iterable[str]) -> list[str]:
-    """The test files near any of these modules; of a module that none is near, the nearest."""
+    """The test files near any of these modules; the nearest ones for a module without a near one."""
     files = sorted(path for pattern in _TESTS for path in ROOT.glob(pattern))
     near: set[Path] = set()
     for path in paths:
@@ -53,7 +53,7 @@ def _is_pure(path: Path) -> bool:
 
 @cache
 def _within(test: Path, far: int) -> frozenset[str]:
-    """Modules that a test file imports by way of what tests share, and what these import, and so on `far` times."""
+    """Modules that a test file imports through shared code of tests, and their imports, up to `far` levels."""
     reached, front = {_module(test)}, {_module(test)}
     while front:
         front = {each for module in front for each in _imported(module) if each.startswith("tests.")} - reached

@@ -1,4 +1,4 @@
-"""How hypothesis runs under mutation: the same examples each time, few, and no time spent on shrinking what fails."""
+"""Hypothesis settings for mutation runs: few examples, the same each time, and no shrinking."""
 
 from hypothesis import HealthCheck, Phase, settings
 

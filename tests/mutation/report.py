@@ -1,4 +1,4 @@
-"""What is printed: a table by module, the survivors, and the score with how sure it is."""
+"""The output: a table by module, the survivors, and the score with its confidence interval."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SIGMAS_95 = 1.96
 
 
 def settled(fates: Mapping[Mutant, str], refused: set[Mutant], why: Mapping[Key, str]) -> dict[Mutant, str]:
-    """The fate of each: what lived through the tests may be refused by mypy, or be explained."""
+    """The fate of each mutant: one that survived the tests may be refused by mypy, or be explained."""
     final = {}
     for mutant, fate in fates.items():
         final[mutant] = fate
@@ -36,13 +36,13 @@ def table(final: Mapping[Mutant, str]) -> str:
 
 
 def score(counts: Mapping[str, int]) -> float:
-    """What was noticed, of what could be: by a test, by a test that never ended, or by mypy."""
+    """The share of noticed mutants: by a test, by a timeout, or by mypy."""
     noticed = counts["killed"] + counts["timeout"] + counts["types"]
     return noticed / max(noticed + counts["survived"], 1)
 
 
 def interval(noticed: int, drawn: int) -> tuple[float, float]:
-    """Wilson's, at 95 %: where the score of all mutants is, when this many of those drawn were noticed."""
+    """Wilson's interval at 95 %: the range of the score of all mutants, if so many of the sampled ones were noticed."""
     if not drawn:
         return (0.0, 1.0)
     share, square = noticed / drawn, _SIGMAS_95**2

@@ -1,8 +1,9 @@
-"""A pytest plugin that runs the tests once, noting which reach which line, and then those that reach each mutant.
+"""A pytest plugin that runs the tests once, recording which reach which line, and then the tests that reach each
+mutant.
 
-Each mutant lives in a fork that stops at its first failure. What killed the last mutant of a function is tried first,
-then the quickest tests. A fork has a budget of processor time for each test, from what the test took when all was well,
-so a busy machine kills nobody; a fork that sleeps is ended by the clock.
+Each mutant runs in a fork that stops at its first failure. The test that killed the last mutant of a function runs
+first, then the quickest tests. A fork has a budget of processor time for each test, computed from the test's time
+without mutants, so a busy machine kills no mutant; a fork that sleeps is stopped by the clock.
 """
 
 from __future__ import annotations
@@ -44,13 +45,13 @@ Seen = Callable[[Mutant, str, str], None]
 
 @dataclass(slots=True)
 class Reach:
-    """Which tests run a line or a function, and how long each takes."""
+    """The tests that run a line or a function, and the duration of each."""
 
     seconds: dict[str, float] = field(default_factory=dict)
     by_line: dict[str, dict[int, set[str]]] = field(default_factory=dict)
 
     def tests(self, mutant: Mutant) -> list[str]:
-        """Quickest first: of the line, or of the function where no line of its own is known for the change."""
+        """The tests of the line, quickest first, or those of the function where no line is recorded for the change."""
         lines = self.by_line.get(mutant.path, {})
         first, last = mutant.lines
         found = lines.get(mutant.line) if mutant.line > first else None
@@ -60,7 +61,7 @@ class Reach:
 
 
 class Runner:
-    """`seen` is told of every mutant: killed, timeout, survived or unreached, and by which test."""
+    """`seen` is called with every mutant: killed, timeout, survived or unreached, and by which test."""
 
     def __init__(self, mutants: Sequence[Mutant], seen: Seen) -> None:
         self._mutants = mutants
@@ -139,7 +140,7 @@ class Runner:
 
 
 def _live(order: list[tuple[pytest.Item, float]], changed: list[FunctionType], code: CodeType, begun: int) -> None:
-    """The life of a mutant, in a process of its own, which ends here."""
+    """Run a mutant in a process of its own, which ends here."""
     fate = _KILLED
     try:
         nothing = os.open(os.devnull, os.O_WRONLY)
@@ -159,7 +160,7 @@ def _live(order: list[tuple[pytest.Item, float]], changed: list[FunctionType], c
             if item.session.testsfailed:
                 fate = _KILLED
                 break
-    except BaseException:  # whatever a mutant throws at the test runner itself, it was noticed
+    except BaseException:  # any exception of a mutant in the test runner itself counts as noticed
         fate = _KILLED
     finally:
         os._exit(fate)
@@ -173,7 +174,7 @@ def _ended(child: int, wall_seconds: float) -> int:
 
 
 def _functions(modules: set[str]) -> dict[tuple[str, str], list[FunctionType]]:
-    """Every function object of some modules, by module and name: a property's and a decorated one's too."""
+    """Every function object of some modules, by module and name, including properties and decorated functions."""
     found: defaultdict[tuple[str, str], list[FunctionType]] = defaultdict(list)
     for each in _living(FunctionType):
         if each.__module__ in modules and Path(each.__code__.co_filename).is_relative_to(ROOT):
@@ -186,7 +187,7 @@ def _living(kind: type[T]) -> Iterator[T]:
 
 
 def _forget_answers() -> None:
-    """What a cache remembers of the tests that ran, a mutant would never be asked."""
+    """Clear caches filled by earlier tests: otherwise the mutant would not be called."""
     for each in _living(functools._lru_cache_wrapper):
         if getattr(each, "__module__", "") in sys.modules and str(each.__module__).partition(".")[0] not in _LIBRARIES:
             each.cache_clear()

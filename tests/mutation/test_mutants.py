@@ -1,4 +1,4 @@
-"""That no change of a few modules goes unnoticed, and that a change which no test looks for is found."""
+"""Every change of a few modules is noticed by a test, and a change without a test is reported."""
 
 from __future__ import annotations
 
@@ -50,5 +50,5 @@ def test_every_checker_has_tests_near_it() -> None:
     ("noticed", "drawn", "low", "high"), [(95, 100, 0.888, 0.978), (0, 10, 0.0, 0.278), (0, 0, 0, 1)]
 )
 def test_a_sample_says_how_sure_it_is(noticed: int, drawn: int, low: float, high: float) -> None:
-    """The bounds of Wilson's interval as textbooks have them."""
+    """The bounds of Wilson's interval as in textbooks."""
     assert interval(noticed, drawn) == pytest.approx((low, high), abs=0.001)

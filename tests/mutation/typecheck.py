@@ -1,6 +1,7 @@
-"""Which of the mutants that no test noticed are refused by mypy, which CI runs before any test.
+"""Unnoticed mutants that mypy refuses: CI runs mypy before any test.
 
-All of a module's are put beside the function that they change, in a copy that mypy reads in place of the module.
+All mutants of a module are placed beside the function that they change, in a copy that mypy reads instead of the
+module.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def refused_by_types(mutants: Iterable[Mutant]) -> set[Mutant]:
 
 
 def side_by_side(source: str, mutants: Sequence[Mutant]) -> tuple[str, dict[int, Mutant]]:
-    """The source with each mutant behind the function that it is of, under a name of its own; whose each line is."""
+    """The source with each mutant behind its function, under a name of its own; and the mutant of each line."""
     after: defaultdict[int, list[tuple[Mutant, list[str]]]] = defaultdict(list)
     for number, mutant in enumerate(mutants):
         name = mutant.function.rpartition(".")[2]

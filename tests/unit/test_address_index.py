@@ -1,4 +1,4 @@
-"""Who holds an address, whichever way it came: alone, in a batch that was set aside, or out of what was saved."""
+"""The nodes of an address, after each way to add one: alone, in a held batch, or from saved state."""
 
 from __future__ import annotations
 

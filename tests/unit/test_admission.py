@@ -1,4 +1,4 @@
-"""Limits per principal: one caller's loop is refused, the others are not, and time gives it back."""
+"""Limits per principal: a caller in a loop is refused, others are not, and time restores its budget."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an agent answers to frames, heard at a relay's end of its link that is spoken by hand."""
+"""An agent's responses to frames, read at the relay's end of a link that the test drives."""
 
 from __future__ import annotations
 

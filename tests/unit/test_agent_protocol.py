@@ -1,4 +1,4 @@
-"""The agent link's messages: what is written is read back, and whatever else comes is refused with one sentence."""
+"""The agent link's messages: encoded ones decode to themselves, and all others are refused with one sentence."""
 
 from __future__ import annotations
 

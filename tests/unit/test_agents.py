@@ -1,4 +1,4 @@
-"""What node agents may state: zones fold, by example and by property. Each label and each address has an owner."""
+"""Statements of node agents: zones fold, by example and by property. Each label and each address has an owner."""
 
 from __future__ import annotations
 

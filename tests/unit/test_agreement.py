@@ -1,4 +1,4 @@
-"""Whether zones and fleet agree, as `verify` finds it in a log: what is equal, under way, held, and what differs."""
+"""Agreement of zones and fleet, as `verify` finds it in a log: equal, in flight, held, and different nodes."""
 
 from __future__ import annotations
 

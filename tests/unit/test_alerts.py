@@ -1,4 +1,4 @@
-"""Alerts, runbook and dashboard say the same of the same metrics: no name that nothing shows, no alert left alone."""
+"""Alerts, runbook and dashboard agree about the metrics: every name exists, and every alert is documented."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lists allow is counted along, so a change costs by what it moves and not by all that there is."""
+"""Counts of allowed addresses per list are incremental: a change costs by its size, not by the size of the fleet."""
 
 from __future__ import annotations
 

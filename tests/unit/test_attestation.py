@@ -1,4 +1,4 @@
-"""What an attestation finds of a log that was cut, wherever it was cut, with the hashes of all records and without."""
+"""The findings of an attestation on a truncated log, at every cut, with the hashes of all records and without."""
 
 from __future__ import annotations
 

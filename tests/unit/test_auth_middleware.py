@@ -1,4 +1,4 @@
-"""The middleware of an HTTP listener, and the gate of the API: who comes in, to what, and for how long."""
+"""The middleware of an HTTP listener, and the gate of the API: callers, permissions, and their expiry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of who may call what: nothing is missing in it, and what it does not say is denied."""
+"""The table of permissions: it is complete, and every other call is denied."""
 
 from __future__ import annotations
 

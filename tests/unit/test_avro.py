@@ -1,4 +1,4 @@
-"""The compiled reader and writer say what fastavro says; the reader of bad bytes as well."""
+"""The compiled reader and writer agree with fastavro, on malformed bytes too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a backup cuts partitions that cite each other and grow while it looks."""
+"""The cut of a backup through partitions that refer to each other and grow meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A log copied and made again: everything is there and as it was, and the new log says where it comes from."""
+"""A log backed up and restored: every record is unchanged, and the new log names its origin."""
 
 from __future__ import annotations
 

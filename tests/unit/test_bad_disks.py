@@ -1,4 +1,4 @@
-"""Saved state on a disk that is full or damaged: the fold goes on, and nothing false is served."""
+"""Saved state on a full or damaged disk: the fold goes on, and no wrong state is served."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Beacons on a virtual clock: who is alive, whose turn it is, and who has read or made something else."""
+"""Beacons on a virtual clock: live replicas, ranks, and replicas with different reads or state."""
 
 from __future__ import annotations
 

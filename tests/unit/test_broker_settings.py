@@ -1,4 +1,4 @@
-"""What nodes are told of each other, and that those of the compose file take over as soon as ours."""
+"""The settings of brokers: those of the compose file fail over as soon as the brokers that the plane itself runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who calls where no certificate is asked for: whoever says so on the loopback, and nobody from elsewhere."""
+"""Callers without certificates: any claimed name is accepted on the loopback, and none from elsewhere."""
 
 from __future__ import annotations
 

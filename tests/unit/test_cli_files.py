@@ -1,4 +1,4 @@
-"""What the command line says of files that are not what it was told they are, and of options that they rule out."""
+"""Refusals of the command line about wrong files, and about options that exclude them."""
 
 from __future__ import annotations
 

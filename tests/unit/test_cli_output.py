@@ -1,4 +1,4 @@
-"""What scripts parse: one value on stdout, in snake_case with defaults, and the exit status of an answer."""
+"""The output for scripts: one value on stdout, in snake_case with defaults, and the exit status of an answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several answers as one: what the whole is called, and what is said of each name."""
+"""Several answers as one: the overall outcome, and the outcome of each name."""
 
 from __future__ import annotations
 

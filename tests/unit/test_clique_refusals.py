@@ -1,4 +1,4 @@
-"""What the clique fold says, sentence by sentence, and what it remembers so as to tell a late copy from news."""
+"""The refusals of the clique fold, and its memory that tells a late copy from a new command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clocks that are off are found by what other clocks, the log and the monotonic clock show."""
+"""Wrong clocks are detected by comparison with other clocks, the log and the monotonic clock."""
 
 from __future__ import annotations
 

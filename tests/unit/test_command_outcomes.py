@@ -1,4 +1,4 @@
-"""What became of a command in fleet is remembered by its id: held, approved, rejected, stated by an agent in vain."""
+"""The outcome of a command in fleet, stored by its id: held, approved, rejected, or an agent's idle statement."""
 
 from __future__ import annotations
 

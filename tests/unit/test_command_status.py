@@ -1,4 +1,4 @@
-"""What became of a command, asked by its id: what is said to take no effect never does."""
+"""The status of a command by its id: a command reported as without effect never has one."""
 
 from __future__ import annotations
 

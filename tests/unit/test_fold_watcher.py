@@ -1,4 +1,4 @@
-"""Waiting for what the folds say, without a task that looks whenever anything is folded."""
+"""Waiting for the result of a fold, without a task that polls after every fold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The largest forward that a zone makes is one that fleet takes: else the zone is stuck for ever."""
+"""Fleet accepts the largest forward of a zone: otherwise the zone would be stuck for ever."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forwarders over a real log: at once when idle, gathered when busy, harmless when there are two, and to the end."""
+"""Forwarders over a real log: immediate when idle, batched under load, harmless in pairs, and complete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a forward looks like: compact columns, whole records, within its bounds, and nothing when fleet's view lags."""
+"""The form of a forward: compact columns, whole records, within its bounds, and empty when fleet's view lags."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A full disk delays saves and stops nothing else, not even a start on a disk that has nothing to start from."""
+"""A full disk delays saves only; a process even starts on a full disk without saved state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Edits that wait for two principals, while the fleet goes on around them."""
+"""Edits that wait for two principals, while other changes of the fleet go on."""
 
 from __future__ import annotations
 

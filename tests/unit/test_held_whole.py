@@ -1,4 +1,4 @@
-"""A change is held whole: what it would take away stays, and what would replace it waits with it."""
+"""A change is held whole: the data it would remove stay, and their replacement waits with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A history is what all decisions of a log say of its subject: nothing is missed by looking before rendering."""
+"""A history contains every decision of a log about its subject: filtering before rendering misses none."""
 
 from __future__ import annotations
 

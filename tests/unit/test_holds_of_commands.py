@@ -1,4 +1,4 @@
-"""Each command has one hold, whatever the records, zones and partitions, and the hold says who gave the command."""
+"""Each command has one hold, for all its records, zones and partitions; the hold names the command's author."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a process says of its health over HTTP: that it lives, and, apart from that, whether it can serve yet."""
+"""The health of a process over HTTP: liveness, and separately readiness."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Command ids: RFC 9562 version 7, ordered by time, and nothing else is taken for one."""
+"""Command ids: RFC 9562 version 7, ordered by time; every other text is refused."""
 
 from __future__ import annotations
 

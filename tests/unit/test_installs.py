@@ -1,4 +1,4 @@
-"""The installs fold: reports in any order and number give one state, and what it shows is what an oracle counts."""
+"""The installs fold: reports in any order and number give one state, and its counts equal those of an oracle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What drivers share: waiting for a turn and for the folds, and appends that may not have landed."""
+"""Common code of drivers: waiting for a turn and for the folds, and appends with an unknown outcome."""
 
 from __future__ import annotations
 

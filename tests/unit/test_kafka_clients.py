@@ -1,4 +1,4 @@
-"""What the Kafka client library makes of our settings is checked, whatever it makes of them."""
+"""The settings that the Kafka client library derives from ours are checked."""
 
 import random
 from types import SimpleNamespace

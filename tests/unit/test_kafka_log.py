@@ -1,4 +1,4 @@
-"""What a log on Kafka makes of what its cluster says: whether the topics are still the same, and where a time lies."""
+"""A log on Kafka against its cluster: unchanged topics, and positions by time."""
 
 from __future__ import annotations
 

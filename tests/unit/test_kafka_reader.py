@@ -1,4 +1,4 @@
-"""A reader of Kafka that begins again: when it does, and what proves to it that the log is still the one it read."""
+"""A Kafka reader that restarts: its conditions, and the proof that the log is still the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records that Kafka keeps and the library's reader fails on, read like any other."""
+"""Records that Kafka stores and the library's reader fails on are read like any other."""
 
 from __future__ import annotations
 

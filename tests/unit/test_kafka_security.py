@@ -1,4 +1,4 @@
-"""Settings of Kafka's security that do not go together are named; grants are printed as they will be run."""
+"""Contradictory settings of Kafka's security are named; grants are printed as they will be run."""
 
 from __future__ import annotations
 

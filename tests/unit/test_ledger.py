@@ -1,4 +1,4 @@
-"""The ledger: a command takes effect at most once, and what was refused for its time never does, whatever clocks do."""
+"""The ledger: a command takes effect at most once, and an expired command never does, with any clocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands that are admitted together: only if each alone would be, and then what is remembered is the same."""
+"""Commands admitted as a batch: only if each alone would be, and with the same ledger afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lifecycle of a DPU: every pair of phase and trigger, and what becomes of one DPU on its way."""
+"""The lifecycle of a DPU: every pair of phase and trigger, and the course of one DPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lifecycle of a DPU when the clock of the log was ahead, and is put right."""
+"""The lifecycle of a DPU when the clock of the log was ahead, and is corrected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the lifecycle says when it does not do what it was asked, and what it leaves alone meanwhile."""
+"""The refusals of the lifecycle, and the state that they leave unchanged."""
 
 from __future__ import annotations
 

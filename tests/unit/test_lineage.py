@@ -1,4 +1,4 @@
-"""What a restored log knows of the tables that DPUs had from its parents."""
+"""A restored log's record of the tables that DPUs had from its parents."""
 
 from __future__ import annotations
 

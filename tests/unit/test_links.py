@@ -1,4 +1,4 @@
-"""The link within a process, and dialing: who waits how long for whom."""
+"""The link within a process, and dialing: both ends' waits and their limits."""
 
 from __future__ import annotations
 

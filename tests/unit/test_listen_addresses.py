@@ -1,4 +1,4 @@
-"""What is said of addresses before anything listens on them."""
+"""Refusals of addresses before a listener opens on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What simulated devices state of themselves within a process: as the API would have it stated."""
+"""Statements of simulated devices within a process equal those through the API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A fleet that joins at once, kept as columns, is the fleet that joins node by node, kept as rows."""
+"""A fleet that joins at once, stored as columns, equals one that joins node by node, stored as rows."""
 
 from __future__ import annotations
 

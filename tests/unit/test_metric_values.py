@@ -1,4 +1,4 @@
-"""Metrics say what the parts of a process know: each of them moves when that does, and no two are taken for another."""
+"""Metrics follow the state of a process: each changes with its source, and no two are confused."""
 
 from __future__ import annotations
 

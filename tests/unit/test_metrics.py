@@ -1,4 +1,4 @@
-"""What a scrape is made of: names that say their units, labels that are bounded, slices that add up."""
+"""The content of a scrape: names with units, bounded labels, series that add up."""
 
 from __future__ import annotations
 

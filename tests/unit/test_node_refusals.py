@@ -1,4 +1,4 @@
-"""What the zone fold says of nodes that it does not take as stated, whole and item by item."""
+"""The refusals of the zone fold about nodes, whole and item by item."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What joins, changes and leaves come to, node by node; and the fast way of taking new ones against the slow one."""
+"""The effects of joins, changes and leaves, node by node; and the fast path for new nodes against the slow one."""
 
 from __future__ import annotations
 

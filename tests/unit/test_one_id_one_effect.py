@@ -1,4 +1,4 @@
-"""An answer is decided by the log alone: two servers, one of which has not folded what the other has just answered."""
+"""The log alone decides an answer: two servers, one of which has not folded what the other has just answered."""
 
 from __future__ import annotations
 

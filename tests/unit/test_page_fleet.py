@@ -1,4 +1,4 @@
-"""What the page says an operator must know: of now what every process says, of the past what the log says."""
+"""The page's summary for an operator: live from all processes, for past moments from the log."""
 
 from __future__ import annotations
 

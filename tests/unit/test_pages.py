@@ -1,4 +1,4 @@
-"""Paging sees everything that stays, once, in whatever pages it is asked."""
+"""Paging returns every lasting item once, with any page size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What surrounds a fold: the head of a log, quarantine, the version gate, command ids, halting, hashes."""
+"""The parts around a fold: the head of a log, quarantine, the version gate, command ids, halting, hashes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Policies: what may stand in one, how ties go, and how traffic falls into classes."""
+"""Policies: their content, the order of ties, and the classes of traffic."""
 
 from __future__ import annotations
 

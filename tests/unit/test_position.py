@@ -1,4 +1,4 @@
-"""Position tokens: what goes out comes back, and what is not ours is refused in one sentence."""
+"""Position tokens: encoded ones decode to themselves, and foreign ones are refused in one sentence."""
 
 import pytest
 from hypothesis import given

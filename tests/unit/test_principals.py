@@ -1,4 +1,4 @@
-"""Who somebody is: what a URI names, and who is behind an actor of the log."""
+"""Principals: the identity in a URI, and the principal behind an actor of the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a watcher of the whole fleet is told, against what the same rows say when they are counted afresh."""
+"""The updates for a watcher of the whole fleet, against a fresh count of the same rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Provisioners over a real log and simulated BMCs: to Ready whatever happens, and never twice at one device."""
+"""Provisioners over a real log and simulated BMCs: Ready after any fault, and never two calls on one device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a freeze means to provisioners: no device of the zone is altered before the thaw, whatever was going on."""
+"""Provisioners during a freeze: no device of the zone is altered before the thaw, with any step under way."""
 
 from __future__ import annotations
 

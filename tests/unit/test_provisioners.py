@@ -1,4 +1,4 @@
-"""Provisioners beside each other, or alone: whose step it is, and what becomes of one that nobody else would mend."""
+"""Several provisioners, or one alone: the owner of a step, and a step without another provisioner to finish it."""
 
 from __future__ import annotations
 

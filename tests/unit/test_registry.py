@@ -1,4 +1,4 @@
-"""The registry's answers, held against what Confluent's registry answers to the same requests."""
+"""The registry's responses, compared with those of Confluent's registry to the same requests."""
 
 from __future__ import annotations
 

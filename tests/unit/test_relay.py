@@ -1,4 +1,4 @@
-"""A relay's links, spoken by hand on a virtual clock: who is served what, who is turned away, what the log is told."""
+"""A relay's links, driven by the test on a virtual clock: served and rejected DPUs, and reports to the log."""
 
 from __future__ import annotations
 

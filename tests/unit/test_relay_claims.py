@@ -1,4 +1,4 @@
-"""What DPUs say that they have, and a relay does not know of: believed, and not as often as they like."""
+"""Tables reported by DPUs and unknown to a relay: believed, but at a limited rate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a relay does with a link that is slow, falls silent, or speaks for others; and what it remembers."""
+"""A relay's treatment of slow, silent and impersonating links, and its memory of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is checked of saved state before a replica goes on from it, and of the log that it is then held against."""
+"""The checks of saved state before a replica resumes from it, and of the log that it is compared with."""
 
 from __future__ import annotations
 

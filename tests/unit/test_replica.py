@@ -1,4 +1,4 @@
-"""A replica on a virtual clock, over a log in memory that fails as it is told to."""
+"""A replica on a virtual clock, over an in-memory log with injected failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a relay is told of the tables of its zones, from the folds of a replica."""
+"""The tables of zones that a relay receives from the folds of a replica."""
 
 from __future__ import annotations
 

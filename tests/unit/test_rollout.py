@@ -1,4 +1,4 @@
-"""Who is let into an install: places in line, two limits, and what a failure leaves occupied."""
+"""Admission to installs: the queue, two limits, and the slots that a failure leaves occupied."""
 
 from __future__ import annotations
 

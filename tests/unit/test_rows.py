@@ -1,4 +1,4 @@
-"""Tables know what changed, whether it changed row by row or thousands at once."""
+"""Tables record their changes, made row by row or thousands at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run of joins folded together ends as one by one: in state, ledger, digests, running hash and answers."""
+"""A run of joins folded together equals one folded one by one: state, ledger, digests, running hash and answers."""
 
 from __future__ import annotations
 

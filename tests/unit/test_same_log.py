@@ -1,4 +1,4 @@
-"""Whether a log is still the one that a replica has folded: looked at on the way, and at a restart from saved state."""
+"""The check that a log is still the one that a replica has folded: while reading, and at a restart from saved state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Saved state: whole or not at all, the same digest however often it was saved, and never a wrong state served."""
+"""Saved state: whole or absent, with the same digest after any number of saves, and never served if wrong."""
 
 from __future__ import annotations
 

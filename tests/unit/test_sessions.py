@@ -1,4 +1,4 @@
-"""A session that is opened twice under one id, through two replicas, as a caller does whose first answer was lost."""
+"""A session opened twice under one id, through two replicas, by a caller whose first answer was lost."""
 
 from __future__ import annotations
 

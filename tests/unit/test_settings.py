@@ -1,4 +1,4 @@
-"""Settings: where a value comes from, and one sentence for each that cannot be used."""
+"""Settings: the source of a value, and one sentence for each invalid value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The guard has no side door: what one person may take away from a fleet that has been there for a while."""
+"""The guard cannot be bypassed: the share of a settled fleet that one person may remove."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Failures that a user injects: which are written right, whom they touch, and how often."""
+"""Injected failures: the valid forms, their devices, and their number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Relays and simulated zones on a virtual clock: whatever devices do, all have the table in the end."""
+"""Relays and simulated zones on a virtual clock: with any device faults, all finally have the table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The simulator and a plane that is not always there, and what devices cost to which nothing happens."""
+"""The simulator with an unreliable plane, and the cost of idle devices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The embedded log on a disk that does not sync: who waits for it, for how long, and what becomes of what landed."""
+"""The embedded log on a disk that does not sync: the waits of its callers, and the fate of landed appends."""
 
 from __future__ import annotations
 

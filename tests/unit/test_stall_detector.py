@@ -1,4 +1,4 @@
-"""A zones partition that can never be forwarded is told, once, and by name; one that merely lags is not."""
+"""A zones partition that can never be forwarded is reported once, by name; one that merely lags is not."""
 
 from __future__ import annotations
 

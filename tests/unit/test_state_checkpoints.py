@@ -1,4 +1,4 @@
-"""States kept for looking back: a bounded number of them, and no moment far from the one before it."""
+"""State checkpoints for as-of queries: a bounded number of them, and none far from the one before it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verdict that `dpuplane status` begins with."""
+"""The verdict at the start of `dpuplane status`."""
 
 from __future__ import annotations
 

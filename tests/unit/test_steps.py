@@ -1,4 +1,4 @@
-"""Every step run twice and failed once at each call: whatever was begun on the device is not begun again."""
+"""Every step run twice and failed once at each call: an action already begun on the device is not begun again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Timers: a deadline is stated when it has come, by rank, and by the log's clock if that says that it has not."""
+"""Timers: a deadline is stated when it has passed, by rank, and later if the log's clock lags."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tombstones of fleet: what a leave ends in other partitions, and for how long fleet remembers it."""
+"""Tombstones of fleet: their effect on other partitions, and their lifetime."""
 
 from __future__ import annotations
 

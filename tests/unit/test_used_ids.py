@@ -1,4 +1,4 @@
-"""Used ids: exact up to a bound, by ranges beyond it; nothing that was added is ever missing."""
+"""Used ids: exact up to a bound, by ranges beyond it; no added id is ever missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What queries show: views whose fields are their messages', and answers that hold between two folds."""
+"""Views of queries: their fields are those of their messages, and answers hold between two folds."""
 
 from __future__ import annotations
 

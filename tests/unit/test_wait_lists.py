@@ -1,4 +1,4 @@
-"""Who waits for fleet is looked at when it may have got there, and at no other time."""
+"""A waiter for fleet is checked when its position may have been reached, and at no other time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The windows that budgets count in, against a plain list of withdrawals; and what a hold says of itself."""
+"""The windows of budgets, against a plain list of withdrawals; and the description of a hold."""
 
 from __future__ import annotations
 

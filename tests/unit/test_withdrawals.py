@@ -1,4 +1,4 @@
-"""Withdrawal budgets: everything that turns allow into deny meets them, whatever caused it."""
+"""Withdrawal budgets: every change that turns allow into deny counts, whatever caused it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""YAML that people wrote: bounded before it is built, and refused in sentences that quote none of it."""
+"""YAML written by people: bounded before it is built, and refused in sentences that quote none of it."""
 
 from __future__ import annotations
 
