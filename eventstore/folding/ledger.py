@@ -61,7 +61,7 @@ _CHUNK_BIT = 1 << 63
 
 
 class LedgerEntry(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The outcome of a command. `content` is the digest of its body and its principal (`folding/bodies.py`)."""
+    """The outcome of a command. `content` is the digest of its body and its principal (`folding/command_digest.py`)."""
 
     content: bytes
     outcome: Outcome
