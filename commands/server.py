@@ -186,8 +186,8 @@ class ApiServer:
 
 
 class _GenericHandlersOnly:
-    """A server for generated code that registers no methods. grpc.aio waits for the next call of each registered method
-    separately, and renews all of these waits at every call of any method.
+    """A server that ignores the registration of single methods by generated code. grpc.aio waits for the next call of
+    each registered method separately, and renews all of these waits at every call of any method.
     """
 
     def __init__(self, server: grpc.aio.Server) -> None:

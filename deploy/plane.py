@@ -304,7 +304,8 @@ class Plane:
         )
 
     def _ranks(self, running: _Running) -> Ranks:
-        """The ranks of replicas: on Kafka from their beacons; an embedded log has one process only."""
+        """The ranks by which replicas take turns as actors. On Kafka beacons give them; an embedded log has one process
+        only."""
         if self.settings.data is not None:
             return SingleReplica(self.name)
         self.parts.beacons = self._beacons = Beacons(

@@ -73,7 +73,8 @@ class SpanRecorder:
                 _appends_left.reset(left)
 
     def on_append(self, partition: Partition, event: Event) -> _Append | None:
-        """The span of an append: of a traced call, or of a forward of traced records."""
+        """Start the span of an append. Its parents are the traced call, or the traced records that a forward
+        carries."""
         if isinstance(event, MembershipChanged):
             source = Partition(ZONES, event.cause_partition)
             parents = self._folded_between(source, event.from_offset, event.to_offset)

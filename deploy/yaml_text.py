@@ -1,4 +1,4 @@
-"""YAML (or JSON, which is YAML) from files that people wrote: plain data, or one sentence.
+"""Parses YAML (or JSON, which is YAML) from files of users into plain data; an error is one sentence.
 
 The text, its nesting and its nodes are bounded before any value is built. An alias (`*NAME`) repeats a node, and 480
 bytes of nested aliases took 40 s and 1.6 GB to check and quote. An alias therefore counts as all the nodes that it

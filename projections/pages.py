@@ -42,7 +42,7 @@ class Page(NamedTuple):
 
 
 def page(partitions: Sequence[int], keys_of: Callable[[int], Iterable[str]], size: int, token: str) -> Page:
-    """The next keys of these partitions (in ascending order) after `token`. Raises BadPage."""
+    """The next page of keys after `token`, of partitions in ascending order. Raises BadPage."""
     wanted = _size(size)
     first, after = _parse(token)
     found: list[tuple[int, str]] = []

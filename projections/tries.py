@@ -28,8 +28,8 @@ LEAVE_AS_IS = -1
 
 
 def fault_of_tries(stated: Sequence[int]) -> str | None:
-    """Why these tries are invalid, in one sentence; None if they are valid. All unset leaves the present tries
-    unchanged."""
+    """Why these retry limits are invalid, in one sentence; None if they are valid. A request with every field unset
+    leaves the present limits unchanged."""
     if stated and len(stated) != len(FAILURE_KINDS):
         return f"tries: {len(stated)} numbers must be {len(FAILURE_KINDS)}, for {', '.join(FAILURE_KINDS)}"
     for kind, count in zip(FAILURE_KINDS, stated, strict=False):
@@ -39,7 +39,7 @@ def fault_of_tries(stated: Sequence[int]) -> str | None:
 
 
 def with_stated(tries: Tries, stated: Sequence[int]) -> Tries:
-    """These tries, with the set fields of the others."""
+    """The retry limits, with each field replaced that `stated` sets."""
     if not stated:
         return tries
     return Tries(*(old if new == LEAVE_AS_IS else new for old, new in zip(tries, stated, strict=True)))

@@ -44,7 +44,7 @@ def change(request: pb.ChangeNodesRequest, envelope: EnvelopeFactory) -> NewEven
 
 
 def delete_zone(request: pb.DeleteZoneRequest, envelope: EnvelopeFactory) -> NewEvent:
-    """Delete a zone. The zone's partition decides whether it still has nodes or DPUs."""
+    """Delete a zone. The zone's partition refuses it while the zone has nodes or DPUs."""
     require(field_checks.check_zone("zone", request.zone))
     return NewEvent(ZONES, request.zone, ZoneDeleted(envelope(request.zone), request.zone))
 

@@ -33,7 +33,7 @@ class CompletedName(click.ParamType[str]):
         self._ask = ask
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """An empty value is refused: with an unset variable of a script, a list would show everything."""
+        """Refuse an empty value: a script with an unset variable would otherwise list everything."""
         if not value and ctx and param and ctx.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE:
             self.fail("must not be empty" + ("" if param.required else "; omit it instead"), param, ctx)
         return str(value)

@@ -24,7 +24,7 @@ dry_run_option = click.option(
 
 
 def finish_dry_run(parts: Sequence[Part], output: str) -> None:
-    """Print the effect of each command by itself, and exit."""
+    """Print the effect that each command would have if it were the only one, and exit."""
     whole = merged_result(parts)
     if output == "table":
         for names, answer in parts:

@@ -71,7 +71,7 @@ async def check_brokers(settings: Settings) -> AsyncIterator[Finding]:
 
 
 async def _check_cluster(settings: Settings, rng: random.Random) -> tuple[list[Finding], bool]:
-    """Check the topics; returns also whether all of them are as required."""
+    """Check the topics. Returns the findings, and whether every topic has the required settings."""
     clients = Clients(settings.kafka, rng, settings.kafka_security.options)
     admin = Admin(clients)
     names = {topic: f"{settings.topic_prefix}.{topic}" for topic in TOPICS}

@@ -1,7 +1,7 @@
 """Counts over all zones and DPUs for the metrics, computed in slices before the scrape that shows them.
 
-A scrape must respond at once and must not block the loop; a walk over a thousand zones would do neither. The walk
-therefore runs in the background every few seconds, and a scrape shows the result of the last one.
+A scrape must respond at once and must not block the loop. A walk over a thousand zones takes too long for both. The
+walk therefore runs in the background every few seconds, and a scrape shows the result of the last one.
 """
 
 from __future__ import annotations

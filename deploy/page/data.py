@@ -1,7 +1,7 @@
 """The data of the page: responses of the Queries service as JSON, of the present or, with `at`, of any point of the
 past.
 
-Every value comes from a query. The page's values of the past are the responses of the same query as of the past.
+Every value comes from a query. A value of the past is the response of the same query with `as_of`.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ class Certificates:
         return self._client
 
     def server_context(self, *, asks: bool = False) -> ssl.SSLContext:
-        """A context for a listener, for its whole life: every handshake uses the newest set.
+        """The TLS context of a listener. It outlives rotation: every handshake uses the newest certificates.
 
         A client must present a certificate; with `asks`, it may connect without one.
         """

@@ -103,7 +103,8 @@ class SimulatedDevices:
         return {zone: self._acks(zone, parts) for zone, parts in said.items()}
 
     def reboot(self, now: float) -> dict[int, DeviceIndexes]:
-        """Take devices down at random and bring due ones up again; returns the devices that came up, by zone."""
+        """Take devices down at random, and bring up devices whose downtime has ended; returns the devices that came up,
+        by zone."""
         records, faults = self.records, self.faults
         passed_s, self._rebooted_at = now - self._rebooted_at, now
         risen = np.flatnonzero(records.up_at <= now)

@@ -106,7 +106,9 @@ class Attempt(NamedTuple):
 
 @asynccontextmanager
 async def _call_slot(places: asyncio.Semaphore, prompt_s: float) -> AsyncIterator[None]:
-    """Hold a call slot, for at most `prompt_s` seconds."""
+    """Hold a slot for a device call. It is released after `prompt_s` seconds even if the call has not returned, so that
+    hung devices do not block the others.
+    """
     await places.acquire()
     is_held = True
 

@@ -78,7 +78,7 @@ def union(masks: Iterable[int]) -> int:
 
 
 def numbers_of(mask: int) -> list[int]:
-    """The numbers in a set of DPUs, ascending."""
+    """The ordinals of the DPUs in a bitset, ascending."""
     numbers = []
     while mask:
         lowest = mask & -mask

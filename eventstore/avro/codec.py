@@ -71,10 +71,10 @@ class Codec:
         return event
 
     def accepted_headers(self, names: Iterable[str]) -> frozenset[bytes]:
-        """The first bytes of every record that these names accept.
+        """The schema headers of the records that a fold with these event names accepts.
 
-        `Name.v2` accepts the versions of Name up to 2; a bare `Name` is `Name.v1`. So a fold version fixes the schema
-        ids that it accepts: a later fold version accepts a later schema, on every replica at the same record.
+        `Name.v2` accepts the versions of Name up to 2; a bare `Name` is `Name.v1`. The names are part
+        of the fold version, so every replica begins to accept a new schema at the same record.
         """
         admitted: set[bytes] = set()
         for name in names:

@@ -292,7 +292,8 @@ class FoldedPartition:
         return DONE
 
     def _migrate(self, state: Any, before: dict[str, StateTable[Any]]) -> None:
-        """Continue with this state. Tables that it does not share with the previous state are saved or removed."""
+        """Continue with this state. Its new tables are saved whole; tables of the previous state that it lacks are
+        removed."""
         now = {table.name: table for table in state.tables}
         left = [StateTable(name, table.row_type) for name, table in before.items() if name not in now]
         for table in (*now.values(), *left):

@@ -87,7 +87,8 @@ class KafkaReader:
             await self._clients.pause()
 
     async def _open(self) -> AIOKafkaConsumer:
-        """A consumer at our positions, or one record earlier, where there is a record to compare with."""
+        """Open a consumer at the stored positions. Where the last record read is known, the consumer starts at that
+        record, to check that the log still has it."""
         self._unproven = dict(self._last)
         if not self._is_in_range:
             await self._check_range()

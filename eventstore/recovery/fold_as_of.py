@@ -112,7 +112,7 @@ async def _restore(
     empty: Callable[[Partition], FoldedPartition],
     found: dict[Partition, FoldedPartition],
 ) -> list[Partition]:
-    """Load the states of these partitions that are usable; return the partitions that need an older state."""
+    """Load each partition's saved state if it is usable; return the partitions that need an older one."""
     still = []
     for partition in missing:
         head = saved.head(partition)

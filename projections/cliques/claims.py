@@ -1,8 +1,8 @@
 """Decisions on claims, and assignment of a freed index to a waiting node.
 
 A claim gets the index that its node holds; else the index it last held, if free; else the lowest free index; else a
-place at the end of the queue. A claim may request an index, for rows that another program wrote: it gets that index or
-is refused. The index of a running incarnation never changes, because a daemon reads its own only at start.
+place at the end of the queue. A claim may request an index, as an import of rows does: it gets that index or is
+refused. The index of a running incarnation never changes, because a daemon reads its own only at start.
 
 Every claim names an incarnation of its node, (created_ms, uid). A claim of an incarnation older than the stored one
 changes nothing. Of two created at the same time (Kubernetes counts seconds) the later one in the log is the newer. A

@@ -115,7 +115,7 @@ def _bounded(items: Sequence[DecisionItems]) -> Iterator[DecisionItems]:
 
 
 def _column(values: list[_Value], counts: Sequence[int]) -> list[_Value]:
-    """Each value as often as its count; a single value if all are equal."""
+    """Expand values and their counts to a column of one value per row; a column of one value if all are equal."""
     if values.count(values[0]) == len(values):
         return values[:1]
     return [value for value, count in zip(values, counts, strict=True) for _ in range(count)]

@@ -44,7 +44,8 @@ def apply_changes(
 
 
 def _shifts_after_grants(state: FleetState, impact: Impact) -> Iterable[AddressShift]:
-    """The shifts of addresses, after addresses that no node holds any more were granted to nodes that wait for them."""
+    """The impact's changes of address holders, with addresses that have become free granted to nodes that wait for
+    them."""
     if not state.contested:
         return impact.shifts
     shifts = {shift.address: shift for shift in impact.shifts}

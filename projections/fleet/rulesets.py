@@ -297,7 +297,8 @@ class _AddressFamily:
 
 
 def _full_cover(slot_table: SlotTable, bit: int) -> tuple[_AddressFamily, _AddressFamily, int]:
-    """The covers of a set, and the number of its addresses; a shared address counts once per holder."""
+    """The minimal prefixes of both families that cover a set, and the number of its addresses. An address that two
+    nodes share counts twice."""
     picked = slot_table.in_set(bit)
     four, six = slot_table.addresses4(picked), slot_table.addresses6(picked)
     keys4 = cover4(four) if len(four) else NO_KEYS4

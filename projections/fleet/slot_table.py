@@ -1,7 +1,7 @@
-"""Slot table of fleet: a dense number for each reachable state of a node, and columns of addresses and labels over
-them.
+"""Slot table of fleet: a dense number (slot) for each node state that the fold still uses, and columns of addresses and
+labels over the slots.
 
-A member has a slot, and so has each previous state of a node that a hold retains. The lowest free slot is
+Each member has a slot. Each older state of a node that a hold retains has a slot of its own. The lowest free slot is
 allocated first, and slot numbers never leave the fold. Columns over slots are plain arrays, which numpy reads in place,
 so the addresses of a rule set are picked in milliseconds.
 

@@ -101,7 +101,7 @@ class StatedNode(Protocol):
 
 
 def is_newer(received: StatedNode, known: StatedNode, now_ms: int) -> bool:
-    """Whether the received statement of a node is newer than the stored one of another partition."""
+    """Whether a received record about a node is newer than the stored one of another partition."""
     if received.created_ms != known.created_ms or max(received.last_present_ms, known.last_present_ms) > now_ms:
         return not is_older(received.created_ms, known.created_ms, now_ms)
     return received.last_present_ms >= known.last_present_ms

@@ -5,7 +5,7 @@ idempotent. A DPU reached a level of a version at the earliest reported time. A 
 one. The newest exception per DPU stays, and the newest versions stay. The times at which DPUs reached a level are
 stored as bitmaps of ordinals per time, the form in which reports carry them, a few per version and level.
 
-Reached times are rounded to 1/64 of their distance from the version's append time, so a row has some hundred bitmaps,
+The times are rounded up to 1/64 of their distance from the version's append time, so a row has some hundred bitmaps,
 however many reports arrive. Reports that disagree on the append time add bitmaps, up to a bound.
 """
 

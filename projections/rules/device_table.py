@@ -168,7 +168,7 @@ def _cut(packed: bytes, width: int) -> list[bytes]:
 
 
 def _fault(step: SetStep) -> str | None:
-    """Why a step is invalid, independent of the table."""
+    """Why a step of a table update is invalid in itself, whatever the table holds; None if it is valid."""
     ports = step.rule.ports
     if len(ports) % 2 or any(port > 65_535 for port in ports):
         return f"steps.ports: {ports} must be pairs of first and last, up to 65535"

@@ -1,8 +1,9 @@
 """The zone fold: the nodes and DPUs of the zones that share a partition.
 
-Records from fleet's outbox name their cause, the range [from, to) of fleet, and are taken only if `from` is the end of
-the last one. So a duplicate, or a record of a lagging driver, changes nothing. Changes for fleet wait in the outbox
-(state) until a forwarder has appended them there (forwarding).
+Each record from fleet's outbox carries the range [from, to) of fleet offsets that caused it. The fold accepts it only
+if `from` equals the `to` of the last accepted record, so a duplicate or a record of a lagging driver changes nothing.
+Changes for fleet wait in this partition's outbox (`state`) until the forwarder has appended them to fleet
+(`forwarding`).
 """
 
 from __future__ import annotations

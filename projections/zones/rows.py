@@ -41,8 +41,9 @@ class NodeTombstone(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The tombstone of a node that left, stored until fleet has folded it. `changed` and `changed_ms` are as those of a
     node.
 
-    `state` is one of MembershipChanged. `stated_ms` is the append time of the last record that stated the node to be
-    present. It is 0 if the node's own agent had added it: an agent moves no node, so it ends none in another zone.
+    `state` is one of the states of MembershipChanged. `last_present_ms` is the append time of the last record that
+    stated the node to be present. It is 0 if the node's own agent had joined it: such a join never removes the node
+    from another zone.
     """
 
     zone: str

@@ -1,9 +1,11 @@
-"""Bulk fold of many records that each join one node: the records of a fleet without batches, and most of a replay.
+"""Bulk fold of many records that each join one node. Clients write such records when they join nodes one at a time;
+they are most of a replay.
 
-A run of these records is parsed side by side (a short run record by record) and checked as if it were one record of
-many nodes, because the column checks cost next to nothing per node. If the checks pass, and every name is new and
-occurs once, the result is the same as that of `nodes.join` for each record. The first join of an existing node ends the
-run before it. For any other doubt, or a join by a node agent, `nodes.join` decides the whole run record by record.
+Consecutive records of this kind (a run) are parsed column by column, a short run record by record, and checked as if it
+were one record of many nodes, because the column checks cost next to nothing per node. If the checks pass, and every
+name is new and occurs once, the result is the same as that of `nodes.join` for each record. The first join of an
+existing node ends the run before it. For any other doubt, or a join by a node agent, `nodes.join` decides the whole run
+record by record.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ class SnapshotCompleted(msgspec.Struct, frozen=True, gc=False):
 class ZoneDeleted(msgspec.Struct, frozen=True, gc=False):
     """Deletes a zone. Refused while it has a node or a DPU.
 
-    The zone's labels and limits in fleet stay: ZoneUpdated removes them.
+    Fleet keeps the labels and limits of the zone until a ZoneUpdated clears them.
     """
 
     envelope: Envelope

@@ -77,7 +77,7 @@ async def test_an_operator_looks_before_and_after(plane: Process, tmp_path: Path
     assert events == ["NodesJoined", "MembershipChanged"]
     assert "node_joined zone=z1" in (await ran(plane, "history", "n3")).stdout
     nobody = await ran(plane, "history", "nobody")
-    assert nobody.status == 1 and "occurs in no record" in nobody.stderr
+    assert nobody.status == 1 and "occurs in no event" in nobody.stderr
 
 
 async def test_the_history_of_a_name_that_dpus_of_two_zones_have_is_that_of_one_of_them_if_asked(
