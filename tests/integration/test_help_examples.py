@@ -41,6 +41,11 @@ BEFORE = {
         "dpuplane wait dpu rack7-dpu-0001 --for ready",
     ),
     "dpuplane dpus resume": (f"dpuplane dpus pause {DPU}",),
+    "dpuplane wait dpu": (
+        f"dpuplane dpus resume {DPU}",
+        f"dpuplane dpus provision {DPU} --image bf-bundle-2.10",
+        f"dpuplane dpus retry {DPU}",
+    ),
     "dpuplane policies apply": (POLICY,),
     "dpuplane policies delete": (POLICY, "dpuplane policies apply policy.yaml"),
     "dpuplane thaw": ("dpuplane freeze rack7",),

@@ -257,7 +257,7 @@ async def test_nothing_is_cut_off_or_overlaps_on_a_narrow_screen(fleet: ShownPla
 
 async def test_bad_questions_are_refused_with_one_sentence(fleet: ShownPlane) -> None:
     asked = {
-        "fleet?zone=a": (400, "query: 'zone' is not a parameter here"),
+        "fleet?zone=a": (400, "query: 'zone' is not a parameter; the known ones are"),
         "fleet?at=then": (400, "as_of: 'then' must be"),
         "dpus?phase=Asleep": (400, "phase: 'Asleep' must be one of"),
         "dpus?stuck=maybe": (400, "stuck: 'maybe' must be a whole number"),

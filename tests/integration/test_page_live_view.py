@@ -170,7 +170,7 @@ async def test_a_process_that_does_not_fold_the_fleet_says_who_does() -> None:
         for path in ("/", "/page/data/span", "/page/feed"):
             async with session.get(address + path) as response:
                 assert response.status == 421
-                assert (await response.text()).endswith("ask one of role api: http://10.0.0.2:7081/\n")
+                assert (await response.text()).endswith("use a process with role api: http://10.0.0.2:7081/\n")
 
 
 async def test_a_page_that_is_asked_before_the_log_is_folded_says_so() -> None:

@@ -59,7 +59,7 @@ async def test_a_denial_names_method_principal_and_role_and_appends_nothing(plan
     said = await refused(plane.caller("viewer/vic").calls.FreezeWrites(freeze()))
     assert said == (
         Code.PERMISSION_DENIED,
-        "Commands.Freeze: viewer/vic must have the role approver or operator",
+        "Commands.FreezeWrites: viewer/vic must have the role approver or operator",
     )
     assert await plane.plane.stated() == stated
     assert plane.access.denials.denied == 1

@@ -101,7 +101,7 @@ async def test_a_log_is_raised_only_when_nobody_alive_lacks_the_rules(kafka_clus
             assert (raised.status, raised.json()["outcome"]) == (0, "done"), raised
             again = await run("upgrade", "--output", "json", server=server, program=NEXT)
             assert (again.status, again.json()["outcome"], again.stderr) == (0, "unchanged", "")
-            assert "nothing to raise" in again.json()["reason"]
+            assert "nothing to upgrade" in again.json()["reason"]
 
             taken = await join(upgraded.address("api"), "x2")
             assert (taken.status, "must not begin with x" in taken.stderr) == (1, True)
