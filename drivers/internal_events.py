@@ -64,6 +64,6 @@ class InternalEvents:
         except PlaneError as error:
             self.failures += 1
             about = {"partition": partition, "subject": event.envelope.subject, "event": type(event).__name__}
-            logger.warning("append failed", extra=about | {"reason": str(error)})
+            logger.warning("internal event not appended, retrying", extra=about | {"reason": str(error)})
             return False
         return True

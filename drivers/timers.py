@@ -110,7 +110,7 @@ class Timers:
         began_s = asyncio.get_running_loop().time()
         if is_appended := await self.internal_events.append(partition, deadline.key, event):
             self.stated += 1
-            logger.info("deadline passed", extra={"partition": partition, "subject": deadline.subject})
+            logger.info("expired deadline appended", extra={"partition": partition, "subject": deadline.subject})
         await self._fold_watcher.wait_with_timeout(partition, is_over, RETRY_S * self._rng.uniform(0.5, 1.5))
         log_ms = self._replica.folded(partition).time_ms
         if is_appended and log_ms < deadline.deadline_ms:

@@ -108,5 +108,7 @@ def _store(state: Path | None, dpu: str, zone: str) -> TableStore:
     try:
         store.check()
     except OSError as error:
-        logger.error("state %r cannot be written, the table is lost at a restart: %s", str(state), error.strerror)
+        logger.error(
+            "state directory %r is not writable, a restart of the agent loses its table: %s", str(state), error.strerror
+        )
     return store

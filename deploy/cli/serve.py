@@ -122,5 +122,5 @@ def serve(config: Path | None, log_level: str, log_format: str, **flags: object)
 
     configure_logs(log_level, log_format)
     for sentence in unknown:
-        logger.warning("%s", sentence)
+        logger.warning("unknown setting ignored: %s", sentence)
     sys.exit(run_process(settings))

@@ -268,7 +268,7 @@ ROWS = (
             ),
             Panel(
                 "Finished steps",
-                "Finished attempts: done, given up, lost, or the kind of failure.",
+                "Finished attempts: done, abandoned, lost, or the kind of failure.",
                 (
                     Query("sum by (result) (increase(dpuplane_steps_total[$__rate_interval]))", "{{result}}"),
                     Query("sum(dpuplane_steps_under_way)", "under way"),

@@ -191,7 +191,7 @@ DEADLINES = Counter("dpuplane_deadlines_stated_total", "Events appended for dead
 DECISIONS = Counter("dpuplane_decisions_written_total", "Decisions written to the topic decisions.")
 STEPS = Counter(
     "dpuplane_steps_total",
-    "Finished attempts at provisioning steps: done, given up, lost, or the kind of failure.",
+    "Finished attempts at provisioning steps: done, abandoned, lost, or the kind of failure.",
     ("phase", "result"),
 )
 STEPS_UNDER_WAY = Gauge("dpuplane_steps_under_way", "DPUs with an attempt of this provisioner in progress.")

@@ -205,15 +205,17 @@ class Provisioner:
         try:
             event = await self._attempt(step)
         except (steps.AttemptSuperseded, SessionEnded) as error:
-            self.ended[step.dpu.phase, "given up"] += 1
-            logger.info("step given up", extra=_about(step, str(error)))
+            self.ended[step.dpu.phase, "abandoned"] += 1
+            logger.info(
+                "step abandoned: its attempt was superseded or its session ended", extra=_about(step, str(error))
+            )
             await self._fold_watcher.wait_with_timeout(
                 step.partition, lambda: self._moved(step), self._settings.landing_s
             )
             return
         if isinstance(event, StepSucceeded):
             self.ended[event.phase, "done"] += 1
-            logger.info("step done", extra=_about(step))
+            logger.info("step succeeded", extra=_about(step))
         else:
             self.ended[event.phase, event.kind] += 1
             logger.warning("step failed", extra=_about(step, event.message) | {"kind": event.kind})
@@ -261,7 +263,7 @@ class Provisioner:
         message = f"provisioner {quoted(step.dpu.provisioner)} is no longer alive"
         dpu = step.dpu
         event = StepFailed(self._envelope(step), dpu.zone, step.name, dpu.phase, dpu.attempt, LOST, message)
-        logger.warning("attempt lost", extra=_about(step, message))
+        logger.warning("step attempt lost: its provisioner is no longer alive", extra=_about(step, message))
         self.ended[dpu.phase, LOST] += 1
         if not await self._append(step, event):
             await self._back_off()

@@ -161,7 +161,7 @@ class LinkMembership:
         for name in self.numbering.names_of(dpus):
             ahead[name] = has
         logger.warning(
-            "DPUs hold newer tables than this restored log; compare with `dpuplane verify`",
+            "DPUs report newer tables than the restored log has; compare both with `dpuplane verify`",
             extra={
                 "peer": self._peer,
                 "zone": self._zone.name,

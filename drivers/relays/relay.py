@@ -269,7 +269,7 @@ class Relay:
         try:
             await self._source.report(event)
         except TransientError as error:
-            logger.warning("zone %s: outcome of a report append is unknown, retrying: %s", zone.name, error)
+            logger.warning("zone %s: report append not acknowledged, retrying: %s", zone.name, error)
             zone.pending.put_back(taken)
         except PermanentError as error:  # a repeated append would be refused again
-            logger.error("zone %s: report refused by the log and dropped: %s", zone.name, error)
+            logger.error("zone %s: report dropped, the log rejected it: %s", zone.name, error)

@@ -194,9 +194,7 @@ class ServedZone(Generic[S]):
 
 def log_freezes(changed: Sequence[ServedZone[S]], frozen_before: Collection[str]) -> None:
     """Log the zones that were frozen or thawed, in one line each: a freeze of all zones may concern thousands."""
-    for word, is_frozen in (("frozen", True), ("thawed", False)):
+    for message, is_frozen in (("zones frozen", True), ("zones thawed", False)):
         turned = [zone.name for zone in changed if zone.frozen is is_frozen is not (zone.name in frozen_before)]
-        if len(turned) > 1:
-            logger.info("%d zones were %s, the first is %s", len(turned), word, min(turned))
-        elif turned:
-            logger.info("zone %s was %s", turned[0], word)
+        if turned:
+            logger.info(message, extra={"zones": len(turned), "first": min(turned)})

@@ -147,7 +147,10 @@ class BoundedListener:
             self.refused[limit] += 1
             most = self.limits.most if limit == "listener" else self.limits.per_address
             reason = f"the {limit} has {most} connections, its limit"
-            logger.warning("connection refused", extra={"peer": peer, "port": self._port, "reason": reason})
+            logger.warning(
+                "connection closed: the connection limit is reached",
+                extra={"peer": peer, "port": self._port, "reason": reason},
+            )
             return
         self.connections += 1
         self._by_peer[peer] += 1

@@ -155,7 +155,9 @@ class FoldedPartition:
             self.halt(str(halt))
             return None
         except Exception as error:
-            logger.exception("fold of a record failed", extra={"partition": self.partition, "offset": offset})
+            logger.exception(
+                "fold of a record raised, halting the partition", extra={"partition": self.partition, "offset": offset}
+            )
             self.halt(f"offset {offset}: {type(error).__name__}: {error}")
             return None
         self.first = self.first or record_hash(record)
@@ -191,7 +193,10 @@ class FoldedPartition:
         try:
             run = fold_run(self._run_fold, self.state, self.ledger, records, running=self.running, time_ms=time_ms)
         except Exception as error:
-            logger.exception("fold of a run failed", extra={"partition": self.partition, "offset": records[0].offset})
+            logger.exception(
+                "fold of several records raised, halting the partition",
+                extra={"partition": self.partition, "offset": records[0].offset},
+            )
             self.halt(f"run from offset {records[0].offset}: {type(error).__name__}: {error}")
             return []
         if run is None:
@@ -238,7 +243,7 @@ class FoldedPartition:
         if isinstance(self._fold, TimedFold):
             self._fold.rewind(self.state, time_ms)
         about = {"partition": self.partition, "position": self.position, "back_ms": self.time_ms - time_ms}
-        logger.warning("fold time set back: the log's clock had been ahead", extra=about)
+        logger.warning("fold time set back: earlier records were stamped by a clock that was ahead", extra=about)
 
     def _apply(self, value: bytes, content: bytes, at: RecordMetadata) -> LedgerEntry | None:
         if value[:HEADER_BYTES] not in self._admitted:
@@ -310,4 +315,4 @@ class FoldedPartition:
         self.quarantine.append(Quarantined(at.offset, content.hex(), reason))
         if self.quarantined <= _QUARANTINE_SHOWN:
             about = {"partition": self.partition, "offset": at.offset, "content": content.hex(), "reason": reason}
-            logger.warning("record quarantined", extra=about)
+            logger.warning("record quarantined: it cannot be decoded and has no effect", extra=about)

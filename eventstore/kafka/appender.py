@@ -197,7 +197,10 @@ class KafkaAppender:
 
     def _failed(self, producer: AIOKafkaProducer, partition: Partition, batch: list[Pending], error: Exception) -> None:
         why = "not acknowledged in time" if isinstance(error, TimeoutError) else reason(error)
-        logger.warning("append failed", extra={"partition": str(partition), "records": len(batch), "error": why})
+        logger.warning(
+            "Kafka append not acknowledged, its outcome is unknown",
+            extra={"partition": str(partition), "records": len(batch), "error": why},
+        )
         self.failed_batches += 1
         self._producer.discard(producer)
         _answer(batch, AppendUnknown(f"append to {partition}: {why}"))

@@ -228,7 +228,7 @@ class Beacons:
             if difference := _difference(self._replica.folded(theirs.partition), theirs):
                 self.divergences += 1
                 about = {"replica": beacon.replica, "partition": theirs.partition, "reason": difference}
-                logger.error("replica state diverged", extra=about)
+                logger.error("replica state diverged from a peer's; run `dpuplane verify` on both", extra=about)
 
 
 def _difference(mine: FoldedPartition, theirs: PartitionStatus) -> str:

@@ -212,7 +212,7 @@ async def _said_nothing(connection: socket.socket) -> bool:
 
 
 async def test_a_thousand_idle_connections_keep_no_file_from_the_log(tmp_path: Path) -> None:
-    """Without limits the process ran out of files: joins failed, and its log said `append failed`."""
+    """Without limits the process ran out of files: joins failed, and its log said `append not acknowledged`."""
     program = ("/bin/sh", "-c", f'ulimit -n {FILES}; exec "$0" "$@"', DPUPLANE)
     async with serving("--data", str(tmp_path / "plane"), stderr=tmp_path / "errors", program=program) as plane:
         with ExitStack() as held:
@@ -230,7 +230,7 @@ async def test_a_thousand_idle_connections_keep_no_file_from_the_log(tmp_path: P
     assert 'dpuplane_refused_connections_total{limit="address",listener="http"}' in metrics
     open_files = next(line for line in metrics.splitlines() if line.startswith("process_open_fds "))
     assert float(open_files.split()[1]) < FILES - 100
-    assert b"append failed" not in (tmp_path / "errors").read_bytes()
+    assert b"append not acknowledged" not in (tmp_path / "errors").read_bytes()
 
 
 async def test_connections_to_the_api_that_say_nothing_are_closed_and_others_served(tmp_path: Path) -> None:

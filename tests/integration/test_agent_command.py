@@ -52,5 +52,5 @@ async def test_a_folder_that_takes_nothing_is_told_of_and_stops_no_agent(tmp_pat
     flags = ("--relay", "127.0.0.1:9", "--zone", "a", "--dpu", "d1", "--state", "/sys")
     async with started("agent", *flags, stderr=errors) as agent:
         assert await agent.stop() == 0
-    said = "state '/sys' cannot be written, the table is lost at a restart: Permission denied"
+    said = "state directory '/sys' is not writable, a restart of the agent loses its table: Permission denied"
     assert said in errors.read_text()
