@@ -53,7 +53,7 @@ class RemoteRegistrar:
         self._zone_filter = zones
         self._last_zones: frozenset[str] | None = None
         self._position = ""
-        """Where the zones were last listed: whoever is asked about one of them must have come as far."""
+        """Position of the last list of zones. Later queries wait until the server has folded up to it."""
 
     async def close(self) -> None:
         for closing in self._closing:

@@ -44,7 +44,7 @@ class _Loader(yaml.SafeLoader):
         self._nodes = 0
         self._depth = 0
         self._sizes: dict[str, int] = {}
-        """Nodes by anchor, of those that are complete."""
+        """Number of nodes by anchor, for complete nodes."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         event: Any = self.peek_event()  # type: ignore[no-untyped-call]

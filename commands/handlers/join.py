@@ -1,4 +1,4 @@
-"""JoinNodes and ChangeNodes. The result for a node agent waits until the fleet fold has taken the event, as for leaves.
+"""JoinNodes and ChangeNodes. The result for a node agent waits until fleet has folded the event, as for leaves.
 
 Only the fleet fold knows whether another node holds an address of the request, or whether the node is in a zone of
 another partition. The result is `refused` then, and its reason says why.

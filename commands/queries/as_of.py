@@ -31,7 +31,7 @@ class AsOfSource(Protocol):
     async def at(self, text: str, *, timeout_s: float) -> Any:
         """The Queries service (methods in snake case, taking a request and a Call) at a position or time.
 
-        Raises PermanentError if there is no such moment, and LogUnavailable while the log is being folded up to it.
+        Raises PermanentError if there is no such point, and LogUnavailable while the log is being folded up to it.
         """
         ...
 

@@ -58,7 +58,7 @@ class Client:
         self._min_position = min_position
         self._seen: list[str] = []
         self.as_of = ""
-        """The point of the past that queries are about; empty for now."""
+        """The point of the past that queries are answered as of; empty for the present."""
         self.sent_command_ids: dict[str, None] = {}
         """Ids of the commands that were sent and may have taken effect."""
         self._command_id = command_id

@@ -18,7 +18,7 @@ _GOOD = ("ready", "done", "ok", "applied", "in hardware")
 _LOOK = ("waiting", "held", "frozen", "paused", "draining", "look")
 _BAD = ("refused", "unknown", "failed", "wrong", "halted")
 _COLORS = dict.fromkeys(_GOOD, "green") | dict.fromkeys(_LOOK, "yellow") | dict.fromkeys(_BAD, "red")
-"""Colors of states. They only repeat what the word says."""
+"""Colors of states. They only repeat the meaning of the word."""
 
 
 def print_value(value: JsonObject, output: str) -> None:

@@ -1,4 +1,4 @@
-"""Whether the plane knows a zone: a command about an unknown one may come from a mistyped name."""
+"""Whether the plane has a zone: an unknown zone in a command may be a mistyped name."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Feeds:
         self._live_view = live_view
         self._now_ms = now_ms
         self.refused = 0
-        """Feeds that were refused, as there were enough."""
+        """Number of feeds refused because a limit of feeds was reached."""
         self._open: Counter[str] = Counter()
 
     async def serve(self, request: web.Request) -> web.StreamResponse:

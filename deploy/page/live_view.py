@@ -39,9 +39,9 @@ class LiveView:
         self._call = call
         self._now_ms = now_ms
         self._items: dict[str, tuple[int, Any]] = {}
-        """By key, in order of their last change."""
+        """Items by key, in order of their last change."""
         self.is_over = False
-        """Nothing more will be seen: the process ends."""
+        """Whether the process ends, so that no further change follows."""
         self._look = 0
         self._looked = asyncio.Event()
         self._watchers = 0

@@ -41,7 +41,7 @@ class PageRoutes:
         self._source: DataSource | None = None
         self._live_view: LiveView | None = None
         self.feeds = Feeds(self._opened_live_view, now_ms)
-        """Carries counters."""
+        """The feeds, whose counters are metrics."""
 
     def routes(self) -> list[web.RouteDef]:
         if not self._shows:

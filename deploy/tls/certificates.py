@@ -52,7 +52,7 @@ class Certificates:
         self._paths = {"certificate": cert, "key": key, "authority": ca}
         self._stamp = self._look()
         self.version = 1
-        """Of what is in use; goes up with every rotation."""
+        """Version of the certificates in use; every rotation increments it."""
         self.material = self._read()
         self._servers = {verify: self._server_context(verify) for verify in (ssl.CERT_REQUIRED, ssl.CERT_OPTIONAL)}
         self.trust_domain, self.principal = self._whose(trust_domain)

@@ -65,7 +65,7 @@ class Revocations:
         self._stamp = self._look()
         self.serials = read_serials(path)
         self.fault = ""
-        """Why what is in the file now cannot be used; empty if it can."""
+        """Why the present file is invalid; empty if it is valid."""
         self._revoke = revoke
         revoke(self.serials)
 

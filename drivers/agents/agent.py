@@ -69,7 +69,7 @@ class Agent:
         settings: AgentSettings = DEFAULTS,
     ) -> None:
         self.target = (0, 0)
-        """(epoch, version) that a relay last said the zone should have: how far this DPU is behind."""
+        """The (epoch, version) of the zone's table, as the last message of a relay named it."""
         self.refusals = 0
         self._identity = identity
         self._relays = RelayConnector(relays, dial, rng, who=f"dpu {identity.dpu}")

@@ -39,9 +39,10 @@ class AgentTable:
         self._slow_s = slow_s
         self._in_hardware = 0
         self._digest = EMPTY_TABLE.digest
-        """Of what the device holds, as far as we know."""
+        """Digest of the device's table, as of the last read-back or acknowledged frame."""
         self._in_sync = False
-        """The device holds the table: a delta's steps lead it to the next one."""
+        """Whether the device holds `table`. If not, the next frame reconciles the device instead of applying a
+        delta."""
         self._busy = asyncio.Lock()
 
     async def load(self) -> None:

@@ -28,25 +28,25 @@ class DeviceRecords:
         self.count = 0
         self.zone = np.zeros(0, np.int32)
         self.claimed = np.zeros(0, np.int32)
-        """The table that its agent believes it has."""
+        """The table that the device's agent reports."""
         self.actual = np.zeros(0, np.int32)
-        """The table that it has."""
+        """The table that the device's hardware holds."""
         self.older = np.zeros(0, np.int32)
-        """The one before, with which it may come back from a reboot."""
+        """The table before that; a reboot may bring the device back with it."""
         self.pending = np.zeros(0, np.int32)
-        """The table that it is about to have, or NONE."""
+        """The table that the device is applying, or NONE."""
         self.pending_at = np.zeros(0)
         self.hardware_at = np.zeros(0)
         self.up_at = np.zeros(0)
-        """When it comes back from a reboot; NEVER while it is up."""
+        """End of the device's reboot, on the loop's clock; NEVER while it is up."""
         self.received = np.zeros(0, np.uint64)
         self.in_hardware = np.zeros(0, np.uint64)
         self.boots = np.zeros(0, np.uint32)
         self.capacity = np.zeros(0, np.int32)
         self.factor = np.zeros(0, np.float32)
-        """How many times longer than others it takes."""
+        """Factor on the time that the device takes to apply a frame."""
         self.in_sync = np.zeros(0, np.bool_)
-        """Its agent believes that it holds what it should, so that the next delta leads it on."""
+        """Whether the agent takes the hardware's table for its own, so that it applies the next frame as a delta."""
 
     def add(self, zone: int, capacities: npt.NDArray[np.int32], factors: npt.NDArray[np.float32]) -> range:
         """Allocate records for the devices of a new zone; returns their indexes."""

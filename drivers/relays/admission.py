@@ -35,9 +35,9 @@ class _Identity:
         self.tokens = tokens
         self.at_s = now
         self.retry_at_s = 0.0
-        """When it may come back, as far as the relay had no free place."""
+        """The retry time that the relay gave this identity; 0 for none."""
         self.queue_end_s = 0.0
-        """The end of its own queue: of the links that it asked for beyond its share."""
+        """End of the identity's own queue of retry times, for links beyond its share."""
 
     def take(self, at_once: float, every_s: float, now: float) -> float:
         """Take a token and return 0, or return the seconds until the identity's next token."""
@@ -56,9 +56,9 @@ class LinkAdmission:
 
     def __init__(self, per_second: float, burst: int, *, now: Callable[[], float], rng: random.Random) -> None:
         self.refused = 0
-        """Links that were told to come back later, for whatever reason."""
+        """Number of refused links, for any reason."""
         self.over_share = 0
-        """Those of them that were beyond the share of their identity."""
+        """Number of links refused because they were beyond the share of their identity."""
         self._interval_s = 1.0 / per_second
         self._burst_s = burst * self._interval_s
         self._shared_identity = (max(1.0, burst * SHARED_IDENTITY_SHARE), self._interval_s / SHARED_IDENTITY_SHARE)

@@ -23,7 +23,7 @@ class ReplicaRules:
         self._states = FoldStates(replica)
         self._watch = replica.watch(FLEET)
         self._cache: dict[tuple[object, int, int], CurrentTable] = {}
-        """Answers since the last change, by list, version, and the version asked about."""
+        """Results of `current` since the last change, by list, version and base version."""
 
     @property
     def epoch(self) -> int:

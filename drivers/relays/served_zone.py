@@ -84,20 +84,20 @@ class ServedZone(Generic[S]):
         self.pending = ReportBuffer()
         self.snapshot_limiter = DpuRateLimiter(SNAPSHOTS_AT_ONCE, SNAPSHOT_EVERY_S)
         self.unsent_version_limiter = DpuRateLimiter(UNSENT_VERSIONS_AT_ONCE, UNSENT_VERSION_EVERY_S)
-        """Of versions that DPUs say they have and were not sent here. The way on from one is made out of history, which
-        takes a while, and a DPU may say any."""
+        """Limits deltas from versions that this relay has not sent: computing one from the history is slow, and a DPU
+        may claim any version."""
         self.sessions: dict[S, None] = {}
-        """In order of arrival: a set would be walked by where its members lie in memory, differently in every run."""
+        """The sessions in order of arrival. The order of a set differs from run to run."""
         self.links: dict[str, tuple[DpuLink, int]] = {}
-        """Per connected DPU the link that speaks for it, and its number there."""
+        """By connected DPU: its link, and its number on that link."""
         self.last_reported: dict[str, tuple[int, int]] = {}
-        """Per DPU that has gone: the (epoch, version) it had."""
+        """By disconnected DPU: its last reported (epoch, version)."""
         self.ahead_of_log: dict[str, tuple[int, int]] = {}
-        """Per DPU that came with more than the log knows, which was restored: the (epoch, version) it has."""
+        """By DPU with a table newer than the restored log: its (epoch, version)."""
         self._source = source
         self._latency = latency
         self._versions: dict[int, CurrentTable] = {}
-        """Those that went by here, of which zones of one list share each: see `RuleSource.current`."""
+        """The last tables of this zone by version. Zones with the same list share them, see `RuleSource.current`."""
         self.current: CurrentTable = source.current(name, 0)
         self.frozen = source.is_frozen(name)
         self._remember(self.current)

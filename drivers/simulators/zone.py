@@ -49,9 +49,9 @@ class SimulatedZone:
         self._heartbeat_s = 10.0
         self._beat_at = 0.0
         self._retries: list[tuple[float, int]] = []
-        """When to ask again for which of the DPUs that were refused."""
+        """Retry times of unserved DPUs, each with a set of DPUs."""
         self._logged = 0
-        """Those of them, of this link, that the log has a line about: they ask every two seconds."""
+        """Unserved DPUs of this link that are logged already: they retry every two seconds."""
 
     async def run(self) -> None:
         """Maintain a link to a relay until cancelled."""

@@ -80,7 +80,7 @@ class BoundedListener:
         self._ssl = ssl
         self._sockets: list[socket.socket] = []
         self.connections = 0
-        """Open now, those in their handshake included."""
+        """Number of open connections, including those in their handshake."""
         self._by_peer: Counter[str] = Counter()
         self._handshakes: set[asyncio.Task[None]] = set()
 

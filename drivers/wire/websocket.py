@@ -204,7 +204,7 @@ class AgentListener:
         for path, page in (pages or {}).items():
             application.router.add_get(path, page)
         self.listener = BoundedListener(self._connection, host, port, limits=limits, ssl=ssl)
-        """Carries counters."""
+        """The listener, whose counters are metrics."""
         self._runner = web.AppRunner(
             application, access_log=None, shutdown_timeout=2 * CLOSE_S, keepalive_timeout=ASK_S
         )

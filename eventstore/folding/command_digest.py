@@ -1,7 +1,7 @@
-"""The body of a command, to which its id is bound: what the caller said, and nothing that a replica added.
+"""The body of a command, to which its id is bound: the fields that the caller sent, without those that a replica added.
 
-A caller whose answer was lost repeats a command through another replica. The record of `SessionOpened` names the
-replica that appended it, so the repeat is another record. It is the same command, and has the same answer.
+A caller that lost a response repeats the command through another replica. The record of `SessionOpened` names the
+replica that appended it, so the repeat is a different record of the same command, and gets the same outcome.
 """
 
 from __future__ import annotations

@@ -63,11 +63,11 @@ brokers, or a record that overtook another.
 
 
 def fold_time(time_ms: int, append_ms: int) -> int:
-    """The fold time of a record appended at `append_ms`, where that of the record before it was `time_ms`.
+    """The fold time of a record appended at `append_ms` whose predecessor has the fold time `time_ms`.
 
     It is the running maximum of append times. When an append time lies more than a minute behind it, the clock had been
-    ahead, and fold time goes back to the append time. Otherwise fold time, and every window and deadline measured in
-    it, would stop until the clock had caught up.
+    ahead, and fold time goes back to the append time. Without this step back, fold time and all windows and deadlines
+    measured in it would stop until the clock had caught up.
     """
     return append_ms if append_ms > time_ms or append_ms < time_ms - CLOCK_CORRECTION_MS else time_ms
 

@@ -1,13 +1,13 @@
-"""Appends to Kafka: one lane per partition with one batch in flight. Later appends form the next batch.
+"""Appends to Kafka: one sender per partition with one batch in flight. Later appends form the next batch.
 
-Claims of a clique arrive together, so their lane lingers for claims that come a moment after the first. Otherwise the
+Claims of a clique arrive together, so their sender lingers for claims that come a moment after the first. Otherwise the
 first claim would go alone, and the others would wait for its round trip. Other topics do not linger: nodes join
 independently, and lingering made each join several times slower.
 
 The appender builds the batches itself, so it knows of each record whether it was handed to the client. A record that
-was not can wait for a new producer, or be withdrawn when its caller gives up. A record that was is in the log only if
-the brokers acknowledge it. Every other end, a refusal included, may follow an attempt that landed, because the library
-retries internally: the outcome is unknown, and the producer is discarded.
+was not handed over can wait for a new producer, or be withdrawn when its caller gives up. A record that was handed over
+is certainly in the log only if the brokers acknowledge it. After any other result, even a refusal, its outcome is
+unknown, because the library retries internally and an earlier attempt may have landed; the producer is discarded.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Reads from Kafka, from given positions on: one consumer, replaced when it fails or falls silent.
 
 The reader keeps the positions itself: after an error a consumer may have skipped records that it had fetched. A new
-consumer starts at the last returned record and must find exactly that record there. A log that lost its end, or was
-re-created, is detected before a record of it passes for a continuation.
+consumer starts at the last returned record and must find exactly that record there. So a log that lost its end, or was
+re-created, is detected before one of its records is folded.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class FoldedLog:
         return partitions_of(topic, self._partition_count)
 
     def partition_for(self, topic: str, key: str) -> Partition:
-        """The partition of records with this key. Every command asks, so the hash is computed once."""
+        """The partition of records with this key. The hash is cached, because every command needs it."""
         return self._partition_for(topic, key, self._partition_count)
 
     def partitions_status(self) -> list[PartitionStatus]:

@@ -27,7 +27,7 @@ batches."""
 
 
 class Column4(NamedTuple):
-    """IPv4 addresses, one per item (0 for none), those that are given, and whether one of them is given twice."""
+    """IPv4 addresses, one per item (0 for none); the non-zero addresses; and whether any of them occurs twice."""
 
     values: array[int]
     given: BitMap

@@ -107,7 +107,8 @@ class RuleSet:
         self._history_bytes = 0
         self._floor = 0
         self._filled_at = -1 if version else 0
-        """The version of the only change until the first read: it filled the set. 0 before it, -1 after more."""
+        """Version of the only change before the first read, which filled the set; 0 before that change, -1 after
+        further ones."""
 
     def record_change(
         self, version: int, earliest_ms: int, added: Sequence[Address], removed: Sequence[Address]

@@ -34,7 +34,7 @@ STEP_DEADLINE = "step"
 """Kind of the DeadlinePassed that ends an attempt; its subject is the DPU."""
 
 LOST = "lost"
-"""Kind of the StepFailed that another provisioner appends when the attempt's own provisioner is gone."""
+"""Kind of a StepFailed that another provisioner appends when the provisioner of the attempt is no longer alive."""
 
 MAX_DPUS_PER_ZONE = 100_000
 
