@@ -1,8 +1,8 @@
 """Contracts only: the events of the log (Avro) and the messages of the API and the agent link (protobuf).
 
-Start with `events/`: one Struct for each event that can be in the log. The Avro schema beside it is the format in the
-log, and is released for ever (`upcasts.py` converts old versions to new ones). `api/` has the two wire protocols, of
-clients (`dpuplane.proto`) and of agents (`agent.proto`), and the code generated from them.
+Start with `events/`: one Struct for each event that can be in the log. Its Avro schema, derived from it, is the format
+in the log, and is released for ever (`upcasts.py` converts old versions to new ones). `api/` has the two wire
+protocols, of clients (`dpuplane.proto`) and of agents (`agent.proto`), and the code generated from them.
 
 Imports nothing else of the tree.
 """

@@ -1,6 +1,9 @@
-"""The envelope of every event. It has a module of its own so that code about one event need not import all events."""
+"""The envelope of every event, and the base of event types. It has a module of its own so that code about one event
+need not import all events."""
 
 from __future__ import annotations
+
+from typing import ClassVar
 
 import msgspec
 
@@ -18,3 +21,15 @@ class Envelope(msgspec.Struct, frozen=True, gc=False):
     subject: str
     actor: str
     issued_at_ms: int
+
+
+class Event(msgspec.Struct, frozen=True, gc=False):
+    """An event of the log. A subclass is the whole declaration of an event type.
+
+    `schema_id` is in every record of the type. The fields and the docstring of the subclass are its Avro schema
+    (eventstore/avro/released.py), so neither the id, nor the name, order or type of a field changes after a release.
+    """
+
+    schema_id: ClassVar[int]
+
+    envelope: Envelope

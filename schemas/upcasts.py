@@ -1,19 +1,29 @@
-"""Upcasts: pure functions that convert an event of an older schema version to the next version.
+"""Old versions of event types, and their upcasts: pure functions that convert an event to the next version.
 
-A log is never rewritten. When an event type gets a schema `Name.v2`, its Struct follows v2, `Name.v1` stays released
-for ever, and one function here turns the fields of v1 into those of v2. A reader chains them, so each is written once
-and never changed. A step may use only the fields that it is given, because every replay runs it.
+A log is never rewritten. When an event type changes, its Struct takes the new shape and a new schema id, and the schema
+that it had is declared here for ever, with one function that turns its fields into those of the next version. A reader
+chains them, so each is written once and never changed. An upcast may use only the fields that it is given, because
+every replay runs it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
 
 Fields: TypeAlias = dict[str, Any]
 """The fields of an event by name, with its envelope (an Envelope)."""
 
 Upcast: TypeAlias = Callable[[Fields], Fields]
 
-UPCASTS: Mapping[str, Upcast] = {}
-"""The upcast of each old schema version, such as `Name.v1`, to the next version."""
+
+class OldVersion(NamedTuple):
+    """A version of an event type before the present one: its Avro schema with its id, and the upcast to the next."""
+
+    version: int
+    id: int
+    document: dict[str, Any]
+    upcast: Upcast
+
+
+OLD_VERSIONS: tuple[OldVersion, ...] = ()

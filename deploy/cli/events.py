@@ -8,7 +8,7 @@ import sys
 from collections.abc import Coroutine
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import click
 import yaml
@@ -21,7 +21,7 @@ from deploy.cli.output import check_stdout_reader, print_value
 from deploy.cli.param_types import Time, as_of, command_id, not_empty
 from deploy.cli.progress import ProgressLine
 from deploy.cli.watch import EVERY_S
-from deploy.export.events import EXPORTED_TOPICS, EventFilter, as_json, batches, lines
+from deploy.export.events import EXPORTED_TOPICS, EXPORTED_TYPES, EventFilter, as_json, batches, lines
 from deploy.export.events import tail as tailed
 from deploy.export.parquet import ParquetFile
 from deploy.export.rows import rows
@@ -29,9 +29,6 @@ from deploy.storage import LogSource, open_log_to_read
 from eventstore.as_of import format_time
 from eventstore.log import FOLDED_TOPICS, EventLog
 from schemas.api import dpuplane_pb2 as pb
-from schemas.events import Event
-
-_TYPES = {event.__name__: event.__name__ for event in get_args(Event)} | {"undecodable": "undecodable"}
 
 LAST_MAX = 100_000
 _ALL = "--from-beginning"
@@ -42,7 +39,7 @@ _FILTERS = (
         "--type",
         "types",
         multiple=True,
-        type=click.Choice(_TYPES),
+        type=click.Choice(sorted(EXPORTED_TYPES)),
         metavar="TYPE",
         help="Only events of this type, such as NodesJoined.",
     ),

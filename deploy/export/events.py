@@ -17,9 +17,14 @@ from eventstore.log import DECISIONS, FOLDED_TOPICS, Batch, EventLog, Partition,
 from eventstore.position import from_token
 from eventstore.progress import ReportProgress
 from eventstore.recovery.replay import cut_at_position
+from schemas.events import EVENTS
 
 EXPORTED_TOPICS = (*FOLDED_TOPICS, DECISIONS)
 """Every topic that holds events; the folded topics are exported by default."""
+
+UNDECODABLE = "undecodable"
+
+EXPORTED_TYPES = frozenset({event.__name__ for event in EVENTS} | {UNDECODABLE})
 
 _WIDER = 8
 """The growth of the range read when it holds too few matching events."""
@@ -195,7 +200,7 @@ def as_line(partition: Partition, record: Record) -> dict[str, object]:
     try:
         event = decode(record.value)
     except Undecodable as error:
-        return {**where, "type": "undecodable", "reason": str(error), "value": record.value.hex()}
+        return {**where, "type": UNDECODABLE, "reason": str(error), "value": record.value.hex()}
     return {**where, "type": type(event).__name__, **rendered(event)}
 
 

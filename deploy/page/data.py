@@ -14,9 +14,9 @@ from aiohttp import web
 
 from commands.queries.service import QueriesService
 from commands.rpc.middleware import Call
-from deploy.export.events import EventFilter
+from deploy.export.events import EXPORTED_TYPES, EventFilter
 from deploy.page import fleet
-from deploy.page.log import TYPES, LogPage, latest, parse_cursor
+from deploy.page.log import LogPage, latest, parse_cursor
 from deploy.page.requests import BadQuery, NotReady, data, number, parameters
 from deploy.serialization import message_to_dict
 from eventstore.folding.fold import Fold
@@ -69,7 +69,7 @@ class DataRoutes:
             "generation": source.replica.generation,
             "replica": source.replica.name,
             "phases": PHASES,
-            "types": sorted(TYPES),
+            "types": sorted(EXPORTED_TYPES),
             "zone_columns": fleet.ZONE_COLUMNS,
             "change_columns": fleet.CHANGE_COLUMNS,
             "bucket_columns": fleet.BUCKET_COLUMNS,
@@ -134,7 +134,7 @@ class DataRoutes:
         given = parameters(request, ("at", "type", "subject", "actor", "before"))
         source = self._source()
         kind = given.get("type", "")
-        if kind and kind not in TYPES:
+        if kind and kind not in EXPORTED_TYPES:
             raise BadQuery(f"type: {quoted(kind)} must be the name of an event such as NodesJoined, or undecodable")
         wanted = EventFilter(
             types=frozenset({kind} if kind else ()), subject=given.get("subject", ""), actor=given.get("actor", "")

@@ -10,17 +10,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
-from deploy.export.events import EventFilter, as_line
+from deploy.export.events import UNDECODABLE, EventFilter, as_line
 from deploy.page.requests import BadQuery
 from eventstore.errors import LogUnavailable
 from eventstore.folding.fold import Fold
 from eventstore.log import FOLDED_TOPICS, EventLog, Partition, Record, partitions_of
 from projections.field_checks import quoted
-from schemas.events import Event
 
-TYPES = frozenset({event.__name__ for event in get_args(Event)} | {"undecodable"})
 PAGE = 50
 LOOKED_AT_MAX = 4_000
 """Records examined for one page."""
@@ -101,7 +99,7 @@ def _may_have(partition: Partition, folds: Collection[Fold[Any]], event_filter: 
     """Whether a partition may hold wanted events: events of types that its fold does not accept would be quarantined
     there.
     """
-    if not event_filter.types or not TYPES.difference({"undecodable"}).issuperset(event_filter.types):
+    if not event_filter.types or UNDECODABLE in event_filter.types:
         return True
     accepts = {"LogCreated", "FoldVersionUpgraded"}.union(*(f.accepts for f in folds if f.topic == partition.topic))
     return not accepts.isdisjoint(event_filter.types)

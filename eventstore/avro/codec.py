@@ -10,17 +10,17 @@ Structs by position (eventstore/avro/reader.py). A test compares their fields wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple, get_args
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from eventstore.avro import reader as avro
 from eventstore.avro import writer as avro_writer
 from eventstore.avro.reader import RecordReader
-from eventstore.avro.released import Schema, released
+from eventstore.avro.released import released
 from eventstore.avro.writer import RecordWriter
 from eventstore.errors import Undecodable
-from schemas.events import Envelope, Event
-from schemas.upcasts import UPCASTS, Fields, Upcast
+from schemas.events import EVENTS, Envelope, Event
+from schemas.upcasts import OLD_VERSIONS, Fields, OldVersion, Upcast
 
 HEADER_BYTES = 5
 
@@ -34,16 +34,17 @@ class _Reader(NamedTuple):
 class Codec:
     """Encodes the newest version of each event type, and decodes every released version."""
 
-    def __init__(self, schemas: Iterable[Schema], events: Iterable[type[Any]], upcasts: Mapping[str, Upcast]) -> None:
-        versions = {(schema.name, schema.version): schema for schema in schemas}
+    def __init__(self, events: Iterable[type[Event]], old_versions: Sequence[OldVersion] = ()) -> None:
         structs = {event.__name__: event for event in events}
+        versions = {(schema.name, schema.version): schema for schema in released(structs.values(), old_versions)}
+        upcasts = {(old.document["name"], old.version): old.upcast for old in old_versions}
         self._headers = {schema.label: _header(schema.id) for schema in versions.values()}
         self._readers: dict[bytes, _Reader] = {}
         self._writers: dict[type[Any], RecordWriter] = {}
         for schema in versions.values():
             make, header = structs[schema.name], _header(schema.id)
             newest = max(version for name, version in versions if name == schema.name)
-            chain = tuple(upcasts[f"{schema.name}.v{version}"] for version in range(schema.version, newest))
+            chain = tuple(upcasts[schema.name, version] for version in range(schema.version, newest))
             read = avro.compile_reader(
                 schema.document, {"Envelope": Envelope, schema.name: _by_name(schema.document) if chain else make}
             )
@@ -107,7 +108,7 @@ def _no_reader(value: bytes) -> str:
     return f"schema id: {int.from_bytes(value[1:HEADER_BYTES], 'big')} is not in this program's registry"
 
 
-_CODEC = Codec(released(), get_args(Event), UPCASTS)
+_CODEC = Codec(EVENTS, OLD_VERSIONS)
 
 
 def encode(event: Event) -> bytes:

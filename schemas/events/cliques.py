@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import msgspec
-
-from schemas.envelope import Envelope
+from schemas.envelope import Event
 
 
-class IndexClaimed(msgspec.Struct, frozen=True, gc=False):
+class IndexClaimed(Event, frozen=True, gc=False):
     """A node claims an index of a clique.
 
     `created_ms` and `uid` are the claiming pod's incarnation; an empty uid means (issued_at_ms, command_id).
     `requested_index` is the index that an external system already shows for the node, or -1.
     """
 
-    envelope: Envelope
+    schema_id = 17
     domain: str
     clique: str
     node: str
@@ -24,10 +22,10 @@ class IndexClaimed(msgspec.Struct, frozen=True, gc=False):
     requested_index: int
 
 
-class IndexReleased(msgspec.Struct, frozen=True, gc=False):
+class IndexReleased(Event, frozen=True, gc=False):
     """A node releases its index, or its place in the queue. An empty uid means any incarnation."""
 
-    envelope: Envelope
+    schema_id = 18
     domain: str
     clique: str
     node: str
@@ -35,19 +33,19 @@ class IndexReleased(msgspec.Struct, frozen=True, gc=False):
     uid: str
 
 
-class CliqueCapacitySet(msgspec.Struct, frozen=True, gc=False):
+class CliqueCapacitySet(Event, frozen=True, gc=False):
     """Sets the number of indices of a clique."""
 
-    envelope: Envelope
+    schema_id = 19
     domain: str
     clique: str
     capacity: int
 
 
-class DaemonReadinessReported(msgspec.Struct, frozen=True, gc=False):
+class DaemonReadinessReported(Event, frozen=True, gc=False):
     """The daemon of a member reports whether it is ready. It applies to one incarnation."""
 
-    envelope: Envelope
+    schema_id = 20
     domain: str
     clique: str
     node: str
@@ -55,10 +53,10 @@ class DaemonReadinessReported(msgspec.Struct, frozen=True, gc=False):
     ready: bool
 
 
-class SessionOpened(msgspec.Struct, frozen=True, gc=False):
+class SessionOpened(Event, frozen=True, gc=False):
     """A member's daemon has a session through this edge; a newer session replaces an older one."""
 
-    envelope: Envelope
+    schema_id = 21
     domain: str
     clique: str
     node: str
@@ -67,11 +65,11 @@ class SessionOpened(msgspec.Struct, frozen=True, gc=False):
     edge: str
 
 
-class SessionExpired(msgspec.Struct, frozen=True, gc=False):
+class SessionExpired(Event, frozen=True, gc=False):
     """The session of a daemon expired: its edge received nothing for the grace period. Ignored if a newer session
     exists."""
 
-    envelope: Envelope
+    schema_id = 22
     domain: str
     clique: str
     node: str

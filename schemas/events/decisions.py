@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import msgspec
-
-from schemas.envelope import Envelope
+from schemas.envelope import Event
 
 
-class DecisionRecorded(msgspec.Struct, frozen=True, gc=False):
+class DecisionRecorded(Event, frozen=True, gc=False):
     """The decision about the record at (topic, partition, offset), rendered for analysis.
 
     The envelope is that of the record, so every process renders the same bytes for one record. `event` is its type;
@@ -15,7 +13,7 @@ class DecisionRecorded(msgspec.Struct, frozen=True, gc=False):
     `subjects` and further fields in `details`. A column of one entry applies to all items.
     """
 
-    envelope: Envelope
+    schema_id = 33
     topic: str
     partition: int
     offset: int

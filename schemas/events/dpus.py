@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import msgspec
-
-from schemas.envelope import Envelope
+from schemas.envelope import Event
 
 
-class DpuRegistered(msgspec.Struct, frozen=True, gc=False):
+class DpuRegistered(Event, frozen=True, gc=False):
     """Registers a DPU of a zone, with the address of its BMC and its serial number, which identifies the card."""
 
-    envelope: Envelope
+    schema_id = 10
     zone: str
     dpu: str
     node: str
@@ -18,23 +16,23 @@ class DpuRegistered(msgspec.Struct, frozen=True, gc=False):
     bmc_address: str
 
 
-class LifecycleRequested(msgspec.Struct, frozen=True, gc=False):
+class LifecycleRequested(Event, frozen=True, gc=False):
     """An operator's request for a DPU: provision (with an image), pause, resume, retry, skip, abort or delete."""
 
-    envelope: Envelope
+    schema_id = 11
     zone: str
     dpu: str
     request: str
     image: str
 
 
-class StepStarted(msgspec.Struct, frozen=True, gc=False):
+class StepStarted(Event, frozen=True, gc=False):
     """A provisioner starts attempt `attempt` at the open step of a DPU; the fold accepts the first that fits.
 
     `provisioner` is the replica's name, a `#`, and an id of its process run.
     """
 
-    envelope: Envelope
+    schema_id = 12
     zone: str
     dpu: str
     phase: str
@@ -42,10 +40,10 @@ class StepStarted(msgspec.Struct, frozen=True, gc=False):
     provisioner: str
 
 
-class StepProgressed(msgspec.Struct, frozen=True, gc=False):
+class StepProgressed(Event, frozen=True, gc=False):
     """The device accepted a task for the open attempt, or made progress. A later provisioner adopts the task."""
 
-    envelope: Envelope
+    schema_id = 13
     zone: str
     dpu: str
     phase: str
@@ -54,10 +52,10 @@ class StepProgressed(msgspec.Struct, frozen=True, gc=False):
     percent: int
 
 
-class StepSucceeded(msgspec.Struct, frozen=True, gc=False):
+class StepSucceeded(Event, frozen=True, gc=False):
     """The open attempt succeeded; `facts` are the device's own reports (image, serial, boot id)."""
 
-    envelope: Envelope
+    schema_id = 14
     zone: str
     dpu: str
     phase: str
@@ -65,14 +63,14 @@ class StepSucceeded(msgspec.Struct, frozen=True, gc=False):
     facts: dict[str, str]
 
 
-class StepFailed(msgspec.Struct, frozen=True, gc=False):
+class StepFailed(Event, frozen=True, gc=False):
     """The open attempt failed. `kind` (transient, device or operator), never the message, decides the next step.
 
     A fourth kind, lost, comes from another provisioner: the provisioner of the attempt has vanished, and another may
     continue.
     """
 
-    envelope: Envelope
+    schema_id = 15
     zone: str
     dpu: str
     phase: str
@@ -81,9 +79,9 @@ class StepFailed(msgspec.Struct, frozen=True, gc=False):
     message: str
 
 
-class DeadlinePassed(msgspec.Struct, frozen=True, gc=False):
+class DeadlinePassed(Event, frozen=True, gc=False):
     """A deadline of the subject has passed. It counts only if its own append time has reached the deadline."""
 
-    envelope: Envelope
+    schema_id = 16
     kind: str
     deadline_ms: int

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import msgspec
-
-from schemas.envelope import Envelope
+from schemas.envelope import Event
 
 PRESENT, LEFT, INFERRED, SUPERSEDED = range(4)
 """States of a node: present, left by command, left by inference from a snapshot, or newer in another zone."""
@@ -16,7 +14,7 @@ The state of such a node is SUPERSEDED plus these bits; PRESENT means that an op
 MAX_STATE = SUPERSEDED + AGENT_JOINED + AGENT_ADDRESS4 + AGENT_ADDRESS6
 
 
-class MembershipChanged(msgspec.Struct, frozen=True, gc=False):
+class MembershipChanged(Event, frozen=True, gc=False):
     """The accepted changes of zones partition `cause_partition` in [from_offset, to_offset), as absolute states.
 
     Accepted only if `from_offset` is fleet's mark for that partition. `states` are PRESENT, LEFT, INFERRED, SUPERSEDED,
@@ -33,7 +31,7 @@ class MembershipChanged(msgspec.Struct, frozen=True, gc=False):
     has a command, all three columns are empty.
     """
 
-    envelope: Envelope
+    schema_id = 23
     cause_partition: int
     from_offset: int
     to_offset: int
@@ -54,7 +52,7 @@ class MembershipChanged(msgspec.Struct, frozen=True, gc=False):
     cause_items: list[int] = []
 
 
-class PolicySet(msgspec.Struct, frozen=True, gc=False):
+class PolicySet(Event, frozen=True, gc=False):
     """Sets a rule policy: it allows or drops traffic from sources (by node labels) to DPUs of zones (by zone labels).
 
     Both selectors are conjunctions of `key=value`; an empty one matches everything. `action` is allow or drop. A higher
@@ -62,7 +60,7 @@ class PolicySet(msgspec.Struct, frozen=True, gc=False):
     inclusive `first`-`last` pairs in one flat list, which is empty for all ports.
     """
 
-    envelope: Envelope
+    schema_id = 24
     name: str
     priority: int
     action: str
@@ -72,42 +70,42 @@ class PolicySet(msgspec.Struct, frozen=True, gc=False):
     zones: dict[str, str]
 
 
-class PolicyDeleted(msgspec.Struct, frozen=True, gc=False):
+class PolicyDeleted(Event, frozen=True, gc=False):
     """Deletes a policy. Deleting `default` restores the built-in default."""
 
-    envelope: Envelope
+    schema_id = 25
     name: str
 
 
-class BudgetSet(msgspec.Struct, frozen=True, gc=False):
+class BudgetSet(Event, frozen=True, gc=False):
     """Sets a budget: how many addresses of a table may change verdict per 10 minutes before a change is held.
 
     The limit is a share, and at least a count. `kind` is the kind of change that it governs: `denied-by-leave`,
     `denied-by-change`, `allowed-by-change` or `allowed-by-join`. A `permille` of 1,000 means no limit.
     """
 
-    envelope: Envelope
+    schema_id = 26
     kind: str
     permille: int
     min_addresses: int
 
 
-class HoldApproved(msgspec.Struct, frozen=True, gc=False):
+class HoldApproved(Event, frozen=True, gc=False):
     """A principal approves a hold; two must. `hold_hash` is the hash of the hold that the principal saw."""
 
-    envelope: Envelope
+    schema_id = 27
     hold: int
     hold_hash: bytes
 
 
-class HoldRejected(msgspec.Struct, frozen=True, gc=False):
+class HoldRejected(Event, frozen=True, gc=False):
     """A principal rejects a hold: the addresses that it would withdraw stay, and their replacements are dropped."""
 
-    envelope: Envelope
+    schema_id = 28
     hold: int
 
 
-class ZoneUpdated(msgspec.Struct, frozen=True, gc=False):
+class ZoneUpdated(Event, frozen=True, gc=False):
     """Sets labels (if `set_labels`) and limits of a zone. A limit of 0 means the default, -1 leaves it unchanged.
 
     `agent_networks` (if `set_agent_networks`) are the networks, in CIDR notation, from which node agents may set
@@ -117,7 +115,7 @@ class ZoneUpdated(msgspec.Struct, frozen=True, gc=False):
     leaves all of them unchanged.
     """
 
-    envelope: Envelope
+    schema_id = 29
     zone: str
     set_labels: bool
     labels: dict[str, str]
@@ -130,15 +128,15 @@ class ZoneUpdated(msgspec.Struct, frozen=True, gc=False):
     tries: list[int] = []
 
 
-class WritesFrozen(msgspec.Struct, frozen=True, gc=False):
+class WritesFrozen(Event, frozen=True, gc=False):
     """Stops every write to devices of a zone, or of all zones if `zone` is empty."""
 
-    envelope: Envelope
+    schema_id = 30
     zone: str
 
 
-class WritesThawed(msgspec.Struct, frozen=True, gc=False):
+class WritesThawed(Event, frozen=True, gc=False):
     """Ends the freeze of a zone, or the freeze of all zones if `zone` is empty."""
 
-    envelope: Envelope
+    schema_id = 31
     zone: str

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import msgspec
-
-from schemas.envelope import Envelope
+from schemas.envelope import Event
 
 
-class InstallsReported(msgspec.Struct, frozen=True, gc=False):
+class InstallsReported(Event, frozen=True, gc=False):
     """Rule tables of the DPUs of one zone, as a relay observed them since its last report.
 
     Entry i: version `versions[i]` reached level `levels[i]` (0 received, 1 applied, 2 in hardware) on the DPUs
@@ -17,7 +15,7 @@ class InstallsReported(msgspec.Struct, frozen=True, gc=False):
     last table.
     """
 
-    envelope: Envelope
+    schema_id = 32
     zone: str
     relay: str
     epoch: int

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import msgspec
-
-from schemas.envelope import Envelope
+from schemas.envelope import Event
 
 
-class LogCreated(msgspec.Struct, frozen=True, gc=False):
+class LogCreated(Event, frozen=True, gc=False):
     """Record 0 of every partition of zones, cliques and fleet. The first one in fleet is authoritative; the others
     copy it."""
 
-    envelope: Envelope
+    schema_id = 1
     log_id: str
     generation: int
     partition_count: int
     parent: str
 
 
-class FoldVersionUpgraded(msgspec.Struct, frozen=True, gc=False):
+class FoldVersionUpgraded(Event, frozen=True, gc=False):
     """From the next record on, the rules of fold version `version` apply to this partition."""
 
-    envelope: Envelope
+    schema_id = 2
     version: int

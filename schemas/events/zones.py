@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import msgspec
-
-from schemas.envelope import Envelope
+from schemas.envelope import Event
 
 
-class NodesJoined(msgspec.Struct, frozen=True, gc=False):
+class NodesJoined(Event, frozen=True, gc=False):
     """Nodes join one zone, each with its complete addresses and labels. A name is `name` or `source/name`.
 
     `created_ms` and `uids` are the incarnation; empty columns mean (issued_at_ms, command_id) for all nodes.
@@ -15,7 +13,7 @@ class NodesJoined(msgspec.Struct, frozen=True, gc=False):
     empty if no node has one. `label_index[i]` is the index of node i's labels in `label_sets`.
     """
 
-    envelope: Envelope
+    schema_id = 3
     zone: str
     names: list[str]
     created_ms: list[int]
@@ -26,14 +24,14 @@ class NodesJoined(msgspec.Struct, frozen=True, gc=False):
     label_index: list[int]
 
 
-class NodesChanged(msgspec.Struct, frozen=True, gc=False):
+class NodesChanged(Event, frozen=True, gc=False):
     """New addresses and labels of present nodes, in the columns of NodesJoined.
 
     An item is refused if its node is absent or has a newer incarnation. Empty incarnation columns mean the present
     incarnation.
     """
 
-    envelope: Envelope
+    schema_id = 4
     zone: str
     names: list[str]
     created_ms: list[int]
@@ -44,14 +42,14 @@ class NodesChanged(msgspec.Struct, frozen=True, gc=False):
     label_index: list[int]
 
 
-class NodesLeft(msgspec.Struct, frozen=True, gc=False):
+class NodesLeft(Event, frozen=True, gc=False):
     """Nodes left one zone. `inferred` means that a source's snapshot lacks them, without a request to leave.
 
     An inferred leave quotes the hash of that snapshot. It is refused unless this is the last snapshot of its source in
     this zone (`SnapshotCompleted`). Empty incarnation columns mean any incarnation.
     """
 
-    envelope: Envelope
+    schema_id = 5
     zone: str
     names: list[str]
     created_ms: list[int]
@@ -60,34 +58,34 @@ class NodesLeft(msgspec.Struct, frozen=True, gc=False):
     list_hash: bytes
 
 
-class SnapshotCompleted(msgspec.Struct, frozen=True, gc=False):
+class SnapshotCompleted(Event, frozen=True, gc=False):
     """A source sent a snapshot, the complete list of its nodes in this zone. Every inferred leave quotes its hash."""
 
-    envelope: Envelope
+    schema_id = 6
     zone: str
     source: str
     count: int
     list_hash: bytes
 
 
-class ZoneDeleted(msgspec.Struct, frozen=True, gc=False):
+class ZoneDeleted(Event, frozen=True, gc=False):
     """Deletes a zone. Refused while it has a node or a DPU.
 
     Fleet keeps the labels and limits of the zone until a ZoneUpdated clears them.
     """
 
-    envelope: Envelope
+    schema_id = 34
     zone: str
 
 
-class NodesSuperseded(msgspec.Struct, frozen=True, gc=False):
+class NodesSuperseded(Event, frozen=True, gc=False):
     """Caused by fleet: these nodes have, or had, a newer incarnation in another zone, and leave this one.
 
     Accepted only if `from_offset` is this partition's mark for fleet. Fleet decided it after it had folded this
     partition's changes before `seen_offset`.
     """
 
-    envelope: Envelope
+    schema_id = 7
     from_offset: int
     to_offset: int
     zones: list[str]
@@ -97,13 +95,13 @@ class NodesSuperseded(msgspec.Struct, frozen=True, gc=False):
     seen_offset: int
 
 
-class ZoneLimitsSet(msgspec.Struct, frozen=True, gc=False):
+class ZoneLimitsSet(Event, frozen=True, gc=False):
     """Caused by fleet: the limits of one zone (see ZoneUpdated), for the partition that enforces them.
 
     Accepted only if `from_offset` is this partition's mark for fleet.
     """
 
-    envelope: Envelope
+    schema_id = 8
     from_offset: int
     to_offset: int
     zone: str
@@ -114,8 +112,8 @@ class ZoneLimitsSet(msgspec.Struct, frozen=True, gc=False):
     tries: list[int] = []
 
 
-class OutboxAcknowledged(msgspec.Struct, frozen=True, gc=False):
+class OutboxAcknowledged(Event, frozen=True, gc=False):
     """Caused by fleet: it has folded this partition's changes before `to_offset`, which leave the outbox."""
 
-    envelope: Envelope
+    schema_id = 9
     to_offset: int

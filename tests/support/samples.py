@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Any
 
 from eventstore.avro.released import Schema, released
-from schemas.events import Envelope, Event
+from schemas.events import EVENTS, Envelope
 
-EVENT_TYPES: dict[str, type[Any]] = {event.__name__: event for event in get_args(Event)}
+EVENT_TYPES: dict[str, type[Any]] = {event.__name__: event for event in EVENTS}
 NEWEST: dict[str, Schema] = {schema.name: schema for schema in sorted(released(), key=lambda schema: schema.version)}
 COMMAND_ID = "018bcfe5-6800-7d8e-91b7-584a2265b1f5"
 ENVELOPE = Envelope(COMMAND_ID, "subject", "?tester", 1_700_000_000_000)
