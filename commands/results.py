@@ -21,7 +21,7 @@ _CODES = {
 
 
 def to_result(command_id: str, answer: Answer, log_id: str) -> pb.CommandResult:
-    """The result of a command that a fold has decided."""
+    """The result of a command that a fold has decided. The fold names the fields of its result as the message does."""
     outcome = answer.outcome
     message = pb.CommandResult(
         command_id=command_id,
@@ -29,12 +29,8 @@ def to_result(command_id: str, answer: Answer, log_id: str) -> pb.CommandResult:
         reason=outcome.reason,
         position=partition_token(log_id, answer.partition, answer.offset + 1),
     )
-    if outcome.index >= 0:
-        message.index = outcome.index
-    if outcome.queue_position > 0:
-        message.queue_position = outcome.queue_position
-    if outcome.hold >= 0:
-        message.hold = outcome.hold
+    for name, value in outcome.result.items():
+        setattr(message, name, value)
     if outcome.items:
         message.items.extend(map(_item, outcome.items))
     return message

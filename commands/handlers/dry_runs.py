@@ -71,7 +71,7 @@ class DryRunHandler:
 
     async def _answer(self, outcome: Outcome, dry_run: DryRun, partition: Partition) -> pb.CommandResult:
         """The result names no hold, because there is none; its position is that of the folds that were read."""
-        last = Answer(structs.replace(outcome, hold=-1), partition, self._replica.position(partition) - 1)
+        last = Answer(structs.replace(outcome, result={}), partition, self._replica.position(partition) - 1)
         answer = results.to_result("", last, self._replica.log_id)
         effects = []
         for effect in dry_run.table_effects.effects():

@@ -35,15 +35,13 @@ class Outcome(msgspec.Struct, frozen=True, array_like=True):
     """The decision of a fold about one command.
 
     `done` means that the state changed. `unchanged` means that the state already is as requested, or that the request
-    no longer applies. `reason` is one sentence, for `refused` always. `index` is the clique index assigned (or -1),
-    `place` the place in line, from 1, of a waiting claim (or 0), `hold` the id of the hold (or -1).
+    no longer applies. `reason` is one sentence, for `refused` always. `result` is what the fold gave to the caller, by
+    name; only the fold and the caller know the names.
     """
 
     code: OutcomeCode
     reason: str = ""
-    index: int = -1
-    queue_position: int = 0
-    hold: int = -1
+    result: dict[str, int] = {}
     items: tuple[ItemOutcome, ...] = ()
 
 
@@ -101,10 +99,10 @@ def refusal(reason: str) -> Decision:
 def normalize(decision: Decision) -> Decision:
     """Mark a decision that changes nothing as `unchanged`.
 
-    An outcome with an index keeps its code: the result of a repeated claim is that index.
+    An outcome with a result keeps its code: the repeated command has that result.
     """
     change, outcome = decision
-    if change is not None or outcome.code != "done" or outcome.index >= 0:
+    if change is not None or outcome.code != "done" or outcome.result:
         return decision
     return Decision(None, UNCHANGED if outcome == DONE else structs.replace(outcome, code="unchanged"))
 

@@ -263,9 +263,11 @@ def _new_row(current: CliqueMember | None, pod: Incarnation, index: int, at: Rec
 def _outcome(clique: Clique, index: int, place: int) -> Outcome:
     """The outcome of a claim. The text for a waiting node is upstream's, because users search for it."""
     if index >= 0:
-        return Outcome("done", index=index)
+        return Outcome("done", result={"index": index})
     return Outcome(
-        "waiting", f"no available indices within maxNodesPerIMEXDomain ({clique.capacity})", queue_position=place
+        "waiting",
+        f"no available indices within maxNodesPerIMEXDomain ({clique.capacity})",
+        {"queue_position": place},
     )
 
 

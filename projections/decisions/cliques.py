@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from eventstore.folding.fold import Outcome, RecordMetadata
 from projections.cliques.state import CliqueMember, CliquesChange, split_key
-from projections.decisions.items import DecisionItems, single_item
+from projections.decisions.items import DecisionItems, result_detail, single_item
 from schemas.events import DaemonReadinessReported, Event, IndexClaimed, SessionExpired, SessionOpened
 
 
@@ -26,8 +26,7 @@ def _member(key: str, row: CliqueMember, event: Event, outcome: Outcome, at: Rec
     if row.claim_state == "left":
         yield single_item("index_released", node, detail | _index(row))
     elif row.claim_state == "waits":
-        place = {"queue_position": str(outcome.queue_position)} if is_claimant and outcome.queue_position else {}
-        yield single_item("index_waiting", node, detail | place)
+        yield single_item("index_waiting", node, detail | (result_detail(outcome.result) if is_claimant else {}))
     elif row.since == at.offset:
         yield single_item("index_assigned", node, detail | _index(row) | _address(row))
     elif isinstance(event, DaemonReadinessReported):

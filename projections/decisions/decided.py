@@ -17,7 +17,7 @@ from eventstore.log import CLIQUES, FLEET, ZONES
 from projections.decisions import cliques as clique_decisions
 from projections.decisions import fleet as fleet_decisions
 from projections.decisions import zones as zone_decisions
-from projections.decisions.items import DecisionItems, single_item
+from projections.decisions.items import DecisionItems, result_detail, single_item
 from schemas.events import DecisionRecorded, Event, FoldVersionUpgraded
 
 _Value = TypeVar("_Value", str, dict[str, str])
@@ -85,9 +85,9 @@ def _waiting_still(event: Event, outcome: Outcome, at: RecordMetadata) -> Iterab
     """The items of a repeated claim or request without change: the queue place, or the index."""
     if outcome.code == "waiting":
         kind = "index_waiting" if at.partition.topic == CLIQUES else "dpu_waiting"
-        yield single_item(kind, event.envelope.subject, {"queue_position": str(outcome.queue_position)})
-    elif outcome.index >= 0:
-        yield single_item("index_kept", event.envelope.subject, {"index": str(outcome.index)})
+        yield single_item(kind, event.envelope.subject, result_detail(outcome.result))
+    elif "index" in outcome.result:
+        yield single_item("index_kept", event.envelope.subject, result_detail(outcome.result))
 
 
 def _answered(outcome: Outcome) -> Iterable[DecisionItems]:

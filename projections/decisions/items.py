@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby
 from typing import NamedTuple, Protocol
@@ -72,6 +72,11 @@ def limits_detail(limits: HasZoneLimits) -> dict[str, str]:
         "agent_label_keys": ",".join(limits.agent_label_keys),
         "tries": ",".join(map(str, limits.tries)),
     }
+
+
+def result_detail(result: Mapping[str, int]) -> dict[str, str]:
+    """A detail with the result of a command."""
+    return {name: str(value) for name, value in result.items()}
 
 
 @lru_cache(4_096)

@@ -6,7 +6,14 @@ from collections.abc import Iterator
 from operator import attrgetter
 
 from eventstore.folding.fold import Outcome, RecordMetadata
-from projections.decisions.items import DecisionItems, items_in_zones, limits_detail, single_item, zone_detail
+from projections.decisions.items import (
+    DecisionItems,
+    items_in_zones,
+    limits_detail,
+    result_detail,
+    single_item,
+    zone_detail,
+)
 from projections.zones.joined import Joined
 from projections.zones.rows import Dpu, Zone
 from projections.zones.state import ZonesChange
@@ -77,7 +84,7 @@ def _dpu(name: str, dpu: Dpu | None, event: Event, outcome: Outcome, at: RecordM
         detail = {"phase": dpu.phase, "attempt": str(dpu.attempt + 1)}
         yield single_item("step_opened", name, detail | _if("not_before_ms", dpu.not_before_ms))
     if outcome.code == "waiting" and _subject(event) == name:
-        yield single_item("dpu_waiting", name, {"queue_position": str(outcome.queue_position)})
+        yield single_item("dpu_waiting", name, result_detail(outcome.result))
 
 
 def _subject(event: Event) -> str:

@@ -184,7 +184,9 @@ def _hold_of(state: FleetState, impact: Impact, indices: Sequence[int], cause: C
 def held_outcome(impact: Impact, hold: Hold, hold_by_change: Mapping[int, int]) -> Outcome:
     """The outcome of a record of members that opened this hold, or made it grow."""
     return Outcome(
-        "held", reason_of(replace(hold, addresses=addresses_with(impact, hold, hold_by_change))), hold=hold.id
+        "held",
+        reason_of(replace(hold, addresses=addresses_with(impact, hold, hold_by_change))),
+        result={"hold": hold.id},
     )
 
 
@@ -241,7 +243,7 @@ def decide_edit(
         return EditApplied(proposal, found, ended_holds), DONE
     for waiting in (state.holds.rows[hold_key(hold)] for hold in ended_holds):
         if _says_the_same(waiting, edit) and not _over_budget(state, _unseen(state, waiting, proposal, found), at):
-            return EditHeld(waiting, ()), Outcome("held", waiting.reason, hold=waiting.id)
+            return EditHeld(waiting, ()), Outcome("held", waiting.reason, result={"hold": waiting.id})
     asked = _approval_request(state, proposal, over, at)
     kind, addresses = asked["kind"], asked["addresses"]
     number = next(pair[0] for (of, pair), count in over.items() if (of, count) == (kind, addresses))
@@ -260,7 +262,7 @@ def decide_edit(
         command_id=envelope.command_id,
         **asked,
     )
-    return EditHeld(hold, ended_holds), Outcome("held", hold.reason, hold=hold.id)
+    return EditHeld(hold, ended_holds), Outcome("held", hold.reason, result={"hold": hold.id})
 
 
 def decide_budget(state: FleetState, event: BudgetSet, at: RecordMetadata) -> Decision:
@@ -281,7 +283,7 @@ def decide_budget(state: FleetState, event: BudgetSet, at: RecordMetadata) -> De
         return Decision(BudgetChanged(budget, ended_holds), DONE)
     for hold in waiting:
         if hold.budget_after == budget:
-            return Decision(EditHeld(hold, ()), Outcome("held", hold.reason, hold=hold.id))
+            return Decision(EditHeld(hold, ()), Outcome("held", hold.reason, result={"hold": hold.id}))
     reason = (
         f"budget: {budget.kind} would be looser with {budget.permille} per mille and at least {budget.min_addresses}"
         f" than with {now.permille} and {now.min_addresses}; it waits for approval"
@@ -300,7 +302,7 @@ def decide_budget(state: FleetState, event: BudgetSet, at: RecordMetadata) -> De
         budget_after=budget,
         command_id=event.envelope.command_id,
     )
-    return Decision(EditHeld(hold, ended_holds), Outcome("held", reason, hold=hold.id))
+    return Decision(EditHeld(hold, ended_holds), Outcome("held", reason, result={"hold": hold.id}))
 
 
 def _over_budget(state: FleetState, found: EditImpact, at: RecordMetadata) -> EditImpact:
@@ -429,7 +431,8 @@ def _decide_approved_edit(state: FleetState, hold: Hold, approvals: tuple[str, .
         " approvers were shown fewer, or other zones; check its zones and approve it again"
     )
     return Decision(
-        HoldUpdated(replace(hold, reason=reason, approvals=(), **asked)), Outcome("held", reason, hold=hold.id)
+        HoldUpdated(replace(hold, reason=reason, approvals=(), **asked)),
+        Outcome("held", reason, result={"hold": hold.id}),
     )
 
 

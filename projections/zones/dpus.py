@@ -148,11 +148,9 @@ def _decide(state: ZonesState, name: str, old: Dpu, result: Dpu | str | None, at
 def _outcome(state: ZonesState, changed: DpuChange, admitted: InstallAdmission) -> Outcome:
     if changed.new is None or changed.new.phase != PENDING or changed.name in admitted.rows:
         return DONE
-    if changed.new.paused:
-        return Outcome(
-            "waiting", f"dpu: {changed.name!r} is paused", queue_position=queue_place(state, changed, admitted)
-        )
-    return Outcome("waiting", admitted.full, queue_position=queue_place(state, changed, admitted))
+    reason = f"dpu: {changed.name!r} is paused" if changed.new.paused else admitted.full
+    place = queue_place(state, changed, admitted)
+    return Outcome("waiting", reason, {"queue_position": place})
 
 
 def _tries(state: ZonesState, row: Dpu) -> Tries:

@@ -180,7 +180,7 @@ async def _unlimited_leaves(plane: Plane) -> None:
     """Two approvers allow any number of nodes to leave."""
     budget = BudgetSet(envelope("budget", "bench", new_id()), "denied-by-leave", 1_000, 0)
     asked = await plane.replica.submit(FLEET_0, b"", budget, timeout_s=PATIENCE_S)
-    hold = plane.states.fleet.holds.rows[str(asked.outcome.hold)]
+    hold = plane.states.fleet.holds.rows[str(asked.outcome.result["hold"])]
     for actor in ("approver-1", "approver-2"):
         approval = HoldApproved(envelope("hold", actor, new_id()), hold.id, hold.hash)
         await plane.replica.submit(FLEET_0, b"", approval, timeout_s=PATIENCE_S)

@@ -158,6 +158,6 @@ class Client:
 
 def _of_its_zone(told: Answer) -> Answer:
     """The zone's decision in an answer that also reports fleet's: only an accepted command can be held."""
-    if told.partition.topic != ZONES or told.outcome.hold < 0:
+    if told.partition.topic != ZONES or "hold" not in told.outcome.result:
         return told
-    return told._replace(outcome=replace(told.outcome, code="done", reason="", hold=-1))
+    return told._replace(outcome=replace(told.outcome, code="done", reason="", result={}))

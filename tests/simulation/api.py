@@ -148,7 +148,7 @@ def _codes(answer: Answer) -> tuple[object, ...]:
     """The response without its sentences."""
     outcome, partition, offset = answer
     items = [(item.name, item.code) for item in outcome.items]
-    return outcome.code, outcome.index, outcome.queue_position, outcome.hold, items, partition, offset
+    return outcome.code, outcome.result, items, partition, offset
 
 
 def asked(event: e.Event) -> tuple[str, Message] | None:

@@ -98,9 +98,9 @@ def test_an_answer_is_that_of_the_record_that_took_effect() -> None:
     assert answered(first, second, effective=0) == [f" was told {first} by p0, and the log says {second}"]
 
 
-HELD = Answer(Outcome("held", "too much at once", hold=7), FLEET_0, 0)
-APPROVED = HELD._replace(outcome=Outcome("done", "hold 7 was approved by 'eve'", hold=7))
-OVERTAKEN = HELD._replace(outcome=Outcome("refused", "hold 7 ended without approval", hold=7))
+HELD = Answer(Outcome("held", "too much at once", result={"hold": 7}), FLEET_0, 0)
+APPROVED = HELD._replace(outcome=Outcome("done", "hold 7 was approved by 'eve'", result={"hold": 7}))
+OVERTAKEN = HELD._replace(outcome=Outcome("refused", "hold 7 ended without approval", result={"hold": 7}))
 
 
 def test_a_repeat_of_a_held_command_may_say_how_its_own_hold_ended() -> None:
@@ -114,9 +114,11 @@ def test_a_repeat_of_a_held_command_may_say_how_its_own_hold_ended() -> None:
     assert not answered_when_held(HELD)
     assert not answered_when_held(APPROVED)
     assert not answered_when_held(OVERTAKEN)
-    assert answered_when_held(APPROVED._replace(outcome=Outcome("done", "hold 8 was approved by 'eve'", hold=8)))
-    assert answered_when_held(HELD._replace(outcome=Outcome("unchanged", "hold 7 is there", hold=7)))
-    assert answered_when_held(HELD._replace(outcome=Outcome("refused", "no", hold=7)))
+    assert answered_when_held(
+        APPROVED._replace(outcome=Outcome("done", "hold 8 was approved by 'eve'", result={"hold": 8}))
+    )
+    assert answered_when_held(HELD._replace(outcome=Outcome("unchanged", "hold 7 is there", result={"hold": 7})))
+    assert answered_when_held(HELD._replace(outcome=Outcome("refused", "no", result={"hold": 7})))
 
 
 UNCHANGED_A = Outcome("unchanged", "so already")
@@ -173,7 +175,7 @@ def test_an_id_is_in_one_partition() -> None:
     [
         pytest.param(DONE, True, "", id="done"),
         pytest.param(DONE, False, "NodesJoined at zones/0@0 was done, and changed nothing", id="done for nothing"),
-        pytest.param(Outcome("done", index=3), False, "", id="an index that it has already"),
+        pytest.param(Outcome("done", result={"index": 3}), False, "", id="an index that it has already"),
         pytest.param(UNCHANGED_A, False, "", id="unchanged"),
         pytest.param(
             UNCHANGED_A, True, "NodesJoined at zones/0@0 was unchanged, and changed ['nodes']", id="changed after all"

@@ -26,9 +26,7 @@ def outcome_of(answer: pb.CommandResult) -> Outcome:
     return Outcome(
         _code(answer.outcome),
         answer.reason,
-        index=answer.index if answer.HasField("index") else -1,
-        queue_position=answer.queue_position,
-        hold=answer.hold if answer.HasField("hold") else -1,
+        {name: getattr(answer, name) for name in ("index", "queue_position", "hold") if answer.HasField(name)},
         items=tuple(ItemOutcome(item.name, _code(item.outcome), item.reason) for item in answer.items),
     )
 

@@ -109,7 +109,7 @@ class CliqueLog:
 
     def fill(self, count: int = 18) -> None:
         for number in range(count):
-            assert self.claim(f"n{number}", f"u{number}", address=f"10.0.0.{number + 1}").index == number
+            assert self.claim(f"n{number}", f"u{number}", address=f"10.0.0.{number + 1}").result["index"] == number
 
     def _envelope(self, said_ms: int | None, *, internal: bool) -> Envelope:
         command_id = "" if internal else f"id-{len(self.events)}"

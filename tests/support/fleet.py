@@ -147,8 +147,8 @@ class Fleet:
         outcome = self.apply(BudgetSet(envelope("ann"), kind, permille, min_addresses))
         if outcome.code != "held":
             return outcome
-        assert self.approve(outcome.hold, "budget-1").code == "done"
-        return self.approve(outcome.hold, "budget-2")
+        assert self.approve(outcome.result["hold"], "budget-1").code == "done"
+        return self.approve(outcome.result["hold"], "budget-2")
 
     def settle(self) -> None:
         """Advance time until all addresses count in the base of budgets and no withdrawal counts."""

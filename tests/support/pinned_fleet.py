@@ -154,7 +154,7 @@ def _members(fleet: DeliveredFleet) -> None:
 
 def _member_holds(fleet: DeliveredFleet) -> None:
     half = [f"n{number}" for number in range(MANY)]
-    hold = fleet.leave(*half, state=2).hold
+    hold = fleet.leave(*half, state=2).result["hold"]
     fleet.change(*(_node(number)._replace(created_ms=5) for number in range(20)))
     fleet.approve(hold, "bob")
     fleet.approve(hold, "operator/bob")
@@ -165,7 +165,7 @@ def _member_holds(fleet: DeliveredFleet) -> None:
     fleet.change(*(_node(number)._replace(created_ms=6) for number in range(MANY)))
     dropped = {"side": "none"}
     fleet.policy("none", priority=9, action="drop", sources=dropped)
-    hold = fleet.change(*(_node(number)._replace(labels=dropped, created_ms=7) for number in range(250))).hold
+    hold = fleet.change(*(_node(number)._replace(labels=dropped, created_ms=7) for number in range(250))).result["hold"]
     fleet.change(*(Item(f"x{number}", "z0", f"10.0.0.{number + 1}", labels=dropped) for number in range(200)))
     fleet.leave("n0", "n1", "n3")
     fleet.approve(hold, "bob")
@@ -179,7 +179,7 @@ def _member_holds(fleet: DeliveredFleet) -> None:
 
 def _edit_holds(fleet: DeliveredFleet) -> None:
     fleet.change(*(_node(number)._replace(created_ms=20) for number in range(2 * MANY)))
-    hold = fleet.policy("no", action="drop", sources={"side": "left"}).hold
+    hold = fleet.policy("no", action="drop", sources={"side": "left"}).result["hold"]
     row = fleet.state.holds.rows[str(hold)]
     fleet.approve(hold, "ann")
     fleet.apply(HoldApproved(envelope("bob"), hold, b"\0" * 16))
@@ -189,16 +189,16 @@ def _edit_holds(fleet: DeliveredFleet) -> None:
     fleet.apply(HoldApproved(envelope("bob"), hold, row.hash))
     fleet.approve(hold, "bob")
     fleet.reject(hold)
-    hold = fleet.policy("default", priority=-1_000, sources={"side": "right"}).hold
-    hold = fleet.policy("default", priority=-1_000, sources={"side": "none"}).hold
+    hold = fleet.policy("default", priority=-1_000, sources={"side": "right"}).result["hold"]
+    hold = fleet.policy("default", priority=-1_000, sources={"side": "none"}).result["hold"]
     fleet.delete_policy("default")
     fleet.policy("ssh", priority=7, action="drop", protocol="tcp", ports=(22, 23), zones={"tier": "2"})
-    hold = fleet.describe("z0", {"tier": "2"}).hold
+    hold = fleet.describe("z0", {"tier": "2"}).result["hold"]
     fleet.describe("z0", {"tier": "1"})
-    hold = fleet.describe("z0", {"tier": "2"}).hold
+    hold = fleet.describe("z0", {"tier": "2"}).result["hold"]
     fleet.approve(hold, "bob")
     fleet.approve(hold, "cid")
-    hold = fleet.delete_policy("web").hold
+    hold = fleet.delete_policy("web").result["hold"]
     fleet.budget("denied-by-change", 1_000, 10_000)
     fleet.describe("z0", {"tier": "3"})
     fleet.delete_policy("ssh", "bob")
@@ -221,10 +221,12 @@ def _commands(fleet: DeliveredFleet) -> None:
     fleet.change(*nodes)
     fleet.leave(*(node.name for node in nodes[:6]))
     fleet.change(*(node._replace(created_ms=2) for node in nodes[:6]))
-    hold = fleet.change(*(node._replace(state=1, created_ms=2) for node in nodes[:6]), command_id="approved").hold
+    hold = fleet.change(*(node._replace(state=1, created_ms=2) for node in nodes[:6]), command_id="approved").result[
+        "hold"
+    ]
     fleet.approve(hold, "bob")
     fleet.approve(hold, "cid")
-    hold = fleet.change(*(node._replace(state=1) for node in nodes[6:]), command_id="rejected").hold
+    hold = fleet.change(*(node._replace(state=1) for node in nodes[6:]), command_id="rejected").result["hold"]
     fleet.reject(hold)
     fleet.change(Item("d", "z2", "10.6.1.1", state=4, created_ms=2))
     fleet.change(Item("d", "z1", "10.6.1.1", state=4, created_ms=3), command_id="moved")

@@ -68,7 +68,7 @@ async def budget(made: Plane, permille: int, kind: str = DENIED_BY_LEAVE) -> Non
     """Set how much may be denied from now on; two people approve it if it is looser."""
     answer = await to_fleet(made, BudgetSet(made.command(""), kind, permille, 0))
     for person in ("?bob", "?cid") if answer.outcome.code == "held" else ():
-        hold = made.fleet().holds.rows[str(answer.outcome.hold)]
+        hold = made.fleet().holds.rows[str(answer.outcome.result["hold"])]
         await to_fleet(made, HoldApproved(replace(made.command(""), actor=person), hold.id, hold.hash))
     assert made.fleet().budgets.rows[kind].permille == permille
 

@@ -110,9 +110,11 @@ class CliqueMachine(DeliveredMachine):
     def claim(self, clique: str, node: str, age: int, requested_index: int) -> None:
         before = self.model.newest.get((clique, node))
         outcome = self.log.claim(node, f"u{age}", clique=clique, created_ms=age, requested_index=requested_index)
-        assert (outcome.code, outcome.index, outcome.queue_position) == self.model.claim(
-            clique, node, (age, f"u{age}"), requested_index
-        )
+        assert (
+            outcome.code,
+            outcome.result.get("index", -1),
+            outcome.result.get("queue_position", 0),
+        ) == self.model.claim(clique, node, (age, f"u{age}"), requested_index)
         assert bool(outcome.reason) == (outcome.code != "done")
         SOMETIMES.saw("an index was given", outcome.code == "done")
         SOMETIMES.saw("a clique was full, and a node waits", outcome.code == "waiting")

@@ -168,7 +168,7 @@ def test_index_zero_is_an_index_like_any_other(log: CliqueLog) -> None:
     reason = "requested_index: 1 cannot replace 0, which node 'n1' holds while its pod runs"
     log.release("n0")
     assert log.claim("n1", "again", requested_index=1).reason == reason
-    assert log.claim("n1", "again", requested_index=0).index == 0
+    assert log.claim("n1", "again", requested_index=0).result["index"] == 0
 
 
 def test_a_wish_beyond_the_capacity_is_told_the_range(log: CliqueLog) -> None:
@@ -178,7 +178,7 @@ def test_a_wish_beyond_the_capacity_is_told_the_range(log: CliqueLog) -> None:
         == "requested_index: 4 must be from 0 to 3, the clique's capacity less 1"
     )
     assert log.claim("n", "u", requested_index=-2).reason == "requested_index: -2 must be an index, or -1 for none"
-    assert log.claim("n", "u", requested_index=3).index == 3
+    assert log.claim("n", "u", requested_index=3).result["index"] == 3
     held = "requested_index: 3 is held by node 'n', and a claim cannot take it over"
     assert log.claim("m", "v", requested_index=3).reason == held
 
@@ -200,7 +200,7 @@ def test_a_clique_is_forgotten_when_the_last_thing_known_of_it_is() -> None:
     log.release("n")
     assert log.view().capacity == 1
     assert reloaded(log.state).cliques.keys() == {"d/c"}
-    assert log.claim("n", "w").index == 0
+    assert log.claim("n", "w").result["index"] == 0
 
 
 def test_who_is_heard_no_more_is_not_ready_and_keeps_its_index(log: CliqueLog) -> None:

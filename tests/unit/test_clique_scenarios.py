@@ -36,7 +36,7 @@ def log() -> CliqueLog:
 def test_01_eighteen_claim_at_once(log: CliqueLog, seed: int) -> None:
     nodes = [f"n{number}" for number in range(18)]
     random.Random(seed).shuffle(nodes)
-    assert sorted(log.claim(node, node).index for node in nodes) == list(range(18))
+    assert sorted(log.claim(node, node).result["index"] for node in nodes) == list(range(18))
     assert sorted(log.indices().values()) == list(range(18))
 
 
@@ -45,8 +45,8 @@ def test_02_the_nineteenth_waits_and_the_others_are_untouched(log: CliqueLog) ->
     log.fill()
     before = log.indices()
     outcome = log.claim("n18", "u18")
-    assert (outcome.code, outcome.reason, outcome.index, outcome.queue_position) == ("waiting", TEXT, -1, 1)
-    assert log.claim("n19", "u19").queue_position == 2
+    assert (outcome.code, outcome.reason, outcome.result) == ("waiting", TEXT, {"queue_position": 1})
+    assert log.claim("n19", "u19").result == {"queue_position": 2}
     assert log.indices() == before
 
 
@@ -57,29 +57,29 @@ def test_03_one_leaves_and_the_nineteenth_gets_its_index(log: CliqueLog) -> None
     assert log.release("n7", "u7").code == "done"
     assert log.indices()["n18"] == 7
     assert log.line() == ["n19"]
-    assert log.claim("n18", "u18").index == 7
-    assert log.claim("n19", "u19").queue_position == 1
+    assert log.claim("n18", "u18").result["index"] == 7
+    assert log.claim("n19", "u19").result["queue_position"] == 1
 
 
 def test_04_a_gap_is_filled_before_the_clique_grows(log: CliqueLog) -> None:
     log.fill(10)
     log.release("n5")
-    assert log.claim("new", "u").index == 5
-    assert log.claim("newer", "v").index == 10
+    assert log.claim("new", "u").result["index"] == 5
+    assert log.claim("newer", "v").result["index"] == 10
 
 
 def test_05_three_gaps_for_three_newcomers(log: CliqueLog) -> None:
     log.fill(12)
     for number in (11, 3, 7):
         log.release(f"n{number}")
-    assert [log.claim(node, node).index for node in ("a", "b", "c")] == [3, 7, 11]
+    assert [log.claim(node, node).result["index"] for node in ("a", "b", "c")] == [3, 7, 11]
 
 
 def test_06_a_claim_repeated_changes_nothing(log: CliqueLog) -> None:
     log.claim("a", "u", address="10.0.0.1")
     log.state.members.drain()
     for _ in range(100):
-        assert log.claim("a", "u", address="10.0.0.1", created_ms=START_MS).index == 0
+        assert log.claim("a", "u", address="10.0.0.1", created_ms=START_MS).result["index"] == 0
     assert not any(log.state.members.drain())
 
 
@@ -88,7 +88,7 @@ def test_07_a_new_pod_keeps_the_index_and_is_not_ready(log: CliqueLog) -> None:
     log.fill(3)
     log.ready("n1")
     signal, _ = reload(Reload(), log.slot_addresses(), 0)
-    assert log.claim("n1", "u1-new", address="10.0.9.9").index == 1
+    assert log.claim("n1", "u1-new", address="10.0.9.9").result["index"] == 1
     member = log.view().members[1]
     assert (member.address, member.ready, member.uid) == ("10.0.9.9", False, "u1-new")
     assert log.slot_addresses()[:3] == ("10.0.0.1", "10.0.9.9", "10.0.0.3")
@@ -101,15 +101,15 @@ def test_08_a_node_that_left_gets_its_index_back_while_it_is_free(log: CliqueLog
     log.fill(6)
     for number in (1, 4):
         log.release(f"n{number}")
-    assert log.claim("n4", "u4-new").index == 4
-    assert log.claim("stranger", "s").index == 1
-    assert log.claim("n1", "u1-new").index == 6
+    assert log.claim("n4", "u4-new").result["index"] == 4
+    assert log.claim("stranger", "s").result["index"] == 1
+    assert log.claim("n1", "u1-new").result["index"] == 6
 
 
 def test_09_another_machine_under_the_same_name(log: CliqueLog) -> None:
     log.fill(2)
     log.ready("n0")
-    assert log.claim("n0", "other-machine", address="10.9.0.1").index == 0
+    assert log.claim("n0", "other-machine", address="10.9.0.1").result["index"] == 0
     assert not log.view().members[0].ready
 
 
@@ -172,8 +172,8 @@ def test_15_a_deleted_node_frees_its_index_for_the_first_in_line(log: CliqueLog)
 
 
 def test_16_two_domains_with_one_clique_id_are_independent(log: CliqueLog) -> None:
-    assert log.claim("a", "u", domain="d1", address="10.0.0.1").index == 0
-    assert log.claim("b", "v", domain="d2", address="10.0.0.1").index == 0
+    assert log.claim("a", "u", domain="d1", address="10.0.0.1").result["index"] == 0
+    assert log.claim("b", "v", domain="d2", address="10.0.0.1").result["index"] == 0
     assert (log.indices(domain="d1"), log.indices(domain="d2")) == ({"a": 0}, {"b": 0})
     assert log.view(domain="d1").members[0].address == log.view(domain="d2").members[0].address == "10.0.0.1"
 
@@ -181,7 +181,7 @@ def test_16_two_domains_with_one_clique_id_are_independent(log: CliqueLog) -> No
 def test_17_a_node_that_moves_to_another_clique_leaves_the_first(log: CliqueLog) -> None:
     log.fill(18)
     log.claim("n18", "u18")
-    assert log.claim("n5", "u5-new", clique="c2", address="10.0.0.6").index == 0
+    assert log.claim("n5", "u5-new", clique="c2", address="10.0.0.6").result["index"] == 0
     assert "n5" not in log.indices()
     assert log.indices()["n18"] == 5
     assert log.claim("n5", "u5-new", clique="c").code == "refused"
@@ -203,7 +203,7 @@ def test_19_a_claim_without_a_clique_is_refused(log: CliqueLog) -> None:
     """A node without the fabric is in no clique: upstream shows -1 for it, and so does who asks us."""
     log.clique = ""
     outcome = log.claim("a", "u")
-    assert (outcome.code, outcome.index) == ("refused", -1)
+    assert (outcome.code, outcome.result) == ("refused", {})
     assert outcome.reason.startswith("clique: '' must be 1 to 128 ")
     assert log.state.cliques == {}
 
@@ -242,11 +242,11 @@ def test_24_the_index_of_a_running_daemon_never_changes(log: CliqueLog) -> None:
     assert outcome.code == "refused"
     assert "requested_index: 5 cannot replace 2" in outcome.reason
     log.release("n0")
-    assert log.claim("n2", "u2").index == 2
+    assert log.claim("n2", "u2").result["index"] == 2
 
 
 def test_26_two_writers_from_one_snapshot_both_get_a_row(log: CliqueLog) -> None:
-    assert {log.claim("a", "u").index, log.claim("b", "v").index} == {0, 1}
+    assert {log.claim("a", "u").result["index"], log.claim("b", "v").result["index"]} == {0, 1}
     assert len(log.view().members) == 2
 
 
@@ -256,8 +256,8 @@ def test_27_an_index_injected_by_hand_does_not_take_anothers(log: CliqueLog) -> 
     outcome = log.claim("intruder", "x", requested_index=1)
     assert outcome.code == "refused"
     assert outcome.reason == "requested_index: 1 is held by node 'n1', and a claim cannot take it over"
-    assert log.claim("guest", "y", requested_index=9).index == 9
-    assert log.claim("next", "z").index == 3
+    assert log.claim("guest", "y", requested_index=9).result["index"] == 9
+    assert log.claim("next", "z").result["index"] == 3
 
 
 @pytest.mark.parametrize("requested_index", [-2, 18, 1 << 40])
@@ -326,17 +326,17 @@ def test_33_a_restart_in_mid_formation_changes_no_index(log: CliqueLog) -> None:
     before = log.indices()
     log.state = reloaded(log.state)
     assert log.indices() == before
-    assert log.claim("n4", "again").index == 4
-    assert [log.claim(f"m{number}", f"w{number}").index for number in range(9)] == list(range(9, 18))
+    assert log.claim("n4", "again").result["index"] == 4
+    assert [log.claim(f"m{number}", f"w{number}").result["index"] for number in range(9)] == list(range(9, 18))
 
 
 def test_34_indices_that_foreign_rows_show_are_carried_over(log: CliqueLog) -> None:
     """Upstream loses them when it changes where it keeps them (#1486)."""
     rows = {"a": 4, "b": 0, "c": 17}
     for node, index in rows.items():
-        assert log.claim(node, f"pod-{node}", requested_index=index).index == index
+        assert log.claim(node, f"pod-{node}", requested_index=index).result["index"] == index
     assert log.indices() == rows
-    assert log.claim("d", "pod-d").index == 1
+    assert log.claim("d", "pod-d").result["index"] == 1
 
 
 def test_35_a_late_copy_of_a_claim_resurrects_nothing(log: CliqueLog) -> None:
@@ -345,7 +345,7 @@ def test_35_a_late_copy_of_a_claim_resurrects_nothing(log: CliqueLog) -> None:
     log.release("a", "u", internal=True)
     assert log.claim("a", "u", said_ms=said_ms, internal=True).code == "refused"
     assert log.view().members == ()
-    assert log.claim("a", "u", internal=True).index == 0
+    assert log.claim("a", "u", internal=True).result["index"] == 0
 
 
 def test_36_the_log_replayed_gives_the_same_rows(log: CliqueLog) -> None:

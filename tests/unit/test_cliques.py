@@ -48,13 +48,13 @@ def test_a_capacity_out_of_range_is_refused(log: CliqueLog, capacity: int) -> No
 def test_a_place_in_line_ends_with_its_pod(log: CliqueLog) -> None:
     log.resize(1)
     log.claim("holder", "u")
-    assert [log.claim(node, "u1").queue_position for node in ("a", "b", "c")] == [1, 2, 3]
+    assert [log.claim(node, "u1").result["queue_position"] for node in ("a", "b", "c")] == [1, 2, 3]
     log.release("b", "a-pod-of-before")
     assert log.line() == ["a", "b", "c"]
-    assert log.claim("a", "u2").queue_position == 3
+    assert log.claim("a", "u2").result["queue_position"] == 3
     log.release("b", "u1")
     assert log.line() == ["c", "a"]
-    assert log.claim("c", "u1").queue_position == 1
+    assert log.claim("c", "u1").result["queue_position"] == 1
 
 
 def test_an_older_incarnation_changes_nothing(log: CliqueLog) -> None:
@@ -81,10 +81,10 @@ def test_of_two_pods_of_one_second_the_later_in_the_log_is_newer(log: CliqueLog)
 
 
 def test_a_claim_without_a_uid_is_its_own_incarnation(log: CliqueLog) -> None:
-    assert log.claim("a").index == 0
+    assert log.claim("a").result["index"] == 0
     first = log.view().members[0].uid
     assert first == "id-0"
-    assert log.claim("a").index == 0
+    assert log.claim("a").result["index"] == 0
     assert log.view().members[0].uid == "id-1"
 
 
@@ -114,7 +114,7 @@ def test_a_move_frees_the_index_in_the_old_clique_and_is_refused_whole(log: Cliq
     log.claim("other", "w", clique="c2")
     assert log.claim("a", "u2", clique="c2", requested_index=0).code == "refused"
     assert log.indices() == {"a": 0}
-    assert log.claim("a", "u2", clique="c2", address="10.0.0.2").index == 1
+    assert log.claim("a", "u2", clique="c2", address="10.0.0.2").result["index"] == 1
     assert log.indices() == {"b": 0}
     assert log.view().members[0].address == ""
     assert log.view("c2").members[1].address == "10.0.0.2"
@@ -289,7 +289,7 @@ def test_the_line_is_bounded() -> None:
         assert log.claim(f"w{number}", "u").code == "waiting"
     outcome = log.claim("one-more", "u")
     assert outcome.reason == f"clique: 'c' has {MAX_QUEUE} nodes in its queue, the limit"
-    assert log.claim("w7", "u").queue_position == 8
+    assert log.claim("w7", "u").result["queue_position"] == 8
     log.release("n0")
     assert log.claim("one-more", "u").code == "waiting"
 
@@ -298,8 +298,8 @@ def test_the_largest_clique_fills_and_restarts() -> None:
     log = CliqueLog(checked=False)
     log.resize(MAX_CAPACITY)
     for number in range(MAX_CAPACITY):
-        assert log.claim(f"n{number}", "u").index == number
-    assert log.claim("late", "u").queue_position == 1
+        assert log.claim(f"n{number}", "u").result["index"] == number
+    assert log.claim("late", "u").result["queue_position"] == 1
     log.release("n2048")
     check_invariants(log.state)
     log.state = reloaded(log.state)

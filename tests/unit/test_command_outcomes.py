@@ -27,7 +27,7 @@ def with_a_leave_held(command_id: str) -> tuple[Fleet, int]:
     fleet.budget("denied-by-leave", 0, 3)
     held = fleet.change(*(node(i)._replace(state=1) for i in range(10)), command_id=command_id)
     assert held.code == "held"
-    return fleet, held.hold
+    return fleet, held.result["hold"]
 
 
 def test_a_command_is_held_while_its_hold_is_open_and_done_once_that_is_approved() -> None:
@@ -57,7 +57,7 @@ def edits_held(command_id: str) -> tuple[Fleet, list[int]]:
     )
     outcomes = [fleet.apply(event) for event in events]
     assert [outcome.code for outcome in outcomes] == ["held", "held", "held"]
-    return fleet, [outcome.hold for outcome in outcomes]
+    return fleet, [outcome.result["hold"] for outcome in outcomes]
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ def test_an_address_that_a_hold_keeps_of_a_node_that_left_is_held() -> None:
     fleet = Fleet()
     fleet.budget("denied-by-leave", 0, 0)
     fleet.change(Item("a", address="10.0.0.1"))
-    hold = fleet.leave("a").hold
+    hold = fleet.leave("a").result["hold"]
     fleet.change(Item("b", address="10.0.0.1", state=BY_AGENT))
     assert one(fleet, "b") == (0, 1)
     fleet.approve(hold, "bob")

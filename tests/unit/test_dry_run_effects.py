@@ -127,8 +127,8 @@ def check(fleet: Fleet, event: Event) -> None:
     assert (outcome.code == "held") == bool(budget)
     if outcome.code == "held":
         assert budget in outcome.reason
-        assert fleet.approve(outcome.hold, "bob").code == "done"
-        assert fleet.approve(outcome.hold, "cat").code == "done"
+        assert fleet.approve(outcome.result["hold"], "bob").code == "done"
+        assert fleet.approve(outcome.result["hold"], "cat").code == "done"
     now = {zone: expected_table(fleet.state, zone) for zone in had}
     assert {zone: device for zone, device in now.items() if device} == {z: d for z, d in expected.items() if d}
     foretold = {zone: effect.verdict_counts for effect in effects for zone in effect.zones}

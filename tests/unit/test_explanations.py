@@ -72,7 +72,7 @@ def test_a_node_whose_leave_fleet_has_session_expired_of_is_allowed_until_then(f
 
 def test_a_node_whose_leave_is_held_is_allowed_and_the_steps_go_on(fleet: Fleet) -> None:
     fleet.budget("denied-by-leave", 0, 0)
-    hold = fleet.leave("n").hold
+    hold = fleet.leave("n").result["hold"]
     found = ask(fleet, node=None)
     assert [step.note for step in found.steps[:2]] == [
         "it has left zone z0",
@@ -176,7 +176,7 @@ def test_a_node_whose_newest_state_is_held(fleet: Fleet) -> None:
     assert outcome.code == "held"
     found = ask(fleet)
     assert found.missing_step == "accepted"
-    assert found.reason == f"hold {outcome.hold} withholds its newest state until two principals approve it"
+    assert found.reason == f"hold {outcome.result['hold']} withholds its newest state until two principals approve it"
     assert found.verdict == "allowed", "by what it was before"
 
 

@@ -60,7 +60,7 @@ def test_a_zone_whose_nodes_a_hold_keeps_is_not_forgotten() -> None:
     assert held.code == "held"
     assert "z1" in fleet.state.zones.rows
     for actor in ("bob", "cid"):
-        fleet.approve(held.hold, actor)
+        fleet.approve(held.result["hold"], actor)
     assert not fleet.state.zones.rows
 
 

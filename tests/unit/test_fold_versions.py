@@ -92,7 +92,8 @@ def fields_of(outcome: Outcome | None) -> object:
     if outcome is None:
         return None
     items = [(item.name, item.code, item.reason) for item in outcome.items]
-    return outcome.code, outcome.reason, outcome.index, outcome.queue_position, outcome.hold, items
+    result = [outcome.result.get(name, none) for name, none in (("index", -1), ("queue_position", 0), ("hold", -1))]
+    return outcome.code, outcome.reason, *result, items
 
 
 def hash_of(*values: object) -> str:

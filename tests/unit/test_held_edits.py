@@ -29,12 +29,12 @@ def drop_policy(fleet: Fleet) -> Outcome:
 def test_zones_that_fleet_hears_of_while_an_edit_waits_do_not_have_it_asked_for_anew(fleet: Fleet) -> None:
     """What all zones would lose was seen, and a fleet that grows has a new one between any two approvals."""
     asked = drop_policy(fleet)
-    fleet.approve(asked.hold, "bob")
+    fleet.approve(asked.result["hold"], "bob")
     fleet.change(Item("m", "z1", "10.9.0.1"))
     fleet.limit("z2", 7, -1)
     fleet.describe("z3", {"rack": "3"})
     fleet.state = fleet.reload()
-    assert fleet.approve(asked.hold, "cid").code == "done"
+    assert fleet.approve(asked.result["hold"], "cid").code == "done"
     assert actual_table(fleet.state, "z1") == expected_table(fleet.state, "z1")
 
 
@@ -43,10 +43,10 @@ def test_a_zone_that_lost_its_labels_while_an_edit_waits_has_it_asked_for_anew(f
     fleet.policy("yes", priority=2, sources={"side": "left"}, zones={"site": "a"})
     asked = drop_policy(fleet)
     assert fleet.describe("z1", {}).code == "done"
-    assert [fleet.approve(asked.hold, actor).code for actor in ("bob", "cid")] == ["done", "held"]
-    assert fleet.state.holds.rows[str(asked.hold)].zones == ("z0", "z1")
+    assert [fleet.approve(asked.result["hold"], actor).code for actor in ("bob", "cid")] == ["done", "held"]
+    assert fleet.state.holds.rows[str(asked.result["hold"])].zones == ("z0", "z1")
     fleet.change(Item("m", "z2", "10.9.0.1"))
-    assert [fleet.approve(asked.hold, actor).code for actor in ("bob", "cid")] == ["done", "done"]
+    assert [fleet.approve(asked.result["hold"], actor).code for actor in ("bob", "cid")] == ["done", "done"]
 
 
 def test_an_edit_that_is_stated_again_keeps_its_approvals(fleet: Fleet) -> None:
@@ -55,13 +55,13 @@ def test_an_edit_that_is_stated_again_keeps_its_approvals(fleet: Fleet) -> None:
     assert [found.code for found in held] == ["held", "held", "done"]
     fleet.state = fleet.reload()
     asked = drop_policy(fleet)
-    fleet.approve(asked.hold, "bob")
+    fleet.approve(asked.result["hold"], "bob")
     before = saved_bytes(fleet.state)
     assert drop_policy(fleet) == asked
     assert fleet.policy("no", priority=1, action="drop", sources={"side": "left"}, actor="dan") == asked
     assert saved_bytes(fleet.state) == before
-    assert fleet.approve(asked.hold, "cid").code == "done"
-    assert list(fleet.state.holds.rows) == [str(held[1].hold)]
+    assert fleet.approve(asked.result["hold"], "cid").code == "done"
+    assert list(fleet.state.holds.rows) == [str(held[1].result["hold"])]
 
 
 def test_labels_and_a_deletion_that_are_stated_again_keep_their_approvals(fleet: Fleet) -> None:
@@ -77,29 +77,29 @@ def test_labels_and_a_deletion_that_are_stated_again_keep_their_approvals(fleet:
     for state_it in ways:
         asked = state_it()
         assert asked.code == "held"
-        fleet.approve(asked.hold, "bob")
+        fleet.approve(asked.result["hold"], "bob")
         assert state_it() == asked
-        assert fleet.state.holds.rows[str(asked.hold)].approvals == ("bob",)
+        assert fleet.state.holds.rows[str(asked.result["hold"])].approvals == ("bob",)
     replaced = fleet.policy("all", priority=1, sources={"side": "nobody"})
-    assert len(fleet.state.holds.rows) == 2 and str(replaced.hold) in fleet.state.holds.rows
+    assert len(fleet.state.holds.rows) == 2 and str(replaced.result["hold"]) in fleet.state.holds.rows
 
 
 def test_an_edit_that_is_stated_again_when_it_would_take_more_is_asked_for_anew(fleet: Fleet) -> None:
     first = drop_policy(fleet)
-    fleet.approve(first.hold, "bob")
+    fleet.approve(first.result["hold"], "bob")
     fleet.change(*(Item(f"m{i}", address=f"10.0.1.{i + 1}", labels={"side": "left"}) for i in range(MANY)))
     second = drop_policy(fleet)
-    assert second.hold != first.hold
+    assert second.result["hold"] != first.result["hold"]
     [hold] = fleet.state.holds.rows.values()
-    assert (hold.id, hold.addresses, hold.approvals) == (second.hold, 2 * MANY, ())
+    assert (hold.id, hold.addresses, hold.approvals) == (second.result["hold"], 2 * MANY, ())
 
 
 def test_a_refused_approval_is_told_in_one_short_sentence(fleet: Fleet) -> None:
     """It is remembered for ten minutes, and a record may be a megabyte."""
     asked = fleet.policy("no", action="drop", actor="x" * 100_000)
     refused = [
-        fleet.apply(HoldApproved(envelope("bob"), asked.hold, bytes(100_000))),
-        fleet.approve(asked.hold, "x" * 100_000),
+        fleet.apply(HoldApproved(envelope("bob"), asked.result["hold"], bytes(100_000))),
+        fleet.approve(asked.result["hold"], "x" * 100_000),
     ]
     assert [found.code for found in refused] == ["refused", "refused"]
     assert max(len(found.reason) for found in refused) < 200

@@ -55,9 +55,9 @@ def test_new_addresses_wait_with_the_old_ones_and_take_their_place_at_once(fleet
     outcome = shift(fleet)
     assert outcome.code == "held"
     assert addresses(fleet) == before
-    assert fleet.state.members.rows["n0"].withheld == outcome.hold
-    assert [part.hold for part in fleet.state.retained_states("n0")] == [outcome.hold]
-    assert approve(fleet, outcome.hold) == ["done", "done"]
+    assert fleet.state.members.rows["n0"].withheld == outcome.result["hold"]
+    assert [part.hold for part in fleet.state.retained_states("n0")] == [outcome.result["hold"]]
+    assert approve(fleet, outcome.result["hold"]) == ["done", "done"]
     assert addresses(fleet) == {item.address for item in [*(node(i, 1) for i in range(MANY)), *rest()]}
     assert fleet.state.holds.rows == {}
 
@@ -73,7 +73,7 @@ def test_a_move_to_another_zone_with_another_address_is_held_whole(fleet: Fleet)
     assert (outcome.code, addresses(fleet)) == ("held", before)
     fleet.change(*(node(i, state=3) for i in range(MANY)))
     assert addresses(fleet) == before
-    assert approve(fleet, outcome.hold) == ["done", "done"]
+    assert approve(fleet, outcome.result["hold"]) == ["done", "done"]
     assert {fleet.state.members.rows[f"n{i}"].zone for i in range(MANY)} == {"z1"}
 
 
@@ -82,7 +82,7 @@ def test_one_node_of_a_held_change_does_not_pass_by_being_stated_again_alone(fle
     before, rows = addresses(fleet), saved_bytes(fleet.state)
     fleet.change(node(0, 1))
     assert addresses(fleet) == before
-    assert fleet.state.holds.rows[str(held.hold)].nodes == MANY
+    assert fleet.state.holds.rows[str(held.result["hold"])].nodes == MANY
     again = fleet.change(node(0, 2))
     assert (again.code, addresses(fleet)) == ("held", before)
     assert (
@@ -97,13 +97,13 @@ def test_one_node_of_a_held_change_does_not_pass_by_being_stated_again_alone(fle
 def test_the_newest_of_several_changes_is_the_one_that_waits(fleet: Fleet) -> None:
     """Who approved what waited before has not approved what waits now."""
     first = shift(fleet)
-    fleet.approve(first.hold, "bob")
+    fleet.approve(first.result["hold"], "bob")
     newer = fleet.change(node(0, 2))
-    assert fleet.state.holds.rows[str(first.hold)].nodes == MANY - 1
-    assert fleet.state.holds.rows[str(newer.hold)].approvals == ()
-    assert fleet.approve(first.hold, "cid").code == "done"
+    assert fleet.state.holds.rows[str(first.result["hold"])].nodes == MANY - 1
+    assert fleet.state.holds.rows[str(newer.result["hold"])].approvals == ()
+    assert fleet.approve(first.result["hold"], "cid").code == "done"
     assert str(IPv4Address(fleet.state.retained_states("n0")[0].address4)) == "10.0.0.1"
-    assert approve(fleet, newer.hold) == ["done", "done"]
+    assert approve(fleet, newer.result["hold"]) == ["done", "done"]
     assert "10.2.0.1" in addresses(fleet) and "10.1.0.1" not in addresses(fleet)
 
 
@@ -111,7 +111,7 @@ def test_a_node_that_goes_back_to_what_it_was_no_longer_waits(fleet: Fleet) -> N
     before = addresses(fleet)
     held = shift(fleet)
     assert fleet.change(*(node(i) for i in range(MANY - 1))).code == "done"
-    assert fleet.state.holds.rows[str(held.hold)].nodes == 1
+    assert fleet.state.holds.rows[str(held.result["hold"])].nodes == 1
     assert fleet.change(node(MANY - 1)).code == "done"
     assert (fleet.state.holds.rows, fleet.state.retained.rows) == ({}, {})
     assert addresses(fleet) == before
@@ -122,7 +122,7 @@ def test_a_node_whose_change_waits_may_leave(fleet: Fleet) -> None:
     assert fleet.leave("n0").code == "done"
     assert "n0" not in fleet.state.members.rows
     assert "10.0.0.1" not in addresses(fleet)
-    assert fleet.state.holds.rows[str(held.hold)].nodes == MANY - 1
+    assert fleet.state.holds.rows[str(held.result["hold"])].nodes == MANY - 1
 
 
 def test_an_edit_of_labels_that_denies_here_and_allows_there_is_held_whole(fleet: Fleet) -> None:
@@ -154,8 +154,8 @@ def test_an_edit_may_allow_a_share_of_the_addresses_of_the_fleet() -> None:
     )
     assert (outcome.code, outcome.reason) == ("held", reason)
     assert addresses(fleet) == set()
-    assert fleet.state.holds.rows[str(outcome.hold)].kind == ALLOWED_BY_CHANGE
-    assert approve(fleet, outcome.hold) == ["done", "done"]
+    assert fleet.state.holds.rows[str(outcome.result["hold"])].kind == ALLOWED_BY_CHANGE
+    assert approve(fleet, outcome.result["hold"]) == ["done", "done"]
     assert len(addresses(fleet)) == 2 * MANY
 
 
@@ -187,7 +187,7 @@ def test_joins_of_new_nodes_have_no_limit_until_an_operator_sets_one() -> None:
     )
     assert fleet.state.members.rows["y0"].slot < 0
     assert fleet.change(*(node(i, 3, name=f"w{i}") for i in range(5))).code == "done"
-    assert approve(fleet, held.hold) == ["done", "done"]
+    assert approve(fleet, held.result["hold"]) == ["done", "done"]
     assert len(addresses(fleet)) == 5 * MANY + 35
     fleet.budget(ALLOWED_BY_JOIN, 1_000, 0)
     assert fleet.change(*(node(i, 4, name=f"v{i}") for i in range(MANY))).code == "done"
@@ -208,7 +208,7 @@ def test_a_hold_is_named_after_what_it_denies() -> None:
     for kind in (ALLOWED_BY_CHANGE, DENIED_BY_CHANGE, DENIED_BY_LEAVE):
         fleet.budget(kind, 0, 0)
     swapped = fleet.change(*(node(i, labels={} if i % 2 else {"side": "out"}) for i in range(MANY)))
-    hold = fleet.state.holds.rows[str(swapped.hold)]
+    hold = fleet.state.holds.rows[str(swapped.result["hold"])]
     assert (hold.kind, hold.addresses, hold.nodes) == (DENIED_BY_CHANGE, MANY, MANY)
 
 
@@ -226,13 +226,16 @@ def standings(fleet: Fleet, *names: str) -> list[str]:
 def test_a_rejected_leave_keeps_the_nodes_until_they_join_again(fleet: Fleet) -> None:
     before = addresses(fleet)
     held = fleet.leave(*(f"n{i}" for i in range(MANY)), state=2)
-    fleet.approve(held.hold, "bob")
+    fleet.approve(held.result["hold"], "bob")
     assert standings(fleet, "n0", "n299") == ["held", ""]
-    assert fleet.reject(held.hold).code == "done"
+    assert fleet.reject(held.result["hold"]).code == "done"
     assert (fleet.state.holds.rows, holds(fleet.state), addresses(fleet)) == ({}, [], before)
     assert standings(fleet, "n0", "n299") == ["leave rejected", ""]
-    reason = f"hold: {held.hold} was rejected by 'eve' and can no longer be approved"
-    assert [fleet.approve(held.hold, "cid").reason, fleet.reject(held.hold).reason] == [reason, reason]
+    reason = f"hold: {held.result['hold']} was rejected by 'eve' and can no longer be approved"
+    assert [fleet.approve(held.result["hold"], "cid").reason, fleet.reject(held.result["hold"]).reason] == [
+        reason,
+        reason,
+    ]
     fleet.change(node(0, created_ms=2))
     assert standings(fleet, "n0", "n1") == ["", "leave rejected"]
     assert fleet.leave("n0").code == "done"
@@ -243,7 +246,7 @@ def test_a_rejected_leave_keeps_the_nodes_until_they_join_again(fleet: Fleet) ->
 def test_a_rejected_change_is_dropped_whole_and_ends_with_the_next_one(fleet: Fleet) -> None:
     before = addresses(fleet)
     held = shift(fleet)
-    assert fleet.reject(held.hold).code == "done"
+    assert fleet.reject(held.result["hold"]).code == "done"
     assert (fleet.state.holds.rows, addresses(fleet)) == ({}, before)
     assert standings(fleet, "n0", "n299") == ["change rejected", ""]
     assert shift(fleet).code in ("done", "unchanged"), "to state the same again changes nothing"
@@ -262,10 +265,10 @@ def test_a_rejected_change_is_dropped_whole_and_ends_with_the_next_one(fleet: Fl
 def test_what_a_rejection_leaves_is_told_of_each_node(fleet: Fleet) -> None:
     held = shift(fleet)
     at = RecordMetadata(HERE, fleet.offset, fleet.now_ms, fleet.now_ms)
-    event = HoldRejected(envelope("eve"), held.hold)
+    event = HoldRejected(envelope("eve"), held.result["hold"])
     change = fleet.fold.decide(fleet.state, event, at).change
     rejected, members = items(event, change, at)
-    assert rejected == DecisionItems("hold_rejected", (str(held.hold),), {"by": "eve"})
+    assert rejected == DecisionItems("hold_rejected", (str(held.result["hold"]),), {"by": "eve"})
     assert members == DecisionItems(
-        "member_rejected", tuple(sorted(f"n{i}" for i in range(MANY))), {"hold": str(held.hold)}
+        "member_rejected", tuple(sorted(f"n{i}" for i in range(MANY))), {"hold": str(held.result["hold"])}
     )

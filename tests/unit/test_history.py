@@ -104,10 +104,10 @@ def test_a_rejected_edit_is_in_the_history_of_what_it_would_have_edited() -> Non
         ),
     }
     for subject, (kind, asked) in edits.items():
-        event = HoldRejected(Envelope("", str(asked.hold), "eve", 0), asked.hold)
+        event = HoldRejected(Envelope("", str(asked.result["hold"]), "eve", 0), asked.result["hold"])
         at = RecordMetadata(FLEET_0, fleet.offset, fleet.now_ms, fleet.time_ms)
         change, outcome = fleet.fold.decide(fleet.state, event, at)
-        told = Told(f"{kind}_edit_rejected", subject, {"by": "eve", "hold": str(asked.hold)})
+        told = Told(f"{kind}_edit_rejected", subject, {"by": "eve", "hold": str(asked.result["hold"])})
         assert about(subject, event, change, outcome, at) == [told]
         assert about("z1", event, change, outcome, at) == []
 
@@ -116,7 +116,7 @@ def test_a_rejection_is_in_the_history_of_each_node_that_the_hold_kept() -> None
     fleet = Fleet()
     fleet.budget("denied-by-leave", 0, 0)
     fleet.change(*(Item(f"n{i}", "z0", f"10.0.0.{i + 1}") for i in range(9)))
-    hold = fleet.leave("n1", "n2").hold
+    hold = fleet.leave("n1", "n2").result["hold"]
     event = HoldRejected(Envelope("", str(hold), "eve", 0), hold)
     at = RecordMetadata(FLEET_0, fleet.offset, fleet.now_ms, fleet.time_ms)
     change, outcome = fleet.fold.decide(fleet.state, event, at)

@@ -65,7 +65,7 @@ def leave(fleet: Fleet, causes: Mapping[tuple[str, str], range]) -> Outcome:
 def test_a_record_of_several_commands_makes_a_hold_for_each(fleet: Fleet) -> None:
     outcome = leave(fleet, {("a", "operator/ann"): range(10), ("b", "operator/bob"): range(10, 30)})
     one, other = holds(fleet.state)
-    assert outcome.hold == one.hold
+    assert outcome.result["hold"] == one.hold
     assert [(hold.command_id, hold.requested_by, hold.node_count, hold.addresses) for hold in (one, other)] == [
         ("a", "operator/ann", 10, 10),
         ("b", "operator/bob", 20, 20),
@@ -79,10 +79,10 @@ def test_a_record_of_several_commands_makes_a_hold_for_each(fleet: Fleet) -> Non
 def test_a_command_in_several_zones_and_partitions_has_one_hold(fleet: Fleet) -> None:
     assert partition_of(b"z0", PARTITIONS) != partition_of(b"z2", PARTITIONS)
     first = leave(fleet, {("a", "operator/ann"): range(10)})
-    fleet.approve(first.hold, "cid")
+    fleet.approve(first.result["hold"], "cid")
     second = leave(fleet, {("a", "operator/ann"): range(MANY, MANY + 10)})
     [hold] = holds(fleet.state)
-    assert first.hold == second.hold == hold.hold
+    assert first.result["hold"] == second.result["hold"] == hold.hold
     assert (hold.node_count, hold.addresses, hold.approved_by) == (20, 20, ()), "who approved it saw less"
     assert [fleet.approve(hold.hold, actor).code for actor in ("cid", "dan")] == ["done", "done"]
     assert len(fleet.state.members.rows) == 2 * MANY - 20
@@ -94,8 +94,8 @@ def test_a_hold_that_all_its_nodes_leave_goes_on_with_those_that_come_in_the_sam
     causes = {("b", "operator/bob"): 10, ("a", "operator/ann"): 10}
     second = fleet.apply(said_of(fleet, [*back, *gone], causes))
     [hold] = holds(fleet.state)
-    assert (hold.hold, hold.node_count, hold.addresses) == (first.hold, 10, 10)
-    assert hold.nodes == tuple(f"n{i}" for i in range(10, 20)) and second.hold == hold.hold
+    assert (hold.hold, hold.node_count, hold.addresses) == (first.result["hold"], 10, 10)
+    assert hold.nodes == tuple(f"n{i}" for i in range(10, 20)) and second.result["hold"] == hold.hold
     assert holds(fleet.reload()) == holds(fleet.state)
     assert [fleet.approve(hold.hold, actor).code for actor in ("cid", "dan")] == ["done", "done"]
     assert not holds(fleet.state) and not fleet.state.held_names
@@ -135,7 +135,7 @@ def test_a_hold_that_grows_shows_the_zones_and_the_reasons_of_all_its_parts() ->
         "would be denied at once, after 3 in the last 10 minutes, over the denied-by-leave budget; the rule "
         "tables keep the previous state"
     )
-    assert (held.hold, grown.hold, grown.zones) == (first.hold, first.hold, ("z0", "z2"))
+    assert (held.result["hold"], grown.hold, grown.zones) == (first.hold, first.hold, ("z0", "z2"))
     assert grown.reason == held.reason == f"nodes: 26 addresses {why}; a later part of the command: {late}"
 
 
@@ -204,15 +204,15 @@ def test_a_hold_of_an_edit_is_not_that_of_nodes_though_they_share_an_id(fleet: F
     edit = fleet.apply(PolicySet(Envelope("a", "", "operator/ann", 0), "no", 0, "drop", "any", [], {}, {}))
     held = leave(fleet, {("a", "operator/ann"): range(10)})
     found = {hold.hold: (hold.subject, hold.node_count) for hold in holds(fleet.state)}
-    assert found == {edit.hold: ("policy", 0), held.hold: ("members", 10)}
+    assert found == {edit.result["hold"]: ("policy", 0), held.result["hold"]: ("members", 10)}
 
 
 def test_a_person_who_asked_for_a_leave_does_not_approve_it(fleet: Fleet) -> None:
     held = leave(fleet, {("a", "operator/ann"): range(10)})
-    refused = fleet.approve(held.hold, "approver/ann")
+    refused = fleet.approve(held.result["hold"], "approver/ann")
     assert refused.reason == "principal: 'approver/ann' requested this change, so other principals must approve it"
     before = actual_table(fleet.state, "z0")
-    assert [fleet.approve(held.hold, actor).code for actor in ("bob", "cid")] == ["done", "done"]
+    assert [fleet.approve(held.result["hold"], actor).code for actor in ("bob", "cid")] == ["done", "done"]
     assert actual_table(fleet.state, "z0") != before
 
 
@@ -326,8 +326,11 @@ def test_a_person_who_moves_a_node_alone_does_not_approve_it(fleet: Fleet, uid: 
     told = command_outcome(fleet.state, event.envelope.command_id)
     assert told is not None and (told.code, told.hold) == ("held", hold.hold)
     assert (hold.requested_by, hold.command_id) == ("operator/joe", event.envelope.command_id)
-    assert fleet.approve(held.hold, "approver/joe").code == "refused"
-    assert [fleet.approve(held.hold, actor).code for actor in ("approver/ann", "approver/bob")] == ["done", "done"]
+    assert fleet.approve(held.result["hold"], "approver/joe").code == "refused"
+    assert [fleet.approve(held.result["hold"], actor).code for actor in ("approver/ann", "approver/bob")] == [
+        "done",
+        "done",
+    ]
 
 
 def test_the_id_of_a_command_of_somebody_else_joins_no_hold_of_theirs(fleet: Fleet) -> None:

@@ -67,7 +67,7 @@ class LifecycleMachine(DeliveredMachine):
         if outcome.code == "waiting":
             assert row is not None and row.phase == PENDING
             line = [n for n, d in self.log.state.dpus.rows.items() if d.phase == PENDING]
-            assert 1 <= outcome.queue_position <= len(line) and outcome.reason
+            assert 1 <= outcome.result["queue_position"] <= len(line) and outcome.reason
         elif outcome.code == "done":
             assert row is None or row.phase != PENDING
         SOMETIMES.saw("a DPU waits in line", outcome.code == "waiting")

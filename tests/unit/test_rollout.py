@@ -29,17 +29,17 @@ def zone_of(count: int, *, installs: int, nodes: int, per_node: int = 1) -> Zone
 def provision(log: ZoneLog, *numbers: int) -> list[tuple[str, int]]:
     """Outcome and place in line of each."""
     outcomes = [log.request(f"d{i}", "provision", "image-1") for i in numbers]
-    return [(outcome.code, outcome.queue_position) for outcome in outcomes]
+    return [(outcome.code, outcome.result.get("queue_position", 0)) for outcome in outcomes]
 
 
 def test_who_finds_no_room_waits_in_line_and_is_told_why() -> None:
     log = zone_of(4, installs=2, nodes=10)
     assert provision(log, 3, 1, 0) == [("done", 0), ("done", 0), ("waiting", 1)]
     outcome = log.request("d2", "provision", "image-1")
-    assert (outcome.code, outcome.queue_position) == ("waiting", 2)
+    assert (outcome.code, outcome.result) == ("waiting", {"queue_position": 2})
     assert outcome.reason == "parallel_installs: 2 DPUs of zone 'z1' are being installed, the limit"
     again = log.request("d2", "provision", "image-2")
-    assert (again.code, again.queue_position, log.row("d2").image) == ("waiting", 2, "image-2")
+    assert (again.code, again.result["queue_position"], log.row("d2").image) == ("waiting", 2, "image-2")
 
 
 def test_the_next_in_line_goes_when_an_install_is_done() -> None:
@@ -75,7 +75,7 @@ def test_who_is_out_of_service_already_goes_first() -> None:
     assert log.row("d1").phase == NODE_EFFECT
     provision(log, 2)
     outcome = log.request("d0", "retry")
-    assert (outcome.code, outcome.queue_position) == ("waiting", 1)
+    assert (outcome.code, outcome.result) == ("waiting", {"queue_position": 1})
     log.request("d1", "delete")
     assert (log.row("d0").phase, log.row("d2").phase) == (NODE_EFFECT, PENDING)
 
@@ -105,7 +105,7 @@ def test_who_is_paused_keeps_its_place_and_lets_others_by() -> None:
     log.request("d0", "delete")
     assert (log.row("d1").phase, log.row("d2").phase) == (PENDING, NODE_EFFECT)
     provision(log, 3)
-    assert log.request("d1", "resume").queue_position == 1
+    assert log.request("d1", "resume").result["queue_position"] == 1
     log.request("d2", "delete")
     assert (log.row("d1").phase, log.row("d3").phase) == (NODE_EFFECT, PENDING)
 

@@ -197,12 +197,12 @@ def test_to_loosen_a_budget_takes_two_others_and_counts_only_then() -> None:
     assert (outcome.code, outcome.reason) == ("held", reason)
     assert looser(fleet) == outcome
     assert fleet.policy("no", action="drop") == waiting, "a budget that waits lets nothing pass"
-    assert fleet.approve(outcome.hold, "operator/eve").code == "refused"
+    assert fleet.approve(outcome.result["hold"], "operator/eve").code == "refused"
     fleet.state = fleet.reload()
-    approved = [fleet.approve(outcome.hold, actor).code for actor in ("bob", "bob", "cid")]
+    approved = [fleet.approve(outcome.result["hold"], actor).code for actor in ("bob", "bob", "cid")]
     assert approved == ["done", "unchanged", "done"]
     assert fleet.state.budgets.rows[DENIED_BY_CHANGE] == Budget(DENIED_BY_CHANGE, 1_000, 3)
-    assert list(fleet.state.holds.rows) == [str(waiting.hold)], "what waited still does"
+    assert list(fleet.state.holds.rows) == [str(waiting.result["hold"])], "what waited still does"
 
 
 def test_to_tighten_a_budget_takes_one_and_ends_what_would_loosen_it() -> None:
@@ -214,7 +214,7 @@ def test_to_tighten_a_budget_takes_one_and_ends_what_would_loosen_it() -> None:
         held = looser(fleet, permille=permille, min_addresses=min_addresses)
         assert held.code == "held", "looser in one respect is looser"
     assert len(fleet.state.holds.rows) == 1
-    assert fleet.reject(held.hold).code == "done"
+    assert fleet.reject(held.result["hold"]).code == "done"
     assert (fleet.state.holds.rows, fleet.state.budgets.rows[DENIED_BY_CHANGE].permille) == ({}, 49)
     assert looser(fleet, "allowed-by-join", 500, 0).code == "done", "no limit was the loosest"
     assert looser(fleet, "allowed-by-join", 1_000, 0).code == "held"

@@ -138,7 +138,7 @@ def test_a_hold_says_what_would_go_and_over_which_budget(held: Callable[[Fleet],
     fleet = full()
     outcome = held(fleet)
     assert outcome.code == "held"
-    hold = fleet.state.holds.rows[str(outcome.hold)]
+    hold = fleet.state.holds.rows[str(outcome.result["hold"])]
     assert (reason_of(hold), hold.since_ms, hold.requested_by != "") == (reason, fleet.now_ms, True)
 
 
@@ -156,6 +156,6 @@ def test_a_hold_of_a_zones_labels_names_the_zone() -> None:
 def test_a_hold_names_so_many_zones_and_no_more() -> None:
     fleet = full(zones=MAX_SHOWN_ZONES + 5)
     outcome = fleet.leave(*(f"n{i}" for i in range(MANY)), state=2)
-    zones = fleet.state.holds.rows[str(outcome.hold)].zones
+    zones = fleet.state.holds.rows[str(outcome.result["hold"])].zones
     assert len(zones) == MAX_SHOWN_ZONES
     assert [*zones] == sorted(zones)

@@ -123,7 +123,7 @@ def test_a_withdrawal_over_budget_changes_no_verdict_until_two_principals_approv
     assert outcome.code == "held"
     assert actual_table(fleet.state, "z0") == before
     assert expected_table(fleet.state, "z0") == before
-    hold = fleet.state.holds.rows[str(outcome.hold)]
+    hold = fleet.state.holds.rows[str(outcome.result["hold"])]
     assert hold.addresses >= MANY
     assert hold.zones == ("z0",)
 
@@ -143,7 +143,7 @@ def test_a_record_is_held_whole_and_one_within_budget_passes_whole(fleet: Fleet,
     assert fleet.leave(*names(0, 60), state=state).code == "done"
     outcome = fleet.leave(*names(60, 101), state=state)
     assert outcome.code == "held"
-    assert fleet.state.holds.rows[str(outcome.hold)].nodes == 41
+    assert fleet.state.holds.rows[str(outcome.result["hold"])].nodes == 41
     assert fleet.leave(*names(101, 141), state=state).code == "done"
     assert len(fleet.state.members.rows) == 2 * MANY - 100
 
@@ -157,7 +157,7 @@ def test_every_list_has_its_own_count(fleet: Fleet) -> None:
     fleet.now_ms += 2 * BUDGET_WINDOW_MS
     outcome = vanish(fleet)
     assert outcome.code == "held"
-    assert fleet.state.holds.rows[str(outcome.hold)].zones == ("z1",)
+    assert fleet.state.holds.rows[str(outcome.result["hold"])].zones == ("z1",)
     assert expected_table(fleet.state, "z0") == {}
 
 
@@ -167,7 +167,7 @@ def test_stated_leaves_have_a_budget_of_their_own(fleet: Fleet) -> None:
     fleet.budget("denied-by-leave", 0, 10)
     outcome = fleet.leave(*names(250, 252))
     assert outcome.code == "held"
-    assert fleet.state.holds.rows[str(outcome.hold)].kind == "denied-by-leave"
+    assert fleet.state.holds.rows[str(outcome.result["hold"])].kind == "denied-by-leave"
     assert fleet.state.members.rows["n250"].held
 
 
@@ -177,7 +177,7 @@ def test_one_record_with_both_kinds_holds_only_what_is_over(fleet: Fleet) -> Non
     inferred = [Item(n, rows[n].zone, state=2) for n in names(5, 5 + MANY)]
     outcome = fleet.change(*stated, *inferred)
     assert outcome.code == "held"
-    assert fleet.state.holds.rows[str(outcome.hold)].nodes == MANY
+    assert fleet.state.holds.rows[str(outcome.result["hold"])].nodes == MANY
     assert "n0" not in rows
     assert rows["n5"].held
 
@@ -246,10 +246,10 @@ def test_a_drop_that_nothing_reaches_takes_nothing_away(fleet: Fleet) -> None:
 def test_a_node_that_comes_back_ends_its_hold(fleet: Fleet) -> None:
     outcome = vanish(fleet)
     before = content(fleet)
-    hash_of_all = fleet.state.holds.rows[str(outcome.hold)].hash
-    fleet.approve(outcome.hold, "bob")
+    hash_of_all = fleet.state.holds.rows[str(outcome.result["hold"])].hash
+    fleet.approve(outcome.result["hold"], "bob")
     fleet.change(*(node(i, created_ms=2) for i in range(MANY - 1)))
-    hold = fleet.state.holds.rows[str(outcome.hold)]
+    hold = fleet.state.holds.rows[str(outcome.result["hold"])]
     assert (hold.nodes, hold.approvals) == (1, ("bob",))
     assert hold.hash != hash_of_all
     fleet.change(node(MANY - 1, created_ms=2))
@@ -260,9 +260,9 @@ def test_a_node_that_comes_back_ends_its_hold(fleet: Fleet) -> None:
 def test_an_approval_quotes_what_was_seen(fleet: Fleet) -> None:
     outcome = vanish(fleet)
     fleet.change(node(0, created_ms=2))
-    row = fleet.state.holds.rows[str(outcome.hold)]
+    row = fleet.state.holds.rows[str(outcome.result["hold"])]
     fleet.change(node(1, created_ms=2))
-    refusal = fleet.apply(HoldApproved(envelope("bob"), outcome.hold, row.hash))
+    refusal = fleet.apply(HoldApproved(envelope("bob"), outcome.result["hold"], row.hash))
     assert refusal.code == "refused"
     assert refusal.reason.startswith(f"hash: {row.hash.hex()} must be the current hash of the hold")
     assert fleet.approve(999, "bob").reason == "hold: 999 is not an open hold"
@@ -320,13 +320,13 @@ def test_the_hold_of_a_leave_is_that_of_the_leave_and_not_of_what_the_node_was_b
     fleet.budget("denied-by-leave", 0, 10)
     left = fleet.leave(*names(0, 20))
     assert (moved.code, left.code) == ("held", "held")
-    assert hold_of(fleet.state, "n0") == hold_of(fleet.reload(), "n0") == left.hold != moved.hold
-    assert (hold_of(fleet.state, "n30"), hold_of(fleet.state, "n299")) == (moved.hold, -1)
+    assert hold_of(fleet.state, "n0") == hold_of(fleet.reload(), "n0") == left.result["hold"] != moved.result["hold"]
+    assert (hold_of(fleet.state, "n30"), hold_of(fleet.state, "n299")) == (moved.result["hold"], -1)
 
 
 def test_who_asked_for_an_edit_does_not_approve_it(fleet: Fleet) -> None:
     outcome = drop_everything(fleet)
-    refusal = fleet.approve(outcome.hold, "ann")
+    refusal = fleet.approve(outcome.result["hold"], "ann")
     assert (refusal.code, refusal.reason) == (
         "refused",
         "principal: 'ann' requested this change, so other principals must approve it",
@@ -334,7 +334,7 @@ def test_who_asked_for_an_edit_does_not_approve_it(fleet: Fleet) -> None:
 
 
 def test_who_has_two_roles_is_still_one_person(fleet: Fleet) -> None:
-    held = fleet.state.holds.rows[str(vanish(fleet).hold)]
+    held = fleet.state.holds.rows[str(vanish(fleet).result["hold"])]
     said = [fleet.approve(held.id, actor) for actor in ("approver/bob", "operator/bob", "?bob", "approver/bob")]
     assert [outcome.code for outcome in said] == ["done", "unchanged", "unchanged", "unchanged"]
     assert all(outcome.reason.startswith(f"hold {held.id} has 1 of 2 approvals") for outcome in said)
@@ -344,25 +344,25 @@ def test_who_has_two_roles_is_still_one_person(fleet: Fleet) -> None:
 def test_who_asked_for_an_edit_does_not_approve_it_in_another_role(fleet: Fleet) -> None:
     outcome = fleet.policy("no", action="drop", actor="operator/ann")
     assert outcome.code == "held"
-    assert fleet.approve(outcome.hold, "approver/ann").code == "refused"
+    assert fleet.approve(outcome.result["hold"], "approver/ann").code == "refused"
 
 
 def test_an_edit_that_the_fleet_grew_into_is_asked_for_anew(fleet: Fleet) -> None:
     asked = drop_policy(fleet)
-    seen = fleet.state.holds.rows[str(asked.hold)]
-    fleet.approve(asked.hold, "bob")
+    seen = fleet.state.holds.rows[str(asked.result["hold"])]
+    fleet.approve(asked.result["hold"], "bob")
     fleet.change(*(node(i, labels={"side": "left"}) for i in range(2 * MANY)))
     before = content(fleet)
-    outcome = fleet.approve(asked.hold, "cid")
-    assert (outcome.code, outcome.hold, content(fleet)) == ("held", asked.hold, before)
+    outcome = fleet.approve(asked.result["hold"], "cid")
+    assert (outcome.code, outcome.result["hold"], content(fleet)) == ("held", asked.result["hold"], before)
     assert outcome.reason == (
         "policy: 'no': 300 addresses would be denied at once now, but approvers were shown fewer,"
         " or other zones; check its zones and approve it again"
     )
-    row = fleet.state.holds.rows[str(asked.hold)]
+    row = fleet.state.holds.rows[str(asked.result["hold"])]
     assert (row.addresses, row.approvals, row.requested_by) == (300, (), "ann")
-    assert fleet.apply(HoldApproved(envelope("cid"), asked.hold, seen.hash)).code == "refused"
-    assert [fleet.approve(asked.hold, actor).code for actor in ("cid", "bob")] == ["done", "done"]
+    assert fleet.apply(HoldApproved(envelope("cid"), asked.result["hold"], seen.hash)).code == "refused"
+    assert [fleet.approve(asked.result["hold"], actor).code for actor in ("cid", "bob")] == ["done", "done"]
     assert "no" in fleet.state.policies.rows
 
 
@@ -370,15 +370,15 @@ def test_an_edit_that_other_zones_grew_into_is_asked_for_anew(fleet: Fleet) -> N
     """They lose no more than was seen, and nobody saw that they would lose it."""
     fleet.describe("z1", {"site": "a"})
     asked = fleet.policy("no", action="drop", sources={"side": "left"}, zones={"site": "a"})
-    assert fleet.state.holds.rows[str(asked.hold)].zones == ("z1",)
+    assert fleet.state.holds.rows[str(asked.result["hold"])].zones == ("z1",)
     for zone in ("z2", "z3"):
         assert fleet.describe(zone, {"site": "a"}).code == "done"
     before = {zone: table(fleet.state, zone).version for zone in ("z1", "z2", "z3")}
-    assert [fleet.approve(asked.hold, actor).code for actor in ("bob", "cid")] == ["done", "held"]
+    assert [fleet.approve(asked.result["hold"], actor).code for actor in ("bob", "cid")] == ["done", "held"]
     assert before == {zone: table(fleet.state, zone).version for zone in before}
-    row = fleet.state.holds.rows[str(asked.hold)]
+    row = fleet.state.holds.rows[str(asked.result["hold"])]
     assert (row.zones, row.addresses, row.approvals) == (("z1", "z2", "z3"), MANY, ())
-    assert [fleet.approve(asked.hold, actor).code for actor in ("bob", "cid")] == ["done", "done"]
+    assert [fleet.approve(asked.result["hold"], actor).code for actor in ("bob", "cid")] == ["done", "done"]
     assert not before.items() & {zone: table(fleet.state, zone).version for zone in before}.items()
 
 
@@ -387,10 +387,10 @@ def test_of_an_approved_edit_each_list_may_lose_what_was_seen_of_it_alone(fleet:
     fleet.describe("z1", {"site": "a"})
     fleet.policy("yes", priority=2, sources={"side": "left"}, zones={"site": "a"})
     asked = fleet.policy("no", priority=1, action="drop", sources={})
-    assert sorted(fleet.state.holds.rows[str(asked.hold)].shown_counts.values()) == [MANY, 2 * MANY]
+    assert sorted(fleet.state.holds.rows[str(asked.result["hold"])].shown_counts.values()) == [MANY, 2 * MANY]
     more = [node(i, labels={"side": "right"}) for i in range(2 * MANY) if i % 2]
     assert fleet.change(*more).code == "done"
-    assert [fleet.approve(asked.hold, actor).code for actor in ("bob", "cid")] == ["done", "held"]
+    assert [fleet.approve(asked.result["hold"], actor).code for actor in ("bob", "cid")] == ["done", "held"]
 
 
 def test_an_edit_that_takes_nothing_away_is_made_where_the_budget_is_spent(fleet: Fleet) -> None:
@@ -403,7 +403,7 @@ def test_an_edit_that_takes_nothing_away_is_made_where_the_budget_is_spent(fleet
 
 def test_policies_that_wait_count_as_those_that_stand(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("projections.fleet.fold.MAX_POLICIES", 3)
-    waiting = [fleet.policy(name, action="drop", sources={"side": "left"}).hold for name in ("no", "never")]
+    waiting = [fleet.policy(name, action="drop", sources={"side": "left"}).result["hold"] for name in ("no", "never")]
     assert fleet.policy("more").reason == "name: 'more' would be more than the 3 policies allowed"
     assert fleet.policy("no", action="drop", sources={"side": "right"}).code == "held"
     fleet.reject(waiting[1])
@@ -413,27 +413,27 @@ def test_policies_that_wait_count_as_those_that_stand(fleet: Fleet, monkeypatch:
 def test_what_an_edit_takes_beyond_what_was_approved_is_charged(fleet: Fleet) -> None:
     asked = drop_policy(fleet)
     fleet.change(*(node(i, labels={"side": "left"}) for i in range(120)))
-    assert [fleet.approve(asked.hold, actor).code for actor in ("bob", "cid")] == ["done", "done"]
+    assert [fleet.approve(asked.result["hold"], actor).code for actor in ("bob", "cid")] == ["done", "done"]
     assert fleet.state.window("denied-by-change", fleet.state.list_number("z0")).spent(fleet.now_ms) == 60
 
 
 def test_a_rejected_edit_is_gone(fleet: Fleet) -> None:
     edit = drop_everything(fleet)
-    assert fleet.reject(edit.hold).code == "done"
+    assert fleet.reject(edit.result["hold"]).code == "done"
     assert "no" not in fleet.state.policies.rows
-    assert fleet.approve(edit.hold, "bob").reason == f"hold: {edit.hold} is not an open hold"
+    assert fleet.approve(edit.result["hold"], "bob").reason == f"hold: {edit.result['hold']} is not an open hold"
     assert fleet.reject(77).reason == "hold: 77 is not an open hold"
 
 
 def test_a_newer_edit_takes_the_place_of_one_that_waits(fleet: Fleet) -> None:
     first = drop_everything(fleet)
     second = drop_policy(fleet)
-    assert list(fleet.state.holds.rows) == [str(second.hold)] != [str(first.hold)]
+    assert list(fleet.state.holds.rows) == [str(second.result["hold"])] != [str(first.result["hold"])]
     assert fleet.policy("no", action="drop", sources={"side": "nobody"}).code == "done"
     assert fleet.state.holds.rows == {}
     third = drop_everything(fleet)
     assert fleet.policy("no", action="drop", sources={"side": "nobody"}).code == "done"
-    assert str(third.hold) not in fleet.state.holds.rows
+    assert str(third.result["hold"]) not in fleet.state.holds.rows
 
 
 def test_deleting_a_policy_that_only_waits_takes_it_back(fleet: Fleet) -> None:
@@ -449,8 +449,8 @@ def test_deleting_an_allow_meets_the_budget_too(fleet: Fleet) -> None:
     fleet.budget("denied-by-change", 10, 100)
     outcome = fleet.delete_policy("all")
     assert outcome.code == "held"
-    fleet.approve(outcome.hold, "bob")
-    fleet.approve(outcome.hold, "cid")
+    fleet.approve(outcome.result["hold"], "bob")
+    fleet.approve(outcome.result["hold"], "cid")
     assert actual_table(fleet.state, "z0") == {}
 
 
@@ -460,8 +460,8 @@ def test_limits_of_a_zone_take_effect_while_its_labels_wait(fleet: Fleet) -> Non
     fleet.limit("z0", 7, -1)
     info = fleet.state.zones.rows["z0"]
     assert (info.parallel_installs, info.labels) == (7, {})
-    fleet.approve(outcome.hold, "bob")
-    fleet.approve(outcome.hold, "cid")
+    fleet.approve(outcome.result["hold"], "bob")
+    fleet.approve(outcome.result["hold"], "cid")
     assert fleet.state.zones.rows["z0"].labels == {"tier": "none"}
 
 

@@ -107,7 +107,7 @@ def check_one_outcome(run: Evidence) -> Found:
             continue
         if one.answer.offset < 0:
             yield f"{one.command_id} was told as {one.answer.outcome.code} by {one.process}, and no record decided that"
-        has_ended = one.answer.outcome.hold >= 0 and one.answer.outcome.code != "held"
+        has_ended = "hold" in one.answer.outcome.result and one.answer.outcome.code != "held"
         first = told.setdefault((one.command_id, has_ended), one)
         if first.answer != one.answer:
             yield f"{one.command_id} is {_said(first)}, and {_said(one)}"
@@ -126,7 +126,7 @@ def check_done(run: Evidence) -> Found:
         if step.answer is None or step.answer.offset != offset or isinstance(step.event, FoldVersionUpgraded):
             continue
         outcome, where = step.answer.outcome, f"{type(step.event).__name__} at {partition}@{offset}"
-        if outcome.code == "done" and outcome.index < 0 and not step.rows:
+        if outcome.code == "done" and not outcome.result and not step.rows:
             yield f"{where} was done, and changed nothing"
         if outcome.code == "unchanged" and step.rows:
             yield f"{where} was unchanged, and changed {sorted(step.rows)}"
@@ -136,9 +136,9 @@ def _is_of_its_hold(told: Answer, logged: Answer) -> bool:
     """Whether a repeat of a held command was answered with the end of the hold: approved is `done`, any other end
     `refused`.
     """
-    outcome, hold = told.outcome, logged.outcome.hold
+    outcome, hold = told.outcome, logged.outcome.result.get("hold")
     says = outcome.code in ("done", "refused") and f"hold {hold} " in outcome.reason
-    return logged.outcome.code == "held" and outcome.hold == hold and told[1:] == logged[1:] and says
+    return logged.outcome.code == "held" and outcome.result.get("hold") == hold and told[1:] == logged[1:] and says
 
 
 def is_expired(answer: Answer) -> bool:
