@@ -1,5 +1,6 @@
 """What every kind of test may use."""
 
+import os
 import signal
 
 from hypothesis import settings
@@ -8,6 +9,9 @@ settings.register_profile("untimed", deadline=None)  # how long an example takes
 
 # A shell has what it runs in the background ignore Ctrl-C, and so would every child that a test interrupts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# The contexts of whoever runs the tests are not those of the commands that the tests run.
+os.environ["DPUPLANE_CLIENT_CONFIG"] = os.devnull
 
 pytest_plugins = [
     "tests.support.kafka",

@@ -63,6 +63,7 @@ SUBCOMMANDS = {
     "upgrade": Subcommand("deploy.cli.upgrade", "upgrade", "Upgrade fold versions, once every process has the rules."),
     "doctor": Subcommand("deploy.cli.doctor", "doctor", "Check the environment of a process, and print what to fix."),
     "certs": Subcommand("deploy.cli.certs", "certs", "Issue development certificates; show and revoke certificates."),
+    "config": Subcommand("deploy.cli.config", "config", "Name planes and their certificates, and choose one."),
     "completion": Subcommand("deploy.cli.completion", "completion", "Print the completion script of a shell."),
     "status": Subcommand("deploy.cli.status", "status", "Show replicas, positions, halted partitions and holds."),
 }

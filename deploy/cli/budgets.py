@@ -4,14 +4,28 @@ from __future__ import annotations
 
 import click
 
-from deploy.cli import output as out
 from deploy.cli.client import Client
-from deploy.cli.options import as_of_options, command_options
+from deploy.cli.options import command_options, list_all_pages, list_options
+from deploy.cli.output import Column, Output, Table
 from deploy.cli.param_types import INT32
 from deploy.cli.results import finish
-from deploy.serialization import message_to_dict
 from projections.fleet.withdrawals import BUDGET_KINDS, UNLIMITED_PERMILLE
 from schemas.api import dpuplane_pb2 as pb
+
+
+def _is_unlimited(budget: pb.Budget) -> bool:
+    """Whether the budget holds nothing; its count then has no meaning."""
+    return budget.permille >= UNLIMITED_PERMILLE
+
+
+_TABLE = Table(
+    lambda budget: budget.kind,
+    (
+        Column("kind", lambda budget: budget.kind),
+        Column("permille", lambda budget: "no limit" if _is_unlimited(budget) else budget.permille),
+        Column("at least", lambda budget: "-" if _is_unlimited(budget) else budget.min_addresses),
+    ),
+)
 
 
 @click.group()
@@ -23,24 +37,16 @@ def budgets() -> None:
 
 
 @budgets.command("list")
-@as_of_options
-def list_budgets(*, client: Client, output: str) -> None:
+@list_options
+def list_budgets(*, client: Client, output: Output, limit: int | None) -> None:
     """List the budgets.
 
     Example: dpuplane budgets list
     """
-    found: pb.ListBudgetsResponse = client.query("ListBudgets", pb.ListBudgetsRequest())
-    if output != "table":
-        out.print_value(message_to_dict(found), output)
-        return
-    out.print_table(("kind", "permille", "at least"), map(_row, found.budgets))
-
-
-def _row(budget: pb.Budget) -> tuple[object, ...]:
-    """A row of the table. An unlimited budget is printed as the option that sets it; its count has no meaning."""
-    if budget.permille >= UNLIMITED_PERMILLE:
-        return budget.kind, "no limit", "-"
-    return budget.kind, budget.permille, budget.min_addresses
+    found = list_all_pages(
+        client, "ListBudgets", pb.ListBudgetsRequest(), pb.ListBudgetsResponse, "budgets", limit=limit
+    )
+    output.print_list(found, found.budgets, _TABLE)
 
 
 @budgets.command("set")

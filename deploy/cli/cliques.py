@@ -10,10 +10,10 @@ from deploy.cli import output as out
 from deploy.cli.client import Client
 from deploy.cli.completed_names import CLIQUE, DOMAIN, NODE
 from deploy.cli.errors import NotFoundError, Refused, Unreachable
-from deploy.cli.options import as_of_options, command_options, list_all_pages
+from deploy.cli.options import command_options, list_all_pages, list_options, show_options
+from deploy.cli.output import Column, Output, Table
 from deploy.cli.param_types import INT32, INT64
 from deploy.cli.results import exit_status, finish
-from deploy.serialization import message_to_dict
 from projections.cliques.files import merge_hosts
 from projections.field_checks import PATH_QUOTED, quoted
 from schemas.api import dpuplane_pb2 as pb
@@ -39,6 +39,24 @@ def _whole(_context: click.Context, _option: click.Parameter, file: TextIO | Non
     return text
 
 
+def _name(clique: pb.Clique) -> str:
+    return f"{clique.domain}/{clique.clique}"
+
+
+_TABLE = Table(
+    _name,
+    (
+        Column("domain", lambda clique: clique.domain),
+        Column("clique", lambda clique: clique.clique),
+        Column("capacity", lambda clique: clique.capacity),
+        Column("members", lambda clique: len(clique.members)),
+        Column("ready", lambda clique: sum(member.ready for member in clique.members)),
+        Column("waiting", lambda clique: len(clique.waiting)),
+        Column("nodes", lambda clique: ",".join(f"{m.index}={m.node}" for m in clique.members), wide=True),
+    ),
+)
+
+
 @click.group()
 def cliques() -> None:
     """Claim and release the indices of cliques. A clique has indices 0 to capacity-1, each held by at most one node.
@@ -49,46 +67,32 @@ def cliques() -> None:
 
 @cliques.command("list")
 @click.option("--domain", default="", type=DOMAIN, help="Only those of this domain.")
-@as_of_options
-def list_cliques(*, client: Client, output: str, domain: str) -> None:
+@list_options
+def list_cliques(*, client: Client, output: Output, limit: int | None, domain: str) -> None:
     """List cliques.
 
     Example: dpuplane cliques list --domain domain-1
     """
-    found = list_all_pages(
-        client,
-        "ListCliques",
-        pb.ListCliquesRequest(domain=domain),
-        pb.ListCliquesResponse,
-        "cliques",
-        by=("domain", "clique"),
-    )
-    if output != "table":
-        out.print_value(message_to_dict(found), output)
-        return
-    out.print_table(
-        ("domain", "clique", "capacity", "members", "ready", "waiting"),
-        (
-            (c.domain, c.clique, c.capacity, len(c.members), sum(m.ready for m in c.members), len(c.waiting))
-            for c in found.cliques
-        ),
-    )
+    wanted, by = pb.ListCliquesRequest(domain=domain), ("domain", "clique")
+    found = list_all_pages(client, "ListCliques", wanted, pb.ListCliquesResponse, "cliques", by=by, limit=limit)
+    output.print_list(found, found.cliques, _TABLE)
 
 
 @cliques.command()
 @_DOMAIN
 @_CLIQUE
-@as_of_options
-def show(*, client: Client, output: str, domain: str, clique: str) -> None:
+@show_options
+def show(*, client: Client, output: Output, domain: str, clique: str) -> None:
     """Show the index table of a clique, and its queue.
 
     Example: dpuplane cliques show domain-1 clique-a --output json
     """
     found: pb.Clique = client.query("GetClique", pb.GetCliqueRequest(domain=domain, clique=clique))
-    if output != "table":
-        out.print_value(message_to_dict(found), output)
-        return
-    click.echo(f"{found.domain}/{found.clique}: {len(found.members)} of {found.capacity} indices taken")
+    output.print_one(found, _name(found), lambda: _print_indices(found))
+
+
+def _print_indices(found: pb.Clique) -> None:
+    click.echo(f"{_name(found)}: {len(found.members)} of {found.capacity} indices taken")
     rows = [(member.index, member.node, "ready" if member.ready else "", member.address) for member in found.members]
     waiting = [(f"line {w.queue_position}", w.node, "waiting", "") for w in found.waiting]
     out.print_table(("index", "node", "state", "address"), [*rows, *waiting])
@@ -105,18 +109,20 @@ def show(*, client: Client, output: str, domain: str, clique: str) -> None:
     metavar="HOSTS",
     help="Print this hosts file with its mapping replaced.",
 )
-@as_of_options
-def config(*, client: Client, output: str, domain: str, clique: str, part: str, merge: str | None) -> None:
+@show_options
+def config(*, client: Client, output: Output, domain: str, clique: str, part: str, merge: str | None) -> None:
     """Print the peers file and the hosts mapping of a clique.
 
     Example: dpuplane cliques config domain-1 clique-a --file hosts
     """
-    if merge is not None and (output != "table" or part == "peers"):
+    if merge is not None and (output.format != "table" or part == "peers"):
         raise click.UsageError("--merge prints a hosts file: omit --output and --file peers")
     found: pb.CliqueConfig = client.query("GetCliqueConfig", pb.GetCliqueConfigRequest(domain=domain, clique=clique))
-    if output != "table":
-        out.print_value(message_to_dict(found), output)
-    elif merge is not None:
+    output.print_one(found, f"{domain}/{clique}", lambda: _print_config(found, part, merge))
+
+
+def _print_config(found: pb.CliqueConfig, part: str, merge: str | None) -> None:
+    if merge is not None:
         click.echo(merge_hosts(merge, found.hosts), nl=False)
     elif part == "both":
         click.echo(f"# peers file\n{found.peers}\n# hosts mapping\n{found.hosts}", nl=not found.hosts.endswith("\n"))

@@ -7,7 +7,8 @@ import click
 from deploy.cli import param_types
 from deploy.cli.client import Client
 from deploy.cli.holds import of_the_command
-from deploy.cli.options import as_of_options
+from deploy.cli.options import show_options
+from deploy.cli.output import Output
 from deploy.cli.results import finish
 from schemas.api import dpuplane_pb2 as pb
 
@@ -22,8 +23,8 @@ def commands() -> None:
 
 @commands.command()
 @click.argument("command_id", callback=param_types.command_id)
-@as_of_options
-def show(*, client: Client, output: str, command_id: str) -> None:
+@show_options
+def show(*, client: Client, output: Output, command_id: str) -> None:
     """Show the outcome of a command. An unknown outcome becomes definite by itself within minutes.
 
     If an id was used for several concurrent commands, the outcome in each partition of the log is listed.
@@ -36,4 +37,4 @@ def show(*, client: Client, output: str, command_id: str) -> None:
     if parts:
         said = f"it is part of an import; {len(parts)} holds of other parts are open"
         click.echo(f"{said}: dpuplane holds list --command {command_id}", err=True)
-    finish(answer, output)
+    finish(answer, output.format)

@@ -11,7 +11,8 @@ from deploy.cli import output as out
 from deploy.cli.client import Client
 from deploy.cli.completed_names import DPU, NODE, ZONE
 from deploy.cli.dpu_selection import Selection, request_all, selects_dpus
-from deploy.cli.options import as_of_options, command_options, list_all_pages
+from deploy.cli.options import command_options, list_all_pages, list_options, show_options
+from deploy.cli.output import Column, Output, Table
 from deploy.cli.results import finish
 from deploy.serialization import message_to_dict
 from projections.zones.phases import PHASES
@@ -25,6 +26,27 @@ _VERBS = {
     "abort": "End the provisioning of DPUs before it is complete.",
     "delete": "Delete DPUs from the plane; `skip` deletes a DPU whose BMC is gone.",
 }
+
+
+_NOT_SHOWN = ("position", "attempt")
+_TABLE = Table(
+    lambda dpu: dpu.dpu,
+    (
+        Column("dpu", lambda dpu: dpu.dpu),
+        Column("zone", lambda dpu: dpu.zone),
+        Column("node", lambda dpu: dpu.node),
+        Column("phase", lambda dpu: f"{dpu.phase} (paused)" if dpu.paused else dpu.phase),
+        Column("tries", lambda dpu: dpu.tries),
+        Column("image", lambda dpu: dpu.image),
+        Column("step", lambda dpu: dpu.step_state, wide=True),
+        Column("percent", lambda dpu: dpu.percent, wide=True),
+        Column("provisioner", lambda dpu: dpu.provisioner, wide=True),
+        Column("since", lambda dpu: out.time_text(dpu.since_ms), wide=True),
+        Column("serial", lambda dpu: dpu.serial, wide=True),
+        Column("bmc address", lambda dpu: dpu.bmc_address, wide=True),
+        Column("message", lambda dpu: dpu.message),
+    ),
+)
 
 
 @click.group()
@@ -44,41 +66,29 @@ def dpus() -> None:
     help="Only those in this phase.",
 )
 @click.option("--stuck", is_flag=True, help="Only DPUs that failed, are paused, or were replaced by another card.")
-@as_of_options
-def list_dpus(*, client: Client, output: str, zone: str, phase: str | None, stuck: bool) -> None:
+@list_options
+def list_dpus(*, client: Client, output: Output, limit: int | None, zone: str, phase: str | None, stuck: bool) -> None:
     """List DPUs.
 
     Example: dpuplane dpus list --zone rack7 --phase Ready
     """
-    wanted = pb.ListDpusRequest(zone=zone, phase=phase, stuck=stuck)
-    found = list_all_pages(client, "ListDpus", wanted, pb.ListDpusResponse, "dpus", by=("zone", "ordinal"))
-    if output != "table":
-        out.print_value(message_to_dict(found), output)
-        return
-    out.print_table(
-        ("dpu", "zone", "node", "phase", "tries", "image", "message"),
-        (
-            (d.dpu, d.zone, d.node, f"{d.phase} (paused)" if d.paused else d.phase, d.tries, d.image, d.message)
-            for d in found.dpus
-        ),
-    )
+    wanted, by = pb.ListDpusRequest(zone=zone, phase=phase, stuck=stuck), ("zone", "ordinal")
+    found = list_all_pages(client, "ListDpus", wanted, pb.ListDpusResponse, "dpus", by=by, limit=limit)
+    output.print_list(found, found.dpus, _TABLE)
 
 
 @dpus.command()
 @click.argument("dpu", type=DPU)
 @click.option("--zone", default="", type=ZONE, help="Its zone; looked up if not given.")
-@as_of_options
-def show(*, client: Client, output: str, dpu: str, zone: str) -> None:
+@show_options
+def show(*, client: Client, output: Output, dpu: str, zone: str) -> None:
     """Show one DPU.
 
     Example: dpuplane dpus show rack7-dpu-0000
     """
     found: pb.Dpu = client.query("GetDpu", pb.GetDpuRequest(dpu=dpu, zone=zone))
-    as_dict = message_to_dict(found)
-    if output != "table":
-        out.print_value(as_dict, output)
-        return
-    out.print_fields(_field(name, value) for name, value in as_dict.items() if name not in ("position", "attempt"))
+    fields = [_field(name, value) for name, value in message_to_dict(found).items() if name not in _NOT_SHOWN]
+    output.print_one(found, found.dpu, lambda: out.print_fields(fields))
 
 
 def _field(name: str, value: Any) -> tuple[str, object]:

@@ -7,9 +7,9 @@ import click
 from deploy.cli import output as out
 from deploy.cli.client import Client
 from deploy.cli.completed_names import DPU, NODE, ZONE
-from deploy.cli.options import as_of_options
+from deploy.cli.options import show_options
+from deploy.cli.output import Output
 from deploy.cli.rules import ports_text
-from deploy.serialization import message_to_dict
 from schemas.api import dpuplane_pb2 as pb
 
 
@@ -17,8 +17,8 @@ from schemas.api import dpuplane_pb2 as pb
 @click.argument("node", type=NODE)
 @click.argument("dpu", type=DPU)
 @click.option("--zone", default="", type=ZONE, help="Zone of the DPU; looked up if not given.")
-@as_of_options
-def explain(*, client: Client, output: str, node: str, dpu: str, zone: str) -> None:
+@show_options
+def explain(*, client: Client, output: Output, node: str, dpu: str, zone: str) -> None:
     """Show whether DPU allows NODE, the policy that decides, and the steps that are done.
 
     The verdict is that of the rule table of the DPU's zone: for each address of the node, the protocols and ports that
@@ -27,9 +27,10 @@ def explain(*, client: Client, output: str, node: str, dpu: str, zone: str) -> N
     known only from what relays had reported by then.
     """
     found: pb.Explanation = client.query("ExplainAccess", pb.ExplainAccessRequest(node=node, dpu=dpu, zone=zone))
-    if output != "table":
-        out.print_value(message_to_dict(found), output)
-        return
+    output.print_one(found, found.verdict, lambda: _print_explanation(found))
+
+
+def _print_explanation(found: pb.Explanation) -> None:
     if found.addresses:
         out.print_table(
             ("address", "prefix", "action", "priority", "protocol", "ports", "policy", "since version"),
@@ -56,7 +57,7 @@ def explain(*, client: Client, output: str, node: str, dpu: str, zone: str) -> N
     click.echo()
     for note in found.notes:
         click.echo(note)
-    click.echo(f"{node} to {dpu} of zone {found.zone}: {found.summary}")
+    click.echo(f"{found.node} to {found.dpu} of zone {found.zone}: {found.summary}")
     click.echo(
         f"not there yet: {found.missing_step}: {found.reason}" if found.missing_step else "every step is reached"
     )

@@ -11,10 +11,10 @@ from deploy.cli import output as out
 from deploy.cli import param_types
 from deploy.cli.client import Client
 from deploy.cli.errors import Refused
-from deploy.cli.options import as_of_options, command_options, list_all_pages
+from deploy.cli.options import command_options, list_all_pages, list_options, show_options
+from deploy.cli.output import Column, Output, Table
 from deploy.cli.param_types import INT64
 from deploy.cli.results import finish, merged_result
-from deploy.serialization import message_to_dict
 from eventstore.ids import is_part_of
 from projections.pages import MAX_PAGE
 from schemas.api import dpuplane_pb2 as pb
@@ -34,32 +34,52 @@ def holds() -> None:
 @click.option(
     "--command", "of_command", default="", callback=param_types.command_id, help="Only those of this command."
 )
-@as_of_options
-def list_holds(*, client: Client, output: str, of_command: str) -> None:
+@list_options
+def list_holds(*, client: Client, output: Output, limit: int | None, of_command: str) -> None:
     """List the open holds.
 
     An import, or a command about many names, is many commands: --command takes their common id.
 
     Example: dpuplane holds list --output json
     """
-    found: pb.ListHoldsResponse = client.query("ListHolds", pb.ListHoldsRequest())
+    found = list_all_pages(
+        client,
+        "ListHolds",
+        pb.ListHoldsRequest(),
+        pb.ListHoldsResponse,
+        "holds",
+        limit=None if of_command else limit,
+    )
     if of_command:
-        asked_for = of_the_command(found.holds, of_command)
+        asked_for = of_the_command(found.holds, of_command)[:limit]
         del found.holds[:]
         found.holds.extend(asked_for)
-    if output != "table":
-        out.print_value(message_to_dict(found), output)
-        return
-    heads = ("hold", "kind", "nodes", "addresses", "zones", "asked by", "command", "approved by", "hash", "reason")
-    out.print_table(heads, map(_row, found.holds))
+    output.print_list(found, found.holds, _TABLE)
 
 
-def _row(hold: pb.Hold) -> tuple[object, ...]:
-    """The columns that an approver needs. A hold that needs new approvals may differ from the earlier one in its zones
-    only."""
-    zones = ",".join([*hold.zones[:_ZONES_SHOWN], *(["..."] if len(hold.zones) > _ZONES_SHOWN else [])])
-    who = (hold.requested_by, hold.command_id, ",".join(hold.approved_by))
-    return hold.hold, hold.kind, hold.node_count, hold.addresses, zones, *who, hold.hash, hold.reason
+def _zones(hold: pb.Hold) -> str:
+    return ",".join([*hold.zones[:_ZONES_SHOWN], *(["..."] if len(hold.zones) > _ZONES_SHOWN else [])])
+
+
+_TABLE = Table(
+    lambda hold: hold.hold,
+    (
+        Column("hold", lambda hold: hold.hold),
+        Column("kind", lambda hold: hold.kind),
+        Column("nodes", lambda hold: hold.node_count),
+        Column("addresses", lambda hold: hold.addresses),
+        Column("zones", _zones),
+        Column("asked by", lambda hold: hold.requested_by),
+        Column("command", lambda hold: hold.command_id),
+        Column("approved by", lambda hold: ",".join(hold.approved_by)),
+        Column("hash", lambda hold: hold.hash),
+        Column("since", lambda hold: out.time_text(hold.since_ms), wide=True),
+        Column("subject", lambda hold: hold.subject, wide=True),
+        Column("reason", lambda hold: hold.reason),
+    ),
+)
+"""The columns that an approver needs. A hold that needs new approvals may differ from the earlier one in its zones
+only."""
 
 
 def of_the_command(found: Iterable[pb.Hold], command_id: str) -> list[pb.Hold]:
@@ -69,8 +89,8 @@ def of_the_command(found: Iterable[pb.Hold], command_id: str) -> list[pb.Hold]:
 
 @holds.command()
 @click.argument("hold", type=INT64)
-@as_of_options
-def show(*, client: Client, output: str, hold: int) -> None:
+@show_options
+def show(*, client: Client, output: Output, hold: int) -> None:
     """Show one hold, with all its nodes.
 
     A rejected hold is shown as long as it keeps nodes in their earlier state.
@@ -82,9 +102,10 @@ def show(*, client: Client, output: str, hold: int) -> None:
     nodes = list_all_pages(client, "ListHoldNodes", request, pb.ListHoldNodesResponse, "nodes", by=("name",)).nodes
     del found.nodes[:]
     found.nodes.extend(node.name for node in nodes)
-    if output != "table":
-        out.print_value(message_to_dict(found), output)
-        return
+    output.print_one(found, hold, lambda: _print_hold(found, nodes))
+
+
+def _print_hold(found: pb.Hold, nodes: Sequence[pb.HoldNode]) -> None:
     since = out.time_text(found.since_ms)
     out.print_fields(
         (

@@ -8,13 +8,34 @@ from deploy.cli import output as out
 from deploy.cli.client import Client
 from deploy.cli.completed_names import NODE, ZONE
 from deploy.cli.dry_runs import dry_run_option, finish_dry_run
-from deploy.cli.options import as_of_options, check_zone_of_id, command_options, key_values, list_all_pages
+from deploy.cli.options import (
+    check_zone_of_id,
+    command_options,
+    key_values,
+    list_all_pages,
+    list_options,
+    show_options,
+)
+from deploy.cli.output import Column, Output, Table
 from deploy.cli.results import Part, finish, finish_items
-from deploy.serialization import message_to_dict
 from projections.field_checks import quoted
 from schemas.api import dpuplane_pb2 as pb
 
 _MAX_NAMES = 1_000
+_TABLE = Table(
+    lambda node: node.name,
+    (
+        Column("name", lambda node: node.name),
+        Column("zone", lambda node: node.zone),
+        Column("addresses", lambda node: ",".join(node.addresses)),
+        Column("held", lambda node: node.hold_state),
+        Column("conflicts", lambda node: ",".join(node.conflicts)),
+        Column("created", lambda node: out.time_text(node.created_ms), wide=True),
+        Column("uid", lambda node: node.uid, wide=True),
+        Column("withheld", lambda node: node.withheld, wide=True),
+        Column("labels", lambda node: out.labels_text(node.labels)),
+    ),
+)
 
 
 @click.group()
@@ -27,8 +48,8 @@ def nodes() -> None:
 
 @nodes.command("list")
 @click.option("--zone", default="", type=ZONE, help="Only those of this zone.")
-@as_of_options
-def list_nodes(*, client: Client, output: str, zone: str) -> None:
+@list_options
+def list_nodes(*, client: Client, output: Output, limit: int | None, zone: str) -> None:
     """List nodes, including those that left and that a hold keeps in the rule tables.
 
     A node is held while a hold (`dpuplane holds`) keeps it in the tables, or keeps its newest state out of them. It
@@ -36,53 +57,35 @@ def list_nodes(*, client: Client, output: str, zone: str) -> None:
 
     Example: dpuplane nodes list --zone rack7 --output json
     """
-    found = list_all_pages(
-        client, "ListNodes", pb.ListNodesRequest(zone=zone), pb.ListNodesResponse, "nodes", by=("name",)
-    )
-    if output != "table":
-        out.print_value(message_to_dict(found), output)
-        return
-    out.print_table(
-        ("name", "zone", "addresses", "held", "conflicts", "labels"),
-        (
-            (
-                node.name,
-                node.zone,
-                ",".join(node.addresses),
-                node.hold_state,
-                ",".join(node.conflicts),
-                out.labels_text(node.labels),
-            )
-            for node in found.nodes
-        ),
-    )
+    wanted = pb.ListNodesRequest(zone=zone)
+    found = list_all_pages(client, "ListNodes", wanted, pb.ListNodesResponse, "nodes", by=("name",), limit=limit)
+    output.print_list(found, found.nodes, _TABLE)
 
 
 @nodes.command()
 @click.argument("name", type=NODE)
-@as_of_options
-def show(*, client: Client, output: str, name: str) -> None:
+@show_options
+def show(*, client: Client, output: Output, name: str) -> None:
     """Show one node.
 
     Example: dpuplane nodes show rack7-n3
     """
     node: pb.Node = client.query("GetNode", pb.GetNodeRequest(name=name))
-    if output != "table":
-        out.print_value(message_to_dict(node), output)
-        return
-    out.print_fields(
-        (
-            ("name", node.name),
-            ("zone", node.zone),
-            ("addresses", ", ".join(node.addresses)),
-            ("labels", out.labels_text(node.labels)),
-            ("created", out.time_text(node.created_ms)),
-            ("uid", node.uid),
-            ("held", node.hold_state or "no"),
-            ("conflicts", ", ".join(node.conflicts)),
-            *([("withheld", node.withheld)] if node.withheld else []),
-        )
-    )
+    output.print_one(node, node.name, lambda: out.print_fields(_fields(node)))
+
+
+def _fields(node: pb.Node) -> list[tuple[str, object]]:
+    return [
+        ("name", node.name),
+        ("zone", node.zone),
+        ("addresses", ", ".join(node.addresses)),
+        ("labels", out.labels_text(node.labels)),
+        ("created", out.time_text(node.created_ms)),
+        ("uid", node.uid),
+        ("held", node.hold_state or "no"),
+        ("conflicts", ", ".join(node.conflicts)),
+        *([("withheld", node.withheld)] if node.withheld else []),
+    ]
 
 
 @nodes.command()

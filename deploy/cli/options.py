@@ -15,10 +15,13 @@ from google.protobuf.message import Message
 
 from deploy.cli import param_types
 from deploy.cli.client import Client
+from deploy.cli.contexts import use_context
 from deploy.cli.errors import SENT_COMMAND_IDS
+from deploy.cli.output import FORMATS, Output
 from deploy.cli.tls import certificates_of, tls_options
 from deploy.cli.watch import watch as watch_until_interrupted
 from projections.field_checks import quoted
+from projections.pages import MAX_PAGE
 
 F = TypeVar("F", bound=Callable[..., Any])
 M = TypeVar("M", bound=Message)
@@ -37,6 +40,15 @@ _SERVER = click.option(
     help="API address of the plane; several are tried in order.",
 )
 _OUTPUTS = ("table", "json", "yaml")
+_CONTEXT = click.option(
+    "--context",
+    is_eager=True,
+    expose_value=False,
+    callback=use_context,
+    envvar="DPUPLANE_CONTEXT",
+    metavar="NAME",
+    help="Context with the address and certificate of a plane (`dpuplane config`).  [the current one]",
+)
 _AS = click.option(
     "--as",
     "principal",
@@ -67,6 +79,8 @@ _AT = click.option(
     help="Query the past: as of the `position` of an earlier response, a time (ISO 8601 or ms), or 10m ago.",
 )
 _WATCH = click.option("--watch", is_flag=True, help="Print again after each change, until Ctrl-C.")
+_NO_HEADERS = click.option("--no-headers", is_flag=True, help="Omit the heads of the columns.")
+_LIMIT = click.option("--limit", type=click.IntRange(1, 10_000_000), metavar="N", help="List at most N items.")
 _WAIT = click.option(
     "--timeout",
     type=param_types.Seconds(0, 86_400),
@@ -128,6 +142,11 @@ def make_client(
     )
 
 
+def _connection_options(function: F) -> F:
+    """Add the options that say which plane a command calls, and as whom."""
+    return _CONTEXT(_AS(_SERVER(tls_options(function))))
+
+
 def query_options(function: F) -> F:
     """Pass `client` and `output` to a command, and add their options."""
     return query_options_in(*_OUTPUTS)(function)
@@ -146,33 +165,31 @@ def query_options_in(*outputs: str) -> Callable[[F], F]:
             ) as client:
                 function(client=client, output=output, **given)
 
-        return _MIN_POSITION(_TIMEOUT(_AS(_output(*outputs)(_SERVER(tls_options(run))))))  # type: ignore[return-value]
+        return _MIN_POSITION(_TIMEOUT(_output(*outputs)(_connection_options(run))))  # type: ignore[return-value]
 
     return decorated
 
 
-def as_of_options(function: F) -> F:
-    """As `query_options`, and `--as-of` and `--watch`; for commands that only query the state of the plane."""
-    return as_of_options_in(*_OUTPUTS)(function)
+def show_options(function: F) -> F:
+    """As `query_options`, and `--as-of` and `--watch`; for commands that only query the state of the plane. `output`
+    is an Output."""
+
+    @functools.wraps(function)
+    def run(*, client: Client, as_of: str, watch: bool, output: str, no_headers: bool = False, **given: Any) -> None:
+        if as_of and watch:
+            raise click.UsageError("--watch: must not be given with --as-of, because the past never changes")
+        client.as_of = as_of
+        show = functools.partial(function, client=client, output=Output(output, headers=not no_headers), **given)
+        if watch:
+            watch_until_interrupted(client, show)
+        show()
+
+    return query_options_in(*FORMATS)(_AT(_WATCH(run)))  # type: ignore[return-value]
 
 
-def as_of_options_in(*outputs: str) -> Callable[[F], F]:
-    """As `as_of_options`, for other output formats; the first is the default."""
-
-    def decorated(function: F) -> F:
-        @functools.wraps(function)
-        def run(*, client: Client, as_of: str, watch: bool, **given: Any) -> None:
-            if as_of and watch:
-                raise click.UsageError("--watch: must not be given with --as-of, because the past never changes")
-            client.as_of = as_of
-            show = functools.partial(function, client=client, **given)
-            if watch:
-                watch_until_interrupted(client, show)
-            show()
-
-        return query_options_in(*outputs)(_AT(_WATCH(run)))  # type: ignore[return-value]
-
-    return decorated
+def list_options(function: F) -> F:
+    """As `show_options`, and `--no-headers` and `--limit`; for commands that print a list."""
+    return show_options(_NO_HEADERS(_LIMIT(function)))
 
 
 def command_options(function: F) -> F:
@@ -184,7 +201,7 @@ def command_options(function: F) -> F:
             click.get_current_context().meta[SENT_COMMAND_IDS] = client.sent_command_ids
             function(client=client, output=output, **given)
 
-    return _COMMAND_ID(_TIMEOUT(_AS(_output(*_OUTPUTS)(_SERVER(tls_options(run))))))  # type: ignore[return-value]
+    return _COMMAND_ID(_TIMEOUT(_output(*_OUTPUTS)(_connection_options(run))))  # type: ignore[return-value]
 
 
 def wait_options(function: F) -> F:
@@ -197,7 +214,7 @@ def wait_options(function: F) -> F:
         ) as client:
             function(client=client, output=output, timeout=timeout, **given)
 
-    return _WAIT(_AS(_output(*_OUTPUTS)(_SERVER(tls_options(run)))))  # type: ignore[return-value]
+    return _WAIT(_output(*_OUTPUTS)(_connection_options(run)))  # type: ignore[return-value]
 
 
 def _tls_options_taken(given: dict[str, Any]) -> dict[str, Path | None]:
@@ -218,14 +235,33 @@ def key_values(_context: click.Context, _parameter: click.Parameter, given: tupl
     return found
 
 
-def list_all_pages(client: Client, method: str, request: Any, kind: type[M], field: str, *, by: tuple[str, ...]) -> M:
-    """All pages of a list as one message, sorted by the fields `by`."""
+def list_all_pages(
+    client: Client,
+    method: str,
+    request: Any,
+    kind: type[M],
+    field: str,
+    *,
+    by: tuple[str, ...] = (),
+    limit: int | None = None,
+) -> M:
+    """All pages of a list as one message, sorted by the fields `by`, or in the order of the server without them. With a
+    limit, so many items from the first pages, and a note on stderr if there are more."""
     whole = kind()
+    items, is_paged = getattr(whole, field), "page_token" in request.DESCRIPTOR.fields_by_name
     while True:
+        if limit is not None and is_paged:
+            request.page_size = min(limit - len(items), MAX_PAGE)
         page = client.query(method, request)
-        getattr(whole, field).extend(getattr(page, field))
+        items.extend(getattr(page, field))
         whole.position = page.position  # type: ignore[attr-defined]
-        if not page.next_page_token:
-            getattr(whole, field).sort(key=operator.attrgetter(*by))
-            return whole
-        request.page_token = page.next_page_token
+        next_token = page.next_page_token if is_paged else ""
+        if (limit is not None and len(items) >= limit) or not next_token:
+            break
+        request.page_token = next_token
+    if limit is not None and (next_token or len(items) > limit):
+        del items[limit:]
+        click.echo(f"there are more than {limit} {field}: --limit cut the list", err=True)
+    if by:
+        items.sort(key=operator.attrgetter(*by))
+    return whole

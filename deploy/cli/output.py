@@ -1,4 +1,4 @@
-"""Output to stdout: one value, as JSON, YAML or a table."""
+"""Output to stdout: one value or a list, as a table, names, JSON or YAML."""
 
 from __future__ import annotations
 
@@ -6,19 +6,74 @@ import json
 import os
 import select
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import click
+from google.protobuf.message import Message
 
-from deploy.serialization import JsonObject
+from deploy.serialization import JsonObject, message_to_dict
 from eventstore.as_of import format_time
+
+FORMATS = ("table", "wide", "name", "json", "yaml")
+"""Formats of the list and show commands, as in kubectl. A name is printed as the other commands take it."""
 
 _GOOD = ("ready", "done", "ok", "applied", "in hardware")
 _LOOK = ("waiting", "held", "frozen", "paused", "draining", "look")
 _BAD = ("refused", "unknown", "failed", "wrong", "halted")
 _COLORS = dict.fromkeys(_GOOD, "green") | dict.fromkeys(_LOOK, "yellow") | dict.fromkeys(_BAD, "red")
 """Colors of states. They only repeat the meaning of the word."""
+
+
+class Column(NamedTuple):
+    """A column of a table; a wide one is printed with `-o wide` only."""
+
+    head: str
+    cell: Callable[[Any], object]
+    wide: bool = False
+
+
+class Table(NamedTuple):
+    """How one kind of item is listed: its name, and its columns."""
+
+    name: Callable[[Any], object]
+    columns: Sequence[Column]
+
+
+class Output(NamedTuple):
+    """Prints what a list or show command has found, in the format of `--output`."""
+
+    format: str
+    headers: bool = True
+
+    def print_list(self, found: Message | JsonObject, items: Iterable[Any], table: Table) -> None:
+        """Print items: in JSON and YAML the whole value `found`, otherwise a line each."""
+        if self.format == "name":
+            for item in items:
+                click.echo(table.name(item))
+        elif self._is_text:
+            columns = [column for column in table.columns if not column.wide or self.format == "wide"]
+            rows = ([column.cell(item) for column in columns] for item in items)
+            print_table([column.head for column in columns], rows, headers=self.headers)
+        else:
+            print_value(_as_dict(found), self.format)
+
+    def print_one(self, found: Message | JsonObject, name: object, print_text: Callable[[], None]) -> None:
+        """Print one value: in JSON and YAML `found`, otherwise its name or what `print_text` prints."""
+        if self.format == "name":
+            click.echo(name)
+        elif self._is_text:
+            print_text()
+        else:
+            print_value(_as_dict(found), self.format)
+
+    @property
+    def _is_text(self) -> bool:
+        return self.format in ("table", "wide")
+
+
+def _as_dict(found: Message | JsonObject) -> JsonObject:
+    return message_to_dict(found) if isinstance(found, Message) else found
 
 
 def print_value(value: JsonObject, output: str) -> None:
@@ -31,12 +86,14 @@ def print_value(value: JsonObject, output: str) -> None:
         click.echo(json.dumps(value, indent=2 if sys.stdout.isatty() else None, ensure_ascii=False))
 
 
-def print_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+def print_table(heads: Sequence[str], rows: Iterable[Sequence[object]], *, headers: bool = True) -> None:
     """Print rows under column heads, aligned; the last column is not padded."""
     text = [[str(cell) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(heads, *text, strict=True)]
-    line = "  ".join(head.upper().ljust(width) for head, width in zip(heads, widths, strict=True))
-    click.echo(heading(line.rstrip()))
+    first = heads if headers else [""] * len(heads)
+    widths = [max(map(len, column)) for column in zip(first, *text, strict=True)]
+    if headers:
+        line = "  ".join(head.upper().ljust(width) for head, width in zip(heads, widths, strict=True))
+        click.echo(heading(line.rstrip()))
     for row in text:
         padded = zip(row, widths, strict=True)
         line = "  ".join(colored(cell) + " " * (width - len(cell)) for cell, width in padded)

@@ -15,10 +15,10 @@ from deploy.cli.client import Client
 from deploy.cli.completed_names import POLICY
 from deploy.cli.dry_runs import dry_run_option, finish_dry_run
 from deploy.cli.errors import Refused
-from deploy.cli.options import as_of_options, command_options
+from deploy.cli.options import command_options, list_all_pages, list_options
+from deploy.cli.output import Column, Output, Table
 from deploy.cli.results import finish, merged_result
 from deploy.cli.rules import ports_text
-from deploy.serialization import message_to_dict
 from deploy.validation_errors import error_sentence, kind_of
 from deploy.yaml_text import CHARACTERS_MAX, NotYaml, documents_of
 from projections.field_checks import quoted
@@ -66,6 +66,21 @@ class PolicyDocument(BaseModel):
         return pb.PolicySpec(**{**self.model_dump(), "ports": ports})
 
 
+_TABLE = Table(
+    lambda policy: policy.name,
+    (
+        Column("name", lambda policy: policy.name),
+        Column("priority", lambda policy: policy.priority),
+        Column("action", lambda policy: policy.action),
+        Column("protocol", lambda policy: policy.protocol),
+        Column("ports", lambda policy: ports_text(policy.ports)),
+        Column("sources", lambda policy: out.labels_text(policy.sources)),
+        Column("zones", lambda policy: out.labels_text(policy.zones)),
+        Column("version", lambda policy: policy.version, wide=True),
+    ),
+)
+
+
 @click.group()
 def policies() -> None:
     """List, apply and delete policies: which nodes may reach the DPUs of which zones. `default` (all nodes, all zones)
@@ -76,31 +91,15 @@ def policies() -> None:
 
 
 @policies.command("list")
-@as_of_options
-def list_policies(*, client: Client, output: str) -> None:
+@list_options
+def list_policies(*, client: Client, output: Output, limit: int | None) -> None:
     """List policies, in the order in which they apply.
 
     Example: dpuplane policies list
     """
-    found: pb.ListPoliciesResponse = client.query("ListPolicies", pb.ListPoliciesRequest())
-    if output != "table":
-        out.print_value(message_to_dict(found), output)
-        return
-    out.print_table(
-        ("name", "priority", "action", "protocol", "ports", "sources", "zones"),
-        (
-            (
-                p.name,
-                p.priority,
-                p.action,
-                p.protocol,
-                ports_text(p.ports),
-                out.labels_text(p.sources),
-                out.labels_text(p.zones),
-            )
-            for p in found.policies
-        ),
-    )
+    wanted = pb.ListPoliciesRequest()
+    found = list_all_pages(client, "ListPolicies", wanted, pb.ListPoliciesResponse, "policies", limit=limit)
+    output.print_list(found, found.policies, _TABLE)
 
 
 @policies.command()

@@ -9,8 +9,7 @@ from typing import TypeAlias
 import click
 
 from deploy.cli.errors import REFUSED, UNKNOWN
-from deploy.cli.output import colored, print_value
-from deploy.serialization import message_to_dict
+from deploy.cli.output import Output, colored
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.enums import outcome_name
 
@@ -27,12 +26,9 @@ _PRECEDENCE = (
 
 def finish(answer: pb.CommandResult, output: str) -> None:
     """Print the result of a command and exit with its status."""
-    if output == "table":
-        _print(answer)
-    else:
-        print_value(message_to_dict(answer), output)
-        if exit_status(answer):
-            click.echo(sentence(answer), err=True)
+    Output(output).print_one(answer, answer.command_id, lambda: _print(answer))
+    if output not in ("table", "wide") and exit_status(answer):
+        click.echo(sentence(answer), err=True)
     click.get_current_context().exit(exit_status(answer))
 
 

@@ -7,8 +7,8 @@ import click
 from deploy.cli import output as out
 from deploy.cli.client import Client
 from deploy.cli.completed_names import ZONE
-from deploy.cli.options import as_of_options
-from deploy.serialization import message_to_dict
+from deploy.cli.options import show_options
+from deploy.cli.output import Output
 from schemas.api import dpuplane_pb2 as pb
 
 
@@ -22,8 +22,8 @@ def rules() -> None:
 
 @rules.command()
 @click.argument("zone", type=ZONE)
-@as_of_options
-def show(*, client: Client, output: str, zone: str) -> None:
+@show_options
+def show(*, client: Client, output: Output, zone: str) -> None:
     """Show the rule table of a zone, in the order in which its rules apply.
 
     Example: dpuplane rules show rack7 --output json
@@ -32,9 +32,10 @@ def show(*, client: Client, output: str, zone: str) -> None:
     whole = pages[0]
     for page in pages[1:]:
         whole.rules.extend(page.rules)
-    if output != "table":
-        out.print_value(message_to_dict(whole), output)
-        return
+    output.print_one(whole, whole.zone, lambda: _print_rules(whole))
+
+
+def _print_rules(whole: pb.Rules) -> None:
     count = "1 rule" if len(whole.rules) == 1 else f"{len(whole.rules)} rules"
     click.echo(f"zone {whole.zone}, version {whole.version}, digest {whole.digest}, {count}")
     out.print_table(

@@ -8,8 +8,8 @@ import click
 
 from deploy.cli import output as out
 from deploy.cli.client import Client
-from deploy.cli.options import as_of_options_in
-from deploy.serialization import message_to_dict
+from deploy.cli.options import show_options
+from deploy.cli.output import Output
 from schemas.api import dpuplane_pb2 as pb
 
 _NAMED = 5
@@ -18,8 +18,8 @@ _NAMED = 5
 
 @click.command()
 @click.option("--digests", is_flag=True, help="Show every partition of every replica, like -o wide.")
-@as_of_options_in("table", "wide", "json", "yaml")
-def status(*, client: Client, output: str, digests: bool) -> None:
+@show_options
+def status(*, client: Client, output: Output, digests: bool) -> None:
     """Print a verdict, the log, holds and freezes, and each replica with its role, version and lag.
 
     -o wide adds a row per partition: position, lag, fold version, quarantined records, digest. JSON and YAML have all
@@ -28,11 +28,13 @@ def status(*, client: Client, output: str, digests: bool) -> None:
     Example: dpuplane status --output wide
     """
     found: pb.Status = client.query("GetStatus", pb.GetStatusRequest())
-    if output not in ("table", "wide"):
-        out.print_value(message_to_dict(found), output)
-        return
+    is_wide = digests or output.format == "wide"
+    output.print_one(found, found.log_id, lambda: _print_status(found, is_wide=is_wide))
+
+
+def _print_status(found: pb.Status, *, is_wide: bool) -> None:
     out.print_fields([("verdict", verdict(found)), *summary(found)])
-    if output == "wide" or digests:
+    if is_wide:
         _print_partitions(found.replicas)
     elif found.replicas:
         click.echo()

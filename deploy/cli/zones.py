@@ -8,14 +8,30 @@ from deploy.cli import output as out
 from deploy.cli.client import Client
 from deploy.cli.completed_names import ZONE
 from deploy.cli.errors import Refused
-from deploy.cli.options import as_of_options, command_options, list_all_pages
+from deploy.cli.options import command_options, list_all_pages, list_options, show_options
+from deploy.cli.output import Column, Output, Table
 from deploy.cli.param_types import INT32
 from deploy.cli.results import exit_status, finish
 from deploy.cli.zone_check import is_known, known_zone
-from deploy.serialization import message_to_dict
 from projections.field_checks import quoted
 from projections.tries import FAILURE_KINDS
 from schemas.api import dpuplane_pb2 as pb
+
+_TABLE = Table(
+    lambda zone: zone.zone,
+    (
+        Column("zone", lambda zone: zone.zone),
+        Column("nodes", lambda zone: zone.nodes),
+        Column("dpus", lambda zone: zone.dpus),
+        Column("rules", lambda zone: zone.rules),
+        Column("version", lambda zone: zone.version),
+        Column("digest", lambda zone: zone.digest, wide=True),
+        Column("parallel installs", lambda zone: zone.parallel_installs, wide=True),
+        Column("unavailable nodes", lambda zone: zone.unavailable_nodes, wide=True),
+        Column("frozen", lambda zone: "frozen" if zone.frozen else ""),
+        Column("labels", lambda zone: out.labels_text(zone.labels)),
+    ),
+)
 
 
 @click.group()
@@ -28,38 +44,27 @@ def zones() -> None:
 
 
 @zones.command("list")
-@as_of_options
-def list_zones(*, client: Client, output: str) -> None:
+@list_options
+def list_zones(*, client: Client, output: Output, limit: int | None) -> None:
     """List zones.
 
     Example: dpuplane zones list
     """
-    found = list_all_pages(client, "ListZones", pb.ListZonesRequest(), pb.ListZonesResponse, "zones", by=("zone",))
-    if output != "table":
-        out.print_value(message_to_dict(found), output)
-        return
-    out.print_table(
-        ("zone", "nodes", "dpus", "rules", "version", "frozen", "labels"),
-        (
-            (z.zone, z.nodes, z.dpus, z.rules, z.version, "frozen" if z.frozen else "", out.labels_text(z.labels))
-            for z in found.zones
-        ),
-    )
+    wanted = pb.ListZonesRequest()
+    found = list_all_pages(client, "ListZones", wanted, pb.ListZonesResponse, "zones", by=("zone",), limit=limit)
+    output.print_list(found, found.zones, _TABLE)
 
 
 @zones.command()
 @click.argument("zone", type=ZONE)
-@as_of_options
-def show(*, client: Client, output: str, zone: str) -> None:
+@show_options
+def show(*, client: Client, output: Output, zone: str) -> None:
     """Show one zone: counts, limits, and the progress of its latest rule tables.
 
     Example: dpuplane zones show rack7 --output yaml
     """
     found: pb.Zone = client.query("GetZone", pb.GetZoneRequest(zone=zone))
-    if output != "table":
-        out.print_value(message_to_dict(found), output)
-        return
-    out.print_fields(fields_of(found))
+    output.print_one(found, found.zone, lambda: out.print_fields(fields_of(found)))
 
 
 def fields_of(found: pb.Zone) -> list[tuple[str, object]]:

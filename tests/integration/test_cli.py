@@ -58,6 +58,17 @@ async def become_member(run: Run, name: str, zone: str, address: str) -> None:
     assert (await run("budgets", "list", "--min-position", joined.json["position"])).status == 0
 
 
+async def test_a_limit_cuts_a_list_and_says_so(run: Run) -> None:
+    for number in range(3):
+        await run("nodes", "join", f"n{number}", "--zone", "z1", "--address", f"10.0.0.{number + 1}")
+    cut = await run("nodes", "list", "--limit", "2", "--output", "name")
+    assert (cut.stdout, cut.stderr) == ("n0\nn1\n", "there are more than 2 nodes: --limit cut the list\n")
+    whole = await run("nodes", "list", "--limit", "3", "--output", "name")
+    assert (whole.stdout, whole.stderr) == ("n0\nn1\nn2\n", "")
+    budgets = await run("budgets", "list", "--limit", "1", "--output", "name", "--no-headers")
+    assert (len(budgets.stdout.split()), "more than 1 budgets" in budgets.stderr) == (1, True)
+
+
 async def test_nodes_join_are_listed_shown_and_leave(run: Run) -> None:
     joined = await run("nodes", "join", "n1", "--zone", "z1", "--address", "10.0.0.1", "--label", "model=A10")
     assert (joined.status, joined.json["outcome"], joined.stderr) == (0, "done", "")

@@ -49,6 +49,7 @@ BEFORE = {
     "dpuplane policies apply": (POLICY,),
     "dpuplane policies delete": (POLICY, "dpuplane policies apply policy.yaml"),
     "dpuplane thaw": ("dpuplane freeze rack7",),
+    "dpuplane config ": ("dpuplane config set-context lab --server 127.0.0.1:7080",),
     "dpuplane certs revoke": ("dpuplane certs issue operator ann",),
     "dpuplane certs show": ("dpuplane certs issue operator ann",),
     "dpuplane certs init": ("rm -rf certs",),

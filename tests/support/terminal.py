@@ -86,6 +86,7 @@ class Terminal:
 
     async def _run(self, script: str) -> Ran:
         api = {"DPUPLANE_SERVER": self._places["api"]} if "api" in self._places else {}
+        api["DPUPLANE_CLIENT_CONFIG"] = str(self._folder / "contexts.yaml")
         child = await asyncio.create_subprocess_exec(
             "bash",
             "-c",

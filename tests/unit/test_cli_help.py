@@ -16,7 +16,7 @@ from tests.support.documents import calls, fault_of
 
 CLIENT_COMMANDS = sorted(SUBCOMMANDS.keys() - {"demo", "serve", "simulator", "agent", "kafka"})
 
-LOCAL_COMMANDS = {"certs", "checkpoint", "completion", "doctor", "restore", "topics"}
+LOCAL_COMMANDS = {"certs", "checkpoint", "completion", "config", "doctor", "restore", "topics"}
 """They work on files, and ask no server."""
 
 LOG_COMMANDS = {"backup", "events", "history", "import", "replay", "upgrade", "verify"}

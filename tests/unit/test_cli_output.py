@@ -19,11 +19,12 @@ from click.testing import CliRunner, Result
 from deploy.cli import _ending, cli
 from deploy.cli.client import Client
 from deploy.cli.errors import Refused
-from deploy.cli.output import print_table, print_value
+from deploy.cli.output import FORMATS, Column, Output, Table, print_table, print_value
 from deploy.cli.policies import PolicyDocument, read_policies
 from deploy.cli.results import exit_status, finish, merged_position, merged_result, sentence
 from deploy.cli.status import heading_of
 from deploy.cli.zones import fields_of
+from deploy.reference.commands import walk
 from deploy.serialization import message_to_dict
 from eventstore.ids import issued_at_ms, part_id
 from schemas.api import dpuplane_pb2 as pb
@@ -39,6 +40,55 @@ def run(answer: pb.CommandResult, output: str) -> Result:
         finish(answer, output)
 
     return CliRunner().invoke(command)
+
+
+NODES = [pb.Node(name="n1", zone="rack7", uid="u1"), pb.Node(name="n2", zone="rack8", uid="u2")]
+TABLE = Table(lambda n: n.name, (Column("name", lambda n: n.name), Column("uid", lambda n: n.uid, wide=True)))
+
+
+def leaves() -> list[tuple[tuple[str, ...], click.Command]]:
+    return [(w.path[1:], w.command) for w in walk() if not isinstance(w.command, click.Group)]
+
+
+def listed(output: Output) -> str:
+    @click.command()
+    def command() -> None:
+        output.print_list(pb.ListNodesResponse(nodes=NODES, position="log:zones/0=2"), NODES, TABLE)
+
+    return CliRunner().invoke(command).stdout
+
+
+def test_a_list_is_a_table_wide_names_or_one_value() -> None:
+    assert listed(Output("table")) == "NAME\nn1\nn2\n"
+    assert listed(Output("wide")) == "NAME  UID\nn1    u1\nn2    u2\n"
+    assert listed(Output("name")) == "n1\nn2\n"
+    found = json.loads(listed(Output("json")))
+    assert ([node["name"] for node in found["nodes"]], found["position"]) == (["n1", "n2"], "log:zones/0=2")
+    assert yaml.safe_load(listed(Output("yaml"))) == found
+
+
+def test_a_list_without_heads_has_its_rows_only() -> None:
+    assert listed(Output("wide", headers=False)) == "n1  u1\nn2  u2\n"
+    assert json.loads(listed(Output("json", headers=False))) == json.loads(listed(Output("json")))
+
+
+@pytest.mark.parametrize(("output", "said"), [("table", "text\n"), ("wide", "text\n"), ("name", "n1\n")])
+def test_one_value_is_its_text_or_its_name(output: str, said: str) -> None:
+    @click.command()
+    def command() -> None:
+        Output(output).print_one(NODES[0], "n1", lambda: click.echo("text"))
+
+    assert CliRunner().invoke(command).stdout == said
+
+
+def test_every_list_and_show_command_has_every_format() -> None:
+    for path, command in leaves():
+        options = {parameter.name: parameter for parameter in command.params}
+        if path[-1] in ("list", "show", "get-contexts", "explain", "status") and path[0] != "certs":
+            kind = options["output"].type
+            assert isinstance(kind, click.Choice) and kind.choices == FORMATS, path
+        assert ("no_headers" in options) == (path[-1] in ("list", "get-contexts")), path
+        assert ("limit" in options) == (path[-1] == "list"), path
 
 
 def test_plain_data_has_defaults_numbers_and_names() -> None:
@@ -349,7 +399,7 @@ def test_a_command_whose_answer_does_not_fit_is_named_since_it_may_have_taken_ef
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(Client, "_call_first_available", lambda *_: pb.CommandResult(outcome=pb.OUTCOME_DONE))
-    monkeypatch.setattr("deploy.cli.results.print_value", full)
+    monkeypatch.setattr("deploy.cli.output.print_value", full)
     monkeypatch.setattr("deploy.cli._print_no_more", lambda: None)
     given = ["policies", "apply", str(file), "--command-id", ID, "--output", "json"]
     ran = CliRunner().invoke(cli, given)

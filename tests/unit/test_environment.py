@@ -23,7 +23,10 @@ def options() -> Iterator[click.Option]:
 
 
 def test_the_known_variables_are_those_of_the_options() -> None:
-    declared = {str(option.envvar) for option in options() if option.envvar} | {"DPUPLANE_CACHE"}
+    declared = {str(option.envvar) for option in options() if option.envvar} | {
+        "DPUPLANE_CACHE",
+        "DPUPLANE_CLIENT_CONFIG",
+    }
     assert declared <= known_variables()
     assert declared >= CLIENT_VARIABLES
 
