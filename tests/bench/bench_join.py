@@ -5,13 +5,15 @@ each a command of its own, for as many minutes as are asked for: measured by the
 the append of the change that waited longest to the acknowledgement. Then as many commands a minute that join and leave
 the same nodes, which shows what memory grows by besides the nodes that are stated: the ids of commands (of the last ten
 minutes), decisions that are not spelled out yet (of 32 MB of records), and versions of a zone (1,024), until these are
-full. Then 200,000 nodes in one burst. Afterwards every DPU is held against the log, folded afresh. The collector is set
+full. Then the same nodes join and leave at rising rates, up to the first rate whose p99 exceeds a second. Then 200,000
+nodes in one burst. Afterwards every DPU is held against the log, folded afresh. The collector is set
 as processes have it: as Python has it, it stops the plane for 0.1 s and more every four seconds.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -56,6 +58,9 @@ FLAT_AFTER = 8 * PER_MINUTE
 BURST = 200_000
 BURST_PER_RECORD = 1_000
 TURN_S = 0.02
+RATE_STEP = 1.2
+RATE_SECONDS = 15
+RATE_P99_MS = 1_000.0
 
 
 class Paced(NamedTuple):
@@ -84,9 +89,10 @@ async def _measure(data: Path, paced_joins: int) -> list[Figure]:
         paced = await _paced(plane, _joins(paced_joins, known), paced_joins, known + paced_joins)
         known += paced_joins
         churned = await _churned(plane, known, round(paced_joins * CHURN_SHARE))
+        rate = await _highest_rate(plane, known)
         burst_s = await _burst(plane, known)
         wrong = await differences(plane)
-    return [*_one_by_one(one_by_one), *_streams(paced, churned, paced_joins), *_afterwards(burst_s, wrong)]
+    return [*_one_by_one(one_by_one), *_streams(paced, churned, paced_joins), *_afterwards(rate, burst_s, wrong)]
 
 
 def _one_by_one(times_ms: list[float]) -> list[Figure]:
@@ -111,9 +117,10 @@ def _streams(paced: Paced, churned: Paced, paced_joins: int) -> list[Figure]:
     ]
 
 
-def _afterwards(burst_s: float, wrong: int) -> list[Figure]:
+def _afterwards(rate: float, burst_s: float, wrong: int) -> list[Figure]:
     name = f"{BURST:,} joins in one burst"
     return [
+        Figure(f"joins and leaves held at p99 {RATE_P99_MS:g} ms to {DPUS:,} DPUs", rate, "/min"),
         Figure(f"{name}, until on every one of {DPUS:,} DPUs", burst_s, "s", aim=10.0, better="lower"),
         Figure("DPUs that differ from the log afterwards", wrong, "DPUs", aim=0.0, better="lower"),
     ]
@@ -138,7 +145,13 @@ async def joined_one_by_one(
     return times_ms
 
 
-async def _paced(plane: Plane, commands: Iterable[NodesJoined | NodesLeft], count: int, nodes: int) -> Paced:
+async def _paced(
+    plane: Plane,
+    commands: Iterable[NodesJoined | NodesLeft],
+    count: int,
+    nodes: int,
+    per_minute: float = PER_MINUTE,
+) -> Paced:
     """Send commands at an even pace, independent of the time that each takes; return when every DPU has the rules of
     all nodes.
 
@@ -155,7 +168,7 @@ async def _paced(plane: Plane, commands: Iterable[NodesJoined | NodesLeft], coun
             tasks.create_task(submit(plane, event))
             started += 1
             memory.look()
-            while (now_s() - began_s) * PER_MINUTE / 60 < started:
+            while (now_s() - began_s) * per_minute / 60 < started:
                 await asyncio.sleep(TURN_S)
     await all_up_to_date(plane, ZONES, nodes, DPUS)
     memory.end(count - count // 2)
@@ -165,15 +178,26 @@ async def _paced(plane: Plane, commands: Iterable[NodesJoined | NodesLeft], coun
 async def _churned(plane: Plane, known: int, count: int) -> Paced:
     """The same nodes join and leave repeatedly, within a budget that allows it."""
     await _unlimited_leaves(plane)
-
-    def commands(rounds: int) -> Iterator[NodesJoined | NodesLeft]:
-        for _ in range(rounds):
-            together = list(_joins(CHURNED, known))
-            yield from together
-            yield from leaves(together)
-
     rounds = max(1, count // (2 * CHURNED))
-    return await _paced(plane, commands(rounds), rounds * 2 * CHURNED, known)
+    return await _paced(plane, _joins_and_leaves(known, rounds), rounds * 2 * CHURNED, known)
+
+
+def _joins_and_leaves(first: int, rounds: int) -> Iterator[NodesJoined | NodesLeft]:
+    for _ in range(rounds):
+        together = list(_joins(CHURNED, first))
+        yield from together
+        yield from leaves(together)
+
+
+async def _highest_rate(plane: Plane, known: int) -> float:
+    """The highest rate, in commands a minute, at which a change reaches every DPU within the limit; 0 if none does."""
+    held, rate = 0.0, PER_MINUTE / RATE_STEP
+    while True:
+        rounds = math.ceil(rate / 60 * RATE_SECONDS / (2 * CHURNED))
+        paced = await _paced(plane, _joins_and_leaves(known, rounds), rounds * 2 * CHURNED, known, rate)
+        if paced.latency.quantile(0.99) > RATE_P99_MS:
+            return held
+        held, rate = rate, rate * RATE_STEP
 
 
 async def _unlimited_leaves(plane: Plane) -> None:
