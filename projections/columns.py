@@ -44,7 +44,6 @@ _PRINTABLE = bytes(range(0x20, 0x7F))
 
 
 T = TypeVar("T")
-Seq = TypeVar("Seq", bound=Sequence[Any])
 
 
 class NodeColumns(NamedTuple):
@@ -80,40 +79,6 @@ def expand(event: NodesJoined | NodesChanged) -> NodeColumns:
         _addresses4(event.addresses4),
         _addresses6(event.addresses6),
         _labels(event),
-    )
-
-
-def first_nodes(event: NodesJoined, count: int) -> NodesJoined:
-    """The same record, limited to its first nodes."""
-    if count == len(event.names):
-        return event
-    return NodesJoined(
-        event.envelope,
-        event.zone,
-        event.names[:count],
-        first_values(event.created_ms, count),
-        first_values(event.uids, count),
-        event.addresses4[: 4 * count],
-        event.addresses6[: 16 * count],
-        event.label_sets,
-        first_values(event.label_index, count),
-    )
-
-
-def first_values(column: Seq, count: int) -> Seq:
-    """The column, limited to the first nodes."""
-    return column if len(column) == 1 else column[:count]  # type: ignore[return-value]
-
-
-def only_row(event: NodesJoined | NodesChanged) -> tuple[int, str, int, bytes, dict[str, str]]:
-    """The values of a record of one node. Most records have one, and `expand` would cost half a fold."""
-    envelope, address6 = event.envelope, event.addresses6
-    return (
-        event.created_ms[0] if event.created_ms else envelope.issued_at_ms,
-        event.uids[0] if event.uids else envelope.command_id,
-        int.from_bytes(event.addresses4, "big"),
-        b"" if address6 == _NONE6 else address6,
-        intern_labels(event.label_sets[event.label_index[0]]) if event.label_index else {},
     )
 
 
@@ -357,7 +322,8 @@ def _addresses6(packed: bytes) -> Iterable[bytes]:
 def _labels(event: NodesJoined | NodesChanged) -> Iterable[dict[str, str]]:
     if not event.label_index:
         return repeat({})
-    return repeated(list(map(event.label_sets.__getitem__, event.label_index)))
+    sets = list(map(intern_labels, event.label_sets))
+    return repeated(list(map(sets.__getitem__, event.label_index)))
 
 
 def _first_repeated(values: Sequence[Any]) -> Any:

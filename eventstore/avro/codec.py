@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from eventstore.avro import reader as avro
 from eventstore.avro import writer as avro_writer
+from eventstore.avro.columns import EventColumns, Irregular, leading_fields, read_columns
 from eventstore.avro.reader import RecordReader
 from eventstore.avro.released import released
 from eventstore.avro.writer import RecordWriter
@@ -29,6 +30,7 @@ class _Reader(NamedTuple):
     read: RecordReader
     upcasts: tuple[Upcast, ...]
     make: type[Any]
+    columns: tuple[tuple[str, str], ...]
 
 
 class Codec:
@@ -48,7 +50,7 @@ class Codec:
             read = avro.compile_reader(
                 schema.document, {"Envelope": Envelope, schema.name: _by_name(schema.document) if chain else make}
             )
-            self._readers[header] = _Reader(read, chain, make)
+            self._readers[header] = _Reader(read, chain, make, leading_fields(schema.document))
             if schema.version == newest:
                 self._writers[make] = avro_writer.compile_writer(schema.document, header)
 
@@ -70,6 +72,16 @@ class Codec:
         if end != len(value):
             raise Undecodable(f"body: {len(value) - end} bytes follow the {reader.make.__name__}")
         return event
+
+    def decode_columns(self, values: Sequence[bytes]) -> EventColumns | None:
+        """Decode record values of one newest schema side by side; None if they must be decoded one by one."""
+        reader = self._readers.get(values[0][:HEADER_BYTES])
+        if reader is None or reader.upcasts:
+            return None
+        try:
+            return read_columns(reader.columns, values, HEADER_BYTES, self.decode)
+        except (Irregular, Undecodable):
+            return None
 
     def accepted_headers(self, names: Iterable[str]) -> frozenset[bytes]:
         """The schema headers of the records that a fold with these event names accepts.
@@ -118,6 +130,11 @@ def encode(event: Event) -> bytes:
 
 decode: Callable[[bytes], Event] = _CODEC.decode
 """Decodes a record value to an event of the newest version. Raises Undecodable."""
+
+
+def decode_columns(values: Sequence[bytes]) -> EventColumns | None:
+    """Decode values that begin with the same header side by side; None if they must be decoded one by one."""
+    return _CODEC.decode_columns(values)
 
 
 def accepted_headers(names: Iterable[str]) -> frozenset[bytes]:

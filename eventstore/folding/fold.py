@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkabl
 import msgspec
 from msgspec import structs
 
+from eventstore.avro.columns import EventColumns
 from eventstore.folding.state_table import StateTable
 from eventstore.log import Partition
 from schemas.events import Event
@@ -173,21 +174,12 @@ class TimedFold(Protocol):
         ...
 
 
-class Commands(Protocol):
-    """Commands of a run, read in columns: the ids, all well formed, and the times inside them."""
-
-    @property
-    def ids(self) -> Sequence[str]: ...
-
-    @property
-    def issued_ms(self) -> Sequence[int]: ...
-
-
 @runtime_checkable
 class RunFold(Protocol):
-    """Rules that can also take many plain commands of one type together, with the same effect as one by one.
+    """Rules that can also take consecutive commands of one type together, with the same effect as one by one.
 
-    The fold time of a run's first record applies to all of them: no decision may depend on the difference.
+    `evolve` takes the change of a run as that of a record. The fold time of a run's first record applies to all of
+    them: no decision may depend on the difference.
     """
 
     @property
@@ -195,17 +187,11 @@ class RunFold(Protocol):
         """The event type of its runs."""
         ...
 
-    def read_run(self, values: Sequence[bytes]) -> Any | None:
-        """The Commands of these record values; None if any of them is not plain."""
-        ...
-
     def decide_run(
-        self, state: Any, commands: Any, offsets: Sequence[int], append_ms: Sequence[int], time_ms: int
+        self, state: Any, run: EventColumns, offsets: Sequence[int], append_ms: Sequence[int], time_ms: int
     ) -> tuple[Any, int] | None:
         """The change of the first commands, as many as are done without any exception; None if there is none."""
         ...
-
-    def evolve_run(self, state: Any, change: Any) -> None: ...
 
     def changes_of_run(self, change: Any) -> Iterable[Any]:
         """The change that `decide` would have returned for each of them."""

@@ -28,9 +28,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from eventstore.folding.fold import Commands, Outcome, RecordMetadata, refused
+from eventstore.folding.fold import Outcome, RecordMetadata, refused
 from eventstore.folding.used_ids import USED_MAX, IdRange, UsedIds
-from eventstore.ids import InvalidCommandId, issued_at_ms
+from eventstore.ids import InvalidCommandId, are_issued_at, issued_at_ms
 from schemas.events import Envelope
 
 LATE_MS = 120_000
@@ -138,16 +138,16 @@ class Ledger:
         if len(self.entries) > self._ids_max:
             self._forget(min(self._buckets))
 
-    def admits_all(self, commands: Commands, append_ms: Sequence[int], time_ms: int) -> bool:
-        """Whether `admit` would let each of these well-formed commands be decided now.
+    def admits_all(self, ids: Sequence[str], issued_ms: Sequence[int], append_ms: Sequence[int], time_ms: int) -> bool:
+        """Whether `admit` would let each of these commands be decided now.
 
         `time_ms` is the fold time at the first of them; the fold time at the last lies in the same minute.
         """
-        ids, issued_ms = commands.ids, commands.issued_ms
         self._go_to(time_ms // MINUTE_MS)
         lateness = list(map(int.__sub__, append_ms, issued_ms))
         return (
-            min(lateness) >= -AHEAD_MS
+            are_issued_at(ids, issued_ms)
+            and min(lateness) >= -AHEAD_MS
             and max(lateness) <= LATE_MS
             and not self._used.may_hold(min(ids))
             and len(set(ids)) == len(ids)

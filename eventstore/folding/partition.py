@@ -189,23 +189,23 @@ class FoldedPartition:
         if self.halted or self._run_fold is None:
             return None
         assert records[0].offset >= self.position, "the log went backwards"
-        time_ms = fold_time(self.time_ms, records[0].timestamp_ms)
+        offset, append_ms = records[0].offset, records[0].timestamp_ms
+        first = RecordMetadata(self.partition, offset, append_ms, fold_time(self.time_ms, append_ms))
         try:
-            run = fold_run(self._run_fold, self.state, self.ledger, records, running=self.running, time_ms=time_ms)
+            run = fold_run(self._fold, self.state, self.ledger, records, running=self.running, first=first)
         except Exception as error:
             logger.exception(
                 "fold of several records raised, halting the partition",
-                extra={"partition": self.partition, "offset": records[0].offset},
+                extra={"partition": self.partition, "offset": offset},
             )
-            self.halt(f"run from offset {records[0].offset}: {type(error).__name__}: {error}")
+            self.halt(f"run from offset {offset}: {type(error).__name__}: {error}")
             return []
         if run is None:
             return None
         records = records[: len(run.entries)]
         if self.listener is not None:
-            first = RecordMetadata(self.partition, records[0].offset, records[0].timestamp_ms, time_ms)
             self.listener.on_decision(DecidedRun(records, self._run_fold, run.change, first, self.version))
-        self._advance(records[0].offset, records[-1], run.running, run.time_ms)
+        self._advance(offset, records[-1], run.running, run.time_ms)
         return run.entries
 
     def _advance(self, offset: int, last: Record, running: bytes, time_ms: int) -> None:

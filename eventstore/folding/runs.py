@@ -16,8 +16,8 @@ from itertools import repeat
 from operator import lt, methodcaller
 from typing import Any, NamedTuple
 
-from eventstore.avro.codec import HEADER_BYTES
-from eventstore.folding.fold import CLOCK_CORRECTION_MS, DONE, RunFold, fold_time
+from eventstore.avro.codec import HEADER_BYTES, decode_columns
+from eventstore.folding.fold import CLOCK_CORRECTION_MS, DONE, Fold, RecordMetadata, RunFold, fold_time
 from eventstore.folding.hashes import running_hash_all, value_digest
 from eventstore.folding.ledger import MINUTE_MS, Ledger, LedgerEntry
 from eventstore.log import Record
@@ -25,7 +25,7 @@ from eventstore.log import Record
 RUN_RECORDS = 256
 """Maximum of records in a run, about 1 ms of folding."""
 
-RUN_RECORDS_MIN = 5
+RUN_RECORDS_MIN = 16
 """Minimum of records in a run; fewer cost less one by one."""
 
 PAUSE_RECORDS_MIN = 64
@@ -102,25 +102,27 @@ def run_end(header: bytes, time_ms: int, records: Sequence[Record], start: int, 
 
 
 def fold_run(
-    fold: RunFold, state: Any, ledger: Ledger, records: Sequence[Record], *, running: bytes, time_ms: int
+    fold: Fold[Any], state: Any, ledger: Ledger, records: Sequence[Record], *, running: bytes, first: RecordMetadata
 ) -> Run | None:
     """Fold the leading plain records together. Returns None, without any change, if they cannot be folded as a run.
 
-    `running` is the running hash before them, `time_ms` the fold time of the first.
+    `running` is the running hash before them.
     """
+    assert isinstance(fold, RunFold), "only a fold with runs is asked for one"
+    time_ms = first.time_ms
     offsets, append_ms, keys, values, _ = zip(*records, strict=True)
     assert all(map(lt, offsets, offsets[1:])), "the log went backwards"
-    commands = fold.read_run(values)
-    if commands is None or not ledger.admits_all(commands, append_ms, time_ms):
+    run = decode_columns(values)
+    if run is None or not ledger.admits_all(run.ids, run.issued_ms, append_ms, time_ms):
         return None
-    decision = fold.decide_run(state, commands, offsets, append_ms, time_ms)
+    decision = fold.decide_run(state, run, offsets, append_ms, time_ms)
     if decision is None:
         return None
     change, count = decision
     append_ms = append_ms[:count]
     contents = list(map(value_digest, values[:count]))
     entries = list(map(LedgerEntry, contents, repeat(DONE), offsets))
-    fold.evolve_run(state, change)
-    ledger.remember_all(commands.ids[:count], entries, time_ms)
+    fold.evolve(state, change, first)
+    ledger.remember_all(run.ids[:count], entries, time_ms)
     running = running_hash_all(running, offsets[:count], append_ms, keys[:count], contents)
     return Run(change, entries, running, max(time_ms, *append_ms))

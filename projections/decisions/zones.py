@@ -14,7 +14,7 @@ from projections.decisions.items import (
     single_item,
     zone_detail,
 )
-from projections.zones.joined import Joined
+from projections.zones.new_nodes import NewNodes
 from projections.zones.rows import Dpu, Zone
 from projections.zones.state import ZonesChange
 from schemas.events import (
@@ -42,8 +42,8 @@ _WAYS = {LEFT: "stated", INFERRED: "inferred", SUPERSEDED: "superseded"}
 
 def items(event: Event, change: ZonesChange, outcome: Outcome, at: RecordMetadata) -> Iterator[DecisionItems]:
     kind = "node_changed" if isinstance(event, NodesChanged) else "node_joined"
-    if change.joined is not None:
-        yield from _joined(change.joined)
+    if change.new is not None:
+        yield from _joined(change.new)
     yield from items_in_zones(kind, change.nodes, map(_ZONE, change.nodes.values()))
     for name, tombstone in change.tombstones.items():
         yield single_item(
@@ -63,8 +63,8 @@ def items(event: Event, change: ZonesChange, outcome: Outcome, at: RecordMetadat
         yield single_item("forwarded", str(at.partition), {"to_offset": str(change.marks.forwarded)})
 
 
-def _joined(joined: Joined) -> Iterator[DecisionItems]:
-    names, zones = joined.event.names, joined.zones
+def _joined(new: NewNodes) -> Iterator[DecisionItems]:
+    names, zones = new.event.names, new.zones
     if len(zones) == 1:
         yield DecisionItems("node_joined", names, zone_detail(zones[0]))
     else:

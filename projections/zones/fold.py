@@ -12,15 +12,14 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
+from eventstore.avro.columns import EventColumns
 from eventstore.folding.fold import DONE, Decision, RecordMetadata, refusal, unchanged
 from eventstore.log import ZONES, Partition
 from projections.field_checks import check_label_keys, check_networks, check_zone, quoted
 from projections.tries import fault_of_tries, with_stated
-from projections.zones import dpus, nodes, single_joins
-from projections.zones.joined import Joined
+from projections.zones import dpus, nodes
 from projections.zones.rollout import DpuChange, admit, limits_of
 from projections.zones.rows import ForwardingMarks, Zone
-from projections.zones.single_joins import SingleJoins
 from projections.zones.state import ZonesChange, ZonesState
 from schemas.events import (
     DeadlinePassed,
@@ -49,7 +48,7 @@ class ZonesFold:
 
     topic = ZONES
     version = 1
-    run_of = single_joins.RUN_OF
+    run_of = NodesJoined.__name__
     accepts = frozenset(
         event.__name__
         for event in (
@@ -109,19 +108,15 @@ class ZonesFold:
     def evolve(self, state: ZonesState, change: ZonesChange, at: RecordMetadata) -> None:
         state.apply(change, at)
 
-    def read_run(self, values: Sequence[bytes]) -> SingleJoins | None:
-        return single_joins.read(values)
-
     def decide_run(
-        self, state: ZonesState, commands: SingleJoins, offsets: Sequence[int], append_ms: Sequence[int], time_ms: int
-    ) -> tuple[Joined, int] | None:
-        return single_joins.decide(state, commands, offsets, append_ms, time_ms)
+        self, state: ZonesState, run: EventColumns, offsets: Sequence[int], append_ms: Sequence[int], time_ms: int
+    ) -> tuple[ZonesChange, int] | None:
+        return nodes.join_run(state, run, offsets, append_ms, time_ms)
 
-    def evolve_run(self, state: ZonesState, change: Joined) -> None:
-        single_joins.evolve(state, change)
-
-    def changes_of_run(self, change: Joined) -> Iterable[ZonesChange]:
-        return single_joins.changes_of(change)
+    def changes_of_run(self, change: ZonesChange) -> Iterable[ZonesChange]:
+        assert change.new is not None, "the nodes of a run are new"
+        rows = zip(change.new.event.names, change.new.rows(), strict=True)
+        return (ZonesChange(nodes={name: node}) for name, node in rows)
 
 
 def _caused(state: ZonesState, event: NodesSuperseded | ZoneLimitsSet, at: RecordMetadata) -> Decision:

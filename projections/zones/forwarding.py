@@ -14,15 +14,14 @@ from __future__ import annotations
 import struct
 from bisect import bisect_left
 from collections.abc import Sequence
-from itertools import chain, groupby, islice, repeat
+from itertools import groupby, repeat
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
-from projections.columns import expand, repeated, size_of_labels
-from projections.rules.policies import Selector, selector
-from projections.zones.joined import Joined
+from projections.columns import label_columns, size_of_labels
+from projections.rules.policies import selector
 from projections.zones.rows import CauseRow, Node, NodeTombstone
 from projections.zones.state import NO_CAUSE, ZonesState
 from schemas.events import MAX_FORWARD_BYTES, MAX_FORWARD_ITEMS, PRESENT, SUPERSEDED, Envelope, MembershipChanged
@@ -124,74 +123,14 @@ def _with_room(state: ZonesState, first: int) -> list[int]:
 
 def _items(state: ZonesState, offsets: Sequence[int]) -> _Items:
     """The changes of these records that no later record superseded: record by record, each in the order of names."""
-    parts: list[_Items] = []
     names: list[str] = []
     changed: list[int] = []
     for offset in offsets:
-        joined = state.joined_at(offset)
-        if joined is None or joined.event.names != sorted(joined.event.names):
-            found = sorted(state.outbox[offset])
-            names += found
-            changed += repeat(offset, len(found))
-            continue
-        if names:
-            parts.append(_of_rows(state, names, changed))
-            names, changed = [], []
-        parts.append(_of_joined(joined))
-    if names:
-        parts.append(_of_rows(state, names, changed))
-    *columns, _, _ = zip(*parts, strict=True)
-    return _Items._make([*map(_in_a_row, columns), *_labels(parts)])
-
-
-def _in_a_row(parts: Sequence[Any]) -> Any:
-    if len(parts) == 1:
-        return parts[0]
-    return b"".join(parts) if isinstance(parts[0], bytes) else [*chain.from_iterable(parts)]
-
-
-def _labels(parts: Sequence[_Items]) -> tuple[list[dict[str, str]], list[int]]:
-    """The distinct label sets in order of appearance, and the number of each node's set."""
-    numbers: dict[Selector, int] = {}
-    index: list[int] = []
-    for part in parts:
-        number_of = {
-            number: numbers.setdefault(selector(part.label_sets[number]), len(numbers))
-            for number in dict.fromkeys(part.label_index)
-        }
-        is_same = all(before == after for before, after in number_of.items())
-        index += part.label_index if is_same else map(number_of.__getitem__, part.label_index)
-    if not any(numbers):
-        return [], []
-    return list(map(dict, numbers)), index if len(numbers) > 1 else [0]
-
-
-def _of_joined(joined: Joined) -> _Items:
-    """Items of nodes that are unchanged since their bulk join, from the columns of that record."""
-    event, count = joined.event, len(joined.event.names)
-    columns = expand(event)
-    return _Items(
-        event.names,
-        [*islice(repeated(joined.zones), count)],
-        [PRESENT] * count,
-        [*islice(columns.created_ms, count)],
-        [*islice(columns.uids, count)],
-        event.addresses4 or bytes(4 * count),
-        event.addresses6 or bytes(16 * count),
-        [*islice(repeated(joined.append_ms), count)],
-        [0] * count,
-        [*islice(repeated(joined.offsets), count)],
-        event.label_sets or [{}],
-        [*islice(repeated(event.label_index or [0]), count)],
-    )
-
-
-def _of_rows(state: ZonesState, names: Sequence[str], changed: Sequence[int]) -> _Items:
-    """Items of nodes whose last change is in the record at the corresponding offset."""
+        there = sorted(state.outbox[offset])
+        names += there
+        changed += repeat(offset, len(there))
     found = [(name, row) for name, row in zip(names, state.last_changes(names, changed), strict=True) if row]
     rows = [row if isinstance(row, Node) else _node_of(row) for _, row in found]
-    sets = {id(row.labels): row.labels for row in rows}  # nodes that joined together share one instance
-    number_of = {each_id: number for number, each_id in enumerate(sets)}
     return _Items(
         [name for name, _ in found],
         list(map(_ZONE, rows)),
@@ -203,9 +142,15 @@ def _of_rows(state: ZonesState, names: Sequence[str], changed: Sequence[int]) ->
         list(map(_CHANGED_MS, rows)),
         [row.last_present_ms if type(row) is NodeTombstone else 0 for _, row in found],
         list(map(_CHANGED, rows)),
-        list(sets.values()),
-        [number_of[id(row.labels)] for row in rows],
+        *_labels(rows),
     )
+
+
+def _labels(rows: Sequence[Node]) -> tuple[list[dict[str, str]], list[int]]:
+    """`label_columns` of these nodes. Nodes with equal labels mostly share one instance, which is sorted once."""
+    instances = {id(row.labels): row.labels for row in rows}
+    in_order = {number: selector(labels) for number, labels in instances.items()}
+    return label_columns([in_order[id(row.labels)] for row in rows])
 
 
 def _state(row: Node | NodeTombstone) -> int:

@@ -15,17 +15,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from itertools import repeat
-from sys import intern
 
 from msgspec import structs
 
+from eventstore.avro.columns import EventColumns
 from eventstore.folding.fold import DONE, UNCHANGED, Decision, ItemOutcome, Outcome, RecordMetadata, refusal, unchanged
 from projections.actors import is_node_agent
-from projections.columns import expand, fault_of_nodes, incarnations, only_row
+from projections.columns import expand, fault_of_nodes, incarnations
 from projections.field_checks import check_zone, quoted
 from projections.incarnations import is_older
 from projections.zones import agents
-from projections.zones.joined import Joined
+from projections.zones.new_nodes import of_record, of_run
 from projections.zones.rows import MAX_ACTOR, CauseRow, Node, NodeTombstone, SourceSnapshot, Zone
 from projections.zones.state import ZonesChange, ZonesState
 from schemas.events import (
@@ -45,26 +45,19 @@ _MAX_HASH = 64
 
 
 def join(state: ZonesState, event: NodesJoined, at: RecordMetadata) -> Decision:
+    stated = of_record(event, at)
     fault = fault_of_nodes(event, at.time_ms)
     if fault is not None:
         return refusal(fault)
     zone, by_agent = state.existing_zone(event.zone), is_node_agent(event.envelope.actor)
     if by_agent and (fault := agents.fault_of_zone(event.zone, zone)):
         return refusal(fault)
-    zones = {} if event.zone in state.zone_rows.rows else {event.zone: Zone()}
-    if not by_agent and state.has_none_of(event.names):
-        if len(event.names) > 1:
-            return Decision(
-                ZonesChange(Joined(event, (event.zone,), (at.offset,), (at.append_ms,)), cause=_cause(event)), DONE
-            )
-        cause = _cause(event)
-        told = ZonesChange(cause=cause) if event.uids else ZonesChange(actor=cause.actor)
-        return Decision(told._replace(nodes=_rows(event, at), zones=zones, fresh=True), DONE)
-    rows = _rows(event, at)
+    if not by_agent and state.count_new(event.names) == len(event.names):
+        return Decision(ZonesChange(new=stated), DONE)
     put: dict[str, Node] = {}
     items: list[ItemOutcome] = []
-    for (name, stated), old in zip(rows.items(), state.nodes.get_many(event.names), strict=True):
-        row = agents.merged(name, stated, old, zone or Zone()) if by_agent else stated
+    for name, node, old in zip(event.names, stated.rows(), state.nodes.get_many(event.names), strict=True):
+        row = agents.merged(name, node, old, zone or Zone()) if by_agent else node
         if isinstance(row, str):
             items.append(_refused(name, row))
         elif old is None or not _same(old, row):
@@ -74,7 +67,24 @@ def join(state: ZonesState, event: NodesJoined, at: RecordMetadata) -> Decision:
                 )
             else:
                 put[name] = row
-    return _decision(rows, items, ZonesChange(nodes=put, zones=zones if put else {}, cause=_cause(event)))
+    zones = {event.zone: Zone()} if put and event.zone not in state.zone_rows.rows else {}
+    return _decision(event.names, items, ZonesChange(nodes=put, zones=zones, cause=_cause(event)))
+
+
+def join_run(
+    state: ZonesState, run: EventColumns, offsets: Sequence[int], append_ms: Sequence[int], time_ms: int
+) -> tuple[ZonesChange, int] | None:
+    """The change of the leading records of a run, each of which joins one new node; None if one of them needs a
+    decision of its own.
+
+    The checks are those of one record with all of these nodes. They are stricter than the checks of each record, so
+    the caller folds a run that fails them record by record.
+    """
+    count = state.count_new(run.columns["names"])
+    new = of_run(run, count, offsets, append_ms) if count else None
+    if new is None or any(check_zone("zone", zone) for zone in sorted(set(new.zones))):
+        return None
+    return (ZonesChange(new=new), count) if fault_of_nodes(new.event, time_ms) is None else None
 
 
 def change(state: ZonesState, event: NodesChanged, at: RecordMetadata) -> Decision:
@@ -166,9 +176,7 @@ def supersede(state: ZonesState, event: NodesSuperseded, at: RecordMetadata) -> 
     return Decision(ZonesChange(tombstones=tombstones), DONE)
 
 
-def _rows(event: NodesJoined | NodesChanged, at: RecordMetadata) -> dict[str, Node]:
-    if len(event.names) == 1:
-        return {event.names[0]: Node(intern(event.zone), *only_row(event), at.offset, at.append_ms)}
+def _rows(event: NodesChanged, at: RecordMetadata) -> dict[str, Node]:
     columns = expand(event)
     rows = map(Node, repeat(event.zone, len(event.names)), *columns, repeat(at.offset), repeat(at.append_ms))
     return dict(zip(event.names, rows, strict=True))

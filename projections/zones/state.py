@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice, repeat
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, repeat
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -26,9 +26,8 @@ from msgspec.structs import replace
 
 from eventstore.folding.fold import RecordMetadata
 from eventstore.folding.state_table import StateTable
-from projections.columns import repeated
 from projections.zones.dpu_index import DpuIndex
-from projections.zones.joined import Joined
+from projections.zones.new_nodes import NewNodes
 from projections.zones.phases import STEPS
 from projections.zones.rows import CauseRow, Dpu, ForwardingMarks, JoinActor, Node, NodeTombstone, SourceSnapshot, Zone
 
@@ -39,22 +38,16 @@ _NOTHING: Mapping[str, Any] = {}
 
 
 class ZonesChange(NamedTuple):
-    """The changes of a decision. Every node in `joined` is new to this partition: neither present nor a tombstone. With
-    `fresh`, the same holds for `nodes`.
+    """The changes of a decision. Every node in `new` is new to this partition: neither present nor a tombstone."""
 
-    `actor` stated the one node that is `fresh`, if its uid is the command's id; else there is a `cause`.
-    """
-
-    joined: Joined | None = None
+    new: NewNodes | None = None
     nodes: Mapping[str, Node] = _NOTHING
     tombstones: Mapping[str, NodeTombstone] = _NOTHING
     zones: Mapping[str, Zone | None] = _NOTHING
     snapshots: Mapping[str, SourceSnapshot | None] = _NOTHING
     dpus: Mapping[str, Dpu | None] = _NOTHING
     marks: ForwardingMarks | None = None
-    fresh: bool = False
     cause: CauseRow | None = None
-    actor: str = ""
 
 
 class ZonesState:
@@ -76,7 +69,6 @@ class ZonesState:
         self.outbox: dict[int, Iterable[str]] = {}
         self.outbox_offsets: list[int] = []
         self._latest_changes_in: dict[int, int] = {}
-        self._joined_at: dict[int, Joined] = {}
         self._actor_offsets: list[int] = []
         self.dpu_index = DpuIndex()
 
@@ -124,9 +116,19 @@ class ZonesState:
         """Whether the outbox has changes that fleet, with this mark, has folded."""
         return bool(self.outbox_offsets) and self.outbox_offsets[0] < mark
 
-    def has_none_of(self, names: Sequence[str]) -> bool:
-        """Whether the partition has no node of these names, and no tombstone of them that fleet has not folded."""
-        return self.tombstones.rows.keys().isdisjoint(names) and self.nodes.rows.keys().isdisjoint(names)
+    def count_new(self, names: Sequence[str]) -> int:
+        """The number of leading names that are new to the partition: of no node, of no tombstone that fleet has not
+        folded, and not given before."""
+        nodes, tombstones = self.nodes.rows.keys(), self.tombstones.rows.keys()
+        seen = set(names)
+        if len(seen) == len(names) and nodes.isdisjoint(names) and tombstones.isdisjoint(names):
+            return len(names)
+        seen.clear()
+        for count, name in enumerate(names):
+            if name in seen or name in nodes or name in tombstones:
+                return count
+            seen.add(name)
+        return len(names)
 
     def rederive(self) -> None:
         self._clear()
@@ -165,10 +167,6 @@ class ZonesState:
         """Whether `join_actor_of` is the same for every record from one of these offsets to the other."""
         return bisect_right(self._actor_offsets, first) == bisect_right(self._actor_offsets, last)
 
-    def joined_at(self, offset: int) -> Joined | None:
-        """The nodes of the bulk join at this offset; None if it was none, or if one of its nodes has changed since."""
-        return self._joined_at.get(offset)
-
     def latest_changes_in(self, offset: int) -> int:
         """The number of nodes and tombstones whose last change is the record at this offset."""
         return self._latest_changes_in[offset]
@@ -179,14 +177,12 @@ class ZonesState:
                 self.zone_rows.remove(zone)
             else:
                 self.zone_rows.put(zone, row)
-        if change.joined is not None:
-            self.join_all(change.joined)
+        if change.new is not None:
+            self._add(change.new)
         if change.nodes or change.tombstones:
             self._change_nodes(change, at)
         if change.cause is not None:
             self.causes.put(str(at.offset), change.cause)
-        elif change.fresh:
-            self._note_actors((at.offset,), (change.actor,))
         for key, complete in change.snapshots.items():
             if complete is None:
                 self.snapshots.remove(key)
@@ -219,30 +215,29 @@ class ZonesState:
             else:
                 self.dpus.put(name, dpu)
 
-    def join_all(self, joined: Joined) -> None:
+    def _add(self, new: NewNodes) -> None:
         """Add nodes that are new to the partition, by one record or by one each."""
-        names, zones, offsets = joined.event.names, joined.zones, joined.offsets
+        names, zones, offsets = new.event.names, new.zones, new.offsets
         for zone, count in Counter(zones).items() if len(zones) > 1 else ((zones[0], len(names)),):
             if zone not in self.zone_rows.rows:
                 self.zone_rows.put(zone, Zone())
             self._count(zone, count)
-        self.nodes.add_all(dict(zip(names, joined.nodes(), strict=True)))
-        if joined.command_ids:
-            self.causes.put_all(dict(zip(map(str, offsets), _causes(joined), strict=True)))
+        self.nodes.add_all(dict(zip(names, new.rows(), strict=True)))
+        if new.command_ids:
+            self.causes.put_all(new.causes())
         else:
-            self._note_actors(offsets, joined.actors)
+            self._note_actors(offsets, new.actors)
         if len(offsets) == 1:
             self._send(offsets[0], names)
-            self._joined_at[offsets[0]] = joined
             return
         self.outbox.update(zip(offsets, zip(names, strict=True), strict=True))
         self.outbox_offsets += offsets
         self._latest_changes_in.update(zip(offsets, repeat(1), strict=False))
 
     def _note_actors(self, offsets: Sequence[int], actors: Sequence[str]) -> None:
-        """Note the actors of single-node joins at these offsets; one actor may stand for all."""
+        """Note the actors of single-node joins at these offsets."""
         last = self.join_actor_of(offsets[0])
-        for offset, actor in zip(offsets, actors, strict=False):
+        for offset, actor in zip(offsets, actors, strict=True):
             if actor != last:
                 self.join_actors.put(str(offset), JoinActor(actor))
                 self._actor_offsets.append(offset)
@@ -252,12 +247,8 @@ class ZonesState:
         return self.marks.rows.get(_MARKS) or ForwardingMarks()
 
     def _change_nodes(self, change: ZonesChange, at: RecordMetadata) -> None:
-        if change.fresh:
-            self._count(next(iter(change.nodes.values())).zone, len(change.nodes))
-            self.nodes.add_all(change.nodes)
-        else:
-            self._overtake(change)
-            self.nodes.put_all(change.nodes)
+        self._overtake(change)
+        self.nodes.put_all(change.nodes)
         if change.tombstones:
             self.tombstones.put_all(change.tombstones)
         self._send(at.offset, [*change.nodes, *change.tombstones])
@@ -286,7 +277,6 @@ class ZonesState:
         if left is None:
             return
         self._latest_changes_in[offset] = left - 1
-        self._joined_at.pop(offset, None)
         if left == 1:
             self._drop(offset)
             del self.outbox_offsets[bisect_left(self.outbox_offsets, offset)]
@@ -308,7 +298,6 @@ class ZonesState:
     def _drop(self, offset: int) -> None:
         del self.outbox[offset]
         del self._latest_changes_in[offset]
-        self._joined_at.pop(offset, None)
         if self.causes.rows:
             self.causes.remove(str(offset))
 
@@ -319,8 +308,3 @@ class ZonesState:
             self.node_counts[zone] = count
         else:
             self.node_counts.pop(zone, None)
-
-
-def _causes(joined: Joined) -> Iterator[CauseRow]:
-    """The command behind each of these records."""
-    return islice(map(CauseRow, joined.command_ids, repeated(joined.actors)), len(joined.command_ids))

@@ -80,11 +80,9 @@ def test_what_would_not_fit_a_record_is_counted() -> None:
     first = NodesJoined(said, "z0", names, [], [], b"", b"", [], [])
     decided_record = heard_of(log_of([first]), together=False).decisions[0]
     nodes = {
-        f"{name}{i}": node
-        for name, node in zip(names, decided_record.change.joined.nodes(), strict=True)
-        for i in range(4)
+        f"{name}{i}": node for name, node in zip(names, decided_record.change.new.rows(), strict=True) for i in range(4)
     }
-    many = decided_record._replace(change=decided_record.change._replace(joined=None, nodes=nodes))
+    many = decided_record._replace(change=decided_record.change._replace(new=None, nodes=nodes))
     found = [*items_of(rendered(many))]
     assert found[-1].kind == "not_listed"
     assert len(found) - 1 + int(found[-1].detail["items"]) == 4_000

@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventstore.ids import InvalidCommandId, envelope, internal_envelope, is_part_of, issued_at_ms, part_id, uuid7
+from eventstore.ids import (
+    InvalidCommandId,
+    are_issued_at,
+    envelope,
+    internal_envelope,
+    is_part_of,
+    issued_at_ms,
+    part_id,
+    uuid7,
+)
 
 times = st.integers(0, (1 << 48) - 1)
 
@@ -73,3 +82,22 @@ def test_parts_of_a_command_are_known_by_the_id_of_the_whole() -> None:
     assert not any(is_part_of(part, other) for part in (whole, *parts, "", part_id(parts[0], 1)))
     neighbour = whole[:-1] + ("0" if whole[-1] != "0" else "1")
     assert not is_part_of(neighbour, whole), "ids that somebody counts up are not parts of one another"
+
+
+@given(st.lists(st.tuples(times, times), min_size=1, max_size=5), st.data())
+def test_many_ids_are_checked_as_one_by_one(pairs: list[tuple[int, int]], data: st.DataObject) -> None:
+    ids = [uuid7(now_ms, random.Random(seed)) for now_ms, seed in pairs]
+    issued_ms = [now_ms for now_ms, _ in pairs]
+    assert are_issued_at(ids, issued_ms)
+    at = data.draw(st.integers(0, len(ids) - 1))
+    place = data.draw(st.integers(0, 35))
+    ids[at] = (
+        ids[at][:place]
+        + data.draw(st.sampled_from(["0", "7", "9", "f", "F", "-", "\u0660", "", "00"]))
+        + ids[at][place + 1 :]
+    )
+    try:
+        same = issued_at_ms(ids[at]) == issued_ms[at]
+    except InvalidCommandId:
+        same = False
+    assert are_issued_at(ids, issued_ms) == same

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import pytest
 from hypothesis import given
@@ -22,11 +21,6 @@ MINUTE_MS = 60_000
 START = T0 // MINUTE_MS * MINUTE_MS
 
 
-class Batch(NamedTuple):
-    ids: Sequence[str]
-    issued_ms: Sequence[int]
-
-
 def said_at(*times_ms: int, seed: int = 1) -> list[Envelope]:
     rng = random.Random(seed)
     return [envelope("s", "a", uuid7(time_ms, rng)) for time_ms in times_ms]
@@ -34,10 +28,10 @@ def said_at(*times_ms: int, seed: int = 1) -> list[Envelope]:
 
 def together(ledger: Ledger, said: Sequence[Envelope], append_ms: Sequence[int], time_ms: int) -> bool:
     """Whether they were admitted as one, and remembered."""
-    batch = Batch([each.command_id for each in said], [each.issued_at_ms for each in said])
-    if not ledger.admits_all(batch, append_ms, time_ms):
+    ids = [each.command_id for each in said]
+    if not ledger.admits_all(ids, [each.issued_at_ms for each in said], append_ms, time_ms):
         return False
-    ledger.remember_all(batch.ids, [LedgerEntry(CONTENT, DONE, offset) for offset in range(len(said))], time_ms)
+    ledger.remember_all(ids, [LedgerEntry(CONTENT, DONE, offset) for offset in range(len(said))], time_ms)
     return True
 
 

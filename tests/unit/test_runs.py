@@ -13,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventstore.avro.codec import encode
+from eventstore.avro.columns import EventColumns
+from eventstore.folding.fold import RecordMetadata
 from eventstore.folding.hashes import record_hash
 from eventstore.folding.ledger import LedgerEntry
 from eventstore.folding.partition import FoldedPartition
@@ -24,18 +26,13 @@ from eventstore.state_store.saver import save
 from eventstore.state_store.store import DigestStore
 from projections.zones.fold import ZonesFold
 from projections.zones.forwarding import forward
-from projections.zones.joined import Joined
-from projections.zones.single_joins import SCANNED_MIN, SingleJoins
-from projections.zones.state import ZonesState
+from projections.zones.state import ZonesChange, ZonesState
 from schemas.events import Event, NodesJoined
 from tests.support.toy_log import LOG_ID, POISON, T0, created
 from tests.support.zones import derived_of
 
 ZONES_0 = Partition(ZONES, 0)
 MINUTE_MS = 60_000
-
-SIZES = pytest.mark.parametrize("size", [RUN_RECORDS_MIN, SCANNED_MIN])
-"""Runs that are decoded, and runs that are scanned."""
 
 
 def join(number: int, now_ms: int = T0, **fields: Any) -> NodesJoined:
@@ -173,9 +170,9 @@ def test_a_log_whose_runs_are_never_plain_is_hardly_ever_tried() -> None:
     tries: list[int] = []
 
     class CountingFold(ZonesFold):
-        def read_run(self, values: Sequence[bytes]) -> SingleJoins | None:
-            tries.append(len(values))
-            return super().read_run(values)
+        def decide_run(self, state: ZonesState, run: EventColumns, *at: Any) -> tuple[ZonesChange, int] | None:
+            tries.append(len(run.ids))
+            return super().decide_run(state, run, *at)
 
     records = log_of([join(number, names=["node-1"]) for number in range(10_000)])
     folded, start = FoldedPartition(ZONES_0, {1: CountingFold()}, LOG_ID), 0
@@ -184,15 +181,13 @@ def test_a_log_whose_runs_are_never_plain_is_hardly_ever_tried() -> None:
     assert sum(tries) < len(records) / 4
 
 
-@SIZES
 @pytest.mark.parametrize("fields", ODD, ids=str)
-def test_one_that_is_not_plain_is_no_other_than_alone(fields: dict[str, Any], size: int) -> None:
-    events = joins(3 * size)
+def test_one_that_is_not_plain_is_no_other_than_alone(fields: dict[str, Any]) -> None:
+    events = joins(3 * RUN_RECORDS_MIN)
     events.insert(len(events) // 2, join(1_000, **fields))
     assert_alike(log_of(events))
 
 
-@SIZES
 @pytest.mark.parametrize(
     "fields",
     [
@@ -208,8 +203,8 @@ def test_one_that_is_not_plain_is_no_other_than_alone(fields: dict[str, Any], si
     ],
     ids=str,
 )
-def test_what_all_of_a_run_say_is_no_other_than_alone(fields: dict[str, Any], size: int) -> None:
-    named = [join(number, **fields) for number in range(2 * size)]
+def test_what_all_of_a_run_say_is_no_other_than_alone(fields: dict[str, Any]) -> None:
+    named = [join(number, **fields) for number in range(2 * RUN_RECORDS_MIN)]
     for number, event in enumerate(named):
         if event.addresses6:
             named[number] = msgspec.structs.replace(event, addresses6=b"\xfd" + bytes(13) + number.to_bytes(2, "big"))
@@ -244,7 +239,7 @@ def test_damaged_values_are_folded_alike(count: int, place: int, data: st.DataOb
 
 
 def test_headers_count_in_the_running_hash() -> None:
-    records = log_of(joins(3 * SCANNED_MIN))
+    records = log_of(joins(3 * RUN_RECORDS_MIN))
     for at in (1, 20):
         records[at] = records[at]._replace(headers=(("a", b"b"),))
     assert_alike(records)
@@ -274,7 +269,7 @@ def test_a_run_ends_where_the_clock_is_put_right(jumps_ms: list[int]) -> None:
 class FailingFold(ZonesFold):
     """Rules with a bug."""
 
-    def evolve_run(self, state: ZonesState, change: Joined) -> None:
+    def evolve(self, state: ZonesState, change: ZonesChange, at: RecordMetadata) -> None:
         raise RuntimeError("a bug")
 
 
