@@ -16,6 +16,8 @@ from eventstore.errors import PermanentError
 
 MAX_PAGE = 1_000
 DEFAULT_PAGE = 200
+COMPARED_MAX = 2_000
+"""Keys of one page that are compared with a selector."""
 
 _TOKEN = re.compile(r"(\d{1,6}):(.{0,512})", re.DOTALL)
 
@@ -41,20 +43,33 @@ class Page(NamedTuple):
         return Page(self.keys[:count], f"{number}:{key}")
 
 
-def page(partitions: Sequence[int], keys_of: Callable[[int], Iterable[str]], size: int, token: str) -> Page:
-    """The next page of keys after `token`, of partitions in ascending order. Raises BadPage."""
+def page(
+    partitions: Sequence[int],
+    keys_of: Callable[[int], Iterable[str]],
+    size: int,
+    token: str,
+    matches: Callable[[int, str], bool] | None = None,
+) -> Page:
+    """The next page of keys after `token`, of partitions in ascending order, and only those that match. Raises BadPage.
+
+    With `matches`, a page ends after COMPARED_MAX comparisons, however few keys matched: a selector that few of a
+    million nodes match would otherwise block the event loop for a second.
+    """
     wanted = _size(size)
+    most = wanted if matches is None else COMPARED_MAX
     first, after = _parse(token)
     found: list[tuple[int, str]] = []
+    read, last = 0, (first, after)
     for number in partitions:
         if number < first:
             continue
-        last = after if number == first else ""
-        room = wanted + 1 - len(found)
-        found += ((number, key) for key in heapq.nsmallest(room, (key for key in keys_of(number) if key > last)))
-        if len(found) > wanted:
-            last_number, last_key = found[wanted - 1]
-            return Page(found[:wanted], f"{last_number}:{last_key}")
+        begin = after if number == first else ""
+        for key in heapq.nsmallest(most + 1 - read, (key for key in keys_of(number) if key > begin)):
+            if read == most or len(found) == wanted:
+                return Page(found, f"{last[0]}:{last[1]}")
+            read, last = read + 1, (number, key)
+            if matches is None or matches(number, key):
+                found.append(last)
     return Page(found, "")
 
 

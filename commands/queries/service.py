@@ -27,6 +27,7 @@ from projections.cliques import views as clique_views
 from projections.fleet import tables
 from projections.fleet import views as fleet_views
 from projections.fleet.membership import Member
+from projections.label_selectors import matches, parse_selector
 from projections.pages import page
 from projections.rules.rule import Holdings
 from projections.views import nodes as node_views
@@ -64,6 +65,7 @@ class QueriesService(ProgressQueries):
     # --- nodes and zones ----------------------------------------------------------------------------------------------
 
     async def list_nodes(self, request: pb.ListNodesRequest, call: Call) -> pb.ListNodesResponse:
+        selector = parse_selector("label_selector", request.label_selector)
         await self._reader.wait_for_position(request.min_position, (ZONES, FLEET), call)
         numbers, fleet = self._numbers(request.zone), self._reader.fleet
         rows = {number: self._reader.zones(number).nodes.rows for number in numbers}
@@ -80,7 +82,12 @@ class QueriesService(ProgressQueries):
         def labels_of(number: int, name: str) -> int:
             return len(row_of(number, name).labels)
 
-        found = page(numbers, keys, request.page_size, request.page_token).within(_LABELS_PER_PAGE, labels_of)
+        def is_selected(number: int, name: str) -> bool:
+            return matches(selector, row_of(number, name).labels)
+
+        found = page(numbers, keys, request.page_size, request.page_token, is_selected if selector else None).within(
+            _LABELS_PER_PAGE, labels_of
+        )
         views = (node_views.view(name, row_of(number, name), fleet) for number, name in found.keys)
         return pb.ListNodesResponse(
             nodes=[to_message(pb.Node, view) for view in views],
@@ -104,6 +111,7 @@ class QueriesService(ProgressQueries):
         return pb.LocateNodesResponse(zones={name: zone for name, zone in found if zone}, position=self._everywhere())
 
     async def list_zones(self, request: pb.ListZonesRequest, call: Call) -> pb.ListZonesResponse:
+        selector = parse_selector("label_selector", request.label_selector)
         await self._reader.wait_for_position(request.min_position, (ZONES, FLEET), call)
         fleet = self._reader.fleet
         described: dict[int, set[str]] = {}
@@ -111,7 +119,8 @@ class QueriesService(ProgressQueries):
             described.setdefault(self._reader.partition_number(zone), set()).add(zone)
 
         def keys(number: int) -> Iterable[str]:
-            return {*self._reader.zones(number).zones(), *described.get(number, ())}
+            known = {*self._reader.zones(number).zones(), *described.get(number, ())}
+            return (zone for zone in known if matches(selector, fleet.zone(zone).labels)) if selector else known
 
         found = page(self._reader.partition_numbers, keys, request.page_size, request.page_token)
         views = (zone_views.view(zone, self._reader.zones(number), fleet) for number, zone in found.keys)
@@ -217,13 +226,17 @@ class QueriesService(ProgressQueries):
     async def list_dpus(self, request: pb.ListDpusRequest, call: Call) -> pb.ListDpusResponse:
         if request.phase:
             require_one_of("phase", request.phase, PHASES)
+        selector = parse_selector("label_selector", request.label_selector)
         await self._reader.wait_for_position(request.min_position, (ZONES, FLEET), call)
         numbers = self._numbers(request.zone)
-        rows = {number: self._reader.zones(number).dpus.rows for number in numbers}
+        rows, fleet = {number: self._reader.zones(number).dpus.rows for number in numbers}, self._reader.fleet
+
+        def is_wanted(zone: str) -> bool:
+            return request.zone in ("", zone) and (not selector or matches(selector, fleet.zone(zone).labels))
 
         def keys(number: int) -> Iterable[str]:
             state = self._reader.zones(number)
-            return dpu_views.named(state, zone=request.zone, phase=request.phase, stuck=request.stuck)
+            return dpu_views.named(state, is_wanted=is_wanted, phase=request.phase, stuck=request.stuck)
 
         found = page(numbers, keys, request.page_size, request.page_token)
         views = (dpu_views.view(name, rows[number][name]) for number, name in found.keys)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import click
@@ -16,7 +16,7 @@ import click
 from deploy.cli.client import Client
 from deploy.cli.completed_names import DPU, ZONE
 from deploy.cli.errors import ConfirmationRequired, NotFoundError
-from deploy.cli.options import check_zone_of_id, key_values, list_all_pages
+from deploy.cli.options import check_zone_of_id, list_all_pages, selector_option
 from deploy.cli.results import finish, finish_items
 from projections.zones.phases import PHASES
 from schemas.api import dpuplane_pb2 as pb
@@ -33,7 +33,7 @@ class Selection(NamedTuple):
 
     names: tuple[str, ...]
     zone: str
-    labels: Mapping[str, str]
+    selector: str
     phase: str | None
     stuck: bool
     whole: bool
@@ -42,7 +42,7 @@ class Selection(NamedTuple):
     @property
     def is_selecting(self) -> bool:
         """Whether DPUs are selected by options, not by name."""
-        return bool(self.labels or self.phase or self.stuck or self.whole or not self.names)
+        return bool(self.selector or self.phase or self.stuck or self.whole or not self.names)
 
 
 def selects_dpus(function: F) -> F:
@@ -60,15 +60,7 @@ def selects_dpus(function: F) -> F:
         click.option(
             "--phase", type=click.Choice(PHASES, case_sensitive=False), metavar="PHASE", help="Select DPUs in a phase."
         ),
-        click.option(
-            "--selector",
-            "-l",
-            "labels",
-            multiple=True,
-            callback=key_values,
-            metavar="K=V",
-            help="Select DPUs of zones with this label; repeatable.",
-        ),
+        selector_option("DPUs of zones with these labels"),
         click.option("--zone", default="", type=ZONE, help="Their zone. Without names, select all DPUs of this zone."),
         click.argument("names", type=DPU, nargs=-1, metavar="[DPU]..."),
     ):
@@ -80,7 +72,7 @@ def request_all(client: Client, output: str, verb: str, selection: Selection, im
     """Send the request for every DPU, print the outcomes and exit."""
     found = _find(client, selection)
     if selection.is_selecting:
-        _ask(verb, found, yes=selection.yes)
+        confirm_selection(f"{verb} {_count(found)}", [*map(_line, found)], yes=selection.yes)
     number = LIFECYCLE_VERBS[verb]
     requests = [pb.RequestLifecycleRequest(dpu=d.dpu, zone=d.zone, verb=number, image=image) for d in found]
     if len(requests) == 1:
@@ -100,15 +92,14 @@ def _find(client: Client, selection: Selection) -> Sequence[pb.Dpu]:
         return [_named(client, name, selection.zone) for name in dict.fromkeys(selection.names)]
     if selection.names:
         raise click.UsageError("give either DPU names, or --selector, --phase, --stuck or --all")
-    if not (selection.zone or selection.labels or selection.phase or selection.stuck or selection.whole):
+    if not (selection.zone or selection.selector or selection.phase or selection.stuck or selection.whole):
         raise click.UsageError("give DPUs by name, or --zone, --selector, --phase, --stuck or --all")
     if client.command_id:
         raise click.UsageError("--command-id needs DPU names: a selection may differ at the next call")
-    wanted = pb.ListDpusRequest(zone=selection.zone, phase=selection.phase, stuck=selection.stuck)
-    found = [*list_all_pages(client, "ListDpus", wanted, pb.ListDpusResponse, "dpus", by=("zone", "ordinal")).dpus]
-    if selection.labels:
-        zones = _zones_with(client, selection.labels)
-        found = [dpu for dpu in found if dpu.zone in zones]
+    wanted = pb.ListDpusRequest(
+        zone=selection.zone, phase=selection.phase, stuck=selection.stuck, label_selector=selection.selector
+    )
+    found = list_all_pages(client, "ListDpus", wanted, pb.ListDpusResponse, "dpus", by=("zone", "ordinal")).dpus
     if not found:
         raise NotFoundError("no DPU matches; nothing was requested")
     return found
@@ -121,20 +112,21 @@ def _named(client: Client, name: str, zone: str) -> pb.Dpu:
     return pb.Dpu(dpu=name, zone=zone)
 
 
-def _zones_with(client: Client, labels: Mapping[str, str]) -> set[str]:
-    zones = list_all_pages(
-        client, "ListZones", pb.ListZonesRequest(), pb.ListZonesResponse, "zones", by=("zone",)
-    ).zones
-    return {zone.zone for zone in zones if labels.items() <= dict(zone.labels).items()}
+def _count(found: Sequence[pb.Dpu]) -> str:
+    return "1 DPU" if len(found) == 1 else f"{len(found)} DPUs"
 
 
-def _ask(verb: str, found: Sequence[pb.Dpu], *, yes: bool) -> None:
-    """List the requests, and continue only after a confirmation. Raises Unconfirmed."""
-    click.echo(f"{verb} {len(found)} {'DPU' if len(found) == 1 else 'DPUs'}:", err=True)
-    for dpu in found[:_SHOWN]:
-        click.echo(f"  {name_of(dpu)} ({dpu.phase}{', paused' if dpu.paused else ''})", err=True)
-    if len(found) > _SHOWN:
-        click.echo(f"  and {len(found) - _SHOWN} more", err=True)
+def _line(dpu: pb.Dpu) -> str:
+    return f"{name_of(dpu)} ({dpu.phase}{', paused' if dpu.paused else ''})"
+
+
+def confirm_selection(request: str, lines: Sequence[str], *, yes: bool) -> None:
+    """List what a request selects, and return only after a confirmation. Raises ConfirmationRequired."""
+    click.echo(f"{request}:", err=True)
+    for line in lines[:_SHOWN]:
+        click.echo(f"  {line}", err=True)
+    if len(lines) > _SHOWN:
+        click.echo(f"  and {len(lines) - _SHOWN} more", err=True)
     if yes:
         return
     if not sys.stdin.isatty():

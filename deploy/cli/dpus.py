@@ -11,7 +11,7 @@ from deploy.cli import output as out
 from deploy.cli.client import Client
 from deploy.cli.completed_names import DPU, NODE, ZONE
 from deploy.cli.dpu_selection import Selection, request_all, selects_dpus
-from deploy.cli.options import command_options, list_all_pages, list_options, show_options
+from deploy.cli.options import command_options, list_all_pages, list_options, selector_option, show_options
 from deploy.cli.output import Column, Output, Table
 from deploy.cli.results import finish
 from deploy.serialization import message_to_dict
@@ -66,13 +66,17 @@ def dpus() -> None:
     help="Only those in this phase.",
 )
 @click.option("--stuck", is_flag=True, help="Only DPUs that failed, are paused, or were replaced by another card.")
+@selector_option("those of zones with these labels")
 @list_options
-def list_dpus(*, client: Client, output: Output, limit: int | None, zone: str, phase: str | None, stuck: bool) -> None:
+def list_dpus(
+    *, client: Client, output: Output, limit: int | None, zone: str, phase: str | None, stuck: bool, selector: str
+) -> None:
     """List DPUs.
 
     Example: dpuplane dpus list --zone rack7 --phase Ready
     """
-    wanted, by = pb.ListDpusRequest(zone=zone, phase=phase, stuck=stuck), ("zone", "ordinal")
+    wanted = pb.ListDpusRequest(zone=zone, phase=phase, stuck=stuck, label_selector=selector)
+    by = ("zone", "ordinal")
     found = list_all_pages(client, "ListDpus", wanted, pb.ListDpusResponse, "dpus", by=by, limit=limit)
     output.print_list(found, found.dpus, _TABLE)
 

@@ -7,13 +7,16 @@ import click
 from deploy.cli import output as out
 from deploy.cli.client import Client
 from deploy.cli.completed_names import NODE, ZONE
+from deploy.cli.dpu_selection import confirm_selection
 from deploy.cli.dry_runs import dry_run_option, finish_dry_run
+from deploy.cli.errors import NotFoundError
 from deploy.cli.options import (
     check_zone_of_id,
     command_options,
     key_values,
     list_all_pages,
     list_options,
+    selector_option,
     show_options,
 )
 from deploy.cli.output import Column, Output, Table
@@ -48,16 +51,20 @@ def nodes() -> None:
 
 @nodes.command("list")
 @click.option("--zone", default="", type=ZONE, help="Only those of this zone.")
+@selector_option("those with these labels")
 @list_options
-def list_nodes(*, client: Client, output: Output, limit: int | None, zone: str) -> None:
+def list_nodes(*, client: Client, output: Output, limit: int | None, zone: str, selector: str) -> None:
     """List nodes, including those that left and that a hold keeps in the rule tables.
 
     A node is held while a hold (`dpuplane holds`) keeps it in the tables, or keeps its newest state out of them. It
     conflicts with other nodes that have one of its addresses.
 
-    Example: dpuplane nodes list --zone rack7 --output json
+    \b
+    Examples:
+      dpuplane nodes list --zone rack7 --output json
+      dpuplane nodes list -l 'tier in (web,db),!retired' -o name
     """
-    wanted = pb.ListNodesRequest(zone=zone)
+    wanted = pb.ListNodesRequest(zone=zone, label_selector=selector)
     found = list_all_pages(client, "ListNodes", wanted, pb.ListNodesResponse, "nodes", by=("name",), limit=limit)
     output.print_list(found, found.nodes, _TABLE)
 
@@ -107,27 +114,54 @@ def join(
 
 
 @nodes.command()
-@click.argument("names", type=NODE, nargs=-1, required=True)
+@click.argument("names", type=NODE, nargs=-1, metavar="[NODE]...")
 @click.option("--zone", default="", type=ZONE, help="Their zone; looked up for each node if not given.")
+@selector_option("nodes with these labels, instead of names")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for a confirmation of the selection.")
 @dry_run_option
 @command_options
-def leave(*, client: Client, output: str, names: tuple[str, ...], zone: str, dry_run: bool) -> None:
+def leave(
+    *, client: Client, output: str, names: tuple[str, ...], zone: str, selector: str, yes: bool, dry_run: bool
+) -> None:
     """Remove nodes from their zone.
 
     The command ends when fleet has decided it: `held` means that the leave is over its budget, and the rule tables keep
     the nodes until two people approve (`dpuplane holds`). `unchanged` means that the node is not in that zone.
     --command-id needs --zone: an id is bound to one zone.
 
-    Example: dpuplane nodes leave rack7-n3 rack7-n4
+    \b
+    Examples:
+      dpuplane nodes leave rack7-n3 rack7-n4
+      dpuplane nodes leave -l model=A10 --zone rack7 --yes
     """
-    if not dry_run:
-        check_zone_of_id(client, zone)
-    unique = list(dict.fromkeys(names))
-    groups = [(zone, unique)] if zone else _by_zone(client, unique)
+    if bool(names) == bool(selector):
+        raise click.UsageError("give nodes by name, or --selector" + (", and not both" if names else ""))
+    if selector:
+        groups = _selected(client, zone, selector, yes=yes or dry_run)
+    else:
+        if not dry_run:
+            check_zone_of_id(client, zone)
+        unique = list(dict.fromkeys(names))
+        groups = [(zone, unique)] if zone else _by_zone(client, unique)
     parts = [_leave(client, found, part, dry_run=dry_run) for found, group in groups for part in _parts(group)]
     if dry_run:
         finish_dry_run(parts, output)
     finish_items(parts, output)
+
+
+def _selected(client: Client, zone: str, selector: str, *, yes: bool) -> list[tuple[str, list[str]]]:
+    """The selected nodes by zone, after a confirmation. Raises UsageError, NotFoundError and ConfirmationRequired."""
+    if client.command_id:
+        raise click.UsageError("--command-id needs names of nodes: a selection may differ at the next call")
+    wanted = pb.ListNodesRequest(zone=zone, label_selector=selector)
+    found = list_all_pages(client, "ListNodes", wanted, pb.ListNodesResponse, "nodes", by=("zone", "name")).nodes
+    if not found:
+        raise NotFoundError("no node matches; nothing was requested")
+    confirm_selection(f"leave {len(found)} nodes", [f"{node.zone}/{node.name}" for node in found], yes=yes)
+    groups: dict[str, list[str]] = {}
+    for node in found:
+        groups.setdefault(node.zone, []).append(node.name)
+    return [*groups.items()]
 
 
 def _parts(names: list[str]) -> list[list[str]]:

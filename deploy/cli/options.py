@@ -81,6 +81,20 @@ _AT = click.option(
 _WATCH = click.option("--watch", is_flag=True, help="Print again after each change, until Ctrl-C.")
 _NO_HEADERS = click.option("--no-headers", is_flag=True, help="Omit the heads of the columns.")
 _LIMIT = click.option("--limit", type=click.IntRange(1, 10_000_000), metavar="N", help="List at most N items.")
+
+
+def selector_option(what: str) -> Callable[[F], F]:
+    """Pass the label selector of a command as `selector`; empty if not given."""
+    return click.option(
+        "--selector",
+        "-l",
+        callback=param_types.label_selector,
+        default="",
+        metavar="SELECTOR",
+        help=f"Only {what}: K=V, K!=V, K in (A,B), K notin (A,B), K, !K; several with commas.",
+    )
+
+
 _WAIT = click.option(
     "--timeout",
     type=param_types.Seconds(0, 86_400),

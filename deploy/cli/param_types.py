@@ -16,6 +16,7 @@ from eventstore.errors import PermanentError
 from eventstore.ids import issued_at_ms
 from eventstore.position import check_token
 from projections.field_checks import check_clique, quoted
+from projections.label_selectors import parse_selector
 
 
 class BoundedInteger(click.ParamType[int]):
@@ -129,6 +130,16 @@ def position(context: click.Context, parameter: click.Parameter, given: str) -> 
             check_token(given)
         except PermanentError as error:
             raise click.BadParameter(str(error).removeprefix("position: ")) from error
+    return given
+
+
+def label_selector(context: click.Context, parameter: click.Parameter, given: str) -> str:
+    """Callback of an option for a label selector; empty if not given."""
+    if not_empty(context, parameter, given):
+        try:
+            parse_selector("", given)
+        except PermanentError as error:
+            raise click.BadParameter(str(error).removeprefix(": ")) from error
     return given
 
 

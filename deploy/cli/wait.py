@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import click
@@ -18,7 +18,7 @@ from deploy.cli import output as out
 from deploy.cli.client import Client
 from deploy.cli.completed_names import CLIQUE, DOMAIN, DPU, NODE, ZONE
 from deploy.cli.errors import NotFoundError, Unreachable
-from deploy.cli.options import wait_options
+from deploy.cli.options import list_all_pages, selector_option, wait_options
 from deploy.cli.param_types import INT64
 from deploy.cli.progress import ProgressLine
 from projections.rules.rule import Rule
@@ -46,7 +46,7 @@ def wait() -> None:
 
 
 @wait.command()
-@click.argument("name", metavar="DPU", type=DPU)
+@click.argument("names", metavar="[DPU]...", type=DPU, nargs=-1)
 @click.option(
     "--for",
     "wanted",
@@ -56,15 +56,20 @@ def wait() -> None:
     show_default=True,
     help="The phase; case does not matter.",
 )
-@click.option("--zone", default="", type=ZONE, help="Its zone; looked up if not given.")
+@click.option("--zone", default="", type=ZONE, help="Their zone; looked up for each DPU if not given.")
+@selector_option("DPUs of zones with these labels, instead of names")
 @wait_options
-def dpu(*, client: Client, output: str, timeout: float, name: str, wanted: str, zone: str) -> None:
-    """Wait until a DPU is in a phase.
+def dpu(
+    *, client: Client, output: str, timeout: float, names: tuple[str, ...], wanted: str, zone: str, selector: str
+) -> None:
+    """Wait until DPUs are in a phase: those named, or all of a zone or of a selection.
 
     Example: dpuplane wait dpu rack7-dpu-0000 --for ready --timeout 1800
     """
+    if bool(names) == bool(selector) and (names or not zone):
+        raise click.UsageError("give DPUs by name, or --selector or --zone")
 
-    def look() -> WaitState:
+    def look(name: str) -> WaitState:
         found: pb.Dpu = client.query("GetDpu", pb.GetDpuRequest(dpu=name, zone=zone))
         said = f"{found.phase}{' (paused)' if found.paused else ''}, tries {found.tries}"
         return WaitState(
@@ -73,11 +78,22 @@ def dpu(*, client: Client, output: str, timeout: float, name: str, wanted: str, 
             f"dpuplane history {name}{f' --zone {zone}' if zone else ''}",
         )
 
-    _wait(client, look, what=f"dpu {name}", wanted=wanted, timeout=timeout, output=output)
+    def look_at_list() -> WaitState:
+        request = pb.ListDpusRequest(zone=zone, label_selector=selector)
+        found = list_all_pages(client, "ListDpus", request, pb.ListDpusResponse, "dpus", by=("zone", "ordinal")).dpus
+        missing = [each for each in found if each.phase != wanted]
+        said = f"{len(found) - len(missing)} of {len(found)} DPUs"
+        if missing:
+            said += f"; {missing[0].zone}/{missing[0].dpu} is in {missing[0].phase}"
+        return WaitState(bool(found) and not missing, said, "dpuplane dpus list")
+
+    looks = _all_of(names, look) if names else look_at_list
+    what = " ".join(filter(None, ("dpu", ", ".join(names) or f"{selector} {zone}".strip())))
+    _wait(client, looks, what=what, wanted=wanted, timeout=timeout, output=output)
 
 
 @wait.command()
-@click.argument("name", metavar="ZONE", type=ZONE)
+@click.argument("names", metavar="[ZONE]...", type=ZONE, nargs=-1)
 @click.option(
     "--for",
     "wanted",
@@ -89,21 +105,53 @@ def dpu(*, client: Client, output: str, timeout: float, name: str, wanted: str, 
 @click.option(
     "--version", type=INT64, help="This version of the table or a later one.  [the newest when the wait begins]"
 )
+@selector_option("zones with these labels, instead of names")
 @wait_options
-def zone(*, client: Client, output: str, timeout: float, name: str, wanted: str, version: int | None) -> None:
-    """Wait until every DPU of a zone has a version of its rule table.
+def zone(
+    *,
+    client: Client,
+    output: str,
+    timeout: float,
+    names: tuple[str, ...],
+    wanted: str,
+    version: int | None,
+    selector: str,
+) -> None:
+    """Wait until every DPU of the zones has a version of its rule table.
 
     Example: dpuplane wait zone rack7 --for applied
     """
-    least = version
+    if bool(names) == bool(selector):
+        raise click.UsageError("give zones by name, or --selector" + (", and not both" if names else ""))
+    if selector:
+        request = pb.ListZonesRequest(label_selector=selector)
+        listed = list_all_pages(client, "ListZones", request, pb.ListZonesResponse, "zones", by=("zone",)).zones
+        if not listed:
+            raise NotFoundError("no zone matches")
+        names = tuple(each.zone for each in listed)
+    least: dict[str, int] = {} if version is None else dict.fromkeys(names, version)
 
-    def look() -> WaitState:
-        nonlocal least
+    def look(name: str) -> WaitState:
         found: pb.Zone = client.query("GetZone", pb.GetZoneRequest(zone=name))
-        least = found.version if least is None else least
-        return _zone_state(found, wanted.replace("-", "_"), least)
+        return _zone_state(found, wanted.replace("-", "_"), least.setdefault(name, found.version))
 
-    _wait(client, look, what=f"zone {name}", wanted=wanted, timeout=timeout, output=output)
+    _wait(client, _all_of(names, look), what=f"zone {', '.join(names)}", wanted=wanted, timeout=timeout, output=output)
+
+
+def _all_of(names: Sequence[str], look: Callable[[str], WaitState]) -> Callable[[], WaitState]:
+    """The state of several subjects. A subject that had the state once is not queried again."""
+    pending = list(dict.fromkeys(names))
+    count = len(pending)
+
+    def look_at_pending() -> WaitState:
+        while (seen := look(pending[0])).enough and len(pending) > 1:
+            del pending[0]
+        if count == 1:
+            return seen
+        reached = count - (0 if seen.enough else len(pending))
+        return seen._replace(said=f"{reached} of {count}; {pending[0]}: {seen.said}")
+
+    return look_at_pending
 
 
 def _zone_state(found: pb.Zone, level: str, least: int) -> WaitState:

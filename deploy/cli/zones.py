@@ -8,7 +8,7 @@ from deploy.cli import output as out
 from deploy.cli.client import Client
 from deploy.cli.completed_names import ZONE
 from deploy.cli.errors import Refused
-from deploy.cli.options import command_options, list_all_pages, list_options, show_options
+from deploy.cli.options import command_options, list_all_pages, list_options, selector_option, show_options
 from deploy.cli.output import Column, Output, Table
 from deploy.cli.param_types import INT32
 from deploy.cli.results import exit_status, finish
@@ -44,13 +44,14 @@ def zones() -> None:
 
 
 @zones.command("list")
+@selector_option("those with these labels")
 @list_options
-def list_zones(*, client: Client, output: Output, limit: int | None) -> None:
+def list_zones(*, client: Client, output: Output, limit: int | None, selector: str) -> None:
     """List zones.
 
-    Example: dpuplane zones list
+    Example: dpuplane zones list -l 'row in (7,8)' -o wide
     """
-    wanted = pb.ListZonesRequest()
+    wanted = pb.ListZonesRequest(label_selector=selector)
     found = list_all_pages(client, "ListZones", wanted, pb.ListZonesResponse, "zones", by=("zone",), limit=limit)
     output.print_list(found, found.zones, _TABLE)
 

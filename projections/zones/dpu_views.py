@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from projections.zones.rows import Dpu
@@ -65,7 +65,7 @@ def zones_of_dpu(name: str, states: Iterable[ZonesState]) -> list[str]:
     return sorted(dpu.zone for dpu in found if dpu is not None)
 
 
-def named(state: ZonesState, *, zone: str, phase: str, stuck: bool) -> Iterator[str]:
+def named(state: ZonesState, *, is_wanted: Callable[[str], bool], phase: str, stuck: bool) -> Iterator[str]:
     """The DPUs of a partition, filtered by zone, by phase and by need of an operator; an empty or false filter matches
     all.
 
@@ -74,7 +74,7 @@ def named(state: ZonesState, *, zone: str, phase: str, stuck: bool) -> Iterator[
     """
     rows = state.dpus.rows
     for name, dpus in state.dpu_index.zones.items():
-        if zone not in ("", name) or (phase and phase not in dpus.phases):
+        if not is_wanted(name) or (phase and phase not in dpus.phases):
             continue
         for dpu in dpus.stuck if stuck else dpus.names.values():
             if phase in ("", rows[dpu].phase):

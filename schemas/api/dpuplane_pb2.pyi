@@ -578,18 +578,20 @@ class ThawWritesRequest(_message.Message):
     def __init__(self, command_id: _Optional[str] = ..., zone: _Optional[str] = ..., all_zones: _Optional[bool] = ...) -> None: ...
 
 class ListNodesRequest(_message.Message):
-    __slots__ = ("min_position", "zone", "page_size", "page_token", "as_of")
+    __slots__ = ("min_position", "zone", "page_size", "page_token", "label_selector", "as_of")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
     ZONE_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    LABEL_SELECTOR_FIELD_NUMBER: _ClassVar[int]
     AS_OF_FIELD_NUMBER: _ClassVar[int]
     min_position: str
     zone: str
     page_size: int
     page_token: str
+    label_selector: str
     as_of: str
-    def __init__(self, min_position: _Optional[str] = ..., zone: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., as_of: _Optional[str] = ...) -> None: ...
+    def __init__(self, min_position: _Optional[str] = ..., zone: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., label_selector: _Optional[str] = ..., as_of: _Optional[str] = ...) -> None: ...
 
 class ListNodesResponse(_message.Message):
     __slots__ = ("nodes", "next_page_token", "position")
@@ -670,16 +672,18 @@ class LocateNodesResponse(_message.Message):
     def __init__(self, zones: _Optional[_Mapping[str, str]] = ..., position: _Optional[str] = ...) -> None: ...
 
 class ListZonesRequest(_message.Message):
-    __slots__ = ("min_position", "page_size", "page_token", "as_of")
+    __slots__ = ("min_position", "page_size", "page_token", "label_selector", "as_of")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    LABEL_SELECTOR_FIELD_NUMBER: _ClassVar[int]
     AS_OF_FIELD_NUMBER: _ClassVar[int]
     min_position: str
     page_size: int
     page_token: str
+    label_selector: str
     as_of: str
-    def __init__(self, min_position: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., as_of: _Optional[str] = ...) -> None: ...
+    def __init__(self, min_position: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., label_selector: _Optional[str] = ..., as_of: _Optional[str] = ...) -> None: ...
 
 class ListZonesResponse(_message.Message):
     __slots__ = ("zones", "next_page_token", "position")
@@ -949,13 +953,14 @@ class CliqueConfig(_message.Message):
     def __init__(self, domain: _Optional[str] = ..., clique: _Optional[str] = ..., peers: _Optional[str] = ..., hosts: _Optional[str] = ..., position: _Optional[str] = ...) -> None: ...
 
 class ListDpusRequest(_message.Message):
-    __slots__ = ("min_position", "zone", "phase", "page_size", "page_token", "stuck", "as_of")
+    __slots__ = ("min_position", "zone", "phase", "page_size", "page_token", "stuck", "label_selector", "as_of")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
     ZONE_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     STUCK_FIELD_NUMBER: _ClassVar[int]
+    LABEL_SELECTOR_FIELD_NUMBER: _ClassVar[int]
     AS_OF_FIELD_NUMBER: _ClassVar[int]
     min_position: str
     zone: str
@@ -963,8 +968,9 @@ class ListDpusRequest(_message.Message):
     page_size: int
     page_token: str
     stuck: bool
+    label_selector: str
     as_of: str
-    def __init__(self, min_position: _Optional[str] = ..., zone: _Optional[str] = ..., phase: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., stuck: _Optional[bool] = ..., as_of: _Optional[str] = ...) -> None: ...
+    def __init__(self, min_position: _Optional[str] = ..., zone: _Optional[str] = ..., phase: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., stuck: _Optional[bool] = ..., label_selector: _Optional[str] = ..., as_of: _Optional[str] = ...) -> None: ...
 
 class ListDpusResponse(_message.Message):
     __slots__ = ("dpus", "next_page_token", "position")

@@ -265,6 +265,32 @@ async def test_lists_come_in_pages_that_join_to_the_whole(plane: Served) -> None
     assert {found.zone for found in one.nodes} == {"z2"}
 
 
+async def test_a_label_selector_selects_nodes_zones_and_dpus_page_by_page(plane: Served) -> None:
+    for zone in ("z1", "z2", "z3"):
+        await plane.join(zone, *(node(f"{zone}-n{i}", tier="web" if i % 3 else "db") for i in range(9)))
+        await plane.calls.RegisterDpu(pb.RegisterDpuRequest(zone=zone, dpu=f"{zone}-d"))
+        labels = {"row": zone[1:]}
+        done = await plane.calls.UpdateZone(pb.UpdateZoneRequest(zone=zone, set_labels=True, labels=labels))
+    request = pb.ListNodesRequest(label_selector="tier=db", page_size=2, min_position=done.position)
+    names: list[str] = []
+    while True:
+        page = await plane.queries.ListNodes(request)
+        assert len(page.nodes) <= 2
+        names += [found.name for found in page.nodes]
+        if not page.next_page_token:
+            break
+        request.page_token = page.next_page_token
+    assert sorted(names) == [f"{zone}-n{i}" for zone in ("z1", "z2", "z3") for i in (0, 3, 6)]
+    zones = await plane.queries.ListZones(pb.ListZonesRequest(label_selector="row in (1,3)"))
+    assert sorted(zone.zone for zone in zones.zones) == ["z1", "z3"]
+    dpus = await plane.queries.ListDpus(pb.ListDpusRequest(label_selector="row,row!=2"))
+    assert sorted(dpu.dpu for dpu in dpus.dpus) == ["z1-d", "z3-d"]
+    for method, kind in (("ListNodes", pb.ListNodesRequest), ("ListZones", pb.ListZonesRequest)):
+        with pytest.raises(grpc.aio.AioRpcError, match="label_selector: 'row in' must be") as refused:
+            await getattr(plane.queries, method)(kind(label_selector="row in"))
+        assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
 async def test_dpus_are_registered_driven_and_listed(plane: Served) -> None:
     register = pb.RegisterDpuRequest(zone="z1", dpu="d1", node="n1", serial="MT1", bmc_address="http://10.9.0.1")
     assert (await plane.calls.RegisterDpu(register)).outcome == pb.OUTCOME_DONE

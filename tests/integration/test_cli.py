@@ -296,6 +296,27 @@ async def test_dpus_are_selected_by_labels_of_zones_and_each_has_an_outcome(run:
     assert mixed.status == 1 and "retry: does not apply to dpu 'd1' in phase Initializing" in mixed.stderr
 
 
+async def test_nodes_leave_by_selector_after_a_confirmation(run: Run) -> None:
+    for name, tier in (("n1", "web"), ("n2", "db"), ("n3", "db")):
+        await become_member(run, name, "z1", f"10.0.0.{name[1:]}")
+        await run("nodes", "join", name, "--zone", "z1", "--address", f"10.0.0.{name[1:]}", "--label", f"tier={tier}")
+    assert (await run("nodes", "list", "-l", "tier!=web", "--output", "name")).stdout == "n2\nn3\n"
+    unasked = await run("nodes", "leave", "-l", "tier=db")
+    assert unasked.status == 2 and "give --yes" in unasked.stderr
+    assert unasked.stderr.splitlines()[:3] == ["leave 2 nodes:", "  z1/n2", "  z1/n3"]
+    for given, words in (
+        ((), "give nodes by name, or --selector"),
+        (("n1", "-l", "tier=db"), "and not both"),
+        (("-l", "tier=none", "--yes"), "no node matches; nothing was requested"),
+        (("-l", "tier in"), "'tier in' must be KEY=VALUE"),
+        (("-l", "tier", "--command-id", "018bcfe5-6800-7d8e-91b7-584a2265b1f5"), "--command-id needs names of nodes"),
+    ):
+        refused = await run("nodes", "leave", *given)
+        assert refused.status > 0 and words in " ".join(refused.stderr.replace("│", "").split())
+    left = await run("nodes", "leave", "-l", "tier=db", "--yes")
+    assert [(item["name"], item["outcome"]) for item in left.json["items"]] == [("n2", "done"), ("n3", "done")]
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [

@@ -52,6 +52,24 @@ async def test_wait_sees_what_is_there_and_what_comes(plane: Served) -> None:
     assert (await coming).stdout == "clique d/c: full: 1 of 1 indices taken, 0 ready\n"
 
 
+async def test_a_wait_for_several_ends_when_the_last_is_there(plane: Served) -> None:
+    for zone in ("z1", "z2"):
+        await joined(plane, zone, f"{zone}-n", f"10.0.0.{zone[1]}")
+        await plane.calls.UpdateZone(pb.UpdateZoneRequest(zone=zone, set_labels=True, labels={"row": "7"}))
+        await plane.calls.RegisterDpu(pb.RegisterDpuRequest(zone=zone, dpu=f"{zone}-d"))
+    selected = ("--selector", "row=7", "--timeout", "0.5")
+    phase = await run("wait", "dpu", *selected, "--for", "initializing", server=plane.address)
+    assert (phase.status, phase.stdout) == (0, "dpu row=7: Initializing: 2 of 2 DPUs\n")
+    late = await run("wait", "dpu", *selected, server=plane.address)
+    assert (late.status, "0 of 2 DPUs; z1/z1-d is in Initializing" in late.stderr) == (3, True)
+    named = await run("wait", "dpu", "z1-d", "z2-d", "--for", "initializing", server=plane.address)
+    assert named.stdout == "dpu z1-d, z2-d: Initializing: 2 of 2; z2-d: Initializing, tries 0\n"
+    zones = await run("wait", "zone", *selected, server=plane.address)
+    assert (zones.status, "last seen: 0 of 2; z1: version" in zones.stderr) == (3, True)
+    nothing = await run("wait", "zone", "-l", "row=8", server=plane.address)
+    assert (nothing.status, nothing.stderr) == (1, "Error: no zone matches\n")
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -41,6 +41,7 @@ BEFORE = {
         "dpuplane wait dpu rack7-dpu-0001 --for ready",
     ),
     "dpuplane dpus resume": (f"dpuplane dpus pause {DPU}",),
+    "dpuplane nodes leave -l": ("dpuplane nodes join rack7-n9 --zone rack7 --address 10.7.0.9 --label model=A10",),
     "dpuplane wait dpu": (
         f"dpuplane dpus resume {DPU}",
         f"dpuplane dpus provision {DPU} --image bf-bundle-2.10",

@@ -163,6 +163,13 @@ def test_commands_that_read_no_log_import_none_of_its_libraries() -> None:
         ["events", "tail", "--output", "json"],
         ["commands", "show", "not-an-id"],
         ["wait", "dpu", "d", "--for", "redy"],
+        ["wait", "dpu"],
+        ["wait", "dpu", "d", "--selector", "row=7"],
+        ["wait", "zone"],
+        ["wait", "zone", "z", "--selector", "row=7"],
+        ["nodes", "list", "--selector", "row in"],
+        ["nodes", "list", "--selector", ""],
+        ["nodes", "list", "--limit", "0"],
     ],
     ids=" ".join,
 )

@@ -22,7 +22,8 @@ def printed(prints: Callable[[], object]) -> tuple[list[str], list[str]]:
 @pytest.mark.parametrize(("count", "last"), [(20, "  z/d19 (Ready)"), (23, "  and 3 more")])
 def test_dpus_that_are_selected(count: int, last: str) -> None:
     found = [pb.Dpu(dpu=f"d{number}", zone="z", phase="Ready") for number in range(count)]
-    _, asked = printed(lambda: dpu_selection._ask("retry", found, yes=True))
+    lines = [*map(dpu_selection._line, found)]
+    _, asked = printed(lambda: dpu_selection.confirm_selection(f"retry {count} DPUs", lines, yes=True))
     assert (asked[0], asked[-1], len(asked)) == (f"retry {count} DPUs:", last, min(count, 21) + 1)
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.pages import DEFAULT_PAGE, MAX_PAGE, BadPage, Page, page
+from projections.pages import COMPARED_MAX, DEFAULT_PAGE, MAX_PAGE, BadPage, Page, page
 
 keys = st.dictionaries(st.integers(0, 5), st.sets(st.text(max_size=4).filter(bool), max_size=12), max_size=5)
 
@@ -25,6 +25,34 @@ def walk(partitions: dict[int, set[str]], size: int) -> list[tuple[int, str]]:
 @given(keys, st.integers(1, 7))
 def test_pages_join_to_the_whole(partitions: dict[int, set[str]], size: int) -> None:
     assert walk(partitions, size) == sorted((number, key) for number, found in partitions.items() for key in found)
+
+
+@given(keys, st.integers(1, 7), st.sets(st.sampled_from("abc01")))
+def test_pages_of_what_matches_join_to_all_that_match(
+    partitions: dict[int, set[str]], size: int, firsts: set[str]
+) -> None:
+    token, seen = "", []
+    while True:
+        found, token = page(sorted(partitions), partitions.__getitem__, size, token, lambda _, key: key[0] in firsts)
+        assert len(found) <= size
+        seen += found
+        if not token:
+            break
+    assert seen == sorted((n, key) for n, found in partitions.items() for key in found if key[0] in firsts)
+
+
+def test_a_page_compares_a_bounded_number_of_keys() -> None:
+    many = {number: {f"{key:05}" for key in range(COMPARED_MAX)} for number in range(2)}
+    compared: list[tuple[int, str]] = []
+
+    def is_last(number: int, key: str) -> bool:
+        compared.append((number, key))
+        return (number, key) == (1, f"{COMPARED_MAX - 1:05}")
+
+    first, token = page([0, 1], many.__getitem__, 1, "", is_last)
+    assert (first, len(compared)) == ([], COMPARED_MAX) and token
+    rest, end = page([0, 1], many.__getitem__, 1, token, is_last)
+    assert (len(rest), len(compared), end) == (1, 2 * COMPARED_MAX, "")
 
 
 def test_what_stays_is_seen_once_while_others_come_and_go() -> None:
