@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
+from deploy.topics import TOPICS
 from drivers.backends.bmc import Connect
 from drivers.decisions.missed import Earlier, nothing_earlier
 from drivers.decisions.owed import Owed, Room
@@ -22,30 +23,14 @@ from drivers.relays.relay import Relay, RelaySettings
 from drivers.relays.replica_rules import ReplicaRules
 from drivers.timers import Timers
 from eventstore.folding.fold import Fold
-from eventstore.log import CLIQUES, FLEET, INSTALLS, ZONES, EventLog, Partition
+from eventstore.log import EventLog, Partition
 from eventstore.replicas.beacons import Ranks
 from eventstore.replicas.replica import Replica
 from eventstore.replicas.tracing import LogTracing
 from eventstore.state_store.store import StateStore
-from projections.cliques.fold import CliquesFold
 from projections.decisions.decided import DECIDED_TOPICS
-from projections.fleet.fold import FleetFold
-from projections.installs.fold import InstallsFold
-from projections.zones.fold import ZonesFold
 
 ROLES = ("api", "relay", "provisioner")
-
-_FOLDED: dict[str, frozenset[str]] = {
-    "api": frozenset({ZONES, FLEET, CLIQUES, INSTALLS}),
-    "relay": frozenset({ZONES, FLEET}),
-    "provisioner": frozenset({ZONES, FLEET}),
-}
-"""A provisioner reads of fleet which zones are frozen."""
-
-
-LATER: tuple[Fold[Any], ...] = ()
-"""Rules of the fold versions after the first, which partitions fold by once they are raised (`dpuplane upgrade`). The
-earlier ones stay for as long as there are logs that began with them."""
 
 
 @dataclass(slots=True)
@@ -70,8 +55,7 @@ class Actors:
 
 def folds_of(partition_count: int, roles: Collection[str] = ROLES) -> list[Fold[Any]]:
     """The folds that a process with these roles reads."""
-    every: list[Fold[Any]] = [ZonesFold(), FleetFold(partition_count), CliquesFold(), InstallsFold(), *LATER]
-    return [fold for fold in every if any(fold.topic in _FOLDED[role] for role in roles)]
+    return [make(partition_count) for spec in TOPICS if not spec.readers.isdisjoint(roles) for make in spec.folds]
 
 
 def replica_of(

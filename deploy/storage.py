@@ -13,6 +13,7 @@ from typing import NamedTuple
 from commands.queries.status import LogLocation
 from deploy.kafka.security import KafkaSecurity
 from deploy.settings import Settings
+from deploy.topics import TOPICS
 from drivers.decisions.missed import Earlier
 from eventstore.embedded.log import EmbeddedLog
 from eventstore.errors import FatalError, LogMissing, PermanentError
@@ -70,7 +71,7 @@ async def open_log(settings: Settings, *, now_ms: Callable[[], int], rng: random
         _make(settings.data, "data")
         if _is_backup(settings.data):
             raise FatalError(f"data: {settings.data} is a backup; create a plane from it with `dpuplane restore`")
-        async with EmbeddedLog.open(folder, partition_count=settings.partitions, now_ms=now_ms) as embedded:
+        async with EmbeddedLog.open(TOPICS, folder, partition_count=settings.partitions, now_ms=now_ms) as embedded:
             yield embedded
         return
     async with AsyncExitStack() as stack:
@@ -83,6 +84,7 @@ async def _open_kafka(settings: Settings, stack: AsyncExitStack, rng: random.Ran
     """
     while True:
         opening = KafkaLog.open(
+            TOPICS,
             settings.kafka,
             topic_prefix=settings.topic_prefix,
             partition_count=settings.partitions,
@@ -103,10 +105,11 @@ async def open_log_to_read(log_source: LogSource, *, rng: random.Random) -> Asyn
     no log.
     """
     if log_source.data is not None:
-        async with EmbeddedLog.secondary(_log_folder(log_source.data)) as secondary:
+        async with EmbeddedLog.secondary(TOPICS, _log_folder(log_source.data)) as secondary:
             yield secondary
         return
     opening = KafkaLog.open(
+        TOPICS,
         log_source.kafka,
         topic_prefix=log_source.topic_prefix,
         rng=rng,

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 import xxhash
 
 from eventstore.errors import AppendUnknown, LogMismatch, LogUnavailable, PlaneError
-from eventstore.log import Batch, EventLog, Headers, Partition, Record, check_append
+from eventstore.log import Batch, EventLog, Headers, Partition, Record
+from eventstore.topics import TopicTable
 
 _RUN = 8
 """One gap lies among this many records."""
@@ -73,6 +74,10 @@ class FaultyLog:
         self._closed = False
 
     @property
+    def topics(self) -> TopicTable:
+        return self.inner.topics
+
+    @property
     def partition_count(self) -> int:
         return self.inner.partition_count
 
@@ -82,7 +87,7 @@ class FaultyLog:
     async def append(
         self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0, headers: Headers = ()
     ) -> None:
-        check_append(partition, key, value, self.partition_count, headers)
+        self.topics.check_append(partition, key, value, self.partition_count, headers)
         if self._closed:
             raise LogUnavailable("log: it was closed")
         fate, delay_s = self._draw()

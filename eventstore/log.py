@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from eventstore.errors import AppendRefused
+if TYPE_CHECKING:
+    from eventstore.topics import TopicTable
 
 ZONES = "zones"
 CLIQUES = "cliques"
@@ -21,14 +22,6 @@ FLEET = "fleet"
 INSTALLS = "installs"
 REPLICAS = "replicas"
 DECISIONS = "decisions"
-
-DECIDING_TOPICS = (ZONES, CLIQUES, FLEET)
-"""Topics retained for ever; record 0 of each of their partitions is LogCreated."""
-
-FOLDED_TOPICS = (*DECIDING_TOPICS, INSTALLS)
-TOPICS = (*FOLDED_TOPICS, DECISIONS, REPLICAS)
-KEYED_TOPICS = frozenset({ZONES, CLIQUES, INSTALLS, DECISIONS})
-"""Topics with the log's partition count; the others have one partition."""
 
 MAX_RECORD_BYTES = 1 << 20
 """Maximum size of key, value and headers of one record, on every engine alike."""
@@ -75,8 +68,13 @@ class EventLog(Protocol):
     """Append-only partitions. Every method may raise LogUnavailable; LogMismatch ends the process."""
 
     @property
+    def topics(self) -> TopicTable:
+        """All topics of the log."""
+        ...
+
+    @property
     def partition_count(self) -> int:
-        """Partitions of zones, cliques, installs and decisions; fleet and replicas always have 1."""
+        """Partitions of each keyed topic; the other topics have 1."""
         ...
 
     def partitions(self, topic: str) -> tuple[Partition, ...]:
@@ -119,32 +117,9 @@ class EventLog(Protocol):
         ...
 
 
-@lru_cache(64)
-def partitions_of(topic: str, partition_count: int) -> tuple[Partition, ...]:
-    """All partitions of a topic in a log with this partition count."""
-    count = partition_count if topic in KEYED_TOPICS else 1
-    return tuple(Partition(topic, number) for number in range(count))
-
-
 def size_of(headers: Headers) -> int:
     """The size of headers within the size of a record."""
     return sum([len(name) + len(content) for name, content in headers]) if headers else 0
-
-
-def check_append(partition: Partition, key: bytes, value: bytes, partition_count: int, headers: Headers = ()) -> None:
-    """Raise AppendRefused for a record that no engine takes: its partition does not exist, or it is over the size
-    limit.
-    """
-    if partition.topic not in TOPICS or partition not in partitions_of(partition.topic, partition_count):
-        raise AppendRefused(f"partition: {partition} does not exist in a log of {partition_count} partitions")
-    size = len(key) + len(value) + size_of(headers)
-    if size > MAX_RECORD_BYTES:
-        raise AppendRefused(f"record: {size} bytes for {partition} are more than the {MAX_RECORD_BYTES} allowed")
-
-
-def partition_for(topic: str, key: str, partition_count: int) -> Partition:
-    """The partition that records with this key belong in."""
-    return Partition(topic, partition_of(key.encode(), partition_count) if topic in KEYED_TOPICS else 0)
 
 
 @lru_cache(4_096)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from eventstore.errors import PermanentError
-from eventstore.log import FOLDED_TOPICS, Partition
+from eventstore.log import Partition
 
 _PART = re.compile(r"([a-z]+)/([0-9]{1,6})=([0-9]{1,18})")
 _MAX_TOKEN = 65_536
@@ -56,7 +56,7 @@ def from_token(token: str, log_id: str) -> Position:
     offsets: dict[Partition, int] = {}
     for part in rest.split(",") if rest else ():
         match = _PART.fullmatch(part)
-        if match is None or match[1] not in FOLDED_TOPICS:
+        if match is None:
             raise InvalidPosition(f"position: {part[:40]!r} must have the form TOPIC/PARTITION=OFFSET")
         offsets[Partition(match[1], int(match[2]))] = int(match[3])
     return Position(log_id, offsets)

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from commands import results
 from eventstore.folding.ledger import AHEAD_MS, LATE_MS
 from eventstore.ids import issued_at_ms
-from eventstore.log import DECIDING_TOPICS
 from eventstore.replicas.folded_log import FoldedLog
 from eventstore.replicas.status import PartitionStatus
 from schemas.api import dpuplane_pb2 as pb
@@ -42,7 +41,7 @@ class CommandStatus:
         if left_ms > 0:
             reason = f"it is not in the log yet; it can still reach it within {left_ms // 1000 + 1} s"
             return results.unknown(command_id, reason)
-        behind = next(filter(_is_behind, self._folds.partitions_status()), None)
+        behind = next(filter(self._is_behind, self._folds.partitions_status()), None)
         if behind is not None:
             return results.unknown(command_id, f"it may be in the part of {behind.partition} that is not folded yet")
         if self._folds.ends_seen_ms < latest_ms:
@@ -56,9 +55,9 @@ class CommandStatus:
 
     def _is_forgotten(self, command_id: str) -> bool:
         """Whether a fold may have decided the command without remembering its outcome."""
-        partitions = (p for topic in DECIDING_TOPICS for p in self._folds.partitions(topic))
+        partitions = (p for topic in self._folds.topics.deciding for p in self._folds.partitions(topic))
         return any(self._folds.folded(partition).ledger.has_forgotten(command_id) for partition in partitions)
 
-
-def _is_behind(status: PartitionStatus) -> bool:
-    return status.partition.topic in DECIDING_TOPICS and (status.lag > 0 or bool(status.halted))
+    def _is_behind(self, status: PartitionStatus) -> bool:
+        is_deciding = status.partition.topic in self._folds.topics.deciding
+        return is_deciding and (status.lag > 0 or bool(status.halted))

@@ -47,6 +47,11 @@ class FoldReader:
         return range(len(self._folds.partitions(ZONES)))
 
     @property
+    def deciding_topics(self) -> Collection[str]:
+        """The topics whose folds decide commands."""
+        return self._folds.topics.deciding
+
+    @property
     def generation(self) -> int:
         """The generation of the log: the epoch in the tables of devices."""
         return self._folds.generation

@@ -78,7 +78,7 @@ class PositionWaiter:
         return is_forwarded(self._replica.state(partition), mark, offset)
 
     def _check(self, partition: Partition) -> None:
-        if partition not in self._replica.partitions(partition.topic):
+        if not self._replica.is_folded(partition):
             raise InvalidPosition(f"position: {quoted(str(partition))} is not a partition of this log")
 
 

@@ -20,7 +20,7 @@ from commands.queries.status import DeviceSource, StatusReporter
 from commands.requests.validation import require, require_count, require_one_of
 from commands.rpc.middleware import Call, NotFound
 from eventstore.errors import LogUnavailable, PermanentError
-from eventstore.log import CLIQUES, DECIDING_TOPICS, FLEET, FLEET_0, INSTALLS, ZONES
+from eventstore.log import CLIQUES, FLEET, FLEET_0, INSTALLS, ZONES
 from projections import field_checks
 from projections.cliques import files as clique_files
 from projections.cliques import views as clique_views
@@ -316,7 +316,7 @@ class QueriesService(ProgressQueries):
     # --- commands and status ------------------------------------------------------------------------------------------
 
     async def get_command(self, request: pb.GetCommandRequest, call: Call) -> pb.CommandResult:
-        await self._reader.wait_for_position(request.min_position, DECIDING_TOPICS, call)
+        await self._reader.wait_for_position(request.min_position, self._reader.deciding_topics, call)
         return self._command_status.answer(request.command_id)
 
     async def get_status(self, request: pb.GetStatusRequest, call: Call) -> pb.Status:

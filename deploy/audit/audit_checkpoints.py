@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from eventstore.errors import LogMismatch, PermanentError
 from eventstore.folding.origin import find_origin, wait_for_origin
-from eventstore.log import DECIDING_TOPICS, EventLog, Partition
+from eventstore.log import EventLog, Partition
 from eventstore.progress import ReportProgress
 from eventstore.recovery.attestation import HASH_BYTES, Attestation, Difference, attest, find_difference
 from eventstore.replicas.lineage import lineage_of
@@ -74,7 +74,7 @@ def new_keys(path: Path, public_path: Path) -> None:
 async def describe_log(log: EventLog, now_ms: int, hashes: Path | None, report: ReportProgress) -> CheckpointContent:
     """The present content of the log; the hash of each record is written to `hashes`."""
     origin = await wait_for_origin(log)
-    partitions = sorted((p for topic in DECIDING_TOPICS for p in log.partitions(topic)), key=str)
+    partitions = sorted((p for topic in log.topics.deciding for p in log.partitions(topic)), key=str)
     ends = {partition: await log.end(partition) for partition in partitions}
     total, done = sum(ends.values()) or 1, 0
     attestation: dict[str, Attestation] = {}
@@ -147,7 +147,7 @@ async def prove(
     if origin is not None and origin.log_id != statement.log_id and fork is None:
         return ProofResult(0, [f"log: {origin.log_id} is not log {statement.log_id}, and was not restored from it"])
     ends = {_partition(name): attestation for name, attestation in sorted(statement.partitions.items())}
-    there = {p for topic in DECIDING_TOPICS for p in log.partitions(topic)}
+    there = {p for topic in log.topics.deciding for p in log.partitions(topic)}
     total, done, proven = sum(attestation.end for attestation in ends.values()) or 1, 0, 0
     differences: list[str] = []
     for partition, attestation in ends.items():

@@ -9,6 +9,7 @@ import msgspec
 
 from deploy.atomic_files import atomic_write, sync_folder
 from deploy.storage import LOG_FOLDER, LogSource, open_log_to_read
+from deploy.topics import TOPICS
 from eventstore.errors import PermanentError
 from eventstore.folding.origin import wait_for_origin
 from eventstore.kafka.clients import Clients
@@ -58,7 +59,7 @@ async def restore_backup(
 ) -> RestoreResult:
     """Create the log of a backup in an empty place, if every record equals its copy. Raises PermanentError."""
     manifest = load_manifest(folder)
-    plan = plan_restore(folder, manifest, generation=generation, frozen=frozen, now_ms=now_ms, rng=rng)
+    plan = plan_restore(TOPICS, folder, manifest, generation=generation, frozen=frozen, now_ms=now_ms, rng=rng)
     if log_source.data is not None:
         _check_empty(log_source.data, "data", but=f"{LOG_FOLDER}.restoring")
         check(folder, manifest, report)

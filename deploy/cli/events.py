@@ -21,20 +21,21 @@ from deploy.cli.output import check_stdout_reader, print_value
 from deploy.cli.param_types import Time, as_of, command_id, not_empty
 from deploy.cli.progress import ProgressLine
 from deploy.cli.watch import EVERY_S
-from deploy.export.events import EXPORTED_TOPICS, EXPORTED_TYPES, EventFilter, as_json, batches, lines
+from deploy.export.events import EXPORTED_TYPES, EventFilter, as_json, batches, lines
 from deploy.export.events import tail as tailed
 from deploy.export.parquet import ParquetFile
 from deploy.export.rows import rows
 from deploy.storage import LogSource, open_log_to_read
+from deploy.topics import TOPICS
 from eventstore.as_of import format_time
-from eventstore.log import FOLDED_TOPICS, EventLog
+from eventstore.log import EventLog
 from schemas.api import dpuplane_pb2 as pb
 
 LAST_MAX = 100_000
 _ALL = "--from-beginning"
 
 _FILTERS = (
-    click.option("--topic", "topics", multiple=True, type=click.Choice(EXPORTED_TOPICS), help="Only this topic."),
+    click.option("--topic", "topics", multiple=True, type=click.Choice(TOPICS.with_events), help="Only this topic."),
     click.option(
         "--type",
         "types",
@@ -160,7 +161,7 @@ def export(
 
 
 def _wanted(*, topics: tuple[str, ...], command: str, **rest: Any) -> EventFilter:
-    wanted = EventFilter(topics=topics or FOLDED_TOPICS, command_id=command, **rest)
+    wanted = EventFilter(topics=topics, command_id=command, **rest)
     for option, first in (("--since", wanted.since_ms), ("--from", wanted.start)):
         if isinstance(first, int) and isinstance(wanted.until, int) and first > wanted.until:
             raise click.UsageError(f"{option}: {format_time(first)} is later than --until, {format_time(wanted.until)}")

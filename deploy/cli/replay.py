@@ -22,7 +22,7 @@ from deploy.roles import folds_of
 from deploy.storage import LogSource, open_log_to_read
 from eventstore.as_of import AsOf, check_not_in_future
 from eventstore.folding.origin import wait_for_origin
-from eventstore.log import FOLDED_TOPICS, EventLog, Partition
+from eventstore.log import EventLog, Partition
 from eventstore.recovery.cuts import cut_of
 from eventstore.recovery.replay import ReplayResult, replay
 from schemas.api import dpuplane_pb2 as pb
@@ -71,7 +71,7 @@ async def _replay(log_source: LogSource, as_of: AsOf | None) -> ReplayResult:
 async def _cut(log: EventLog, as_of: AsOf) -> Mapping[Partition, int]:
     check_not_in_future(as_of, time.time_ns() // 1_000_000)
     origin = await wait_for_origin(log)
-    return (await cut_of(log, origin.log_id, FOLDED_TOPICS, as_of)).offsets
+    return (await cut_of(log, origin.log_id, log.topics.folded, as_of)).offsets
 
 
 def _digest(replayed: ReplayResult, partition: Partition) -> str:

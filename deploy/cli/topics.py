@@ -7,7 +7,8 @@ import re
 import click
 
 from deploy.cli import output as out
-from deploy.kafka.acls import ROLES, arguments_of, commands_of
+from deploy.kafka.acls import GRANTED_ROLES, arguments_of, commands_of
+from deploy.topics import TOPICS
 from projections.field_checks import quoted
 
 _PRINCIPAL = re.compile(r"[A-Za-z]+:[^\s*][^\r\n]*")
@@ -25,7 +26,7 @@ def _principal(_context: click.Context, _parameter: click.Parameter, given: str)
 
 
 @topics.command(epilog="\b\nExample: dpuplane topics acls --role relay --principal User:relay")
-@click.option("--role", type=click.Choice(ROLES), required=True, help="Role of the principal's processes.")
+@click.option("--role", type=click.Choice(GRANTED_ROLES), required=True, help="Role of the principal's processes.")
 @click.option(
     "--principal", callback=_principal, required=True, metavar="USER", help="Principal in Kafka's notation: User:NAME."
 )
@@ -45,8 +46,9 @@ def acls(*, role: str, principal: str, topic_prefix: str, bootstrap: str, comman
     Role `reader` is for commands that read the log directly: verify, replay, events, history, checkpoint, backup,
     upgrade.
     """
+    grants = list(arguments_of(TOPICS, role, principal, topic_prefix))
     if output != "table":
-        out.print_value({"commands": list(arguments_of(role, principal, topic_prefix))}, output)
+        out.print_value({"commands": grants}, output)
         return
-    for line in commands_of(role, principal, topic_prefix, bootstrap, command_config):
+    for line in commands_of(grants, bootstrap, command_config):
         click.echo(line)

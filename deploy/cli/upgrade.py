@@ -20,14 +20,14 @@ from deploy.cli.results import Part, exit_status, finish, merged_result, sentenc
 from deploy.logs import logging_here
 from deploy.roles import folds_of
 from deploy.storage import LogSource, open_log_to_read
-from eventstore.log import FOLDED_TOPICS
+from deploy.topics import TOPICS
 from schemas.api import dpuplane_pb2 as pb
 
 NOTHING = "nothing to upgrade: every partition has the latest fold version of this program"
 
 
 @click.command(epilog="Example: dpuplane upgrade --dry-run")
-@click.option("--topic", type=click.Choice(FOLDED_TOPICS), help="Only this topic.  [every topic]")
+@click.option("--topic", type=click.Choice(TOPICS.folded), help="Only this topic.  [every topic]")
 @click.option("--version", type=click.IntRange(1), help="The new fold version.  [the latest of this program]")
 @click.option("--dry-run", is_flag=True, help="Preview the effect, and list replicas that are not ready.")
 @log_options
@@ -71,7 +71,7 @@ def _wanted(status: pb.Status, topic: str | None, version: int | None) -> dict[s
     for fold in folds_of(status.log.partition_count):
         latest[fold.topic] = max(fold.version, latest.get(fold.topic, 0))
     now = _versions(status)
-    found = {name: version or latest[name] for name in FOLDED_TOPICS if topic in (None, name)}
+    found = {name: version or latest[name] for name in TOPICS.folded if topic in (None, name)}
     return {name: to_version for name, to_version in found.items() if now.get(name, to_version) < to_version}
 
 

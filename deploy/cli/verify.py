@@ -22,8 +22,9 @@ from deploy.cli.progress import ProgressLine
 from deploy.cli.sentence_groups import group_sentences
 from deploy.roles import folds_of
 from deploy.storage import LogSource, open_log_to_read
+from deploy.topics import TOPICS
 from eventstore.folding.origin import wait_for_origin
-from eventstore.log import DECIDING_TOPICS, Partition
+from eventstore.log import Partition
 from eventstore.replicas.lineage import lineage_of
 from projections.rules.rule import Held, Holdings
 from schemas.api import dpuplane_pb2 as pb
@@ -157,7 +158,7 @@ def _live(client: Client, log_source: LogSource | None) -> tuple[Live, LogSource
         ReplicaDigest(replica.name, _partition(part.partition), part.digest_position, part.digest)
         for replica in status.replicas
         for part in replica.partitions
-        if part.partition.split("/")[0] in DECIDING_TOPICS and not part.halted
+        if part.partition.split("/")[0] in TOPICS.deciding and not part.halted
     ]
     return Live(claims, held, True, status.log_id), log_source or log_source_of_status(status, client.server)
 

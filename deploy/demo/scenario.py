@@ -19,7 +19,7 @@ from deploy.plane import Plane
 from deploy.roles import folds_of
 from drivers.relays.relay import Relay
 from drivers.relays.reports import Level
-from eventstore.log import DECIDING_TOPICS, Partition
+from eventstore.log import Partition
 from eventstore.replicas.status import PartitionStatus
 from projections.fleet.tables import table
 from projections.zones.phases import READY
@@ -205,7 +205,7 @@ class Scenario:
     def _moves(self) -> tuple[int, ...]:
         """Counts that rise before a step is done: folded records; tables received, applied and in hardware."""
         replica = self._plane.replica
-        folded = (replica.position(part) for topic in DECIDING_TOPICS for part in replica.partitions(topic))
+        folded = (replica.position(part) for topic in replica.topics.deciding for part in replica.partitions(topic))
         return sum(folded), *(latency.count for latency in self._relay.latency.values())
 
     def _up_to_date(self) -> int:
@@ -218,7 +218,7 @@ class Scenario:
 
     def _deciding(self) -> list[PartitionStatus]:
         found = self._plane.replica.partitions_status()
-        return [each for each in found if each.partition.topic in DECIDING_TOPICS and not each.halted]
+        return [each for each in found if each.partition.topic in self._plane.log.topics.deciding and not each.halted]
 
     def _saved(self, ends: Mapping[Partition, int]) -> int:
         """The number of partitions that are saved up to these ends: digests are of saved states."""

@@ -15,12 +15,13 @@ from deploy.process import now_ms
 from deploy.roles import ROLES, folds_of
 from deploy.settings import Settings
 from deploy.storage import LOG_FOLDER, log_source_of, open_log_to_read
+from deploy.topics import TOPICS
 from eventstore.errors import PlaneError
 from eventstore.folding.origin import find_origin, read_first
 from eventstore.kafka.admin import Admin, Topic
 from eventstore.kafka.clients import Clients
 from eventstore.kafka.topics import MIN_IN_SYNC_REPLICAS, REPLICATION_FACTOR, settings_of
-from eventstore.log import DECIDING_TOPICS, REPLICAS, TOPICS, ZONES, EventLog, Partition, partitions_of
+from eventstore.log import REPLICAS, ZONES, EventLog, Partition
 from eventstore.replicas.beacons import Beacon
 from eventstore.replicas.clock_skew import OFF_MS
 
@@ -74,7 +75,7 @@ async def _check_cluster(settings: Settings, rng: random.Random) -> tuple[list[F
     """Check the topics. Returns the findings, and whether every topic has the required settings."""
     clients = Clients(settings.kafka, rng, settings.kafka_security.options)
     admin = Admin(clients)
-    names = {topic: f"{settings.topic_prefix}.{topic}" for topic in TOPICS}
+    names = {topic: f"{settings.topic_prefix}.{topic}" for topic in TOPICS.names}
     try:
         brokers = await admin.count_brokers()
         topics = await admin.topics(list(names.values()))
@@ -108,7 +109,7 @@ def check_topic(
 ) -> Iterator[Finding]:
     """Check each topic setting that the plane's guarantees depend on."""
     name = f"topic {found.name}"
-    wanted = len(partitions_of(topic, partition_count))
+    wanted = len(TOPICS.partitions(topic, partition_count))
     fits = len(found.leaders) == wanted
     advice = "" if fits else f"it must have {wanted}: restore a backup under another prefix"
     yield Finding(name, fits, f"{len(found.leaders)} partitions", advice)
@@ -117,7 +118,7 @@ def check_topic(
     least = min(MIN_IN_SYNC_REPLICAS, copies)
     advice = "" if found.replicas >= least else f"reassign it to {copies} brokers (kafka-reassign-partitions.sh)"
     yield Finding(name, found.replicas >= least, f"{found.replicas} copies", advice)
-    for setting in settings_of(topic, found.replicas):
+    for setting in settings_of(TOPICS[topic], found.replicas):
         value = effective.get(setting.name, "")
         fits = setting.allows(value)
         change = f"kafka-configs.sh --alter --topic {found.name} --add-config {setting.name}={setting.value}"
@@ -138,7 +139,7 @@ async def _check_contents(log: EventLog, settings: Settings) -> AsyncIterator[Fi
 
 async def _newest_ms(log: EventLog) -> int:
     """The append time of the newest of the last records."""
-    partitions = [partition for topic in DECIDING_TOPICS for partition in log.partitions(topic)]
+    partitions = [partition for topic in log.topics.deciding for partition in log.partitions(topic)]
     ends = {partition: await log.end(partition) for partition in partitions}
     last = await read_first(log, {partition: end - 1 for partition, end in ends.items() if end})
     return max(record.timestamp_ms for record in last.values())

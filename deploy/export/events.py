@@ -13,14 +13,11 @@ from eventstore.as_of import AsOf
 from eventstore.avro.codec import decode
 from eventstore.errors import PermanentError, Undecodable
 from eventstore.folding.origin import wait_for_origin
-from eventstore.log import DECISIONS, FOLDED_TOPICS, Batch, EventLog, Partition, Record
+from eventstore.log import Batch, EventLog, Partition, Record
 from eventstore.position import from_token
 from eventstore.progress import ReportProgress
 from eventstore.recovery.replay import cut_at_position
 from schemas.events import EVENTS
-
-EXPORTED_TOPICS = (*FOLDED_TOPICS, DECISIONS)
-"""Every topic that holds events; the folded topics are exported by default."""
 
 UNDECODABLE = "undecodable"
 
@@ -35,13 +32,14 @@ def _unsaid(_what: str, _share: float) -> None:
 
 
 class EventFilter(NamedTuple):
-    """The filter of events; empty fields admit all. `since_ms` is an append time; `subject` must match exactly.
+    """The filter of events; empty fields admit all, but empty `topics` only the folded ones. `since_ms` is an append
+    time; `subject` must match exactly.
 
     The range is from `start` to before `until`, each a position or an append time. Records appended at the time `until`
     are included.
     """
 
-    topics: Collection[str] = FOLDED_TOPICS
+    topics: Collection[str] = ()
     types: Collection[str] = ()
     subject: str = ""
     actor: str = ""
@@ -161,7 +159,9 @@ async def _between(
 
 async def _range(log: EventLog, event_filter: EventFilter) -> tuple[dict[Partition, int], dict[Partition, int]]:
     """The start and end in each partition."""
-    partitions = [partition for topic in event_filter.topics for partition in log.partitions(topic)]
+    partitions = [
+        partition for topic in event_filter.topics or log.topics.folded for partition in log.partitions(topic)
+    ]
     ends = {partition: await log.end(partition) for partition in partitions}
     begins = {partition: await _start(log, partition, event_filter.since_ms) for partition in partitions}
     first = await _cut(log, event_filter.start, 0) if event_filter.start is not None else {}
@@ -184,10 +184,10 @@ def _check_order(first: Mapping[Partition, int], last: Mapping[Partition, int]) 
 async def _cut(log: EventLog, as_of: AsOf, more_ms: int) -> dict[Partition, int]:
     """The positions as of a position or a time; `more_ms` is added to a time."""
     if isinstance(as_of, int):
-        there = [partition for topic in EXPORTED_TOPICS for partition in log.partitions(topic)]
+        there = [partition for topic in log.topics.with_events for partition in log.partitions(topic)]
         return {partition: await log.position_at(partition, as_of + more_ms) for partition in there}
     named = from_token(as_of, (await wait_for_origin(log)).log_id)
-    return await cut_at_position(log, EXPORTED_TOPICS, named.offsets)
+    return await cut_at_position(log, log.topics.with_events, named.offsets)
 
 
 def as_line(partition: Partition, record: Record) -> dict[str, object]:

@@ -9,31 +9,18 @@ would include the topics of other planes.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal, NamedTuple, get_args
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal, NamedTuple
 
-from eventstore.log import CLIQUES, DECISIONS, FLEET, INSTALLS, REPLICAS, TOPICS, ZONES
+from deploy.roles import ROLES
+from deploy.topics import READER
+from eventstore.topics import TopicTable
 
-AclRole = Literal["all", "api", "relay", "provisioner", "reader"]
-ROLES: tuple[str, ...] = get_args(AclRole)
-"""The roles of processes, and `reader`: commands that read the log themselves (verify, history, backup ...)."""
+ALL_ROLES = "all"
+GRANTED_ROLES = (ALL_ROLES, *ROLES, READER)
 
 Operation = Literal["Describe", "DescribeConfigs", "Read", "Write", "Create"]
 
-_READ: Mapping[str, Sequence[str]] = {
-    "api": TOPICS,
-    "relay": (ZONES, FLEET, REPLICAS),
-    "provisioner": (ZONES, FLEET, REPLICAS),
-    "reader": TOPICS,
-}
-"""Every role that folds also reads fleet: its first record identifies the log."""
-
-_WRITTEN: Mapping[str, Sequence[str]] = {
-    "api": (ZONES, CLIQUES, FLEET, DECISIONS, REPLICAS),
-    "relay": (INSTALLS, REPLICAS),
-    "provisioner": (ZONES, REPLICAS),
-    "reader": (),
-}
 _MAKES_LOG = frozenset({"api"})
 
 
@@ -44,19 +31,19 @@ class Grant(NamedTuple):
     operations: tuple[Operation, ...]
 
 
-def grants_of(role: str) -> list[Grant]:
-    """All grants of a role."""
-    parts = ("api", "relay", "provisioner") if role == "all" else (role,)
-    makes: tuple[Operation, ...] = () if _MAKES_LOG.isdisjoint(parts) else ("Create",)
-    grants = [Grant(TOPICS, ("Describe", "DescribeConfigs", *makes))]
-    read = tuple(topic for topic in TOPICS if any(topic in _READ[part] for part in parts))
-    written = tuple(topic for topic in TOPICS if any(topic in _WRITTEN[part] for part in parts))
+def grants_of(topics: TopicTable, role: str) -> list[Grant]:
+    """All grants of a role on these topics."""
+    roles = set(ROLES if role == ALL_ROLES else (role,))
+    makes: tuple[Operation, ...] = () if _MAKES_LOG.isdisjoint(roles) else ("Create",)
+    grants = [Grant(topics.names, ("Describe", "DescribeConfigs", *makes))]
+    read = tuple(spec.name for spec in topics if spec.readers & roles)
+    written = tuple(spec.name for spec in topics if spec.writers & roles)
     return [*grants, Grant(read, ("Read",)), *([Grant(written, ("Write",))] if written else [])]
 
 
-def arguments_of(role: str, principal: str, topic_prefix: str) -> Iterator[list[str]]:
+def arguments_of(topics: TopicTable, role: str, principal: str, topic_prefix: str) -> Iterator[list[str]]:
     """The arguments of kafka-acls.sh that grant a role to a principal, without the connection options."""
-    for grant in grants_of(role):
+    for grant in grants_of(topics, role):
         arguments = ["--add", "--allow-principal", principal]
         for operation in grant.operations:
             arguments += ["--operation", operation]
@@ -65,9 +52,9 @@ def arguments_of(role: str, principal: str, topic_prefix: str) -> Iterator[list[
         yield arguments
 
 
-def commands_of(role: str, principal: str, topic_prefix: str, bootstrap: str, command_config: str) -> Iterator[str]:
-    """The same grants as shell commands."""
+def commands_of(grants: Iterable[Sequence[str]], bootstrap: str, command_config: str) -> Iterator[str]:
+    """The arguments of grants as shell commands."""
     where = ["kafka-acls.sh", "--bootstrap-server", bootstrap]
     where += ["--command-config", command_config] if command_config else []
-    for arguments in arguments_of(role, principal, topic_prefix):
+    for arguments in grants:
         yield shlex.join([*where, *arguments])

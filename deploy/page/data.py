@@ -21,7 +21,7 @@ from deploy.page.requests import BadQuery, NotReady, data, number, parameters
 from deploy.serialization import message_to_dict
 from eventstore.folding.fold import Fold
 from eventstore.folding.origin import read_first
-from eventstore.log import FLEET_0, FOLDED_TOPICS, EventLog, Partition
+from eventstore.log import FLEET_0, EventLog, Partition
 from eventstore.replicas.replica import Replica
 from projections.field_checks import quoted
 from projections.zones.phases import PHASES
@@ -147,10 +147,10 @@ class DataRoutes:
         """The positions before which the log is read: those of the previous page, of the shown point, or the
         log's end.
         """
-        partitions = [partition for topic in FOLDED_TOPICS for partition in source.log.partitions(topic)]
+        partitions = [partition for topic in source.log.topics.folded for partition in source.log.partitions(topic)]
         ends = {partition: await source.log.end(partition) for partition in partitions}
         if given.get("before"):
-            cursor = parse_cursor(given["before"], source.log.partition_count)
+            cursor = parse_cursor(given["before"], source.log)
             return {partition: min(position, ends[partition]) for partition, position in cursor.items()}
         if given.get("at"):
             cut = await source.cut(given["at"])

@@ -18,7 +18,7 @@ from typing import Any
 from commands.queries.service import QueriesService
 from commands.rpc.middleware import Call
 from deploy.page.fleet import alerts, holds, latency, rows, totals
-from eventstore.log import CLIQUES, FLEET, FOLDED_TOPICS, ZONES
+from eventstore.log import CLIQUES, FLEET, ZONES
 from eventstore.replicas.replica import Replica
 from schemas.api import dpuplane_pb2 as pb
 
@@ -52,7 +52,7 @@ class LiveView:
     async def run(self) -> None:
         """Refresh the view while it is watched, until cancelled."""
         loop = asyncio.get_running_loop()
-        with self._replica.watch(*FOLDED_TOPICS) as watch:
+        with self._replica.watch(*self._replica.topics.folded) as watch:
             while True:
                 await self._watched.wait()
                 began = loop.time()
@@ -112,7 +112,7 @@ class LiveView:
             "holds": holds(await self._queries.list_holds(pb.ListHoldsRequest(), self._call)),
             "alerts": alerts(status),
             "cliques": self._records(CLIQUES),
-            "records": self._records(*FOLDED_TOPICS),
+            "records": self._records(*self._replica.topics.folded),
             "decided": self._records(ZONES, FLEET),
         }
 

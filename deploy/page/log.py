@@ -16,7 +16,7 @@ from deploy.export.events import UNDECODABLE, EventFilter, as_line
 from deploy.page.requests import BadQuery
 from eventstore.errors import LogUnavailable
 from eventstore.folding.fold import Fold
-from eventstore.log import FOLDED_TOPICS, EventLog, Partition, Record, partitions_of
+from eventstore.log import EventLog, Partition, Record
 from projections.field_checks import quoted
 
 PAGE = 50
@@ -76,7 +76,7 @@ async def latest(
     return LogPage(found, _cursor({**ends, **positions}), looked_at)
 
 
-def parse_cursor(text: str, partition_count: int) -> dict[Partition, int]:
+def parse_cursor(text: str, log: EventLog) -> dict[Partition, int]:
     """The positions of a cursor. Raises BadQuery."""
     found = {}
     for part in text.split(","):
@@ -85,7 +85,7 @@ def parse_cursor(text: str, partition_count: int) -> dict[Partition, int]:
         if not (number.isascii() and number.isdigit() and offset.isascii() and offset.isdigit() and len(offset) < 19):
             raise BadQuery(f"before: {quoted(part)} must be part of the cursor of an earlier page")
         partition = Partition(topic, int(number))
-        if len(number) > 4 or topic not in FOLDED_TOPICS or partition not in partitions_of(topic, partition_count):
+        if len(number) > 4 or topic not in log.topics.folded or partition not in log.partitions(topic):
             raise BadQuery(f"before: {quoted(place)} is not a partition of this log")
         found[partition] = int(offset)
     return found

@@ -19,7 +19,7 @@ from deploy.page.feed import Feeds
 from deploy.page.live_view import LiveView
 from deploy.page.requests import HEADERS, NotReady
 from eventstore.as_of import check_not_in_future, parse_as_of
-from eventstore.log import FOLDED_TOPICS, EventLog, Partition
+from eventstore.log import EventLog, Partition
 from eventstore.recovery.cuts import cut_of
 from eventstore.replicas.beacons import Beacon
 from eventstore.replicas.replica import Replica
@@ -55,7 +55,7 @@ class PageRoutes:
         async def cut(at: str) -> Mapping[Partition, int]:
             as_of = parse_as_of(at)
             check_not_in_future(as_of, self._now_ms())
-            return (await cut_of(log, replica.log_id, FOLDED_TOPICS, as_of)).offsets
+            return (await cut_of(log, replica.log_id, log.topics.folded, as_of)).offsets
 
         self._source = DataSource(queries, log, replica, folds, CALL, self._now_ms, cut)
         self._live_view = LiveView(queries, replica, CALL, self._now_ms)

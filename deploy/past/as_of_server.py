@@ -37,7 +37,6 @@ from deploy.storage import location_of, log_source_of, open_log_to_read, state_f
 from eventstore.as_of import parse_as_of
 from eventstore.errors import PermanentError, PlaneError
 from eventstore.folding.origin import wait_for_origin
-from eventstore.log import FOLDED_TOPICS
 from eventstore.recovery.cuts import cut_of
 from eventstore.recovery.fold_as_of import FoldedLogAsOf, fold_as_of
 from eventstore.state_store.rocks_store import list_checkpoints
@@ -64,7 +63,7 @@ async def folded(order: AsOfRequest, say: Callable[[int, int], None]) -> FoldedL
     checkpoints = list_checkpoints(folder) if folder is not None else []
     async with open_log_to_read(log_source_of(order.settings), rng=random.Random()) as log:
         origin = await wait_for_origin(log)
-        cut = await cut_of(log, origin.log_id, FOLDED_TOPICS, parse_as_of(order.at))
+        cut = await cut_of(log, origin.log_id, log.topics.folded, parse_as_of(order.at))
         return await fold_as_of(log, folds_of(log.partition_count), cut, checkpoints, say)
 
 

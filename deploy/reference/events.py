@@ -7,9 +7,11 @@ from typing import Any
 
 from deploy.reference.markdown import code, table
 from deploy.reference.markdown import page as whole
+from deploy.topics import TOPICS
 from eventstore.avro.released import Schema, released
 from eventstore.kafka.topics import REPLICATION_FACTOR, settings_of
-from eventstore.log import DEFAULT_PARTITION_COUNT, KEYED_TOPICS, TOPICS
+from eventstore.log import DEFAULT_PARTITION_COUNT
+from eventstore.topics import TopicSpec
 
 ENVELOPE = "envelope"
 
@@ -24,7 +26,7 @@ def page() -> str:
         "wire format: a zero byte, four bytes of schema id, the record. Every process serves the schemas at `--http`, "
         "as a Schema Registry.",
         "## Topics",
-        table(("topic", "partitions", *_setting_names()), [_topic(topic) for topic in TOPICS]),
+        table(("topic", "partitions", *_setting_names()), [_topic(spec) for spec in TOPICS]),
         "## Events",
         f"Each event begins with an envelope: {_fields(envelope)} {envelope['doc']}",
         *(_event(schema) for schema in schemas),
@@ -32,12 +34,12 @@ def page() -> str:
 
 
 def _setting_names() -> list[str]:
-    return [code(setting.name) for setting in settings_of(TOPICS[0], REPLICATION_FACTOR)]
+    return [code(setting.name) for setting in settings_of(next(iter(TOPICS)), REPLICATION_FACTOR)]
 
 
-def _topic(topic: str) -> list[str]:
-    count = str(DEFAULT_PARTITION_COUNT) if topic in KEYED_TOPICS else "1"
-    return [code(topic), count, *(setting.value for setting in settings_of(topic, REPLICATION_FACTOR))]
+def _topic(spec: TopicSpec) -> list[str]:
+    count = str(DEFAULT_PARTITION_COUNT) if spec.is_keyed else "1"
+    return [code(spec.name), count, *(setting.value for setting in settings_of(spec, REPLICATION_FACTOR))]
 
 
 def _event(schema: Schema) -> str:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
@@ -32,16 +32,12 @@ from eventstore.embedded.secondary import SecondaryLog
 from eventstore.errors import AppendUnknown, FatalError, LogMismatch, LogUnavailable, PlaneError
 from eventstore.linger import Linger, wait_for_batch
 from eventstore.log import (
-    DECISIONS,
     DEFAULT_PARTITION_COUNT,
-    FLEET,
-    INSTALLS,
-    REPLICAS,
     Headers,
     Partition,
-    check_append,
     size_of,
 )
+from eventstore.topics import TopicTable
 
 logger = logging.getLogger(__name__)
 
@@ -59,15 +55,6 @@ accept a step of any size; folds accept both.
 _EXPIRE_CHECKS = 600
 _LAST_SYNC_S = 3.0
 """Less than the time that a process gets to shut down, so that it can still report a hung disk."""
-_DAY_MS = 86_400_000
-
-_NO_LINGER = frozenset({FLEET, INSTALLS, REPLICAS, DECISIONS})
-"""Topics in which callers rarely wait for an append: internal events, and occasional commands of an operator. Their
-records join the current batch. A batch that waited for as many of them as in the last one would mostly wait in vain.
-"""
-
-RETENTION_MS: Mapping[str, int] = {REPLICAS: 3_600_000, INSTALLS: 30 * _DAY_MS, DECISIONS: 30 * _DAY_MS}
-"""Retention of records of these topics; all other topics retain records for ever."""
 
 
 class _Pending(NamedTuple):
@@ -76,11 +63,8 @@ class _Pending(NamedTuple):
     value: bytes
     synced: asyncio.Future[None]
     headers: Headers
-
-    @property
-    def has_waiting_caller(self) -> bool:
-        """Whether a caller probably waits for this append, and appends again when it ends."""
-        return self.partition.topic not in _NO_LINGER
+    has_waiting_caller: bool
+    """Whether a caller probably waits for this append, and appends again when it ends."""
 
     @property
     def cost(self) -> int:
@@ -92,8 +76,10 @@ class EmbeddedLog(RocksReader):
     for the next commit.
     """
 
-    def __init__(self, path: Path, rocks: Rocks, partition_count: int, now_ms: Callable[[], int]) -> None:
-        super().__init__(path, rocks, partition_count)
+    def __init__(
+        self, topics: TopicTable, path: Path, rocks: Rocks, partition_count: int, now_ms: Callable[[], int]
+    ) -> None:
+        super().__init__(topics, path, rocks, partition_count)
         self._now_ms = now_ms
         self._queue: deque[_Pending] = deque()
         self._queued_with_caller = 0
@@ -114,7 +100,7 @@ class EmbeddedLog(RocksReader):
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, path: Path, *, partition_count: int | None = None, now_ms: Callable[[], int]
+        cls, topics: TopicTable, path: Path, *, partition_count: int | None = None, now_ms: Callable[[], int]
     ) -> AsyncIterator[EmbeddedLog]:
         """Own the log in this directory, which is made if missing. FatalError if another process owns it.
 
@@ -129,7 +115,7 @@ class EmbeddedLog(RocksReader):
                 rocks.write_header(count)
             else:
                 count = check_header(path, header, partition_count)
-            log = cls(path, rocks, count, now_ms)
+            log = cls(topics, path, rocks, count, now_ms)
         except RocksError as error:
             rocks.close()
             raise FatalError(f"log directory {path} cannot be read: {error}") from error
@@ -142,11 +128,11 @@ class EmbeddedLog(RocksReader):
             await log.close()
 
     @staticmethod
-    def secondary(path: Path) -> AbstractAsyncContextManager[SecondaryLog]:
+    def secondary(topics: TopicTable, path: Path) -> AbstractAsyncContextManager[SecondaryLog]:
         """Read the log in this directory beside its owner. The owner may be another process; a log without an owner can
         be read too.
         """
-        return SecondaryLog.open(path)
+        return SecondaryLog.open(topics, path)
 
     def append(
         self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0, headers: Headers = ()
@@ -155,7 +141,7 @@ class EmbeddedLog(RocksReader):
         append.
         """
         try:
-            check_append(partition, key, value, self._partition_count, headers)
+            self.topics.check_append(partition, key, value, self._partition_count, headers)
             self._raise_if_ended()
             self._raise_if_failing()
             if timeout_s <= 0:
@@ -166,7 +152,7 @@ class EmbeddedLog(RocksReader):
             return asyncio.ensure_future(self._append_when_space(partition, key, value, timeout_s, headers))
         synced: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._deadlines.put(synced, timeout_s, partial(_not_synced, partition, timeout_s))
-        self._enqueue(_Pending(partition, key, value, synced, headers))
+        self._enqueue(_Pending(partition, key, value, synced, headers, self.topics[partition.topic].lingers))
         return synced
 
     async def _append_when_space(
@@ -294,7 +280,7 @@ class EmbeddedLog(RocksReader):
         now_ms = self._now_ms()
         bounds: dict[Partition, Bounds] = {}
         rows: list[LogRow] = []
-        for partition, key, value, _, headers in batch:
+        for partition, key, value, _, headers, _ in batch:
             begin, offset, last_ms = bounds.get(partition) or self._bounds[partition]
             append_ms = max(last_ms, now_ms) if last_ms - now_ms <= _STEP_BACK_MS else now_ms
             rows.append(LogRow(partition, offset, append_ms, key, value, headers))
@@ -353,7 +339,7 @@ class EmbeddedLog(RocksReader):
                 with suppress(RocksError):  # close repeats the failure that caused it
                     rocks.close()
             self._rocks = Rocks(self._path, AccessType.read_write())
-            self._take_over_bounds(self._rocks.all_bounds(self._partition_count))
+            self._take_over_bounds(self._rocks.all_bounds(self.topics.all_partitions(self._partition_count)))
         except (OSError, RocksError) as error:
             logger.debug("log directory %s still accepts no writes: %s", self._path, error)
             return
@@ -363,7 +349,7 @@ class EmbeddedLog(RocksReader):
 
     def _expire_old(self) -> None:
         for partition, bounds in self._bounds.items():
-            kept_ms = RETENTION_MS.get(partition.topic)
+            kept_ms = self.topics[partition.topic].retention_ms
             if kept_ms is None or bounds.end == bounds.begin:
                 continue
             try:

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from eventstore.embedded.rocks import Bounds, Rocks, RocksError, directory_identity
 from eventstore.errors import LogMismatch, LogUnavailable, PlaneError
-from eventstore.log import Batch, Partition, partitions_of
+from eventstore.log import Batch, Partition
+from eventstore.topics import TopicTable
 
 _TURN_BYTES = 64 << 10
 """Size that is read before the event loop is yielded. A commit, a few records per partition, is below it."""
@@ -27,11 +28,12 @@ _RECORD_BYTES = 100
 class RocksReader:
     """The reading half of an EventLog over RocksDB."""
 
-    def __init__(self, path: Path, rocks: Rocks, partition_count: int) -> None:
+    def __init__(self, topics: TopicTable, path: Path, rocks: Rocks, partition_count: int) -> None:
+        self.topics = topics
         self._path = path
         self._rocks: Rocks | None = rocks
         self._partition_count = partition_count
-        self._bounds = rocks.all_bounds(partition_count)
+        self._bounds = rocks.all_bounds(topics.all_partitions(partition_count))
         self._changed = asyncio.Event()
         self._ended: PlaneError | None = None
         self._identity = directory_identity(path)
@@ -41,7 +43,7 @@ class RocksReader:
         return self._partition_count
 
     def partitions(self, topic: str) -> tuple[Partition, ...]:
-        return partitions_of(topic, self._partition_count)
+        return self.topics.partitions(topic, self._partition_count)
 
     async def read(self, positions: Mapping[Partition, int]) -> AsyncGenerator[Batch, None]:
         wanted = dict(positions)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise, takewhile
 from pathlib import Path
@@ -20,7 +20,7 @@ import msgspec
 from rocksdict import AccessType, DBCompressionType, DBRecoveryMode, Options, Rdict, WriteBatch, WriteOptions
 
 from eventstore.errors import FatalError, LogMismatch, LogUnavailable
-from eventstore.log import TOPICS, Headers, Partition, Record, partitions_of
+from eventstore.log import Headers, Partition, Record
 
 _HEADER_KEY = b"\x00header"
 _STEP_BACK = b"\x00back\x00"
@@ -134,9 +134,8 @@ class Rocks:
             timestamp_ms, _ = _ROW_HEAD.unpack_from(rows.value())
             return Bounds(begin, _offset(rows.key()) + 1, timestamp_ms)
 
-    def all_bounds(self, partition_count: int) -> dict[Partition, Bounds]:
-        """The bounds of every partition of the log."""
-        partitions = (p for topic in TOPICS for p in partitions_of(topic, partition_count))
+    def all_bounds(self, partitions: Iterable[Partition]) -> dict[Partition, Bounds]:
+        """The bounds of these partitions."""
         return {partition: self.bounds(partition) for partition in partitions}
 
     def scan(self, partition: Partition, start: int, end: int) -> list[Record]:

@@ -24,6 +24,7 @@ from eventstore.embedded.reader import RocksReader
 from eventstore.embedded.rocks import ALL_FILES, Bounds, Rocks, RocksError, check_header, open_rocks
 from eventstore.errors import AppendRefused, FatalError, LogMismatch, LogUnavailable
 from eventstore.log import Headers, Partition
+from eventstore.topics import TopicTable
 
 logger = logging.getLogger(__name__)
 
@@ -37,15 +38,15 @@ class SecondaryLog(RocksReader):
     It may return records that the owner has written but not acknowledged yet.
     """
 
-    def __init__(self, path: Path, rocks: Rocks, partition_count: int) -> None:
-        super().__init__(path, rocks, partition_count)
+    def __init__(self, topics: TopicTable, path: Path, rocks: Rocks, partition_count: int) -> None:
+        super().__init__(topics, path, rocks, partition_count)
         with self._reading():
             self._take_over_bounds(self._without_holes(rocks, self._bounds))
         self._task = asyncio.create_task(self._catch_up_forever())
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, path: Path) -> AsyncIterator[SecondaryLog]:
+    async def open(cls, topics: TopicTable, path: Path) -> AsyncIterator[SecondaryLog]:
         """Read the log in this directory. FatalError if there is none; LogUnavailable if it cannot be followed."""
         if not (path / "CURRENT").exists():
             raise FatalError(f"log directory {path} holds no log: no CURRENT file")
@@ -56,7 +57,7 @@ class SecondaryLog(RocksReader):
                 if header is None:
                     raise FatalError(f"log directory {path} holds no log yet: its process has not finished creating it")
                 check_header(path, header, None)
-                log = cls(path, rocks, header.partition_count)
+                log = cls(topics, path, rocks, header.partition_count)
             except RocksError as error:
                 rocks.close()
                 raise LogUnavailable(f"log directory {path} cannot be read: {error}") from error
@@ -101,12 +102,12 @@ class SecondaryLog(RocksReader):
 
     def _catch_up(self) -> None:
         if self._rocks is not None and self._rocks.catch_up():
-            seen = self._rocks.all_bounds(self._partition_count)
+            seen = self._rocks.all_bounds(self.topics.all_partitions(self._partition_count))
             self._take_over_bounds(self._without_holes(self._rocks, seen))
             self._announce()
 
     def _without_holes(self, rocks: Rocks, seen: Mapping[Partition, Bounds]) -> dict[Partition, Bounds]:
         """The begins of the partitions, once every record below the observed ends can be read."""
         rocks.catch_up()
-        begins = rocks.all_bounds(self._partition_count)
+        begins = rocks.all_bounds(self.topics.all_partitions(self._partition_count))
         return {partition: found._replace(begin=begins[partition].begin) for partition, found in seen.items()}

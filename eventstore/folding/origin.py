@@ -17,7 +17,7 @@ from random import Random
 from eventstore.avro.codec import decode, encode
 from eventstore.errors import LogMismatch, LogUnavailable, Undecodable
 from eventstore.ids import internal_envelope, uuid7
-from eventstore.log import DECIDING_TOPICS, FLEET_0, Batch, EventLog, Partition, Record
+from eventstore.log import FLEET_0, Batch, EventLog, Partition, Record
 from schemas.events import LogCreated
 
 _READ_TIMEOUT_S = 10.0
@@ -28,8 +28,8 @@ logger = logging.getLogger(__name__)
 
 
 def check_origin(partition: Partition, record: Record, log_id: str) -> None:
-    """Raise LogMismatch unless a partition that decides begins with the LogCreated of this log."""
-    if partition.topic in DECIDING_TOPICS and (found := _origin(partition, record).log_id) != log_id:
+    """Raise LogMismatch unless a partition begins with the LogCreated of this log."""
+    if (found := _origin(partition, record).log_id) != log_id:
         raise LogMismatch(f"log: {partition} begins with log id {found!r}, but {FLEET_0} with {log_id!r}")
 
 
@@ -58,7 +58,7 @@ async def ensure_origin(log: EventLog, actor: str, now_ms: int, rng: Random) -> 
         await log.append(FLEET_0, b"log", encode(fresh))
         origin = await find_origin(log)
         logger.info("log created", extra={"log": origin and origin.log_id})
-    for topic in DECIDING_TOPICS:
+    for topic in log.topics.deciding:
         for partition in log.partitions(topic):
             if await log.end(partition) == 0:
                 await log.append(partition, b"log", encode(origin))

@@ -70,10 +70,13 @@ class FoldedPartition:
         rules: Mapping[int, Fold[Any]],
         log_id: str = "",
         listener: DecisionListener | None = None,
+        *,
+        is_deciding: bool = True,
     ) -> None:
         self.partition = partition
         self.listener = listener
         self.log_id = log_id
+        self.is_deciding = is_deciding
         self.rules = rules
         self.state: Any = None
         self._dropped_tables: list[StateTable[Any]] = []
@@ -142,7 +145,7 @@ class FoldedPartition:
         assert record.offset >= self.position, "the log went backwards"
         if self.halted:
             return None
-        if not self.first:
+        if self.is_deciding and not self.first:
             check_origin(self.partition, record, self.log_id)
         offset, append_ms, _, value, _ = record
         content = value_digest(value)

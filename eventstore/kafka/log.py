@@ -21,7 +21,8 @@ from eventstore.kafka.clients import Access, Clients, plaintext
 from eventstore.kafka.offsets import OffsetLookup
 from eventstore.kafka.reader import KafkaReader
 from eventstore.kafka.topics import Topics
-from eventstore.log import Batch, Headers, Partition, check_append, partitions_of
+from eventstore.log import Batch, Headers, Partition
+from eventstore.topics import TopicTable
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +37,7 @@ class KafkaLog:
         self._clients = clients
         self._admin = admin
         self._topics = topics
+        self.topics = topics.table
         self._rng = rng
         self._offsets = OffsetLookup(clients, topics)
         self._readers: set[KafkaReader] = set()
@@ -48,6 +50,7 @@ class KafkaLog:
     @asynccontextmanager
     async def open(
         cls,
+        topics: TopicTable,
         bootstrap: str,
         *,
         topic_prefix: str = "dpuplane",
@@ -65,14 +68,14 @@ class KafkaLog:
             raise FatalError("python: -O removes assertions that the Kafka client relies on; start Python without it")
         clients = Clients(bootstrap, rng, access)
         admin = Admin(clients)
-        topics = Topics(admin, topic_prefix)
+        prepared = Topics(topics, admin, topic_prefix)
         try:
-            await topics.prepare(partition_count, create=create)
+            await prepared.prepare(partition_count, create=create)
         except BaseException:
             admin.close()
             await clients.close(CLOSE_S)
             raise
-        opened = cls(clients, admin, topics, rng)
+        opened = cls(clients, admin, prepared, rng)
         try:
             await opened.appender.connect()
             yield opened
@@ -84,12 +87,12 @@ class KafkaLog:
         return self._topics.partition_count
 
     def partitions(self, topic: str) -> tuple[Partition, ...]:
-        return partitions_of(topic, self.partition_count)
+        return self.topics.partitions(topic, self.partition_count)
 
     async def append(
         self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0, headers: Headers = ()
     ) -> None:
-        check_append(partition, key, value, self.partition_count, headers)
+        self.topics.check_append(partition, key, value, self.partition_count, headers)
         self._raise_if_ended()
         await self.appender.append(partition, key, value, timeout_s, headers)
 

@@ -18,7 +18,7 @@ from eventstore.errors import LogMismatch, LogUnavailable, PlaneError
 from eventstore.kafka.clients import Clients, make_consumer, reason
 from eventstore.kafka.offsets import OffsetLookup
 from eventstore.kafka.topics import Topics
-from eventstore.log import DECISIONS, Batch, Partition, Record
+from eventstore.log import Batch, Partition, Record
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +44,7 @@ class KafkaReader:
     ) -> None:
         self._clients = clients
         self._offsets = offsets
+        self._compacted = frozenset(spec.name for spec in topics.table if spec.is_compacted)
         self._partitions = {
             TopicPartition(topics.name(partition.topic), partition.number): partition for partition in positions
         }
@@ -116,7 +117,9 @@ class KafkaReader:
     def _take(self, partition: Partition, found: Sequence[ConsumerRecord]) -> list[Record]:
         records = [_record(each) for each in found]
         proof = self._unproven.pop(partition, None)
-        if proof is not None and not _is_compacted(partition, records[0], proof):
+        # a compacted topic may have lost the record to compare with
+        is_compacted = partition.topic in self._compacted and records[0].offset > (proof.offset if proof else 0)
+        if proof is not None and not is_compacted:
             if records[0] != proof:
                 raise LogMismatch(f"{partition}: the record at offset {proof.offset} changed since it was read")
             del records[0]
@@ -180,13 +183,6 @@ class _FetchActivity:
                 self._polled[tp] = newly
                 self._fetched_at[tp] = now
         return now - min(self._fetched_at.values(), default=now)
-
-
-def _is_compacted(partition: Partition, found: Record, proof: Record) -> bool:
-    """Whether the record to compare with may be compacted away: copies of a decision have one key, and brokers retain
-    one of them.
-    """
-    return partition.topic == DECISIONS and found.offset > proof.offset
 
 
 def _record(found: ConsumerRecord) -> Record:

@@ -16,16 +16,8 @@ from typing import NamedTuple, TypeVar
 from eventstore.errors import LogMismatch, LogMissing, LogUnavailable
 from eventstore.kafka.admin import Admin, NewTopic, Topic
 from eventstore.kafka.clients import BATCH_BYTES, Access, Clients, plaintext
-from eventstore.log import (
-    DECISIONS,
-    DEFAULT_PARTITION_COUNT,
-    INSTALLS,
-    KEYED_TOPICS,
-    REPLICAS,
-    TOPICS,
-    ZONES,
-    partitions_of,
-)
+from eventstore.log import DEFAULT_PARTITION_COUNT
+from eventstore.topics import TopicSpec, TopicTable
 
 logger = logging.getLogger(__name__)
 
@@ -39,13 +31,6 @@ _BROKERS_S = 15.0
 _SOON_S = 0.05
 _GONE_CHECKS = 3
 _GONE_CHECK_S = 0.5
-_MINUTE_MS = 60_000
-_DAY_MS = 24 * 60 * _MINUTE_MS
-
-RETENTION_MS: Mapping[str, int] = {REPLICAS: 60 * _MINUTE_MS, INSTALLS: 30 * _DAY_MS, DECISIONS: 30 * _DAY_MS}
-"""Retention of these topics; all other topics retain records for ever."""
-SEGMENT_MS: Mapping[str, int] = {REPLICAS: 10 * _MINUTE_MS, INSTALLS: _DAY_MS, DECISIONS: _DAY_MS}
-"""Segment length. Only whole segments expire, so segments are shorter than the retention."""
 
 
 class Setting(NamedTuple):
@@ -63,14 +48,13 @@ class Setting(NamedTuple):
         return found == self.value
 
 
-def settings_of(topic: str, replicas: int) -> tuple[Setting, ...]:
+def settings_of(spec: TopicSpec, replicas: int) -> tuple[Setting, ...]:
     """The required settings of a topic with this many replicas. Without compression, brokers decompress the batches of
-    other writers, so no reader meets a record that is small on the wire and huge in memory. Copies of a decision have
-    one key, and brokers retain only one of them.
+    other writers, so no reader meets a record that is small on the wire and huge in memory.
     """
-    kept_ms = RETENTION_MS.get(topic)
+    kept_ms = spec.retention_ms
     return (
-        Setting("cleanup.policy", "compact,delete" if topic == DECISIONS else "delete"),
+        Setting("cleanup.policy", "compact,delete" if spec.is_compacted else "delete"),
         Setting("retention.ms", "-1") if kept_ms is None else Setting("retention.ms", str(kept_ms), is_least=True),
         Setting("retention.bytes", "-1"),
         Setting("min.insync.replicas", str(min(MIN_IN_SYNC_REPLICAS, replicas)), is_least=True),
@@ -84,9 +68,12 @@ def settings_of(topic: str, replicas: int) -> tuple[Setting, ...]:
 class Topics:
     """The topics of one log. `partition_count` and ids are those found by `prepare`."""
 
-    def __init__(self, admin: Admin, prefix: str) -> None:
+    def __init__(self, table: TopicTable, admin: Admin, prefix: str) -> None:
+        self.table = table
         self._admin = admin
-        self._names = {topic: f"{prefix}.{topic}" for topic in TOPICS}
+        self._prefix = prefix
+        self._names = {topic: f"{prefix}.{topic}" for topic in table.names}
+        self._keyed = next(self._names[spec.name] for spec in table if spec.is_keyed)
         self._ids: dict[str, bytes] = {}
         self.partition_count = 0
 
@@ -103,7 +90,7 @@ class Topics:
         try:
             async with asyncio.timeout(_PREPARE_S):
                 found = await self._admin.topics(self._wanted())
-                if create and len(found) < len(TOPICS):
+                if create and len(found) < len(self._names):
                     found = await self._create(found, partition_count)
                 self._take_up(found, partition_count)
                 copies = min(REPLICATION_FACTOR, await self._admin.count_brokers())
@@ -116,7 +103,7 @@ class Topics:
         """Raise LogMismatch unless the topics are those of `prepare`."""
         found = await self._admin.topics(self._wanted())
         for _ in range(_GONE_CHECKS):
-            if len(found) == len(TOPICS):
+            if len(found) == len(self._names):
                 break
             await asyncio.sleep(_GONE_CHECK_S)  # a broker that has just restarted may not know all topics yet
             found = await self._admin.topics(self._wanted())
@@ -133,7 +120,7 @@ class Topics:
             raise LogMissing(
                 f"topic {', '.join(missing)} is missing: start a process with role all or api, which creates it"
             )
-        self.partition_count = len(found[self._names[ZONES]].leaders) if partition_count is None else partition_count
+        self.partition_count = len(found[self._keyed].leaders) if partition_count is None else partition_count
         self._check_partitions(found)
         self._ids = {name: topic.id for name, topic in found.items()}
 
@@ -143,17 +130,17 @@ class Topics:
     async def _create(self, found: Mapping[str, Topic], partition_count: int | None) -> dict[str, Topic]:
         copies = await replication_factor_of_new(self._admin)
         if partition_count is None:
-            known = found.get(self._names[ZONES])
+            known = found.get(self._keyed)
             partition_count = len(known.leaders) if known else DEFAULT_PARTITION_COUNT
         missing = [
-            _new_topic(topic, name, partition_count, copies) for topic, name in self._names.items() if name not in found
+            new for new in new_topics(self.table, self._prefix, partition_count, copies) if new.name not in found
         ]
         await create_topics(self._admin, missing)
         return await wait_for_leaders(self._admin, self._wanted())
 
     def _check_partitions(self, found: Mapping[str, Topic]) -> None:
         for topic, name in self._names.items():
-            wanted = len(partitions_of(topic, self.partition_count))
+            wanted = len(self.table.partitions(topic, self.partition_count))
             if len(found[name].leaders) != wanted:
                 raise LogMismatch(f"topic {name} has {len(found[name].leaders)} partitions and must have {wanted}")
 
@@ -170,16 +157,16 @@ class Topics:
                 logger.warning(
                     "topic %s has %d replicas: %d are needed to survive the loss of a broker", name, replicas, copies
                 )
-            for setting in settings_of(topic, replicas):
+            for setting in settings_of(self.table[topic], replicas):
                 value = effective[name].get(setting.name, "")
                 if not setting.allows(value):
                     least = "at least " if setting.is_least else ""
                     raise LogMismatch(f"topic {name}: {setting.name} is {value!r} and must be {least}{setting.value}")
 
 
-def new_topics(prefix: str, partition_count: int, copies: int) -> list[NewTopic]:
+def new_topics(table: TopicTable, prefix: str, partition_count: int, copies: int) -> list[NewTopic]:
     """The specification of every topic of a log under this prefix."""
-    return [_new_topic(topic, f"{prefix}.{topic}", partition_count, copies) for topic in TOPICS]
+    return [_new_topic(spec, f"{prefix}.{spec.name}", partition_count, copies) for spec in table]
 
 
 async def replication_factor_of_new(admin: Admin) -> int:
@@ -218,11 +205,11 @@ async def wait_for_leaders(admin: Admin, names: Sequence[str]) -> dict[str, Topi
         await asyncio.sleep(_SOON_S)
 
 
-def _new_topic(topic: str, name: str, partition_count: int, copies: int) -> NewTopic:
-    settings = {setting.name: setting.value for setting in settings_of(topic, copies)}
-    if topic in SEGMENT_MS:
-        settings["segment.ms"] = str(SEGMENT_MS[topic])
-    return NewTopic(name, partition_count if topic in KEYED_TOPICS else 1, copies, settings)
+def _new_topic(spec: TopicSpec, name: str, partition_count: int, copies: int) -> NewTopic:
+    settings = {setting.name: setting.value for setting in settings_of(spec, copies)}
+    if spec.segment_ms is not None:
+        settings["segment.ms"] = str(spec.segment_ms)
+    return NewTopic(name, partition_count if spec.is_keyed else 1, copies, settings)
 
 
 async def _retry_while_unavailable(ask: Callable[[], Awaitable[T]]) -> T:

@@ -12,6 +12,7 @@ without a manifest is not a backup. The hash is the one in beacons, so a copy ca
 from __future__ import annotations
 
 import os
+import re
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import aclosing
@@ -24,12 +25,8 @@ from eventstore.avro.codec import decode
 from eventstore.errors import LogMismatch, PermanentError, Undecodable
 from eventstore.folding.hashes import running_hash, value_digest
 from eventstore.log import (
-    CLIQUES,
-    DECIDING_TOPICS,
-    DECISIONS,
     FLEET,
     FLEET_0,
-    INSTALLS,
     ZONES,
     EventLog,
     Headers,
@@ -43,11 +40,11 @@ from schemas.events import MembershipChanged
 FORMAT = 1
 MANIFEST = "manifest.json"
 _HEAD = struct.Struct(">qqIII")
+_PARTITION = re.compile(r"([a-z]+)/([0-9]{1,6})")
 _HEADERS = msgspec.msgpack.Decoder(tuple[tuple[str, bytes], ...])
 _BUFFER_BYTES = 1 << 20
 _RECORD_BYTES_MAX = 64 << 20
 
-COPIED_TOPICS = (*DECIDING_TOPICS, INSTALLS, DECISIONS)
 """All topics but the beacons, which describe running processes."""
 
 
@@ -100,9 +97,12 @@ def file_of(folder: Path, partition: Partition) -> Path:
 
 
 async def copy(log: EventLog, folder: Path, report: ReportProgress) -> dict[str, PartitionCopy]:
-    """Copy all partitions, cut so that no record refers to a missing one."""
-    expiring = {p: await log.end(p) for topic in (DECISIONS, INSTALLS) for p in log.partitions(topic)}
-    deciding = {p: await log.end(p) for topic in (ZONES, CLIQUES) for p in log.partitions(topic)}
+    """Copy all partitions of events, cut so that no record refers to a missing one: what expires is cut first, fleet
+    last, and zones no earlier than fleet quotes them.
+    """
+    kept, topics = log.topics.deciding, log.topics.with_events
+    expiring = {p: await log.end(p) for topic in topics if topic not in kept for p in log.partitions(topic)}
+    deciding = {p: await log.end(p) for topic in kept for p in log.partitions(topic) if p != FLEET_0}
     fleet = await log.end(FLEET_0)
     total = sum((*expiring.values(), *deciding.values(), fleet)) or 1
     forwarded, done = ForwardedPositions(), 0
@@ -123,7 +123,7 @@ async def _copy(
 ) -> PartitionCopy:
     begin = min(await log.begin(partition), end)
     running, count, next_offset, last_ms = bytes(16), 0, begin, 0
-    is_kept = partition.topic in DECIDING_TOPICS
+    is_kept = partition.topic in log.topics.deciding
     if is_kept and begin:
         raise LogMismatch(
             f"{partition} begins at offset {begin}: its first records are gone, so a backup could not be restored"
@@ -189,10 +189,10 @@ def load_manifest(folder: Path) -> Manifest:
 
 def partition_named(text: str) -> Partition:
     """Parse a partition name of a manifest. Raises PermanentError for a name that no backup has."""
-    topic, _, number = text.partition("/")
-    if topic not in COPIED_TOPICS or not (number.isascii() and number.isdigit() and len(number) < 7):
+    match = _PARTITION.fullmatch(text)
+    if match is None:
         raise PermanentError(f"backup: {MANIFEST} names partition {text[:40]!r}, which no log has")
-    return Partition(topic, int(number))
+    return Partition(match[1], int(match[2]))
 
 
 def check(folder: Path, manifest: Manifest, report: ReportProgress) -> None:

@@ -41,9 +41,9 @@ class FoldedLogAsOf(FoldedLog):
     """The plane as of a cut. It does not advance."""
 
     def __init__(
-        self, log_id: str, generation: int, cut: Cut, folded: Mapping[Partition, FoldedPartition], partition_count: int
+        self, log: EventLog, log_id: str, generation: int, cut: Cut, folded: Mapping[Partition, FoldedPartition]
     ) -> None:
-        super().__init__("the past", partition_count)
+        super().__init__("the past", log.topics, log.partition_count)
         self.log_id = log_id
         self.generation = generation
         self.ends_seen_ms = cut.time_ms
@@ -62,7 +62,8 @@ async def fold_as_of(
     partitions = [partition for topic in rules for partition in log.partitions(topic)]
 
     def empty(partition: Partition) -> FoldedPartition:
-        return FoldedPartition(partition, rules[partition.topic], origin.log_id)
+        is_deciding = partition.topic in log.topics.deciding
+        return FoldedPartition(partition, rules[partition.topic], origin.log_id, is_deciding=is_deciding)
 
     folded = await _nearest(cut, checkpoints, partitions, empty)
     for partition in partitions:
@@ -70,7 +71,7 @@ async def fold_as_of(
         # A start after expired records is no fault, but no partition may start after its cut.
         found.position = max(found.position, min(await log.begin(partition), cut.offsets[partition]))
     await _fold_on(log, folded, cut.offsets, report)
-    return FoldedLogAsOf(origin.log_id, _generation_at(cut, origin), cut, folded, log.partition_count)
+    return FoldedLogAsOf(log, origin.log_id, _generation_at(cut, origin), cut, folded)
 
 
 def _generation_at(cut: Cut, origin: LogCreated) -> int:

@@ -100,7 +100,9 @@ async def replay(
     run = _Run(log, ends, digests_at or {}, observer, report)
     for partition in partitions:
         first = min((ends[partition], *run.wanted(partition)))
-        folded = await started(FoldedPartition(partition, rules[partition.topic], origin.log_id), start, first)
+        is_deciding = partition.topic in log.topics.deciding
+        empty = FoldedPartition(partition, rules[partition.topic], origin.log_id, is_deciding=is_deciding)
+        folded = await started(empty, start, first)
         folded.position = max(folded.position, await log.begin(partition))
         run.partitions[partition] = folded
     return await run.fold()
@@ -113,7 +115,7 @@ async def started(empty: FoldedPartition, start: StateReader | None, latest: int
         return empty
     folded = await load_partition(empty, start)
     if folded is None:
-        return FoldedPartition(empty.partition, empty.rules, empty.log_id)
+        return FoldedPartition(empty.partition, empty.rules, empty.log_id, is_deciding=empty.is_deciding)
     for table in folded.tables:  # so that the first digest counts all rows
         table.touch([*table.rows])
     folded.digest = 0

@@ -33,11 +33,12 @@ from eventstore.kafka.admin import Admin
 from eventstore.kafka.appender import RECORD_BYTES
 from eventstore.kafka.clients import Clients, make_producer, reason
 from eventstore.kafka.topics import create_topics, new_topics, replication_factor_of_new, wait_for_leaders
-from eventstore.log import DECIDING_TOPICS, FLEET_0, TOPICS, Partition, Record, size_of
+from eventstore.log import FLEET_0, Partition, Record, size_of
 from eventstore.position import Position
 from eventstore.progress import ReportProgress
 from eventstore.recovery.backup import Manifest, file_of, partition_named, read_records
 from eventstore.replicas.lineage import parent_text
+from eventstore.topics import TopicTable
 from schemas.events import LogCreated, WritesFrozen
 
 _BATCH_RECORDS = 500
@@ -59,6 +60,7 @@ class RestoreResult(NamedTuple):
 class RestorePlan(NamedTuple):
     """The plan of a restore: its source, the first record of the log, and the record to append to fleet at the end."""
 
+    topics: TopicTable
     folder: Path
     manifest: Manifest
     origin: LogCreated
@@ -72,7 +74,7 @@ class RestorePlan(NamedTuple):
     def records(self, partition: Partition) -> Iterator[Record]:
         """The records of a partition for the new log."""
         records = read_records(file_of(self.folder, partition))
-        if partition.topic not in DECIDING_TOPICS:
+        if partition.topic not in self.topics.deciding:
             return (record._replace(offset=place) for place, record in enumerate(records))
         if partition == FLEET_0 and self.frozen:
             records = chain(records, self._freeze())
@@ -88,7 +90,14 @@ class RestorePlan(NamedTuple):
 
 
 def plan_restore(
-    folder: Path, manifest: Manifest, *, generation: int | None, frozen: bool, now_ms: int, rng: random.Random
+    topics: TopicTable,
+    folder: Path,
+    manifest: Manifest,
+    *,
+    generation: int | None,
+    frozen: bool,
+    now_ms: int,
+    rng: random.Random,
 ) -> RestorePlan:
     """Plan the restore of this backup. Raises PermanentError for a generation that devices would take for an older one.
 
@@ -104,13 +113,13 @@ def plan_restore(
     ends = {
         partition: copied.end
         for name, copied in manifest.partitions.items()
-        if (partition := partition_named(name)).topic in DECIDING_TOPICS
+        if (partition := partition_named(name)).topic in topics.deciding
     }
     said = internal_envelope("log", "restore", now_ms)
     old = LogCreated(said, manifest.log_id, manifest.generation, manifest.partition_count, manifest.parent)
     parent = parent_text(old, Position(manifest.log_id, ends))
     origin = LogCreated(said, uuid7(now_ms, rng), generation or max(least, now_ms), manifest.partition_count, parent)
-    return RestorePlan(folder, manifest, origin, now_ms, frozen)
+    return RestorePlan(topics, folder, manifest, origin, now_ms, frozen)
 
 
 def restore_to_folder(plan: RestorePlan, path: Path, report: ReportProgress) -> RestoreResult:
@@ -150,11 +159,11 @@ async def restore_to_kafka(plan: RestorePlan, clients: Clients, prefix: str, rep
     """Restore to new topics, none of which may exist. Raises LogUnavailable, PermanentError, FatalError."""
     admin = Admin(clients)
     try:
-        names = [f"{prefix}.{topic}" for topic in TOPICS]
+        names = [f"{prefix}.{topic}" for topic in plan.topics.names]
         if found := await admin.topics(names):
             raise PermanentError(f"topic prefix: topic {min(found)} already exists; restore under another prefix")
         copies = await replication_factor_of_new(admin)
-        topics = new_topics(prefix, plan.manifest.partition_count, copies)
+        topics = new_topics(plan.topics, prefix, plan.manifest.partition_count, copies)
         async with asyncio.timeout(_MADE_S):
             await create_topics(
                 admin, [topic._replace(settings={**topic.settings, **_STATED_TIME}) for topic in topics]

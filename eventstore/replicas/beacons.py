@@ -22,7 +22,7 @@ from xxhash import xxh3_64_intdigest
 
 from eventstore.errors import AppendRefused, LogMismatch, LogUnavailable, TransientError
 from eventstore.folding.partition import FoldedPartition
-from eventstore.log import DECIDING_TOPICS, REPLICAS, EventLog, Partition, Record
+from eventstore.log import REPLICAS, EventLog, Partition, Record
 from eventstore.replicas.clock_skew import LOG, ClockSkew
 from eventstore.replicas.log_follower import Backoff
 from eventstore.replicas.replica import Replica
@@ -223,7 +223,7 @@ class Beacons:
 
     def _compare(self, beacon: Beacon) -> None:
         for theirs in beacon.partitions:
-            if theirs.partition.topic not in DECIDING_TOPICS or not self._replica.is_folded(theirs.partition):
+            if theirs.partition.topic not in self._log.topics.deciding or not self._replica.is_folded(theirs.partition):
                 continue
             if difference := _difference(self._replica.folded(theirs.partition), theirs):
                 self.divergences += 1

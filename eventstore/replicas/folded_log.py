@@ -12,10 +12,11 @@ from typing import Any
 
 from eventstore.errors import PermanentError
 from eventstore.folding.partition import FoldedPartition
-from eventstore.log import Partition, partition_for, partitions_of
+from eventstore.log import Partition
 from eventstore.replicas.lineage import Lineage
 from eventstore.replicas.status import PartitionStatus, status_of
 from eventstore.replicas.wait_lists import Answer
+from eventstore.topics import TopicTable
 
 _KEYS_REMEMBERED = 100_000
 
@@ -23,15 +24,16 @@ _KEYS_REMEMBERED = 100_000
 class FoldedLog:
     """Partitions of one log, as folded so far. Read them between awaits, and never change them from outside."""
 
-    def __init__(self, name: str, partition_count: int) -> None:
+    def __init__(self, name: str, topics: TopicTable, partition_count: int) -> None:
         self.name = name
+        self.topics = topics
         self.log_id = ""
         self.generation = 0
         self.lineage = Lineage(0, ())
         self.ends_seen_ms = 0
         """Time of the last query for the ends of the partitions, by our clock. Lags are relative to these ends."""
         self._partition_count = partition_count
-        self._partition_for = lru_cache(_KEYS_REMEMBERED)(partition_for)
+        self._partition_for = lru_cache(_KEYS_REMEMBERED)(topics.partition_for)
         self._folded: dict[Partition, FoldedPartition] = {}
         self._ends: dict[Partition, int] = {}
 
@@ -60,7 +62,7 @@ class FoldedLog:
 
     def partitions(self, topic: str) -> tuple[Partition, ...]:
         """The partitions of a topic."""
-        return partitions_of(topic, self._partition_count)
+        return self.topics.partitions(topic, self._partition_count)
 
     def partition_for(self, topic: str, key: str) -> Partition:
         """The partition of records with this key. The hash is cached, because every command needs it."""

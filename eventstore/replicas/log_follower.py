@@ -18,7 +18,7 @@ from eventstore.errors import LogMismatch, LogUnavailable
 from eventstore.folding.hashes import record_hash
 from eventstore.folding.origin import read_first
 from eventstore.folding.partition import FoldedPartition
-from eventstore.log import DECIDING_TOPICS, Batch, EventLog, Partition
+from eventstore.log import Batch, EventLog, Partition
 
 _BACKOFF_S = 0.1
 _BACKOFF_MAX_S = 5.0
@@ -63,7 +63,7 @@ async def follow(
 
 async def check_same_log(log: EventLog, partitions: Iterable[FoldedPartition]) -> None:
     """Raise LogMismatch unless the log still has the first and last folded record of each partition."""
-    deciding = [p for p in partitions if p.partition.topic in DECIDING_TOPICS and p.first]
+    deciding = [p for p in partitions if p.is_deciding and p.first]
     firsts = {p.partition: (0, p.first) for p in deciding}
     lasts = {p.partition: p.last() for p in deciding}
     for partition, (offset, _) in lasts.items():

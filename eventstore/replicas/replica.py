@@ -24,7 +24,7 @@ from eventstore.folding.decision_listener import DecisionListener
 from eventstore.folding.fold import Decision, Fold
 from eventstore.folding.origin import ensure_origin, wait_for_origin
 from eventstore.folding.partition import FoldedPartition
-from eventstore.log import DECIDING_TOPICS, Batch, EventLog, Partition, Record
+from eventstore.log import Batch, EventLog, Partition, Record
 from eventstore.progress import Progress
 from eventstore.replica_limits import LoopBudget, ReplicaLimits
 from eventstore.replicas.folded_log import FoldedLog
@@ -67,7 +67,7 @@ class Replica(FoldedLog):
         listener_for: Callable[[Partition], DecisionListener | None] = lambda partition: None,
         tracing: LogTracing | None = None,
     ) -> None:
-        super().__init__(name, log.partition_count)
+        super().__init__(name, log.topics, log.partition_count)
         self.folded_records = 0
         self.append_ms = 0
         self._log = log
@@ -191,7 +191,7 @@ class Replica(FoldedLog):
             if folded is None:
                 stale.append(partition)
                 folded = self._empty(partition)
-            if partition.topic not in DECIDING_TOPICS:  # a gap of expired records is no fault
+            if partition.topic not in self.topics.deciding:  # a gap of expired records is no fault
                 folded.position = max(folded.position, begins[partition])
             self._folded[partition] = folded
         now_s = asyncio.get_running_loop().time()
@@ -296,7 +296,9 @@ class Replica(FoldedLog):
         self.ends_seen_ms = asked_ms
 
     def _empty(self, partition: Partition) -> FoldedPartition:
-        return FoldedPartition(partition, self._rules[partition.topic], self.log_id, self.listeners[partition])
+        listener, is_deciding = self.listeners[partition], partition.topic in self.topics.deciding
+        rules = self._rules[partition.topic]
+        return FoldedPartition(partition, rules, self.log_id, listener, is_deciding=is_deciding)
 
     def _all_positions(self) -> dict[Partition, int]:
         return {partition: folded.position for partition, folded in self._folded.items()}

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import grpc
 import uvloop
 
+from deploy.topics import TOPICS
 from eventstore.avro.codec import encode
 from eventstore.embedded.log import EmbeddedLog
 from eventstore.ids import envelope
@@ -57,7 +58,7 @@ def figures() -> list[Figure]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with serving("--data", str(folder / "plane")) as addresses:
-            embedded = _measured(addresses["api"], lambda: EmbeddedLog.open(folder / "log", now_ms=now_ms))
+            embedded = _measured(addresses["api"], lambda: EmbeddedLog.open(TOPICS, folder / "log", now_ms=now_ms))
         inside = apart(_claimed_inside, folder / "inside")
         with cluster(folder / "kafka") as brokers:
             prefixes = [new_prefix() for _ in range(2)]
@@ -84,7 +85,7 @@ def _compared(where: str, turns: Turns, inside_ms: list[float]) -> list[Figure]:
 
 @asynccontextmanager
 async def _kafka(brokers: str, prefix: str) -> AsyncIterator[EventLog]:
-    async with KafkaLog.open(brokers, topic_prefix=prefix, rng=random.Random(1)) as log:
+    async with KafkaLog.open(TOPICS, brokers, topic_prefix=prefix, rng=random.Random(1)) as log:
         yield log
 
 

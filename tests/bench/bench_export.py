@@ -17,6 +17,7 @@ from deploy.export.events import EventFilter, as_json, batches, lines
 from deploy.export.parquet import ParquetFile
 from deploy.export.rows import rows
 from deploy.storage import LOG_FOLDER, LogSource, open_log_to_read
+from deploy.topics import TOPICS
 from eventstore.avro.codec import encode
 from eventstore.embedded.log import EmbeddedLog
 from tests.bench.figures import Figure
@@ -46,7 +47,7 @@ def figures() -> list[Figure]:
 
 async def _fill(data: Path) -> None:
     clock = await stated(data, records=0)
-    async with EmbeddedLog.open(data / LOG_FOLDER, now_ms=clock) as log:
+    async with EmbeddedLog.open(TOPICS, data / LOG_FOLDER, now_ms=clock) as log:
         for start in range(0, SINGLE, 500):
             values = [encode(joined(number, clock.ms)) for number in range(start, start + 500)]
             await asyncio.gather(*(log.append(ZONES_0, b"zone-1", value) for value in values))

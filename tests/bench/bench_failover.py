@@ -30,12 +30,13 @@ import uvloop
 
 from deploy.kafka.brokers import Brokers, ports_for
 from deploy.kafka.jars import cache_folder
+from deploy.topics import TOPICS
 from drivers.agents.agent import Agent, AgentIdentity
 from drivers.agents.store import MemoryTableStore
 from drivers.backends.simulated import SimulatedDevice
 from drivers.simulators.simulator import NAMING
 from drivers.wire.websocket import Dialer
-from eventstore.log import DEFAULT_PARTITION_COUNT, FLEET_0, ZONES, Partition, partition_for
+from eventstore.log import DEFAULT_PARTITION_COUNT, FLEET_0, ZONES, Partition
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.stubs import CommandsStub
 from tests.bench.bare_producer import BareProducer
@@ -113,7 +114,7 @@ def _in_turn(processes: Sequence[_Process], role: str) -> list[_Process]:
 
 
 def _partition_of(zone: str) -> Partition:
-    return partition_for(ZONES, zone, DEFAULT_PARTITION_COUNT)
+    return TOPICS.partition_for(ZONES, zone, DEFAULT_PARTITION_COUNT)
 
 
 def _figures(name: str, stall_detector: Sequence[Stall]) -> list[Figure]:

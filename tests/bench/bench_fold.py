@@ -20,6 +20,7 @@ from typing import Any
 
 import uvloop
 
+from deploy.topics import TOPICS
 from eventstore.avro.codec import decode
 from eventstore.kafka.log import KafkaLog
 from eventstore.log import DEFAULT_PARTITION_COUNT, ZONES
@@ -83,7 +84,7 @@ def _fold(bootstrap: str, prefix: str, state: Path) -> Rate:
 async def _fold_by_replica(bootstrap: str, prefix: str, state: Path) -> Rate:
     rng = random.Random(2)
     store = RocksStore(state)
-    async with KafkaLog.open(bootstrap, topic_prefix=prefix, rng=rng, create=False) as log:
+    async with KafkaLog.open(TOPICS, bootstrap, topic_prefix=prefix, rng=rng, create=False) as log:
         replica = Replica(log, [ZonesFold()], store=store, name="bench", now_ms=now_ms, rng=rng, creates=False)
         with replica.watch(ZONES) as watch:
             running = asyncio.create_task(replica.run())

@@ -22,10 +22,11 @@ from commands.rpc.middleware import Call
 from deploy.past.as_of_servers import AsOfServers
 from deploy.settings import load_settings
 from deploy.storage import LOG_FOLDER, STATE_FOLDER
+from deploy.topics import TOPICS
 from eventstore.avro.codec import encode
 from eventstore.embedded.rocks import LogRow, open_rocks
 from eventstore.ids import envelope, uuid7
-from eventstore.log import CLIQUES, Partition, partition_for
+from eventstore.log import CLIQUES, Partition
 from eventstore.state_store.rocks_store import list_checkpoints
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import IndexClaimed, IndexReleased
@@ -87,12 +88,13 @@ def _churn(data: Path, records: int, began_ms: int) -> None:
     try:
         header = rocks.header()
         assert header is not None
-        ends = Counter({p: bounds.end for p, bounds in rocks.all_bounds(header.partition_count).items()})
+        partitions = TOPICS.partitions(CLIQUES, header.partition_count)
+        ends = Counter({p: bounds.end for p, bounds in rocks.all_bounds(partitions).items()})
         events = _claims(records, began_ms)
         for batch in in_batches(events, ROWS_AT_ONCE):
             rows = []
             for at_ms, event in batch:
-                partition: Partition = partition_for(CLIQUES, event.domain, header.partition_count)
+                partition: Partition = TOPICS.partition_for(CLIQUES, event.domain, header.partition_count)
                 rows.append(LogRow(partition, ends[partition], at_ms, event.domain.encode(), encode(event)))
                 ends[partition] += 1
             rocks.write(rows)

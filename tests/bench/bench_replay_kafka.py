@@ -19,6 +19,7 @@ from typing import Any
 
 import uvloop
 
+from deploy.topics import TOPICS
 from eventstore.avro.codec import encode
 from eventstore.folding.fold import Fold
 from eventstore.kafka.log import KafkaLog
@@ -98,7 +99,7 @@ async def _forward(bootstrap: str, prefix: str) -> None:
 
 
 def _open(bootstrap: str, prefix: str) -> Any:
-    return KafkaLog.open(bootstrap, topic_prefix=prefix, rng=random.Random(2), create=False)
+    return KafkaLog.open(TOPICS, bootstrap, topic_prefix=prefix, rng=random.Random(2), create=False)
 
 
 def _replay(bootstrap: str, prefix: str, both: bool, limits: ReplicaLimits) -> Rate:

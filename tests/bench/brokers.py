@@ -11,6 +11,7 @@ from pathlib import Path
 
 from deploy.kafka.brokers import Brokers
 from deploy.kafka.jars import cache_folder
+from deploy.topics import TOPICS
 from eventstore.avro.codec import encode
 from eventstore.folding.origin import ensure_origin
 from eventstore.kafka.log import KafkaLog
@@ -45,7 +46,7 @@ def cluster(data: Path) -> Iterator[str]:
 async def append_joins(bootstrap: str, prefix: str, events: Iterable[NodesJoined], at_once: int) -> None:
     """Create the log, and append these events to the partitions of their zones, in order."""
     rng = random.Random(1)
-    async with KafkaLog.open(bootstrap, topic_prefix=prefix, rng=rng) as log:
+    async with KafkaLog.open(TOPICS, bootstrap, topic_prefix=prefix, rng=rng) as log:
         await ensure_origin(log, "bench", now_ms(), rng)
 
         async def append(event: NodesJoined) -> None:

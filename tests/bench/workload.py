@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, TypeVar
 
+from deploy.topics import TOPICS
 from eventstore.avro.codec import encode
 from eventstore.folding.fold import Fold
 from eventstore.folding.partition import FoldedPartition
@@ -86,7 +87,7 @@ def records(events: Iterable[Event]) -> list[Record]:
 
 def folded(partition: Partition, fold: Fold[Any], log: Iterable[Record]) -> FoldedPartition:
     """A partition folded as by a replica."""
-    found = FoldedPartition(partition, {fold.version: fold}, LOG_ID)
+    found = FoldedPartition(partition, {fold.version: fold}, LOG_ID, is_deciding=fold.topic in TOPICS.deciding)
     for record in log:
         found.fold(record)
     assert not found.halted, found.halted

@@ -10,8 +10,9 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import aclosing, asynccontextmanager
 
+from deploy.topics import TOPICS
 from eventstore.errors import AppendUnknown
-from eventstore.log import ZONES, EventLog, Headers, Partition, Record, partitions_of
+from eventstore.log import ZONES, EventLog, Headers, Partition, Record
 
 KEY = b"zone-1"
 
@@ -62,7 +63,7 @@ class LogUnderTest(ABC):
 
     def zones(self) -> tuple[Partition, ...]:
         """The partitions that most tests use."""
-        return partitions_of(ZONES, self.partition_count)
+        return TOPICS.partitions(ZONES, self.partition_count)
 
 
 async def put(log: EventLog, partition: Partition, *values: bytes, key: bytes = KEY, headers: Headers = ()) -> None:

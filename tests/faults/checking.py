@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from deploy.storage import LogSource, open_log_to_read
+from deploy.topics import TOPICS
 from eventstore.errors import PlaneError
-from eventstore.log import FOLDED_TOPICS, Partition, Record
+from eventstore.log import Partition, Record
 from eventstore.state_store.rocks_store import list_checkpoints, open_checkpoint
 from eventstore.state_store.store import StateReader
 from tests.contract.engine import read_to_end
@@ -58,7 +59,7 @@ async def _read_twice(log_source: LogSource) -> tuple[Records, Records]:
 
 async def _read(log_source: LogSource) -> Records:
     async with open_log_to_read(log_source, rng=random.Random()) as log:
-        return await read_to_end(log, {partition: 0 for topic in FOLDED_TOPICS for partition in log.partitions(topic)})
+        return await read_to_end(log, {partition: 0 for topic in TOPICS.folded for partition in log.partitions(topic)})
 
 
 def _appended_s(records: Records) -> Callable[[Partition, int], float]:

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 from fastavro import parse_schema, schemaless_reader
 
+from deploy.topics import TOPICS
 from eventstore.avro.codec import HEADER_BYTES, decode, encode
 from eventstore.avro.released import released
 from eventstore.errors import Undecodable
@@ -63,7 +64,7 @@ def decodes(data: bytes) -> bool:
 
 def partition(topic: str) -> FoldedPartition:
     """An empty partition of this topic, with the current fold."""
-    return FoldedPartition(Partition(topic, 0), {1: FOLDS[topic]()}, LOG_ID)
+    return FoldedPartition(Partition(topic, 0), {1: FOLDS[topic]()}, LOG_ID, is_deciding=topic in TOPICS.deciding)
 
 
 def records_of(data: bytes) -> list[Record]:

@@ -15,11 +15,11 @@ from deploy.addresses import parse_address, parse_addresses
 from deploy.export.schema_registry import RegistryError, SchemaRegistry
 from deploy.page.log import parse_cursor
 from deploy.page.requests import number
+from deploy.topics import TOPICS
 from eventstore.as_of import format_time, parse_as_of
 from eventstore.avro.released import released
 from eventstore.errors import LogMismatch, PermanentError
 from eventstore.ids import issued_at_ms
-from eventstore.log import FOLDED_TOPICS, partitions_of
 from eventstore.position import from_token, to_token
 from eventstore.replicas.lineage import lineage_of
 from projections import field_checks
@@ -27,9 +27,11 @@ from projections.fleet.principals import Principal, parse_uri, uri_of
 from projections.pages import page
 from schemas.api.metadata import PRINCIPAL_KEY
 from tests.fuzz.target import Target, check_refusal
+from tests.support.memory_log import Contents, MemoryLog
 from tests.support.toy_log import LOG_ID, created
 
 PARTITIONS = 12
+LOG = MemoryLog(Contents(PARTITIONS), lambda: 0)
 KEYS = {0: ["a", "b/c", "z"], 3: ["a", "é"], 11: ["zz"]}
 REGISTRY = SchemaRegistry(released())
 
@@ -56,10 +58,10 @@ def _page(text: str) -> None:
 
 
 def _cursor(text: str) -> None:
-    found = parse_cursor(text, PARTITIONS)
-    assert {*found} <= {each for topic in FOLDED_TOPICS for each in partitions_of(topic, PARTITIONS)}
+    found = parse_cursor(text, LOG)
+    assert {*found} <= {each for topic in TOPICS.folded for each in TOPICS.partitions(topic, PARTITIONS)}
     written = ",".join(f"{partition}={offset}" for partition, offset in found.items())
-    assert parse_cursor(written, PARTITIONS) == found
+    assert parse_cursor(written, LOG) == found
 
 
 def _number(text: str) -> None:

@@ -16,13 +16,14 @@ from click.testing import CliRunner, Result
 from deploy.audit.backups import create_backup, restore_backup
 from deploy.cli import cli
 from deploy.storage import LOG_FOLDER, LogSource, open_log_to_read
+from deploy.topics import TOPICS
 from drivers.forwarder import Forwarder
 from eventstore.avro.codec import decode
 from eventstore.embedded.log import EmbeddedLog
 from eventstore.folding.origin import wait_for_origin
-from eventstore.log import DECIDING_TOPICS, FLEET_0, INSTALLS, ZONES, EventLog, Partition, Record
+from eventstore.log import FLEET_0, INSTALLS, ZONES, EventLog, Partition, Record
 from eventstore.recovery.attestation import records_before
-from eventstore.recovery.backup import COPIED_TOPICS, Manifest, load_manifest
+from eventstore.recovery.backup import Manifest, load_manifest
 from eventstore.replicas.beacons import SingleReplica
 from eventstore.replicas.lineage import lineage_of
 from eventstore.replicas.replica import Replica
@@ -52,7 +53,7 @@ def unsaid(_what: str, _share: float) -> None:
 async def contents(log: EventLog) -> dict[Partition, list[Record]]:
     """Every record of the topics that are copied."""
     found: dict[Partition, list[Record]] = {}
-    for partition in (partition for topic in COPIED_TOPICS for partition in log.partitions(topic)):
+    for partition in (partition for topic in TOPICS.with_events for partition in log.partitions(topic)):
         async with aclosing(records_before(log, partition, await log.end(partition))) as records:
             found[partition] = [record async for record in records]
     return found
@@ -71,7 +72,7 @@ def assert_restored(before: Contents, after: Contents, manifest: Manifest) -> Lo
         there = list(after[partition])
         if partition == FLEET_0:
             assert isinstance(decode(there.pop().value), WritesFrozen)
-        if partition.topic not in DECIDING_TOPICS:
+        if partition.topic not in TOPICS.deciding:
             kept = [record._replace(offset=place) for place, record in enumerate(kept)]
             assert there == kept
             continue
@@ -124,7 +125,7 @@ def test_two_logs_of_one_backup_are_told_apart_by_every_dpu(tmp_path: Path) -> N
 
 
 async def origin_at(data: Path) -> LogCreated:
-    async with EmbeddedLog.secondary(data / LOG_FOLDER) as log:
+    async with EmbeddedLog.secondary(TOPICS, data / LOG_FOLDER) as log:
         return await wait_for_origin(log)
 
 
@@ -246,7 +247,7 @@ async def goes_on(copy: Path, data: Path) -> None:
         copy, LogSource(data), generation=None, frozen=True, now_ms=now_ms(), rng=random.Random(2), report=unsaid
     )
     folds: list[Any] = [ZonesFold(), FleetFold(PARTITIONS)]
-    async with EmbeddedLog.open(data / LOG_FOLDER, now_ms=now_ms) as log, asyncio.TaskGroup() as tasks:
+    async with EmbeddedLog.open(TOPICS, data / LOG_FOLDER, now_ms=now_ms) as log, asyncio.TaskGroup() as tasks:
         replica = Replica(log, folds, store=DigestStore(), name="r", now_ms=now_ms, rng=random.Random(3))
         running = [tasks.create_task(replica.run())]
         await replica.ready()

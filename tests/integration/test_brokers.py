@@ -16,6 +16,7 @@ import pytest
 
 from deploy.kafka.brokers import Brokers
 from deploy.kafka.jars import NoKafka, cache_folder, kafka_jars
+from deploy.topics import TOPICS
 from eventstore.kafka.log import KafkaLog
 from eventstore.kafka.topics import count_brokers
 from eventstore.log import FLEET_0
@@ -31,17 +32,19 @@ def brokers_in(data: Path, *, count: int = 1, controllers: int = 0, base_port: i
 
 
 def log_in(brokers: Brokers, prefix: str, *, create: bool) -> AbstractAsyncContextManager[KafkaLog]:
-    return KafkaLog.open(brokers.bootstrap, rng=random.Random(1), topic_prefix=prefix, partition_count=1, create=create)
+    return KafkaLog.open(
+        TOPICS, brokers.bootstrap, rng=random.Random(1), topic_prefix=prefix, partition_count=1, create=create
+    )
 
 
 async def test_a_restart_goes_on_with_what_is_there(tmp_path: Path) -> None:
     async with brokers_in(tmp_path) as brokers:
         bootstrap = brokers.bootstrap
-        async with KafkaLog.open(bootstrap, rng=random.Random(1)) as log:
+        async with KafkaLog.open(TOPICS, bootstrap, rng=random.Random(1)) as log:
             await put(log, FLEET_0, b"kept")
     async with brokers_in(tmp_path) as brokers:
         assert brokers.bootstrap == bootstrap
-        async with KafkaLog.open(bootstrap, rng=random.Random(1), create=False) as log:
+        async with KafkaLog.open(TOPICS, bootstrap, rng=random.Random(1), create=False) as log:
             assert [record.value for record in await read_all(log, FLEET_0)] == [b"kept"]
             await log.append(FLEET_0, KEY, b"more")
         with pytest.raises(NoKafka, match=f"{tmp_path} is in use by other brokers"):

@@ -14,6 +14,7 @@ from rocksdict import AccessType
 
 from deploy.cli import cli
 from deploy.storage import LOG_FOLDER
+from deploy.topics import TOPICS
 from eventstore.embedded.log import EmbeddedLog
 from eventstore.embedded.rocks import LogRow, Rocks, open_rocks
 from eventstore.log import FLEET_0, Partition, Record
@@ -58,7 +59,7 @@ def copied_up_to(data: Path, ends: dict[Partition, int]) -> None:
     source, target = (open_rocks(path, AccessType.read_write()) for path in (old, data / LOG_FOLDER))
     try:
         target.write_header(PARTITIONS)
-        for partition, bounds in source.all_bounds(PARTITIONS).items():
+        for partition, bounds in source.all_bounds(TOPICS.all_partitions(PARTITIONS)).items():
             end = ends.get(partition, bounds.end)
             put(target, partition, source.scan(partition, 0, end) if end else [])
     finally:
@@ -72,7 +73,7 @@ def put(rocks: Rocks, partition: Partition, records: Iterable[Record]) -> None:
 
 def test_an_untouched_log_is_proven_and_may_have_grown(data: Path) -> None:
     async def grow() -> None:
-        async with EmbeddedLog.open(data / LOG_FOLDER, now_ms=Clock(1_800_000_000_000)) as log:
+        async with EmbeddedLog.open(TOPICS, data / LOG_FOLDER, now_ms=Clock(1_800_000_000_000)) as log:
             await log.append(ZONES_0, b"zone-1", b"whatever comes later")
 
     asyncio.run(grow())

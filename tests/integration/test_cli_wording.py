@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 from commands.rpc.limits import Limits
 from deploy.cli import cli
 from deploy.storage import LOG_FOLDER
+from deploy.topics import TOPICS
 from eventstore.avro.codec import encode
 from eventstore.embedded.log import EmbeddedLog
 from eventstore.ids import internal_envelope
@@ -164,7 +165,7 @@ async def test_relays_that_do_not_answer_in_time_are_no_bug_of_the_server(
 
 async def test_a_command_that_folds_says_in_log_lines_what_it_met(tmp_path: Path) -> None:
     clock = await stated(tmp_path, records=4)
-    async with EmbeddedLog.open(tmp_path / LOG_FOLDER, now_ms=clock) as log:
+    async with EmbeddedLog.open(TOPICS, tmp_path / LOG_FOLDER, now_ms=clock) as log:
         await log.append(ZONES_0, b"log", encode(FoldVersionUpgraded(internal_envelope("log", "ops", clock.ms), 99)))
     history = ["history", "node-0-0", "--data", str(tmp_path)]
     ran = await asyncio.to_thread(CliRunner().invoke, cli, history)

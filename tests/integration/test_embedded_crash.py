@@ -9,6 +9,7 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
+from deploy.topics import TOPICS
 from eventstore.embedded.log import EmbeddedLog
 from eventstore.log import ZONES
 from tests.contract.engine import read_to_end
@@ -38,7 +39,7 @@ async def killed_while_appending(path: Path, round_: int, wait_s: float) -> Ackn
 async def stored(path: Path) -> list[tuple[int, int, int]]:
     """What the log holds, each value checked to be whole; offsets are dense."""
     found: list[tuple[int, int, int]] = []
-    async with EmbeddedLog.open(path, partition_count=PARTITIONS, now_ms=Clock()) as log:
+    async with EmbeddedLog.open(TOPICS, path, partition_count=PARTITIONS, now_ms=Clock()) as log:
         everything = await read_to_end(log, dict.fromkeys(log.partitions(ZONES), 0))
     for records in everything.values():
         assert [record.offset for record in records] == list(range(len(records)))

@@ -17,6 +17,7 @@ from click.testing import CliRunner, Result
 from deploy.cli import cli
 from deploy.export.events import EventFilter, lines, tail
 from deploy.storage import LOG_FOLDER
+from deploy.topics import TOPICS
 from eventstore.avro.codec import encode
 from eventstore.embedded.log import EmbeddedLog
 from eventstore.folding.origin import wait_for_origin
@@ -39,7 +40,7 @@ def data(tmp_path: Path) -> Path:
 
     async def fill() -> None:
         clock = await stated(folder, records=40)
-        async with EmbeddedLog.open(folder / LOG_FOLDER, now_ms=clock) as log:
+        async with EmbeddedLog.open(TOPICS, folder / LOG_FOLDER, now_ms=clock) as log:
             await log.append(ZONES_0, b"zone-1", encode(joined(99, clock.ms, nodes=NODES)))
             await log.append(ZONES_0, b"zone-1", b"no event")
 
@@ -68,7 +69,7 @@ def places(found: Sequence[dict[str, Any]]) -> list[tuple[str, int]]:
 
 def token(data: Path, offset: int) -> str:
     async def ask() -> str:
-        async with EmbeddedLog.secondary(data / LOG_FOLDER) as log:
+        async with EmbeddedLog.secondary(TOPICS, data / LOG_FOLDER) as log:
             return f"{(await wait_for_origin(log)).log_id}:zones/0={offset}"
 
     return asyncio.run(ask())
@@ -166,7 +167,7 @@ def ended(data: Path, wanted: EventFilter, last: int | None) -> list[dict[str, A
     """The last events of a log up to the `until` of what is wanted; all of them for None."""
 
     async def read() -> list[dict[str, Any]]:
-        async with EmbeddedLog.secondary(data / LOG_FOLDER) as log:
+        async with EmbeddedLog.secondary(TOPICS, data / LOG_FOLDER) as log:
             found = lines(log, wanted, follow=False) if last is None else tail(log, wanted, last=last)
             return [line async for line in found]
 
@@ -213,7 +214,7 @@ def test_a_tail_begins_at_one_place(data: Path, arguments: tuple[str, ...], says
 async def test_a_tail_without_a_beginning_has_only_what_is_appended_from_then_on(tmp_path: Path) -> None:
     clock = await stated(tmp_path / "plane", records=4)
     wanted = EventFilter(topics=(ZONES,))
-    async with EmbeddedLog.open(tmp_path / "plane" / LOG_FOLDER, now_ms=clock) as log:
+    async with EmbeddedLog.open(TOPICS, tmp_path / "plane" / LOG_FOLDER, now_ms=clock) as log:
         before = {partition: await log.end(partition) for partition in log.partitions(ZONES)}
         async with aclosing(tail(log, wanted, last=0)) as found, asyncio.timeout(60):
             first = asyncio.ensure_future(anext(found))

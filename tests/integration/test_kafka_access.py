@@ -15,6 +15,7 @@ import pytest
 from deploy.kafka.security import KafkaSecurity, Mechanism
 from deploy.settings import Settings
 from deploy.tls.authority import Authority
+from deploy.topics import TOPICS
 from eventstore.errors import LogUnavailable
 from eventstore.kafka.log import KafkaLog
 from eventstore.log import FLEET_0
@@ -29,6 +30,7 @@ _prefixes = itertools.count()
 async def round_trip(bootstrap: str, access: KafkaSecurity) -> None:
     """Make a log, append to it and read that back: admin, producer, both consumers."""
     opening = KafkaLog.open(
+        TOPICS,
         bootstrap,
         topic_prefix=f"access-{next(_prefixes)}",
         partition_count=1,

@@ -19,24 +19,24 @@ from aiokafka.errors import (
     TopicAuthorizationFailedError,
 )
 
-from deploy.kafka.acls import ROLES, arguments_of, grants_of
+from deploy.kafka.acls import ALL_ROLES, GRANTED_ROLES, arguments_of, grants_of
 from deploy.kafka.security import KafkaSecurity
+from deploy.topics import TOPICS
 from eventstore.errors import LogUnavailable
 from eventstore.kafka.log import KafkaLog
-from eventstore.log import TOPICS
 from tests.support.planes import Process, run, serving, started
 from tests.support.secure_kafka import PREFIX, SecureKafka
 
 pytestmark = pytest.mark.kafka
 
-GRANTED = tuple(role for role in ROLES if role != "all")
+GRANTED = tuple(role for role in GRANTED_ROLES if role != ALL_ROLES)
 DENIED = 29
 
 
 @pytest.fixture(scope="module")
 def granted(secure_kafka: SecureKafka) -> SecureKafka:
     """The broker, with a principal for every role."""
-    every = [each for role in GRANTED for each in arguments_of(role, f"User:{role}", PREFIX)]
+    every = [each for role in GRANTED for each in arguments_of(TOPICS, role, f"User:{role}", PREFIX)]
     asyncio.run(secure_kafka.grant(every))
     return secure_kafka
 
@@ -75,7 +75,7 @@ async def test_who_has_no_grant_is_told_which_topic_it_is_about(granted: SecureK
     stranger = granted.access("stranger").options
     with pytest.raises(LogUnavailable, match=f"topic {PREFIX}.*denies access"):
         async with KafkaLog.open(
-            granted.bootstrap, topic_prefix=PREFIX, rng=random.Random(1), create=False, access=stranger
+            TOPICS, granted.bootstrap, topic_prefix=PREFIX, rng=random.Random(1), create=False, access=stranger
         ):
             pass
 
@@ -93,7 +93,7 @@ def _granted(role: str) -> set[tuple[str, str]]:
     """What a role may do with topics: (Read or Write, topic)."""
     return {
         (operation, topic)
-        for grant in grants_of(role)
+        for grant in grants_of(TOPICS, role)
         for operation in grant.operations
         for topic in grant.topics
         if operation in {"Read", "Write"}
@@ -120,7 +120,7 @@ class _Principal:
     async def allowed(self) -> set[tuple[str, str]]:
         """Which topics can be read, and written. What is written is a record that every fold skips."""
         found = set()
-        for topic in TOPICS:
+        for topic in TOPICS.names:
             name = f"{PREFIX}.{topic}"
             if await self._may_read(name):
                 found.add(("Read", topic))

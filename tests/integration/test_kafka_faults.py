@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from deploy.kafka.brokers import Brokers
+from deploy.topics import TOPICS
 from eventstore.errors import AppendUnknown, LogMismatch, LogUnavailable
 from eventstore.kafka.topics import count_brokers
-from eventstore.log import CLIQUES, FLEET, TOPICS, ZONES, Partition
+from eventstore.log import CLIQUES, FLEET, ZONES, Partition
 from tests.contract.engine import KEY, numbered, put
 from tests.support.kafka import KafkaUnderTest
 from tests.support.kafka_load import load
@@ -108,7 +109,7 @@ async def test_a_log_is_made_on_every_broker_though_one_has_not_started_yet(
     await kafka_brokers.heal()
     await opening
     copies = {topic.name: topic.replicas for topic in (await kafka_log.described()).values()}
-    assert len(copies) == len(TOPICS) and set(copies.values()) == {3}
+    assert len(copies) == len(TOPICS.names) and set(copies.values()) == {3}
 
 
 async def test_no_topic_is_made_while_a_broker_that_is_named_is_missing(

@@ -14,6 +14,7 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
+from deploy.topics import TOPICS
 from eventstore.errors import LogMismatch, LogMissing, LogUnavailable
 from eventstore.kafka.log import KafkaLog
 from eventstore.log import FLEET, FLEET_0, INSTALLS, MAX_RECORD_BYTES, REPLICAS, ZONES, Partition
@@ -66,7 +67,7 @@ async def test_missing_topics_are_named_when_they_are_not_to_be_made(kafka_log: 
 
 async def test_a_log_keeps_its_partition_count_unless_asked_for_another(kafka_log: KafkaUnderTest) -> None:
     await kafka_log.open_kafka(5)
-    async with KafkaLog.open(kafka_log.bootstrap, topic_prefix=kafka_log.prefix, rng=random.Random(1)) as log:
+    async with KafkaLog.open(TOPICS, kafka_log.bootstrap, topic_prefix=kafka_log.prefix, rng=random.Random(1)) as log:
         assert log.partition_count == 5
 
 
@@ -140,7 +141,7 @@ async def test_a_compression_bomb_does_not_get_in(kafka_log: KafkaUnderTest) -> 
 
 async def test_a_cluster_that_is_not_there_is_unavailable() -> None:
     with pytest.raises(LogUnavailable, match=r"127\.0\.0\.1:1"):
-        async with KafkaLog.open("127.0.0.1:1", rng=random.Random(1)):
+        async with KafkaLog.open(TOPICS, "127.0.0.1:1", rng=random.Random(1)):
             raise AssertionError("opened")
 
 
@@ -149,7 +150,7 @@ def test_it_does_not_start_without_assertions() -> None:
 import asyncio, random
 from eventstore.kafka.log import KafkaLog
 async def main():
-    async with KafkaLog.open("127.0.0.1:1", rng=random.Random(1)): pass
+    async with KafkaLog.open(TOPICS, "127.0.0.1:1", rng=random.Random(1)): pass
 asyncio.run(main())
 """
     ended = subprocess.run([sys.executable, "-O", "-c", program], capture_output=True, text=True, check=False)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from deploy.local_registrar import LocalRegistrar
+from deploy.topics import TOPICS
 from drivers.forwarder import Forwarder
 from drivers.relays.relay import Relay, RelaySettings
 from drivers.relays.replica_rules import ReplicaRules
@@ -167,7 +168,7 @@ class Plane:
 @asynccontextmanager
 async def plane(path: Path) -> AsyncIterator[Plane]:
     async with (
-        EmbeddedLog.open(path, partition_count=PARTITIONS, now_ms=now_ms) as log,
+        EmbeddedLog.open(TOPICS, path, partition_count=PARTITIONS, now_ms=now_ms) as log,
         asyncio.TaskGroup() as tasks,
     ):
         made = Plane(log, tasks)

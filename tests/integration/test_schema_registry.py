@@ -14,15 +14,16 @@ from confluent_kafka import DeserializingConsumer, TopicPartition
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 
+from deploy.topics import TOPICS
 from eventstore.avro.codec import encode
-from eventstore.log import DECISIONS, FOLDED_TOPICS, Partition
+from eventstore.log import DECISIONS, Partition
 from tests.support.kafka import KafkaUnderTest
 from tests.support.planes import run, serving
 from tests.support.samples import EVENT_TYPES, sample
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
-TOPICS_IN_AVRO = (*FOLDED_TOPICS, DECISIONS)
+TOPICS_IN_AVRO = (*TOPICS.folded, DECISIONS)
 WITHIN_S = 60.0
 DECIDED = 3
 """Decisions at least that the plane makes of what it is told: a join, its forward, a claim."""

@@ -16,19 +16,11 @@ from typing import cast
 from msgspec.structs import replace
 
 from deploy.roles import folds_of
+from deploy.topics import TOPICS
 from eventstore.avro.codec import decode, encode
 from eventstore.folding.partition import FoldedPartition
 from eventstore.ids import internal_envelope, uuid7
-from eventstore.log import (
-    CLIQUES,
-    DECIDING_TOPICS,
-    FLEET_0,
-    FOLDED_TOPICS,
-    ZONES,
-    Partition,
-    Record,
-    partitions_of,
-)
+from eventstore.log import CLIQUES, FLEET_0, ZONES, Partition, Record
 from eventstore.replicas.folded_log import FoldedLog
 from eventstore.replicas.replica import Answer, Replica
 from eventstore.state_store.saver import load_partition, save
@@ -85,12 +77,12 @@ class Plane(FoldedLog):
     """The whole stepwise plane."""
 
     def __init__(self, seed: int) -> None:
-        super().__init__(PROCESS, PARTITIONS)
+        super().__init__(PROCESS, TOPICS, PARTITIONS)
         self.rng = random.Random(f"{seed}/plane")
         self.history = History()
         self.now_s = 0.0
         self.records: dict[Partition, list[Record]] = {
-            partition: [] for topic in FOLDED_TOPICS for partition in partitions_of(topic, PARTITIONS)
+            partition: [] for topic in TOPICS.folded for partition in TOPICS.partitions(topic, PARTITIONS)
         }
         self.disk = Disk()
         self._store = DiskStore(self.disk, self.rng, self._committed)
@@ -175,14 +167,14 @@ class Plane(FoldedLog):
         self._folded = {partition: self._empty(partition) for partition in self.records}
         created = e.LogCreated(internal_envelope("log", PROCESS, START_MS), self.log_id, 1, PARTITIONS, "")
         for partition in self.records:
-            if partition.topic in DECIDING_TOPICS:
+            if partition.topic in TOPICS.deciding:
                 self._write(partition, created)
         for device in self._devices:
             self._register(device)
 
     def _empty(self, partition: Partition) -> FoldedPartition:
         fold = next(fold for fold in folds_of(PARTITIONS) if fold.topic == partition.topic)
-        return FoldedPartition(partition, {fold.version: fold}, self.log_id)
+        return FoldedPartition(partition, {fold.version: fold}, self.log_id, is_deciding=fold.topic in TOPICS.deciding)
 
     def _write(self, partition: Partition, event: e.Event, *, may_repeat: bool = True) -> Answer | None:
         """Append a record and fold it; at times a copy of it lands later."""

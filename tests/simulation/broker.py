@@ -9,8 +9,9 @@ import random
 from collections import Counter
 from collections.abc import Callable
 
+from deploy.topics import TOPICS
 from eventstore.faulty_log import FaultyLog, LogFaults
-from eventstore.log import EventLog, Headers, Partition, Record, check_append
+from eventstore.log import EventLog, Headers, Partition, Record
 from tests.simulation.loop import current_loop
 from tests.simulation.script import Director
 from tests.support.memory_log import Contents, MemoryLog
@@ -28,7 +29,7 @@ class Broker(MemoryLog):
     async def append(
         self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0, headers: Headers = ()
     ) -> None:
-        check_append(partition, key, value, self.partition_count, headers)
+        TOPICS.check_append(partition, key, value, self.partition_count, headers)
         self.appended_s.setdefault(partition, []).append(current_loop().time())
         self.contents.add(partition, self._stamp_ms(partition), key, value, headers)
 

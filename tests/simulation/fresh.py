@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from deploy.topics import TOPICS
 from eventstore.avro.codec import decode
 from eventstore.errors import Undecodable
 from eventstore.folding.fold import Fold, fold_time
@@ -52,7 +53,7 @@ def refold(
     partition: Partition, records: Sequence[Record], fold: Fold[Any], log_id: str, after: Iterable[After] = ()
 ) -> tuple[FoldedPartition, list[Step]]:
     """Fold these records of a partition; `after` is called after each record."""
-    folded = FoldedPartition(partition, {fold.version: fold}, log_id)
+    folded = FoldedPartition(partition, {fold.version: fold}, log_id, is_deciding=fold.topic in TOPICS.deciding)
     digests = Digests()
     digests.take_in(folded)
     steps = []

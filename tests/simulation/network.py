@@ -18,7 +18,8 @@ from typing import Any, TypeVar
 from drivers.backends.bmc import Action, Bmc, Reading, Task
 from drivers.wire.links import LinkClosed
 from eventstore.errors import AppendUnknown, LogUnavailable, PlaneError
-from eventstore.log import Batch, EventLog, Headers, Partition, check_append
+from eventstore.log import Batch, EventLog, Headers, Partition
+from eventstore.topics import TopicTable
 from tests.simulation.loop import current_loop
 
 T = TypeVar("T")
@@ -55,6 +56,10 @@ class WiredLog:
         self._log = log
 
     @property
+    def topics(self) -> TopicTable:
+        return self._log.topics
+
+    @property
     def partition_count(self) -> int:
         return self._log.partition_count
 
@@ -65,7 +70,7 @@ class WiredLog:
         self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0, headers: Headers = ()
     ) -> None:
         self._check()
-        check_append(partition, key, value, self.partition_count, headers)
+        self.topics.check_append(partition, key, value, self.partition_count, headers)
         loop, what = current_loop(), f"append to {partition}"
         land = partial(self._log.append, partition, key, value, timeout_s=timeout_s, headers=headers)
         answer: asyncio.Future[None] = loop.create_future()

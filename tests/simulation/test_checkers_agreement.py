@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from eventstore.log import FLEET_0, ZONES, Partition, partition_of, partitions_of
+from deploy.topics import TOPICS
+from eventstore.log import FLEET_0, ZONES, Partition, partition_of
 from projections.zones.forwarding import forward
 from projections.zones.state import ZonesState
 from schemas import events as e
@@ -25,7 +26,7 @@ class TwoZones(WrittenLog):
     def __init__(self) -> None:
         super().__init__()
         created = self.records[FLEET_0][0]
-        for partition in partitions_of(ZONES, COUNT):
+        for partition in TOPICS.partitions(ZONES, COUNT):
             self.records[partition] = [created]
             self._appended_s[partition, 0] = 0.0
 

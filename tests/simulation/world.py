@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
+from deploy.topics import TOPICS
 from drivers.backends import simulated_bmc
 from drivers.backends.simulated import NO_DEVICE_FAULTS
 from drivers.backends.simulated_bmc import SimulatedBmcs
@@ -19,7 +20,7 @@ from drivers.simulators.simulator import NAMING, Simulator
 from drivers.wire.links import Link
 from eventstore.errors import TransientError
 from eventstore.ids import envelope, uuid7
-from eventstore.log import FOLDED_TOPICS, TOPICS, ZONES, Partition, Record, partition_of
+from eventstore.log import ZONES, Partition, Record, partition_of
 from eventstore.replicas.replica import Answer
 from schemas.events import DpuRegistered, Envelope, Event
 from tests.simulation.agents import AgentHost
@@ -52,8 +53,8 @@ class World:
         self.ahead_ms = 0
         """How far a broker's clock ever was ahead."""
         self.broker = Broker(PARTITIONS, self._stamp_ms)
-        self.broker_partitions = [p for topic in TOPICS for p in self.broker.partitions(topic)]
-        self._folded = [p for p in self.broker_partitions if p.topic in FOLDED_TOPICS]
+        self.broker_partitions = [p for topic in TOPICS.names for p in self.broker.partitions(topic)]
+        self._folded = [p for p in self.broker_partitions if p.topic in TOPICS.folded]
         self._ends: dict[Partition, int] = {}
         self.log = DirectedLog(self.broker, self.rng("log"), plan.log, director, seed=plan.seed)
         self.bmcs = SimulatedBmcs(

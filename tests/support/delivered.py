@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from deploy.topics import TOPICS
 from eventstore.avro.codec import decode, encode
 from eventstore.folding.fold import Fold, Outcome, RecordMetadata
 from eventstore.folding.hashes import value_digest
@@ -41,7 +42,9 @@ class Delivered:
         self.folded.fold(self.records[0])
 
     def _empty(self) -> FoldedPartition:
-        return FoldedPartition(self.partition, {self._fold.version: self._fold}, LOG_ID)
+        return FoldedPartition(
+            self.partition, {self._fold.version: self._fold}, LOG_ID, is_deciding=self._fold.topic in TOPICS.deciding
+        )
 
     @property
     def end(self) -> int:

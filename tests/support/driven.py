@@ -8,11 +8,12 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
+from deploy.topics import TOPICS
 from eventstore.avro.codec import decode
 from eventstore.errors import AppendUnknown
 from eventstore.folding.fold import Fold
 from eventstore.ids import envelope, uuid7
-from eventstore.log import ZONES, Headers, Partition, partition_for
+from eventstore.log import ZONES, Headers, Partition
 from eventstore.replicas.replica import Answer, Replica
 from eventstore.state_store.store import DigestStore
 from projections.fleet.fold import FleetFold
@@ -115,7 +116,7 @@ class Plane:
             self.gone.add(name)
 
     def partition(self, zone: str) -> Partition:
-        return partition_for(ZONES, zone, self.log.partition_count)
+        return TOPICS.partition_for(ZONES, zone, self.log.partition_count)
 
     def zone(self, zone: str) -> ZonesState:
         return FoldStates(self._any()).zone(zone)

@@ -6,6 +6,7 @@ import shutil
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+from deploy.topics import TOPICS
 from eventstore.embedded.log import EmbeddedLog
 from eventstore.log import EventLog, Partition
 from tests.contract.engine import LogUnderTest
@@ -32,7 +33,7 @@ class EmbeddedUnderTest(LogUnderTest):
     async def open_embedded(self, partition_count: int | None = None) -> EmbeddedLog:
         count = self.partition_count if partition_count is None else partition_count
         return await self._open.enter_async_context(
-            EmbeddedLog.open(self.path, partition_count=count, now_ms=self.clock)
+            EmbeddedLog.open(TOPICS, self.path, partition_count=count, now_ms=self.clock)
         )
 
     async def open(self, *, partition_count: int | None = None) -> EventLog:
@@ -42,8 +43,8 @@ class EmbeddedUnderTest(LogUnderTest):
         """Copy the remaining records into a new directory that replaces the old one."""
         old = self.path.rename(self.path.with_name("old"))
         async with (
-            EmbeddedLog.open(old, partition_count=self.partition_count, now_ms=self.clock) as source,
-            EmbeddedLog.open(self.path, partition_count=self.partition_count, now_ms=self.clock) as target,
+            EmbeddedLog.open(TOPICS, old, partition_count=self.partition_count, now_ms=self.clock) as source,
+            EmbeddedLog.open(TOPICS, self.path, partition_count=self.partition_count, now_ms=self.clock) as target,
         ):
             async for _, records in source.read({partition: 0}):
                 for record in records:

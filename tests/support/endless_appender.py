@@ -11,6 +11,7 @@ import sys
 from itertools import count
 from pathlib import Path
 
+from deploy.topics import TOPICS
 from eventstore.embedded.log import EmbeddedLog
 from eventstore.log import ZONES, Partition
 from tests.support.embedded import Clock
@@ -34,7 +35,7 @@ async def append_for_ever(log: EmbeddedLog, round_: int, appender: int) -> None:
 
 async def main(path: Path, round_: int) -> None:
     async with (
-        EmbeddedLog.open(path, partition_count=PARTITIONS, now_ms=Clock()) as log,
+        EmbeddedLog.open(TOPICS, path, partition_count=PARTITIONS, now_ms=Clock()) as log,
         asyncio.TaskGroup() as tasks,
     ):
         for appender in range(APPENDERS):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from deploy.topics import TOPICS
 from eventstore.folding.decision_listener import DecidedRecord, DecidedRun
 from eventstore.folding.fold import DONE, Fold, Outcome
 from eventstore.folding.partition import FoldedPartition
@@ -21,7 +22,7 @@ class Folding:
 
     def __init__(self, topic: str, rules: Mapping[int, Fold[Any]], records: Sequence[Record]) -> None:
         self.records = records
-        self.folded = FoldedPartition(Partition(topic, 0), rules, LOG_ID, self)
+        self.folded = FoldedPartition(Partition(topic, 0), rules, LOG_ID, self, is_deciding=topic in TOPICS.deciding)
         self.digests: dict[int, bytes] = {}
         self.told: dict[int, Outcome] = {}
         self.runs = 0

@@ -16,10 +16,11 @@ import pytest
 
 from deploy.kafka.brokers import Brokers
 from deploy.kafka.jars import cache_folder
+from deploy.topics import TOPICS
 from eventstore.kafka.admin import Admin, Topic
 from eventstore.kafka.clients import Clients
 from eventstore.kafka.log import KafkaLog
-from eventstore.log import TOPICS, EventLog, Partition
+from eventstore.log import EventLog, Partition
 from tests.contract.engine import LogUnderTest
 from tests.support.kafka_operator import Operator
 
@@ -84,6 +85,7 @@ class KafkaUnderTest(LogUnderTest):
     async def open_kafka(self, partition_count: int | None = None, *, create: bool = True) -> KafkaLog:
         """Open the log, with its own partition count unless another is given."""
         log = KafkaLog.open(
+            TOPICS,
             self.bootstrap,
             topic_prefix=self.prefix,
             partition_count=self.partition_count if partition_count is None else partition_count,
@@ -100,7 +102,7 @@ class KafkaUnderTest(LogUnderTest):
         clients = Clients(self.bootstrap, random.Random(7))
         admin = Admin(clients)
         try:
-            return await admin.topics([self.operator.topic(topic) for topic in TOPICS])
+            return await admin.topics([self.operator.topic(topic) for topic in TOPICS.names])
         finally:
             admin.close()
             await clients.close(within_s=1.0)

@@ -12,8 +12,9 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.client import AIOKafkaClient
 from aiokafka.protocol.metadata import MetadataRequest
 
+from deploy.topics import TOPICS
 from eventstore.kafka.topics import settings_of
-from eventstore.log import TOPICS, Partition, partitions_of
+from eventstore.log import Partition
 
 NO_LEADER = -1
 
@@ -41,20 +42,20 @@ class Operator:
         topics = [
             NewTopic(
                 self.topic(topic),
-                len(partitions_of(topic, partition_count)),
+                len(TOPICS.partitions(topic, partition_count)),
                 copies,
                 topic_configs=_settings(topic, copies) | dict((changed or {}).get(topic, {})),
             )
-            for topic in TOPICS
+            for topic in TOPICS.names
         ]
         async with self._admin() as admin:
             answer = await admin.create_topics(topics)
         assert not any(code for _, code, *_ in answer.topic_errors), answer
-        await self._until_known(len(TOPICS))
+        await self._until_known(len(TOPICS.names))
 
     async def delete(self) -> None:
         async with self._admin() as admin:
-            await admin.delete_topics([self.topic(topic) for topic in TOPICS])
+            await admin.delete_topics([self.topic(topic) for topic in TOPICS.names])
         await self._until_known(0)
 
     async def alter(self, topic: str, changed: Mapping[str, str]) -> None:
@@ -107,7 +108,7 @@ class Operator:
 
     async def _until_known(self, count: int) -> None:
         """Wait until every broker has metadata of so many of the topics."""
-        request = MetadataRequest([self.topic(topic) for topic in TOPICS], False)
+        request = MetadataRequest([self.topic(topic) for topic in TOPICS.names], False)
         async with self._client() as client, asyncio.timeout(30):
             for broker in client.cluster.brokers():
                 while True:
@@ -137,4 +138,4 @@ class Operator:
 
 
 def _settings(topic: str, copies: int) -> dict[str, str]:
-    return {setting.name: setting.value for setting in settings_of(topic, copies)}
+    return {setting.name: setting.value for setting in settings_of(TOPICS[topic], copies)}

@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 
+from deploy.topics import TOPICS
 from eventstore.errors import AppendUnknown, LogMismatch, LogUnavailable
-from eventstore.log import Batch, EventLog, Headers, Partition, Record, check_append, partitions_of
+from eventstore.log import Batch, EventLog, Headers, Partition, Record
+from eventstore.topics import TopicTable
 from tests.contract.engine import LogUnderTest
 
 _BATCH_RECORDS = 500
@@ -16,7 +18,8 @@ _BATCH_RECORDS = 500
 class Contents:
     """The stored records, independent of the open logs. `begins` advances when records expire."""
 
-    def __init__(self, partition_count: int) -> None:
+    def __init__(self, partition_count: int, topics: TopicTable = TOPICS) -> None:
+        self.topics = topics
         self.partition_count = partition_count
         self.records: dict[Partition, list[Record]] = {}
         self.begins: dict[Partition, int] = {}
@@ -88,17 +91,18 @@ class MemoryLog:
     def __init__(self, contents: Contents, now_ms: Callable[[], int]) -> None:
         self.contents = contents
         self.append_unknown = False
+        self.topics = contents.topics
         self.partition_count = contents.partition_count
         self._now_ms = now_ms
         self._closed = False
 
     def partitions(self, topic: str) -> tuple[Partition, ...]:
-        return partitions_of(topic, self.partition_count)
+        return self.topics.partitions(topic, self.partition_count)
 
     async def append(
         self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0, headers: Headers = ()
     ) -> None:
-        check_append(partition, key, value, self.partition_count, headers)
+        self.topics.check_append(partition, key, value, self.partition_count, headers)
         self._check_open()
         if timeout_s <= 0:
             raise AppendUnknown(f"append to {partition}: no time was given")

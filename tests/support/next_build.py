@@ -8,13 +8,14 @@ the same rows replaces it.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from deploy import roles
-from deploy.cli import main
+from deploy import topics
 from eventstore.folding.fold import Decision, RecordMetadata, refusal
 from eventstore.folding.state_table import StateTable
-from eventstore.log import Partition
+from eventstore.log import ZONES, Partition
+from eventstore.topics import TopicTable
 from projections.zones.fold import ZonesFold
 from projections.zones.rows import Zone
 from projections.zones.state import ZonesState
@@ -61,5 +62,10 @@ class LaterZoneFold:
 
 
 if __name__ == "__main__":
-    roles.LATER = (LaterZoneFold(),)
+    topics.TOPICS = TopicTable(
+        replace(spec, folds=(*spec.folds, lambda _: LaterZoneFold())) if spec.name == ZONES else spec
+        for spec in topics.TOPICS
+    )
+    from deploy.cli import main  # after the change: every module takes the table when it is imported
+
     main()

@@ -15,6 +15,7 @@ import grpc
 from commands.queries.status import LogLocation, StatusReporter
 from commands.rpc.limits import DEFAULTS, Limits
 from commands.server import ApiServer
+from deploy.topics import TOPICS
 from drivers.forwarder import Forwarder
 from drivers.stall_detector import StallDetector
 from eventstore.avro.codec import decode
@@ -112,7 +113,7 @@ async def served(
     """A ready plane. With `forwards` off, fleet receives no record of zones. `options` are the CommandServer's."""
     rng = random.Random(5)
     async with (
-        EmbeddedLog.open(path, partition_count=PARTITIONS, now_ms=now_ms) as embedded,
+        EmbeddedLog.open(TOPICS, path, partition_count=PARTITIONS, now_ms=now_ms) as embedded,
         asyncio.TaskGroup() as tasks,
     ):
         log: Any = Stalling(embedded)

@@ -12,6 +12,7 @@ import resource
 import sys
 from pathlib import Path
 
+from deploy.topics import TOPICS
 from eventstore.embedded.log import EmbeddedLog
 from eventstore.errors import AppendUnknown
 from eventstore.log import ZONES, Partition
@@ -54,7 +55,7 @@ async def appended_in_the_end(log: EmbeddedLog, value: bytes) -> None:
 async def scenario(path: Path) -> dict[str, object]:
     clock = Clock()
     limit_files(LIMIT_BYTES)
-    async with EmbeddedLog.open(path, partition_count=2, now_ms=clock) as log:
+    async with EmbeddedLog.open(TOPICS, path, partition_count=2, now_ms=clock) as log:
         acknowledged = await fill(log)
         seen: dict[str, object] = {
             "acknowledged": len(acknowledged),
@@ -69,7 +70,7 @@ async def scenario(path: Path) -> dict[str, object]:
             await appended_in_the_end(log, b"after")
             await reader
         seen["recovered"] = not log.is_failing
-    async with EmbeddedLog.open(path, partition_count=2, now_ms=clock) as log:
+    async with EmbeddedLog.open(TOPICS, path, partition_count=2, now_ms=clock) as log:
         values = first_values(await read_all(log, ZONES_0))
         seen["nothing_lost"] = values[: len(acknowledged)] == acknowledged and values[-1] == b"after"
     return seen

@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 
 from deploy.storage import LOG_FOLDER
+from deploy.topics import TOPICS
 from eventstore.avro.codec import encode
 from eventstore.embedded.log import EmbeddedLog
 from eventstore.folding.origin import ensure_origin
@@ -49,6 +50,6 @@ async def fill(log: EventLog, clock: Clock, *, records: int = 40, seed: int = 7)
 async def stated(data: Path, *, records: int = 40, seed: int = 7) -> Clock:
     """A plane's data folder with such a log, closed; its clock at that time."""
     clock = Clock()
-    async with EmbeddedLog.open(data / LOG_FOLDER, partition_count=PARTITIONS, now_ms=clock) as log:
+    async with EmbeddedLog.open(TOPICS, data / LOG_FOLDER, partition_count=PARTITIONS, now_ms=clock) as log:
         await fill(log, clock, records=records, seed=seed)
     return clock

@@ -10,10 +10,11 @@ import random
 from collections.abc import Sequence
 from ipaddress import IPv4Address
 
+from deploy.topics import TOPICS
 from eventstore.avro.codec import encode
 from eventstore.folding.fold import DONE, Outcome
 from eventstore.ids import envelope, internal_envelope, uuid7
-from eventstore.log import DECIDING_TOPICS, FOLDED_TOPICS, ZONES, Partition, Record, partitions_of
+from eventstore.log import ZONES, Partition, Record
 from eventstore.replicas.replica import Answer
 from schemas import events as e
 from tests.simulation.checkers import Evidence
@@ -29,14 +30,14 @@ class WrittenLog:
     def __init__(self) -> None:
         self.history = History()
         self.records: dict[Partition, list[Record]] = {
-            partition: [] for topic in FOLDED_TOPICS for partition in partitions_of(topic, 1)
+            partition: [] for topic in TOPICS.folded for partition in TOPICS.partitions(topic, 1)
         }
         self.now_s = 0.0
         self._rng = random.Random(1)
         self._appended_s: dict[tuple[Partition, int], float] = {}
         created = e.LogCreated(internal_envelope("log", "test", START_MS), uuid7(START_MS, self._rng), 1, 1, "")
         for partition in self.records:
-            if partition.topic in DECIDING_TOPICS:
+            if partition.topic in TOPICS.deciding:
                 self.write(partition, created)
 
     @property

@@ -12,6 +12,7 @@ import pytest
 from aiokafka.producer.message_accumulator import BatchBuilder
 from msgspec.structs import replace
 
+from deploy.topics import TOPICS
 from eventstore.avro.codec import encode
 from eventstore.embedded.rocks import Rocks, RocksError
 from eventstore.errors import FatalError, LogMismatch
@@ -133,7 +134,7 @@ async def test_a_log_is_on_disk_before_it_gets_its_name(tmp_path: Path, monkeypa
 
         monkeypatch.setattr(Rocks, name, noted)
     rng = random.Random(8)
-    restoration = plan_restore(folder, manifest, generation=None, frozen=False, now_ms=NOW_MS, rng=rng)
+    restoration = plan_restore(TOPICS, folder, manifest, generation=None, frozen=False, now_ms=NOW_MS, rng=rng)
     restore_to_folder(restoration, target, unsaid)
     assert ("write", False) in done
     assert done[-1] == ("sync", False)
@@ -160,7 +161,7 @@ async def test_a_disk_that_takes_no_log_is_named_in_a_sentence(tmp_path: Path, m
     copied = await copy(MemoryLog(contents, lambda: NOW_MS), folder, unsaid)
     rng = random.Random(8)
     restoration = plan_restore(
-        folder, manifest_of(origin, copied), generation=None, frozen=False, now_ms=NOW_MS, rng=rng
+        TOPICS, folder, manifest_of(origin, copied), generation=None, frozen=False, now_ms=NOW_MS, rng=rng
     )
     monkeypatch.setattr(Rocks, "write", full)
     with pytest.raises(FatalError, match=f"{target} cannot be created: No space left"):

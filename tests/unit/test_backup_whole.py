@@ -8,23 +8,13 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from deploy.topics import TOPICS
 from eventstore.avro.codec import decode, encode
 from eventstore.embedded.log import EmbeddedLog
 from eventstore.errors import PermanentError
 from eventstore.folding.origin import ensure_origin
-from eventstore.log import (
-    CLIQUES,
-    DECISIONS,
-    FLEET,
-    FLEET_0,
-    INSTALLS,
-    REPLICAS,
-    ZONES,
-    Partition,
-    Record,
-    partitions_of,
-)
-from eventstore.recovery.backup import COPIED_TOPICS, Manifest, check, copy, file_of, read_records, write_record
+from eventstore.log import CLIQUES, DECISIONS, FLEET, FLEET_0, INSTALLS, REPLICAS, ZONES, Partition, Record
+from eventstore.recovery.backup import Manifest, check, copy, file_of, read_records, write_record
 from eventstore.recovery.restore import plan_restore, restore_to_folder
 from schemas.events import LogCreated, WritesFrozen
 from tests.contract.engine import read_all
@@ -33,7 +23,7 @@ from tests.support.memory_log import Contents, MemoryLog
 from tests.unit.test_backup import NOW_MS, manifest_of, unsaid
 
 COUNT = 3
-COPIED = [partition for topic in COPIED_TOPICS for partition in partitions_of(topic, COUNT)]
+COPIED = [partition for topic in TOPICS.with_events for partition in TOPICS.partitions(topic, COUNT)]
 
 
 async def backup(folder: Path) -> tuple[Contents, Manifest]:
@@ -42,11 +32,11 @@ async def backup(folder: Path) -> tuple[Contents, Manifest]:
     log = MemoryLog(contents, lambda: NOW_MS)
     origin = await ensure_origin(log, "test", NOW_MS, random.Random(7))
     for topic in (ZONES, CLIQUES, FLEET, INSTALLS, DECISIONS, REPLICAS):
-        for partition in partitions_of(topic, COUNT):
+        for partition in TOPICS.partitions(topic, COUNT):
             for number in range(4 + partition.number):
                 headers = (("traceparent", b"00-1"),) if number % 2 else ()
                 contents.add(partition, NOW_MS + number, b"key", f"{partition} {number}".encode(), headers)
-    for partition in partitions_of(INSTALLS, COUNT):
+    for partition in TOPICS.partitions(INSTALLS, COUNT):
         del contents.records[partition][:2]
         contents.begins[partition] = 2
     copied = await copy(log, folder, unsaid)
@@ -75,9 +65,9 @@ async def test_a_copy_with_one_record_changed_is_damaged(tmp_path: Path, partiti
 
 async def remade(folder: Path, manifest: Manifest, target: Path, *, frozen: bool) -> dict[Partition, list[Record]]:
     rng = random.Random(8)
-    restoration = plan_restore(folder, manifest, generation=None, frozen=frozen, now_ms=NOW_MS - 1_000, rng=rng)
+    restoration = plan_restore(TOPICS, folder, manifest, generation=None, frozen=frozen, now_ms=NOW_MS - 1_000, rng=rng)
     restore_to_folder(restoration, target, unsaid)
-    async with EmbeddedLog.open(target, partition_count=COUNT, now_ms=Clock()) as log:
+    async with EmbeddedLog.open(TOPICS, target, partition_count=COUNT, now_ms=Clock()) as log:
         return {partition: await read_all(log, partition) for partition in COPIED}
 
 
@@ -114,8 +104,12 @@ async def test_a_generation_that_devices_have_seen_is_refused(tmp_path: Path) ->
     for generation in (0, manifest.generation):
         least = manifest.generation + 1
         with pytest.raises(PermanentError, match=f"generation: {generation} must be at least {least}"):
-            plan_restore(tmp_path, manifest, generation=generation, frozen=True, now_ms=NOW_MS, rng=random.Random(8))
+            plan_restore(
+                TOPICS, tmp_path, manifest, generation=generation, frozen=True, now_ms=NOW_MS, rng=random.Random(8)
+            )
     for now_ms in (0, NOW_MS):
-        made = plan_restore(tmp_path, manifest, generation=None, frozen=True, now_ms=now_ms, rng=random.Random(8))
+        made = plan_restore(
+            TOPICS, tmp_path, manifest, generation=None, frozen=True, now_ms=now_ms, rng=random.Random(8)
+        )
         assert made.origin.generation == max(manifest.generation + 1, now_ms)
     assert encode(made.origin)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from deploy.topics import TOPICS
 from eventstore.embedded.log import EmbeddedLog
 from eventstore.embedded.rocks import Bounds, Rocks, RocksError
 from eventstore.errors import FatalError, LogUnavailable
@@ -22,7 +23,7 @@ ZONES_0 = Partition(ZONES, 0)
 
 async def test_a_partition_that_cannot_be_read_is_never_taken_for_an_empty_one(tmp_path: Path) -> None:
     path, clock, rng = tmp_path / "log", Clock(), random.Random(1)
-    async with EmbeddedLog.open(path, partition_count=2, now_ms=clock) as log:
+    async with EmbeddedLog.open(TOPICS, path, partition_count=2, now_ms=clock) as log:
         for partition in (CLIQUES_1, FLEET_0, INSTALLS_0, ZONES_0):
             for size in (100, 100, 9_000):  # so that the next partition begins in a block of its own
                 await put(log, partition, rng.randbytes(size))
@@ -35,12 +36,12 @@ async def test_a_partition_that_cannot_be_read_is_never_taken_for_an_empty_one(t
     for place in range(0, len(whole), 500):
         file.write_bytes(whole[:place] + bytes([whole[place] ^ 255]) + whole[place + 1 :])
         try:
-            async with EmbeddedLog.open(path, partition_count=2, now_ms=clock) as log:
+            async with EmbeddedLog.open(TOPICS, path, partition_count=2, now_ms=clock) as log:
                 assert {partition: await log.end(partition) for partition in ends} == ends
         except FatalError:
             refused += 1
         with suppress(FatalError, LogUnavailable):
-            async with EmbeddedLog.secondary(path) as beside:
+            async with EmbeddedLog.secondary(TOPICS, path) as beside:
                 assert {partition: await beside.end(partition) for partition in ends} == ends
         file.write_bytes(whole)
     assert refused
@@ -51,7 +52,7 @@ async def test_a_record_that_cannot_be_read_now_is_not_missing(tmp_path: Path, m
         raise RocksError("IO error")
 
     monkeypatch.setattr(Rocks, "_check_readable", fails)
-    async with EmbeddedLog.open(tmp_path, partition_count=2, now_ms=Clock()) as log:
+    async with EmbeddedLog.open(TOPICS, tmp_path, partition_count=2, now_ms=Clock()) as log:
         await put(log, ZONES_0, b"a")
         log._bounds[ZONES_0] = Bounds(0, 2, 0)
         with pytest.raises(LogUnavailable, match="IO error"):

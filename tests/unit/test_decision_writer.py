@@ -10,13 +10,14 @@ from random import Random
 
 import pytest
 
+from deploy.topics import TOPICS
 from drivers.decisions.kept import Kept
 from drivers.decisions.missed import STEP_RECORDS, Earlier, nothing_earlier
 from drivers.decisions.owed import KEPT_RECORDS, Gap, Owed, Room
 from drivers.decisions.writer import AT_ONCE, OVERLAP, SLICE_S, DecisionWriter, cause_of, rest_s
 from eventstore.avro.codec import encode
 from eventstore.errors import AppendUnknown, FatalError, LogUnavailable
-from eventstore.log import DECISIONS, ZONES, Batch, Headers, Partition, partition_for
+from eventstore.log import DECISIONS, ZONES, Batch, Headers, Partition
 from eventstore.replicas.replica import Replica
 from eventstore.state_store.rocks_store import RocksStore
 from eventstore.state_store.saver import save
@@ -124,7 +125,7 @@ async def two_owing(few: int, many: int) -> AsyncIterator[tuple[Scene, Behind, l
     """Two partitions that owe many decisions and few, made again, and the rank of their writer, who has begun none."""
     async with scene(many) as made:
         other, owing_few = Partition(ZONES, 1 - made.partition.number), Owed(Room())
-        zone = next(zone for zone in map(str, range(10)) if partition_for(ZONES, zone, 2) == other)
+        zone = next(zone for zone in map(str, range(10)) if TOPICS.partition_for(ZONES, zone, 2) == other)
         for number in range(few):
             event = NodesJoined(made.world.command(zone), zone, [f"n{number}"], [], [], b"", b"", [], [])
             made.world.contents.add(other, made.world.now_ms(), zone.encode(), encode(event))

@@ -12,13 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deploy.roles import actors_of, replica_of
+from deploy.topics import TOPICS
 from drivers.decisions.owed import KEPT_RECORDS, Owed, Room
 from drivers.decisions.writer import DecisionWriter
 from eventstore.avro.codec import decode, encode
 from eventstore.errors import AppendUnknown
 from eventstore.folding.partition import FoldedPartition
 from eventstore.ids import envelope, uuid7
-from eventstore.log import CLIQUES, DECISIONS, ZONES, Headers, Partition, Record, partition_for
+from eventstore.log import CLIQUES, DECISIONS, ZONES, Headers, Partition, Record
 from eventstore.replicas.replica import Replica
 from eventstore.state_store.store import DigestStore
 from projections.decisions.decided import MAX_TEXT
@@ -124,7 +125,7 @@ class World:
 
     async def say(self, topic: str, key: str, event: Any) -> None:
         log = LossyLog(self)
-        await log.append(partition_for(topic, key, 2), key.encode(), encode(event))
+        await log.append(TOPICS.partition_for(topic, key, 2), key.encode(), encode(event))
 
     def command(self, subject: str, actor: str = "?test") -> Any:
         return envelope(subject, actor, uuid7(self.now_ms(), self.rng))
@@ -217,9 +218,9 @@ def test_what_the_topic_could_not_keep_up_with_is_folded_again() -> None:
             for number in range(count)
         ]
         for value in records:
-            world.contents.add(partition_for(ZONES, "z", 2), world.now_ms(), b"z", value)
-        await replica.wait_for_position(partition_for(ZONES, "z", 2), count, timeout_s=60)
-        owed = replica.listeners[partition_for(ZONES, "z", 2)]
+            world.contents.add(TOPICS.partition_for(ZONES, "z", 2), world.now_ms(), b"z", value)
+        await replica.wait_for_position(TOPICS.partition_for(ZONES, "z", 2), count, timeout_s=60)
+        owed = replica.listeners[TOPICS.partition_for(ZONES, "z", 2)]
         assert isinstance(owed, Owed) and owed.gap is not None
         await world.agree()
         assert owed.gap is None
@@ -230,7 +231,7 @@ def test_what_the_topic_could_not_keep_up_with_is_folded_again() -> None:
 
 def test_decisions_of_a_thousand_commands_a_second_are_written_as_fast_as_they_are_made() -> None:
     async def scenario() -> None:
-        world, place = World(1), partition_for(ZONES, "z", 2)
+        world, place = World(1), TOPICS.partition_for(ZONES, "z", 2)
         world.lossy = False
         replica = await world.start("one")
         owed = replica.listeners[place]
@@ -266,7 +267,7 @@ async def replica_with(world: World, count: int, *, age_ms: int = 0) -> tuple[Re
     )
     world.lives["one"] = replica, DiskStore(Disk(), world.rng, nobody_looks), [asyncio.create_task(replica.run())]
     await replica.ready()
-    partition, owed = partition_for(ZONES, "z", 2), Owed(Room())
+    partition, owed = TOPICS.partition_for(ZONES, "z", 2), Owed(Room())
     for number in range(count):
         event = NodesJoined(world.command("z"), "z", [f"n{number}"], [], [], b"", b"", [], [])
         world.contents.add(partition, world.now_ms() - age_ms, b"z", encode(event))

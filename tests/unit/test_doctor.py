@@ -28,6 +28,7 @@ from deploy.doctor.host import (
 from deploy.doctor.log import check_clock, check_replica, check_topic
 from deploy.settings import Settings
 from deploy.storage import LOG_FOLDER
+from deploy.topics import TOPICS
 from eventstore.kafka.admin import Topic
 from eventstore.kafka.topics import settings_of
 from eventstore.log import Partition
@@ -160,7 +161,7 @@ def zones_topic(*, partitions: int = 3, replicas: int = 3, leader: int = 1) -> T
     return Topic("plane.zones", bytes(16), replicas, dict.fromkeys(range(partitions), leader))
 
 
-GOOD = {setting.name: setting.value for setting in settings_of("zones", 3)}
+GOOD = {setting.name: setting.value for setting in settings_of(TOPICS["zones"], 3)}
 
 
 @pytest.mark.parametrize(

@@ -6,16 +6,17 @@ import asyncio
 import os
 import resource
 import shutil
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from pathlib import Path
 
 import pytest
 from rocksdict import Options, Rdict, WriteBatch, WriteOptions
 
+from deploy.topics import TOPICS
 from eventstore.embedded import log as embedding
 from eventstore.embedded import secondary
-from eventstore.embedded.log import RETENTION_MS, EmbeddedLog
+from eventstore.embedded.log import EmbeddedLog
 from eventstore.embedded.rocks import Bounds, Rocks, RocksError
 from eventstore.errors import AppendRefused, AppendUnknown, FatalError, LogMismatch, LogUnavailable
 from eventstore.log import FLEET, FLEET_0, INSTALLS, REPLICAS, ZONES, Partition
@@ -27,7 +28,7 @@ ZONES_0 = Partition(ZONES, 0)
 ZONES_1 = Partition(ZONES, 1)
 REPLICAS_0 = Partition(REPLICAS, 0)
 INSTALLS_0 = Partition(INSTALLS, 0)
-HOUR_MS = RETENTION_MS[REPLICAS]
+HOUR_MS = 3_600_000
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 async def log(tmp_path: Path, clock: Clock) -> AsyncIterator[EmbeddedLog]:
-    async with EmbeddedLog.open(tmp_path / "log", partition_count=2, now_ms=clock) as log:
+    async with EmbeddedLog.open(TOPICS, tmp_path / "log", partition_count=2, now_ms=clock) as log:
         yield log
 
 
@@ -46,7 +47,7 @@ async def log(tmp_path: Path, clock: Clock) -> AsyncIterator[EmbeddedLog]:
 
 async def test_a_second_owner_is_refused_by_the_name_of_the_directory(log: EmbeddedLog, tmp_path: Path) -> None:
     with pytest.raises(FatalError, match=f"{tmp_path / 'log'} is in use"):
-        async with EmbeddedLog.open(tmp_path / "log", partition_count=2, now_ms=Clock()):
+        async with EmbeddedLog.open(TOPICS, tmp_path / "log", partition_count=2, now_ms=Clock()):
             pass
     await put(log, ZONES_0, b"v")
 
@@ -54,14 +55,14 @@ async def test_a_second_owner_is_refused_by_the_name_of_the_directory(log: Embed
 async def test_a_path_that_is_no_directory_is_refused(tmp_path: Path, clock: Clock) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(FatalError, match=f"{tmp_path / 'file'}"):
-        async with EmbeddedLog.open(tmp_path / "file", partition_count=2, now_ms=clock):
+        async with EmbeddedLog.open(TOPICS, tmp_path / "file", partition_count=2, now_ms=clock):
             pass
 
 
 async def test_a_refused_opening_lets_go_of_the_directory(tmp_path: Path, clock: Clock) -> None:
     for partition_count in (2, 3, 2):
         try:
-            async with EmbeddedLog.open(tmp_path / "log", partition_count=partition_count, now_ms=clock) as log:
+            async with EmbeddedLog.open(TOPICS, tmp_path / "log", partition_count=partition_count, now_ms=clock) as log:
                 await put(log, ZONES_0, b"v")
         except LogMismatch:
             assert partition_count == 3
@@ -69,12 +70,12 @@ async def test_a_refused_opening_lets_go_of_the_directory(tmp_path: Path, clock:
 
 async def test_a_missing_record_is_damage_and_not_a_gap(tmp_path: Path, clock: Clock) -> None:
     path = tmp_path / "log"
-    async with EmbeddedLog.open(path, partition_count=2, now_ms=clock) as log:
+    async with EmbeddedLog.open(TOPICS, path, partition_count=2, now_ms=clock) as log:
         await put(log, ZONES_0, *numbered("v", 10))
     db = Rdict(str(path), Options(raw_mode=True))
     del db[next(key for key in db.keys() if isinstance(key, bytes) and key.endswith(b"\x05"))]  # noqa: SIM118
     db.close()
-    async with EmbeddedLog.open(path, partition_count=2, now_ms=clock) as log:
+    async with EmbeddedLog.open(TOPICS, path, partition_count=2, now_ms=clock) as log:
         with pytest.raises(LogMismatch, match="record 5 of zones/0 is missing"):
             await read_all(log, ZONES_0)
 
@@ -124,7 +125,7 @@ def waited_s(path: Path, *rounds: Sequence[tuple[Partition, int]]) -> list[float
 
     async def scenario() -> list[float]:
         clock, waited = asyncio.get_running_loop().time, []
-        async with EmbeddedLog.open(path, partition_count=2, now_ms=Clock()) as log:
+        async with EmbeddedLog.open(TOPICS, path, partition_count=2, now_ms=Clock()) as log:
             for appends in rounds:
                 began_s = clock()
                 await asyncio.gather(*[log.append(at, b"zone", b"v") for at, count in appends for _ in range(count)])
@@ -180,13 +181,13 @@ async def test_a_time_is_found_on_either_side_of_a_clock_that_stepped_back(tmp_p
     """By its owner, beside it, after a restart, and in a partition whose clock stepped back more than once."""
     path, hours = tmp_path / "log", [0, 2, 3, 1, 1, 4, 0, 0, 5]
     for part in (hours[:5], hours[5:]):
-        async with EmbeddedLog.open(path, partition_count=2, now_ms=clock) as log:
+        async with EmbeddedLog.open(TOPICS, path, partition_count=2, now_ms=clock) as log:
             for second, hour in enumerate(part):
                 clock.ms = hour * HOUR_MS + 1_000 * second
                 await put(log, ZONES_0, b"v")
             await put(log, ZONES_1, b"v")
             records = await read_all(log, ZONES_0)
-            async with EmbeddedLog.secondary(path) as secondary:
+            async with EmbeddedLog.secondary(TOPICS, path) as secondary:
                 for time_ms in {record.timestamp_ms + more for record in records for more in (-1, 0, 1)}:
                     first = next((each.offset for each in records if each.timestamp_ms >= time_ms), len(records))
                     assert await log.position_at(ZONES_0, time_ms) == first
@@ -198,7 +199,7 @@ async def test_append_time_never_goes_back_a_little(tmp_path: Path, clock: Clock
     times = (5_000, 4_000, 6_000, 1_000)
     for ms in times:
         clock.ms = ms
-        async with EmbeddedLog.open(tmp_path / "log", partition_count=2, now_ms=clock) as log:
+        async with EmbeddedLog.open(TOPICS, tmp_path / "log", partition_count=2, now_ms=clock) as log:
             await put(log, ZONES_0, b"v")
             records = await read_all(log, ZONES_0)
     assert [record.timestamp_ms for record in records] == [5_000, 5_000, 6_000, 6_000]
@@ -214,7 +215,7 @@ async def test_a_bug_ends_the_log_for_all_instead_of_leaving_them_waiting(tmp_pa
     def broken_clock() -> int:
         raise ZeroDivisionError("no time")
 
-    async with EmbeddedLog.open(tmp_path / "log", partition_count=2, now_ms=broken_clock) as log:
+    async with EmbeddedLog.open(TOPICS, tmp_path / "log", partition_count=2, now_ms=broken_clock) as log:
         reading = asyncio.create_task(read_to_end(log, {ZONES_0: 0}, {ZONES_0: 1}))
         with pytest.raises(AppendUnknown):
             await log.append(ZONES_0, b"zone", b"v", timeout_s=60)
@@ -264,7 +265,7 @@ async def test_a_reader_that_others_wait_for_lets_them_run(log: EmbeddedLog) -> 
 
 async def _beacons_of_three_hours(path: Path) -> tuple[list[int], int, int]:
     clock = Clock()
-    async with EmbeddedLog.open(path, partition_count=2, now_ms=clock) as log:
+    async with EmbeddedLog.open(TOPICS, path, partition_count=2, now_ms=clock) as log:
         start = clock.ms
         for _ in range(18):
             for partition in (REPLICAS_0, INSTALLS_0, ZONES_0):
@@ -283,10 +284,10 @@ def test_beacons_stay_for_an_hour_and_reports_for_longer(tmp_path: Path) -> None
 
 
 async def test_the_last_record_stays_for_it_says_where_the_next_goes(tmp_path: Path, clock: Clock) -> None:
-    async with EmbeddedLog.open(tmp_path / "log", partition_count=2, now_ms=clock) as log:
+    async with EmbeddedLog.open(TOPICS, tmp_path / "log", partition_count=2, now_ms=clock) as log:
         await put(log, REPLICAS_0, *numbered("v", 5))
         log.expire(REPLICAS_0, 5)
-    async with EmbeddedLog.open(tmp_path / "log", partition_count=2, now_ms=clock) as log:
+    async with EmbeddedLog.open(TOPICS, tmp_path / "log", partition_count=2, now_ms=clock) as log:
         assert (await log.begin(REPLICAS_0), await log.end(REPLICAS_0)) == (4, 5)
         await put(log, REPLICAS_0, b"next")
         assert [(r.offset, r.value) for r in await read_all(log, REPLICAS_0)] == [(4, b"v-4"), (5, b"next")]
@@ -302,7 +303,7 @@ async def test_a_reader_that_retention_overtakes_is_told(log: EmbeddedLog) -> No
 
 async def _expired_once(path: Path, clock: Clock) -> None:
     """An hour and more passes after five beacons, and a sixth; then the log looks for what has expired."""
-    async with EmbeddedLog.open(path, partition_count=2, now_ms=clock) as log:
+    async with EmbeddedLog.open(TOPICS, path, partition_count=2, now_ms=clock) as log:
         await put(log, REPLICAS_0, *numbered("v", 5))
         clock.ms += HOUR_MS + 1
         await put(log, REPLICAS_0, b"v-5")
@@ -348,7 +349,7 @@ async def test_what_a_crash_brings_back_expires_again(log: EmbeddedLog, tmp_path
     await put(log, REPLICAS_0, *numbered("v", 5))
     shutil.copytree(tmp_path / "log", tmp_path / "crashed", ignore=shutil.ignore_patterns("LOCK"))
     log.expire(REPLICAS_0, 3)
-    async with EmbeddedLog.open(tmp_path / "crashed", now_ms=clock) as after:
+    async with EmbeddedLog.open(TOPICS, tmp_path / "crashed", now_ms=clock) as after:
         assert await after.begin(REPLICAS_0) == 0
         after.expire(REPLICAS_0, 3)
         await put(after, REPLICAS_0, b"v-5")
@@ -361,7 +362,7 @@ async def test_what_a_crash_brings_back_expires_again(log: EmbeddedLog, tmp_path
 async def test_a_secondary_reads_what_the_owner_has_and_goes_on_appending(log: EmbeddedLog, tmp_path: Path) -> None:
     fleet = Partition(FLEET, 0)
     await put(log, ZONES_0, b"before")
-    async with EmbeddedLog.secondary(tmp_path / "log") as beside:
+    async with EmbeddedLog.secondary(TOPICS, tmp_path / "log") as beside:
         assert beside.partition_count == 2
         assert await read_all(beside, ZONES_0) == await read_all(log, ZONES_0)
         async with aclosing(beside.read({fleet: 0})) as batches:
@@ -376,7 +377,7 @@ async def test_a_secondary_reads_what_the_owner_has_and_goes_on_appending(log: E
 
 async def test_a_secondary_follows_over_flushes(log: EmbeddedLog, tmp_path: Path) -> None:
     values = [b"%03d" % i + i.to_bytes(2, "big") * 150_000 for i in range(100)]
-    async with EmbeddedLog.secondary(tmp_path / "log") as beside:
+    async with EmbeddedLog.secondary(TOPICS, tmp_path / "log") as beside:
         reading = asyncio.create_task(read_to_end(beside, {ZONES_0: 0}, {ZONES_0: len(values)}))
         await put(log, ZONES_0, *values)
         async with asyncio.timeout(20):
@@ -393,8 +394,8 @@ class Flushed(Rocks):
         self.caught_up += 1
         return self.caught_up <= 3
 
-    def all_bounds(self, partition_count: int) -> dict[Partition, Bounds]:
-        found = dict.fromkeys(super().all_bounds(partition_count), Bounds())
+    def all_bounds(self, partitions: Iterable[Partition]) -> dict[Partition, Bounds]:
+        found = dict.fromkeys(partitions, Bounds())
         known = {0: Bounds(), 1: Bounds(), 2: Bounds(55, 56, 9)}
         return found | {ZONES_0: known.get(self.caught_up, Bounds(0, 60, 10))}
 
@@ -403,7 +404,7 @@ async def test_a_secondary_shows_no_hole_that_a_flush_made(
     log: EmbeddedLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(secondary, "open_rocks", Flushed)
-    async with EmbeddedLog.secondary(tmp_path / "log") as beside:
+    async with EmbeddedLog.secondary(TOPICS, tmp_path / "log") as beside:
         async with asyncio.timeout(10):
             while not await beside.end(ZONES_0):
                 assert await beside.begin(ZONES_0) == 0
@@ -413,24 +414,27 @@ async def test_a_secondary_shows_no_hole_that_a_flush_made(
 
 async def test_a_secondary_notices_a_recreated_directory(log: EmbeddedLog, tmp_path: Path) -> None:
     await put(log, ZONES_0, b"v")
-    async with EmbeddedLog.secondary(tmp_path / "log") as beside, aclosing(beside.read({ZONES_0: 1})) as batches:
+    async with (
+        EmbeddedLog.secondary(TOPICS, tmp_path / "log") as beside,
+        aclosing(beside.read({ZONES_0: 1})) as batches,
+    ):
         await log.close()
         shutil.rmtree(tmp_path / "log")
-        async with EmbeddedLog.open(tmp_path / "log", partition_count=2, now_ms=Clock()):
+        async with EmbeddedLog.open(TOPICS, tmp_path / "log", partition_count=2, now_ms=Clock()):
             async with asyncio.timeout(10):
                 with pytest.raises(LogMismatch, match="re-created"):
                     await anext(batches)
 
 
 async def test_a_secondary_needs_no_owner(tmp_path: Path, clock: Clock) -> None:
-    async with EmbeddedLog.open(tmp_path / "log", partition_count=2, now_ms=clock) as log:
+    async with EmbeddedLog.open(TOPICS, tmp_path / "log", partition_count=2, now_ms=clock) as log:
         await put(log, ZONES_0, *numbered("v", 5))
-    async with EmbeddedLog.secondary(tmp_path / "log") as beside:
+    async with EmbeddedLog.secondary(TOPICS, tmp_path / "log") as beside:
         assert first_values(await read_all(beside, ZONES_0)) == numbered("v", 5)
 
 
 async def test_a_secondary_of_nothing_is_refused_and_makes_nothing(tmp_path: Path) -> None:
     with pytest.raises(FatalError, match="holds no log"):
-        async with EmbeddedLog.secondary(tmp_path / "none"):
+        async with EmbeddedLog.secondary(TOPICS, tmp_path / "none"):
             pass
     assert not (tmp_path / "none").exists()

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from deploy.topics import TOPICS
 from eventstore.embedded.log import EmbeddedLog
 from eventstore.errors import AppendRefused, AppendUnknown
 from eventstore.faulty_log import FaultCounts, FaultyLog, LogFaults, View
@@ -59,7 +60,7 @@ def test_offsets_skip_and_timestamps_repeat_and_go_back() -> None:
 
 async def _run(path: Path, seed: int, appends: int) -> tuple[FaultCounts, list[bytes], list[bytes], list[Record]]:
     acknowledged, unknown = [], []
-    async with EmbeddedLog.open(path, partition_count=2, now_ms=Clock()) as inner:
+    async with EmbeddedLog.open(TOPICS, path, partition_count=2, now_ms=Clock()) as inner:
         log = FaultyLog(inner, random.Random(seed), FAULTS, seed=seed)
         for i in range(appends):
             value = b"%d" % i
@@ -92,7 +93,7 @@ def test_one_seed_is_one_history(tmp_path: Path) -> None:
 
 
 async def test_a_refusal_stays_a_refusal_whatever_is_drawn(tmp_path: Path) -> None:
-    async with EmbeddedLog.open(tmp_path / "log", partition_count=2, now_ms=Clock()) as inner:
+    async with EmbeddedLog.open(TOPICS, tmp_path / "log", partition_count=2, now_ms=Clock()) as inner:
         log = FaultyLog(inner, random.Random(1), replace(CALM, never=1.0), seed=1)
         with pytest.raises(AppendRefused):
             await log.append(ZONES_0, b"", bytes(MAX_RECORD_BYTES + 1))
@@ -101,7 +102,7 @@ async def test_a_refusal_stays_a_refusal_whatever_is_drawn(tmp_path: Path) -> No
 
 
 async def test_it_heals_when_its_faults_are_taken_away(tmp_path: Path) -> None:
-    async with EmbeddedLog.open(tmp_path / "log", partition_count=2, now_ms=Clock()) as inner:
+    async with EmbeddedLog.open(TOPICS, tmp_path / "log", partition_count=2, now_ms=Clock()) as inner:
         log = FaultyLog(inner, random.Random(1), replace(CALM, late=1.0, delay_max_s=60, under_way_max=3), seed=1)
         for i in range(5):
             with pytest.raises(AppendUnknown):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from deploy.topics import TOPICS
 from eventstore.as_of import check_not_in_future, format_time, parse_as_of, parse_duration, parse_time
 from eventstore.avro.codec import encode
 from eventstore.embedded.log import EmbeddedLog
@@ -197,7 +198,7 @@ async def test_a_moment_is_a_time_or_the_position_of_an_answer() -> None:
 
 async def test_a_moment_outlives_the_reports_that_its_position_names(tmp_path: Path) -> None:
     """Reports expire; the records of the other partitions say when it was."""
-    async with EmbeddedLog.open(tmp_path / "log", partition_count=1, now_ms=Clock(T0)) as log:
+    async with EmbeddedLog.open(TOPICS, tmp_path / "log", partition_count=1, now_ms=Clock(T0)) as log:
         for partition, count in ((FLEET_0, 2), (INSTALLS_0, 9), (ZONES_0, 2)):
             await put(log, partition, *numbered("v", count))
         log.expire(INSTALLS_0, 8)

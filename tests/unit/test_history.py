@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from deploy.past.history import ITEMS_SHOWN, Happening, history
 from deploy.roles import folds_of
+from deploy.topics import TOPICS
 from eventstore.avro.codec import decode, encode
 from eventstore.folding.fold import RecordMetadata
 from eventstore.folding.partition import FoldedPartition
-from eventstore.log import FLEET_0, ZONES, partition_for
+from eventstore.log import FLEET_0, ZONES
 from projections.decisions.decided import DECIDED_TOPICS, render
 from projections.decisions.histories import about
 from projections.decisions.items import DecisionItem as Told
@@ -51,7 +52,7 @@ def test_every_decision_about_a_subject_is_in_its_history() -> None:
         for number in range(40):  # a run of joins, as histories fold it
             name, zone = f"m{number}", f"z{number % 3}"
             event = NodesJoined(world.command(zone), zone, [name], [], [], b"", b"", [], [])
-            world.contents.add(partition_for(ZONES, zone, 2), world.now_ms(), zone.encode(), encode(event))
+            world.contents.add(TOPICS.partition_for(ZONES, zone, 2), world.now_ms(), zone.encode(), encode(event))
         await world.say("cliques", "d", IndexReleased(world.command("d", "ann"), "d", "c", "n1-2", 0, ""))
         await world.say("fleet", "7", HoldApproved(world.command("7"), 7, b"x"))
         await world.kill("one")

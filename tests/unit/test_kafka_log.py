@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 from aiokafka import TopicPartition
 
+from deploy.topics import TOPICS
 from eventstore.errors import LogMismatch, LogUnavailable
 from eventstore.kafka import offsets as kafka_offsets
 from eventstore.kafka.admin import Admin, Topic
@@ -18,7 +19,7 @@ from eventstore.kafka.clients import CachedClient, Clients
 from eventstore.kafka.log import WATCH_S, KafkaLog
 from eventstore.kafka.offsets import OffsetLookup
 from eventstore.kafka.topics import Topics
-from eventstore.log import FLEET_0, KEYED_TOPICS, TOPICS, Partition
+from eventstore.log import FLEET_0, Partition
 from tests.support.virtual_loop import run_virtual
 
 
@@ -27,13 +28,13 @@ class Cluster:
 
     def __init__(self) -> None:
         self.found = {
-            f"dpuplane.{topic}": Topic(
-                f"dpuplane.{topic}",
-                topic.encode(),
+            f"dpuplane.{spec.name}": Topic(
+                f"dpuplane.{spec.name}",
+                spec.name.encode(),
                 3,
-                dict.fromkeys(range(4 if topic in KEYED_TOPICS else 1), 1),
+                dict.fromkeys(range(4 if spec.is_keyed else 1), 1),
             )
-            for topic in TOPICS
+            for spec in TOPICS
         }
         self.says: Callable[[], None] = lambda: None
 
@@ -50,7 +51,7 @@ class Cluster:
 
 def topics_of(cluster: Cluster) -> Topics:
     """Those of the cluster as they are now."""
-    topics = Topics(cast("Admin", cluster), "dpuplane")
+    topics = Topics(TOPICS, cast("Admin", cluster), "dpuplane")
     topics._take_up(cluster.found, None)
     return topics
 

@@ -10,10 +10,10 @@ import pytest
 from click.testing import CliRunner
 
 from deploy.cli import cli
-from deploy.kafka.acls import ROLES, grants_of
+from deploy.kafka.acls import GRANTED_ROLES, grants_of
 from deploy.kafka.security import InvalidKafkaSecurity, KafkaSecurity
 from deploy.settings import BadSettings, load_settings
-from eventstore.log import TOPICS
+from deploy.topics import TOPICS
 
 SASL = {
     "kafka": "h:1",
@@ -72,12 +72,12 @@ def test_the_password_has_no_flag() -> None:
     assert "--kafka-sasl-password" not in options
 
 
-@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("role", GRANTED_ROLES)
 def test_nobody_is_granted_more_than_describing_reading_writing_and_making(role: str) -> None:
-    operations = {operation for grant in grants_of(role) for operation in grant.operations}
+    operations = {operation for grant in grants_of(TOPICS, role) for operation in grant.operations}
     assert operations <= {"Describe", "DescribeConfigs", "Read", "Write", "Create"}
     assert ("Create" in operations) == (role in {"all", "api"})
-    assert {topic for grant in grants_of(role) for topic in grant.topics} == set(TOPICS)
+    assert {topic for grant in grants_of(TOPICS, role) for topic in grant.topics} == set(TOPICS.names)
 
 
 def test_grants_are_printed_as_commands_for_a_shell() -> None:

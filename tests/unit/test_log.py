@@ -4,19 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from deploy.topics import TOPICS
 from eventstore.errors import AppendRefused
-from eventstore.log import (
-    FLEET,
-    MAX_RECORD_BYTES,
-    REPLICAS,
-    TOPICS,
-    ZONES,
-    Partition,
-    _murmur2,
-    check_append,
-    partition_of,
-    partitions_of,
-)
+from eventstore.log import FLEET, MAX_RECORD_BYTES, REPLICAS, ZONES, Partition, _murmur2, partition_of
 
 
 @pytest.mark.parametrize(
@@ -42,8 +32,8 @@ def test_every_key_has_a_partition(key: bytes, partition_count: int) -> None:
 
 
 def test_fleet_and_replicas_have_one_partition_whatever_the_count() -> None:
-    assert [len(partitions_of(topic, 12)) for topic in TOPICS] == [12, 12, 1, 12, 12, 1]
-    assert partitions_of(FLEET, 12) == (Partition(FLEET, 0),)
+    assert [len(TOPICS.partitions(topic, 12)) for topic in TOPICS.names] == [12, 12, 1, 12, 12, 1]
+    assert TOPICS.partitions(FLEET, 12) == (Partition(FLEET, 0),)
 
 
 @pytest.mark.parametrize(
@@ -51,10 +41,10 @@ def test_fleet_and_replicas_have_one_partition_whatever_the_count() -> None:
 )
 def test_a_missing_partition_is_refused_by_name(partition: Partition) -> None:
     with pytest.raises(AppendRefused, match=str(partition)):
-        check_append(partition, b"", b"", 12)
+        TOPICS.check_append(partition, b"", b"", 12)
 
 
 def test_the_limit_counts_key_and_value() -> None:
-    check_append(Partition(ZONES, 11), b"k" * 100, b"v" * (MAX_RECORD_BYTES - 100), 12)
+    TOPICS.check_append(Partition(ZONES, 11), b"k" * 100, b"v" * (MAX_RECORD_BYTES - 100), 12)
     with pytest.raises(AppendRefused, match=str(MAX_RECORD_BYTES + 1)):
-        check_append(Partition(ZONES, 11), b"k" * 101, b"v" * (MAX_RECORD_BYTES - 100), 12)
+        TOPICS.check_append(Partition(ZONES, 11), b"k" * 101, b"v" * (MAX_RECORD_BYTES - 100), 12)

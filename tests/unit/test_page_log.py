@@ -13,13 +13,14 @@ from deploy.export.events import EventFilter
 from deploy.page.log import LOOKED_AT_MAX, PAGE, LogPage, latest, parse_cursor
 from deploy.page.requests import BadQuery
 from deploy.roles import folds_of
+from deploy.topics import TOPICS
 from eventstore.avro.codec import encode
-from eventstore.log import FLEET_0, FOLDED_TOPICS, ZONES, Partition, partitions_of
+from eventstore.log import FLEET_0, ZONES, Partition
 from schemas.events import Envelope, Event, NodesLeft, WritesFrozen
 from tests.support.memory_log import Contents, MemoryLog
 
 COUNT = 3
-PLACES = [*partitions_of(ZONES, COUNT), FLEET_0]
+PLACES = [*TOPICS.partitions(ZONES, COUNT), FLEET_0]
 FOLDS = folds_of(COUNT)
 
 
@@ -39,13 +40,13 @@ def log_of(records: Sequence[tuple[Partition, int, Event]]) -> MemoryLog:
 
 
 async def ends_of(log: MemoryLog) -> dict[Partition, int]:
-    return {p: await log.end(p) for topic in FOLDED_TOPICS for p in log.partitions(topic)}
+    return {p: await log.end(p) for topic in TOPICS.folded for p in log.partitions(topic)}
 
 
 async def every_page(log: MemoryLog, wanted: EventFilter) -> list[LogPage]:
     pages = [await latest(log, FOLDS, wanted, await ends_of(log))]
     while pages[-1].before:
-        pages.append(await latest(log, FOLDS, wanted, parse_cursor(pages[-1].before, COUNT)))
+        pages.append(await latest(log, FOLDS, wanted, parse_cursor(pages[-1].before, log)))
     return pages
 
 
@@ -98,4 +99,4 @@ async def test_what_expired_is_the_beginning() -> None:
 )
 def test_a_cursor_that_is_none_of_ours_is_refused_by_name(cursor: str) -> None:
     with pytest.raises(BadQuery, match=r"^before: "):
-        parse_cursor(cursor, COUNT)
+        parse_cursor(cursor, log_of([]))

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
+from deploy.topics import TOPICS
 from drivers.backends.simulated import NO_DEVICE_FAULTS
 from drivers.backends.simulated_devices import SimulatedDevices
 from drivers.backends.simulated_records import devices_of, groups, mask
@@ -23,7 +24,7 @@ from drivers.wire import relay_messages
 from drivers.wire.protocol import printable_line
 from drivers.wire.relay_messages import Frame
 from eventstore.avro.codec import encode
-from eventstore.log import INSTALLS, check_append, partition_for
+from eventstore.log import INSTALLS
 from projections.installs.rows import MAX_VERSIONS
 from projections.rules.device_table import EMPTY_TABLE, steps_between
 from projections.rules.rule import Delta
@@ -192,7 +193,7 @@ def test_what_was_gathered_while_the_log_took_nothing_fits_into_a_record_newest_
     pending.regressed = dict.fromkeys(names, 5)
     pending.refused = dict.fromkeys(names, f"DIGEST: {printable_line(chr(0x1F600) * 500)}")
     event = pending.take(0.0).event("z" * 253, "r", 1, 4_000, 200)
-    check_append(partition_for(INSTALLS, event.zone, 6), event.zone.encode(), encode(event), 6)
+    TOPICS.check_append(TOPICS.partition_for(INSTALLS, event.zone, 6), event.zone.encode(), encode(event), 6)
     assert len(event.versions) < 300
     assert set(range(100 - MAX_VERSIONS, 100)) <= set(event.versions)
     assert event.versions == sorted(event.versions)

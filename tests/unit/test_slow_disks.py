@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from deploy.topics import TOPICS
 from eventstore.deadlines import Deadlines, MakeError
 from eventstore.embedded.log import EmbeddedLog
 from eventstore.embedded.rocks import Rocks, RocksError
@@ -28,7 +29,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 async def log(tmp_path: Path, clock: Clock) -> AsyncIterator[EmbeddedLog]:
-    async with EmbeddedLog.open(tmp_path / "log", partition_count=2, now_ms=clock) as log:
+    async with EmbeddedLog.open(TOPICS, tmp_path / "log", partition_count=2, now_ms=clock) as log:
         yield log
 
 
@@ -66,14 +67,14 @@ async def test_an_end_waits_for_the_sync_under_way(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "log"
-    async with EmbeddedLog.open(path, partition_count=2, now_ms=clock) as log:
+    async with EmbeddedLog.open(TOPICS, path, partition_count=2, now_ms=clock) as log:
         disk = SlowDisk(monkeypatch)
         append = log.append(ZONES_0, b"zone", b"v", timeout_s=60)
         await asyncio.to_thread(disk.begun.wait)
         asyncio.get_running_loop().call_later(0.1, disk.may_end.set)
     with pytest.raises(AppendUnknown):
         await append
-    async with EmbeddedLog.open(path, partition_count=2, now_ms=clock) as log:
+    async with EmbeddedLog.open(TOPICS, path, partition_count=2, now_ms=clock) as log:
         assert [record.value for record in await read_all(log, ZONES_0)] == [b"v"]
 
 
@@ -93,7 +94,7 @@ async def test_an_append_that_was_taken_back_before_its_turn_is_not_written(
 async def test_an_end_tells_those_who_wait_for_room(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with EmbeddedLog.open(tmp_path / "log", partition_count=2, now_ms=clock) as log:
+    async with EmbeddedLog.open(TOPICS, tmp_path / "log", partition_count=2, now_ms=clock) as log:
         disk = SlowDisk(monkeypatch)
         appends = [log.append(ZONES_0, b"zone", bytes(900_000), timeout_s=3_600) for _ in range(60)]
         await asyncio.to_thread(disk.begun.wait)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 
 from deploy.audit.verification import ReplicaDigest, compare_devices, refold_log
+from deploy.topics import TOPICS
 from eventstore.avro.codec import encode
 from eventstore.folding.origin import ensure_origin
 from eventstore.ids import internal_envelope
-from eventstore.log import FLEET_0, ZONES, partition_for
+from eventstore.log import FLEET_0, ZONES
 from eventstore.replicas.lineage import Lineage
 from projections.fleet.fold import FleetFold
 from projections.fleet.tables import table
@@ -56,7 +57,7 @@ async def test_a_dpu_is_equal_in_epoch_version_and_digest_or_not_at_all() -> Non
     log = await new_log()
     for name in ("right", "digest", "epoch", "older", "away"):
         event = DpuRegistered(internal_envelope(name, "test", NOW_MS), "z1", name, name, "", "simulated:d")
-        await log.append(partition_for(ZONES, "z1", 3), b"z1", encode(event))
+        await log.append(TOPICS.partition_for(ZONES, "z1", 3), b"z1", encode(event))
     policy = PolicySet(internal_envelope("p", "test", NOW_MS), "p", 1, "drop", "any", [], {}, {})
     await log.append(FLEET_0, b"", encode(policy))
     fresh = await refold_log(log, [FleetFold(3), ZonesFold()], [])

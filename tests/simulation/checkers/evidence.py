@@ -15,8 +15,9 @@ from typing import NamedTuple
 import msgspec
 
 from deploy.roles import folds_of
+from deploy.topics import TOPICS
 from eventstore.folding.partition import FoldedPartition
-from eventstore.log import CLIQUES, FLEET, FLEET_0, FOLDED_TOPICS, REPLICAS, ZONES, Partition, Record
+from eventstore.log import CLIQUES, FLEET, FLEET_0, REPLICAS, ZONES, Partition, Record
 from eventstore.replicas.beacons import Beacon
 from eventstore.state_store.store import StateReader
 from projections.fleet import tables
@@ -147,7 +148,7 @@ class Evidence:
     def _fold(self) -> None:
         by_topic = {fold.topic: fold for fold in folds_of(self.partition_count)}
         for partition, found in sorted(self.records.items()):
-            if partition.topic not in FOLDED_TOPICS:
+            if partition.topic not in TOPICS.folded:
                 continue
             fold, after = by_topic[partition.topic], self._observers(partition)
             self.folded[partition], self.steps[partition] = refold(partition, found, fold, self.log_id, after)

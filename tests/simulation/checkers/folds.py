@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from deploy.roles import folds_of
+from deploy.topics import TOPICS
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import INSTALLS, Partition
 from eventstore.state_store.saver import load_partition
@@ -80,7 +81,7 @@ def check_quarantine(run: Evidence) -> Found:
 
 def _empty(run: Evidence, partition: Partition) -> FoldedPartition:
     fold = next(fold for fold in folds_of(run.partition_count) if fold.topic == partition.topic)
-    return FoldedPartition(partition, {fold.version: fold}, run.log_id)
+    return FoldedPartition(partition, {fold.version: fold}, run.log_id, is_deciding=fold.topic in TOPICS.deciding)
 
 
 def _fold_on(folded: FoldedPartition, run: Evidence, position: int) -> None:

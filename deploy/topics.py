@@ -1,0 +1,67 @@
+"""The topics of a plane, with their folds: a new fold is a row of this table."""
+
+from __future__ import annotations
+
+from eventstore.log import CLIQUES, DECISIONS, FLEET, INSTALLS, REPLICAS, ZONES
+from eventstore.topics import TopicSpec, TopicTable
+from projections.cliques.fold import CliquesFold
+from projections.fleet.fold import FleetFold
+from projections.installs.fold import InstallsFold
+from projections.zones.fold import ZonesFold
+
+_HOUR_MS = 3_600_000
+_DAY_MS = 24 * _HOUR_MS
+
+READER = "reader"
+"""Commands that read the log themselves (verify, history, backup ...)."""
+
+TOPICS = TopicTable(
+    (
+        TopicSpec(
+            name=ZONES,
+            is_deciding=True,
+            lingers=True,
+            folds=(lambda _: ZonesFold(),),
+            readers=frozenset({"api", "relay", "provisioner", READER}),
+            writers=frozenset({"api", "provisioner"}),
+        ),
+        TopicSpec(
+            name=CLIQUES,
+            is_deciding=True,
+            lingers=True,
+            folds=(lambda _: CliquesFold(),),
+            readers=frozenset({"api", READER}),
+            writers=frozenset({"api"}),
+        ),
+        TopicSpec(
+            name=FLEET,
+            is_keyed=False,
+            is_deciding=True,
+            folds=(FleetFold,),
+            readers=frozenset({"api", "relay", "provisioner", READER}),
+            writers=frozenset({"api"}),
+        ),
+        TopicSpec(
+            name=INSTALLS,
+            retention_ms=30 * _DAY_MS,
+            folds=(lambda _: InstallsFold(),),
+            readers=frozenset({"api", READER}),
+            writers=frozenset({"relay"}),
+        ),
+        TopicSpec(
+            name=DECISIONS,
+            is_compacted=True,
+            retention_ms=30 * _DAY_MS,
+            readers=frozenset({"api", READER}),
+            writers=frozenset({"api"}),
+        ),
+        TopicSpec(
+            name=REPLICAS,
+            is_keyed=False,
+            has_events=False,
+            retention_ms=_HOUR_MS,
+            readers=frozenset({"api", "relay", "provisioner", READER}),
+            writers=frozenset({"api", "relay", "provisioner"}),
+        ),
+    )
+)
