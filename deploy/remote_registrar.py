@@ -5,25 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections import deque
-from collections.abc import Callable, Collection
-from typing import Any
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 
 import grpc
 
-from deploy.tls.certificates import Certificates
+from commands.client.channels import CertificateSource
+from commands.client.client import PlaneClient
+from commands.client.errors import CallFailed
 from drivers.simulators.simulator import DpuRefused
 from eventstore.errors import LogUnavailable, PermanentError
-from eventstore.ids import uuid7
 from schemas.api import dpuplane_pb2 as pb
-from schemas.api.metadata import PRINCIPAL_KEY
-from schemas.api.stubs import CommandsStub, QueriesStub
 
 CALL_TIMEOUT_S = 10.0
 LOOK_S = 1.0
 """Interval of queries for new zones."""
-
-PAGE = 1_000
 
 _REFUSED = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.PERMISSION_DENIED)
 
@@ -40,26 +36,22 @@ class RemoteRegistrar:
         now_ms: Callable[[], int],
         rng: random.Random,
         zones: frozenset[str] = frozenset(),
-        certificates: Certificates | None = None,
+        certificates: CertificateSource | None = None,
     ) -> None:
-        self._servers = deque(servers)
-        self._certificates = certificates
-        self._version = 0
-        self._is_answered = True
-        self._channel: grpc.aio.Channel | None = None
-        self._closing: set[asyncio.Task[None]] = set()
-        self._now_ms = now_ms
-        self._rng = rng
+        self._client = PlaneClient(
+            servers,
+            timeout_s=CALL_TIMEOUT_S,
+            now_ms=now_ms,
+            rng=rng,
+            principal="simulator",
+            certificates=certificates,
+        )
+        self.close = self._client.close
         self._zone_filter = zones
         self._last_zones: frozenset[str] | None = None
+        self._is_answered = True
         self._position = ""
-        """Position of the last list of zones. Later queries wait until the server has folded up to it."""
-
-    async def close(self) -> None:
-        for closing in self._closing:
-            closing.cancel()
-        if self._channel is not None:
-            await self._channel.close(grace=None)
+        """Where the zones were last listed: the position that queries about one of them wait for."""
 
     async def zones(self) -> Collection[str]:
         """The first call returns at once, later calls when the zones have changed."""
@@ -71,29 +63,17 @@ class RemoteRegistrar:
             await asyncio.sleep(LOOK_S)
 
     async def registered(self, zone: str) -> Collection[str]:
-        names: list[str] = []
-        token = ""
-        while True:
-            request = pb.ListDpusRequest(zone=zone, page_size=PAGE, page_token=token, min_position=self._position)
-            page = await self._call(QueriesStub, "ListDpus", request)
-            names.extend(dpu.dpu for dpu in page.dpus)
-            token = page.next_page_token
-            if not token:
-                return names
+        request = pb.ListDpusRequest(zone=zone, min_position=self._position)
+        with _plane_errors():
+            return [dpu.dpu async for page in self._client.pages("ListDpus", request) for dpu in page.dpus]
 
     async def register(self, zone: str, dpu: str, node: str, serial: str, bmc_address: str) -> None:
         """Raises DpuRefused, LogUnavailable while the outcome is unknown, and PermanentError if the call is not
         permitted.
         """
-        request = pb.RegisterDpuRequest(
-            command_id=uuid7(self._now_ms(), self._rng),
-            zone=zone,
-            dpu=dpu,
-            node=node,
-            serial=serial,
-            bmc_address=bmc_address,
-        )
-        answer = await self._call(CommandsStub, "RegisterDpu", request)
+        request = pb.RegisterDpuRequest(zone=zone, dpu=dpu, node=node, serial=serial, bmc_address=bmc_address)
+        with _plane_errors():
+            answer = await self._client.command("RegisterDpu", request)
         if answer.outcome == pb.OUTCOME_REFUSED:
             raise DpuRefused(answer.reason)
         if answer.outcome == pb.OUTCOME_UNKNOWN:
@@ -102,56 +82,27 @@ class RemoteRegistrar:
     async def _zones(self) -> frozenset[str] | None:
         """The present zones; None if no server responds."""
         found: set[str] = set()
-        token = ""
-        while True:
-            try:
-                request = pb.ListZonesRequest(page_size=PAGE, page_token=token)
-                page = await self._call(QueriesStub, "ListZones", request)
-            except LogUnavailable as error:
-                if self._is_answered:
-                    logger.warning("zones not listed by %s, retrying: %s", ",".join(self._servers), error)
-                self._is_answered = False
-                return None
-            found.update(zone.zone for zone in page.zones)
-            token = page.next_page_token
-            if not token:
-                if not self._is_answered:
-                    logger.info("zones listed by %s again", self._servers[0])
-                self._is_answered = True
-                self._position = page.position
-                return frozenset(found & self._zone_filter if self._zone_filter else found)
-
-    async def _call(self, service: Any, method: str, request: Any) -> Any:
-        channel = self._dialed()
-        metadata = ((PRINCIPAL_KEY, "simulator"),) if self._certificates is None else ()
         try:
-            return await getattr(service(channel), method)(request, timeout=CALL_TIMEOUT_S, metadata=metadata)
-        except grpc.aio.AioRpcError as error:
-            if error.code() in _REFUSED:
-                raise PermanentError(error.details() or "") from error
-            if self._channel is channel:
-                self._retire()
-                self._servers.rotate(-1)
-            raise LogUnavailable(f"the plane did not respond: {error.details()}") from error
+            with _plane_errors():
+                async for page in self._client.pages("ListZones", pb.ListZonesRequest()):
+                    found.update(zone.zone for zone in page.zones)
+        except LogUnavailable as error:
+            if self._is_answered:
+                logger.warning("zones not listed by %s, retrying: %s", ",".join(self._client.servers), error)
+            self._is_answered = False
+            return None
+        if not self._is_answered:
+            logger.info("zones listed by %s again", self._client.servers[0])
+        self._is_answered, self._position = True, page.position
+        return frozenset(found & self._zone_filter if self._zone_filter else found)
 
-    def _dialed(self) -> grpc.aio.Channel:
-        """The channel to the server that responded last, created again for each new certificate."""
-        if self._certificates is not None and self._version != self._certificates.version:
-            self._retire()
-        if self._channel is None:
-            self._channel = self._dial(self._servers[0])
-        return self._channel
 
-    def _dial(self, server: str) -> grpc.aio.Channel:
-        if self._certificates is None:
-            return grpc.aio.insecure_channel(server)
-        self._version = self._certificates.version
-        return grpc.aio.secure_channel(server, self._certificates.grpc_channel())
-
-    def _retire(self) -> None:
-        """Close the channel after its running calls; new calls use a new channel."""
-        if self._channel is not None:
-            closing = asyncio.create_task(self._channel.close(CALL_TIMEOUT_S))
-            self._closing.add(closing)
-            closing.add_done_callback(self._closing.discard)
-            self._channel = None
+@contextmanager
+def _plane_errors() -> Iterator[None]:
+    """Raises PermanentError for a call that is refused for good, LogUnavailable for any other that failed."""
+    try:
+        yield
+    except CallFailed as error:
+        if error.code in _REFUSED:
+            raise PermanentError(error.details) from error
+        raise LogUnavailable(f"the plane did not respond: {error.details}") from error

@@ -7,11 +7,8 @@ text in the order of their times.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from hashlib import sha256
 from random import Random
-
-import numpy as np
 
 from eventstore.errors import PermanentError
 from schemas.events import Envelope
@@ -20,15 +17,6 @@ _UUID7 = re.compile(r"([0-9a-f]{8})-([0-9a-f]{4})-7[0-9a-f]{3}-[89ab][0-9a-f]{3}
 
 _NUMBER_DIGITS = 6
 """Hex digits of an id that hold the number of a part."""
-
-_LENGTH = 36
-_HYPHENS = (8, 13, 18, 23)
-_DIGITS = np.array([place for place in range(_LENGTH) if place not in _HYPHENS])
-_TIME_DIGITS = 12
-_NO_DIGIT = 255
-_DIGIT_OF = np.full(256, _NO_DIGIT, np.uint8)
-_DIGIT_OF[np.frombuffer(b"0123456789abcdef", np.uint8)] = np.arange(16, dtype=np.uint8)
-_TIME_WEIGHTS = 16 ** np.arange(_TIME_DIGITS - 1, -1, -1, dtype=np.int64)
 
 
 class InvalidCommandId(PermanentError):
@@ -68,24 +56,6 @@ def issued_at_ms(command_id: str) -> int:
     if match is None:
         raise InvalidCommandId(f"command id: {command_id[:40]!a} must be a UUIDv7 in lower case with hyphens")
     return int(match[1] + match[2], 16)
-
-
-def are_issued_at(command_ids: Sequence[str], issued_ms: Sequence[int]) -> bool:
-    """Whether these are ids with these times inside: as `issued_at_ms` for each of them, in a tenth of the time."""
-    text = "".join(command_ids)
-    if not text.isascii() or set(map(len, command_ids)) != {_LENGTH}:
-        return False
-    octets = np.frombuffer(text.encode(), np.uint8).reshape(-1, _LENGTH)
-    digits = _DIGIT_OF[octets[:, _DIGITS]]
-    version, variant = digits[:, _TIME_DIGITS], digits[:, _TIME_DIGITS + 4]
-    are_well_formed = (
-        (octets[:, _HYPHENS] == ord("-")).all()
-        and (digits != _NO_DIGIT).all()
-        and (version == 7).all()
-        and (variant & 12 == 8).all()
-    )
-    times_ms = digits[:, :_TIME_DIGITS].astype(np.int64) @ _TIME_WEIGHTS
-    return bool(are_well_formed) and times_ms.tolist() == list(issued_ms)
 
 
 def envelope(subject: str, actor: str, command_id: str) -> Envelope:

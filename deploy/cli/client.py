@@ -17,9 +17,13 @@ import click
 import grpc
 from google.protobuf.message import Message
 
+from commands.client.channels import CertificateSource, Channels
+from commands.client.errors import CallFailed, NotFound, Rejected, failure
+from commands.client.errors import StillFolding as ServerFolds
+from commands.client.retries import Retries
 from deploy.cli.errors import NotFoundError, Refused, StillFolding, Unreachable, retry_advice
 from deploy.cli.results import merged_position
-from deploy.cli.rpc_errors import is_folding, is_from_plane, no_answer_message, not_sent_message, was_sent
+from deploy.cli.rpc_errors import no_answer_message, not_sent_message
 from eventstore.ids import part_id, uuid7
 from schemas.api.metadata import PRINCIPAL_KEY
 from schemas.api.stubs import CommandsStub, QueriesStub
@@ -28,12 +32,9 @@ M = TypeVar("M", bound=Message)
 
 _COMMANDS: Callable[[grpc.Channel], Any] = CommandsStub
 _QUERIES: Callable[[grpc.Channel], Any] = QueriesStub
-_NEXT_SERVER = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
-_UNREACHABLE = (*_NEXT_SERVER, grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL, grpc.StatusCode.CANCELLED)
 _IN_FLIGHT = 64
 _FOLDING_MS_MAX = 900_000
 _FOLDING_PAUSE_S = 0.5
-_OPTIONS = (("grpc.max_receive_message_length", 64 * 1024 * 1024), ("grpc.enable_retries", 0))
 
 
 class Client:
@@ -49,11 +50,10 @@ class Client:
         now_ms: Callable[[], int],
         rng: random.Random,
         min_position: str = "",
-        credentials: grpc.ChannelCredentials | None = None,
+        certificates: CertificateSource | None = None,
     ) -> None:
-        self._servers = list(servers)
+        self._retries = Retries(servers, rounds=1, rng=rng)
         self._metadata = [(PRINCIPAL_KEY, principal)] if principal else []
-        self._credentials = credentials
         self._timeout_s = timeout_s
         self._min_position = min_position
         self._seen: list[str] = []
@@ -65,19 +65,19 @@ class Client:
         self._made = 0
         self._now_ms = now_ms
         self._rng = rng
-        self._channels: dict[str, grpc.Channel] = {}
+        self._channels = Channels(grpc, certificates)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        for channel in self._channels.values():
+        for channel in self._channels.take():
             channel.close()
 
     @property
     def server(self) -> str:
         """The server that responds, or the first to try."""
-        return self._servers[0]
+        return self._retries.servers[0]
 
     @property
     def command_id(self) -> str:
@@ -114,7 +114,7 @@ class Client:
         for request in requests:
             request.command_id = self.next_command_id()  # type: ignore[attr-defined]
             self._record_sent(request)
-            call = getattr(_COMMANDS(self._channel(self.server)), method)
+            call = getattr(_COMMANDS(self._channels[self.server]), method)
             waiting.append((request, call.future(request, timeout=self._timeout_s, metadata=self._metadata)))
             if len(waiting) == _IN_FLIGHT:
                 yield self._answered(method, *waiting.popleft())
@@ -125,8 +125,9 @@ class Client:
         try:
             return call.result()
         except grpc.RpcError as error:
-            if error.code() not in _NEXT_SERVER:
-                raise self._failure(error, self.server) from error
+            found = failure(error, self.server)
+            if not found.is_retriable:
+                raise self._failure(found) from error
             return self.command(method, request)
 
     def query(self, method: str, request: Message) -> Any:
@@ -160,11 +161,11 @@ class Client:
     def stream(self, method: str, requests: Iterator[Message], timeout_s: float) -> Any:
         """Call a client-streaming method of Commands, on one server only: a stream cannot be sent again."""
         try:
-            return getattr(_COMMANDS(self._channel(self.server)), method)(
+            return getattr(_COMMANDS(self._channels[self.server]), method)(
                 map(self._record_sent, requests), timeout=timeout_s, metadata=self._metadata
             )
         except grpc.RpcError as error:
-            raise self._failure(error, self.server) from error
+            raise self._failure(failure(error, self.server)) from error
 
     def _record_sent(self, request: Message) -> Message:
         """Remember the id of a sent command; a dry run is not remembered."""
@@ -174,49 +175,38 @@ class Client:
         return request
 
     def _call_first_available(self, bind: Callable[[grpc.Channel], Callable[..., Any]], request: Message) -> Any:
-        tried: list[grpc.RpcError] = []
-        for server in list(self._servers):
+        attempts, tried = self._retries.begin(), []
+        for server, _ in attempts:
+            tried.append(server)
             try:
-                call = bind(self._channel(server))(request, timeout=self._timeout_s, metadata=self._metadata)
+                call = bind(self._channels[server])(request, timeout=self._timeout_s, metadata=self._metadata)
                 answer = list(call) if isinstance(call, Iterator) else call
             except grpc.RpcError as error:
-                if error.code() not in _NEXT_SERVER or is_folding(error):
-                    raise self._failure(error, server) from error
-                tried.append(error)
+                try:
+                    attempts.failed(failure(error, server))
+                except CallFailed as found:
+                    raise self._failure(found) from error
                 continue
-            self._servers.remove(server)
-            self._servers.insert(0, server)
+            self._retries.succeeded(server)
             return answer
-        said = next(filter(is_from_plane, tried), None) or next(filter(was_sent, tried), tried[-1])
-        raise self._failure(said, ", ".join(self._servers), command_id=getattr(request, "command_id", ""))
+        last = attempts.last_failure()
+        last.server = ", ".join(tried)
+        raise self._failure(last, command_id=getattr(request, "command_id", ""))
 
-    def _channel(self, server: str) -> grpc.Channel:
-        if server not in self._channels:
-            self._channels[server] = self._open_channel(server)
-        return self._channels[server]
-
-    def _open_channel(self, server: str) -> grpc.Channel:
-        if self._credentials is None:
-            return grpc.insecure_channel(server, options=_OPTIONS)
-        return grpc.secure_channel(server, self._credentials, options=_OPTIONS)
-
-    def _failure(
-        self, error: grpc.RpcError, server: str, command_id: str = ""
-    ) -> NotFoundError | Refused | Unreachable:
-        if error.code() is grpc.StatusCode.NOT_FOUND:
-            return NotFoundError(error.details() or "")
-        if is_folding(error):
-            return StillFolding(error.details() or "")
-        if error.code() not in _UNREACHABLE:
-            return Refused(error.details() or "")
-        if is_from_plane(error):
-            return Unreachable(
-                f"{error.details()}; {retry_advice(command_id) or 'try again, or wait longer with --timeout'}"
-            )
-        is_secure = self._credentials is not None
-        if not was_sent(error):
+    def _failure(self, found: CallFailed, command_id: str = "") -> NotFoundError | Refused | Unreachable:
+        """The error of a call in the words of the command line."""
+        match found:
+            case NotFound():
+                return NotFoundError(found.details)
+            case ServerFolds():
+                return StillFolding(found.details)
+            case Rejected():
+                return Refused(found.details)
+        if found.is_from_plane:
+            advice = retry_advice(command_id) or "try again, or wait longer with --timeout"
+            return Unreachable(f"{found.details}; {advice}")
+        is_secure = self._channels.is_secure
+        if not found.was_sent:
             self.sent_command_ids.pop(command_id, None)
-            return Unreachable(not_sent_message(server, error, is_secure=is_secure))
-        return Unreachable(
-            no_answer_message(server, error, retry_advice(command_id) or "try again", is_secure=is_secure)
-        )
+            return Unreachable(not_sent_message(found, is_secure=is_secure))
+        return Unreachable(no_answer_message(found, retry_advice(command_id) or "try again", is_secure=is_secure))

@@ -145,7 +145,7 @@ def make_client(
     if certificates is not None and principal:
         raise click.UsageError(f"--as: omit it, because your certificate names the principal, {certificates.principal}")
     return Client(
-        credentials=certificates.grpc_channel() if certificates is not None else None,
+        certificates=certificates,
         servers=servers,
         principal=principal,
         timeout_s=timeout,

@@ -8,17 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeVar
 
-import grpc
-
+from commands.client.client import PlaneClient
+from commands.client.errors import CallFailed
 from eventstore.errors import PermanentError
-from eventstore.ids import uuid7
 from schemas.api import dpuplane_pb2 as pb
-from schemas.api.metadata import PRINCIPAL_KEY
-from schemas.api.stubs import CommandsStub, QueriesStub
 
 IN_FLIGHT = 200
 """Concurrent commands."""
@@ -27,8 +23,6 @@ CALL_TIMEOUT_S = 30.0
 TRIES = 4
 """Attempts at one command: 120 s in all, the time within which an id may be repeated after its creation."""
 
-_AGAIN = (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE)
-
 Request = TypeVar("Request")
 
 
@@ -36,44 +30,28 @@ class DemoFailed(PermanentError):
     """The plane did not do what the demo requested."""
 
 
-class DemoClient:
+class DemoClient(PlaneClient):
     """A client of the demo's plane."""
 
-    def __init__(self, server: str, rng: random.Random) -> None:
-        options = (("grpc.max_receive_message_length", 64 << 20),)
-        self._rng = rng
-        self._channel = grpc.aio.insecure_channel(server, options=options)
-        self.commands: Any = CommandsStub(self._channel)
-        self.queries: Any = QueriesStub(self._channel)
-
-    async def close(self) -> None:
-        await self._channel.close(grace=None)
+    def __init__(self, server: str, *, now_ms: Callable[[], int], rng: random.Random) -> None:
+        super().__init__([server], timeout_s=CALL_TIMEOUT_S, now_ms=now_ms, rng=rng, rounds=TRIES, principal="demo")
 
     async def command(self, method: str, request: Any) -> pb.CommandResult:
-        """Send a command until it is done, waiting or held; raises DemoFailed otherwise."""
-        request.command_id = uuid7(time.time_ns() // 1_000_000, self._rng)
-        said = ""
-        for _ in range(TRIES):
-            try:
-                answer = await self._call(method, request)
-            except grpc.aio.AioRpcError as error:
-                said = f"{error.code().name.lower().replace('_', ' ')}, {error.details()}"
-                if error.code() not in _AGAIN:
-                    break
-                continue
-            first = answer.items[0] if answer.items else answer
-            if pb.OUTCOME_UNKNOWN in (answer.outcome, first.outcome):
-                said = first.reason
-            elif answer.outcome == pb.OUTCOME_REFUSED or answer.items:
-                raise DemoFailed(f"{method}: refused, {first.reason}")
-            else:
-                return answer
-        raise DemoFailed(f"{method}: no response in {TRIES} tries of {CALL_TIMEOUT_S:g} s; the last error: {said}")
-
-    async def _call(self, method: str, request: Any) -> pb.CommandResult:
-        call = getattr(self.commands, method)
-        answer: pb.CommandResult = await call(request, timeout=CALL_TIMEOUT_S, metadata=((PRINCIPAL_KEY, "demo"),))
+        """Send a command until it is done, waiting or held. Raises DemoFailed otherwise."""
+        try:
+            answer = await super().command(method, request)
+        except CallFailed as error:
+            raise _no_response(method, f"{error.code.name.lower().replace('_', ' ')}, {error.details}") from error
+        first = answer.items[0] if answer.items else answer
+        if pb.OUTCOME_UNKNOWN in (answer.outcome, first.outcome):
+            raise _no_response(method, first.reason)
+        if answer.outcome == pb.OUTCOME_REFUSED or answer.items:
+            raise DemoFailed(f"{method}: refused, {first.reason}")
         return answer
+
+
+def _no_response(method: str, said: str) -> DemoFailed:
+    return DemoFailed(f"{method}: no response in {TRIES} tries of {CALL_TIMEOUT_S:g} s; the last error: {said}")
 
 
 async def run_all(work: Callable[[Request], Awaitable[object]], requests: Iterable[Request]) -> None:

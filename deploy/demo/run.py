@@ -30,13 +30,12 @@ def run_demo(fleet: InventoryPlan, sizes: DemoSizes, *, data: Path | None, kafka
     configure_logs("WARNING")
 
     async def run() -> Summary:
-        async with Plane.start(settings, now_ms=now_ms, rng=rng, expected_zones=fleet.zones) as plane:
-            api = DemoClient(plane.addresses["api"], rng)
-            try:
-                with Display() as display:
-                    return await Scenario(plane, api, fleet, sizes, display).run()
-            finally:
-                await api.close()
+        async with (
+            Plane.start(settings, now_ms=now_ms, rng=rng, expected_zones=fleet.zones) as plane,
+            DemoClient(plane.addresses["api"], now_ms=now_ms, rng=rng) as api,
+        ):
+            with Display() as display:
+                return await Scenario(plane, api, fleet, sizes, display).run()
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(run())

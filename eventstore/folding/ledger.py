@@ -29,8 +29,9 @@ from typing import NamedTuple
 import msgspec
 
 from eventstore.folding.fold import Outcome, RecordMetadata, refused
+from eventstore.folding.id_columns import are_issued_at
 from eventstore.folding.used_ids import USED_MAX, IdRange, UsedIds
-from eventstore.ids import InvalidCommandId, are_issued_at, issued_at_ms
+from eventstore.ids import InvalidCommandId, issued_at_ms
 from schemas.events import Envelope
 
 LATE_MS = 120_000

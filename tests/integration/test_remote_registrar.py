@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from commands.client.client import PlaneClient
 from deploy import remote_registrar
 from deploy.remote_registrar import RemoteRegistrar
 from schemas.api import dpuplane_pb2 as pb
@@ -17,23 +18,22 @@ from tests.support.eventually import until
 from tests.support.served import now_ms, served
 
 
-class Asked(RemoteRegistrar):
-    """Counts its calls."""
-
-    calls = 0
-
-    async def _call(self, service: Any, method: str, request: Any) -> Any:
-        self.calls += 1
-        return await super()._call(service, method, request)
-
-
 async def test_a_plane_that_does_not_answer_is_told_of_once(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remote_registrar, "LOOK_S", 0.01)
-    registrar = Asked(["127.0.0.1:1"], now_ms=now_ms, rng=random.Random(1))
+    calls = 0
+
+    async def counted(client: PlaneClient, method: str, request: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return await query(client, method, request)
+
+    query = PlaneClient.query
+    monkeypatch.setattr(PlaneClient, "query", counted)
+    registrar = RemoteRegistrar(["127.0.0.1:1"], now_ms=now_ms, rng=random.Random(1))
     asking = asyncio.ensure_future(registrar.zones())
-    await until(lambda: registrar.calls > 3)
+    await until(lambda: calls > 3)
     asking.cancel()
     await registrar.close()
     (told,) = [record.getMessage() for record in caplog.records if record.name == "deploy.remote_registrar"]

@@ -16,6 +16,7 @@ from deploy.demo.load import DemoClient, DemoFailed, run_all
 from deploy.demo.progress import LINE_S, Display
 from deploy.demo.stall_timeout import CHECKS_MIN, STALL_S, StallTimeout
 from schemas.api import dpuplane_pb2 as pb
+from tests.support.served import now_ms
 
 
 class Clock:
@@ -105,11 +106,10 @@ async def asked(servicer: Late) -> AsyncIterator[DemoClient]:
     )
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
-    api = DemoClient(f"127.0.0.1:{port}", random.Random(1))
     try:
-        yield api
+        async with DemoClient(f"127.0.0.1:{port}", now_ms=now_ms, rng=random.Random(1)) as api:
+            yield api
     finally:
-        await api.close()
         await server.stop(0)
 
 

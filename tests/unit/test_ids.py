@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eventstore.folding.id_columns import are_issued_at
 from eventstore.ids import (
     InvalidCommandId,
-    are_issued_at,
     envelope,
     internal_envelope,
     is_part_of,

@@ -1,0 +1,71 @@
+"""Errors of calls as exceptions: who reported the error, and whether the request was ever sent.
+
+A request without a connection took no effect, so its outcome is not unknown. The gRPC library reports this case only as
+"failed to connect to all addresses", or as a name that did not resolve. It reports a broken connection in other words.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc
+
+from schemas.api.metadata import ANSWERED_KEY
+
+_NEVER_SENT = ("failed to connect to all addresses", "errors resolving", "DNS resolution failed")
+_RETRIABLE = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED})
+_UNANSWERED = _RETRIABLE | {grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL, grpc.StatusCode.CANCELLED}
+
+
+class CallFailed(Exception):
+    """A call ended with an error status. The message is the sentence of the server or of the library."""
+
+    def __init__(self, error: grpc.RpcError, server: str) -> None:
+        super().__init__(error.details() or "")
+        self.code: grpc.StatusCode = error.code()
+        self.server = server
+        trailing: Any = error.trailing_metadata() or ()
+        self.is_from_plane = any(key == ANSWERED_KEY for key, _ in trailing)
+        """Whether a server of the plane reported it, and not the gRPC library."""
+
+    @property
+    def details(self) -> str:
+        return str(self)
+
+    @property
+    def was_sent(self) -> bool:
+        """Whether the request may have reached a server."""
+        is_unsent = self.code is grpc.StatusCode.UNAVAILABLE and self.details.startswith(_NEVER_SENT)
+        return self.is_from_plane or not is_unsent
+
+    @property
+    def is_retriable(self) -> bool:
+        """Whether another attempt, at this or another server, may succeed."""
+        return self.code in _RETRIABLE and not isinstance(self, StillFolding)
+
+
+class NotFound(CallFailed):
+    """The plane has nothing by this name."""
+
+
+class Rejected(CallFailed):
+    """The call is refused: an invalid request, a missing permission, an id in use, a limit. Nothing was appended."""
+
+
+class Unanswered(CallFailed):
+    """No server responded in time; the outcome of a sent command is unknown."""
+
+
+class StillFolding(Unanswered):
+    """The server is still folding the log up to the point of an as-of query."""
+
+
+def failure(error: grpc.RpcError, server: str) -> CallFailed:
+    """The exception for the error of a call."""
+    code: grpc.StatusCode = error.code()
+    if code is grpc.StatusCode.NOT_FOUND:
+        return NotFound(error, server)
+    if code not in _UNANSWERED:
+        return Rejected(error, server)
+    is_folding = code is grpc.StatusCode.UNAVAILABLE and (error.details() or "").startswith("as_of: ")
+    return (StillFolding if is_folding else Unanswered)(error, server)

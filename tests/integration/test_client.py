@@ -1,0 +1,61 @@
+"""The Python client against a real plane: it goes to the server that responds, and reads every page."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from commands.client.client import PlaneClient
+from commands.client.errors import NotFound, Rejected, Unanswered
+from schemas.api import dpuplane_pb2 as pb
+from tests.support.served import Served, now_ms, served
+
+
+@pytest.fixture
+async def plane(tmp_path: Path) -> AsyncIterator[Served]:
+    async with served(tmp_path / "plane") as found:
+        yield found
+
+
+def client(*servers: str, rounds: int = 1) -> PlaneClient:
+    return PlaneClient(servers, timeout_s=5.0, now_ms=now_ms, rng=random.Random(1), rounds=rounds, principal="ann")
+
+
+async def test_a_command_goes_to_the_server_that_responds_and_the_client_stays_with_it(plane: Served) -> None:
+    async with client("127.0.0.1:1", plane.address) as found:
+        done = await found.command("JoinNodes", pb.JoinNodesRequest(zone="z1", nodes=[pb.NodeSpec(name="n1")]))
+        assert (done.outcome, found.servers[0]) == (pb.OUTCOME_DONE, plane.address)
+        node = await found.query("GetNode", pb.GetNodeRequest(name="n1", min_position=done.position))
+        assert node.zone == "z1"
+
+
+async def test_pages_join_to_the_whole_list(plane: Served) -> None:
+    names = {f"n{number}" for number in range(7)}
+    await plane.join("z1", *(pb.NodeSpec(name=name) for name in names))
+    async with client(plane.address) as found:
+        pages = [page async for page in found.pages("ListNodes", pb.ListNodesRequest(page_size=3))]
+    assert [len(page.nodes) for page in pages] == [3, 3, 1]
+    assert {node.name for page in pages for node in page.nodes} == names
+
+
+async def test_a_failed_call_is_one_of_three_kinds(plane: Served) -> None:
+    async with client(plane.address) as found:
+        with pytest.raises(NotFound, match="'n9' is not a node of any zone"):
+            await found.query("GetNode", pb.GetNodeRequest(name="n9"))
+        with pytest.raises(Rejected, match="zone: ''"):
+            await found.command("JoinNodes", pb.JoinNodesRequest(nodes=[pb.NodeSpec(name="n1")]))
+    async with client("127.0.0.1:1", rounds=2) as nobody:
+        with pytest.raises(Unanswered) as failed:
+            await nobody.query("GetNode", pb.GetNodeRequest(name="n1"))
+    assert not failed.value.was_sent
+
+
+async def test_a_repeated_command_has_one_id_and_one_effect(plane: Served) -> None:
+    request = pb.JoinNodesRequest(zone="z1", nodes=[pb.NodeSpec(name="n1")])
+    async with client(plane.address) as found:
+        first = await found.command("JoinNodes", request)
+        again = await found.command("JoinNodes", request)
+    assert (first.command_id, first.position) == (again.command_id, again.position)

@@ -1,0 +1,106 @@
+"""Retries: each server in turn, pauses between rounds, a budget, and the failure that is reported."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import grpc
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from commands.client.errors import CallFailed, NotFound, Rejected, StillFolding, Unanswered, failure
+from commands.client.retries import BUDGET_MAX, PAUSE_S_MAX, Retries
+from schemas.api.metadata import ANSWERED_KEY
+
+UNAVAILABLE, CODES = grpc.StatusCode.UNAVAILABLE, grpc.StatusCode
+NEVER_SENT = "failed to connect to all addresses; last error: refused"
+
+
+def error(code: grpc.StatusCode, details: str = "", *, from_plane: bool = False, server: str = "a") -> CallFailed:
+    trailing = ((ANSWERED_KEY, "yes"),) if from_plane else ()
+
+    class Raised(grpc.RpcError):
+        code: Any
+        details: Any
+        trailing_metadata: Any
+
+    raised = Raised()
+    raised.code, raised.details, raised.trailing_metadata = (lambda: code), (lambda: details), (lambda: trailing)
+    return failure(raised, server)
+
+
+@pytest.mark.parametrize(
+    ("code", "details", "kind", "again"),
+    [
+        (CODES.NOT_FOUND, "zone: 'z'", NotFound, False),
+        (CODES.INVALID_ARGUMENT, "zone: ''", Rejected, False),
+        (CODES.RESOURCE_EXHAUSTED, "principal", Rejected, False),
+        (CODES.PERMISSION_DENIED, "", Rejected, False),
+        (CODES.UNAVAILABLE, "no leader", Unanswered, True),
+        (CODES.DEADLINE_EXCEEDED, "", Unanswered, True),
+        (CODES.UNKNOWN, "", Unanswered, False),
+        (CODES.INTERNAL, "", Unanswered, False),
+        (CODES.UNAVAILABLE, "as_of: folding", StillFolding, False),
+    ],
+)
+def test_an_error_status_is_one_kind_of_failure(
+    code: grpc.StatusCode, details: str, kind: type[CallFailed], *, again: bool
+) -> None:
+    found = error(code, details)
+    assert (type(found), found.is_retriable, found.details, found.server) == (kind, again, details, "a")
+
+
+def test_only_a_request_without_a_connection_was_not_sent() -> None:
+    assert not error(UNAVAILABLE, NEVER_SENT).was_sent
+    assert not error(UNAVAILABLE, "DNS resolution failed for a").was_sent
+    assert error(UNAVAILABLE, NEVER_SENT, from_plane=True).was_sent
+    assert error(UNAVAILABLE, "connection reset").was_sent
+    assert error(CODES.DEADLINE_EXCEEDED, NEVER_SENT).was_sent
+
+
+@given(st.integers(1, 6), st.integers(1, 4), st.integers(0, 9))
+def test_every_server_is_tried_in_each_round_with_pauses_between_rounds(rounds: int, count: int, seed: int) -> None:
+    servers = [f"s{number}" for number in range(count)]
+    tried = list(Retries(servers, rounds=rounds, rng=random.Random(seed)).begin())
+    assert [server for server, _ in tried] == servers * rounds
+    assert all(0 <= pause_s <= PAUSE_S_MAX for _, pause_s in tried)
+    assert all(pause_s == 0 for number, (_, pause_s) in enumerate(tried) if number < count or number % count)
+
+
+def test_the_server_that_responded_is_tried_first() -> None:
+    retries = Retries(["a", "b", "c"], rounds=1, rng=random.Random(1))
+    retries.succeeded("c")
+    assert [server for server, _ in retries.begin()] == ["c", "a", "b"]
+
+
+def test_a_budget_bounds_the_share_of_retries() -> None:
+    retries = Retries(["a"], rounds=2, rng=random.Random(1))
+    attempts = [len(list(retries.begin())) for _ in range(200)]
+    assert attempts == [2] * int(BUDGET_MAX) + [1] * (200 - int(BUDGET_MAX))
+    for _ in range(20):
+        retries.succeeded("a")
+    assert sorted(len(list(retries.begin())) for _ in range(4))[:2] == [1, 1], "20 calls pay for two retries"
+
+
+def test_a_failure_that_no_other_attempt_mends_is_raised_at_once() -> None:
+    attempts = Retries(["a", "b"], rounds=1, rng=random.Random(1)).begin()
+    with pytest.raises(Rejected):
+        attempts.failed(error(CODES.INVALID_ARGUMENT, "zone"))
+
+
+@pytest.mark.parametrize(
+    ("failures", "told"),
+    [
+        ([error(UNAVAILABLE, NEVER_SENT, server="a"), error(UNAVAILABLE, "reset", server="b")], "b"),
+        ([error(UNAVAILABLE, "reset", server="a"), error(UNAVAILABLE, "late", from_plane=True, server="b")], "b"),
+        ([error(UNAVAILABLE, NEVER_SENT, server="a"), error(UNAVAILABLE, NEVER_SENT, server="b")], "b"),
+        ([error(UNAVAILABLE, "reset", server="a"), error(UNAVAILABLE, NEVER_SENT, server="b")], "a"),
+    ],
+)
+def test_the_failure_that_says_most_is_reported(failures: list[CallFailed], told: str) -> None:
+    attempts = Retries(["a", "b"], rounds=1, rng=random.Random(1)).begin()
+    for found in failures:
+        attempts.failed(found)
+    assert attempts.last_failure().server == told
