@@ -32,7 +32,7 @@ from deploy.metrics.exposition import Exposition
 from deploy.metrics.survey import Survey
 from deploy.page.routes import PageRoutes
 from deploy.past.as_of_servers import AsOfServers
-from deploy.roles import ROLES, actors_of, folds_of, relay_of, replica_of
+from deploy.roles import ROLES, ActorContext, actors_of, decision_writer_of, folds_of, relay_of, replica_of, roles_named
 from deploy.settings import Address, Settings
 from deploy.storage import location_of, open_log, open_store, saved_states
 from deploy.tls.security import api_options, security_of
@@ -71,7 +71,7 @@ class Plane:
 
     def __init__(self, settings: Settings, *, now_ms: Callable[[], int], rng: random.Random) -> None:
         self.settings = settings
-        self.roles = ROLES if settings.role == "all" else (settings.role,)
+        self.roles = roles_named(settings.role)
         self.name = settings.name or f"{socket.gethostname()[:40]}-{rng.getrandbits(24):06x}"
         self.addresses: dict[str, str] = {}
         self.log: EventLog
@@ -134,12 +134,8 @@ class Plane:
 
     def _listeners(self) -> dict[str, Address]:
         settings = self.settings
-        found = {"http": settings.http}
-        if "api" in self.roles:
-            found["listen"] = settings.listen
-        if "relay" in self.roles:
-            found["agents"] = settings.agents
-        return found
+        own = [listener for role in self.roles if (listener := ROLES[role].listener) is not None]
+        return {name: getattr(settings, name) for name in ("http", *own)}
 
     def _made_parts(self) -> Parts:
         """The parts that metrics read; `_serve` adds parts as they start."""
@@ -204,18 +200,13 @@ class Plane:
             await self._open_api(stack, running)
         ranks = self._ranks(running)
         connect = by_scheme(await self._backends(stack))
-        actors = actors_of(
-            self.roles,
-            self.replica,
-            ranks,
-            connect,
-            now_ms=self._now_ms,
-            rng=lambda: self._rng,
-            earlier=saved_states(self.settings),
-        )
-        self.parts.actors = actors
-        for actor in actors.named().values():
+        context = ActorContext(self.replica, ranks, connect, self._now_ms, lambda: self._rng)
+        self.parts.actors = actors_of(self.roles, context)
+        for actor in self.parts.actors.values():
             running.start(actor.run())
+        self.parts.decisions = decisions = decision_writer_of(context, saved_states(self.settings))
+        if decisions is not None:
+            running.start(decisions.run())
         if self.settings.simulate and self.relay is not None:
             self._simulate(running, self.relay, expected_zones)
         self._unready = ""

@@ -7,9 +7,9 @@ simulation gives them simulated ones, so that what runs there is what runs in pr
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
 
 from deploy.topics import TOPICS
 from drivers.backends.bmc import Connect
@@ -17,6 +17,7 @@ from drivers.decisions.missed import Earlier, nothing_earlier
 from drivers.decisions.owed import Owed, Room
 from drivers.decisions.writer import DecisionWriter
 from drivers.forwarder import Forwarder
+from drivers.internal_events import InternalEvents
 from drivers.provisioning.provisioner import Provisioner
 from drivers.relays.delivery_hooks import DeliveryHooks
 from drivers.relays.relay import Relay, RelaySettings
@@ -28,34 +29,79 @@ from eventstore.replicas.beacons import Ranks
 from eventstore.replicas.replica import Replica
 from eventstore.replicas.tracing import LogTracing
 from eventstore.state_store.store import StateStore
-from projections.decisions.decided import DECIDED_TOPICS
-
-ROLES = ("api", "relay", "provisioner")
 
 
-@dataclass(slots=True)
-class Actors:
-    """What a process does by rank, as far as its roles have it. Each is to be run until it ends, and carries counts."""
+@dataclass(frozen=True, slots=True)
+class ActorContext:
+    """What an actor is made from. `connect` reaches BMCs."""
 
-    forwarder: Forwarder | None = None
-    decisions: DecisionWriter | None = None
-    timers: Timers | None = None
-    provisioner: Provisioner | None = None
-
-    def named(self) -> dict[str, Forwarder | DecisionWriter | Timers | Provisioner]:
-        """Those that are there, by name."""
-        every = {
-            "forwarder": self.forwarder,
-            "decisions": self.decisions,
-            "timers": self.timers,
-            "provisioner": self.provisioner,
-        }
-        return {name: actor for name, actor in every.items() if actor is not None}
+    replica: Replica
+    ranks: Ranks
+    connect: Connect
+    now_ms: Callable[[], int]
+    rng: Callable[[], random.Random]
 
 
-def folds_of(partition_count: int, roles: Collection[str] = ROLES) -> list[Fold[Any]]:
-    """The folds that a process with these roles reads."""
-    return [make(partition_count) for spec in TOPICS if not spec.readers.isdisjoint(roles) for make in spec.folds]
+class Actor(Protocol):
+    """A part of a process that acts by rank on what its folds show, through internal events."""
+
+    @property
+    def internal_events(self) -> InternalEvents: ...
+
+    async def run(self) -> None: ...
+
+
+ActorFactory: TypeAlias = Callable[[ActorContext], Actor]
+
+
+def _forwarder(context: ActorContext) -> Actor:
+    return Forwarder(context.replica, context.ranks, now_ms=context.now_ms, rng=context.rng())
+
+
+def _timers(context: ActorContext) -> Actor:
+    return Timers(context.replica, context.ranks, now_ms=context.now_ms, rng=context.rng())
+
+
+def _provisioner(context: ActorContext) -> Actor:
+    return Provisioner(context.replica, context.ranks, context.connect, now_ms=context.now_ms, rng=context.rng())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Role:
+    """What a process of one role does. The folds of a role are those of the topics that it reads (deploy/topics.py)."""
+
+    creates_log: bool = False
+    """Whether it may create a new log: only a role that takes commands."""
+    listener: str | None = None
+    """The setting with the address that it listens on, besides `http`."""
+    actors: Mapping[str, ActorFactory] = field(default_factory=dict)
+    """Its actors by name."""
+
+
+ALL_ROLES = "all"
+"""The role of a process that has every role."""
+
+ROLES: Mapping[str, Role] = {
+    "api": Role(creates_log=True, listener="listen", actors={"forwarder": _forwarder, "timers": _timers}),
+    "relay": Role(listener="agents"),
+    "provisioner": Role(actors={"provisioner": _provisioner}),
+}
+
+
+def roles_named(name: str) -> tuple[str, ...]:
+    """The roles of a process with this role in its settings."""
+    return tuple(ROLES) if name == ALL_ROLES else (name,)
+
+
+def creates_log(roles: Collection[str]) -> bool:
+    """Whether a process with these roles may create a new log."""
+    return any(ROLES[role].creates_log for role in roles)
+
+
+def folds_of(partition_count: int, roles: Collection[str] | None = None) -> list[Fold[Any]]:
+    """The folds that a process with these roles reads; without roles, every fold."""
+    wanted = [spec for spec in TOPICS if roles is None or not spec.readers.isdisjoint(roles)]
+    return [make(partition_count) for spec in wanted for make in spec.folds]
 
 
 def replica_of(
@@ -70,10 +116,10 @@ def replica_of(
     tracing: LogTracing | None = None,
 ) -> Replica:
     """The replica of a process. Only one that takes commands may make a new log, and spells out what is decided."""
-    folds, takes_commands, room = folds_of(log.partition_count, roles), "api" in roles, Room()
+    folds, takes_commands, room = folds_of(log.partition_count, roles), creates_log(roles), Room()
 
     def listener_for(partition: Partition) -> Owed | None:
-        return Owed(room) if decisions and takes_commands and partition.topic in DECIDED_TOPICS else None
+        return Owed(room) if decisions and takes_commands and partition.topic in log.topics.deciding else None
 
     return Replica(
         log,
@@ -102,24 +148,15 @@ def relay_of(
     return Relay(rules, name=replica.name, now_ms=now_ms, rng=rng, settings=settings, delivery=delivery)
 
 
-def actors_of(
-    roles: Collection[str],
-    replica: Replica,
-    ranks: Ranks,
-    connect: Connect,
-    *,
-    now_ms: Callable[[], int],
-    rng: Callable[[], random.Random],
-    earlier: Earlier = nothing_earlier,
-) -> Actors:
-    """What a process with these roles does by rank. `connect` reaches BMCs, `earlier` saved states."""
-    actors = Actors()
-    if "api" in roles:
-        actors.forwarder = Forwarder(replica, ranks, now_ms=now_ms, rng=rng())
-        owed = {part: heard for part, heard in replica.listeners.items() if isinstance(heard, Owed)}
-        if owed:
-            actors.decisions = DecisionWriter(replica, owed, ranks, now_ms=now_ms, rng=rng(), earlier=earlier)
-        actors.timers = Timers(replica, ranks, now_ms=now_ms, rng=rng())
-    if "provisioner" in roles:
-        actors.provisioner = Provisioner(replica, ranks, connect, now_ms=now_ms, rng=rng())
-    return actors
+def actors_of(roles: Collection[str], context: ActorContext) -> dict[str, Actor]:
+    """The actors of a process with these roles, by name."""
+    return {name: make(context) for role in roles for name, make in ROLES[role].actors.items()}
+
+
+def decision_writer_of(context: ActorContext, earlier: Earlier = nothing_earlier) -> DecisionWriter | None:
+    """The writer of decisions of a process whose replica renders them. `earlier` reads saved states."""
+    owed = {part: heard for part, heard in context.replica.listeners.items() if isinstance(heard, Owed)}
+    if not owed:
+        return None
+    rng = context.rng()
+    return DecisionWriter(context.replica, owed, context.ranks, now_ms=context.now_ms, rng=rng, earlier=earlier)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -25,8 +25,6 @@ from projections.fleet.principals import check_trust_domain
 __all__ = ["Address", "BadSettings", "Settings", "load_settings", "parse_address"]
 
 ENVIRONMENT_PREFIX = "DPUPLANE_"
-
-Role = Literal["all", "api", "relay", "provisioner"]
 
 _KAFKA_FILES = tuple(f"kafka_{name}" for name in KafkaSecurity._fields if "file" in name)
 _LOG_FIELDS = ("data", "kafka", "topic_prefix", *(f"kafka_{name}" for name in KafkaSecurity._fields))
@@ -68,7 +66,7 @@ class Settings(BaseModel):
     partitions: int | None = Field(
         None, ge=1, le=1_000, description="Partitions of a new log; default 12. An existing log keeps its number."
     )
-    role: Role = Field("all", description="Role of this process. With `data` it is always `all`.")
+    role: str = Field("all", description="Role of this process. With `data` it is always `all`.")
     zones: str = Field("", description="Zones (Z,...) that the relay serves; empty for every zone.")
     listen: Address = Field(Address("127.0.0.1", 7080), description="gRPC: commands and queries.")
     http: Address = Field(Address("127.0.0.1", 7081), description="HTTP: the page, /metrics, /healthz, /readyz.")
@@ -178,6 +176,15 @@ class Settings(BaseModel):
     def _check_file(cls, value: Path | None) -> Path | None:
         if value is not None and "\n" in str(value):  # the key itself was given; errors about the file would print it
             raise ValueError("must be the path of a file")
+        return value
+
+    @field_validator("role")
+    @classmethod
+    def _check_role(cls, value: str) -> str:
+        from deploy.roles import ALL_ROLES, ROLES  # the table imports every part of a process
+
+        if value not in (ALL_ROLES, *ROLES):
+            raise ValueError(f"must be one of {ALL_ROLES}, {', '.join(ROLES)}")
         return value
 
     @field_validator("kafka")

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from commands.queries.status import LogLocation
 from deploy.kafka.security import KafkaSecurity
+from deploy.roles import creates_log, roles_named
 from deploy.settings import Settings
 from deploy.topics import TOPICS
 from drivers.decisions.missed import Earlier
@@ -89,7 +90,7 @@ async def _open_kafka(settings: Settings, stack: AsyncExitStack, rng: random.Ran
             topic_prefix=settings.topic_prefix,
             partition_count=settings.partitions,
             rng=rng,
-            create=settings.role in ("all", "api"),
+            create=creates_log(roles_named(settings.role)),
             access=settings.kafka_security.options,
         )
         try:

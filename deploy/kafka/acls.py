@@ -12,16 +12,13 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
-from deploy.roles import ROLES
+from deploy.roles import ALL_ROLES, ROLES, creates_log, roles_named
 from deploy.topics import READER
 from eventstore.topics import TopicTable
 
-ALL_ROLES = "all"
 GRANTED_ROLES = (ALL_ROLES, *ROLES, READER)
 
 Operation = Literal["Describe", "DescribeConfigs", "Read", "Write", "Create"]
-
-_MAKES_LOG = frozenset({"api"})
 
 
 class Grant(NamedTuple):
@@ -33,8 +30,8 @@ class Grant(NamedTuple):
 
 def grants_of(topics: TopicTable, role: str) -> list[Grant]:
     """All grants of a role on these topics."""
-    roles = set(ROLES if role == ALL_ROLES else (role,))
-    makes: tuple[Operation, ...] = () if _MAKES_LOG.isdisjoint(roles) else ("Create",)
+    roles = set(roles_named(role))
+    makes: tuple[Operation, ...] = ("Create",) if role != READER and creates_log(roles) else ()
     grants = [Grant(topics.names, ("Describe", "DescribeConfigs", *makes))]
     read = tuple(spec.name for spec in topics if spec.readers & roles)
     written = tuple(spec.name for spec in topics if spec.writers & roles)

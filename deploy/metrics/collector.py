@@ -6,7 +6,7 @@ out. `deploy.metrics.catalog` describes each metric.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from cryptography.x509 import load_pem_x509_certificate
@@ -16,11 +16,15 @@ from commands.server import ApiServer
 from deploy.metrics import api, catalog, fleet, log, relay
 from deploy.metrics.survey import Survey
 from deploy.peer_log_sampler import suppressed_lines
-from deploy.roles import ROLES, Actors
+from deploy.roles import ROLES, Actor
 from deploy.tls.security import Security
-from drivers.internal_events import RANK_MAX, InternalEvents
+from drivers.decisions.writer import DecisionWriter
+from drivers.forwarder import Forwarder
+from drivers.internal_events import RANK_MAX
+from drivers.provisioning.provisioner import Provisioner
 from drivers.relays.relay import Relay
 from drivers.stall_detector import StallDetector
+from drivers.timers import Timers
 from drivers.wire.bounded_listener import REFUSAL_REASONS, BoundedListener
 from eventstore.replicas.beacons import Beacons
 from eventstore.replicas.clock_skew import ClockSkew
@@ -44,7 +48,8 @@ class Parts:
     server: ApiServer | None = None
     stall_detector: StallDetector | None = None
     clocks: ClockSkew | None = None
-    actors: Actors = field(default_factory=Actors)
+    actors: Mapping[str, Actor] = field(default_factory=dict)
+    decisions: DecisionWriter | None = None
     refused_feeds: Callable[[], int] | None = None
     """Refused feeds of the page."""
     listeners: dict[str, BoundedListener] = field(default_factory=dict)
@@ -70,7 +75,7 @@ class PlaneCollector:
         yield from fleet.collect(parts.replica, parts.survey)
         if parts.relay is not None and parts.survey is not None:
             yield from relay.collect(parts.relay, parts.survey.found)
-        yield from _actors(parts.actors)
+        yield from _actors(parts.actors, parts.decisions)
 
 
 def _process(parts: Parts) -> Iterator[Metric]:
@@ -122,34 +127,32 @@ def _admissions(parts: Parts) -> Iterator[Metric]:
         yield denials
 
 
-def _actors(actors: Actors) -> Iterator[Metric]:
+def _actors(actors: Mapping[str, Actor], decisions: DecisionWriter | None) -> Iterator[Metric]:
     turns, failures = catalog.SIDE_EFFECTS.family(), catalog.APPEND_FAILURES.family()
-    appending: Sequence[tuple[str, InternalEvents]] = [
-        (name, actor.internal_events)
-        for name, actor in (
-            ("forwarder", actors.forwarder),
-            ("timers", actors.timers),
-            ("provisioner", actors.provisioner),
-        )
-        if actor is not None
-    ]
-    for name, internal_events in appending:
-        failures.add_metric([name], internal_events.failures)
+    for name, actor in actors.items():
+        failures.add_metric([name], actor.internal_events.failures)
         for rank in range(RANK_MAX + 1):
-            turns.add_metric([name, str(rank)], internal_events.turns[rank])
-    if (decisions := actors.decisions) is not None:
+            turns.add_metric([name, str(rank)], actor.internal_events.turns[rank])
+    if decisions is not None:
         failures.add_metric(["decisions"], decisions.failures)
         yield catalog.DECISIONS.family(decisions.written)
     yield from (turns, failures)
-    if (forwarder := actors.forwarder) is not None:
-        yield catalog.FORWARDS.family(forwarder.forwards)
-        yield catalog.FORWARDED.family(forwarder.forwarded_items)
-        yield catalog.OUTBOX_DELIVERIES.family(forwarder.outbox_deliveries)
-    if actors.timers is not None:
-        yield catalog.DEADLINES.family(actors.timers.stated)
-    if (provisioner := actors.provisioner) is not None:
-        steps = catalog.STEPS.family()
-        for (phase, result), count in sorted(provisioner.ended.items()):
-            steps.add_metric([phase, result], count)
-        yield steps
-        yield catalog.STEPS_UNDER_WAY.family(provisioner.under_way)
+    for actor in actors.values():
+        yield from _own(actor)
+
+
+def _own(actor: Actor) -> Iterator[Metric]:
+    """The metrics that only this kind of actor has."""
+    match actor:
+        case Forwarder():
+            yield catalog.FORWARDS.family(actor.forwards)
+            yield catalog.FORWARDED.family(actor.forwarded_items)
+            yield catalog.OUTBOX_DELIVERIES.family(actor.outbox_deliveries)
+        case Timers():
+            yield catalog.DEADLINES.family(actor.stated)
+        case Provisioner():
+            steps = catalog.STEPS.family()
+            for (phase, result), count in sorted(actor.ended.items()):
+                steps.add_metric([phase, result], count)
+            yield steps
+            yield catalog.STEPS_UNDER_WAY.family(actor.under_way)

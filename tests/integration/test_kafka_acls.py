@@ -19,8 +19,9 @@ from aiokafka.errors import (
     TopicAuthorizationFailedError,
 )
 
-from deploy.kafka.acls import ALL_ROLES, GRANTED_ROLES, arguments_of, grants_of
+from deploy.kafka.acls import GRANTED_ROLES, arguments_of, grants_of
 from deploy.kafka.security import KafkaSecurity
+from deploy.roles import ALL_ROLES
 from deploy.topics import TOPICS
 from eventstore.errors import LogUnavailable
 from eventstore.kafka.log import KafkaLog

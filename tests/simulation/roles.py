@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from commands.queries.status import LogLocation, StatusReporter
 from commands.server import ApiServer
 from deploy.device_tables import local_device_source, remote_device_source
-from deploy.roles import actors_of, relay_of, replica_of
+from deploy.roles import ActorContext, actors_of, decision_writer_of, relay_of, replica_of
 from drivers.backends.bmc import Bmc
 from drivers.relays.relay import Relay
 from drivers.stall_detector import StallDetector
@@ -46,8 +46,11 @@ def start_roles(process: Process, life: Life, log: EventLog) -> None:
         life.api = Api(server)
         life.spawn(stall_detector.run(), "stall_detector")
         life.spawn(server.position_waiter.run(), "waiting")
-    for part, actor in actors_of(roles, replica, ranks, connect, now_ms=now_ms, rng=rng).named().items():
+    context = ActorContext(replica, ranks, connect, now_ms, rng)
+    for part, actor in actors_of(roles, context).items():
         life.spawn(actor.run(), part)
+    if (decisions := decision_writer_of(context)) is not None:
+        life.spawn(decisions.run(), "decisions")
 
 
 def _server(

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deploy.roles import actors_of, replica_of
+from deploy.roles import ActorContext, actors_of, decision_writer_of, replica_of
 from deploy.topics import TOPICS
 from drivers.decisions.owed import KEPT_RECORDS, Owed, Room
 from drivers.decisions.writer import DecisionWriter
@@ -110,8 +110,10 @@ class World:
         replica = replica_of(["api"], log, store, name, now_ms=self.now_ms, rng=Random(name))
         self.names = [*dict.fromkeys([*self.names, name])]
         ranks = Order(name, self.names, set())
-        actors = actors_of(["api"], replica, ranks, unreachable, now_ms=self.now_ms, rng=lambda: Random(name))
-        runs = [replica.run(), *(actor.run() for actor in actors.named().values())]
+        context = ActorContext(replica, ranks, unreachable, self.now_ms, lambda: Random(name))
+        writer = decision_writer_of(context)
+        assert writer is not None
+        runs = [replica.run(), writer.run(), *(actor.run() for actor in actors_of(["api"], context).values())]
         self.lives[name] = (replica, store, [asyncio.create_task(run) for run in runs])
         await replica.ready()
         return replica

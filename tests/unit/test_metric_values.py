@@ -32,7 +32,6 @@ from deploy.metrics.catalog import (
 )
 from deploy.metrics.collector import Parts, PlaneCollector
 from deploy.metrics.survey import Survey
-from deploy.roles import Actors
 from drivers.stall_detector import StallDetector
 from drivers.wire.protocol import TableStatus
 from eventstore.log import FLEET, FLEET_0, ZONES, Partition
@@ -163,17 +162,13 @@ def test_connections_are_told_by_listener_and_refused_ones_by_limit() -> None:
 
 
 def test_statements_are_told_by_who_makes_them() -> None:
-    def stating(failures: int, **counts: Any) -> Any:
+    def stating(failures: int) -> Any:
         statements = SimpleNamespace(failures=failures, turns=Counter({0: 10 * failures, 2: failures}))
-        return SimpleNamespace(internal_events=statements, **counts)
+        return SimpleNamespace(internal_events=statements)
 
-    actors = Actors(
-        forwarder=stating(1, forwards=0, forwarded_items=0, outbox_deliveries=0),
-        decisions=cast("Any", SimpleNamespace(failures=4, written=0)),
-        timers=stating(2, stated=0),
-        provisioner=stating(3, ended=Counter(), under_way=0),
-    )
-    metrics = [*collector._actors(actors)]
+    actors = {"forwarder": stating(1), "timers": stating(2), "provisioner": stating(3)}
+    decisions = cast("Any", SimpleNamespace(failures=4, written=0))
+    metrics = [*collector._actors(actors, decisions)]
     failures = {("forwarder",): 1, ("timers",): 2, ("provisioner",): 3, ("decisions",): 4}
     assert told(metrics, APPEND_FAILURES) == failures
     turns = {labels: count for labels, count in told(metrics, SIDE_EFFECTS).items() if count}
