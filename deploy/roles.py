@@ -149,8 +149,9 @@ def relay_of(
 
 
 def actors_of(roles: Collection[str], context: ActorContext) -> dict[str, Actor]:
-    """The actors of a process with these roles, by name."""
-    return {name: make(context) for role in roles for name, make in ROLES[role].actors.items()}
+    """The actors of a process with these roles, by name, in the order of the table: `roles` may be a set."""
+    own = [role for name, role in ROLES.items() if name in roles]
+    return {name: make(context) for role in own for name, make in role.actors.items()}
 
 
 def decision_writer_of(context: ActorContext, earlier: Earlier = nothing_earlier) -> DecisionWriter | None:
