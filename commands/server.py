@@ -35,6 +35,9 @@ from commands.rpc import authorization
 from commands.rpc.access import AccessControl
 from commands.rpc.limits import DEFAULTS, Admission, Limits
 from commands.rpc.middleware import RpcMiddleware, Tracing
+from commands.streams.events import EventReader
+from commands.streams.lasting import LastingStreams
+from commands.streams.service import StreamsService
 from eventstore.errors import FatalError
 from eventstore.replicas.replica import Replica
 from schemas.api import dpuplane_pb2 as pb
@@ -82,6 +85,7 @@ class ApiServer:
         self._credentials = credentials
         self._has_reflection = has_reflection
         self._listen = listen
+        self._streams = LastingStreams(limits.lasting_streams)
         self.admission = Admission(limits, asyncio.get_running_loop().time)
         self.command_handler = CommandHandler(replica, now_ms, rng)
         self._middleware = RpcMiddleware(limits, self.admission, access, tracing)
@@ -106,6 +110,7 @@ class ApiServer:
                 replica_name=replica.name,
             ),
             "Queries": self.queries,
+            "Streams": StreamsService(EventReader(replica.log, self._streams)),
         }
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
         self._server: grpc.aio.Server | None = None
@@ -145,6 +150,7 @@ class ApiServer:
     async def stop(self, grace_s: float) -> None:
         """Accept no new calls, let calls under way end within the grace period, then cancel them and all watchers."""
         await self._health.enter_graceful_shutdown()
+        self._streams.stop()
         if self._server is not None:
             await self._drain(self._server, grace_s)
         if self._watching is not None:

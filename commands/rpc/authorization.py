@@ -101,6 +101,7 @@ METHODS = {
     "Queries.ListZoneProgress": Permission(_READERS),
     "Queries.GetLatency": Permission(_READERS),
     "Queries.ExplainAccess": Permission(_READERS),
+    "Streams.ReadEvents": Permission(_READERS),
 }
 """Permission by method, as SERVICE.METHOD. A node agent may read the table of its clique, because the table names its
 peers.

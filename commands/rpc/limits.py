@@ -36,6 +36,9 @@ class Limits:
     """Response streams of one principal under way at once. The data of a stream, such as a whole table, stays in memory
     until the client has read it."""
 
+    lasting_streams: int = 50
+    """Streams of one server that follow the log at once. On Kafka each of them is a consumer."""
+
     deadline_s_max: float = 30.0
     """Longest time that a call may wait for the log, whatever its own deadline says."""
 

@@ -20,7 +20,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from commands.rpc.access import AccessControl
 from commands.rpc.authentication import Unauthenticated
-from commands.rpc.errors import CommandIdInUse, PreconditionFailed
+from commands.rpc.errors import CommandIdInUse, PositionExpired, PreconditionFailed
 from commands.rpc.limits import Admission, LimitExceeded, Limits
 from commands.rpc.metrics import RpcMetrics
 from eventstore.errors import PermanentError, TransientError
@@ -242,6 +242,7 @@ _STATUSES: Mapping[type[Exception], grpc.StatusCode] = {
     PermissionDenied: grpc.StatusCode.PERMISSION_DENIED,
     Unauthenticated: grpc.StatusCode.UNAUTHENTICATED,
     LimitExceeded: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    PositionExpired: grpc.StatusCode.OUT_OF_RANGE,
     CommandIdInUse: grpc.StatusCode.ALREADY_EXISTS,
     PreconditionFailed: grpc.StatusCode.FAILED_PRECONDITION,
 }

@@ -1377,6 +1377,72 @@ class StalledPartition(_message.Message):
     reason: str
     def __init__(self, partition: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
+class ReadEventsRequest(_message.Message):
+    __slots__ = ("ranges", "follow", "filter")
+    RANGES_FIELD_NUMBER: _ClassVar[int]
+    FOLLOW_FIELD_NUMBER: _ClassVar[int]
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    ranges: _containers.RepeatedCompositeFieldContainer[EventRange]
+    follow: bool
+    filter: EventFilter
+    def __init__(self, ranges: _Optional[_Iterable[_Union[EventRange, _Mapping]]] = ..., follow: _Optional[bool] = ..., filter: _Optional[_Union[EventFilter, _Mapping]] = ...) -> None: ...
+
+class EventRange(_message.Message):
+    __slots__ = ("topic", "partition", "offset", "time_ms", "at_end", "end_offset")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    AT_END_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    offset: int
+    time_ms: int
+    at_end: bool
+    end_offset: int
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., offset: _Optional[int] = ..., time_ms: _Optional[int] = ..., at_end: _Optional[bool] = ..., end_offset: _Optional[int] = ...) -> None: ...
+
+class EventFilter(_message.Message):
+    __slots__ = ("types", "subject", "actor", "command_id")
+    TYPES_FIELD_NUMBER: _ClassVar[int]
+    SUBJECT_FIELD_NUMBER: _ClassVar[int]
+    ACTOR_FIELD_NUMBER: _ClassVar[int]
+    COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
+    types: _containers.RepeatedScalarFieldContainer[str]
+    subject: str
+    actor: str
+    command_id: str
+    def __init__(self, types: _Optional[_Iterable[str]] = ..., subject: _Optional[str] = ..., actor: _Optional[str] = ..., command_id: _Optional[str] = ...) -> None: ...
+
+class ReadEventsResponse(_message.Message):
+    __slots__ = ("topic", "partition", "records", "next_offset", "begin_offset", "end_offset")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    records: _containers.RepeatedCompositeFieldContainer[LogRecord]
+    next_offset: int
+    begin_offset: int
+    end_offset: int
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., records: _Optional[_Iterable[_Union[LogRecord, _Mapping]]] = ..., next_offset: _Optional[int] = ..., begin_offset: _Optional[int] = ..., end_offset: _Optional[int] = ...) -> None: ...
+
+class LogRecord(_message.Message):
+    __slots__ = ("offset", "appended_ms", "key", "value")
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    APPENDED_MS_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    offset: int
+    appended_ms: int
+    key: bytes
+    value: bytes
+    def __init__(self, offset: _Optional[int] = ..., appended_ms: _Optional[int] = ..., key: _Optional[bytes] = ..., value: _Optional[bytes] = ...) -> None: ...
+
 class ListZoneProgressRequest(_message.Message):
     __slots__ = ("min_position", "as_of")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]

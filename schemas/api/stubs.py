@@ -42,6 +42,12 @@ class CommandsStub(_Stub):
     SERVICE = _SERVICES["Commands"]
 
 
+class StreamsStub(_Stub):
+    """A client of dpuplane.v1.Streams."""
+
+    SERVICE = _SERVICES["Streams"]
+
+
 class QueriesStub(_Stub):
     """A client of dpuplane.v1.Queries."""
 

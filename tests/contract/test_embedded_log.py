@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from tests.contract.event_log import EventLogContract
+from tests.contract.read_events import ReadEventsContract
 from tests.support.embedded import EmbeddedUnderTest
 
 
-class TestEmbeddedLog(EventLogContract):
+class TestEmbeddedLog(EventLogContract, ReadEventsContract):
     @pytest.fixture
     async def engine(self, tmp_path: Path) -> AsyncIterator[EmbeddedUnderTest]:
         engine = EmbeddedUnderTest(tmp_path / "log")

@@ -8,10 +8,11 @@ import pytest
 
 from tests.contract.engine import LogUnderTest
 from tests.contract.event_log import EventLogContract
+from tests.contract.read_events import ReadEventsContract
 from tests.support.memory_log import MemoryUnderTest
 
 
-class TestMemoryLog(EventLogContract):
+class TestMemoryLog(EventLogContract, ReadEventsContract):
     @pytest.fixture
     async def engine(self) -> AsyncIterator[LogUnderTest]:
         engine = MemoryUnderTest()
