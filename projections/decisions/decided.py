@@ -8,7 +8,7 @@ the record: a phase, an index, a place in the queue.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, TypeVar
 
@@ -22,7 +22,14 @@ from schemas.events import DecisionRecorded, Event, FoldVersionUpgraded
 
 _Value = TypeVar("_Value", str, dict[str, str])
 
-DECIDED_TOPICS = (ZONES, CLIQUES, FLEET)
+_RENDERERS: Mapping[str, Callable[[Any, Any, Outcome, RecordMetadata], Iterable[DecisionItems]]] = {
+    ZONES: zone_decisions.items,
+    CLIQUES: clique_decisions.items,
+    FLEET: fleet_decisions.items,
+}
+"""The items of a change, by the topic of its fold. A change of another fold is one item of kind `changed`."""
+
+DECIDED_TOPICS = tuple(_RENDERERS)
 """Topics whose folds make decisions."""
 
 MAX_TEXT = 600_000
@@ -71,14 +78,8 @@ def _changed(event: Event, change: Any, outcome: Outcome, at: RecordMetadata) ->
         return [raised] if outcome.code == "done" else []
     if change is None:
         return _waiting_still(event, outcome, at)
-    match at.partition.topic:
-        case topic if topic == ZONES:
-            return zone_decisions.items(event, change, outcome, at)
-        case topic if topic == CLIQUES:
-            return clique_decisions.items(event, change, outcome, at)
-        case topic if topic == FLEET:
-            return fleet_decisions.items(event, change, at)
-    raise AssertionError(f"{at.partition} decides nothing")
+    renderer = _RENDERERS.get(at.partition.topic)
+    return renderer(event, change, outcome, at) if renderer else [single_item("changed", event.envelope.subject, {})]
 
 
 def _waiting_still(event: Event, outcome: Outcome, at: RecordMetadata) -> Iterable[DecisionItems]:

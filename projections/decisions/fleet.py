@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from eventstore.folding.fold import RecordMetadata
+from eventstore.folding.fold import Outcome, RecordMetadata
 from projections.decisions.items import DecisionItems, items_in_zones, limits_detail, single_item
 from projections.fleet import joins
 from projections.fleet.edits import Edit
@@ -26,7 +26,7 @@ from projections.fleet.withdrawals import APPROVALS, Hold
 from schemas.events import Event, HoldApproved
 
 
-def items(event: Event, change: Any, at: RecordMetadata) -> Iterator[DecisionItems]:
+def items(event: Event, change: Any, _outcome: Outcome, at: RecordMetadata) -> Iterator[DecisionItems]:
     match change:
         case joins.MembersAdded(_, given):
             yield from items_in_zones("member_joined", given.names, given.zones)

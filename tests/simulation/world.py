@@ -257,6 +257,8 @@ class World:
         )
         counts["restamped records"] = fault_counts.restamped
         counts["records"] = sum(map(len, records.values()))
+        for partition, found in records.items():
+            counts[f"{partition.topic} records"] += len(found)
         counts["steps begun on devices"] = sum(len(device.begun) for device in self.bmcs.devices.values())
         counts["lives"] = sum(process.lives for process in self.processes)
         return counts

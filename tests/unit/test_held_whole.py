@@ -6,7 +6,7 @@ from ipaddress import IPv4Address
 
 import pytest
 
-from eventstore.folding.fold import Outcome, RecordMetadata
+from eventstore.folding.fold import DONE, Outcome, RecordMetadata
 from projections.decisions.fleet import items
 from projections.decisions.items import DecisionItems
 from projections.fleet.views import hold_state, holds
@@ -267,7 +267,7 @@ def test_what_a_rejection_leaves_is_told_of_each_node(fleet: Fleet) -> None:
     at = RecordMetadata(HERE, fleet.offset, fleet.now_ms, fleet.now_ms)
     event = HoldRejected(envelope("eve"), held.result["hold"])
     change = fleet.fold.decide(fleet.state, event, at).change
-    rejected, members = items(event, change, at)
+    rejected, members = items(event, change, DONE, at)
     assert rejected == DecisionItems("hold_rejected", (str(held.result["hold"]),), {"by": "eve"})
     assert members == DecisionItems(
         "member_rejected", tuple(sorted(f"n{i}" for i in range(MANY))), {"hold": str(held.result["hold"])}

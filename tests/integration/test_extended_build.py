@@ -1,0 +1,113 @@
+"""A fold, an actor and an event type of tests run everywhere: on both engines, in the simulator, in metrics, in the
+status, in backups, verification, decisions and ACLs. `tests/support/extended_build.py` adds each with one line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.support.notes import NOTES_WANTED
+from tests.support.planes import Process, Ran, run, serving
+
+EXTENDED = (sys.executable, "-m", "tests.support.extended_build")
+EXPECTED = [("LogCreated", None), *(("NoteWritten", f"note {number}") for number in range(NOTES_WANTED))]
+
+_prefixes = itertools.count()
+
+
+async def dpuplane(*arguments: str, server: str = "") -> Ran:
+    ran = await run(*arguments, server=server, program=EXTENDED)
+    assert ran.status == 0, ran
+    return ran
+
+
+async def metrics(process: Process) -> str:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"http://{process.address('http')}/metrics") as response,
+    ):
+        return await response.text()
+
+
+async def until_written(process: Process) -> str:
+    """The metrics, once the actor has written every note and the fold has folded them."""
+    folded = f'dpuplane_position_records{{partition="notes/0"}} {NOTES_WANTED + 1:.1f}'
+    async with asyncio.timeout(30):
+        while folded not in (found := await metrics(process)):
+            await asyncio.sleep(0.1)
+    return found
+
+
+async def notes(*log: str) -> list[tuple[str, str | None]]:
+    """The events of the topic, as `dpuplane events export` prints them."""
+    lines = (await dpuplane("events", "export", "--topic", "notes", *log)).stdout.splitlines()
+    return [(event["type"], event.get("text")) for event in map(json.loads, lines)]
+
+
+async def check(process: Process, log: Sequence[str], folder: Path) -> None:
+    """The fold and the actor are in metrics and status; its records are in exports and backups, and are verified."""
+    found = await until_written(process)
+    assert 'dpuplane_fold_version{topic="notes"} 1.0' in found
+    assert re.search(r'dpuplane_side_effects_total\{actor="notes",rank="0"\} [1-9]', found)
+    server = process.address("api")
+    status: Any = (await dpuplane("status", "--output", "json", server=server)).json()
+    parts = {part["partition"]: part for replica in status["replicas"] for part in replica["partitions"]}
+    assert int(parts["notes/0"]["position"]) == NOTES_WANTED + 1
+    assert await notes(*log) == EXPECTED
+    await dpuplane("verify", *log, server=server)
+    await dpuplane("backup", *log, "--out", str(folder))
+    copied = json.loads((folder / "manifest.json").read_text())["partitions"]["notes/0"]
+    assert copied["records"] == NOTES_WANTED + 1
+
+
+async def test_it_runs_on_the_embedded_engine_and_after_a_restore(tmp_path: Path) -> None:
+    data, backup, restored = (str(tmp_path / name) for name in ("data", "backup", "restored"))
+    async with serving("--data", data, program=EXTENDED) as process:
+        await check(process, ("--data", data), Path(backup))
+        assert await process.stop() == 0
+    await dpuplane("restore", "--from", backup, "--data", restored)
+    assert await notes("--data", restored) == EXPECTED
+    async with serving("--data", restored, program=EXTENDED) as process:
+        await until_written(process)
+
+
+@pytest.mark.kafka
+@pytest.mark.timeout(240)
+async def test_it_runs_on_kafka_and_its_decisions_are_written(kafka_cluster: str, tmp_path: Path) -> None:
+    on = ("--kafka", kafka_cluster, "--topic-prefix", f"extended-{next(_prefixes)}")
+    async with serving(*on, "--partitions", "2", program=EXTENDED) as process:
+        await check(process, on, tmp_path / "backup")
+        async with asyncio.timeout(60):
+            while True:
+                lines = (await dpuplane("events", "export", "--topic", "decisions", *on)).stdout.splitlines()
+                decided = [line for line in map(json.loads, lines) if line["topic"] == "notes"]
+                if len(decided) >= NOTES_WANTED:
+                    break
+                await asyncio.sleep(1)
+        assert {(line["event"], *line["kinds"]) for line in decided} == {("NoteWritten", "changed")}
+
+
+async def test_its_topic_is_in_the_grants_of_its_roles() -> None:
+    writing = {
+        role: "--operation Write" in line and "dpuplane.notes" in line
+        for role in ("api", "relay", "provisioner")
+        for line in (await dpuplane("topics", "acls", "--role", role, "--principal", "User:a")).stdout.splitlines()[-1:]
+    }
+    assert writing == {"api": True, "relay": False, "provisioner": False}
+
+
+async def test_it_runs_in_the_simulator() -> None:
+    options = ("--seed", "7", "--seeds", "1", "--processes", "1", "--no-figures")
+    ran = await run("simulation", *options, server="", program=EXTENDED)
+    assert "1 seeds, 0 failed" in ran.stdout, ran
+    assert f"{NOTES_WANTED + 1} notes records" in ran.stdout

@@ -1,0 +1,42 @@
+"""The plane with a fold, an actor and an event type that only tests have: each is a module and one line here.
+
+`python -m tests.support.extended_build ...` is `dpuplane ...` of that plane; with `simulation` it is `python -m
+tests.simulation` of it. The tables are changed before any other module takes them.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+
+from schemas import events
+from tests.support.noted_event import NoteWritten
+
+
+def extend() -> None:
+    """Add a row to each table."""
+    events.EVENTS = (*events.EVENTS, NoteWritten)
+    from deploy import topics
+    from eventstore.topics import TopicSpec, TopicTable
+    from tests.support.notes import NOTES, NotesFold, NoteWriter
+
+    readers, writers = frozenset({"api", topics.READER}), frozenset({"api"})
+    row = TopicSpec(
+        name=NOTES, is_keyed=False, is_deciding=True, folds=(lambda _: NotesFold(),), readers=readers, writers=writers
+    )
+    topics.TOPICS = TopicTable((*topics.TOPICS, row))
+    from deploy import roles
+
+    api = roles.ROLES["api"]
+    roles.ROLES = {**roles.ROLES, "api": replace(api, actors={**api.actors, "notes": NoteWriter})}
+
+
+if __name__ == "__main__":
+    extend()
+    if sys.argv[1] == "simulation":
+        from tests.simulation.__main__ import main as simulate
+
+        sys.exit(simulate(sys.argv[2:]))
+    from deploy.cli import main
+
+    main()
