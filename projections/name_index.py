@@ -42,12 +42,16 @@ _FEW = 24
 """Up to this many names, Python is faster than numpy."""
 
 
-class _Look(NamedTuple):
-    """The names of a lookup, their hashes, and the place that each probe sequence has reached."""
+class Lookup(NamedTuple):
+    """Names that were looked up: the number of each, its hash, and the place that its probe sequence has reached."""
 
-    names: Sequence[str]
+    numbers: Numbers
     hashes: Hashes
     places: Places
+
+    def is_empty(self) -> bool:
+        """Whether none of the names is in the index."""
+        return not (self.numbers != UNKNOWN).any()
 
 
 class NameIndex:
@@ -60,16 +64,18 @@ class NameIndex:
         self._names_of = names_of
         self._resize(_LEAST_BITS, np.empty(0, np.uint64))
 
-    def find(self, names: Sequence[str]) -> Numbers:
-        """The number of each of these names, or UNKNOWN."""
-        numbers = self._first_alike(self._look(names))
+    def find(self, names: Sequence[str]) -> Lookup:
+        """Look up these names; the number of a name that is not in the index is UNKNOWN."""
+        hashes = _hashes_of(names)
+        places = self._homes_of(hashes)
+        numbers = self._first_alike(hashes, places)
         known = np.flatnonzero(numbers != UNKNOWN)
         if known.size:
             asked = list(names) if known.size == len(names) else [names[place] for place in known.tolist()]
             found = self._names_of(numbers[known])
             if found != asked:
                 self._tell_apart(numbers, known, asked, found)
-        return numbers
+        return Lookup(numbers, hashes, places)
 
     def _tell_apart(self, numbers: Numbers, places: Places, asked: Sequence[str], found: Sequence[str | None]) -> None:
         """Correct the numbers in these places: they belong to another name with the same tag."""
@@ -88,15 +94,20 @@ class NameIndex:
             place = self._alike_from((place + 1) & self._mask, hashed)
         return UNKNOWN
 
-    def add(self, names: Sequence[str], numbers: Numbers) -> None:
-        """Add names with these numbers. No name is in the index yet, and each occurs once."""
+    def add(self, names: Sequence[str], numbers: Numbers, lookup: Lookup | None = None) -> None:
+        """Add names with these numbers. No name is in the index yet, and each occurs once.
+
+        `lookup` is what `find` returned for these names, if the index has not changed since: it saves the probes.
+        """
         self._used += len(names)
         if self._used * _ROOM > self._mask:
             kept = self._table[self._table > _REMOVED]
             self._resize(max(_LEAST_BITS, ((len(kept) + len(names)) * _ROOM).bit_length() + 1), kept)
             self._used += len(names)
-        look = self._look(names)
-        self._put(_tagged(look.hashes) | (numbers + _FIRST).astype(np.uint64), look.places)
+            lookup = None
+        hashes = lookup.hashes if lookup is not None else _hashes_of(names)
+        places = lookup.places if lookup is not None else self._homes_of(hashes)
+        self._put(_tagged(hashes) | (numbers + _FIRST).astype(np.uint64), places)
 
     def remove(self, names: Sequence[str], numbers: Numbers) -> None:
         """Remove names, which have these numbers."""
@@ -104,8 +115,9 @@ class NameIndex:
             for name, number in zip(names, numbers.tolist(), strict=True):
                 self._remove_one(name, number)
             return
-        look = self._look(names)
-        entries, places = _tagged(look.hashes) | (numbers + _FIRST).astype(np.uint64), look.places
+        hashes = _hashes_of(names)
+        places = self._homes_of(hashes)
+        entries = _tagged(hashes) | (numbers + _FIRST).astype(np.uint64)
         while (further := np.flatnonzero(self._table[places] != entries)).size:
             places[further] = (places[further] + 1) & self._mask
         self._table[places] = _REMOVED
@@ -117,16 +129,11 @@ class NameIndex:
             place = (place + 1) & self._mask
         self._entries[place] = _REMOVED
 
-    def places(self) -> int:
-        """The number of table slots, of 8 bytes each."""
-        return self._mask + 1
-
     def _resize(self, bits: int, entries: Hashes) -> None:
         """Allocate 2**bits slots, and insert these entries."""
         self._shift, self._mask, self._used = 64 - bits, (1 << bits) - 1, len(entries)
         self._table = np.zeros(1 << bits, np.uint64)
         self._entries = memoryview(self._table)  # type: ignore[arg-type]
-        self._last_look = _Look((), np.empty(0, np.uint64), np.empty(0, np.intp))
         self._put(entries, self._homes_of(entries))
 
     def _put(self, entries: Hashes, places: Places) -> None:
@@ -141,17 +148,10 @@ class NameIndex:
             waits = self._table[places] != entries
             entries, places = entries[waits], (places[waits] + 1) & self._mask
 
-    def _look(self, names: Sequence[str]) -> _Look:
-        """Cache the last lookup: names are mostly added after a lookup, and can continue its probe sequences."""
-        if names is not self._last_look.names:
-            hashes = _hashes_of(names)
-            self._last_look = _Look(names, hashes, self._homes_of(hashes))
-        return self._last_look
-
-    def _first_alike(self, look: _Look) -> Numbers:
-        """The number in the first entry of each probe sequence that has the hash's tag, or UNKNOWN."""
-        numbers = np.full(len(look.hashes), UNKNOWN, np.int64)
-        hashes, places, asking = look.hashes, look.places, np.arange(len(look.hashes))
+    def _first_alike(self, hashes: Hashes, places: Places) -> Numbers:
+        """The number in the first entry of each probe sequence that has the hash's tag, or UNKNOWN. Moves the places on
+        to these entries."""
+        numbers, asking = np.full(len(hashes), UNKNOWN, np.int64), np.arange(len(hashes))
         while asking.size > _FEW:
             entries = self._table[places[asking]]
             taken = np.flatnonzero(entries)

@@ -2,7 +2,7 @@
 
 A batch of joins asks only whether any slot holds any of a thousand addresses. Bitmaps answer that at a tenth of the
 cost of adding each address to the index. So a batch of IPv4 addresses is stored as received, and added to the index
-when one of them is first looked up: every held address is either in the index or in one batch.
+when one of them is first added again or removed: every held address is either in the index or in one batch.
 """
 
 from __future__ import annotations
@@ -68,12 +68,15 @@ class AddressIndex:
         several = self.shared.get(address)
         if several is not None:
             return several
-        first = self._find(address)
+        first = self._first.get(address)
+        if first is None and isinstance(address, int) and address in self._held4:
+            batch = self._batches[self._batch_of(address)]
+            first = batch.slot + batch.column.values.index(address)
         return () if first is None else (first,)
 
     def add(self, address: Address, slot: int) -> None:
         """Add a slot to an address."""
-        first = self._find(address)
+        first = self._indexed(address)
         if first is None:
             self._first[address] = slot
             if isinstance(address, int):
@@ -118,7 +121,7 @@ class AddressIndex:
         """Remove a slot from an address."""
         several = self.shared.pop(address, None)
         if several is None:
-            self._find(address)
+            self._indexed(address)
             del self._first[address]
             if isinstance(address, int):
                 self._held4.discard(address)
@@ -128,14 +131,16 @@ class AddressIndex:
         if len(left) > 1:
             self.shared[address] = left
 
-    def _find(self, address: Address) -> int | None:
-        """A slot that holds an address."""
+    def _indexed(self, address: Address) -> int | None:
+        """A slot that holds an address, which is in the index from now on."""
         first = self._first.get(address)
         if first is None and isinstance(address, int) and address in self._held4:
-            number = next(number for number, batch in enumerate(self._batches) if address in batch.column.given)
-            self._add_to_index(self._batches.pop(number))
+            self._add_to_index(self._batches.pop(self._batch_of(address)))
             first = self._first[address]
         return first
+
+    def _batch_of(self, address: int) -> int:
+        return next(number for number, batch in enumerate(self._batches) if address in batch.column.given)
 
     def _add_to_index(self, batch: _Batch) -> None:
         self._first.update(zip(batch.column.values, count(batch.slot), strict=False))

@@ -151,7 +151,6 @@ def apply_edit(state: FleetState, proposal: Proposal, charged: EditImpact, at: R
     for key in [key for key in state.list_changes.rows if labels_of_key(key) not in state.zones.by_labels]:
         state.list_changes.remove(key)
     state.previous.keep(state.zones.by_labels)
-    state.retired.bound(state.sets)
 
 
 def _carry_windows(state: FleetState, proposal: Proposal, charged: EditImpact, at: RecordMetadata) -> None:
@@ -190,19 +189,15 @@ def _carry_levels(state: FleetState, proposal: Proposal) -> None:
 
 
 def _switch_sets(state: FleetState, plan: Plan, fresh: SetRow) -> None:
-    """Keep the sets that stay. A dropped set that was read applies its pending changes first, under the old plan."""
-    had = {found.key: (bit, found) for bit, found in enumerate(state.sets)}
+    """Keep the sets that stay."""
+    had = {found.key: found for found in state.sets}
     for key in state.plan.keys:
-        bit, found = had[key]
         if key not in plan.keys:
-            state.set_rows.remove(found.text)
-            if found.is_read():
-                found.catch_up(state.slot_table, bit)
-                state.retired.add(found)
+            state.set_rows.remove(had[key].text)
     sets: list[RuleSet] = []
     for key in plan.keys:
         if key in had:
-            sets.append(had[key][1])
+            sets.append(had[key])
             continue
         made = state.new_set(key, fresh)
         state.set_rows.put(made.text, fresh)
@@ -211,7 +206,7 @@ def _switch_sets(state: FleetState, plan: Plan, fresh: SetRow) -> None:
     state.plan, state.sets = plan, tuple(sets)
     if changed:
         state.labels.replan(plan)
-        state.recount()
+    state.recount()
 
 
 def _change_list(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from projections.fleet.address_index import Address
 from projections.fleet.contested import grant
 from projections.fleet.impact import AddressShift, Impact, MemberChange
 from projections.fleet.membership import Member, ReachableState, RetainedStates, held_items
+from projections.fleet.rulesets import incremental_max
 from projections.fleet.state import FleetState, SetRow, window_key
 from projections.fleet.withdrawals import EMPTY_WINDOW, BudgetKind, Hold, add_hashes
 
@@ -33,13 +35,16 @@ def apply_changes(
     state.forget_zones(change.before.zone for change in impact.changes if change.before is not None)
     gained: dict[int, list[Address]] = {}
     lost: dict[int, list[Address]] = {}
+    counts: Counter[int] = Counter()
     for address, before, after in _shifts_after_grants(state, impact):
         if after & ~before:
             gained.setdefault(after & ~before, []).append(address)
         if before & ~after:
             lost.setdefault(before & ~after, []).append(address)
-        state.count_addresses(before, -1)
-        state.count_addresses(after, 1)
+        counts[before] -= 1
+        counts[after] += 1
+    for bits, count in counts.items():
+        state.count_addresses(bits, count)
     record_set_changes(state, gained, lost, version, earliest_ms)
 
 
@@ -167,9 +172,10 @@ def record_set_changes(
 ) -> None:
     """Record addresses, by the bits of sets, that entered these sets and left those."""
     added, removed = _by_set(gained), _by_set(lost)
+    most = incremental_max(state.slot_table.addresses)
     for bit in sorted(added.keys() | removed.keys()):
         found = state.sets[bit]
-        found.record_change(version, earliest_ms, added.get(bit, ()), removed.get(bit, ()))
+        found.record_change(version, earliest_ms, added.get(bit, ()), removed.get(bit, ()), most=most)
         state.set_rows.put(found.text, SetRow(version, earliest_ms))
 
 

@@ -237,14 +237,16 @@ def _is_same(part: ReachableState, after: Member) -> bool:
 
 def _address_impacts(state: FleetState, changes: Sequence[MemberChange]) -> dict[Address, _AddressImpact]:
     slot_table, labels = state.slot_table, state.labels
+    addresses = slot_table.address_index
     impacts: dict[Address, _AddressImpact] = {}
     removed = {part.slot for change in changes for part in change.removed}
 
-    def impact_of(address: Address) -> _AddressImpact:
+    def impact_of(address: Address, holder: int = -1) -> _AddressImpact:
+        """The impact on an address, which the slot `holder` holds, if it is given."""
         found = impacts.get(address)
         if found is None:
             rest = 0
-            for slot in slot_table.address_index.slots_of(address):
+            for slot in addresses.slots_of(address) if holder < 0 else addresses.shared.get(address, ()):
                 if slot not in removed:
                     rest |= labels.bits[slot_table.label[slot]]
             found = impacts[address] = _AddressImpact(rest)
@@ -255,7 +257,7 @@ def _address_impacts(state: FleetState, changes: Sequence[MemberChange]) -> dict
             entry = _RemovedState(index, labels.bits[slot_table.label[part.slot]], change.kind)
             for address in (part.address4, part.address6):
                 if address:
-                    impact_of(address).removed.append(entry)
+                    impact_of(address, part.slot).removed.append(entry)
         if change.after is not None and change.needs_slot:
             added = _AddedState(index, labels.known(change.after.labels, state.plan), change.before is None)
             for address in (change.after.address4, change.after.address6):

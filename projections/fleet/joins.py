@@ -29,6 +29,7 @@ from projections.fleet.effects import record_set_changes
 from projections.fleet.fleet_zones import without_row
 from projections.fleet.holds import held_outcome, member_holds
 from projections.fleet.impact import Impact, MemberChange, evaluate
+from projections.fleet.members import NewNames
 from projections.fleet.membership import Member, MembershipColumns, ReachableState, read_columns
 from projections.fleet.slot_table import LabelColumn
 from projections.fleet.state import FleetState
@@ -66,6 +67,7 @@ class MembersAdded(NamedTuple):
 
     source: ForwardRange
     items: MembershipColumns
+    names: NewNames
 
 
 class MembersChanged(NamedTuple):
@@ -99,8 +101,10 @@ def decide_membership(state: FleetState, event: MembershipChanged, at: RecordMet
         if fault is not None:
             return refusal(fault)
     source = ForwardRange(partition, event.to_offset, event.earliest_ms)
-    if state.budgets.rows[ALLOWED_BY_JOIN].is_unlimited and _all_new(state, items, partition, at.append_ms):
-        return Decision(MembersAdded(source, items), DONE)
+    if state.budgets.rows[ALLOWED_BY_JOIN].is_unlimited:
+        names = _look_up_new(state, items, partition, at.append_ms)
+        if names is not None:
+            return Decision(MembersAdded(source, items, names), DONE)
     changes, superseded, tombstones = _member_changes(state, items, partition, at.append_ms)
     impact = evaluate(state, changes, at.time_ms)
     causes = items.cause_by_name() if impact.held else {}
@@ -121,16 +125,19 @@ def _agents(items: MembershipColumns) -> dict[tuple[str, str], str]:
     return {(name, zone): causes[name].command_id for name, zone in own}
 
 
-def _all_new(state: FleetState, items: MembershipColumns, partition: int, now_ms: int) -> bool:
-    """Whether every item is a new node with addresses that no other node has."""
-    if not _ARRIVALS.issuperset(items.states) or state.members.rows.has_any(items.names):
-        return False
+def _look_up_new(state: FleetState, items: MembershipColumns, partition: int, now_ms: int) -> NewNames | None:
+    """The names, if every item is a new node with addresses that no other node has."""
+    if not _ARRIVALS.issuperset(items.states):
+        return None
+    names = state.members.rows.look_up_new(items.names)
+    if names is None:
+        return None
     if state.tombstones.end_any(items.names, partition, items.created_ms, items.changed_ms, now_ms=now_ms):
-        return False
+        return None
     fours, sixes = items.addresses4, items.addresses6.given()
-    if fours.repeats or len(set(sixes)) != len(sixes):
-        return False
-    return not state.slot_table.address_index.has_any(fours.given, sixes)
+    if fours.repeats or len(set(sixes)) != len(sixes) or state.slot_table.address_index.has_any(fours.given, sixes):
+        return None
+    return names
 
 
 def _member_changes(
@@ -252,15 +259,16 @@ def add_members(state: FleetState, change: MembersAdded, at: RecordMetadata) -> 
         return
     numbers = {i: labels.intern(items.label_sets[i], state.plan) for i in sorted(set(items.label_index))}
     if len(names) > _COLUMNS_MIN and state.slot_table.is_dense():
-        _add_columns(state, items, numbers)
+        _add_columns(state, change, numbers)
     else:
         _add_rows(state, items, numbers)
     state.ensure_zones(items.zones, at.offset + 1)
     _note_joined(state, change, numbers, at.offset + 1)
 
 
-def _add_columns(state: FleetState, items: MembershipColumns, numbers: Mapping[int, int]) -> None:
+def _add_columns(state: FleetState, change: MembersAdded, numbers: Mapping[int, int]) -> None:
     """Add new members as columns."""
+    items = change.items
     index = np.array(items.label_index, np.int32)
     members = np.bincount(index).tolist()
     addresses = np.bincount(index[np.frombuffer(items.addresses4.values, np.uint32) > 0], minlength=len(members))
@@ -277,7 +285,7 @@ def _add_columns(state: FleetState, items: MembershipColumns, numbers: Mapping[i
     labels = LabelColumn(number_of[index], uses, held)
     slots = state.slot_table.allocate_batch(items.names, items.addresses4, items.addresses6, labels)
     about = (items.zones, items.created_ms, items.uids)
-    state.members.add_columns(items.names, slots, *about, last_present_ms=items.changed_ms)
+    state.members.add_columns(items.names, slots, *about, last_present_ms=items.changed_ms, new=change.names)
 
 
 def _add_rows(state: FleetState, items: MembershipColumns, numbers: Mapping[int, int]) -> None:

@@ -10,6 +10,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from itertools import repeat
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,10 +18,16 @@ from eventstore.folding.state_table import StateTable
 from projections.fleet.labels import LabelSets
 from projections.fleet.membership import Member
 from projections.fleet.slot_table import SlotTable
-from projections.name_index import UNKNOWN, NameIndex, Numbers
+from projections.name_index import UNKNOWN, Lookup, NameIndex, Numbers
 
 _BATCH_LOOKUP_MIN = 16
 """Up to this many members, single lookups are faster than a lookup in columns."""
+
+
+class NewNames(NamedTuple):
+    """Names that are of no member, and their lookup, if they were looked up together."""
+
+    lookup: Lookup | None
 
 
 class MemberRows(MutableMapping[str, Member]):
@@ -87,9 +94,14 @@ class MemberRows(MutableMapping[str, Member]):
         """Whether one of these names is a member."""
         if not self._single.keys().isdisjoint(names):
             return True
-        if len(names) <= _BATCH_LOOKUP_MIN:
-            return any(self._slot(name) != UNKNOWN for name in names)
-        return bool(self._columnar) and bool((self._index.find(names) != UNKNOWN).any())
+        return any(self._slot(name) != UNKNOWN for name in names)
+
+    def look_up_new(self, names: Sequence[str]) -> NewNames | None:
+        """What `add_columns` needs of these names; None if one of them is a member."""
+        if len(names) <= _BATCH_LOOKUP_MIN or not self._columnar:
+            return None if self.has_any(names) else NewNames(None)
+        lookup = self._index.find(names) if self._single.keys().isdisjoint(names) else None
+        return NewNames(lookup) if lookup is not None and lookup.is_empty() else None
 
     def add(self, rows: Mapping[str, Member]) -> None:
         """Add new members."""
@@ -115,7 +127,7 @@ class MemberRows(MutableMapping[str, Member]):
         found = list(map(self._single.get, names))
         if not self._columnar or all(found):
             return found
-        slots = self._index.find(names)
+        slots = self._index.find(names).numbers
         columnar = np.flatnonzero(slots != UNKNOWN)
         for place, row in zip(columnar.tolist(), self._some(slots[columnar].tolist()), strict=True):
             found[place] = row
@@ -154,6 +166,7 @@ class MemberRows(MutableMapping[str, Member]):
         uids: Sequence[str],
         *,
         last_present_ms: Sequence[int],
+        new: NewNames,
     ) -> None:
         """Add effective members in neighbouring slots, after all slots that were ever allocated."""
         self._grow(slots[0])
@@ -167,7 +180,7 @@ class MemberRows(MutableMapping[str, Member]):
         self._uids += uids
         self._names += names
         assert len(self._uids) == slots[-1] + 1, "slots are neighbours, one per name"
-        self._index.add(names, np.arange(slots[0], slots[-1] + 1))
+        self._index.add(names, np.arange(slots[0], slots[-1] + 1), new.lookup)
         self._columnar += len(names)
 
     def _grow(self, count: int) -> None:
@@ -296,7 +309,8 @@ class Members(StateTable[Member]):
         uids: Sequence[str],
         *,
         last_present_ms: Sequence[int],
+        new: NewNames,
     ) -> None:
         """As `MemberRows.add_columns`; these members changed."""
-        self.rows.add_columns(names, slots, zones, created_ms, uids, last_present_ms=last_present_ms)
+        self.rows.add_columns(names, slots, zones, created_ms, uids, last_present_ms=last_present_ms, new=new)
         self.touch_added(names)

@@ -18,7 +18,6 @@ from msgspec.structs import replace
 
 from eventstore.folding.state_table import StateTable
 from projections.fleet.address_index import Address
-from projections.fleet.allowed_counts import AllowedCounts
 from projections.fleet.command_outcomes import CommandOutcomes
 from projections.fleet.fleet_zones import (
     NO_LIST_CHANGE,
@@ -35,7 +34,6 @@ from projections.fleet.fleet_zones import (
 from projections.fleet.labels import LabelSets
 from projections.fleet.members import Members
 from projections.fleet.membership import Member, ReachableState, RetainedStates, held_items
-from projections.fleet.retired import RetiredSets
 from projections.fleet.rulesets import RuleSet
 from projections.fleet.settled_levels import NO_LEVELS, STEP_MS, BudgetBase, LevelHistory, base_of, with_samples
 from projections.fleet.slot_table import SlotTable
@@ -158,7 +156,6 @@ class FleetState:
         self.plan = Plan(self.policies.rows.values(), self.zones.by_labels)
         self.sets = tuple(self.new_set(key, SetRow(0, 0)) for key in self.plan.keys)
         self.previous = PreviousLists()
-        self.retired = RetiredSets()
         self.labels = LabelSets()
         self.slot_table = SlotTable(self.labels)
         self.held_names: dict[int, dict[str, bytes]] = {
@@ -172,7 +169,6 @@ class FleetState:
         self.tombstones.rederive()
         self.command_outcomes.rederive()
         self._allocate_slots()
-        self._allowed = AllowedCounts()
         self.recount()
         self.contested: dict[Address, set[str]] = {}
         for name, member in self.members.rows.single_rows().items():
@@ -309,7 +305,7 @@ class FleetState:
 
     def allowed_by(self, number: int) -> int:
         """The number of addresses that a list allows any traffic."""
-        return self._allowed.of(number, self.plan, self.addresses_by_sets)
+        return self._allowed[number]
 
     def sample(self, now_ms: int) -> None:
         """Sample the levels at the end of the last step, if a later step has begun. Called before a record changes
@@ -332,19 +328,27 @@ class FleetState:
             self.clocks.put(SAMPLED, step_ms)
 
     def recount(self) -> None:
-        """Recount the addresses per combination of sets, after the sets changed."""
-        self.addresses_by_sets = Counter(
-            {bits: count for bits, count in self.slot_table.count_by_bits().items() if bits and count}
-        )
-        self._allowed.forget()
+        """Recount the addresses per combination of sets, and those that each list allows any traffic, after the plan
+        changed."""
+        self.addresses_by_sets: Counter[int] = Counter()
+        self._allowed = [0] * len(self.plan.lists)
+        for bits, count in self.slot_table.count_by_bits().items():
+            self.count_addresses(bits, count)
 
     def count_addresses(self, bits: int, count: int) -> None:
-        """Add `count` addresses (negative for fewer) to a combination of sets. The empty combination is not counted."""
-        if bits:
-            self._allowed.note(bits, count)
-            self.addresses_by_sets[bits] += count
-            if not self.addresses_by_sets[bits]:
-                del self.addresses_by_sets[bits]
+        """Add `count` addresses (negative for fewer) to a combination of sets. The empty combination is not counted.
+
+        Budgets are shares of the counts per list. Only the combinations that addresses enter or leave are looked at: a
+        fleet may have a list and a combination per rack.
+        """
+        if not bits or not count:
+            return
+        self.addresses_by_sets[bits] += count
+        if not self.addresses_by_sets[bits]:
+            del self.addresses_by_sets[bits]
+        for number in range(len(self._allowed)):
+            if self.plan.allows(number, bits):
+                self._allowed[number] += count
 
 
 def window_key(kind: BudgetKind, list_id: str) -> str:

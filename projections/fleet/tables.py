@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from projections.fleet.address_index import Address
-from projections.fleet.rulesets import MIN_HISTORY_BYTES, NO_CHANGE, PrefixChange, RuleSet, netted
+from projections.fleet.covers import MIN_HISTORY_BYTES, NO_CHANGE, PrefixChange, SetCover, covers_of, netted
 from projections.fleet.state import FleetState
 from projections.rules.digests import to_bytes
 from projections.rules.rule import Delta, Rule, SetStep, precedence, size
@@ -41,7 +41,7 @@ class TableSet(NamedTuple):
 
     policy: str
     rule: Rule
-    prefixes: RuleSet
+    prefixes: SetCover
 
 
 class RuleTable(NamedTuple):
@@ -64,7 +64,7 @@ def table(state: FleetState, zone: str) -> RuleTable:
     previous = tuple((previous.since, previous.until, previous.list_id) for previous in state.previous_lists(zone))
     key = (state.plan.ids[state.list_number(zone)], change.version, previous)
     names = state.plan.names_of(state.zone(zone).labels)
-    named = tuple(TableSet(name, found.key.rule, found) for name, found in zip(names, sets, strict=True))
+    named = tuple(TableSet(name, found.rule, found) for name, found in zip(names, sets, strict=True))
     return RuleTable(version, digest, key, earliest_ms, named)
 
 
@@ -79,7 +79,7 @@ def earliest_since(state: FleetState, zone: str, since: int) -> int:
     return min((earliest for earliest in (change, *changes) if earliest is not None), default=now.earliest_ms)
 
 
-def held_since(state: FleetState, zone: str, found: RuleSet, address: Address) -> tuple[int, int]:
+def held_since(state: FleetState, zone: str, found: SetCover, address: Address) -> tuple[int, int]:
     """The version since which a zone's table has an address in one of its sets, and the append time of that change;
     0 for each that history does not reach. A set that other zones had before may be older than its addition to this
     table."""
@@ -93,12 +93,12 @@ def held_since(state: FleetState, zone: str, found: RuleSet, address: Address) -
     return came, change.time_ms if came == change.version else 0
 
 
-def _came(state: FleetState, zone: str, found: RuleSet) -> tuple[int, bool]:
+def _came(state: FleetState, zone: str, found: SetCover) -> tuple[int, bool]:
     """The version at which a set joined a zone's list, and True; if that is no longer known, a version since which
     it was in the list, and False."""
     came = state.list_change(zone).version
     for previous in reversed(state.previous_lists(zone)):
-        if not any(had is found for had in previous.sets):
+        if not any(covers_of(state).of(state, had) is found for had in previous.sets):
             return came, True
         came = previous.since
     return came, False
@@ -117,7 +117,7 @@ def delta(state: FleetState, zone: str, since: int) -> Delta | None:
     had = _sets_at(state, zone, since)
     if not 0 < since <= now.version or had is None:
         return None
-    old, new = {found.key.rule: found for found in had}, {found.rule: found.prefixes for found in now.sets}
+    old, new = {found.rule: found for found in had}, {found.rule: found.prefixes for found in now.sets}
     changes: dict[Rule, PrefixChange] = {}
     for rule in {**new, **old}:
         change = _change(old.get(rule), new.get(rule), since)
@@ -129,24 +129,26 @@ def delta(state: FleetState, zone: str, since: int) -> Delta | None:
     return found if size(found) <= max(whole, MIN_HISTORY_BYTES) else None
 
 
-def _sets(state: FleetState, zone: str) -> tuple[RuleSet, ...]:
+def _sets(state: FleetState, zone: str) -> tuple[SetCover, ...]:
     """The sets of a zone's list, in order of precedence, with all recorded changes applied."""
-    bits = state.plan.set_bits(state.list_number(zone))
-    for bit in bits:
-        state.sets[bit].catch_up(state.slot_table, bit)
-    return tuple(state.sets[bit] for bit in bits)
+    covers = covers_of(state)
+    return tuple(covers.at(state, bit) for bit in state.plan.set_bits(state.list_number(zone)))
 
 
-def _sets_at(state: FleetState, zone: str, version: int) -> tuple[RuleSet, ...] | None:
+def _sets_at(state: FleetState, zone: str, version: int) -> tuple[SetCover, ...] | None:
     """The sets of a zone's list at a version; None if history does not reach back to it."""
     if version >= state.list_change(zone).version:
         return _sets(state, zone)
-    return next(
-        (previous.sets for previous in state.previous_lists(zone) if previous.since <= version < previous.until), None
-    )
+    lists = state.previous_lists(zone)
+    previous = next((found for found in lists if found.since <= version < found.until), None)
+    if previous is None:
+        return None
+    covers = [covers_of(state).of(state, found) for found in previous.sets]
+    retained = tuple(cover for cover in covers if cover is not None)
+    return retained if len(retained) == len(covers) else None
 
 
-def _change(old: RuleSet | None, new: RuleSet | None, since: int) -> PrefixChange | None:
+def _change(old: SetCover | None, new: SetCover | None, since: int) -> PrefixChange | None:
     """The change of one rule's prefixes; None if history does not reach back to its former set."""
     if new is not None and (old is None or old is new):
         return new.content() if old is None else new.since(since)

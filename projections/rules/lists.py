@@ -16,6 +16,7 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
+from projections.memo import Memo
 from projections.rules.policies import Policy, Selector, matches, selector
 from projections.rules.rule import Rule, precedence
 from projections.rules.traffic import TrafficClasses, allowed_classes
@@ -87,8 +88,8 @@ class Plan:
         self._bits = tuple(tuple(bits[key] for key in keys) for keys in self.lists)
         self._verdicts = _Verdicts(self.match_orders(TrafficClasses(key.rule for key in self.keys)))
         self._everybody, self._wanting = _by_pair(self.keys)
-        self._names: dict[Selector, tuple[str, ...]] = {}
-        self._lost: dict[tuple[int, int], tuple[int, ...]] = {}
+        self._names: Memo[Selector, tuple[str, ...]] = Memo(len(self._number))
+        self._lost: Memo[tuple[int, int], tuple[int, ...]] = Memo(MAX_LOSSES)
 
     def unchanged_lists(self, policies: Iterable[Policy]) -> dict[Selector, ListKey]:
         """Lists that these policies leave unchanged, by the labels of zones."""
@@ -111,16 +112,14 @@ class Plan:
 
     def names_of(self, zone_labels: Mapping[str, str]) -> tuple[str, ...]:
         """Per set of the list of a zone with these labels, the policies that produce it."""
-        key = selector(zone_labels)
-        names = self._names.get(key)
-        if names is None:
-            of_rule: dict[Rule, list[str]] = {}
-            for policy in self._candidates(key):
-                if matches(policy.zones, zone_labels):
-                    of_rule.setdefault(policy.rule, []).append(policy.name)
-            names = tuple(",".join(sorted(of_rule[found.rule])) for found in self.lists[self._number[key]])
-            self._names[key] = names
-        return names
+        return self._names.of(selector(zone_labels), self._name_sets)
+
+    def _name_sets(self, zone_labels: Selector) -> tuple[str, ...]:
+        of_rule: dict[Rule, list[str]] = {}
+        for policy in self._candidates(zone_labels):
+            if matches(policy.zones, dict(zone_labels)):
+                of_rule.setdefault(policy.rule, []).append(policy.name)
+        return tuple(",".join(sorted(of_rule[found.rule])) for found in self.lists[self._number[zone_labels]])
 
     def _candidates(self, zone_labels: Selector) -> Iterator[Policy]:
         """Policies that may select a zone with these labels, in no particular order."""
@@ -146,13 +145,11 @@ class Plan:
 
     def lost(self, before: int, after: int) -> tuple[int, ...]:
         """The lists in which an address that moves between these sets loses allowed traffic."""
-        lists = self._lost.get((before, after))
-        if lists is None:
-            if len(self._lost) >= MAX_LOSSES:
-                self._lost.clear()
-            lists = tuple(n for n in range(len(self.lists)) if self.allows(n, before) & ~self.allows(n, after))
-            self._lost[before, after] = lists
-        return lists
+        return self._lost.of((before, after), self._find_lost)
+
+    def _find_lost(self, bits: tuple[int, int]) -> tuple[int, ...]:
+        before, after = bits
+        return tuple(n for n in range(len(self.lists)) if self.allows(n, before) & ~self.allows(n, after))
 
     def match_orders(self, traffic: TrafficClasses) -> tuple[MatchOrder, ...]:
         """The sets of each list in order of precedence, with action and traffic mask."""
@@ -181,17 +178,14 @@ class _Verdicts:
     def __init__(self, match_orders: Iterable[MatchOrder]) -> None:
         self._judges = tuple(match_orders)
         self._masks = tuple(sum(bit for bit, _, _ in judge) for judge in self._judges)
-        self._known: dict[int, int] = {}
+        self._known: Memo[int, int] = Memo(MAX_VERDICTS)
 
     def of(self, number: int, bits: int) -> int:
-        own = bits & self._masks[number]
-        verdict = self._known.get(own)
-        if verdict is None:
-            if len(self._known) >= MAX_VERDICTS:
-                self._known.clear()
-            judge = self._judges[number]
-            verdict = self._known[own] = allowed_classes((allows, mask) for bit, allows, mask in judge if own & bit)
-        return verdict
+        judge = self._judges[number]
+        return self._known.of(
+            bits & self._masks[number],
+            lambda own: allowed_classes((allows, mask) for bit, allows, mask in judge if own & bit),
+        )
 
 
 def _by_pair(keys: Iterable[SetKey]) -> tuple[int, dict[tuple[str, str], tuple[tuple[int, Selector], ...]]]:

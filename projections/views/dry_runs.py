@@ -19,11 +19,11 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from projections.fleet.covers import NO_CHANGE, PrefixChange, covers_of
 from projections.fleet.edits import Edit, Proposal, edit_impact, propose
 from projections.fleet.holds import EditApplied, EditHeld
 from projections.fleet.impact import MemberChange, evaluate
 from projections.fleet.joins import MembersChanged
-from projections.fleet.rulesets import NO_CHANGE, PrefixChange
 from projections.fleet.state import ANY_ZONE, FleetState
 from projections.fleet.withdrawals import ALLOWED_BY_CHANGE, DENIAL_KINDS, DENIED_BY_CHANGE
 from projections.rules.lists import Plan, SetKey, VerdictCounts
@@ -248,11 +248,10 @@ def _turned(plan: Plan, number: int, shifts: Mapping[tuple[int, int], int]) -> V
 
 
 def _contents(state: FleetState, bits: Iterable[int]) -> list[PrefixChange | None]:
-    """The present content of these sets, by bit; None for the others. Reading a set brings its cover up to date."""
+    """The present content of these sets, by bit; None for the others."""
     contents: list[PrefixChange | None] = [None] * len(state.sets)
     for bit in sorted(bits):
-        state.sets[bit].catch_up(state.slot_table, bit)
-        contents[bit] = state.sets[bit].content()
+        contents[bit] = covers_of(state).at(state, bit).content()
     return contents
 
 

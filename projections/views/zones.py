@@ -8,7 +8,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from projections.fleet import tables
-from projections.fleet.rulesets import PrefixChange
+from projections.fleet.covers import PrefixChange
 from projections.fleet.state import ANY_ZONE, FleetState
 from projections.fleet.tables import RuleTable
 from projections.installs.rows import InstallsState

@@ -186,8 +186,8 @@ def _too_wide(add: Any) -> Any:
 
 
 def _version_stays_on_loss(note: Any) -> Any:
-    def noted(self: RuleSet, version: int, earliest_ms: int, added: Any, removed: Any) -> None:
-        note(self, version if added else self.version, earliest_ms, added, removed)
+    def noted(self: RuleSet, version: int, earliest_ms: int, added: Any, removed: Any, *, most: int) -> None:
+        note(self, version if added else self.version, earliest_ms, added, removed, most=most)
 
     return noted
 

@@ -2,48 +2,35 @@
 
 from __future__ import annotations
 
-from projections.fleet.allowed_counts import AllowedCounts
-from projections.rules.lists import Plan
-from projections.rules.policies import BUILT_IN, Policy
+import pytest
+
 from tests.support.fleet import Fleet, Item
 
 RACKS = 20
 
 
-class AskedPlan(Plan):
-    """Counts how often it is asked for a verdict."""
-
-    asked = 0
-
-    def allows(self, number: int, bits: int) -> int:
-        self.asked += 1
-        return super().allows(number, bits)
-
-
-def plan_of(action: str) -> AskedPlan:
-    """A list, and a combination of sets, per rack."""
+def test_a_change_looks_at_the_combinations_that_it_touches_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet, asked = Fleet(), 0
     racks = [{"rack": f"r{i}"} for i in range(RACKS)]
-    policies = [Policy(f"p{i}", 1, action, "any", (), rack, rack, 1) for i, rack in enumerate(racks)]
-    return AskedPlan([BUILT_IN, *policies], [tuple(rack.items()) for rack in racks])
+    for i, rack in enumerate(racks):
+        fleet.describe(f"z{i}", rack)
+        fleet.policy(f"p{i}", priority=1, action="drop", sources=rack, zones=rack)
+    nodes = [Item(f"n{i}", "z0", f"10.0.0.{i + 1}", labels=rack) for i, rack in enumerate(racks)]
+    fleet.change(*nodes)
+    fleet.unlimited()
+    state, allows = fleet.state, fleet.state.plan.allows
+    number = state.list_number("z0")
+    assert state.allowed_by(number) == RACKS - 1
 
+    def count(of: int, bits: int) -> int:
+        nonlocal asked
+        asked += 1
+        return allows(of, bits)
 
-def test_a_change_looks_at_the_combinations_that_it_touches_alone() -> None:
-    plan, allowed = plan_of("drop"), AllowedCounts()
-    reach = {plan.bits_of({"rack": f"r{i}"}): 10 for i in range(RACKS)}
-    lists = len(plan.lists)
-    number = plan.number_of({"rack": "r0"})
-    assert allowed.of(number, plan, reach) == 10 * (RACKS - 1)
-    assert plan.asked == lists * RACKS
-    left = plan.bits_of({"rack": "r1"})
-    reach[left] -= 1
-    allowed.note(left, -1)
-    plan.asked = 0
-    assert [allowed.of(each, plan, reach) for each in (number, plan.number_of({"rack": "r1"}))] == [
-        10 * (RACKS - 1) - 1,
-        10 * (RACKS - 1),
-    ]
-    assert plan.asked == lists
-    assert allowed.of(number, plan_of("allow"), reach) == 10 * RACKS - 1, "another plan is counted anew"
+    monkeypatch.setattr(state.plan, "allows", count)
+    state.count_addresses(state.plan.bits_of(racks[1]), -1)
+    assert asked == len(state.plan.lists)
+    assert [state.allowed_by(number), state.allowed_by(state.list_number("z1"))] == [RACKS - 2, RACKS - 1]
 
 
 def test_counts_follow_labels_of_zones_that_leave_the_sets_as_they_are() -> None:

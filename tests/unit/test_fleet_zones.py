@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from projections.fleet import rulesets
-from projections.fleet.retired import MAX_RETIRED
+from projections.fleet import covers
+from projections.fleet.covers import MAX_RETIRED, covers_of
+from projections.fleet.rulesets import INCREMENTAL_MAX
 from projections.fleet.tables import delta, table
 from projections.rules.policies import selector
 from tests.support.fleet import Device, Fleet, Item, actual_table, applied, saved_bytes
@@ -127,7 +128,20 @@ def test_retired_sets_of_policies_that_match_nobody_are_dropped_by_count() -> No
     for number in range(MAX_RETIRED + 200):
         fleet.policy("p", sources={"app": f"none{number}"})
         table(fleet.state, "z1")
-    assert len(fleet.state.retired) == MAX_RETIRED
+    assert len(covers_of(fleet.state)) == MAX_RETIRED
+
+
+def test_a_delta_from_a_previous_list_needs_all_changes_of_its_sets() -> None:
+    for count, is_known in ((INCREMENTAL_MAX // 2, True), (INCREMENTAL_MAX + 1, False)):
+        fleet = Fleet()
+        fleet.unlimited()
+        fleet.policy("p", sources={"app": "web"})
+        fleet.change(Item("n0", "z1", "10.1.0.1", labels={"app": "web"}))
+        since = table(fleet.state, "z1").version
+        fleet.change(*(Item(f"n{i}", "z1", f"10.0.{i >> 8}.{i & 255}", labels={"app": "web"}) for i in range(1, count)))
+        fleet.change(Item("last", "z1", "10.1.0.2", labels={"app": "web"}))
+        fleet.policy("p", sources={"app": "db"})
+        assert (delta(fleet.state, "z1", since) is not None) == is_known
 
 
 def test_retired_sets_take_no_more_bytes_than_those_of_present_lists() -> None:
@@ -138,11 +152,11 @@ def test_retired_sets_take_no_more_bytes_than_those_of_present_lists() -> None:
     for priority in range(9):
         fleet.policy("p", priority=priority, sources={"app": "web"})
         assert [found.prefixes.bytes() for found in table(fleet.state, "z1").sets] == [5_000, 5_000]
-    assert len(fleet.state.retired) == 1
+    assert len(covers_of(fleet.state)) == 1
 
 
 def test_history_is_bounded_by_steps_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rulesets, "MAX_STEPS", 20)
+    monkeypatch.setattr(covers, "MAX_STEPS", 20)
     fleet = Fleet()
     versions = []
     for number in range(1, 61):

@@ -1,0 +1,31 @@
+"""Remembered results of pure functions of immutable values. They are no state: no result depends on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
+
+
+class Memo(Generic[Key, Value]):
+    """At most `most` results by argument; at the limit all are forgotten."""
+
+    __slots__ = ("_known", "_most")
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._known: dict[Key, Value] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def of(self, key: Key, compute: Callable[[Key], Value]) -> Value:
+        """The result for this argument."""
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) >= self._most:
+                self._known.clear()
+            found = self._known[key] = compute(key)
+        return found

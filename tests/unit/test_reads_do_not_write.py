@@ -1,0 +1,182 @@
+"""Views and `decide` change nothing in a state, and leave nothing there for `evolve`, over generated histories."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine
+
+from eventstore.folding.fold import Decision, RecordMetadata
+from projections.cliques import files
+from projections.cliques import views as clique_views
+from projections.cliques.fold import CliquesFold
+from projections.cliques.state import CliquesState
+from projections.fleet import address_index, joins, members, tables
+from projections.fleet import views as fleet_views
+from projections.fleet.fold import FleetFold, FleetState, next_record
+from projections.fleet.withdrawals import BUDGET_KINDS
+from projections.installs.fold import InstallsFold, InstallsState
+from projections.installs.views import laggards, zone_progress
+from projections.views import dry_runs, explanations, nodes, zones
+from projections.zones import dpu_views
+from projections.zones.fold import ZonesFold, ZonesState
+from projections.zones.forwarding import forward, is_forwarded
+from projections.zones.rows import Dpu
+from schemas.events import Event, InstallsReported
+from tests.support.contents import contents_of
+from tests.support.thresholds import with_threshold
+from tests.unit.test_clique_machine import CliqueMachine
+from tests.unit.test_fleet_machine import FleetMachine
+from tests.unit.test_installs import PARTITION, REPORT
+from tests.unit.test_lifecycle_machine import LifecycleMachine
+from tests.unit.test_nodes_machine import NodesMachine
+
+EXAMPLES, STEPS = 8, 20
+DPU = Dpu("z0", 0, "n1", "", "", "Ready", 0, 0, 0, 0)
+
+
+def read_fleet(state: FleetState) -> None:
+    zones_state, installs_state = ZonesState(), InstallsState()
+    for zone in ("nowhere", *sorted(state.zones.rows)):
+        now = tables.table(state, zone)
+        tables.snapshot(state, zone)
+        for since in range(max(now.version - 4, 0), now.version + 1):
+            tables.delta(state, zone, since)
+            tables.earliest_since(state, zone, since)
+        list(zones.rules(now))
+        zones.view(zone, zones_state, state)
+        zones.frozen(zone, zones_state, state, installs_state, 1)
+        state.is_frozen(zone)
+    for name in [*state.members.rows]:
+        member = state.members.rows[name]
+        nodes.view(name, member, state)
+        fleet_views.hold_state(state, name)
+        about = explanations.ExplainQuery(name, None, 0, "d", msgspec.structs.replace(DPU, zone=member.zone), None, 1)
+        explanations.explain(about, state, installs_state)
+    state.members.get_many([*state.members.rows, "unknown"])
+    state.conflicts()
+    for number in range(len(state.plan.lists)):
+        for kind in BUDGET_KINDS:
+            state.budget_remaining(kind, number, 1_000_000)
+    fleet_views.policies(state), fleet_views.holds(state), fleet_views.budgets(state), fleet_views.frozen(state)
+    fleet_views.command_outcome(state, "a", 1)
+    for partition in range(state.partition_count):
+        next_record(state, partition, 0)
+
+
+def read_zones(state: ZonesState) -> None:
+    fleet, installs = FleetState(1), InstallsState()
+    for mark in (0, state.forwarded, state.forwarded + 2):
+        forward(state, 0, mark)
+        is_forwarded(state, mark, 5)
+    for zone in ("nowhere", *state.zones()):
+        zones.view(zone, state, fleet)
+        zones.installs(zone, state, installs, 1)
+    for name, dpu in state.dpus.rows.items():
+        dpu_views.view(name, dpu)
+    list(dpu_views.named(state, is_wanted=lambda _: True, phase="", stuck=True))
+    for name in [*state.nodes.rows, "unknown"]:
+        nodes.find(name, [state.nodes.rows.get(name)], fleet)
+
+
+def read_cliques(state: CliquesState) -> None:
+    for summary in clique_views.summaries(state):
+        clique_views.show(state, summary.domain, summary.clique)
+        files.slot_addresses(state, summary.domain, summary.clique)
+        clique_views.is_domain_ready(state, summary.domain, 1)
+
+
+def read_installs(state: InstallsState) -> None:
+    for zone in ("nowhere", *state.zones.rows):
+        zone_progress(state, zone)
+        laggards(state, zone)
+
+
+def checked(fold: type[Any], read: Callable[[Any], None]) -> Callable[..., Decision]:
+    """`decide` of this fold, which compares the state before and after, and before and after all views of it."""
+    decide = fold.decide
+
+    def decided(self: Any, state: Any, event: Event, at: RecordMetadata) -> Decision:
+        before = contents_of(state)
+        read(state)
+        assert contents_of(state) == before, "a view changed the state"
+        decision: Decision = decide(self, state, event, at)
+        if isinstance(state, FleetState) and decision.change is not None:
+            dry_runs.of_change(state, decision.change, at.offset + 1)
+        assert contents_of(state) == before, "decide changed the state"
+        return decision
+
+    return decided
+
+
+def reading(machine: type[RuleBasedStateMachine], fold: type[Any], read: Callable[[Any], None]) -> Any:
+    """The test case of a machine whose fold is checked."""
+    base: Any = machine
+
+    class Reading(base):  # type: ignore[misc]
+        def __init__(self) -> None:
+            self.reads = pytest.MonkeyPatch()
+            self.reads.setattr(fold, "decide", checked(fold, read))
+            super().__init__()
+
+        def teardown(self) -> None:
+            try:
+                super().teardown()
+            finally:
+                self.reads.undo()
+
+    case: Any = Reading.TestCase
+    case.settings = settings(
+        max_examples=EXAMPLES,
+        stateful_step_count=STEPS,
+        deadline=None,
+        derandomize=True,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
+    return case
+
+
+TestFleet = reading(FleetMachine, FleetFold, read_fleet)
+TestFleetOfColumns = reading(
+    with_threshold(
+        FleetMachine, 0, (joins, "_COLUMNS_MIN"), (members, "_BATCH_LOOKUP_MIN"), (address_index, "_SMALL_BATCH")
+    ),
+    FleetFold,
+    read_fleet,
+)
+TestNodes = reading(NodesMachine, ZonesFold, read_zones)
+TestLifecycle = reading(LifecycleMachine, ZonesFold, read_zones)
+TestCliques = reading(CliqueMachine, CliquesFold, read_cliques)
+
+
+@given(st.lists(REPORT, max_size=12))
+def test_reads_of_installs_do_not_write(reports: list[InstallsReported]) -> None:
+    fold = InstallsFold()
+    state, decide = fold.initial_state(PARTITION), checked(InstallsFold, read_installs)
+    for offset, event in enumerate(reports):
+        at = RecordMetadata(PARTITION, offset, event.envelope.issued_at_ms, event.envelope.issued_at_ms)
+        decision = decide(fold, state, event, at)
+        if decision.change is not None:
+            fold.evolve(state, decision.change, at)
+
+
+@pytest.mark.parametrize(
+    "read", [lambda state: state.sets.sort(), lambda state: state.known.update(a=1)], ids=["order", "key"]
+)
+def test_a_read_that_writes_is_found(read: Callable[[Any], None]) -> None:
+    class State:
+        def __init__(self) -> None:
+            self.sets = [2, 1]
+            self.known: dict[str, int] = {}
+
+    class Reader:
+        def decide(self, state: State, event: Event, at: RecordMetadata) -> Decision:
+            raise AssertionError("the view was not found")
+
+    with pytest.raises(AssertionError, match="a view changed the state"):
+        checked(Reader, read)(Reader(), State(), None, None)
