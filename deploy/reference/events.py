@@ -7,7 +7,7 @@ from typing import Any
 
 from deploy.reference.markdown import code, table
 from deploy.reference.markdown import page as whole
-from deploy.topics import TOPICS
+from deploy.topics import READER, TOPICS
 from eventstore.avro.released import Schema, released
 from eventstore.kafka.topics import REPLICATION_FACTOR, settings_of
 from eventstore.log import DEFAULT_PARTITION_COUNT
@@ -26,7 +26,7 @@ def page() -> str:
         "wire format: a zero byte, four bytes of schema id, the record. Every process serves the schemas at `--http`, "
         "as a Schema Registry.",
         "## Topics",
-        table(("topic", "partitions", *_setting_names()), [_topic(spec) for spec in TOPICS]),
+        table(("topic", "partitions", "read by", "written by", *_setting_names()), [_topic(spec) for spec in TOPICS]),
         "## Events",
         f"Each event begins with an envelope: {_fields(envelope)} {envelope['doc']}",
         *(_event(schema) for schema in schemas),
@@ -39,7 +39,8 @@ def _setting_names() -> list[str]:
 
 def _topic(spec: TopicSpec) -> list[str]:
     count = str(DEFAULT_PARTITION_COUNT) if spec.is_keyed else "1"
-    return [code(spec.name), count, *(setting.value for setting in settings_of(spec, REPLICATION_FACTOR))]
+    roles = (", ".join(sorted(roles - {READER})) for roles in (spec.readers, spec.writers))
+    return [code(spec.name), count, *roles, *(setting.value for setting in settings_of(spec, REPLICATION_FACTOR))]
 
 
 def _event(schema: Schema) -> str:

@@ -15,24 +15,20 @@ import grpc
 from commands.queries.status import LogLocation, StatusReporter
 from commands.rpc.limits import DEFAULTS, Limits
 from commands.server import ApiServer
+from deploy.roles import folds_of
 from deploy.topics import TOPICS
 from drivers.forwarder import Forwarder
 from drivers.stall_detector import StallDetector
 from eventstore.avro.codec import decode
 from eventstore.embedded.log import EmbeddedLog
 from eventstore.errors import AppendUnknown
-from eventstore.folding.fold import Fold
 from eventstore.ids import uuid7
 from eventstore.log import Headers, Partition
 from eventstore.recovery.attestation import records_before
 from eventstore.replicas.beacons import SingleReplica
 from eventstore.replicas.replica import Replica
 from eventstore.state_store.store import DigestStore
-from projections.cliques.fold import CliquesFold
-from projections.fleet.fold import FleetFold
-from projections.installs.fold import InstallsFold
 from projections.rules.rule import Held, Holdings
-from projections.zones.fold import ZonesFold
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.stubs import CommandsStub, QueriesStub
 
@@ -117,7 +113,7 @@ async def served(
         asyncio.TaskGroup() as tasks,
     ):
         log: Any = Stalling(embedded)
-        folds: list[Fold[Any]] = [ZonesFold(), FleetFold(PARTITIONS), CliquesFold(), InstallsFold()]
+        folds = folds_of(PARTITIONS)
         replica = Replica(log, folds, store=DigestStore(), name="replica-1", now_ms=now_ms, rng=rng)
         running = [tasks.create_task(replica.run())]
         if forwards:
