@@ -38,6 +38,7 @@ from commands.rpc.middleware import RpcMiddleware, Tracing
 from commands.streams.events import EventReader
 from commands.streams.lasting import LastingStreams
 from commands.streams.service import StreamsService
+from commands.streams.watches import Watches
 from eventstore.errors import FatalError
 from eventstore.replicas.replica import Replica
 from schemas.api import dpuplane_pb2 as pb
@@ -92,6 +93,7 @@ class ApiServer:
         self.metrics = self._middleware.metrics
         self.position_waiter = PositionWaiter(replica)
         reader = FoldReader(replica, self.position_waiter)
+        self._watches = Watches(replica, reader, self.position_waiter, self._streams)
         join_stream = JoinStreamHandler(self.command_handler, self.admission, limits.stream_in_flight)
         leave_handler = LeaveHandler(self.command_handler, reader, self.position_waiter)
         now = QueriesService(reader, CommandStatus(replica, now_ms, reader.with_fleet), status, devices)
@@ -110,11 +112,11 @@ class ApiServer:
                 replica_name=replica.name,
             ),
             "Queries": self.queries,
-            "Streams": StreamsService(EventReader(replica.log, self._streams)),
+            "Streams": StreamsService(EventReader(replica.log, self._streams), self._watches),
         }
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
         self._server: grpc.aio.Server | None = None
-        self._watching: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
 
     def handlers(self) -> tuple[grpc.GenericRpcHandler[Any, Any], ...]:
         """Handlers of both services, for any transport, usable while `waiting` runs."""
@@ -136,7 +138,7 @@ class ApiServer:
         except RuntimeError as error:
             why = "the address is in use, or not one of this machine"  # the library gives no reason
             raise FatalError(f"listen: {self._listen} cannot be listened on: {why}") from error
-        self._watching = asyncio.create_task(self.position_waiter.run())
+        self._tasks = [asyncio.create_task(self.position_waiter.run()), asyncio.create_task(self._watches.run())]
         await server.start()
         for name in ("", *names):
             await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
@@ -153,9 +155,9 @@ class ApiServer:
         self._streams.stop()
         if self._server is not None:
             await self._drain(self._server, grace_s)
-        if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.gather(self._watching, return_exceptions=True)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _drain(self, server: grpc.aio.Server, grace_s: float) -> None:
         """Wait for calls under way, except watchers of health, which never end by themselves and have been notified."""
@@ -168,10 +170,11 @@ class ApiServer:
 
     async def wait(self) -> None:
         """Return when the server has stopped. Raises if a task of the server has failed."""
-        if self._watching is not None:
-            await asyncio.wait({self._watching})
-            if not self._watching.cancelled():
-                self._watching.result()
+        if self._tasks:
+            ended, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in ended:
+                if not task.cancelled():
+                    task.result()
 
     def _options(self) -> list[tuple[str, int]]:
         limits = self._limits

@@ -102,6 +102,7 @@ METHODS = {
     "Queries.GetLatency": Permission(_READERS),
     "Queries.ExplainAccess": Permission(_READERS),
     "Streams.ReadEvents": Permission(_READERS),
+    "Streams.Watch": Permission(_READERS),
 }
 """Permission by method, as SERVICE.METHOD. A node agent may read the table of its clique, because the table names its
 peers.

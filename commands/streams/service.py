@@ -6,14 +6,19 @@ from collections.abc import AsyncGenerator
 
 from commands.rpc.middleware import Call
 from commands.streams.events import EventReader
+from commands.streams.watches import Watches
 from schemas.api import dpuplane_pb2 as pb
 
 
 class StreamsService:
     """Routes each method to its reader."""
 
-    def __init__(self, events: EventReader) -> None:
+    def __init__(self, events: EventReader, watches: Watches) -> None:
         self._events = events
+        self._watches = watches
+
+    def watch(self, request: pb.WatchRequest, call: Call) -> AsyncGenerator[pb.WatchResponse, None]:
+        return self._watches.watch(request, call)
 
     def read_events(self, request: pb.ReadEventsRequest, call: Call) -> AsyncGenerator[pb.ReadEventsResponse, None]:
         return self._events.read(request, call)

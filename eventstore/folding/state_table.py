@@ -32,7 +32,7 @@ class StateTable(Generic[Row]):
     Such a key is in the set and counts as changed.
     """
 
-    __slots__ = ("_added", "_changed", "_listed", "_together", "name", "row_type", "rows")
+    __slots__ = ("_added", "_changed", "_listed", "_together", "_watched", "name", "row_type", "rows")
 
     def __init__(self, name: str, row_type: type[Row]) -> None:
         self.name = name
@@ -42,10 +42,13 @@ class StateTable(Generic[Row]):
         self._together: list[Collection[str]] = []
         self._added: list[str] = []
         self._listed = 0
+        self._watched: dict[str, Row | None] | None = None
 
     def put(self, key: str, row: Row) -> None:
         self.rows[key] = row
         self._changed.add(key)
+        if self._watched is not None:
+            self._watched.setdefault(key, None)
 
     def put_all(self, rows: Mapping[str, Row]) -> None:
         self.rows.update(rows)
@@ -58,8 +61,12 @@ class StateTable(Generic[Row]):
 
     def remove(self, key: str) -> None:
         """Remove a row; no error if it is absent."""
-        if self.rows.pop(key, None) is not None:
-            self._changed.add(key)
+        removed = self.rows.pop(key, None)
+        if removed is None:
+            return
+        self._changed.add(key)
+        if self._watched is not None:
+            self._watched[key] = removed
 
     def remove_all(self, keys: Iterable[str]) -> None:
         """Remove the rows under these keys; no error if some are absent."""
@@ -68,6 +75,7 @@ class StateTable(Generic[Row]):
 
     def touch(self, keys: Collection[str]) -> None:
         """Mark these rows as changed, whether or not they are. The caller must not modify `keys` afterwards."""
+        self._note(keys)
         if len(keys) <= _SET_KEYS_MAX:
             self._changed.update(keys)
             return
@@ -75,8 +83,9 @@ class StateTable(Generic[Row]):
         self._listed += len(keys)
         self._bound()
 
-    def touch_added(self, keys: Iterable[str]) -> None:
+    def touch_added(self, keys: Collection[str]) -> None:
         """Mark these rows as new in the table."""
+        self._note(keys)
         self._added += keys
         self._bound()
 
@@ -93,6 +102,17 @@ class StateTable(Generic[Row]):
         drained = ChangedKeys(sorted(added), sorted(self._changed))
         self._changed.clear()
         return drained
+
+    def take_watched(self) -> dict[str, Row | None]:
+        """The keys that changed since the last call, each with the row that was removed last, for watchers; the first
+        call begins to collect them."""
+        taken, self._watched = self._watched or {}, {}
+        return taken
+
+    def _note(self, keys: Iterable[str]) -> None:
+        if self._watched is not None:
+            for key in keys:
+                self._watched.setdefault(key, None)
 
     def get_many(self, keys: Sequence[str]) -> Sequence[Row | None]:
         """The rows under these keys; None for absent ones."""

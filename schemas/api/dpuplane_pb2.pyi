@@ -1377,6 +1377,38 @@ class StalledPartition(_message.Message):
     reason: str
     def __init__(self, partition: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
+class WatchRequest(_message.Message):
+    __slots__ = ("position", "nodes", "dpus", "cliques")
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    DPUS_FIELD_NUMBER: _ClassVar[int]
+    CLIQUES_FIELD_NUMBER: _ClassVar[int]
+    position: str
+    nodes: ListNodesRequest
+    dpus: ListDpusRequest
+    cliques: ListCliquesRequest
+    def __init__(self, position: _Optional[str] = ..., nodes: _Optional[_Union[ListNodesRequest, _Mapping]] = ..., dpus: _Optional[_Union[ListDpusRequest, _Mapping]] = ..., cliques: _Optional[_Union[ListCliquesRequest, _Mapping]] = ...) -> None: ...
+
+class WatchResponse(_message.Message):
+    __slots__ = ("changes", "position")
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    changes: _containers.RepeatedCompositeFieldContainer[Change]
+    position: str
+    def __init__(self, changes: _Optional[_Iterable[_Union[Change, _Mapping]]] = ..., position: _Optional[str] = ...) -> None: ...
+
+class Change(_message.Message):
+    __slots__ = ("deleted", "node", "dpu", "clique")
+    DELETED_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    DPU_FIELD_NUMBER: _ClassVar[int]
+    CLIQUE_FIELD_NUMBER: _ClassVar[int]
+    deleted: bool
+    node: Node
+    dpu: Dpu
+    clique: Clique
+    def __init__(self, deleted: _Optional[bool] = ..., node: _Optional[_Union[Node, _Mapping]] = ..., dpu: _Optional[_Union[Dpu, _Mapping]] = ..., clique: _Optional[_Union[Clique, _Mapping]] = ...) -> None: ...
+
 class ReadEventsRequest(_message.Message):
     __slots__ = ("ranges", "follow", "filter")
     RANGES_FIELD_NUMBER: _ClassVar[int]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -89,3 +91,130 @@ async def test_a_position_that_the_log_does_not_have_is_out_of_range(plane: Serv
     with pytest.raises(grpc.aio.AioRpcError, match="offset: 99 of zones/0 must be from 0 to") as refused:
         await streams(plane).ReadEvents(pb.ReadEventsRequest(ranges=zones(offset=99))).read()
     assert refused.value.code() is grpc.StatusCode.OUT_OF_RANGE
+
+
+class Listed:
+    """A client's copy of a list, kept by watches that are cut and resumed."""
+
+    def __init__(self, plane: Served, **wanted: Any) -> None:
+        self._plane = plane
+        self._wanted = wanted
+        self.rows: dict[str, Any] = {}
+        self.position = ""
+        self.counts: Counter[str] = Counter()
+
+    async def list_all(self) -> None:
+        """List the whole, as a client does at first and when its position has expired."""
+        found = await self._plane.queries.ListNodes(pb.ListNodesRequest(page_size=1_000))
+        self.rows = {node.name: node for node in found.nodes}
+        self.position = found.position
+
+    async def watch(self, enough: Callable[[], bool], *, batches: int = 1_000_000) -> None:
+        """Apply batches until it is enough, or until this number of them."""
+        request = pb.WatchRequest(position=self.position, **self._wanted)
+        stream = streams(self._plane).Watch(request, timeout=20)
+        pending: list[pb.Change] = []
+        while not enough() and batches:
+            response = await stream.read()
+            pending += response.changes
+            if response.position:
+                self._apply(pending)
+                pending, self.position, batches = [], response.position, batches - 1
+        stream.cancel()
+
+    def _apply(self, changes: list[pb.Change]) -> None:
+        for change in changes:
+            self.counts[change.node.name] += 1
+            if change.deleted:
+                self.rows.pop(change.node.name, None)
+            else:
+                self.rows[change.node.name] = change.node
+
+
+async def test_a_list_that_is_watched_in_pieces_is_the_list_and_no_change_comes_twice(plane: Served) -> None:
+    listed, rng = Listed(plane, nodes=pb.ListNodesRequest()), random.Random(3)
+    await listed.list_all()
+    for number in range(12):
+        nodes = [pb.NodeSpec(name=f"n{each}", labels={"r": str(number)}) for each in rng.sample(range(8), 3)]
+        zone = f"z{number % 3}"
+        if rng.random() < 0.7:
+            done = await plane.join(zone, *nodes)
+        else:
+            names = [node.name for node in nodes]
+            done = await plane.calls.LeaveNodes(pb.LeaveNodesRequest(zone=zone, names=names))
+        if rng.random() < 0.5:
+            await listed.watch(lambda: False, batches=1)
+    whole = await plane.queries.ListNodes(pb.ListNodesRequest(page_size=1_000, min_position=done.position))
+    wanted = {node.name: (node.zone, dict(node.labels)) for node in whole.nodes}
+    await listed.watch(lambda: {n: (row.zone, dict(row.labels)) for n, row in listed.rows.items()} == wanted)
+    await listed.watch(lambda: False, batches=1)
+    before = listed.counts.copy()
+    await listed.watch(lambda: False, batches=1)
+    assert listed.counts == before, "a resumed watch sends nothing again"
+
+
+async def batch(stream: Any) -> list[pb.Change]:
+    """The changes up to the next position, without empty batches."""
+    changes: list[pb.Change] = []
+    while not changes:
+        response = await stream.read()
+        changes += response.changes
+        while not response.position:
+            response = await stream.read()
+            changes += response.changes
+    return changes
+
+
+async def test_dpus_and_cliques_are_watched_as_their_lists_select_them(plane: Served) -> None:
+    for zone in ("z1", "z2"):
+        await plane.calls.UpdateZone(pb.UpdateZoneRequest(zone=zone, set_labels=True, labels={"row": zone[1:]}))
+    dpus = streams(plane).Watch(pb.WatchRequest(dpus=pb.ListDpusRequest(label_selector="row=1")), timeout=20)
+    cliques = streams(plane).Watch(pb.WatchRequest(cliques=pb.ListCliquesRequest(domain="d")), timeout=20)
+    assert (await dpus.read()).position and (await cliques.read()).position
+    for zone in ("z2", "z1"):
+        await plane.calls.RegisterDpu(pb.RegisterDpuRequest(zone=zone, dpu=f"{zone}-d"))
+    found: dict[str, pb.Change] = {}
+    while "z1-d" not in found:
+        found |= {change.dpu.dpu: change for change in await batch(dpus)}
+    assert (found["z1-d"].deleted, found["z1-d"].dpu.zone, found["z1-d"].dpu.phase) == (False, "z1", "Initializing")
+    assert all(change.deleted for name, change in found.items() if name == "z2-d")
+    await plane.calls.ClaimIndex(pb.ClaimIndexRequest(domain="d", clique="c", node="n1"))
+    (change,) = await batch(cliques)
+    assert [member.node for member in change.clique.members] == ["n1"]
+
+
+@pytest.mark.parametrize(
+    ("position", "said"),
+    [
+        ("other:zones/0=1", "log id 'other' must be that of this log"),
+        ("LOG:zones/0=1", "zones/1 is not in it; give the position of a response of this list"),
+        ("zones", "log id"),
+    ],
+)
+async def test_a_watch_from_a_position_of_something_else_is_refused(plane: Served, position: str, said: str) -> None:
+    request = pb.WatchRequest(position=position.replace("LOG", plane.replica.log_id), nodes=pb.ListNodesRequest())
+    with pytest.raises(grpc.aio.AioRpcError, match=said) as refused:
+        await streams(plane).Watch(request).read()
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_a_watcher_that_reads_too_slowly_is_told_to_list_again(plane: Served) -> None:
+    for _, ring in plane.server._watches._feed._rings.values():
+        ring._most = 2
+    listed = await plane.queries.ListNodes(pb.ListNodesRequest())
+    for number in range(5):
+        done = await plane.join("z1", pb.NodeSpec(name=f"n{number}"))
+        await plane.queries.ListNodes(pb.ListNodesRequest(min_position=done.position))
+        probe = streams(plane).Watch(pb.WatchRequest(nodes=pb.ListNodesRequest()), timeout=20)
+        await probe.read()  # each has the server take over what has changed so far
+        probe.cancel()
+    with pytest.raises(grpc.aio.AioRpcError, match=r"has expired, .*; list again") as refused:
+        await streams(plane).Watch(pb.WatchRequest(position=listed.position, nodes=pb.ListNodesRequest())).read()
+    assert refused.value.code() is grpc.StatusCode.OUT_OF_RANGE
+
+
+async def test_positions_tell_that_something_advanced(plane: Served) -> None:
+    advancing = streams(plane).Watch(pb.WatchRequest(), timeout=20)
+    first = await advancing.read()
+    await plane.join("z1", pb.NodeSpec(name="n1"))
+    assert (await advancing.read()).position != first.position

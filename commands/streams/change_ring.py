@@ -1,0 +1,47 @@
+"""The last changes of one table, by position: what a watcher needs to continue. Pure, and of bounded size."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from commands.rpc.errors import PositionExpired
+
+Changes = Mapping[str, Any]
+"""The keys that changed, each with the row that was removed last; None if the row was only put."""
+
+
+class ChangeRing:
+    """Changes since the position `begin`, at most `most` keys; older ones are dropped."""
+
+    def __init__(self, begin: int, most: int) -> None:
+        self.begin = self.end = begin
+        self._most = most
+        self._count = 0
+        self._entries: deque[tuple[int, Changes]] = deque()
+
+    def add(self, end: int, changes: Changes) -> None:
+        """Add what changed from the end of the ring to before the position `end`."""
+        assert end >= self.end, "positions only grow"
+        self.end = end
+        if not changes:
+            return
+        self._entries.append((end, changes))
+        self._count += len(changes)
+        while self._count > self._most:
+            self.begin, dropped = self._entries.popleft()
+            self._count -= len(dropped)
+
+    def since(self, position: int) -> dict[str, Any]:
+        """The keys that changed at or after a position. Raises PositionExpired."""
+        if position < self.begin:
+            raise PositionExpired(
+                f"position: {position} has expired, the changes are known from {self.begin} on; list again"
+            )
+        found: dict[str, Any] = {}
+        for end, changes in reversed(self._entries):
+            if end <= position:
+                break
+            found = {**changes, **found}
+        return found
