@@ -20,7 +20,7 @@ TOPICS = TopicTable(
         TopicSpec(
             name=ZONES,
             is_deciding=True,
-            lingers=True,
+            callers="independent",
             folds=(lambda _: ZonesFold(),),
             readers=frozenset({"api", "relay", "provisioner", READER}),
             writers=frozenset({"api", "provisioner"}),
@@ -28,7 +28,7 @@ TOPICS = TopicTable(
         TopicSpec(
             name=CLIQUES,
             is_deciding=True,
-            lingers=True,
+            callers="together",
             folds=(lambda _: CliquesFold(),),
             readers=frozenset({"api", READER}),
             writers=frozenset({"api"}),

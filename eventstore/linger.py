@@ -8,13 +8,12 @@ stayed in this state. So the size of the last batch alone does not tell the numb
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
-_POLL_S = 0.001
 _IDLE_EACH_S = 0.0002
+_IDLE_MIN_S = 0.001
 _IDLE_MAX_S = 0.005
-"""Idle limit: a batch is committed when no append joined it for this long. The first value counts per caller, the
-second is the maximum.
+"""Idle limit: a batch is committed when no append joined it for this long. The first value counts per caller, between
+the other two.
 """
 _LINGER_EACH_S = 0.0004
 _LINGER_MIN_S = 0.02
@@ -33,11 +32,12 @@ class Linger:
     together, and a batch closed at their number would grow by only a few callers each time.
     """
 
-    __slots__ = ("_until_s", "enough", "size")
+    __slots__ = ("_closed", "_joined_s", "_timer", "_until_s", "enough", "size")
 
     def __init__(self) -> None:
         self.size = self.enough = 1
-        self._until_s = 0.0
+        self._until_s = self._joined_s = 0.0
+        self._closed: asyncio.Future[None] | None = None
 
     def observe(self, size: int, now_s: float) -> None:
         """Record that a batch was written. `size` is its appends plus those queued for the next batch."""
@@ -49,24 +49,42 @@ class Linger:
     @property
     def idle_s(self) -> float:
         """How long the next batch waits for one more append."""
-        return min(self.size * _IDLE_EACH_S, _IDLE_MAX_S) if self.size > 1 else 0.0
+        return min(max(self.size * _IDLE_EACH_S, _IDLE_MIN_S), _IDLE_MAX_S) if self.size > 1 else 0.0
 
     @property
     def max_s(self) -> float:
         """How long the next batch waits in total, at most."""
         return min(max(self.size * _LINGER_EACH_S, _LINGER_MIN_S), _LINGER_MAX_S)
 
+    async def wait(self, waiting: int, *, is_full: bool) -> None:
+        """Wait while more appends join the next batch, which has `waiting` appends. A single caller does not wait."""
+        idle_s = self.idle_s
+        if waiting >= self.enough or is_full or not idle_s:
+            return
+        loop = asyncio.get_running_loop()
+        self._closed = loop.create_future()
+        self._joined_s = loop.time()
+        self._look(self._joined_s + self.max_s)
+        try:
+            await self._closed
+        finally:
+            self._timer.cancel()
+            self._closed = None
 
-async def wait_for_batch(linger: Linger, waiting: Callable[[], int], is_full: Callable[[], bool]) -> None:
-    """Wait while more appends join the next batch. A single caller does not wait.
+    def _look(self, until_s: float) -> None:
+        """Close the batch if no append joined it for long enough; otherwise look again when that may be so."""
+        assert self._closed is not None, "the timer is cancelled with the batch"
+        loop = asyncio.get_running_loop()
+        end_s = min(self._joined_s + self.idle_s, until_s)
+        if loop.time() < end_s:
+            self._timer = loop.call_at(end_s, self._look, until_s)
+        elif not self._closed.done():
+            self._closed.set_result(None)
 
-    `waiting` returns how many appends are queued, `is_full` whether the batch takes no more.
-    """
-    clock = asyncio.get_running_loop().time
-    began_s = grown_s = clock()
-    idle_s, until_s = linger.idle_s, began_s + linger.max_s
-    seen = waiting()
-    while seen < linger.enough and not is_full() and clock() < min(grown_s + idle_s, until_s):
-        await asyncio.sleep(_POLL_S)
-        if (come := waiting()) > seen:
-            seen, grown_s = come, clock()
+    def join(self, waiting: int, *, is_full: bool) -> None:
+        """An append joined the next batch, which now has `waiting` appends."""
+        if self._closed is None:
+            return
+        self._joined_s = asyncio.get_running_loop().time()
+        if (waiting >= self.enough or is_full) and not self._closed.done():
+            self._closed.set_result(None)

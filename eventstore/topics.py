@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from eventstore.errors import AppendRefused
 from eventstore.log import MAX_RECORD_BYTES, Headers, Partition, partition_of, size_of
 
 _SEGMENT_MS_MIN = 10 * 60_000
 _SEGMENTS = 30
+
+Callers: TypeAlias = Literal["none", "independent", "together"]
 
 FoldFactory: TypeAlias = Callable[[int], Any]
 """Makes the rules of a fold (folding/fold.py) for a log with this partition count."""
@@ -36,10 +38,11 @@ class TopicSpec:
     """Whether the records are events, which exports and backups contain."""
     retention_ms: int | None = None
     """How long records are retained; None for ever."""
-    lingers: bool = False
-    """Whether callers usually wait for an append and then append again, so that an append batch waits for them.
-    Records of other topics (internal events, occasional commands of an operator) join the current batch: a batch that
-    waited for as many of them as in the last one would mostly wait in vain."""
+    callers: Callers = "none"
+    """How callers append, by which an engine chooses whether an append batch lingers for them (linger.py). `none`: by
+    internal events and occasional commands, for which a batch would mostly wait in vain. `independent`: each waits for
+    its append and then appends again, so that a batch that shares a sync waits for them. `together`: several append at
+    the same moment, so that any batch waits for them."""
     folds: tuple[FoldFactory, ...] = ()
     """The rules of each fold version, the first first. An earlier version stays while there are logs that began with
     it."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
@@ -30,7 +30,7 @@ from eventstore.embedded.reader import RocksReader
 from eventstore.embedded.rocks import Bounds, LogRow, Rocks, RocksError, check_header, open_rocks
 from eventstore.embedded.secondary import SecondaryLog
 from eventstore.errors import AppendUnknown, FatalError, LogMismatch, LogUnavailable, PlaneError
-from eventstore.linger import Linger, wait_for_batch
+from eventstore.linger import Linger
 from eventstore.log import (
     DEFAULT_PARTITION_COUNT,
     Headers,
@@ -63,8 +63,6 @@ class _Pending(NamedTuple):
     value: bytes
     synced: asyncio.Future[None]
     headers: Headers
-    has_waiting_caller: bool
-    """Whether a caller probably waits for this append, and appends again when it ends."""
 
     @property
     def cost(self) -> int:
@@ -82,7 +80,8 @@ class EmbeddedLog(RocksReader):
         super().__init__(topics, path, rocks, partition_count)
         self._now_ms = now_ms
         self._queue: deque[_Pending] = deque()
-        self._queued_with_caller = 0
+        self._lingers = {spec.name: Linger() for spec in topics if spec.callers != "none"}
+        self._queued_with_caller = dict.fromkeys(self._lingers, 0)
         self._deadlines = Deadlines()
         self.queued_bytes = 0
         self._work = asyncio.Event()
@@ -92,7 +91,6 @@ class EmbeddedLog(RocksReader):
         self._writing = asyncio.Lock()
         self._sync_thread = ThreadPoolExecutor(1, "sync")
         self._syncing: asyncio.Future[None] | None = None
-        self._linger = Linger()
         self.batches = 0
         self.failed_batches = 0
         self._tasks = [asyncio.create_task(self._guard(work)) for work in (self._commit_forever, self._maintain)]
@@ -152,7 +150,7 @@ class EmbeddedLog(RocksReader):
             return asyncio.ensure_future(self._append_when_space(partition, key, value, timeout_s, headers))
         synced: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._deadlines.put(synced, timeout_s, partial(_not_synced, partition, timeout_s))
-        self._enqueue(_Pending(partition, key, value, synced, headers, self.topics[partition.topic].lingers))
+        self._enqueue(_Pending(partition, key, value, synced, headers))
         return synced
 
     async def _append_when_space(
@@ -200,25 +198,25 @@ class EmbeddedLog(RocksReader):
             self._rocks.delete_before(partition, begin)
             self._bounds[partition] = bounds._replace(begin=begin)
 
-    @property
-    def is_failing(self) -> bool:
-        """Whether a write failed and the disk has accepted none since."""
-        return bool(self._write_error)
-
     # -- commits
 
     def _enqueue(self, pending: _Pending) -> None:
         self._queue.append(pending)
-        self._queued_with_caller += pending.has_waiting_caller
         self.queued_bytes += pending.cost
         self._work.set()
+        topic = pending.partition.topic
+        if topic in self._lingers:
+            self._queued_with_caller[topic] += 1
+            self._lingers[topic].join(self._queued_with_caller[topic], is_full=self._is_batch_full())
         if self.queued_bytes >= _QUEUED_BYTES:
             self._queue_space.clear()
 
     async def _commit_forever(self) -> None:
         while True:
             await self._work.wait()
-            await wait_for_batch(self._linger, lambda: self._queued_with_caller, self._is_batch_full)
+            for topic, linger in self._lingers.items():
+                if waiting := self._queued_with_caller[topic]:
+                    await linger.wait(waiting, is_full=self._is_batch_full())
             batch = self._take()
             try:
                 if batch:
@@ -226,8 +224,11 @@ class EmbeddedLog(RocksReader):
             except BaseException:
                 self._answer(batch, AppendUnknown(f"log directory {self._path} was closed during a write"))
                 raise
-            under_way = sum(pending.has_waiting_caller for pending in batch) + self._queued_with_caller
-            self._linger.observe(under_way, asyncio.get_running_loop().time())
+            written = Counter(pending.partition.topic for pending in batch)
+            for topic, linger in self._lingers.items():
+                if written[topic]:
+                    under_way = written[topic] + self._queued_with_caller[topic]
+                    linger.observe(under_way, asyncio.get_running_loop().time())
             # The callers whose append just ended run before the next batch is taken, and append to it.
             await asyncio.sleep(0)
 
@@ -239,7 +240,8 @@ class EmbeddedLog(RocksReader):
         size = 0
         while self._queue and len(batch) < _BATCH_RECORDS and size < _BATCH_BYTES:
             pending = self._queue.popleft()
-            self._queued_with_caller -= pending.has_waiting_caller
+            if pending.partition.topic in self._lingers:
+                self._queued_with_caller[pending.partition.topic] -= 1
             self.queued_bytes -= pending.cost
             if pending.synced.done():
                 self._deadlines.drop(pending.synced)
@@ -280,7 +282,7 @@ class EmbeddedLog(RocksReader):
         now_ms = self._now_ms()
         bounds: dict[Partition, Bounds] = {}
         rows: list[LogRow] = []
-        for partition, key, value, _, headers, _ in batch:
+        for partition, key, value, _, headers in batch:
             begin, offset, last_ms = bounds.get(partition) or self._bounds[partition]
             append_ms = max(last_ms, now_ms) if last_ms - now_ms <= _STEP_BACK_MS else now_ms
             rows.append(LogRow(partition, offset, append_ms, key, value, headers))
@@ -302,7 +304,7 @@ class EmbeddedLog(RocksReader):
         unknown = reason if isinstance(reason, LogMismatch) else AppendUnknown(str(reason))
         self._answer(self._queue, unknown)
         self._queue.clear()
-        self._queued_with_caller = 0
+        self._queued_with_caller = dict.fromkeys(self._lingers, 0)
         self.queued_bytes = 0
         self._queue_space.set()
 

@@ -1,8 +1,8 @@
 """Appends to Kafka: one sender per partition with one batch in flight. Later appends form the next batch.
 
-Claims of a clique arrive together, so their sender lingers for claims that come a moment after the first. Otherwise the
-first claim would go alone, and the others would wait for its round trip. Other topics do not linger: nodes join
-independently, and lingering made each join several times slower.
+Where callers append together, as those of a clique do, the sender lingers for appends that come a moment after the
+first. Otherwise the first would go alone, and the others would wait for its round trip. Other topics do not linger: for
+callers that append independently, as joining nodes do, lingering made each append several times slower.
 
 The appender builds the batches itself, so it knows of each record whether it was handed to the client. A record that
 was not handed over can wait for a new producer, or be withdrawn when its caller gives up. A record that was handed over
@@ -24,8 +24,8 @@ from aiokafka.errors import KafkaError
 from eventstore.errors import AppendUnknown, FatalError, LogMismatch, LogUnavailable, PlaneError
 from eventstore.kafka.clients import BATCH_BYTES, CachedClient, Clients, make_producer, reason
 from eventstore.kafka.topics import Topics
-from eventstore.linger import Linger, wait_for_batch
-from eventstore.log import CLIQUES, Headers, Partition, size_of
+from eventstore.linger import Linger
+from eventstore.log import Headers, Partition, size_of
 
 logger = logging.getLogger(__name__)
 
@@ -120,6 +120,7 @@ class KafkaAppender:
             sender.task = asyncio.create_task(self._guard(partition, sender))
         sender.queue.append(pending)
         sender.work.set()
+        sender.linger.join(len(sender.queue), is_full=len(sender.queue) >= BATCH_RECORDS)
         self._queued_bytes += pending.cost
         if self._queued_bytes >= QUEUED_BYTES:
             self._queue_space.clear()
@@ -135,13 +136,11 @@ class KafkaAppender:
             self._fail(FatalError(f"append to {partition}: {type(error).__name__}: {error}"))
 
     async def _run(self, partition: Partition, sender: _PartitionSender) -> None:
-        comes_together = partition.topic == CLIQUES
+        comes_together = self._topics.table[partition.topic].callers == "together"
         while True:
             await sender.work.wait()
             if comes_together:
-                await wait_for_batch(
-                    sender.linger, lambda: len(sender.queue), lambda: len(sender.queue) >= BATCH_RECORDS
-                )
+                await sender.linger.wait(len(sender.queue), is_full=len(sender.queue) >= BATCH_RECORDS)
             producer = await self._connected()
             batch = self._take(sender)
             if batch:

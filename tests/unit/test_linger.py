@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
+
+import pytest
+
 from eventstore.linger import Linger
+from tests.support.virtual_loop import run_virtual
 
 
 def linger_after(*batches: tuple[int, float]) -> Linger:
@@ -19,7 +25,7 @@ def test_who_appends_alone_does_not_wait() -> None:
 
 
 def test_the_larger_a_crowd_the_longer_each_is_waited_for_up_to_a_bound() -> None:
-    waits_s = [linger_after((size, 1.0)).idle_s for size in (2, 5, 20, 200, 500)]
+    waits_s = [linger_after((size, 1.0)).idle_s for size in (2, 10, 20, 200, 500)]
     assert 0.0 < waits_s[0] < waits_s[1] < waits_s[2] <= waits_s[3] == waits_s[4] <= 0.005
 
 
@@ -49,3 +55,42 @@ def test_a_crowd_that_grows_may_double_with_each_batch() -> None:
     assert linger_after((50, 1.0), (80, 1.1)).enough == 160
     assert linger_after((50, 1.0), (80, 1.1), (80, 1.2)).enough == 80
     assert linger_after((80, 1.0), (50, 2.1)).enough == 50, "it has shrunk"
+
+
+async def lingered(linger: Linger, joins_s: list[float], waiting: int = 1) -> float:
+    """The seconds that a batch waits which appends join at these times; one of a negative time fills it."""
+    loop = asyncio.get_running_loop()
+    began_s = loop.time()
+    for number, join_s in enumerate(joins_s, waiting + 1):
+        loop.call_at(began_s + abs(join_s), partial(linger.join, number, is_full=join_s < 0))
+    await linger.wait(waiting, is_full=False)
+    return loop.time() - began_s
+
+
+def test_a_batch_waits_until_no_append_joins_it_any_more_and_no_longer() -> None:
+    crowd = linger_after((200, 1.0), (200, 1.1))
+    idle_s, max_s = crowd.idle_s, crowd.max_s
+    assert run_virtual(lingered(linger_after((1, 1.0)), [])) == 0.0
+    assert run_virtual(lingered(crowd, [])) == pytest.approx(idle_s)
+    assert run_virtual(lingered(crowd, [0.001, 0.003])) == pytest.approx(0.003 + idle_s)
+    assert run_virtual(lingered(crowd, [0.001 * step for step in range(1, 100)])) == pytest.approx(max_s)
+
+
+def test_a_batch_that_is_complete_or_full_does_not_wait() -> None:
+    crowd = linger_after((200, 1.0), (200, 1.1))
+    assert run_virtual(lingered(crowd, [], waiting=200)) == 0.0
+    assert run_virtual(lingered(crowd, [0.001, 0.002], waiting=198)) == pytest.approx(0.002)
+    assert run_virtual(lingered(crowd, [0.001, -0.002])) == pytest.approx(0.002)
+
+
+def test_a_batch_can_be_waited_for_again_after_the_waiter_was_cancelled() -> None:
+    async def twice() -> float:
+        crowd = linger_after((200, 1.0))
+        waiter = asyncio.ensure_future(crowd.wait(1, is_full=False))
+        await asyncio.sleep(0.001)
+        waiter.cancel()
+        await asyncio.wait({waiter})
+        crowd.join(2, is_full=True)
+        return await lingered(crowd, [])
+
+    assert run_virtual(twice()) == pytest.approx(linger_after((200, 1.0)).idle_s)
