@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 from aiokafka.errors import KafkaError
 
+from deploy.topics import TOPICS
 from eventstore.errors import AppendUnknown, LogMismatch, LogUnavailable, PlaneError
 from eventstore.kafka import appender as appending
 from eventstore.kafka.appender import KafkaAppender
@@ -93,7 +94,7 @@ async def appender_to(brokers: Brokers) -> AsyncIterator[KafkaAppender]:
     def fail(error: PlaneError) -> None:
         raise AssertionError(error)
 
-    topics = cast("Topics", SimpleNamespace(name=lambda topic: topic))
+    topics = cast("Topics", SimpleNamespace(table=TOPICS, name=lambda topic: topic))
     appender = KafkaAppender(Scripted("", random.Random(1)), topics, fail)
     yield appender
     brokers.may_answer.set()
