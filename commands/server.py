@@ -7,7 +7,6 @@ authorizes each call. `credentials` and `access` are given together.
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -42,8 +41,6 @@ from commands.streams.watches import Watches
 from eventstore.errors import FatalError
 from eventstore.replicas.replica import Replica
 from schemas.api import dpuplane_pb2 as pb
-
-logger = logging.getLogger(__name__)
 
 _UNCOMPRESSED = 1
 """Bitset of compression algorithms: none. Our clients never compress, and 1 MiB compressed can hold a gigabyte."""

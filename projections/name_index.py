@@ -24,9 +24,6 @@ Places = NDArray[np.intp]
 UNKNOWN = -1
 """The number of a name that is not in the index."""
 
-NUMBERS = (1 << 32) - 2
-"""Numbers are below this."""
-
 _NUMBER_BITS = 32
 _NUMBER = (1 << _NUMBER_BITS) - 1
 _WORD = (1 << 64) - 1
@@ -55,7 +52,7 @@ class Lookup(NamedTuple):
 
 
 class NameIndex:
-    """Numbers from 0 to below NUMBERS by name; `name_of` and `names_of` return the name that a number was added for."""
+    """Numbers below 2**32 - 2 by name; `name_of` and `names_of` return the name that a number was added for."""
 
     def __init__(
         self, name_of: Callable[[int], str | None], names_of: Callable[[Numbers], Sequence[str | None]]

@@ -8,7 +8,6 @@ interceptor costs about a tenth of a call).
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, NoReturn, Protocol, TypeAlias
@@ -34,8 +33,6 @@ _ANSWER_MARGIN_S = 0.1
 """Time subtracted from a caller's deadline (at most a tenth of it), so that an `unknown` result still reaches the
 caller.
 """
-
-logger = logging.getLogger(__name__)
 
 Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
 

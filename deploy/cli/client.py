@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import click
 import grpc
@@ -27,8 +27,6 @@ from deploy.cli.rpc_errors import no_answer_message, not_sent_message
 from eventstore.ids import part_id, uuid7
 from schemas.api.metadata import PRINCIPAL_KEY
 from schemas.api.stubs import CommandsStub, QueriesStub
-
-M = TypeVar("M", bound=Message)
 
 _COMMANDS: Callable[[grpc.Channel], Any] = CommandsStub
 _QUERIES: Callable[[grpc.Channel], Any] = QueriesStub

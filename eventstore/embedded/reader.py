@@ -9,9 +9,8 @@ of a failed write.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncGenerator, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from eventstore.embedded.rocks import Bounds, Rocks, RocksError, directory_identity
@@ -75,15 +74,6 @@ class RocksReader:
 
     async def position_at(self, partition: Partition, time_ms: int) -> int:
         return self._first_at(partition, time_ms)
-
-    def size_bytes(self) -> int:
-        """Size of the log on disk."""
-        total = 0
-        with os.scandir(self._path) as entries:
-            for entry in entries:
-                with suppress(FileNotFoundError):  # RocksDB deletes files that it has replaced
-                    total += entry.stat().st_size
-        return total
 
     def _first_at(self, partition: Partition, time_ms: int) -> int:
         begin, end, _ = self._bounds_of(partition)

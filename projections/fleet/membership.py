@@ -46,16 +46,6 @@ class Member(msgspec.Struct, frozen=True, gc=False, array_like=True):
     contested4: int = 0
     contested6: bytes = b""
 
-    @property
-    def stated4(self) -> int:
-        """The IPv4 address that the zone stated, effective or not."""
-        return self.address4 or self.contested4
-
-    @property
-    def stated6(self) -> bytes:
-        """The IPv6 address that the zone stated, effective or not."""
-        return self.address6 or self.contested6
-
 
 class ReachableState(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A state of a node that is reachable, by slot: a previous one that a hold retains, or the present one (`hold` is

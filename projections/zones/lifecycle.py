@@ -43,8 +43,6 @@ MAX_TRIES = 20
 BACKOFF_MS, LONGEST_BACKOFF_MS = 2_000, 300_000
 
 REQUESTS = ("provision", "pause", "resume", "retry", "skip", "abort", "delete")
-STEP_EVENTS = ("started", "progressed", "succeeded", "failed", "lost", "expired", "swapped")
-TRIGGERS = REQUESTS + STEP_EVENTS
 
 
 _INSTALLED = frozenset(PROVISIONING[PROVISIONING.index(OS_INSTALLING) : -1])

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import grpc
 import uvloop
 
-from deploy.kafka.brokers import Brokers, ports_for
+from deploy.kafka.brokers import ports_for
 from deploy.kafka.jars import cache_folder
 from deploy.topics import TOPICS
 from drivers.agents.agent import Agent, AgentIdentity
@@ -45,6 +45,7 @@ from tests.bench.figures import Figure, percentile
 from tests.bench.planes import until
 from tests.bench.workload import FIRST_ADDRESS, new_id, zone_name
 from tests.support.kafka_operator import Operator
+from tests.support.struck_brokers import StruckBrokers
 
 ROLES = ("api", "relay", "provisioner")
 CYCLES = 4
@@ -88,10 +89,10 @@ async def _measure() -> list[Figure]:
 
 
 @asynccontextmanager
-async def _cluster(controllers: int) -> AsyncIterator[tuple[Brokers, str, list[_Process], _Bench]]:
-    """Brokers, a prefix of topics on them, and processes and agents that use them."""
+async def _cluster(controllers: int) -> AsyncIterator[tuple[StruckBrokers, str, list[_Process], _Bench]]:
+    """StruckBrokers, a prefix of topics on them, and processes and agents that use them."""
     with tempfile.TemporaryDirectory() as folder:
-        whole = Brokers(Path(folder) / "kafka", cache_folder(os.environ), controllers=controllers)
+        whole = StruckBrokers(Path(folder) / "kafka", cache_folder(os.environ), controllers=controllers)
         async with whole as brokers, AsyncExitStack() as stack:
             prefix = new_prefix()
             made = [_Process(brokers, prefix, role) for role in ROLES for _ in range(2)]
@@ -99,7 +100,7 @@ async def _cluster(controllers: int) -> AsyncIterator[tuple[Brokers, str, list[_
             yield brokers, prefix, processes, await stack.enter_async_context(_bench(processes))
 
 
-async def _leader_stalls(brokers: Brokers, prefix: str, bench: _Bench) -> list[Stall]:
+async def _leader_stalls(brokers: StruckBrokers, prefix: str, bench: _Bench) -> list[Stall]:
     operator = Operator(brokers.bootstrap, prefix)
     bare = await asyncio.to_thread(BareProducer, brokers.bootstrap, f"{prefix}.bare")
     return [
@@ -138,7 +139,7 @@ def _figures(name: str, stall_detector: Sequence[Stall]) -> list[Figure]:
 class _Process:
     """A process of one role, which can be killed and restarted at the same addresses."""
 
-    def __init__(self, brokers: Brokers, prefix: str, role: str) -> None:
+    def __init__(self, brokers: StruckBrokers, prefix: str, role: str) -> None:
         self.role = role
         self.listen, http, self.agents = (f"127.0.0.1:{port}" for port in ports_for(3, None))
         listeners = [f"--listen={self.listen}", f"--http={http}", f"--agents={self.agents}", "--log-level=ERROR"]
@@ -173,7 +174,7 @@ class _Process:
 class _Leader:
     """The broker that currently leads a partition."""
 
-    def __init__(self, brokers: Brokers, operator: Operator, leads: Partition, bare: BareProducer) -> None:
+    def __init__(self, brokers: StruckBrokers, operator: Operator, leads: Partition, bare: BareProducer) -> None:
         self._brokers = brokers
         self._operator = operator
         self._leads = leads
@@ -195,7 +196,7 @@ class _Leader:
 class _Controller:
     """A controller that is no broker: brokers keep working while the others elect a leader."""
 
-    def __init__(self, brokers: Brokers, number: int) -> None:
+    def __init__(self, brokers: StruckBrokers, number: int) -> None:
         self._brokers = brokers
         self._number = number
 

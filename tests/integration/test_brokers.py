@@ -14,24 +14,24 @@ from pathlib import Path
 
 import pytest
 
-from deploy.kafka.brokers import Brokers
 from deploy.kafka.jars import NoKafka, cache_folder, kafka_jars
 from deploy.topics import TOPICS
 from eventstore.kafka.log import KafkaLog
 from eventstore.kafka.topics import count_brokers
 from eventstore.log import FLEET_0
 from tests.contract.engine import KEY, put, read_all
+from tests.support.struck_brokers import StruckBrokers
 
 pytestmark = pytest.mark.kafka
 
 PATIENCE_S = 120
 
 
-def brokers_in(data: Path, *, count: int = 1, controllers: int = 0, base_port: int | None = None) -> Brokers:
-    return Brokers(data, cache_folder(os.environ), count=count, controllers=controllers, base_port=base_port)
+def brokers_in(data: Path, *, count: int = 1, controllers: int = 0, base_port: int | None = None) -> StruckBrokers:
+    return StruckBrokers(data, cache_folder(os.environ), count=count, controllers=controllers, base_port=base_port)
 
 
-def log_in(brokers: Brokers, prefix: str, *, create: bool) -> AbstractAsyncContextManager[KafkaLog]:
+def log_in(brokers: StruckBrokers, prefix: str, *, create: bool) -> AbstractAsyncContextManager[KafkaLog]:
     return KafkaLog.open(
         TOPICS, brokers.bootstrap, rng=random.Random(1), topic_prefix=prefix, partition_count=1, create=create
     )

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from deploy.kafka.brokers import Brokers
 from deploy.storage import LogSource, open_log_to_read
 from tests.support.decisions import until_all_are_written
 from tests.support.planes import Process, run, serving
+from tests.support.struck_brokers import StruckBrokers
 
 
 async def say_things(plane: Process, day: int) -> None:
@@ -50,7 +50,7 @@ async def test_an_embedded_plane_that_is_killed_writes_what_it_had_not(tmp_path:
 
 @pytest.mark.kafka
 @pytest.mark.timeout(300)
-async def test_two_processes_on_kafka_write_each_decision_alike(kafka_brokers: Brokers, tmp_path: Path) -> None:
+async def test_two_processes_on_kafka_write_each_decision_alike(kafka_brokers: StruckBrokers, tmp_path: Path) -> None:
     on = ("--kafka", kafka_brokers.bootstrap, "--topic-prefix", "decided", "--partitions", "3", "--role", "api")
     async with (
         serving(*on, "--name", "one", "--state", str(tmp_path / "one")) as one,

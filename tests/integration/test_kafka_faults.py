@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from deploy.kafka.brokers import Brokers
 from deploy.topics import TOPICS
 from eventstore.errors import AppendUnknown, LogMismatch, LogUnavailable
 from eventstore.kafka.topics import count_brokers
@@ -18,6 +17,7 @@ from eventstore.log import CLIQUES, FLEET, ZONES, Partition
 from tests.contract.engine import KEY, numbered, put
 from tests.support.kafka import KafkaUnderTest
 from tests.support.kafka_load import load
+from tests.support.struck_brokers import StruckBrokers
 
 pytestmark = pytest.mark.kafka
 
@@ -25,7 +25,9 @@ PARTITIONS = (Partition(ZONES, 0), Partition(ZONES, 1), Partition(CLIQUES, 0), P
 
 
 @pytest.mark.parametrize("partition", [PARTITIONS[0], PARTITIONS[3]], ids=str)
-async def test_the_leader_is_killed(kafka_log: KafkaUnderTest, kafka_brokers: Brokers, partition: Partition) -> None:
+async def test_the_leader_is_killed(
+    kafka_log: KafkaUnderTest, kafka_brokers: StruckBrokers, partition: Partition
+) -> None:
     log = await kafka_log.open_kafka()
     async with load(log, PARTITIONS) as running:
         kafka_brokers.kill(await kafka_log.operator.leader(partition))
@@ -34,7 +36,7 @@ async def test_the_leader_is_killed(kafka_log: KafkaUnderTest, kafka_brokers: Br
         await running.more(20)
 
 
-async def test_the_leader_freezes_for_seconds(kafka_log: KafkaUnderTest, kafka_brokers: Brokers) -> None:
+async def test_the_leader_freezes_for_seconds(kafka_log: KafkaUnderTest, kafka_brokers: StruckBrokers) -> None:
     log = await kafka_log.open_kafka()
     async with load(log, PARTITIONS) as running:
         leader = await kafka_log.operator.leader(PARTITIONS[3])
@@ -44,7 +46,9 @@ async def test_the_leader_freezes_for_seconds(kafka_log: KafkaUnderTest, kafka_b
         await running.more(20)
 
 
-async def test_a_short_freeze_that_nobody_is_replaced_for(kafka_log: KafkaUnderTest, kafka_brokers: Brokers) -> None:
+async def test_a_short_freeze_that_nobody_is_replaced_for(
+    kafka_log: KafkaUnderTest, kafka_brokers: StruckBrokers
+) -> None:
     log = await kafka_log.open_kafka()
     async with load(log, PARTITIONS) as running:
         leader = await kafka_log.operator.leader(PARTITIONS[3])
@@ -55,7 +59,7 @@ async def test_a_short_freeze_that_nobody_is_replaced_for(kafka_log: KafkaUnderT
             await running.more(5)
 
 
-async def test_all_brokers_restart_one_after_another(kafka_log: KafkaUnderTest, kafka_brokers: Brokers) -> None:
+async def test_all_brokers_restart_one_after_another(kafka_log: KafkaUnderTest, kafka_brokers: StruckBrokers) -> None:
     log = await kafka_log.open_kafka()
     async with load(log, PARTITIONS) as running:
         for broker in kafka_brokers.ids:
@@ -63,7 +67,7 @@ async def test_all_brokers_restart_one_after_another(kafka_log: KafkaUnderTest, 
             await running.more(5)
 
 
-async def test_all_brokers_are_killed_at_once(kafka_log: KafkaUnderTest, kafka_brokers: Brokers) -> None:
+async def test_all_brokers_are_killed_at_once(kafka_log: KafkaUnderTest, kafka_brokers: StruckBrokers) -> None:
     log = await kafka_log.open_kafka()
     async with load(log, PARTITIONS) as running:
         for broker in kafka_brokers.ids:
@@ -74,7 +78,7 @@ async def test_all_brokers_are_killed_at_once(kafka_log: KafkaUnderTest, kafka_b
 
 @pytest.mark.parametrize("refilled", [False, True], ids=["shorter", "refilled"])
 async def test_a_reader_notices_that_all_disks_lost_the_end(
-    kafka_log: KafkaUnderTest, kafka_brokers: Brokers, refilled: bool
+    kafka_log: KafkaUnderTest, kafka_brokers: StruckBrokers, refilled: bool
 ) -> None:
     """Kafka does not sync: a power cut of the whole cluster may take acknowledged records away."""
     log = await kafka_log.open_kafka()
@@ -100,7 +104,7 @@ async def test_a_reader_notices_that_all_disks_lost_the_end(
 
 
 async def test_a_log_is_made_on_every_broker_though_one_has_not_started_yet(
-    kafka_log: KafkaUnderTest, kafka_brokers: Brokers
+    kafka_log: KafkaUnderTest, kafka_brokers: StruckBrokers
 ) -> None:
     """A log made on those that are there would keep too few copies for ever, and be refused once the others come."""
     await lose_one(kafka_brokers)
@@ -113,7 +117,7 @@ async def test_a_log_is_made_on_every_broker_though_one_has_not_started_yet(
 
 
 async def test_no_topic_is_made_while_a_broker_that_is_named_is_missing(
-    kafka_log: KafkaUnderTest, kafka_brokers: Brokers
+    kafka_log: KafkaUnderTest, kafka_brokers: StruckBrokers
 ) -> None:
     await lose_one(kafka_brokers)
     with pytest.raises(LogUnavailable, match="2 of 3 named brokers are up"):
@@ -121,20 +125,22 @@ async def test_no_topic_is_made_while_a_broker_that_is_named_is_missing(
     assert not await kafka_log.described()
 
 
-async def lose_one(brokers: Brokers) -> None:
+async def lose_one(brokers: StruckBrokers) -> None:
     """Return when the cluster knows that one of its three brokers is gone."""
     brokers.kill(3)
     while await count_brokers(brokers.bootstrap, random.Random(1)) != 2:
         await asyncio.sleep(0.1)
 
 
-def segments(brokers: Brokers, topic: str) -> list[Path]:
+def segments(brokers: StruckBrokers, topic: str) -> list[Path]:
     """The files that hold the first partition of a topic, on all brokers."""
     return list(brokers.data.glob(f"broker-*/logs/{topic}-0/*.log"))
 
 
 @pytest.mark.parametrize("how", ["killed", "frozen"])
-async def test_a_log_closes_when_no_broker_answers(kafka_log: KafkaUnderTest, kafka_brokers: Brokers, how: str) -> None:
+async def test_a_log_closes_when_no_broker_answers(
+    kafka_log: KafkaUnderTest, kafka_brokers: StruckBrokers, how: str
+) -> None:
     others = asyncio.all_tasks()
     log = await kafka_log.open_kafka()
     batches = log.read(dict.fromkeys(PARTITIONS, 0))

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.kafka.brokers import Brokers
 from tests.support.planes import Process, Ran, run, serving, started
+from tests.support.struck_brokers import StruckBrokers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 
@@ -86,7 +86,7 @@ async def until_saved(api: Process) -> None:
             await asyncio.sleep(0.2)
 
 
-async def test_killing_any_role_or_broker_loses_nothing(kafka_brokers: Brokers, tmp_path: Path) -> None:
+async def test_killing_any_role_or_broker_loses_nothing(kafka_brokers: StruckBrokers, tmp_path: Path) -> None:
     async with plane_of_roles(kafka_brokers.bootstrap, tmp_path, dpus_per_zone=3) as roles:
         done: list[int] = []
 
@@ -113,7 +113,7 @@ async def test_killing_any_role_or_broker_loses_nothing(kafka_brokers: Brokers, 
         await until_equal(roles, dpus=9)
 
 
-async def test_a_provisioner_takes_over_from_one_that_was_killed(kafka_brokers: Brokers, tmp_path: Path) -> None:
+async def test_a_provisioner_takes_over_from_one_that_was_killed(kafka_brokers: StruckBrokers, tmp_path: Path) -> None:
     async with plane_of_roles(kafka_brokers.bootstrap, tmp_path, dpus_per_zone=2) as roles:
         await join(roles, 0)
         await until_equal(roles, dpus=2)

@@ -14,7 +14,6 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from deploy.kafka.brokers import Brokers
 from deploy.kafka.jars import cache_folder
 from deploy.topics import TOPICS
 from eventstore.kafka.admin import Admin, Topic
@@ -23,6 +22,7 @@ from eventstore.kafka.log import KafkaLog
 from eventstore.log import EventLog, Partition
 from tests.contract.engine import LogUnderTest
 from tests.support.kafka_operator import Operator
+from tests.support.struck_brokers import StruckBrokers
 
 EXTERNAL = "KAFKA_BOOTSTRAP_SERVERS"
 
@@ -36,9 +36,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(scope="session")
-def own_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
+def own_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StruckBrokers]:
     """Three brokers for the whole session; use `kafka_cluster` or `kafka_brokers`."""
-    brokers = Brokers(tmp_path_factory.mktemp("kafka"), cache_folder(os.environ))
+    brokers = StruckBrokers(tmp_path_factory.mktemp("kafka"), cache_folder(os.environ))
     with asyncio.Runner() as runner:
         try:
             runner.run(brokers.start())
@@ -52,13 +52,13 @@ def kafka_cluster(request: pytest.FixtureRequest) -> str:
     """Addresses of a cluster: `HOST:PORT,...`."""
     if external := os.environ.get(EXTERNAL):
         return external
-    brokers: Brokers = request.getfixturevalue("own_brokers")
+    brokers: StruckBrokers = request.getfixturevalue("own_brokers")
     return brokers.bootstrap
 
 
 @pytest.fixture
-async def kafka_brokers(own_brokers: Brokers) -> AsyncIterator[Brokers]:
-    """Brokers that a test may kill and pause. They are restored after the test."""
+async def kafka_brokers(own_brokers: StruckBrokers) -> AsyncIterator[StruckBrokers]:
+    """StruckBrokers that a test may kill and pause. They are restored after the test."""
     yield own_brokers
     await own_brokers.heal()
 

@@ -16,8 +16,8 @@ from projections.zones.lifecycle import (
     BACKOFF_MS,
     LONGEST_BACKOFF_MS,
     MAX_TRIES,
+    REQUESTS,
     TRANSITIONS,
-    TRIGGERS,
     Trigger,
     backoff_ms,
     transition,
@@ -44,6 +44,8 @@ from projections.zones.phases import (
 from projections.zones.rows import Dpu, Zone
 from schemas.events import StepFailed
 from tests.support.zones import PARTITION, START_MS, ZoneLog, check_dpus, derived_of, reloaded, replayed, rows_of
+
+TRIGGERS = (*REQUESTS, "started", "progressed", "succeeded", "failed", "lost", "expired", "swapped")
 
 AT = RecordMetadata(PARTITION, 9, START_MS, START_MS)
 WORK = set(STEPS)

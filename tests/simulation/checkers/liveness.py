@@ -40,7 +40,7 @@ def check_union(run: Evidence) -> Found:
                 yield f"node {name} is in {stated[name][0]} and in {node.zone}"
             stated[name] = (node.zone, node.created_ms, node.uid, node.address4, node.address6, node.labels)
     known = {
-        name: (m.zone, m.created_ms, m.uid, m.stated4, m.stated6, m.labels)
+        name: (m.zone, m.created_ms, m.uid, m.address4 or m.contested4, m.address6 or m.contested6, m.labels)
         for name, m in run.fleet.members.rows.items()
         if not m.held
     }
