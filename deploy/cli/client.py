@@ -7,6 +7,7 @@ under the same id to the next one. It takes effect at most once, whatever the ou
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,13 +27,36 @@ from deploy.cli.results import merged_position
 from deploy.cli.rpc_errors import no_answer_message, not_sent_message
 from eventstore.ids import part_id, uuid7
 from schemas.api.metadata import PRINCIPAL_KEY
-from schemas.api.stubs import CommandsStub, QueriesStub
+from schemas.api.stubs import CommandsStub, QueriesStub, StreamsStub
 
 _COMMANDS: Callable[[grpc.Channel], Any] = CommandsStub
 _QUERIES: Callable[[grpc.Channel], Any] = QueriesStub
+_STREAMS: Callable[[grpc.Channel], Any] = StreamsStub
 _IN_FLIGHT = 64
 _FOLDING_MS_MAX = 900_000
 _FOLDING_PAUSE_S = 0.5
+
+
+class OpenStream:
+    """A stream of the API that has begun. Raises RpcError if its first message does not come in time."""
+
+    def __init__(self, call: Any, timeout_s: float) -> None:
+        self._call = call
+        late = threading.Timer(timeout_s, call.cancel)
+        late.daemon = True
+        late.start()
+        try:
+            self._first = next(call, None)
+        finally:
+            late.cancel()
+
+    def next(self) -> Any:
+        """The next message, None at the end; waits for it. Raises RpcError."""
+        first, self._first = self._first, None
+        return first if first is not None else next(self._call, None)
+
+    def cancel(self) -> None:
+        self._call.cancel()
 
 
 class Client:
@@ -146,6 +170,22 @@ class Client:
                     raise
                 click.echo(folding.message, err=True)
                 time.sleep(_FOLDING_PAUSE_S)
+
+    def open_stream(self, method: str, request: Message) -> OpenStream:
+        """Open a stream of Streams, which has no deadline after its first message."""
+
+        def bind(channel: grpc.Channel) -> Callable[..., OpenStream]:
+            def opened(request: Message, *, timeout: float, metadata: Any) -> OpenStream:
+                return OpenStream(getattr(_STREAMS(channel), method)(request, metadata=metadata), timeout)
+
+            return opened
+
+        stream: OpenStream = self._call_first_available(bind, request)
+        return stream
+
+    def error_of(self, error: grpc.RpcError) -> NotFoundError | Refused | Unreachable:
+        """The error of a stream in the words of the command line."""
+        return self._failure(failure(error, self.server))
 
     def advance_min_position(self) -> None:
         """Require later responses to be at least as new as all so far, from any server."""

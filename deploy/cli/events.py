@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import sys
 from collections.abc import Coroutine
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +14,21 @@ import yaml
 
 from deploy.atomic_files import atomic_write
 from deploy.cli.client import Client
-from deploy.cli.log_options import log_errors, log_options, log_source_of_status
+from deploy.cli.log_options import log_errors, log_options
 from deploy.cli.options import query_options_in
 from deploy.cli.output import check_stdout_reader, print_value
 from deploy.cli.param_types import Time, as_of, command_id, not_empty
 from deploy.cli.progress import ProgressLine
+from deploy.cli.remote_log import open_events
 from deploy.cli.watch import EVERY_S
 from deploy.export.events import EXPORTED_TYPES, EventFilter, as_json, batches, lines
 from deploy.export.events import tail as tailed
 from deploy.export.parquet import ParquetFile
 from deploy.export.rows import rows
-from deploy.storage import LogSource, open_log_to_read
+from deploy.storage import LogSource
 from deploy.topics import TOPICS
 from eventstore.as_of import format_time
 from eventstore.log import EventLog
-from schemas.api import dpuplane_pb2 as pb
 
 LAST_MAX = 100_000
 _ALL = "--from-beginning"
@@ -81,6 +80,8 @@ def filters(function: Any) -> Any:
 def events() -> None:
     """Read the log's events, in order per partition: one line of JSON each (jsonl), or a YAML document.
 
+    They come through the API, unless --data, --kafka, --config or a variable names the log.
+
     \b
     Example: dpuplane events tail --type NodesJoined --since 10m
     """
@@ -110,7 +111,7 @@ def tail(
             f"--until: give -n, --since, --from or {_ALL} too: without one of them, tail begins at the end of the log"
         )
     from_end = None if starts and last is None else last or 0
-    _print(log_source or _asked(client), _wanted(**wanted), output, follow=True, last=from_end)
+    _print(open_events(client, log_source), _wanted(**wanted), output, follow=True, last=from_end)
 
 
 @events.command(epilog="Example: dpuplane events export --format parquet --out log.parquet")
@@ -148,11 +149,11 @@ def export(
     if explode and kind != "parquet":
         raise click.UsageError("give --format parquet with --explode: a line of JSON has a whole event")
     if path is None:
-        _print(log_source or _asked(client), _wanted(**wanted), output, follow=False)
+        _print(open_events(client, log_source), _wanted(**wanted), output, follow=False)
         return
     with log_errors(), ProgressLine("export") as progress:
         written = asyncio.run(
-            _write(log_source or _asked(client), _wanted(**wanted), path, progress, kind=kind, explode=explode)
+            _write(open_events(client, log_source), _wanted(**wanted), path, progress, kind=kind, explode=explode)
         )
     if output == "jsonl":
         click.echo(f"{written:,} rows in {path}")
@@ -168,15 +169,18 @@ def _wanted(*, topics: tuple[str, ...], command: str, **rest: Any) -> EventFilte
     return wanted
 
 
-def _asked(client: Client) -> LogSource:
-    return log_source_of_status(client.query("GetStatus", pb.GetStatusRequest()), client.server)
-
-
-def _print(log_source: LogSource, wanted: EventFilter, output: str, *, follow: bool, last: int | None = None) -> None:
+def _print(
+    opening: AbstractAsyncContextManager[EventLog],
+    wanted: EventFilter,
+    output: str,
+    *,
+    follow: bool,
+    last: int | None = None,
+) -> None:
     """Print the selected events; with `last`, only the last so many events of the log, and then new ones."""
 
     async def show() -> None:
-        async with open_log_to_read(log_source, rng=random.Random()) as log:
+        async with opening as log:
             count = 0
             found = lines(log, wanted, follow=follow) if last is None else tailed(log, wanted, last=last)
             async for line in found:
@@ -207,10 +211,16 @@ async def _while_read(showing: Coroutine[Any, Any, None]) -> None:
 
 
 async def _write(
-    log_source: LogSource, wanted: EventFilter, path: Path, progress: ProgressLine, *, kind: str, explode: bool
+    opening: AbstractAsyncContextManager[EventLog],
+    wanted: EventFilter,
+    path: Path,
+    progress: ProgressLine,
+    *,
+    kind: str,
+    explode: bool,
 ) -> int:
     with atomic_write(path) as partial:
-        async with open_log_to_read(log_source, rng=random.Random()) as log:
+        async with opening as log:
             if kind == "lines":
                 return await _write_lines(log, wanted, partial, progress)
             with ParquetFile(partial, explode=explode) as table:

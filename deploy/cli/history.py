@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import random
+from contextlib import AbstractAsyncContextManager
 
 import click
 
@@ -11,15 +11,16 @@ from deploy.cli import output as out
 from deploy.cli.client import Client
 from deploy.cli.completed_names import ZONE
 from deploy.cli.errors import NotFoundError
-from deploy.cli.log_options import log_errors, log_options, log_source_of_status
+from deploy.cli.log_options import log_errors, log_options
 from deploy.cli.options import query_options
 from deploy.cli.progress import ProgressLine
+from deploy.cli.remote_log import open_events
 from deploy.past.history import Happening, history, homes_of_dpu, of_home
 from deploy.roles import folds_of
-from deploy.storage import LogSource, open_log_to_read
+from deploy.storage import LogSource
+from eventstore.log import EventLog
 from projections.decisions.items import DecisionItem
 from projections.field_checks import quoted
-from schemas.api import dpuplane_pb2 as pb
 
 
 @click.command("history", epilog="Example: dpuplane history rack7-n3")
@@ -34,7 +35,7 @@ def history_command(*, client: Client, output: str, log_source: LogSource | None
     decision of each event.
     """
     with log_errors():
-        happened = asyncio.run(_read(log_source or _asked(client), subject))
+        happened = asyncio.run(_read(open_events(client, log_source), subject))
     if not happened:
         raise NotFoundError(
             f"subject: {quoted(subject)} occurs in no event; it must be a node, DPU, zone or DOMAIN/CLIQUE"
@@ -60,17 +61,13 @@ def _in_zone(happened: list[Happening], subject: str, zone: str) -> list[Happeni
     return happened
 
 
-def _asked(client: Client) -> LogSource:
-    return log_source_of_status(client.query("GetStatus", pb.GetStatusRequest()), client.server)
-
-
-async def _read(log_source: LogSource, subject: str) -> list[Happening]:
+async def _read(opening: AbstractAsyncContextManager[EventLog], subject: str) -> list[Happening]:
     with ProgressLine("history") as progress:
 
         def heard(done: int, total: int) -> None:
             progress.show(f"{done:,} of {total:,} records", done / max(total, 1))
 
-        async with open_log_to_read(log_source, rng=random.Random()) as log:
+        async with opening as log:
             return await history(log, folds_of(log.partition_count), subject, heard)
 
 

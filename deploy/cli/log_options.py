@@ -1,4 +1,5 @@
-"""Options that name the log, for commands that read it directly. Without them, the server says where its log is."""
+"""Options that name the log, for commands that read it directly. Without them, `events` and `history` read it through
+the API, and the server tells the other commands where its log is."""
 
 from __future__ import annotations
 

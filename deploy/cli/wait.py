@@ -1,8 +1,8 @@
 """`dpuplane wait`: waits until a DPU, a zone, a node or a clique has a state.
 
-It queries repeatedly. Each response is at least as new as the one before, so a wait never sees older state. It also
-waits for a subject that does not exist yet, and for a plane that does not respond. After the timeout it prints the last
-state.
+It queries when the plane has advanced, and in any case every few seconds. Each response is at least as new as the one
+before, so a wait never sees older state. It also waits for a subject that does not exist yet, and for a plane that does
+not respond. After the timeout it prints the last state.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from deploy.cli.errors import NotFoundError, Unreachable
 from deploy.cli.options import list_all_pages, selector_option, wait_options
 from deploy.cli.param_types import INT64
 from deploy.cli.progress import ProgressLine
+from deploy.cli.watch import Advances
 from projections.rules.rule import Rule
 from projections.rules.traffic import TrafficClasses, allowed_classes
 from projections.zones.phases import PHASES, READY
 from schemas.api import dpuplane_pb2 as pb
 
-EVERY_S = 0.3
+EVERY_S = 5.0
 
 
 class WaitState(NamedTuple):
@@ -244,7 +245,9 @@ def _wait(
 ) -> None:
     """Query until the wait is over, and print the state. Raises Unreachable after the timeout."""
     until_s = time.monotonic() + timeout
+    advances = Advances(client)
     with ProgressLine(what) as progress:
+        advances.begin()
         while not (seen := _look(look)).enough:
             left_s = until_s - time.monotonic()
             if left_s <= 0:
@@ -252,7 +255,8 @@ def _wait(
                 raise Unreachable(f"{what}: not {wanted} within {timeout:g} s; last seen: {seen.said}{again}")
             progress.show(seen.said, 1 - left_s / timeout)
             client.advance_min_position()
-            time.sleep(min(EVERY_S, left_s))
+            advances.wait(time.sleep, min(EVERY_S, left_s))
+            advances.begin()
     if output == "table":
         click.echo(f"{what}: {wanted}: {seen.said}")
     else:

@@ -6,19 +6,63 @@ import contextlib
 import io
 import re
 import sys
+import threading
 from collections.abc import Callable
 from typing import NoReturn
 
 import click
+import grpc
 
-from deploy.cli.client import Client
+from deploy.cli.client import Client, OpenStream
 from deploy.cli.errors import NotFoundError, Unreachable
 from deploy.cli.output import check_stdout_reader
+from schemas.api import dpuplane_pb2 as pb
 
 EVERY_S = 1.0
+"""Interval of queries while no server has a stream of positions."""
+_PAUSE_S = 0.2
+"""The shortest time between two queries: a busy plane advances all the time."""
 _CLEAR = "\x1b[H\x1b[2J"
 _POSITION = re.compile(r"\s*\"?position\"?: .*?(,|$|\})", re.MULTILINE)
 """The position changes with every record, even if nothing else in the output does."""
+
+
+class Advances:
+    """Tells when the folds of the plane have advanced, by a stream of positions, so that a command need not poll."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._stream: OpenStream | None = None
+        self._advanced = threading.Event()
+
+    def begin(self) -> None:
+        """Open the stream, unless one is open. An advance after this call ends the next `wait`."""
+        self._advanced.clear()
+        if self._stream is not None:
+            return
+        with contextlib.suppress(grpc.RpcError, click.ClickException):  # the query that follows tells why
+            stream = self._client.open_stream("Watch", pb.WatchRequest())
+            stream.next()
+            self._stream = stream
+            threading.Thread(target=self._read, args=(stream,), daemon=True).start()
+
+    def wait(self, pause: Callable[[float], object], most_s: float = float("inf")) -> None:
+        """Return after an advance, or after `most_s`. `pause` waits for the given seconds, or raises."""
+        if self._stream is None:
+            pause(min(EVERY_S, most_s))
+            return
+        pause(min(_PAUSE_S, most_s))
+        waited_s = _PAUSE_S
+        while not self._advanced.is_set() and waited_s < most_s:
+            pause(_PAUSE_S)
+            waited_s += _PAUSE_S
+
+    def _read(self, stream: OpenStream) -> None:
+        with contextlib.suppress(grpc.RpcError):
+            while stream.next() is not None:
+                self._advanced.set()
+        self._stream = None
+        self._advanced.set()
 
 
 def watch(client: Client, show: Callable[[], None]) -> NoReturn:
@@ -29,7 +73,9 @@ def watch(client: Client, show: Callable[[], None]) -> NoReturn:
     respond.
     """
     shown = None
+    advances = Advances(client)
     while True:
+        advances.begin()
         try:
             text = _printed(show)
         except (Unreachable, NotFoundError) as error:
@@ -40,7 +86,7 @@ def watch(client: Client, show: Callable[[], None]) -> NoReturn:
             click.echo(f"{_CLEAR if sys.stdout.isatty() else ''}{text}", nl=False)
         shown = text
         client.advance_min_position()
-        check_stdout_reader(EVERY_S)
+        advances.wait(check_stdout_reader)
 
 
 class _Page(io.StringIO):
