@@ -73,6 +73,13 @@ def configure_logs(level: str = "INFO", form: str = "text") -> None:
     _silence()
 
 
+def configured() -> tuple[str, str]:
+    """The level and form of `configure_logs`, for a child process."""
+    root = logging.getLogger()
+    is_json = any(isinstance(handler.formatter, JsonFormatter) for handler in root.handlers)
+    return logging.getLevelName(root.level), "json" if is_json else "text"
+
+
 @contextmanager
 def logging_here(level: str) -> Iterator[None]:
     """Configure logs while this context lasts, for a command that folds or reads the log itself."""

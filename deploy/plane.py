@@ -22,6 +22,7 @@ import aiohttp
 from commands.queries.status import DeviceSource, StatusReporter
 from commands.server import ApiServer
 from deploy import device_tables
+from deploy.decisions.process import DecisionsProcess
 from deploy.export.schema_registry import schemas
 from deploy.file_limits import ConnectionLimitsPerListener, file_limit, fit_connection_limits
 from deploy.http import HttpServer
@@ -32,13 +33,15 @@ from deploy.metrics.exposition import Exposition
 from deploy.metrics.survey import Survey
 from deploy.page.routes import PageRoutes
 from deploy.past.as_of_servers import AsOfServers
-from deploy.roles import ROLES, ActorContext, actors_of, decision_writer_of, folds_of, relay_of, replica_of, roles_named
+from deploy.roles import ALL_ROLES, ROLES, ActorContext, actors_of, folds_of, relay_of, replica_of, roles_in_process
 from deploy.settings import Address, Settings
-from deploy.storage import location_of, open_log, open_store, saved_states
+from deploy.storage import location_of, open_log, open_store
 from deploy.tls.security import api_options, security_of
 from drivers.backends.bmc import Connect, by_scheme
 from drivers.backends.http_bmc import http_connect
 from drivers.backends.simulated_bmc import SimulatedBmcs
+from drivers.decisions.buffer import DecisionBuffer
+from drivers.decisions.writer import DecisionWriter
 from drivers.relays.relay import Relay
 from drivers.simulators.simulator import Simulator
 from drivers.stall_detector import StallDetector
@@ -71,7 +74,7 @@ class Plane:
 
     def __init__(self, settings: Settings, *, now_ms: Callable[[], int], rng: random.Random) -> None:
         self.settings = settings
-        self.roles = roles_named(settings.role)
+        self.roles = roles_in_process(settings.role)
         self.name = settings.name or f"{socket.gethostname()[:40]}-{rng.getrandbits(24):06x}"
         self.addresses: dict[str, str] = {}
         self.log: EventLog
@@ -89,6 +92,7 @@ class Plane:
         self._unready = "the log is not folded yet"
         self._connections = self._connection_limits()
         self._page = PageRoutes(self.roles, self._alive, now_ms)
+        self._buffer = DecisionBuffer() if "decisions" in self.roles else None
 
     @classmethod
     @asynccontextmanager
@@ -117,7 +121,7 @@ class Plane:
                 plane.name,
                 now_ms=now_ms,
                 rng=rng,
-                decisions=settings.decisions,
+                decisions=plane._buffer,
                 tracing=span_recorder,
             )
             plane.states = FoldStates(plane.replica)
@@ -192,24 +196,35 @@ class Plane:
         self.parts.survey = Survey(self.replica, self.relay, self._now_ms)
         running.start(self.parts.survey.run())
         await self._open_http(stack)
+        ranks = self._write_decisions(running, self._buffer) if self._buffer is not None else None
         await self.replica.ready()
         if self.relay is not None:
             running.start(self.relay.run())
             await self._open_agents(stack, self.relay)
         if "api" in self.roles:
             await self._open_api(stack, running)
-        ranks = self._ranks(running)
+        ranks = ranks or self._ranks()
+        if self._beacons is not None:
+            running.start(self._beacons.run())
         connect = by_scheme(await self._backends(stack))
         context = ActorContext(self.replica, ranks, connect, self._now_ms, lambda: self._rng)
         self.parts.actors = actors_of(self.roles, context)
         for actor in self.parts.actors.values():
             running.start(actor.run())
-        self.parts.decisions = decisions = decision_writer_of(context, saved_states(self.settings))
-        if decisions is not None:
-            running.start(decisions.run())
         if self.settings.simulate and self.relay is not None:
             self._simulate(running, self.relay, expected_zones)
+        if self.settings.role == ALL_ROLES and self.settings.kafka and self.settings.decisions:
+            self.parts.decisions = process = DecisionsProcess(self.settings, self.name, rng=self._rng)
+            running.start(process.run())
         self._unready = ""
+
+    def _write_decisions(self, running: _Running, buffer: DecisionBuffer) -> Ranks:
+        """Start the writer, without which the replica never becomes ready. No beacon is heard until then, so this
+        process takes itself for the first in rank: the worst that comes of it are duplicates."""
+        ranks = self._ranks()
+        self.parts.decisions = writer = DecisionWriter(self.replica, buffer, ranks, now_ms=self._now_ms, rng=self._rng)
+        running.start(writer.run())
+        return ranks
 
     async def _open_http(self, stack: AsyncExitStack) -> None:
         exposition = Exposition([PlaneCollector(self.parts)])
@@ -294,7 +309,7 @@ class Plane:
             self.security.certificates if self.security is not None else None,
         )
 
-    def _ranks(self, running: _Running) -> Ranks:
+    def _ranks(self) -> Ranks:
         """The ranks by which replicas take turns as actors. On Kafka beacons give them; an embedded log has one process
         only."""
         if self.settings.data is not None:
@@ -310,7 +325,6 @@ class Plane:
             revocations_fault=self._revocations_fault,
             clocks=self.clocks,
         )
-        running.start(self._beacons.run())
         return self._beacons
 
     def _dpus_ahead_of_log(self) -> int:

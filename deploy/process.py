@@ -10,13 +10,13 @@ import random
 import signal
 import socket
 import sys
-import time
 from collections.abc import Coroutine
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import uvloop
 
+from deploy.clock import now_ms
 from deploy.file_limits import raise_file_limit
 from deploy.plane import Plane
 from deploy.service_manager import service_notifications
@@ -44,11 +44,6 @@ thread for many seconds, repeatedly: the names of live brokers would then not be
 
 SHUTDOWN_SECONDS = 4.5
 """The longest clean end; tasks that still hang are abandoned."""
-
-
-def now_ms() -> int:
-    """Wall clock, in milliseconds since the epoch."""
-    return time.time_ns() // 1_000_000
 
 
 def run_process(settings: Settings) -> int:

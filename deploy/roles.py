@@ -13,9 +13,7 @@ from typing import Any, Protocol, TypeAlias
 
 from deploy.topics import TOPICS
 from drivers.backends.bmc import Connect
-from drivers.decisions.missed import Earlier, nothing_earlier
-from drivers.decisions.owed import Owed, Room
-from drivers.decisions.writer import DecisionWriter
+from drivers.decisions.buffer import DecisionBuffer
 from drivers.forwarder import Forwarder
 from drivers.internal_events import InternalEvents
 from drivers.provisioning.provisioner import Provisioner
@@ -24,7 +22,7 @@ from drivers.relays.relay import Relay, RelaySettings
 from drivers.relays.replica_rules import ReplicaRules
 from drivers.timers import Timers
 from eventstore.folding.fold import Fold
-from eventstore.log import EventLog, Partition
+from eventstore.log import EventLog
 from eventstore.replicas.beacons import Ranks
 from eventstore.replicas.replica import Replica
 from eventstore.replicas.tracing import LogTracing
@@ -74,6 +72,9 @@ class Role:
     """Whether it may create a new log: only a role that takes commands."""
     listener: str | None = None
     """The setting with the address that it listens on, besides `http`."""
+    is_child: bool = False
+    """Whether a process with every role starts a child process for this one, because it folds at its own pace. Only on
+    Kafka: an embedded log belongs to one process."""
     actors: Mapping[str, ActorFactory] = field(default_factory=dict)
     """Its actors by name."""
 
@@ -85,12 +86,18 @@ ROLES: Mapping[str, Role] = {
     "api": Role(creates_log=True, listener="listen", actors={"forwarder": _forwarder, "timers": _timers}),
     "relay": Role(listener="agents"),
     "provisioner": Role(actors={"provisioner": _provisioner}),
+    "decisions": Role(is_child=True),
 }
 
 
 def roles_named(name: str) -> tuple[str, ...]:
-    """The roles of a process with this role in its settings."""
+    """The roles of a process with this role in its settings, and of its child processes."""
     return tuple(ROLES) if name == ALL_ROLES else (name,)
+
+
+def roles_in_process(name: str) -> tuple[str, ...]:
+    """The roles of a process with this role in its settings, without those of its child processes."""
+    return tuple(role for role in roles_named(name) if name != ALL_ROLES or not ROLES[role].is_child)
 
 
 def creates_log(roles: Collection[str]) -> bool:
@@ -112,24 +119,20 @@ def replica_of(
     *,
     now_ms: Callable[[], int],
     rng: random.Random,
-    decisions: bool = True,
+    decisions: DecisionBuffer | None = None,
     tracing: LogTracing | None = None,
 ) -> Replica:
-    """The replica of a process. Only one that takes commands may make a new log, and spells out what is decided."""
-    folds, takes_commands, room = folds_of(log.partition_count, roles), creates_log(roles), Room()
-
-    def listener_for(partition: Partition) -> Owed | None:
-        return Owed(room) if decisions and takes_commands and partition.topic in log.topics.deciding else None
-
+    """The replica of a process. Only one that takes commands may make a new log. One that fills a buffer of decisions
+    folds at the pace of the writer that empties it."""
     return Replica(
         log,
-        folds,
+        folds_of(log.partition_count, roles),
         store=store,
         name=name,
         now_ms=now_ms,
         rng=rng,
-        creates=takes_commands,
-        listener_for=listener_for,
+        creates=creates_log(roles),
+        sink=decisions,
         tracing=tracing,
     )
 
@@ -152,12 +155,3 @@ def actors_of(roles: Collection[str], context: ActorContext) -> dict[str, Actor]
     """The actors of a process with these roles, by name, in the order of the table: `roles` may be a set."""
     own = [role for name, role in ROLES.items() if name in roles]
     return {name: make(context) for role in own for name, make in role.actors.items()}
-
-
-def decision_writer_of(context: ActorContext, earlier: Earlier = nothing_earlier) -> DecisionWriter | None:
-    """The writer of decisions of a process whose replica renders them. `earlier` reads saved states."""
-    owed = {part: heard for part, heard in context.replica.listeners.items() if isinstance(heard, Owed)}
-    if not owed:
-        return None
-    rng = context.rng()
-    return DecisionWriter(context.replica, owed, context.ranks, now_ms=context.now_ms, rng=rng, earlier=earlier)

@@ -136,7 +136,10 @@ class Settings(BaseModel):
         ge=0,
         description="Disk (MB) that state checkpoints may take beyond the present state; the newest is always kept.",
     )
-    decisions: bool = Field(True, description="Write every decision to the topic `decisions`, for analysts.")
+    decisions: bool = Field(
+        True,
+        description="Write every decision to the topic `decisions`, for analysts: on Kafka, in a process of its own.",
+    )
     as_of_servers: int = Field(
         2, ge=0, le=16, description="Processes that answer queries of the past (--as-of), one per point; 0 for none."
     )
@@ -200,6 +203,8 @@ class Settings(BaseModel):
             raise ValueError("give either data (a folder) or kafka (HOST:PORT,...)")
         if self.data is not None and self.role != "all":
             raise ValueError(f"role '{self.role}' needs kafka: the embedded log has one process with every role")
+        if self.role == "decisions" and not self.decisions:
+            raise ValueError("role 'decisions' writes decisions, and decisions is false")
         if self.simulate and self.role != "all":
             raise ValueError(f"simulate needs role 'all', not '{self.role}': use `dpuplane simulator` beside it")
         if self.simulated_failures and not self.simulate:

@@ -15,19 +15,19 @@ from deploy.kafka.security import KafkaSecurity
 from deploy.roles import creates_log, roles_named
 from deploy.settings import Settings
 from deploy.topics import TOPICS
-from drivers.decisions.missed import Earlier
 from eventstore.embedded.log import EmbeddedLog
 from eventstore.errors import FatalError, LogMissing, PermanentError
 from eventstore.kafka.log import KafkaLog
-from eventstore.log import EventLog, Partition
+from eventstore.log import EventLog
 from eventstore.recovery.backup import MANIFEST
 from eventstore.state_store.checkpoints import CheckpointRetention
-from eventstore.state_store.rocks_store import RocksStore, list_checkpoints, open_checkpoint
-from eventstore.state_store.store import DigestStore, StateReader, StateStore
+from eventstore.state_store.rocks_store import RocksStore
+from eventstore.state_store.store import DigestStore, StateStore
 from projections.field_checks import PATH_QUOTED, quoted
 
 LOG_FOLDER = "log"
 STATE_FOLDER = "state"
+DECISIONS_FOLDER = "decisions"
 MISSING_LOOK_S = 1.0
 """Interval of checks for a log that does not exist yet."""
 
@@ -55,8 +55,13 @@ def location_of(settings: Settings) -> LogLocation:
 
 
 def state_folder(settings: Settings) -> Path | None:
-    """The folder of saved folds: `state`, or a folder inside `data`; None if the settings have neither."""
-    return settings.state or (settings.data / STATE_FOLDER if settings.data else None)
+    """The folder of saved folds: `state`, or a folder inside `data`; None if the settings have neither.
+
+    The role `decisions` has a folder of its own inside it. State that another role saved would say nothing about which
+    decisions are written.
+    """
+    folder = settings.state or (settings.data / STATE_FOLDER if settings.data else None)
+    return folder / DECISIONS_FOLDER if folder is not None and settings.role == "decisions" else folder
 
 
 def log_source_of(settings: Settings) -> LogSource:
@@ -135,31 +140,6 @@ def _log_folder(data: Path) -> Path:
     if not folder.is_dir():
         raise PermanentError(f"data: {data} holds no log; give the folder of `dpuplane serve --data`")
     return folder
-
-
-def saved_states(settings: Settings) -> Earlier:
-    """The saved states of the past, as starting points for a fold. Opening one waits for the disk, so it runs in a
-    thread.
-    """
-    folder = state_folder(settings)
-
-    def newest_before(partition: Partition, position: int) -> StateReader | None:
-        for state in reversed(list_checkpoints(folder) if folder is not None else []):
-            try:
-                saved = open_checkpoint(state.path)
-                head = saved.head(partition)
-            except FatalError as error:  # retention may have deleted it just now; another one serves as well
-                logger.info("state checkpoint skipped: %s", error)
-                continue
-            if head is not None and head.position <= position:
-                return saved
-            saved.close()
-        return None
-
-    async def earlier(partition: Partition, position: int) -> StateReader | None:
-        return await asyncio.to_thread(newest_before, partition, position)
-
-    return earlier
 
 
 @contextmanager

@@ -22,7 +22,7 @@ TOPICS = TopicTable(
             is_deciding=True,
             callers="independent",
             folds=(lambda _: ZonesFold(),),
-            readers=frozenset({"api", "relay", "provisioner", READER}),
+            readers=frozenset({"api", "relay", "provisioner", "decisions", READER}),
             writers=frozenset({"api", "provisioner"}),
         ),
         TopicSpec(
@@ -30,7 +30,7 @@ TOPICS = TopicTable(
             is_deciding=True,
             callers="together",
             folds=(lambda _: CliquesFold(),),
-            readers=frozenset({"api", READER}),
+            readers=frozenset({"api", "decisions", READER}),
             writers=frozenset({"api"}),
         ),
         TopicSpec(
@@ -38,7 +38,7 @@ TOPICS = TopicTable(
             is_keyed=False,
             is_deciding=True,
             folds=(FleetFold,),
-            readers=frozenset({"api", "relay", "provisioner", READER}),
+            readers=frozenset({"api", "relay", "provisioner", "decisions", READER}),
             writers=frozenset({"api"}),
         ),
         TopicSpec(
@@ -52,16 +52,16 @@ TOPICS = TopicTable(
             name=DECISIONS,
             is_compacted=True,
             retention_ms=30 * _DAY_MS,
-            readers=frozenset({"api", READER}),
-            writers=frozenset({"api"}),
+            readers=frozenset({"api", "decisions", READER}),
+            writers=frozenset({"decisions"}),
         ),
         TopicSpec(
             name=REPLICAS,
             is_keyed=False,
             has_events=False,
             retention_ms=_HOUR_MS,
-            readers=frozenset({"api", "relay", "provisioner", READER}),
-            writers=frozenset({"api", "relay", "provisioner"}),
+            readers=frozenset({"api", "relay", "provisioner", "decisions", READER}),
+            writers=frozenset({"api", "relay", "provisioner", "decisions"}),
         ),
     )
 )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Coroutine
+from collections.abc import AsyncGenerator, Coroutine
 from contextlib import AbstractAsyncContextManager, aclosing
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 import yaml
@@ -21,20 +21,28 @@ from deploy.cli.param_types import Time, as_of, command_id, not_empty
 from deploy.cli.progress import ProgressLine
 from deploy.cli.remote_log import open_events
 from deploy.cli.watch import EVERY_S
-from deploy.export.events import EXPORTED_TYPES, EventFilter, as_json, batches, lines
+from deploy.decisions.folded import decision_batches, decision_lines
+from deploy.export.events import EXPORTED_TYPES, EventFilter, admitted_lines, as_json, batches, lines
 from deploy.export.events import tail as tailed
 from deploy.export.parquet import ParquetFile
 from deploy.export.rows import rows
+from deploy.roles import folds_of
 from deploy.storage import LogSource
 from deploy.topics import TOPICS
 from eventstore.as_of import format_time
-from eventstore.log import EventLog
+from eventstore.log import Batch, EventLog
 
 LAST_MAX = 100_000
 _ALL = "--from-beginning"
 
 _FILTERS = (
     click.option("--topic", "topics", multiple=True, type=click.Choice(TOPICS.with_events), help="Only this topic."),
+    click.option(
+        "--decisions",
+        is_flag=True,
+        help="Instead of events, what was decided of each: made by folding the log, as the topic decisions on Kafka "
+        "has it. Times and positions are those of the event.",
+    ),
     click.option(
         "--type",
         "types",
@@ -110,8 +118,10 @@ def tail(
         raise click.UsageError(
             f"--until: give -n, --since, --from or {_ALL} too: without one of them, tail begins at the end of the log"
         )
+    if last and wanted["decisions"]:
+        raise click.UsageError("-n: give --since or --from with --decisions, which are made in the order of the log")
     from_end = None if starts and last is None else last or 0
-    _print(open_events(client, log_source), _wanted(**wanted), output, follow=True, last=from_end)
+    _print(open_events(client, log_source), _wanted(**wanted), output, wanted["decisions"], follow=True, last=from_end)
 
 
 @events.command(epilog="Example: dpuplane events export --format parquet --out log.parquet")
@@ -149,19 +159,29 @@ def export(
     if explode and kind != "parquet":
         raise click.UsageError("give --format parquet with --explode: a line of JSON has a whole event")
     if path is None:
-        _print(open_events(client, log_source), _wanted(**wanted), output, follow=False)
+        _print(open_events(client, log_source), _wanted(**wanted), output, wanted["decisions"], follow=False)
         return
     with log_errors(), ProgressLine("export") as progress:
-        written = asyncio.run(
-            _write(open_events(client, log_source), _wanted(**wanted), path, progress, kind=kind, explode=explode)
-        )
+        export = _Export(open_events(client, log_source), _wanted(**wanted), wanted["decisions"], path)
+        written = asyncio.run(_write(export, progress, kind=kind, explode=explode))
     if output == "jsonl":
         click.echo(f"{written:,} rows in {path}")
     else:
         print_value({"out": str(path), "rows": written}, output)
 
 
-def _wanted(*, topics: tuple[str, ...], command: str, **rest: Any) -> EventFilter:
+class _Export(NamedTuple):
+    """What to write to which file."""
+
+    opening: AbstractAsyncContextManager[EventLog]
+    wanted: EventFilter
+    decisions: bool
+    path: Path
+
+
+def _wanted(*, topics: tuple[str, ...], command: str, decisions: bool, **rest: Any) -> EventFilter:
+    if decisions and topics:
+        raise click.UsageError("--topic: leave it out with --decisions, which folds every topic that decides something")
     wanted = EventFilter(topics=topics, command_id=command, **rest)
     for option, first in (("--since", wanted.since_ms), ("--from", wanted.start)):
         if isinstance(first, int) and isinstance(wanted.until, int) and first > wanted.until:
@@ -169,10 +189,19 @@ def _wanted(*, topics: tuple[str, ...], command: str, **rest: Any) -> EventFilte
     return wanted
 
 
+def _lines(
+    log: EventLog, wanted: EventFilter, decisions: bool, *, follow: bool, last: int | None
+) -> AsyncGenerator[dict[str, object], None]:
+    if decisions:
+        return decision_lines(log, folds_of(log.partition_count), wanted, follow=follow, from_end=last is not None)
+    return lines(log, wanted, follow=follow) if last is None else tailed(log, wanted, last=last)
+
+
 def _print(
     opening: AbstractAsyncContextManager[EventLog],
     wanted: EventFilter,
     output: str,
+    decisions: bool,
     *,
     follow: bool,
     last: int | None = None,
@@ -182,8 +211,7 @@ def _print(
     async def show() -> None:
         async with opening as log:
             count = 0
-            found = lines(log, wanted, follow=follow) if last is None else tailed(log, wanted, last=last)
-            async for line in found:
+            async for line in _lines(log, wanted, decisions, follow=follow, last=last):
                 sys.stdout.write(_spelled(line, output, is_first=not count, is_endless=follow))
                 count += 1
                 if follow:
@@ -210,33 +238,32 @@ async def _while_read(showing: Coroutine[Any, Any, None]) -> None:
     done.pop().result()
 
 
-async def _write(
-    opening: AbstractAsyncContextManager[EventLog],
-    wanted: EventFilter,
-    path: Path,
-    progress: ProgressLine,
-    *,
-    kind: str,
-    explode: bool,
-) -> int:
+async def _write(export: _Export, progress: ProgressLine, *, kind: str, explode: bool) -> int:
+    opening, wanted, decisions, path = export
     with atomic_write(path) as partial:
         async with opening as log:
+            folds, report = folds_of(log.partition_count), progress.show
+            if decisions:
+                found = decision_batches(log, folds, wanted, follow=False, report=report)
+            else:
+                found = batches(log, wanted, follow=False, report=report)
             if kind == "lines":
-                return await _write_lines(log, wanted, partial, progress)
+                return await _write_lines(found, wanted, partial)
             with ParquetFile(partial, explode=explode) as table:
-                async with aclosing(batches(log, wanted, follow=False, report=progress.show)) as found:
+                async with aclosing(found):
                     async for partition, records in found:
                         table.add(rows(partition, records, wanted, explode=explode))
         return table.rows
 
 
-async def _write_lines(log: EventLog, wanted: EventFilter, path: Path, progress: ProgressLine) -> int:
+async def _write_lines(found: AsyncGenerator[Batch, None], wanted: EventFilter, path: Path) -> int:
     count = 0
     with path.open("w", encoding="utf-8") as file:
-        async with aclosing(lines(log, wanted, follow=False, report=progress.show)) as found:
-            async for line in found:
-                file.write(f"{as_json(line)}\n")
-                count += 1
+        async with aclosing(found):
+            async for partition, records in found:
+                for line in admitted_lines(wanted, partition, records):
+                    file.write(f"{as_json(line)}\n")
+                    count += 1
     return count
 
 

@@ -37,7 +37,7 @@ the file.
 @kafka_options
 @click.option("--topic-prefix", metavar="NAME", help="Prefix of the names of the plane's topics.  [dpuplane]")
 @click.option("--partitions", metavar="N", help="Partitions of a new log; an existing log keeps its number.  [12]")
-@click.option("--role", metavar="ROLE", help="all, api, relay or provisioner.  [all]")
+@click.option("--role", metavar="ROLE", help="all, api, relay, provisioner or decisions.  [all]")
 @click.option("--zones", metavar="Z,...", help="Zones that the relay serves.  [every zone]")
 @click.option(
     "--listen", metavar="HOST:PORT", help="gRPC, commands and queries; port 0 takes a free one.  [127.0.0.1:7080]"
@@ -55,7 +55,7 @@ the file.
 @click.option(
     "--state-checkpoints-mb", metavar="N", help="MB of disk that they may take beyond the present state.  [4096]"
 )
-@click.option("--decisions/--no-decisions", default=None, help="Write decisions to a topic, for analysts.  [decisions]")
+@click.option("--decisions/--no-decisions", default=None, help="On Kafka, write decisions to a topic.  [decisions]")
 @click.option(
     "--as-of-servers", metavar="N", help="Processes that answer queries of the past (--as-of); 0 for none.  [2]"
 )
@@ -105,7 +105,7 @@ the file.
     help="text: key=value.",
 )
 def serve(config: Path | None, log_level: str, log_format: str, **flags: object) -> None:
-    """Run a process of the plane: the log, the folds, the API, relays and provisioners, or only one role.
+    """Run a process of the plane: the log, the folds, the API, relays, provisioners and decisions, or only one role.
 
     Prints one line that begins with `ready` and has its addresses, once it serves. SIGTERM ends it cleanly.
 

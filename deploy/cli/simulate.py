@@ -113,7 +113,7 @@ async def _simulate(
 ) -> None:
     from aiohttp import web
 
-    from deploy.process import now_ms
+    from deploy.clock import now_ms
     from deploy.remote_registrar import RemoteRegistrar
     from deploy.tls.security import dialing
     from drivers.backends.http_bmc import application

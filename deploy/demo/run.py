@@ -9,13 +9,13 @@ from pathlib import Path
 import uvloop
 
 from commands.inventory.plan import InventoryPlan
+from deploy.clock import now_ms
 from deploy.demo.load import DemoClient
 from deploy.demo.progress import Display
 from deploy.demo.scenario import DemoSizes, Scenario
 from deploy.demo.summary import Summary
 from deploy.logs import configure_logs
 from deploy.plane import Plane
-from deploy.process import now_ms
 from deploy.settings import load_settings
 
 FREE_PORT = "127.0.0.1:0"

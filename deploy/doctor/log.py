@@ -10,8 +10,8 @@ from contextlib import aclosing, suppress
 import msgspec
 
 from deploy.addresses import parse_addresses
+from deploy.clock import now_ms
 from deploy.doctor.host import Finding
-from deploy.process import now_ms
 from deploy.roles import ROLES, folds_of
 from deploy.settings import Settings
 from deploy.storage import LOG_FOLDER, log_source_of, open_log_to_read

@@ -27,7 +27,7 @@ _WIDER = 8
 """The growth of the range read when it holds too few matching events."""
 
 
-def _unsaid(_what: str, _share: float) -> None:
+def silent(_what: str, _share: float) -> None:
     """A progress callback without effect."""
 
 
@@ -60,12 +60,12 @@ class EventFilter(NamedTuple):
 
 
 async def lines(
-    log: EventLog, event_filter: EventFilter, *, follow: bool, report: ReportProgress = _unsaid
+    log: EventLog, event_filter: EventFilter, *, follow: bool, report: ReportProgress = silent
 ) -> AsyncGenerator[dict[str, object], None]:
     """Events in order per partition, up to the present ends of the log, or without end if `follow`."""
     async with aclosing(batches(log, event_filter, follow=follow, report=report)) as found:
         async for partition, records in found:
-            for line in _admitted(event_filter, partition, records):
+            for line in admitted_lines(event_filter, partition, records):
                 yield line
 
 
@@ -73,14 +73,14 @@ async def tail(log: EventLog, event_filter: EventFilter, *, last: int) -> AsyncG
     """The last events of the log in order of append time, then new events as they are appended. With `until`, it does
     not wait for new events.
     """
-    begins, ends = await _range(log, event_filter)
+    begins, ends = await range_of(log, event_filter)
     for line in await _last(log, event_filter, begins, ends, last):
         yield line
     if event_filter.until is not None:
         return
     async with aclosing(log.read(ends)) as found:
         async for partition, records in found:
-            for line in _admitted(event_filter, partition, records):
+            for line in admitted_lines(event_filter, partition, records):
                 yield line
 
 
@@ -105,23 +105,24 @@ async def _lines_between(
     log: EventLog, event_filter: EventFilter, partition: Partition, start: int, end: int
 ) -> list[dict[str, object]]:
     lines_found: list[dict[str, object]] = []
-    async with aclosing(_between(log, {partition: start}, {partition: end}, follow=False, report=_unsaid)) as found:
+    async with aclosing(_between(log, {partition: start}, {partition: end}, follow=False, report=silent)) as found:
         async for _, records in found:
-            lines_found += _admitted(event_filter, partition, records)
+            lines_found += admitted_lines(event_filter, partition, records)
     return lines_found
 
 
-def _admitted(
+def admitted_lines(
     event_filter: EventFilter, partition: Partition, records: Iterable[Record]
 ) -> Iterator[dict[str, object]]:
+    """The events among these records that the filter admits, as lines."""
     return filter(event_filter.admits, (as_line(partition, record) for record in records))
 
 
 async def batches(
-    log: EventLog, event_filter: EventFilter, *, follow: bool, report: ReportProgress = _unsaid
+    log: EventLog, event_filter: EventFilter, *, follow: bool, report: ReportProgress = silent
 ) -> AsyncGenerator[Batch, None]:
     """The records of the wanted topics and positions, of every type."""
-    begins, ends = await _range(log, event_filter)
+    begins, ends = await range_of(log, event_filter)
     async with aclosing(
         _between(log, begins, ends, follow=follow and event_filter.until is None, report=report)
     ) as found:
@@ -157,7 +158,7 @@ async def _between(
                 return
 
 
-async def _range(log: EventLog, event_filter: EventFilter) -> tuple[dict[Partition, int], dict[Partition, int]]:
+async def range_of(log: EventLog, event_filter: EventFilter) -> tuple[dict[Partition, int], dict[Partition, int]]:
     """The start and end in each partition."""
     partitions = [
         partition for topic in event_filter.topics or log.topics.folded for partition in log.partitions(topic)

@@ -189,6 +189,9 @@ OUTBOX_DELIVERIES = Counter(
 )
 DEADLINES = Counter("dpuplane_deadlines_stated_total", "Events appended for deadlines that passed.")
 DECISIONS = Counter("dpuplane_decisions_written_total", "Decisions written to the topic decisions.")
+DECISIONS_LAG = Gauge(
+    "dpuplane_decisions_lag_records", "Records of zones, cliques and fleet whose decisions are not written yet."
+)
 STEPS = Counter(
     "dpuplane_steps_total",
     "Finished attempts at provisioning steps: done, abandoned, lost, or the kind of failure.",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from cryptography.x509 import load_pem_x509_certificate
 from prometheus_client.core import Metric
@@ -18,7 +19,6 @@ from deploy.metrics.survey import Survey
 from deploy.peer_log_sampler import suppressed_lines
 from deploy.roles import ROLES, Actor
 from deploy.tls.security import Security
-from drivers.decisions.writer import DecisionWriter
 from drivers.forwarder import Forwarder
 from drivers.internal_events import RANK_MAX
 from drivers.provisioning.provisioner import Provisioner
@@ -29,6 +29,19 @@ from drivers.wire.bounded_listener import REFUSAL_REASONS, BoundedListener
 from eventstore.replicas.beacons import Beacons
 from eventstore.replicas.clock_skew import ClockSkew
 from eventstore.replicas.replica import Replica
+
+
+class DecisionCounts(Protocol):
+    """How far the decisions topic is: the writer of this process, or the process that this one started for it."""
+
+    @property
+    def written(self) -> int: ...
+
+    @property
+    def failures(self) -> int: ...
+
+    @property
+    def lag(self) -> int: ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -49,7 +62,7 @@ class Parts:
     stall_detector: StallDetector | None = None
     clocks: ClockSkew | None = None
     actors: Mapping[str, Actor] = field(default_factory=dict)
-    decisions: DecisionWriter | None = None
+    decisions: DecisionCounts | None = None
     refused_feeds: Callable[[], int] | None = None
     """Refused feeds of the page."""
     listeners: dict[str, BoundedListener] = field(default_factory=dict)
@@ -127,7 +140,7 @@ def _admissions(parts: Parts) -> Iterator[Metric]:
         yield denials
 
 
-def _actors(actors: Mapping[str, Actor], decisions: DecisionWriter | None) -> Iterator[Metric]:
+def _actors(actors: Mapping[str, Actor], decisions: DecisionCounts | None) -> Iterator[Metric]:
     turns, failures = catalog.SIDE_EFFECTS.family(), catalog.APPEND_FAILURES.family()
     for name, actor in actors.items():
         failures.add_metric([name], actor.internal_events.failures)
@@ -136,6 +149,7 @@ def _actors(actors: Mapping[str, Actor], decisions: DecisionWriter | None) -> It
     if decisions is not None:
         failures.add_metric(["decisions"], decisions.failures)
         yield catalog.DECISIONS.family(decisions.written)
+        yield catalog.DECISIONS_LAG.family(decisions.lag)
     yield from (turns, failures)
     for actor in actors.values():
         yield from _own(actor)

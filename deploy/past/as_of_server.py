@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import json
 import os
 import random
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -30,6 +28,7 @@ from commands.queries.service import QueriesService
 from commands.queries.status import StatusReporter
 from commands.rpc.limits import DEFAULTS, Admission
 from commands.rpc.middleware import RpcMiddleware
+from deploy.child_process import NICE, order_line, run_until_input_ends, say
 from deploy.logs import configure_logs
 from deploy.roles import folds_of
 from deploy.settings import Settings
@@ -41,7 +40,6 @@ from eventstore.recovery.cuts import cut_of
 from eventstore.recovery.fold_as_of import FoldedLogAsOf, fold_as_of
 from eventstore.state_store.rocks_store import list_checkpoints
 
-NICE = 10
 SAY_S = 0.25
 """Interval of the lines that report progress."""
 
@@ -91,7 +89,7 @@ class _Settled:
             raise PermanentError("min_position: must not be given together with as_of")
 
 
-async def _serve(order: AsOfRequest, say: Callable[[Mapping[str, object]], None]) -> None:
+async def _serve(order: AsOfRequest) -> None:
     loop = asyncio.get_running_loop()
     next_s = 0.0
 
@@ -117,34 +115,13 @@ async def _serve(order: AsOfRequest, say: Callable[[Mapping[str, object]], None]
     await server.wait_for_termination()
 
 
-async def _until_input_ends(order: AsOfRequest) -> None:
-    loop = asyncio.get_running_loop()
-    ended = asyncio.Event()
-
-    def look() -> None:
-        if not os.read(0, 1):
-            ended.set()
-
-    def say(line: Mapping[str, object]) -> None:
-        sys.stdout.write(json.dumps(line) + "\n")
-        sys.stdout.flush()
-
-    loop.add_reader(0, look)
-    serving = asyncio.ensure_future(_serve(order, say))
-    ending = asyncio.ensure_future(ended.wait())
-    await asyncio.wait({serving, ending}, return_when=asyncio.FIRST_COMPLETED)
-    if serving.done():
-        serving.result()
-    os._exit(0)  # skip the cleanup: freeing a million rows takes seconds
-
-
 def main() -> None:
     """Fold, serve, and end when standard input closes."""
     os.nice(NICE)
     configure_logs("WARNING")
     gc.disable()
-    order = AsOfRequest.model_validate_json(sys.stdin.buffer.readline())
-    uvloop.run(_until_input_ends(order))
+    order = AsOfRequest.model_validate_json(order_line())
+    uvloop.run(run_until_input_ends(_serve(order)))
 
 
 if __name__ == "__main__":

@@ -8,9 +8,6 @@ costs at most one core at low priority, and the memory of one more replica per s
 from __future__ import annotations
 
 import asyncio
-import json
-import subprocess
-import sys
 import tempfile
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
@@ -20,6 +17,7 @@ from pathlib import Path
 import grpc
 
 from commands.queries.as_of import AsOfQueries
+from deploy.child_process import answers_of, start_child
 from deploy.past.as_of_server import AsOfRequest
 from deploy.settings import Settings
 from eventstore.as_of import check_not_in_future, parse_as_of
@@ -170,12 +168,10 @@ class _AsOfServer:
         return self._task
 
     async def _run(self) -> None:
-        process = _start()
+        process = start_child(_PROGRAM, self._order)
         try:
-            assert process.stdin is not None
-            process.stdin.write(self._order.model_dump_json().encode() + b"\n")
-            async for line in await _lines(process):
-                self._handle(json.loads(line))
+            async for answer in answers_of(process):
+                self._handle(answer)
         finally:
             process.kill()
             if not self._serving.done():
@@ -201,21 +197,3 @@ class _AsOfServer:
     def _fail(self, error: Exception) -> None:
         self._serving.set_exception(error)
         self._serving.exception()  # mark the exception as retrieved: there may be no waiter
-
-
-def _start() -> subprocess.Popen[bytes]:
-    """Start without asyncio, whose fork copies the page tables of all folded state: 10 ms per gigabyte."""
-    return subprocess.Popen(
-        (sys.executable, "-P", "-m", _PROGRAM),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        bufsize=0,
-        start_new_session=True,
-    )
-
-
-async def _lines(process: subprocess.Popen[bytes]) -> asyncio.StreamReader:
-    reader = asyncio.StreamReader()
-    protocol = asyncio.StreamReaderProtocol(reader)
-    await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, process.stdout)
-    return reader

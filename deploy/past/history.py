@@ -1,22 +1,18 @@
 """The history of one subject in order: the log is folded again, and the decisions about the subject are selected.
 
-The fold repeats its original decisions. Partitions are folded one after the other, so that one state at a time is in
-memory; the results are sorted by time at the end.
+The fold repeats its original decisions. The results are sorted by time at the end.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, NamedTuple
 
-from drivers.decisions.kept import decided_records_of
-from eventstore.folding.decision_listener import DecidedRecord, DecidedRun
+from deploy.decisions.folded import Decided, fold_decisions
+from eventstore.folding.decision_listener import DecidedRun, decided_records_of
 from eventstore.folding.fold import Fold
-from eventstore.folding.origin import wait_for_origin
-from eventstore.folding.partition import FoldedPartition
 from eventstore.log import EventLog
 from projections.decisions.decided import DECIDED_TOPICS
 from projections.decisions.histories import about
@@ -45,21 +41,15 @@ class Happening(NamedTuple):
 
 async def history(log: EventLog, folds: Sequence[Fold[Any]], subject: str, heard: Heard) -> list[Happening]:
     """The history up to the present end of the log, oldest first. Raises as EventLog does."""
-    origin = await wait_for_origin(log)
-    rules: dict[str, dict[int, Fold[Any]]] = {}
-    for fold in folds:
-        rules.setdefault(fold.topic, {})[fold.version] = fold
     ends = {partition: await log.end(partition) for topic in DECIDED_TOPICS for partition in log.partitions(topic)}
     found: list[Happening] = []
-    done, total = 0, sum(ends.values())
-    for partition, end in ends.items():
-        listener = _Listener(subject, found)
-        folded = FoldedPartition(partition, rules[partition.topic], origin.log_id, listener)
-        if end:
-            async with aclosing(_fold(log, folded, end)) as positions:
-                async for position in positions:
-                    heard(done + position, total)
-        done += end
+    done, total = dict.fromkeys(ends, 0), sum(ends.values())
+    async with aclosing(fold_decisions(log, folds, ends)) as folding:
+        async for folded, decisions in folding:
+            for decided in decisions:
+                found += _happenings(subject, decided)
+            done[folded.partition] = folded.position
+            heard(sum(done.values()), total)
     return sorted(found)
 
 
@@ -81,59 +71,26 @@ def of_home(happened: Sequence[Happening], homes: Mapping[str, str], zone: str) 
     return [found for found in happened if found.partition not in others]
 
 
-async def _fold(log: EventLog, folded: FoldedPartition, end: int) -> AsyncGenerator[int, None]:
-    async with aclosing(log.read({folded.partition: folded.position})) as batches:
-        async for _, records in batches:
-            start, stop = 0, len(records)
-            while stop and records[stop - 1].offset >= end:
-                stop -= 1
-            while start < stop and not folded.halted:
-                start, _ = folded.fold_next(records, start, stop)
-            yield folded.position
-            await asyncio.sleep(0)
-            if records[-1].offset + 1 >= end or folded.halted:
-                return
-
-
-class _Listener:
-    """Collects the records about the subject."""
-
-    def __init__(self, subject: str, found: list[Happening]) -> None:
-        self._subject = subject
-        self._text = subject.encode()
-        self._found = found
-
-    def on_decision(self, decided_record: DecidedRecord | DecidedRun) -> None:
-        if isinstance(decided_record, DecidedRecord):
-            self._take(decided_record)
-        elif any(self._text in record.value for record in decided_record.records):  # joins name all their subjects
-            for single in decided_records_of(decided_record):
-                self._take(single)
-
-    def owes_from(self, position: int) -> int:
-        return position
-
-    def restored(self, owed_from: int, position: int) -> None:
-        """Ignored: a history folds from the beginning of the log."""
-
-    def _take(self, decided_record: DecidedRecord) -> None:
-        event, change, outcome, at, _, _ = decided_record
-        items = about(self._subject, event, change, outcome, at)
-        if not items:
-            return
+def _happenings(subject: str, decided: Decided) -> Iterator[Happening]:
+    if isinstance(decided, DecidedRun):
+        text = subject.encode()
+        if any(text in record.value for record in decided.records):  # joins say all that they are about
+            for single in decided_records_of(decided):
+                yield from _happenings(subject, single)
+        return
+    event, change, outcome, at, _, _ = decided
+    if items := about(subject, event, change, outcome, at):
         said = event.envelope
-        self._found.append(
-            Happening(
-                at.append_ms,
-                str(at.partition),
-                at.offset,
-                type(event).__name__,
-                said.actor,
-                said.command_id,
-                outcome.code,
-                outcome.reason,
-                tuple(items) if len(items) <= ITEMS_SHOWN else _counted(items),
-            )
+        yield Happening(
+            at.append_ms,
+            str(at.partition),
+            at.offset,
+            type(event).__name__,
+            said.actor,
+            said.command_id,
+            outcome.code,
+            outcome.reason,
+            tuple(items) if len(items) <= ITEMS_SHOWN else _counted(items),
         )
 
 

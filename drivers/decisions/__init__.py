@@ -1,1 +1,1 @@
-"""The writer of the decisions topic."""
+"""The writer of the decisions topic, and what it needs to know of the topic."""

@@ -1,33 +1,30 @@
-"""The decisions topic: every decision, rendered for analysts. No code of ours reads it to decide anything.
+"""The decisions topic: every decision rendered as a record, for analysts. Nothing in the plane reads it to decide.
 
-Each api process hears what its own fold decides (`Owed`), and the first in rank per partition writes it; the others do
-so when it does not appear in the topic in time. A decision's key is where its cause stands and its bytes follow from
-the cause, so a copy is the same record. At least once: with each save of a fold goes the offset up to which decisions
-are written, and what was missed, by a crash or because the topic was slower than the fold for long, is folded again on
-the side (drivers/decisions/missed.py). Folding never waits for any of this.
+A replica folds at the pace of this writer: after each slice it waits until the decisions of the slice stand in the
+topic, and it saves its state only then. So a restart from saved state misses no decision. Decisions that were written
+but not saved are recognized in the topic, and are not written again.
 
-Records are gathered for a moment and written a few at a time, those of all partitions together: each is one append
-more that the log must sync, and what callers wait for comes first. So it rests for many times as long as rendering has
-kept the loop, the longer the less is kept: a bulk join of a million nodes spelled at once took a third of its server's
-time.
+Any number of replicas may do so. The first in rank writes, the others wait until its records appear. If these do not
+appear in time, or the first in rank is gone, the next one writes. The key of a decision is the position of its cause,
+and its bytes follow from the cause, so a duplicate is the same record, which compaction removes.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing, suppress
 from random import Random
 
-from drivers.decisions.kept import Kept
-from drivers.decisions.missed import Earlier, Missed, nothing_earlier
-from drivers.decisions.owed import TAKEN_BYTES, Owed
-from drivers.fold_watcher import FoldWatcher
+from drivers.decisions.buffer import DecisionBuffer
+from drivers.decisions.written import AT_ONCE, Written, cause_of
 from eventstore.avro.codec import encode
 from eventstore.errors import FatalError, LogUnavailable, PlaneError
-from eventstore.log import DECISIONS, Partition
+from eventstore.folding.decision_listener import DecidedRecord
+from eventstore.folding.origin import read_first
+from eventstore.log import DECISIONS, Partition, Record
 from eventstore.replicas.beacons import Ranks
 from eventstore.replicas.log_follower import Backoff, follow
 from eventstore.replicas.replica import Replica
@@ -35,223 +32,206 @@ from projections.decisions.decided import DECIDED_TOPICS, decided, key_of
 
 logger = logging.getLogger(__name__)
 
-AT_ONCE = 256
-"""Appends under way at most, and they share a sync. A turn waits for a busy loop and for the log: with 64, and a turn
-for each partition, decisions of a thousand commands a second were written no faster than they were made."""
-GATHER_S = 0.2
-SHARE_LEAST = 0.02
-SHARE_MOST = 0.1
-"""How much of the loop's time goes into rendering: the least while hardly anything is kept, so that a burst is served
-first and spelled after it; the most when all is kept that may be, and while something has to be made again."""
-SLICE_S = 0.001
-"""Work after which it rests. After every decision, a busy loop let it spell one for each of its own turns: fewer than
-were made."""
+ROLE = "decisions"
+
+BATCH_BYTES = 1 << 20
+"""Size of the causes whose decisions are in flight together, apart from the last of them."""
+
+SLICE_S = 0.003
+"""Rendering that is done before other tasks get the event loop."""
+
 TURN_MS = 10_000
-"""Each rank waits so much longer than the one before: than a decision is kept at most loads, or it would be written
-twice. Who is gone has no rank after a few beacons."""
+"""Each rank waits this much longer than the rank before it. Dead replicas lose their rank after two seconds."""
+
+LOOK_S = 0.5
+"""Between looks at the rank while another replica is expected to write."""
+
 APPEND_TIMEOUT_S = 5.0
-RETRY_S = 1.0
-LOOKED_BACK = 4_096
-"""Records at the end of a partition that are looked at, at a start, for what others have written."""
-OVERLAP = 2 * AT_ONCE
-"""Decisions before the last of those that are written again: of these some may have failed while later ones landed."""
+
+SKEW_MS = 60_000
+"""How far the clocks of two brokers may differ before decisions that are written already are not recognized."""
+
 RETENTION_MS = 30 * 86_400_000
-"""What is older would expire at once."""
+"""The retention of the topic: older decisions would expire at once, and are not written."""
 
 
 class DecisionWriter:
-    """Serves every deciding partition until `run` is cancelled.
+    """Writes what comes into the buffer of a replica until `run` is cancelled.
 
-    `written` counts the appends that landed for certain, `failures` those that may not have.
+    `written` counts acknowledged appends, `failures` appends that may not have landed.
     """
 
     def __init__(
         self,
         replica: Replica,
-        owed: Mapping[Partition, Owed],
+        buffer: DecisionBuffer,
         ranks: Ranks,
         *,
         now_ms: Callable[[], int],
         rng: Random,
-        earlier: Earlier = nothing_earlier,
     ) -> None:
         self.written = 0
         self.failures = 0
         self._replica = replica
         self._log = replica.log
-        self._owed = owed
-        self._turns = deque(owed)
+        self._buffer = buffer
         self._ranks = ranks
         self._now_ms = now_ms
         self._rng = rng
-        self._fold_watcher = FoldWatcher(replica, *DECIDED_TOPICS)
-        self.missed = Missed(replica, owed, self._fold_watcher, rng=rng, earlier=earlier)
+        self._topic: defaultdict[Partition, Written] = defaultdict(Written)
+        self._topic_read = asyncio.Event()
+        self._caught_up = asyncio.Event()
+
+    @property
+    def lag(self) -> int:
+        """Records that the replica has still to fold."""
+        return sum(status.lag for status in self._replica.partitions_status())
 
     async def run(self) -> None:
-        await self._replica.ready()
-        ends = await self._look_back()
+        await self._buffer.filled()
+        starts, ends = await self._range_to_read()
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._fold_watcher.run())
+            tasks.create_task(self._follow_topic(starts, ends))
             tasks.create_task(self._write())
-            tasks.create_task(self._see(ends))
-            tasks.create_task(self.missed.run())
 
-    # -- writing
+    # -- what stands in the topic
 
-    async def _write(self) -> None:
-        while True:
-            if await self._write_some():
-                continue
-            if not any(owed.waits() for owed in self._owed.values()):
-                await self._fold_watcher.changed(*self._owed)
-            await asyncio.sleep(GATHER_S)
-
-    async def _write_some(self) -> bool:
-        """Write some of what is due, going on with the partition after the last; whether there may be more."""
-        due: list[tuple[Owed, list[Kept]]] = []
-        left, left_bytes = AT_ONCE, TAKEN_BYTES
-        for _ in self._owed:
-            partition = self._turns[0]
-            self._turns.rotate(-1)
-            owed = self._owed[partition]
-            if not owed.waits():
-                continue
-            rank = self._ranks.rank(str(partition), "api")
-            taken = owed.take(left, self._now_ms() - rank * TURN_MS if rank else None, left_bytes)
-            if taken:
-                due.append((owed, taken))
-            left -= len(taken)
-            left_bytes -= sum(len(decision.value) for decision in taken)
-            if left <= 0 or left_bytes <= 0:
-                break
-        self.missed.make_room()  # whatever was taken: what others have written went, too
-        if due:
-            await self._write_all(due)
-        return left <= 0 or left_bytes <= 0
-
-    async def _write_all(self, due: Sequence[tuple[Owed, Sequence[Kept]]]) -> None:
-        oldest_ms = self._now_ms() - RETENTION_MS
-        lasting = [(owed, decision) for owed, taken in due for decision in taken if decision.at.append_ms >= oldest_ms]
-        decisions = [decision for _, decision in lasting]
-        try:
-            values = await self._spelled(decisions)
-            ends = await asyncio.gather(*map(self._append, decisions, values), return_exceptions=True)
-            lost = [place for place, end in zip(lasting, ends, strict=True) if self._is_lost(place[1], end)]
-        except BaseException:
-            for owed, taken in due:
-                owed.put_back(taken)
-            raise
-        self.written += len(lasting) - len(lost)
-        for owed, taken in due:
-            owed.put_back([decision for whose, decision in lost if whose is owed])
-            owed.done(taken)
-        if lost:
-            await asyncio.sleep(RETRY_S * self._rng.uniform(0.5, 1.5))
-
-    async def _spelled(self, decisions: Sequence[Kept]) -> list[bytes]:
-        """The record values of decisions, and a rest whenever that has been some work.
-
-        All of the work is between two looks at the clock: reading what the record says, rendering, encoding.
-        """
-        clock = asyncio.get_running_loop().time
-        began_s, values = clock(), []
-        for decision in decisions:
-            values.append(value_of(decision))
-            if clock() - began_s > SLICE_S or len(values) == len(decisions):
-                await asyncio.sleep(rest_s(clock() - began_s, self._fullness()))
-                began_s = clock()
-        return values
-
-    def _fullness(self) -> float:
-        return max(owed.fullness for owed in self._owed.values())
-
-    def _append(self, decision: Kept, value: bytes) -> Awaitable[None]:
-        """Past the replica: nobody's call waits for it, so nobody follows it."""
-        key = key_of(decision.at).encode()
-        return self._log.append(_written_to(decision), key, value, timeout_s=APPEND_TIMEOUT_S)
-
-    def _is_lost(self, decision: Kept, end: BaseException | None) -> bool:
-        """Whether an append that ended so may not have landed. Raises what is no failure of the log."""
-        if end is None:
-            return False
-        if isinstance(end, FatalError) or not isinstance(end, PlaneError):
-            raise end
-        self.failures += 1
-        about = {"partition": _written_to(decision), "cause": key_of(decision.at), "reason": str(end)}
-        logger.warning("append failed", extra=about)
-        return True
-
-    # -- what others wrote
-
-    async def _see(self, ends: Mapping[Partition, int]) -> None:
-        """Follow the topic from the ends that it had, so that what another wrote is not written again."""
-
-        async def unchecked() -> None:
-            """Nothing is decided by what is read here."""
-
-        async with aclosing(follow(self._log, ends, self._rng, unchecked)) as batches:
-            async for _, records in batches:
-                for record in records:
-                    if (cause := cause_of(record.key)) is not None and cause[0] in self._owed:
-                        self._owed[cause[0]].seen(cause[1], self._replica.position(cause[0]))
-                await asyncio.sleep(0)
-
-    async def _look_back(self) -> dict[Partition, int]:
-        """See up to where decisions were written before us, as far as the topic's last records tell; and its ends."""
+    async def _range_to_read(self) -> tuple[Mapping[Partition, int], Mapping[Partition, int]]:
+        """Where reading the topic has to begin, and where it ends at present, across outages."""
         backoff = Backoff(self._rng)
         while True:
             try:
                 ends = {partition: await self._log.end(partition) for partition in self._log.partitions(DECISIONS)}
-                for partition, end in ends.items():
-                    await self._look_at(partition, end)
-                return ends
+                return await self._starts(ends), ends
             except LogUnavailable as error:
-                logger.warning("decisions topic not read, retrying: %s", error)
+                logger.warning("the decisions topic cannot be read yet: %s", error)
             await backoff.wait()
 
-    async def _look_at(self, partition: Partition, end: int) -> None:
-        start = max(await self._log.begin(partition), end - LOOKED_BACK)
-        offsets: dict[Partition, set[int]] = {}
-        if start < end:
-            async with aclosing(self._log.read({partition: start})) as batches:
-                async for _, records in batches:
-                    for record in records:
-                        if (cause := cause_of(record.key)) is not None:
-                            offsets.setdefault(cause[0], set()).add(cause[1])
-                    if records[-1].offset + 1 >= end:
-                        break
-        for cause_partition, found in offsets.items():
-            if cause_partition in self._owed and len(found) > OVERLAP:
-                self._owed[cause_partition].known_before(sorted(found)[-OVERLAP])
+    async def _starts(self, ends: Mapping[Partition, int]) -> Mapping[Partition, int]:
+        """Where the decisions may begin of records that are not folded, or whose decisions are in the buffer."""
+        next_offsets = {p: self._replica.position(p) for topic in DECIDED_TOPICS for p in self._log.partitions(topic)}
+        first = next(self._buffer.decisions()).at
+        next_offsets[first.partition] = first.offset
+        behind = {p: offset for p, offset in next_offsets.items() if offset < await self._log.end(p)}
+        starts = dict(ends)
+        for partition, record in (await read_first(self._log, behind)).items():
+            topic = Partition(DECISIONS, partition.number)
+            start = await self._log.position_at(topic, max(0, record.timestamp_ms - SKEW_MS))
+            starts[topic] = min(starts[topic], start)
+        return starts
+
+    async def _follow_topic(self, starts: Mapping[Partition, int], ends: Mapping[Partition, int]) -> None:
+        async def unchecked() -> None:
+            """The topic proves nothing about the log, and nothing is decided by it."""
+
+        unread = {partition for partition, end in ends.items() if starts[partition] < end}
+        if not unread:
+            self._caught_up.set()
+        async with aclosing(follow(self._log, starts, self._rng, unchecked)) as batches:
+            async for partition, records in batches:
+                self._take_in(records)
+                if records[-1].offset + 1 >= ends[partition]:
+                    unread.discard(partition)
+                if not unread:
+                    self._caught_up.set()
+                self._topic_read.set()
+                await asyncio.sleep(0)
+
+    def _take_in(self, records: Iterable[Record]) -> None:
+        for record in records:
+            if (cause := cause_of(record.key)) is not None:
+                self._topic[cause[0]].add(cause[1])
+
+    # -- writing
+
+    async def _write(self) -> None:
+        await self._caught_up.wait()
+        while True:
+            await self._buffer.filled()
+            await self._write_buffer()
+            self._buffer.empty()
+
+    async def _write_buffer(self) -> None:
+        """All decisions of a slice, some at a time."""
+        batch: list[DecidedRecord] = []
+        size, slices = 0, _Slices()
+        for decision in self._buffer.decisions():
+            await slices.pause_if_over()
+            if self._is_missing(decision):
+                batch.append(decision)
+                size += len(decision.value)
+            if len(batch) == AT_ONCE or size >= BATCH_BYTES:
+                await self._write_batch(batch)
+                batch, size = [], 0
+        await self._write_batch(batch)
+
+    async def _write_batch(self, batch: Sequence[DecidedRecord]) -> None:
+        """Return when each of these stands in the topic: no later decision is appended before."""
+        due = await self._due(batch)
+        slices, values = _Slices(), {}
+        for decision in due:
+            values[decision.at.offset] = value_of(decision)
+            await slices.pause_if_over()
+        backoff = Backoff(self._rng)
+        while due:
+            appends = [self._append(decision, values[decision.at.offset]) for decision in due]
+            results = await asyncio.gather(*appends, return_exceptions=True)
+            failed = [each for each, result in zip(due, results, strict=True) if self._has_failed(each, result)]
+            self.written += len(due) - len(failed)
+            if failed:
+                await backoff.wait()
+            due = self._missing(failed)
+
+    async def _due(self, batch: Sequence[DecidedRecord]) -> Sequence[DecidedRecord]:
+        """Wait until it is our turn to write, and return the decisions that are missing then."""
+        while due := self._missing(batch):
+            rank = self._ranks.rank(ROLE, ROLE)
+            wait_ms = due[0].at.append_ms + rank * TURN_MS - self._now_ms()
+            if not rank or wait_ms <= 0:
+                return due
+            self._topic_read.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(wait_ms / 1_000, LOOK_S)):
+                    await self._topic_read.wait()
+        return ()
+
+    def _missing(self, decisions: Iterable[DecidedRecord]) -> list[DecidedRecord]:
+        return [decision for decision in decisions if self._is_missing(decision)]
+
+    def _is_missing(self, decision: DecidedRecord) -> bool:
+        """Whether the topic lacks this decision, and would keep it."""
+        partition, offset, append_ms, _ = decision.at
+        return offset not in self._topic[partition] and append_ms >= self._now_ms() - RETENTION_MS
+
+    def _append(self, decision: DecidedRecord, value: bytes) -> Awaitable[None]:
+        topic = Partition(DECISIONS, decision.at.partition.number)
+        return self._log.append(topic, key_of(decision.at).encode(), value, timeout_s=APPEND_TIMEOUT_S)
+
+    def _has_failed(self, decision: DecidedRecord, result: BaseException | None) -> bool:
+        """Whether an append with this result may not have landed. Raises errors that are no failures of the log."""
+        if result is None:
+            return False
+        if isinstance(result, FatalError) or not isinstance(result, PlaneError):
+            raise result
+        self.failures += 1
+        logger.warning("decision not appended yet", extra={"cause": key_of(decision.at), "reason": str(result)})
+        return True
 
 
-def rest_s(worked_s: float, fullness: float) -> float:
-    """How long to leave the loop to others after so much work, while so much is kept of what may be."""
-    share = SHARE_LEAST + (SHARE_MOST - SHARE_LEAST) * fullness
-    return worked_s * (1 / share - 1)
+class _Slices:
+    """Gives the event loop to other tasks after each SLICE_S of work."""
+
+    def __init__(self) -> None:
+        self._clock = asyncio.get_running_loop().time
+        self._until_s = self._clock() + SLICE_S
+
+    async def pause_if_over(self) -> None:
+        if self._clock() >= self._until_s:
+            await asyncio.sleep(0)
+            self._until_s = self._clock() + SLICE_S
 
 
-def _written_to(decision: Kept) -> Partition:
-    return Partition(DECISIONS, decision.at.partition.number)
-
-
-def value_of(decision: Kept) -> bytes:
-    """The value of the record that says it."""
-    decided_record = decision.decided_record()
-    return encode(
-        decided(
-            decided_record.event,
-            decided_record.change,
-            decided_record.outcome,
-            decided_record.at,
-            decided_record.version,
-        )
-    )
-
-
-def cause_of(key: bytes) -> tuple[Partition, int] | None:
-    """Where the cause of a decision with this key stands; None if it is no such key."""
-    topic, _, rest = key[:64].decode(errors="replace").partition("/")
-    number, _, offset = rest.partition("/")
-    is_place = number.isascii() and number.isdecimal() and offset.isascii() and offset.isdecimal()
-    return (Partition(topic, int(number)), int(offset)) if topic in DECIDED_TOPICS and is_place else None
+def value_of(decision: DecidedRecord) -> bytes:
+    """The value of the record that states this decision."""
+    event, change, outcome, at, version, _ = decision
+    return encode(decided(event, change, outcome, at, version))

@@ -1,16 +1,16 @@
-"""Listeners of the decisions of one partition: what the fold read, changed and answered, as it happens.
+"""Listeners of decisions: what a fold read, changed and answered, as it happens.
 
-The fold itself calls the listener, so the listener sees exactly what was decided. The call must return immediately. A
-decision that the listener has not dealt with when its process dies is delivered again: each save stores the first such
-offset, and after a restart the listener is told that offset.
+The fold itself calls the listener, so the listener sees exactly what was decided. The call must return immediately.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple, Protocol
 
-from eventstore.folding.fold import Outcome, RecordMetadata, RunFold
+from eventstore.avro.codec import decode
+from eventstore.folding.fold import DONE, Outcome, RecordMetadata, RunFold
 from eventstore.log import Record
 from schemas.events import Event
 
@@ -27,8 +27,7 @@ class DecidedRecord(NamedTuple):
 
 
 class DecidedRun(NamedTuple):
-    """The decisions about a run of records, all of which are done. `first` is where and when the first of its records
-    stands."""
+    """The decisions about a run of records, all of which are done. `first` is where the first of its records stands."""
 
     records: Sequence[Record]
     fold: RunFold
@@ -38,16 +37,28 @@ class DecidedRun(NamedTuple):
 
 
 class DecisionListener(Protocol):
-    """Is called with each decision of one partition, in the order of its records."""
+    """Is called with each decision of a partition, in the order of its records."""
 
-    def on_decision(self, decided_record: DecidedRecord | DecidedRun) -> None:
+    def on_decision(self, decided: DecidedRecord | DecidedRun) -> None:
         """Take this decision, and return at once."""
         ...
 
-    def owes_from(self, position: int) -> int:
-        """The first offset below `position` whose decision is not dealt with; `position` if none is."""
+
+class DecisionSink(DecisionListener, Protocol):
+    """Listens to all partitions of a replica, and holds it up until each decision is stored elsewhere."""
+
+    async def drained(self) -> None:
+        """Return when every decision taken so far is stored. The replica waits for it before it folds on or saves, so
+        that a restart from saved state loses no decision."""
         ...
 
-    def restored(self, owed_from: int, position: int) -> None:
-        """What was decided from `owed_from` up to before `position` was delivered to a listener before this one."""
-        ...
+
+def decided_records_of(run: DecidedRun) -> Iterator[DecidedRecord]:
+    """The decisions about a run, one by one, as the fold of single records makes them."""
+    first = run.first
+    times_ms = accumulate((record.timestamp_ms for record in run.records), max, initial=first.time_ms)
+    next(times_ms)
+    changes = run.fold.changes_of_run(run.change)
+    for record, change, time_ms in zip(run.records, changes, times_ms, strict=True):
+        at = first._replace(offset=record.offset, append_ms=record.timestamp_ms, time_ms=time_ms)
+        yield DecidedRecord(decode(record.value), change, DONE, at, run.version, record.value)

@@ -88,7 +88,6 @@ class FoldedPartition:
         self._last: Record | tuple[int, bytes] = (-1, b"")
         self.digest = 0
         self.saved_position = 0
-        self.saved_owed_from = -1
         self.marks: deque[tuple[int, bytes]] = deque(maxlen=16)
         self.quarantined = 0
         self.quarantine: deque[Quarantined] = deque(maxlen=_QUARANTINE_SHOWN)
@@ -106,19 +105,9 @@ class FoldedPartition:
         """All tables to save: those of the state, and those that a migration dropped."""
         return (*self.state.tables, *self._dropped_tables)
 
-    @property
-    def owed_from(self) -> int:
-        """The first offset whose decision the listener has not dealt with; -1 without a listener."""
-        return -1 if self.listener is None else self.listener.owes_from(self.position)
-
     def is_saved(self) -> bool:
-        """Whether the saved state has everything that a restart needs.
-
-        A partition without a folded record has nothing to save: its rows are those of the initial state.
-        """
-        if self.position != self.saved_position:
-            return False
-        return not self.position or self.owed_from == self.saved_owed_from
+        """Whether the saved state is that of the present position. An empty partition has nothing to save."""
+        return self.position == self.saved_position
 
     def _use_version(self, version: int) -> None:
         self.version = version

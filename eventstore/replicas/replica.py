@@ -20,7 +20,7 @@ from typing import Any
 
 from eventstore.avro.codec import encode
 from eventstore.errors import LogUnavailable, TransientError
-from eventstore.folding.decision_listener import DecisionListener
+from eventstore.folding.decision_listener import DecisionSink
 from eventstore.folding.fold import Decision, Fold
 from eventstore.folding.origin import ensure_origin, wait_for_origin
 from eventstore.folding.partition import FoldedPartition
@@ -48,9 +48,9 @@ _LIMITS = ReplicaLimits()
 class Replica(FoldedLog):
     """Folds the topics of its folds; several versions of one topic's rules are several folds.
 
-    With `creates`, it creates a missing log; otherwise it waits until there is one. `listener_for` makes the decision
-    listener of a partition. `folded_records` counts the records folded since the start; `append_ms` is the append time
-    of the last one.
+    With `creates`, it creates a missing log; otherwise it waits until there is one. `sink` takes every decision, and
+    the replica waits for it after each slice, before it saves. `folded_records` counts the records folded since the
+    start; `append_ms` is the append time of the last one.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Replica(FoldedLog):
         rng: Random,
         creates: bool = True,
         limits: ReplicaLimits = _LIMITS,
-        listener_for: Callable[[Partition], DecisionListener | None] = lambda partition: None,
+        sink: DecisionSink | None = None,
         tracing: LogTracing | None = None,
     ) -> None:
         super().__init__(name, log.topics, log.partition_count)
@@ -80,7 +80,8 @@ class Replica(FoldedLog):
         self._rules: dict[str, dict[int, Fold[Any]]] = {}
         for fold in folds:
             self._rules.setdefault(fold.topic, {})[fold.version] = fold
-        self.listeners = {p: listener_for(p) for topic in self._rules for p in log.partitions(topic)}
+        self._sink = sink
+        self._undrained: FoldedPartition | None = None
         self._folded = {p: self._empty(p) for topic in self._rules for p in log.partitions(topic)}
         self._ends = dict.fromkeys(self._folded, 0)
         self._mailbox: asyncio.Queue[Batch] = asyncio.Queue(limits.mailbox_batches)
@@ -170,7 +171,8 @@ class Replica(FoldedLog):
     async def save(self) -> None:
         """Save what is folded, after `run` has ended, so that a restart folds nothing again."""
         if self._ready.is_set():
-            await self._saver.save_all(self._folded.values(), asyncio.get_running_loop().time())
+            drained = [folded for folded in self._folded.values() if folded is not self._undrained]
+            await self._saver.save_all(drained, asyncio.get_running_loop().time())
 
     async def _open(self) -> None:
         """Find or create the log, and load the saved state."""
@@ -241,6 +243,7 @@ class Replica(FoldedLog):
         start = 0
         while start < len(records):
             before, start = start, self._fold_slice(folded, records, start, budget)
+            await self._drain(folded)
             self.folded_records += start - before
             self.append_ms = records[start - 1].timestamp_ms
             if self._tracing is not None and self._ready.is_set():
@@ -253,6 +256,13 @@ class Replica(FoldedLog):
                 self._see_progress()
             await self._saver.save_early(folded, not self._ready.is_set(), budget.yield_if_spent)
             await budget.yield_if_spent()
+
+    async def _drain(self, folded: FoldedPartition) -> None:
+        """Have the decisions of this partition stored. Until they are, its state must not be saved."""
+        if self._sink is not None:
+            self._undrained = folded
+            await self._sink.drained()
+            self._undrained = None
 
     def _fold_slice(self, folded: FoldedPartition, records: Sequence[Record], start: int, budget: LoopBudget) -> int:
         """Fold these records from `start` on, until the budget is spent; return where the next slice starts."""
@@ -296,9 +306,8 @@ class Replica(FoldedLog):
         self.ends_seen_ms = asked_ms
 
     def _empty(self, partition: Partition) -> FoldedPartition:
-        listener, is_deciding = self.listeners[partition], partition.topic in self.topics.deciding
-        rules = self._rules[partition.topic]
-        return FoldedPartition(partition, rules, self.log_id, listener, is_deciding=is_deciding)
+        rules, is_deciding = self._rules[partition.topic], partition.topic in self.topics.deciding
+        return FoldedPartition(partition, rules, self.log_id, self._sink, is_deciding=is_deciding)
 
     def _all_positions(self) -> dict[Partition, int]:
         return {partition: folded.position for partition, folded in self._folded.items()}

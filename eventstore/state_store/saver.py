@@ -85,7 +85,7 @@ class Saver:
     async def save_all(
         self, partitions: Collection[FoldedPartition], now_s: float, yield_loop: YieldLoop = _yield_loop
     ) -> None:
-        """Save every partition that its fold or its listener has advanced since its last save, up to the first failure.
+        """Save every partition that its fold has advanced since its last save, up to the first failure.
 
         Nothing is folded meanwhile, and in an outage the number of changed rows grows. So attempts become rarer, and
         begin with the partition that has the fewest.
@@ -174,7 +174,7 @@ async def save(folded: FoldedPartition, store: StateStore, yield_loop: YieldLoop
         raise
     folded.ledger.mark_saved()
     folded.digest = digest
-    folded.saved_position, folded.saved_owed_from = head.position, head.owed_from
+    folded.saved_position = head.position
 
 
 def head_of(folded: FoldedPartition, digest: int) -> SavedHead:
@@ -192,7 +192,6 @@ def head_of(folded: FoldedPartition, digest: int) -> SavedHead:
         last=last,
         quarantined=folded.quarantined,
         ranges=folded.ledger.ranges,
-        owed_from=folded.owed_from,
     )
 
 
@@ -245,15 +244,12 @@ async def _load_rows(folded: FoldedPartition, saved: StateReader, table: StateTa
 
 def _take_over(folded: FoldedPartition, head: SavedHead) -> None:
     folded.position = folded.saved_position = head.position
-    folded.saved_owed_from = head.owed_from
     folded.time_ms = head.time_ms
     folded.digest = int.from_bytes(head.digest, "big")
     folded.running = head.running
     folded.first = head.first
     folded.restore_last(head.last_offset, head.last)
     folded.quarantined = head.quarantined
-    if folded.listener is not None and head.owed_from >= 0:
-        folded.listener.restored(head.owed_from, head.position)
     folded.state.rederive()
 
 

@@ -32,8 +32,6 @@ class StateDamaged(PermanentError):
 class SavedHead(msgspec.Struct, frozen=True):
     """The metadata of a saved partition: everything but its rows and ids. Digests are 16 bytes, `digest` being that of
     the rows.
-
-    `owed_from` is the first offset whose decision a listener must get again; -1 means the position, so none.
     """
 
     log_id: str
@@ -47,7 +45,6 @@ class SavedHead(msgspec.Struct, frozen=True):
     last: bytes
     quarantined: int
     ranges: tuple[IdRange, ...]
-    owed_from: int = -1
 
 
 class SaveBatch(Protocol):

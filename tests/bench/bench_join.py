@@ -33,7 +33,6 @@ from tests.bench.figures import Figure, percentile
 from tests.bench.memory import Growth
 from tests.bench.planes import (
     PATIENCE_S,
-    all_decisions_written,
     all_up_to_date,
     differences,
     fill,
@@ -80,7 +79,6 @@ def figures(minutes: float) -> list[Figure]:
 async def _measure(data: Path, paced_joins: int) -> list[Figure]:
     async with serving_plane(data, simulate=DPUS_PER_ZONE) as plane:
         await all_up_to_date(plane, ZONES, NODES, DPUS)
-        await all_decisions_written(plane)
         tune_garbage_collector()
         one_by_one = await joined_one_by_one(plane, NODES, SINGLE_JOINS)
         known = NODES + SINGLE_JOINS

@@ -11,6 +11,7 @@ from pathlib import Path
 import uvloop
 
 from deploy.audit.verification import compare_devices, refold_log
+from deploy.decisions.process import DecisionsProcess
 from deploy.plane import Plane
 from deploy.roles import folds_of
 from deploy.settings import load_settings
@@ -111,11 +112,10 @@ def _up_to_date(plane: Plane, zones: int) -> int:
 
 
 async def all_decisions_written(plane: Plane) -> None:
-    """Return when the decisions topic has the decisions of `fill`: 200,000 DPUs take a minute or two, and a third of
-    the processor meanwhile.
-    """
-    listeners = [(plane.replica.position(each), found) for each, found in plane.replica.listeners.items() if found]
-    await until(lambda: all(found.owes_from(position) >= position for position, found in listeners), LOOK_S)
+    """Return when the decisions topic of a plane on Kafka has the decisions of `fill`."""
+    process = plane.parts.decisions
+    assert isinstance(process, DecisionsProcess)
+    await until(lambda: process.reports > 0 and process.lag == 0, LOOK_S)
 
 
 async def differences(plane: Plane) -> int:

@@ -52,7 +52,7 @@ async def _all_heard(api: str) -> None:
         found = (await run("status", "--output", "json", server=api)).json()
         assert found["log"]["bootstrap"] == ["kafka-1:9092", "kafka-2:9092", "kafka-3:9092"]
         roles = [role for replica in found["replicas"] for role in replica["roles"]]
-        return sorted(roles) == ["api", "provisioner", "relay"], found["replicas"]
+        return sorted(roles) == ["api", "decisions", "provisioner", "relay"], found["replicas"]
 
     await _seen(look)
 
@@ -65,7 +65,7 @@ async def _all_scraped(plane: Composed) -> None:
         async def look() -> tuple[bool, object]:
             up = await prometheus.series('up{job="dpuplane"}')
             nodes = await prometheus.series("dpuplane_nodes")
-            return _values(up) == _values(nodes) == ["1", "1", "1"], (up, nodes)
+            return _values(up) == _values(nodes) == ["1", "1", "1", "1"], (up, nodes)
 
         await _seen(look)
         rules = await prometheus.ask("rules")

@@ -44,12 +44,12 @@ def granted(secure_kafka: SecureKafka) -> SecureKafka:
 
 @asynccontextmanager
 async def plane(kafka: SecureKafka, logs: Path) -> AsyncIterator[Process]:
-    """Processes of the three roles, and simulated DPUs; the one that takes commands."""
+    """Processes of every role, and simulated DPUs; the one that takes commands."""
 
     def role(name: str, *more: str) -> Any:
         return serving(*kafka.flags(name), "--role", name, "--name", name, *more, stderr=logs / name)
 
-    async with role("api", "--partitions", "2") as api, role("relay") as relay, role("provisioner"):
+    async with role("api", "--partitions", "2") as api, role("relay") as relay, role("provisioner"), role("decisions"):
         simulate = ("simulator", "--relay", relay.address("agents"), "--dpus-per-zone", "1")
         async with started(*simulate, "--server", api.address("api"), stderr=logs / "simulator"):
             yield api

@@ -15,10 +15,10 @@ import pytest
 
 from commands.queries.as_of import AsOfQueries
 from commands.rpc.middleware import NotFound
+from deploy.clock import now_ms
 from deploy.past.as_of_server import AsOfRequest, folded, service
 from deploy.past.as_of_servers import AsOfServers
 from deploy.plane import Plane
-from deploy.process import now_ms
 from deploy.settings import Settings, load_settings
 from eventstore.as_of import format_time
 from eventstore.errors import LogUnavailable, PermanentError

@@ -12,8 +12,8 @@ import pytest
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from grpc_health.v1.health_pb2_grpc import HealthStub
 
+from deploy.clock import now_ms
 from deploy.plane import Plane
-from deploy.process import now_ms
 from deploy.settings import load_settings
 from deploy.storage import STATE_FOLDER
 from drivers.wire.websocket import PATH

@@ -14,8 +14,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from deploy.clock import now_ms
 from deploy.plane import Plane
-from deploy.process import now_ms
 from deploy.settings import load_settings
 from deploy.trace_export import recording_spans
 from deploy.tracing import APPENDS_MAX, ZONES_MAX

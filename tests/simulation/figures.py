@@ -79,7 +79,7 @@ def figures(plan: Plan, result: Result) -> str:
     """The speed of the standard fleet, with its load: a speed without a load means nothing."""
     commands, virtual_s, cpu_s = result.counts["invoke"], result.virtual_s, result.cpu_s
     return (
-        f"standard fleet of {len(plan.zones)} zones, {len(plan.processes)} of every role, "
+        f"standard fleet of {len(plan.zones)} zones, {len(plan.processes) - 1} of every role, "
         f"{commands / virtual_s:.2f} commands per simulated second, verdict included: "
         f"{virtual_s / cpu_s:.0f} times real time, {commands / cpu_s:.0f} commands per second and core"
         f"{', FAILED' if result.faults else ''}"

@@ -15,6 +15,7 @@ import msgspec
 from deploy.topics import TOPICS
 from eventstore.avro.codec import decode
 from eventstore.errors import Undecodable
+from eventstore.folding.decision_listener import DecisionListener
 from eventstore.folding.fold import Fold, fold_time
 from eventstore.folding.hashes import MODULUS, row_hash
 from eventstore.folding.partition import FoldedPartition
@@ -50,10 +51,17 @@ After = Callable[[FoldedPartition, Step], None]
 
 
 def refold(
-    partition: Partition, records: Sequence[Record], fold: Fold[Any], log_id: str, after: Iterable[After] = ()
+    partition: Partition,
+    records: Sequence[Record],
+    fold: Fold[Any],
+    log_id: str,
+    after: Iterable[After] = (),
+    *,
+    listener: DecisionListener | None = None,
 ) -> tuple[FoldedPartition, list[Step]]:
-    """Fold these records of a partition; `after` is called after each record."""
-    folded = FoldedPartition(partition, {fold.version: fold}, log_id, is_deciding=fold.topic in TOPICS.deciding)
+    """Fold these records of a partition; `after` is called after each record, `listener` with each decision."""
+    is_deciding = fold.topic in TOPICS.deciding
+    folded = FoldedPartition(partition, {fold.version: fold}, log_id, listener, is_deciding=is_deciding)
     digests = Digests()
     digests.take_in(folded)
     steps = []

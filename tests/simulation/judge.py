@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from deploy.topics import TOPICS
 from drivers.provisioning.steps import TOKENS_PER_MS
-from eventstore.log import REPLICAS, Partition, Record
+from eventstore.log import DECISIONS, REPLICAS, Partition, Record
 from projections.rules.device_table import pack
 from projections.rules.rule import Rule
 from tests.contract.engine import read_to_end
@@ -25,8 +25,8 @@ FAULTS_SHOWN = 20
 
 
 async def read_everything(world: World) -> dict[Partition, list[Record]]:
-    """Every record of every folded topic, and of beacons."""
-    topics = (*TOPICS.folded, REPLICAS)
+    """Every record of every folded topic, of beacons and of decisions."""
+    topics = (*TOPICS.folded, DECISIONS, REPLICAS)
     return await read_to_end(world.log, {partition: 0 for topic in topics for partition in world.log.partitions(topic)})
 
 

@@ -45,12 +45,13 @@ class Plan(NamedTuple):
 PARTITIONS = 3
 
 ALL = frozenset({"api", "relay", "provisioner"})
+DECISIONS = frozenset({"decisions"})
 DEPLOYMENTS: tuple[tuple[frozenset[str], ...], ...] = (
-    (ALL,),
-    (ALL, ALL),
-    (ALL, ALL, ALL),
-    (frozenset({"api"}), frozenset({"relay"}), frozenset({"provisioner"})),
-    (frozenset({"api", "relay"}), frozenset({"api", "provisioner"}), frozenset({"relay", "provisioner"})),
+    (ALL, DECISIONS),
+    (ALL, ALL, DECISIONS, DECISIONS),
+    (ALL, ALL, ALL, DECISIONS),
+    (frozenset({"api"}), frozenset({"relay"}), frozenset({"provisioner"}), DECISIONS),
+    (frozenset({"api", "relay"}), frozenset({"api", "provisioner"}), frozenset({"relay", "provisioner"}), DECISIONS),
 )
 
 
@@ -124,7 +125,7 @@ def standard(seed: int, faulty_s: float, processes: int) -> Plan:
     s, and device faults at the rate of unreliable hardware.
     """
     return plan_of(seed)._replace(
-        processes=(ALL,) * processes,
+        processes=(*(ALL,) * processes, DECISIONS),
         clients=2,
         zones=_zones(10),
         dpus_per_zone=2,
@@ -142,7 +143,7 @@ CALM: Mapping[str, Callable[[Plan], Plan]] = {
     "order": lambda plan: plan._replace(shuffled=False),
     "wire": lambda plan: plan._replace(wire_slow_s=0.0),
     "dpus": lambda plan: plan._replace(dpus_per_zone=1),
-    "processes": lambda plan: plan._replace(processes=(ALL,)),
+    "processes": lambda plan: plan._replace(processes=(ALL, DECISIONS)),
     "zones": lambda plan: plan._replace(zones=plan.zones[:2]),
 }
 """What a plan can do without, by name."""

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 from commands.queries.status import LogLocation, StatusReporter
 from commands.server import ApiServer
 from deploy.device_tables import local_device_source, remote_device_source
-from deploy.roles import ActorContext, actors_of, decision_writer_of, relay_of, replica_of
+from deploy.roles import ActorContext, actors_of, relay_of, replica_of
 from drivers.backends.bmc import Bmc
+from drivers.decisions.buffer import DecisionBuffer
+from drivers.decisions.writer import DecisionWriter
 from drivers.relays.relay import Relay
 from drivers.stall_detector import StallDetector
 from eventstore.log import EventLog
@@ -33,10 +35,13 @@ def start_roles(process: Process, life: Life, log: EventLog) -> None:
     def connect(address: str) -> Bmc:
         return WiredBmc(process.bmcs.connect(address))
 
-    replica = life.replica = replica_of(roles, log, life.store, name, now_ms=now_ms, rng=rng())
+    buffer = DecisionBuffer() if "decisions" in roles else None
+    replica = life.replica = replica_of(roles, log, life.store, name, now_ms=now_ms, rng=rng(), decisions=buffer)
     ranks = life.beacons = Beacons(log, replica, roles=sorted(roles), addresses={}, version="simulated", rng=rng())
     life.spawn(replica.run(), "replica")
     life.spawn(ranks.run(), "beacons")
+    if buffer is not None:
+        life.spawn(DecisionWriter(replica, buffer, ranks, now_ms=now_ms, rng=rng()).run(), "decisions")
     if "relay" in roles:
         life.relay = relay_of(replica, now_ms=now_ms, rng=rng())
         life.spawn(_relay(replica, life.relay), "relay")
@@ -49,8 +54,6 @@ def start_roles(process: Process, life: Life, log: EventLog) -> None:
     context = ActorContext(replica, ranks, connect, now_ms, rng)
     for part, actor in actors_of(roles, context).items():
         life.spawn(actor.run(), part)
-    if (decisions := decision_writer_of(context)) is not None:
-        life.spawn(decisions.run(), "decisions")
 
 
 def _server(

@@ -17,7 +17,7 @@ from tests.simulation.run import follow, simulate
 from tests.simulation.script import Deed, Script, read_script
 from tests.simulation.shrink import Shrinker, kind_of, minimal
 
-SEEDS, SECONDS = range(12, 40), 15.0
+SEEDS, SECONDS = range(23, 51), 15.0
 
 
 @contextmanager

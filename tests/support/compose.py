@@ -23,7 +23,7 @@ from tests.support.wheelhouse import ROOT
 
 IMAGES = Path(__file__).parent / "images"
 COMPOSE = ROOT / "deploy" / "docker" / "compose.yaml"
-SERVICES = ("kafka-1", "kafka-2", "kafka-3", "api", "relay", "provisioner", "prometheus")
+SERVICES = ("kafka-1", "kafka-2", "kafka-3", "api", "relay", "provisioner", "decisions", "prometheus")
 PORTS = ("API_PORT", "HTTP_PORT", "PROMETHEUS_PORT", "GRAFANA_PORT")
 PROJECT = "dpuplane-test"
 KAFKA, PROMETHEUS = "dpuplane-test-kafka", "dpuplane-test-prometheus"

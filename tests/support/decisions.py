@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import Iterator
 
 from deploy.roles import folds_of
-from drivers.decisions.kept import decided_records_of
 from eventstore.avro.codec import encode
-from eventstore.folding.decision_listener import DecidedRecord, DecidedRun
+from eventstore.folding.decision_listener import DecidedRecord, DecidedRun, decided_records_of
 from eventstore.folding.origin import wait_for_origin
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import DECISIONS, EventLog
@@ -31,12 +30,6 @@ class Heard:
             self.decisions += decided_records_of(decided_record)
         else:
             self.decisions.append(decided_record)
-
-    def owes_from(self, position: int) -> int:
-        return position
-
-    def restored(self, owed_from: int, position: int) -> None:
-        """No decision is pending."""
 
     def records(self) -> dict[str, bytes]:
         return {key_of(decided_record.at): encode(rendered(decided_record)) for decided_record in self.decisions}

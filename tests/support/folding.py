@@ -58,9 +58,3 @@ class Folding:
             return
         self.runs += 1
         self.told.update(dict.fromkeys((record.offset for record in decided_record.records), DONE))
-
-    def owes_from(self, position: int) -> int:
-        return position
-
-    def restored(self, owed_from: int, position: int) -> None:
-        """No decision is pending."""

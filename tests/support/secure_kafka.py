@@ -27,7 +27,7 @@ from projections.fleet.principals import PLANE, Principal
 
 PREFIX = "vault"
 ADMIN = "admin"
-USERS = (ADMIN, "api", "relay", "provisioner", "reader", "stranger")
+USERS = (ADMIN, "api", "relay", "provisioner", "decisions", "reader", "stranger")
 """With SCRAM, and for PLAIN too; the name is the password's file, the role and the principal."""
 
 _DAY = timedelta(days=1)

@@ -3,384 +3,295 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
-from pathlib import Path
-from random import Random
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
 from deploy.topics import TOPICS
-from drivers.decisions.kept import Kept
-from drivers.decisions.missed import STEP_RECORDS, Earlier, nothing_earlier
-from drivers.decisions.owed import KEPT_RECORDS, Gap, Owed, Room
-from drivers.decisions.writer import AT_ONCE, OVERLAP, SLICE_S, DecisionWriter, cause_of, rest_s
-from eventstore.avro.codec import encode
-from eventstore.errors import AppendUnknown, FatalError, LogUnavailable
-from eventstore.log import DECISIONS, ZONES, Batch, Headers, Partition
-from eventstore.replicas.replica import Replica
-from eventstore.state_store.rocks_store import RocksStore
-from eventstore.state_store.saver import save
-from schemas.events import FoldVersionUpgraded, NodesJoined
+from drivers.decisions import writer as writing
+from drivers.decisions.writer import LOOK_S, SLICE_S, TURN_MS
+from drivers.decisions.written import AT_ONCE, REMEMBERED
+from eventstore.errors import AppendUnknown, FatalError
+from eventstore.folding.decision_listener import DecidedRecord
+from eventstore.log import DECISIONS, ZONES, Partition
+from tests.support.decision_writers import DecisionsLog, Life, World, cause_at
 from tests.support.virtual_loop import VirtualLoop, run_virtual
-from tests.unit.test_decisions import Behind, LossyLog, World, cause_at, replica_with
-from tests.unit.test_owed import offsets, told
 
-ZONES_0 = Partition(ZONES, 0)
-
-
-class FailingLog(LossyLog):
-    """Appends of decisions fail as they are told to; where the topic ends is not said for some times."""
-
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
-        self.failure: Exception | None = None
-        self.hangs = False
-        self.tried = 0
-        self.outages = 0
-        self.reads_fail = 0
-
-    async def read(self, positions: Mapping[Partition, int]) -> AsyncGenerator[Batch, None]:
-        if self.reads_fail and DECISIONS not in {partition.topic for partition in positions}:
-            self.reads_fail -= 1
-            raise LogUnavailable("the log is away")
-        async for batch in super().read(positions):
-            yield batch
-
-    async def append(
-        self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0, headers: Headers = ()
-    ) -> None:
-        if partition.topic == DECISIONS:
-            self.tried += 1
-            if self.hangs:
-                await asyncio.sleep(3_600)
-            if self.failure is not None:
-                raise self.failure
-        await super().append(partition, key, value, timeout_s=timeout_s, headers=headers)
-
-    async def end(self, partition: Partition) -> int:
-        if partition.topic == DECISIONS and self.outages:
-            self.outages -= 1
-            raise LogUnavailable("the topic is away")
-        return await super().end(partition)
-
-
-class Scene:
-    """A replica that writes nothing itself, and what it owes; writers come and go."""
-
-    def __init__(self, world: World, replica: Replica, partition: Partition, owed: Owed) -> None:
-        self.world, self.replica, self.partition, self.owed = world, replica, partition, owed
-        self.log = FailingLog(world)
-        replica._log = self.log
-        self.topic = Partition(DECISIONS, partition.number)
-
-    def writer(self, rank: int = 0, earlier: Earlier = nothing_earlier) -> DecisionWriter:
-        owed = {self.partition: self.owed}
-        return DecisionWriter(
-            self.replica, owed, Behind(rank), now_ms=self.world.now_ms, rng=Random(1), earlier=earlier
-        )
-
-    def written(self) -> list[int]:
-        """The offsets whose decisions stand in the topic."""
-        causes = [cause_of(record.key) for record in self.world.contents.records.get(self.topic, ())]
-        return sorted(cause[1] for cause in causes if cause is not None and cause[0] == self.partition)
+PLACE = TOPICS.partition_for(ZONES, "z", 2)
+TOPIC = Partition(DECISIONS, PLACE.number)
 
 
 @asynccontextmanager
-async def scene(count: int, *, age_ms: int = 0) -> AsyncIterator[Scene]:
+async def world_of(count: int, *, age_ms: int = 0) -> AsyncIterator[World]:
+    """A log with so many joins of so long ago, and nobody who writes decisions yet."""
     world = World(1)
-    world.lossy = False
-    yield Scene(world, *await replica_with(world, count, age_ms=age_ms))
-    await world.kill("one")
+    await world.start("api", "api", acts=False)  # nothing is forwarded, so the joins are all there is to decide
+    world.joined(count, age_ms=age_ms)
+    yield world
+    await world.end()
 
 
-@asynccontextmanager
-async def running(writer: DecisionWriter) -> AsyncIterator[asyncio.Task[None]]:
-    task = asyncio.create_task(writer.run())
-    yield task
-    task.cancel()
-    with suppress(asyncio.CancelledError, ExceptionGroup):
-        await task
+async def started(world: World, name: str = "one") -> Life:
+    life = await world.start(name, is_ready=False)
+    await asyncio.sleep(5)
+    return life
 
 
-def test_what_was_on_its_way_when_a_writer_was_stopped_is_written_by_the_next() -> None:
+def of(life: Life) -> Any:
+    assert life.writer is not None
+    return life.writer
+
+
+def test_the_fold_and_what_it_saves_wait_for_the_topic() -> None:
     async def scenario() -> None:
-        async with scene(20) as made:
-            made.log.hangs = True
-            async with running(made.writer()):
-                await asyncio.sleep(10)
-                assert made.log.tried
-            assert made.owed.owes_from(21) <= 1
-            made.log.hangs = False
-            async with running(made.writer()):
-                await asyncio.sleep(30)
-            assert made.written() == [*range(1, 21)]
-            assert made.owed.owes_from(21) == 21
+        async with world_of(20) as world:
+            world.log.hangs = True
+            life = await started(world)
+            assert len(world.log.tried) == 20
+            world.joined(5)
+            await asyncio.sleep(5)
+            assert life.replica.position(PLACE) == 21, "the next slice has to wait"
+            assert life.store.head(PLACE) is None
+            for task in life.tasks:
+                task.cancel()
+            await asyncio.gather(*life.tasks, return_exceptions=True)
+            await life.replica.save()
+            assert life.store.head(PLACE) is None, "or a restart would never write them"
+            world.log.hangs = False
+            await world.start("one")
+            assert world.causes(PLACE) == [*range(1, 26)]
 
     run_virtual(scenario())
 
 
-@asynccontextmanager
-async def two_owing(few: int, many: int) -> AsyncIterator[tuple[Scene, Behind, list[Owed]]]:
-    """Two partitions that owe many decisions and few, made again, and the rank of their writer, who has begun none."""
-    async with scene(many) as made:
-        other, owing_few = Partition(ZONES, 1 - made.partition.number), Owed(Room())
-        zone = next(zone for zone in map(str, range(10)) if TOPICS.partition_for(ZONES, zone, 2) == other)
-        for number in range(few):
-            event = NodesJoined(made.world.command(zone), zone, [f"n{number}"], [], [], b"", b"", [], [])
-            made.world.contents.add(other, made.world.now_ms(), zone.encode(), encode(event))
-        await made.replica.wait_for_position(other, few + 1, timeout_s=60)
-        owing_few.restored(0, few + 1)
-        rank, owed = Behind(1_000), {made.partition: made.owed, other: owing_few}
-        writer = DecisionWriter(made.replica, owed, rank, now_ms=made.world.now_ms, rng=Random(1))
-        async with running(writer):
-            await asyncio.sleep(60)
-            assert [each.gap for each in owed.values()] == [None, None]
-            yield made, rank, [*owed.values()]
-
-
-@pytest.mark.parametrize(("many", "under_way"), [(20, 30), (2 * AT_ONCE, AT_ONCE)])
-def test_what_all_partitions_owe_is_under_way_together_and_bounded(many: int, under_way: int) -> None:
+def test_no_decision_is_appended_before_the_batch_before_it_stands_in_the_topic() -> None:
     async def scenario() -> None:
-        async with two_owing(10, many) as (made, rank, _):
-            made.log.hangs, rank.behind = True, 0
-            await asyncio.sleep(10)
-            assert made.log.tried == under_way
+        async with world_of(3 * AT_ONCE) as world:
+            world.log.hangs = True
+            await started(world)
+            assert len(world.log.tried) == AT_ONCE
+            assert world.log.tried == [cause_at(PLACE, offset) for offset in range(1, AT_ONCE + 1)]
 
     run_virtual(scenario())
 
 
-def test_what_is_under_way_together_is_bounded_by_its_size_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("drivers.decisions.writer.TAKEN_BYTES", 1)
+def test_what_is_in_flight_is_bounded_by_its_size_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing, "BATCH_BYTES", 1)
 
     async def scenario() -> None:
-        async with two_owing(10, 20) as (made, rank, _):
-            made.log.hangs, rank.behind = True, 0
-            await asyncio.sleep(10)
-            assert made.log.tried == 1
+        async with world_of(20) as world:
+            world.log.hangs = True
+            await started(world)
+            assert len(world.log.tried) == 1
 
     run_virtual(scenario())
-
-
-def test_a_partition_has_its_turn_however_much_another_owes() -> None:
-    async def scenario() -> None:
-        async with two_owing(10, 3 * AT_ONCE) as (made, rank, (many, few)):
-            await asyncio.sleep(1)
-            rank.behind = 0
-            while few.waits():
-                await asyncio.sleep(0.001)
-            assert many.waits()
-            await asyncio.sleep(10)
-            assert not many.waits()
-            assert len(made.written()) == 3 * AT_ONCE
-
-    run_virtual(scenario())
-
-
-def test_the_less_is_kept_the_longer_others_have_the_loop() -> None:
-    rests_s = [rest_s(1.0, fullness) for fullness in (0.0, 0.5, 1.0)]
-    assert rests_s == sorted(rests_s, reverse=True)
-    shares = [1 / (1 + rest) for rest in rests_s]
-    assert shares == pytest.approx([0.02, 0.06, 0.1])
-    assert rest_s(0.002, 0.5) == pytest.approx(2 * rest_s(0.001, 0.5))
-
-
-@pytest.mark.parametrize(("is_behind", "share"), [(False, 0.02), (True, 0.1)])
-def test_rendering_takes_its_share_of_the_loop(is_behind: bool, share: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    each_s, count = 2 * SLICE_S, 3
-
-    def slowly_spelled(_decision: Kept) -> bytes:
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, VirtualLoop)
-        loop.take(each_s)
-        return b""
-
-    monkeypatch.setattr("drivers.decisions.writer.value_of", slowly_spelled)
-
-    async def scenario() -> float:
-        async with scene(1) as made:
-            made.owed = Owed(Room())
-            if is_behind:
-                made.owed.miss(Gap(0, 1))
-            (decision,), began_s = told_one(), asyncio.get_running_loop().time()
-            assert await made.writer()._spelled([decision] * count) == [b""] * count
-            return asyncio.get_running_loop().time() - began_s
-
-    assert count * each_s / run_virtual(scenario()) == pytest.approx(share, rel=0.5)
 
 
 def test_appends_that_are_lost_are_counted_and_made_again_after_a_while() -> None:
     async def scenario() -> None:
-        async with scene(20) as made:
-            made.log.failure = AppendUnknown("lost")
-            writer = made.writer()
-            async with running(writer):
-                await asyncio.sleep(20)
-                assert 0 < writer.failures == made.log.tried <= 20 * AT_ONCE, "each waits before the next"
-                assert (writer.written, made.owed.owes_from(21)) == (0, 1)
-                made.log.failure = None
-                await asyncio.sleep(20)
-            assert (writer.written, made.written()) == (20, [*range(1, 21)])
+        async with world_of(20) as world:
+            world.log.failure = AppendUnknown("lost")
+            life = await started(world)
+            await asyncio.sleep(30)
+            assert 0 < of(life).failures == len(world.log.tried) <= 20 * 100, "each waits before the next"
+            assert (of(life).written, world.causes(PLACE)) == (0, [])
+            world.log.failure = None
+            await asyncio.sleep(30)
+            assert (of(life).written, world.causes(PLACE)) == (20, [*range(1, 21)])
+
+    run_virtual(scenario())
+
+
+def test_an_append_that_was_lost_is_not_made_again_when_it_landed() -> None:
+    async def scenario() -> None:
+        async with world_of(20) as world:
+            world.log.failure = AppendUnknown("lost")
+            await started(world)
+            world.log.tried.clear()
+            world.write_elsewhere(PLACE, range(1, 21))
+            world.log.failure = None
+            await asyncio.sleep(30)
+            assert world.log.tried == []
 
     run_virtual(scenario())
 
 
 def test_a_log_that_is_another_stops_the_writer() -> None:
     async def scenario() -> None:
-        async with scene(5) as made:
-            made.log.failure = FatalError("another log")
-            async with running(made.writer()) as task:
-                with pytest.raises(ExceptionGroup) as ended:
-                    await asyncio.wait_for(task, 60)
-                assert ended.group_contains(FatalError, match="another log")
+        async with world_of(5) as world:
+            world.log.failure = FatalError("another log")
+            life = await world.start("one", is_ready=False)
+            with pytest.raises(ExceptionGroup) as ended:
+                await asyncio.wait_for(life.tasks[-1], 60)
+            assert ended.group_contains(FatalError, match="another log")
 
     run_virtual(scenario())
 
 
-def test_what_is_too_old_to_be_kept_is_owed_no_more() -> None:
+def test_what_is_too_old_to_be_kept_is_not_written_and_holds_up_nothing() -> None:
     async def scenario() -> None:
-        async with scene(20, age_ms=31 * 86_400_000) as made:
-            async with running(made.writer()):
-                await asyncio.sleep(30)
-            assert made.written() == []
-            assert made.owed.owes_from(21) == 21, "or each restart would fold it again"
+        async with world_of(20, age_ms=31 * 86_400_000) as world:
+            life = await world.start("one")
+            assert (world.log.tried, life.replica.position(PLACE)) == ([], 21)
 
     run_virtual(scenario())
 
 
 def test_the_first_in_rank_does_not_wait_for_a_clock_that_was_ahead() -> None:
     async def scenario() -> None:
-        async with scene(20, age_ms=-600_000) as made:
-            async with running(made.writer()):
-                await asyncio.sleep(30)
-            assert len(made.written()) == 20
+        async with world_of(20, age_ms=-600_000) as world:
+            await world.start("one")
+            assert len(world.causes(PLACE)) == 20
 
     run_virtual(scenario())
 
 
-def test_a_topic_that_is_away_at_the_start_is_waited_for_and_followed_then() -> None:
+def test_a_topic_that_is_away_at_the_start_is_waited_for() -> None:
     async def scenario() -> None:
-        async with scene(20) as made:
-            made.log.outages = 7
-            writer = made.writer(rank=10)
-            async with running(writer):
-                await asyncio.sleep(10)
-                for offset in range(1, 21):
-                    key = cause_at(made.partition, offset)
-                    made.world.contents.add(made.topic, made.world.now_ms(), key, b"")
-                stranger = b"zones/%d/5" % (1 - made.partition.number)  # of a partition that nobody here writes for
-                made.world.contents.add(made.topic, made.world.now_ms(), stranger, b"")
-                await asyncio.sleep(100)
-            assert (made.log.outages, writer.written) == (0, 0), "another has written them"
-            assert made.owed.owes_from(21) == 21
+        async with world_of(20) as world:
+            world.log.outages = 7
+            await world.start("one")
+            assert (world.log.outages, world.causes(PLACE)) == (0, [*range(1, 21)])
 
     run_virtual(scenario())
 
 
-def test_of_what_was_written_before_us_only_the_last_is_doubted() -> None:
-    """Of the last some may have failed while later ones landed; what lies before them was known to stand there."""
+# -- several writers
+
+
+def test_who_is_not_first_in_rank_follows_what_the_first_writes() -> None:
+    async def scenario() -> None:
+        async with world_of(0) as world:
+            first, second = await world.start("one"), await world.start("two")
+            for _ in range(200):
+                world.joined(5)
+                await asyncio.sleep(0.1)
+            await asyncio.sleep(5)
+            assert (of(first).written, of(second).written) == (1_000, 0)
+            assert second.replica.position(PLACE) == 1_001
+
+    run_virtual(scenario())
+
+
+def test_who_is_not_first_in_rank_writes_in_the_end_what_the_first_does_not() -> None:
+    async def scenario() -> None:
+        async with world_of(0) as world:
+            world.names.append("silent")
+            life = await world.start("one")
+            world.joined(5)
+            await asyncio.sleep(TURN_MS / 1_000 - LOOK_S)
+            assert world.causes(PLACE) == []
+            await asyncio.sleep(2 * LOOK_S)
+            assert (of(life).written, world.causes(PLACE)) == (5, [*range(1, 6)])
+
+    run_virtual(scenario())
+
+
+def test_who_comes_after_one_that_is_gone_writes_at_once() -> None:
+    async def scenario() -> None:
+        async with world_of(0) as world:
+            world.names.append("silent")
+            await world.start("one")
+            world.joined(5)
+            await asyncio.sleep(1)
+            world.gone.add("silent")
+            await asyncio.sleep(2 * LOOK_S)
+            assert world.causes(PLACE) == [*range(1, 6)]
+
+    run_virtual(scenario())
+
+
+# -- a start over
+
+
+def test_what_stands_in_the_topic_is_not_written_again_though_nothing_is_saved() -> None:
+    async def scenario() -> None:
+        async with world_of(3 * REMEMBERED) as world:
+            await world.start("one")
+            await world.kill("one")
+            del world.disks["one"]
+            world.log.tried.clear()
+            life = await world.start("one")
+            assert (world.log.tried, of(life).written) == ([], 0)
+
+    run_virtual(scenario())
+
+
+def test_of_a_batch_that_landed_in_part_the_rest_is_written() -> None:
+    async def scenario() -> None:
+        async with world_of(2 * AT_ONCE) as world:
+            holes = {1, 7, AT_ONCE}
+            world.write_elsewhere(PLACE, [offset for offset in range(1, AT_ONCE + 1) if offset not in holes])
+            life = await world.start("one")
+            assert of(life).written == AT_ONCE + len(holes)
+            assert world.causes(PLACE) == [*range(1, 2 * AT_ONCE + 1)]
+
+    run_virtual(scenario())
+
+
+def test_only_the_end_of_the_topic_is_read_if_the_state_is_saved(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        async with world_of(50) as world:
+            await world.start("one")
+            await asyncio.sleep(200)
+            await world.kill("one")
+            world.joined(1)
+            read: list[int] = []
+            original = DecisionsLog.read
+
+            def noted(self: DecisionsLog, positions: Any) -> Any:
+                read.extend(positions[place] for place in positions if place == TOPIC)
+                return original(self, positions)
+
+            monkeypatch.setattr(DecisionsLog, "read", noted)
+            life = await world.start("one")
+            assert (read, of(life).written) == ([50], 1)
+
+    run_virtual(scenario())
+
+
+def test_rendering_leaves_the_loop_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    count, turns = 60, 0
+    rendered_at: list[int] = []
+    original = writing.value_of
+    others: list[asyncio.Task[None]] = []
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while len(rendered_at) < count:
+            turns += 1
+            await asyncio.sleep(0)
+
+    def slowly_rendered(decision: DecidedRecord) -> bytes:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        loop.take(SLICE_S / 2)
+        if not others:
+            others.append(asyncio.create_task(take_turns()))
+        rendered_at.append(turns)
+        return original(decision)
+
+    monkeypatch.setattr(writing, "value_of", slowly_rendered)
 
     async def scenario() -> None:
-        async with scene(1) as made:
-            count, hole = 3 * OVERLAP, 3 * OVERLAP - 9
-            made.partition, made.owed = ZONES_0, told(*range(1, count + 3))
-            for offset in range(1, count + 1):
-                if offset != hole:
-                    key = cause_at(ZONES_0, offset)
-                    made.world.contents.add(Partition(DECISIONS, 0), made.world.now_ms(), key, b"")
-            await made.writer()._look_back()
-            left = offsets(made.owed.take(10 * OVERLAP, None))
-            assert left == [*range(count + 1 - OVERLAP - 1, count + 3)]
-            assert hole in left
+        async with world_of(count) as world:
+            await world.start("one")
 
     run_virtual(scenario())
+    assert len(rendered_at) == count
+    assert max(Counter(rendered_at).values()) == 2
 
 
 def test_a_decision_goes_to_the_partition_of_its_cause() -> None:
     async def scenario() -> None:
-        async with scene(3) as made:
-            other = Partition(ZONES, 1 - made.partition.number)
-            for partition in (made.partition, other):
-                writer = made.writer()
-                (decision,) = [again._replace(at=again.at._replace(partition=partition)) for again in told_one()]
-                await writer._append(decision, b"v")
-                last = made.world.contents.records[Partition(DECISIONS, partition.number)][-1]
-                assert cause_of(last.key) == (partition, decision.at.offset)
+        async with world_of(3) as world:
+            zone = next(zone for zone in map(str, range(10)) if TOPICS.partition_for(ZONES, zone, 2) != PLACE)
+            world.joined(2, zone)
+            await world.start("one")
+            for place, count in ((PLACE, 3), (Partition(ZONES, 1 - PLACE.number), 2)):
+                assert world.causes(place) == [*range(1, count + 1)]
 
     run_virtual(scenario())
-
-
-def told_one() -> list[Kept]:
-    return told(7).take(1, None)
-
-
-def test_what_was_missed_is_made_again_when_the_log_is_back() -> None:
-    async def scenario() -> None:
-        async with scene(20) as made:
-            made.log.reads_fail = 3
-            async with running(made.writer()):
-                await asyncio.sleep(60)
-            assert (made.log.reads_fail, made.written()) == (0, [*range(1, 21)])
-
-    run_virtual(scenario())
-
-
-def test_what_was_missed_is_made_again_no_faster_than_it_is_written() -> None:
-    async def scenario() -> None:
-        async with scene(KEPT_RECORDS // 10 * 3) as made:
-            async with running(made.writer(rank=1_000)):  # whose turn comes in half an hour
-                await asyncio.sleep(60)
-            assert not made.owed.has_room
-            assert made.owed.gap is not None and made.owed.gap.start <= KEPT_RECORDS // 10 + STEP_RECORDS
-
-    run_virtual(scenario())
-
-
-def test_what_this_binary_cannot_fold_is_not_made_again_for_ever() -> None:
-    async def scenario() -> None:
-        async with scene(20) as made:
-            raised = encode(FoldVersionUpgraded(made.world.command("fold"), 99))
-            made.world.contents.add(made.partition, made.world.now_ms(), b"fold", raised)
-            await asyncio.sleep(1)
-            made.owed.restored(0, 25)  # by a binary that went on
-            async with running(made.writer()):
-                await asyncio.sleep(60)
-                assert made.owed.gap is None
-            assert made.written() == [*range(1, 21)]
-
-    run_virtual(scenario())
-
-
-def test_a_saved_state_that_lies_behind_what_is_missed_is_not_gone_on_from_and_is_closed(tmp_path: Path) -> None:
-    class Closed(RocksStore):
-        closed = 0
-
-        def close(self) -> None:
-            self.closed += 1
-            super().close()
-
-    async def scenario() -> None:
-        async with scene(20) as made:
-            asked: list[tuple[Partition, int]] = []
-            store = Closed(tmp_path)
-            await save(made.replica.folded(made.partition), store)
-
-            async def earlier(partition: Partition, position: int) -> Closed:
-                asked.append((partition, position))
-                return store
-
-            made.owed.restored(5, 21)
-            async with running(made.writer(earlier=earlier)):
-                await asyncio.sleep(60)
-            assert (asked, store.closed) == ([(made.partition, 5)], 1)
-            assert made.written() == [*range(5, 21)]
-
-    run_virtual(scenario())
-
-
-@pytest.mark.parametrize(
-    "key", [b"", b"zones", b"zones/1", b"zones/1/", b"zones//1", "zones/²/1".encode(), b"zones/1/-2", b"installs/0/1"]
-)
-def test_a_key_that_names_no_cause_is_passed_over(key: bytes) -> None:
-    assert cause_of(key) is None
-    assert cause_of(b"zones/1/12") == (Partition(ZONES, 1), 12)

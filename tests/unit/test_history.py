@@ -14,14 +14,15 @@ from projections.decisions.histories import about
 from projections.decisions.items import DecisionItem as Told
 from projections.decisions.items import flattened
 from schemas.events import BudgetSet, Envelope, HoldApproved, HoldRejected, IndexReleased, LogCreated, NodesJoined
+from tests.support.decision_writers import World
 from tests.support.decisions import Heard
 from tests.support.fleet import Fleet, Item
 from tests.support.virtual_loop import run_virtual
-from tests.unit.test_decisions import LossyLog, World, a_day
+from tests.unit.test_decisions import a_day
 
 
 async def told(world: World, subject: str) -> list[Happening]:
-    return await history(LossyLog(world), folds_of(2), subject, lambda done, total: None)
+    return await history(world.log, folds_of(2), subject, lambda done, total: None)
 
 
 def spelled(world: World) -> dict[tuple[str, int], set[str]]:
@@ -46,8 +47,7 @@ def spelled(world: World) -> dict[tuple[str, int], set[str]]:
 def test_every_decision_about_a_subject_is_in_its_history() -> None:
     async def scenario() -> None:
         world = World(3)
-        world.lossy = False
-        await world.start("one")
+        await world.start("api", "api")
         await a_day(world, 1)
         for number in range(40):  # a run of joins, as histories fold it
             name, zone = f"m{number}", f"z{number % 3}"
@@ -55,7 +55,7 @@ def test_every_decision_about_a_subject_is_in_its_history() -> None:
             world.contents.add(TOPICS.partition_for(ZONES, zone, 2), world.now_ms(), zone.encode(), encode(event))
         await world.say("cliques", "d", IndexReleased(world.command("d", "ann"), "d", "c", "n1-2", 0, ""))
         await world.say("fleet", "7", HoldApproved(world.command("7"), 7, b"x"))
-        await world.kill("one")
+        await world.end()
         decisions = spelled(world)
         subjects = set().union(*decisions.values())
         assert subjects >= {"n1-0", "m7", "dpu1", "z0", "d/c", "p1", "nobody", "7"}
@@ -71,11 +71,10 @@ def test_every_decision_about_a_subject_is_in_its_history() -> None:
 def test_a_history_says_when_where_who_and_what() -> None:
     async def scenario() -> None:
         world = World(3)
-        world.lossy = False
-        await world.start("one")
+        await world.start("api", "api")
         await a_day(world, 1)
         await world.say("cliques", "d", IndexReleased(world.command("d", "ann"), "d", "c", "n1-2", 0, ""))
-        await world.kill("one")
+        await world.end()
         happened = await told(world, "n1-2")
         events = {found.event for found in happened}
         assert events == {"NodesJoined", "MembershipChanged", "IndexClaimed", "IndexReleased"}

@@ -167,7 +167,7 @@ def test_statements_are_told_by_who_makes_them() -> None:
         return SimpleNamespace(internal_events=statements)
 
     actors = {"forwarder": stating(1), "timers": stating(2), "provisioner": stating(3)}
-    decisions = cast("Any", SimpleNamespace(failures=4, written=0))
+    decisions = cast("Any", SimpleNamespace(failures=4, written=0, lag=0))
     metrics = [*collector._actors(actors, decisions)]
     failures = {("forwarder",): 1, ("timers",): 2, ("provisioner",): 3, ("decisions",): 4}
     assert told(metrics, APPEND_FAILURES) == failures

@@ -72,38 +72,6 @@ async def test_ids_that_were_forgotten_stay_refused_after_a_restart(tmp_path: Pa
     assert entry is not None and "has expired: it was used, and its outcome is no longer kept" in entry.outcome.reason
 
 
-class Told:
-    """A listener that owes everything from an offset on, and remembers what it was told at a restart."""
-
-    def __init__(self, owed_from: int) -> None:
-        self.owed_from = owed_from
-        self.told: tuple[int, int] | None = None
-
-    def on_decision(self, decided_record: object) -> None:
-        """It has not dealt with it."""
-
-    def owes_from(self, position: int) -> int:
-        return min(self.owed_from, position)
-
-    def restored(self, owed_from: int, position: int) -> None:
-        self.told = (owed_from, position)
-
-
-@pytest.mark.parametrize("owed_from", [0, 2, 3])
-async def test_a_listener_is_told_what_it_owed_and_nothing_is_saved_again(tmp_path: Path, owed_from: int) -> None:
-    store = RocksStore(tmp_path)
-    partition = FoldedPartition(FLEET_0, ALL, LOG_ID, Told(owed_from))
-    for record in records([created(), fact("a"), fact("b")]):
-        partition.fold(record)
-    await save(partition, store)
-    listener = Told(owed_from)
-    again = await load_partition(FoldedPartition(FLEET_0, ALL, LOG_ID, listener), store)
-    store.close()
-    assert again is not None
-    assert listener.told == (owed_from, 3)
-    assert again.is_saved(), "or each start would save every partition that owes something"
-
-
 async def test_rows_nested_without_end_are_damage_and_stop_no_start(tmp_path: Path) -> None:
     store, partition = RocksStore(tmp_path), empty()
     for record in records([created(), fact("a")]):

@@ -22,7 +22,6 @@ from eventstore.state_store.rocks_store import RocksStore, list_checkpoints, ope
 from eventstore.state_store.saver import Saver, load_partition, save
 from eventstore.state_store.store import DigestStore, SaveBatch, SavedHead, SaveFailed
 from schemas.events import Event
-from tests.support.decisions import Heard
 from tests.support.toy_fold import ToyFold, ToyLaterFold, ToyLaterState
 from tests.support.toy_log import LOG_ID, POISON, T0, Issuer, created, fact, records
 
@@ -291,35 +290,11 @@ async def test_a_halted_partition_is_saved_no_more() -> None:
     assert partition.saved_position == 0
 
 
-class Behind(Heard):
-    """Has dealt with what was decided below `done`."""
-
-    done = 0
-
-    def owes_from(self, position: int) -> int:
-        return min(self.done, position)
-
-
-async def test_what_a_listener_has_dealt_with_is_saved_when_nothing_more_is_folded(tmp_path: Path) -> None:
-    listener, store = Behind(), RocksStore(tmp_path)
-    partition = FoldedPartition(FLEET_0, {1: ToyFold()}, LOG_ID, listener)
-    for record in records([created(), fact("a"), fact("b")]):
-        partition.fold(record)
-    saver = Saver(store, ReplicaLimits(), now_s=0.0)
-    for now_s, done in enumerate((0, 2, 3)):
-        listener.done = done
-        await saver.save_all([partition], now_s=float(now_s))
-        head = store.head(FLEET_0)
-        assert head is not None and (head.position, head.owed_from) == (3, done)
-        assert partition.is_saved(), "or it would be saved again each second"
-    store.close()
-
-
 async def test_a_partition_of_which_nothing_was_folded_is_not_saved() -> None:
     """Its rows are those that a state begins with, and a replica that had not saved them would have another digest."""
     store = DigestStore()
     saver = Saver(store, ReplicaLimits(), now_s=0.0)
-    await saver.save_all([FoldedPartition(FLEET_0, {1: ToyFold()}, LOG_ID, Behind())], now_s=1.0)
+    await saver.save_all([FoldedPartition(FLEET_0, {1: ToyFold()}, LOG_ID)], now_s=1.0)
     assert store.head(FLEET_0) is None
 
 

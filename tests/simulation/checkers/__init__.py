@@ -3,9 +3,10 @@
     judge_history(history, records) -> list of Fault
 
 takes a recorded history (`tests.simulation.history`, from whichever lane) and all records of every topic that is folded
-(those of `replicas` too, if there are any), as one reader saw them at rest. Nothing here asks the plane how it came to
-something. The folds, run afresh, are the reference for answers and digests; what could share a mistake with them
-(cliques, membership, transitions, marks, budgets, verdicts, agreement) is told once more, from rows and raw events.
+(those of `replicas` and `decisions` too, if there are any), as one reader saw them at rest. Nothing here asks the plane
+how it came to something. The folds, run afresh, are the reference for answers, digests and decisions; what could share
+a mistake with them (cliques, membership, transitions, marks, budgets, verdicts, agreement) is told once more, from rows
+and raw events.
 
 `again` is the same log by a second reader. `appended_s(partition, offset)` is when a record was appended, by the clock
 of the history: checks of "not yet there" need it. `saved` is what processes have on disk, by name. `end_s` is when the
@@ -35,6 +36,7 @@ from tests.simulation.checkers import (
     budgets,
     cliques,
     commands,
+    decisions,
     devices,
     folds,
     lifecycle,
@@ -156,6 +158,12 @@ INVARIANTS = (
         "zones and fleet agree on every node: where it is, as what, and that it is nowhere once it left",
         (),
         (agreement.check_ended, agreement.check_verified),
+    ),
+    Invariant(
+        "I26",
+        "the decisions topic has what a fold of the log decides, each decision in its turn",
+        (decisions.check_decided, decisions.check_turns),
+        (decisions.check_complete,),
     ),
 )
 """I15 and I19 have no part here: there is one tenant, and the audit trail is the log itself."""

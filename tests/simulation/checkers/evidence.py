@@ -20,6 +20,7 @@ from eventstore.folding.partition import FoldedPartition
 from eventstore.log import CLIQUES, FLEET, FLEET_0, REPLICAS, ZONES, Partition, Record
 from eventstore.replicas.beacons import Beacon
 from eventstore.state_store.store import StateReader
+from projections.decisions.decided import DECIDED_TOPICS
 from projections.fleet import tables
 from projections.fleet.state import FleetState
 from projections.zones.state import ZonesState
@@ -27,6 +28,7 @@ from schemas.events import LogCreated, MembershipChanged, NodesChanged, NodesJoi
 from tests.simulation import model
 from tests.simulation.fresh import After, Step, event_of, refold
 from tests.simulation.history import FinalTable, History, Invoked, ProcessLived, TableInstalled
+from tests.support.decisions import Heard
 
 Records = Mapping[Partition, Sequence[Record]]
 Appended = Callable[[Partition, int], float]
@@ -78,6 +80,7 @@ class Evidence:
         self.tables: dict[str, dict[int, bytes]] = {zone: {} for zone in self.zones}
         self._appended_s = appended_s
         self._frozen: dict[str, int] = {}
+        self._heard: list[Heard] = []
         self.log_id = self._log_id()
         self._fold()
 
@@ -145,13 +148,22 @@ class Evidence:
         records = self.records.get(REPLICAS_0, ())
         return [(record.offset, msgspec.json.decode(record.value, type=Beacon)) for record in records]
 
+    @cached_property
+    def decided(self) -> dict[str, bytes]:
+        """Every decision that there should be in the decisions topic, by its key: in order, partition by partition."""
+        return {key: value for heard in self._heard for key, value in heard.records().items()}
+
     def _fold(self) -> None:
         by_topic = {fold.topic: fold for fold in folds_of(self.partition_count)}
         for partition, found in sorted(self.records.items()):
             if partition.topic not in TOPICS.folded:
                 continue
             fold, after = by_topic[partition.topic], self._observers(partition)
-            self.folded[partition], self.steps[partition] = refold(partition, found, fold, self.log_id, after)
+            heard = Heard()
+            told = refold(partition, found, fold, self.log_id, after, listener=heard)
+            self.folded[partition], self.steps[partition] = told
+            if partition.topic in DECIDED_TOPICS:
+                self._heard.append(heard)
         self.freezes += [Freeze(zone, offset, inf, inf) for zone, offset in self._frozen.items()]
 
     def _log_id(self) -> str:

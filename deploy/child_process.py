@@ -1,0 +1,82 @@
+"""Processes that a process of the plane starts for its own work, beside its event loop and its memory.
+
+A child gets its order as one line of JSON on standard input, and answers in lines of JSON on standard output. It ends
+when its standard input does, so it never outlives its parent, however that ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+NICE = 10
+"""Priority of children: whoever waits for the parent goes before them."""
+
+# -- the side of the parent
+
+
+def start_child(module: str, order: BaseModel) -> subprocess.Popen[bytes]:
+    """Run a module. Not by asyncio, which forks: that copies the page tables of all that is folded here, 10 ms for each
+    gigabyte."""
+    process = subprocess.Popen(
+        (sys.executable, "-P", "-m", module),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        bufsize=0,
+        start_new_session=True,
+    )
+    assert process.stdin is not None
+    process.stdin.write(order.model_dump_json().encode() + b"\n")
+    return process
+
+
+async def answers_of(process: subprocess.Popen[bytes]) -> AsyncIterator[dict[str, object]]:
+    """What a child says, until it ends."""
+    reader = asyncio.StreamReader()
+    protocol = asyncio.StreamReaderProtocol(reader)
+    await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, process.stdout)
+    async for line in reader:
+        yield json.loads(line)
+
+
+# -- the side of the child
+
+
+def order_line() -> bytes:
+    """The order of this process."""
+    return sys.stdin.buffer.readline()
+
+
+def say(line: Mapping[str, object]) -> None:
+    """Answer the parent."""
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
+
+
+async def run_until_input_ends(work: Coroutine[Any, Any, None], *, grace_s: float = 0.0) -> None:
+    """Do the work and exit. When standard input ends, the work is cancelled and may take `grace_s` to end cleanly."""
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+
+    def look() -> None:
+        if not os.read(0, 1):
+            ended.set()
+
+    loop.add_reader(0, look)
+    working = asyncio.ensure_future(work)
+    ending = asyncio.ensure_future(ended.wait())
+    await asyncio.wait({working, ending}, return_when=asyncio.FIRST_COMPLETED)
+    loop.remove_reader(0)
+    if working.done():
+        working.result()
+    elif grace_s:
+        working.cancel()
+        await asyncio.wait({working}, timeout=grace_s)
+    os._exit(0)  # freeing a million rows takes seconds

@@ -1,0 +1,52 @@
+"""Which decisions stand in the decisions topic, inferred from the newest of each source partition.
+
+A writer has at most AT_ONCE appends in flight, and begins a batch only when every earlier decision of the source stands
+in the topic. So if the topic shows more than AT_ONCE offsets of a source, every decision below all but the last AT_ONCE
+of them is written. Therefore a few offsets per source are enough, and reading may begin anywhere in the topic.
+"""
+
+from __future__ import annotations
+
+from heapq import heappush, heappushpop
+
+from eventstore.log import Partition
+from projections.decisions.decided import DECIDED_TOPICS
+
+AT_ONCE = 256
+"""Appends in flight at most. They share a sync of the log, so fewer make the writer slower than the fold."""
+
+REMEMBERED = 2 * AT_ONCE
+"""Offsets that are remembered per source: twice what the inference needs."""
+
+
+class Written:
+    """The written decisions of one source partition."""
+
+    def __init__(self) -> None:
+        self.floor = 0
+        """Every decision of a lower offset is written."""
+        self._heap: list[int] = []
+        self._recent: set[int] = set()
+
+    def add(self, offset: int) -> None:
+        """The decision about the record at this offset stands in the topic."""
+        if offset in self:
+            return
+        self._recent.add(offset)
+        if len(self._heap) < REMEMBERED:
+            heappush(self._heap, offset)
+            return
+        lowest = heappushpop(self._heap, offset)
+        self._recent.discard(lowest)
+        self.floor = lowest + 1
+
+    def __contains__(self, offset: int) -> bool:
+        return offset < self.floor or offset in self._recent
+
+
+def cause_of(key: bytes) -> tuple[Partition, int] | None:
+    """The partition and offset of the record that a decision with this key is about; None if the key names none."""
+    topic, _, rest = key[:64].decode(errors="replace").partition("/")
+    number, _, offset = rest.partition("/")
+    is_place = number.isascii() and number.isdecimal() and offset.isascii() and offset.isdecimal()
+    return (Partition(topic, int(number)), int(offset)) if topic in DECIDED_TOPICS and is_place else None
