@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Collection, Iterable, Sequence
-from itertools import count
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -44,10 +43,10 @@ def column4(packed: bytes) -> Column4:
 
 
 class _Batch(NamedTuple):
-    """Addresses that neighbouring slots hold, from `slot` on, each of them alone."""
+    """Addresses that these slots hold, each of them alone."""
 
     column: Column4
-    slot: int
+    slots: Sequence[int]
 
 
 class AddressIndex:
@@ -71,7 +70,7 @@ class AddressIndex:
         first = self._first.get(address)
         if first is None and isinstance(address, int) and address in self._held4:
             batch = self._batches[self._batch_of(address)]
-            first = batch.slot + batch.column.values.index(address)
+            first = batch.slots[batch.column.values.index(address)]
         return () if first is None else (first,)
 
     def add(self, address: Address, slot: int) -> None:
@@ -84,10 +83,10 @@ class AddressIndex:
         elif first != slot:
             self.shared[address] = (*self.shared.get(address, (first,)), slot)
 
-    def add_batch(self, column: Column4, slot: int) -> None:
-        """Neighbouring slots, from this one on, hold addresses that no other slot holds."""
+    def add_batch(self, column: Column4, slots: Sequence[int]) -> None:
+        """These slots hold addresses that no other slot holds."""
         self._held4 |= column.given
-        batch = _Batch(column, slot)
+        batch = _Batch(column, slots)
         if len(column.values) > _SMALL_BATCH:
             self._batches.append(batch)
         else:
@@ -106,7 +105,8 @@ class AddressIndex:
                     self.add(address, slot)
             return
         for start in range(0, len(values), BATCH_ADDRESSES):
-            self.add_batch(column4(values[start : start + BATCH_ADDRESSES].tobytes()), start)
+            batch = values[start : start + BATCH_ADDRESSES]
+            self.add_batch(column4(batch.tobytes()), range(start, start + len(batch)))
 
     def restore6(self, held: Sequence[tuple[Address, int]]) -> None:
         """As `restore4`, by address and slot."""
@@ -143,5 +143,5 @@ class AddressIndex:
         return next(number for number, batch in enumerate(self._batches) if address in batch.column.given)
 
     def _add_to_index(self, batch: _Batch) -> None:
-        self._first.update(zip(batch.column.values, count(batch.slot), strict=False))
+        self._first.update(zip(batch.column.values, batch.slots, strict=True))
         self._first.pop(0, None)

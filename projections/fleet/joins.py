@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain, repeat
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -40,9 +40,6 @@ from schemas.events import AGENT_JOINED, LEFT, MAX_STATE, PRESENT, SUPERSEDED, M
 
 _ARRIVALS = frozenset({PRESENT, *range(SUPERSEDED + 1, MAX_STATE + 1)})
 """States of present nodes."""
-
-_COLUMNS_MIN = 32
-"""Up to this many nodes, columns cost more than rows."""
 
 
 class ForwardRange(NamedTuple):
@@ -254,21 +251,20 @@ def _arrival(state: FleetState, name: str, before: Member | None, after: Member)
 def add_members(state: FleetState, change: MembersAdded, at: RecordMetadata) -> None:
     """Add new members, all at once."""
     items = change.items
-    names, labels = items.names, state.labels
-    if not names:
+    if not items.names:
         return
-    numbers = {i: labels.intern(items.label_sets[i], state.plan) for i in sorted(set(items.label_index))}
-    if len(names) > _COLUMNS_MIN and state.slot_table.is_dense():
-        _add_columns(state, change, numbers)
-    else:
-        _add_rows(state, items, numbers)
+    numbers = {i: state.labels.intern(items.label_sets[i], state.plan) for i in sorted(set(items.label_index))}
+    slots = state.slot_table.allocate_batch(
+        items.names, items.addresses4, items.addresses6, _label_column(items, numbers)
+    )
+    about = (items.zones, items.created_ms, items.uids)
+    state.members.add_columns(items.names, slots, *about, last_present_ms=items.changed_ms, new=change.names)
     state.ensure_zones(items.zones, at.offset + 1)
     _note_joined(state, change, numbers, at.offset + 1)
 
 
-def _add_columns(state: FleetState, change: MembersAdded, numbers: Mapping[int, int]) -> None:
-    """Add new members as columns."""
-    items = change.items
+def _label_column(items: MembershipColumns, numbers: Mapping[int, int]) -> LabelColumn:
+    """The label sets of new members, whose numbers are those of the record's label sets."""
     index = np.array(items.label_index, np.int32)
     members = np.bincount(index).tolist()
     addresses = np.bincount(index[np.frombuffer(items.addresses4.values, np.uint32) > 0], minlength=len(members))
@@ -282,21 +278,7 @@ def _add_columns(state: FleetState, change: MembersAdded, numbers: Mapping[int, 
         number_of[i] = number
         uses[number] += members[i]
         held[number] += int(addresses[i])
-    labels = LabelColumn(number_of[index], uses, held)
-    slots = state.slot_table.allocate_batch(items.names, items.addresses4, items.addresses6, labels)
-    about = (items.zones, items.created_ms, items.uids)
-    state.members.add_columns(items.names, slots, *about, last_present_ms=items.changed_ms, new=change.names)
-
-
-def _add_rows(state: FleetState, items: MembershipColumns, numbers: Mapping[int, int]) -> None:
-    """Add new members one by one: for few members, or while slots are free, because the lowest free slot goes first."""
-    label = [numbers[i] for i in items.label_index]
-    fours, sixes = items.addresses4.values, items.addresses6.values
-    slots = map(state.slot_table.allocate, items.names, fours, sixes, label)
-    sets = map(state.labels.sets.__getitem__, label)
-    about = (items.zones, items.created_ms, items.uids, fours, sixes, sets, slots)
-    rows = map(Member, *about, repeat(False), repeat(-1), items.changed_ms)
-    state.members.add_all(dict(zip(items.names, rows, strict=False)))
+    return LabelColumn(number_of[index], uses, held)
 
 
 def _note_joined(state: FleetState, change: MembersAdded, numbers: Mapping[int, int], version: int) -> None:

@@ -1,7 +1,7 @@
 """The table of members. Most members are columns over slots, and their rows are built on read.
 
-Batches of joins arrive as columns and stay columns: a row per member would take four times the memory, and ten times
-the time to fold. A member that was decided alone, or has no slot, is stored as a single row.
+New members arrive as columns and stay columns: a row per member would take four times the memory, and ten times
+the time to fold. A member that changed since, or has no slot, is stored as a single row.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from eventstore.folding.state_table import StateTable
 from projections.fleet.labels import LabelSets
 from projections.fleet.membership import Member
-from projections.fleet.slot_table import SlotTable
+from projections.fleet.slot_table import SlotTable, places_of
 from projections.name_index import UNKNOWN, Lookup, NameIndex, Numbers
 
 _BATCH_LOOKUP_MIN = 16
@@ -103,11 +103,6 @@ class MemberRows(MutableMapping[str, Member]):
         lookup = self._index.find(names) if self._single.keys().isdisjoint(names) else None
         return NewNames(lookup) if lookup is not None and lookup.is_empty() else None
 
-    def add(self, rows: Mapping[str, Member]) -> None:
-        """Add new members."""
-        self._single.update(rows)
-        self._single_in_zone.update(row.zone for row in rows.values())
-
     def rows(self) -> dict[str, Member]:
         """All of them, as rows."""
         columnar = [(name, slot) for slot, name in enumerate(self._names) if name is not None]
@@ -168,19 +163,22 @@ class MemberRows(MutableMapping[str, Member]):
         last_present_ms: Sequence[int],
         new: NewNames,
     ) -> None:
-        """Add effective members in neighbouring slots, after all slots that were ever allocated."""
-        self._grow(slots[0])
+        """Add effective members in these slots, which ascend."""
+        self._grow(slots[-1] + 1)
         counts = Counter(zones)
         numbers = {zone: self._number_of(zone) for zone in sorted(counts)}
         for zone, count in counts.items():
             self._columnar_in_zone[numbers[zone]] += count
-        self._zone.fromlist([*map(numbers.__getitem__, zones)])
-        self._created_ms.frombytes(np.array(created_ms, np.int64).tobytes())
-        self._last_present_ms.frombytes(np.array(last_present_ms, np.int64).tobytes())
-        self._uids += uids
-        self._names += names
-        assert len(self._uids) == slots[-1] + 1, "slots are neighbours, one per name"
-        self._index.add(names, np.arange(slots[0], slots[-1] + 1), new.lookup)
+        at = places_of(slots)
+        np.asarray(self._zone)[at] = [*map(numbers.__getitem__, zones)]
+        np.asarray(self._created_ms)[at] = created_ms
+        np.asarray(self._last_present_ms)[at] = last_present_ms
+        if isinstance(at, slice):
+            self._uids[at], self._names[at] = uids, names
+        else:
+            for slot, uid, name in zip(slots, uids, names, strict=True):
+                self._uids[slot], self._names[slot] = uid, name
+        self._index.add(names, np.array(slots, np.int64), new.lookup)
         self._columnar += len(names)
 
     def _grow(self, count: int) -> None:
@@ -290,10 +288,6 @@ class Members(StateTable[Member]):
 
     def get_many(self, keys: Sequence[str]) -> Sequence[Member | None]:
         return self.rows.get_many(keys)
-
-    def add_all(self, rows: Mapping[str, Member]) -> None:
-        self.rows.add(rows)
-        self.touch_added(rows)
 
     def restore(self, rows: Mapping[str, Member], slot_table: SlotTable) -> None:
         """Replace all rows, whose slots are allocated in this slot table."""

@@ -32,6 +32,13 @@ def as_int(address: Address) -> int:
     return address if isinstance(address, int) else int.from_bytes(address, "big")
 
 
+def places_of(slots: Sequence[int]) -> slice | npt.NDArray[np.int64]:
+    """Ascending slots as an index of columns; neighbours are a slice, which is faster."""
+    if slots[-1] - slots[0] < len(slots):
+        return slice(slots[0], slots[-1] + 1)
+    return np.array(slots, np.int64)
+
+
 class SlotRow(Protocol):
     """A row that names a slot."""
 
@@ -86,29 +93,26 @@ class SlotTable:
             bits |= self.labels.bits[self.label[slot]]
         return bits
 
-    def is_dense(self) -> bool:
-        """Whether the taken slots have no gap."""
-        return not self._free_slots
-
     def allocate_batch(
-        self,
-        names: Sequence[str],
-        fours: Column4,
-        sixes: Column6,
-        labels: LabelColumn,
+        self, names: Sequence[str], fours: Column4, sixes: Column6, labels: LabelColumn
     ) -> Sequence[int]:
-        """Neighbouring slots for new members whose addresses no slot holds."""
-        assert self.is_dense(), "the lowest free slot goes first"
-        slots = list(range(len(self.names), len(self.names) + len(names)))
-        self.names += names
-        self.label.frombytes(labels.numbers.tobytes())
-        self._four += fours.values
-        self.address_index.add_batch(fours, slots[0])
+        """Slots in ascending order, the lowest free ones first, for new members whose addresses no slot holds."""
+        freed = self._free_slots[: len(names)]
+        self._free_slots -= freed
+        fresh = range(len(self.names), len(self.names) + len(names) - len(freed))
+        slots = [*freed, *fresh] if freed else fresh
+        self.names += names[len(freed) :]
+        for name, slot in zip(names, freed, strict=False):
+            self.names[slot] = name
+        at = places_of(slots)
+        for column, width in ((self.label, 1), (self._four, 1), (self._six, 2)):
+            column.frombytes(bytes(len(fresh) * width * column.itemsize))
+        np.asarray(self.label)[at] = labels.numbers
+        np.asarray(self._four)[at] = np.asarray(fours.values)
+        self.address_index.add_batch(fours, slots)
         if sixes.packed:
-            self._six.frombytes(np.frombuffer(sixes.packed, ">u8").astype(np.uint64).tobytes())
+            np.asarray(self._six).reshape(-1, 2)[at] = np.frombuffer(sixes.packed, ">u8").reshape(-1, 2)
             self.address_index.add_all6(sixes.values, slots)
-        else:
-            self._six.frombytes(bytes(16 * len(names)))
         for label, count in labels.uses.items():
             self.labels.use(label, count)
         self._addresses_by_label.update(labels.held)

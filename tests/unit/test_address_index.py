@@ -43,7 +43,7 @@ def test_batches_are_held_as_if_one_by_one(orders: list[list[int]], taken: list[
     for number, order in enumerate(orders):
         column = column4(batch(number, order).tobytes())
         assert not holders.has_any(column.given, ())
-        holders.add_batch(column, number * BATCH)
+        holders.add_batch(column, range(number * BATCH, number * BATCH + len(column.values)))
         assert holders.has_any(column.given, ())
         held |= {address: {number * BATCH + i} for i, address in enumerate(column.values) if address}
     for slot, (what, place, number) in enumerate(taken, start=len(orders) * BATCH):

@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from eventstore.folding.fold import Outcome
 from eventstore.log import partition_of
 from projections import name_index
-from projections.fleet import joins, members
+from projections.fleet import members
 from projections.fleet.tables import delta, snapshot, table
 from projections.fleet.tombstones import Tombstone
 from projections.rules.rule import Delta
@@ -471,6 +471,6 @@ def verdicts(devices: dict[str, Device]) -> Iterator[tuple[tuple[str, Address], 
 
 
 TestFleet = sized(FleetMachine, 25, 25, SOMETIMES)
-_THRESHOLDS = ((joins, "_COLUMNS_MIN"), (members, "_BATCH_LOOKUP_MIN"), (name_index, "_FEW"))
+_THRESHOLDS = ((members, "_BATCH_LOOKUP_MIN"), (name_index, "_FEW"))
 TestColumnarMembers = sized(with_threshold(FleetMachine, 0, *_THRESHOLDS), 25, 25, SOMETIMES)
 """A single new member is added as columns, and looked up as a column of names."""

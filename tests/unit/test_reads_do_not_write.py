@@ -16,7 +16,7 @@ from projections.cliques import files
 from projections.cliques import views as clique_views
 from projections.cliques.fold import CliquesFold
 from projections.cliques.state import CliquesState
-from projections.fleet import address_index, joins, members, tables
+from projections.fleet import address_index, members, tables
 from projections.fleet import views as fleet_views
 from projections.fleet.fold import FleetFold, FleetState, next_record
 from projections.fleet.withdrawals import BUDGET_KINDS
@@ -143,9 +143,7 @@ def reading(machine: type[RuleBasedStateMachine], fold: type[Any], read: Callabl
 
 TestFleet = reading(FleetMachine, FleetFold, read_fleet)
 TestFleetOfColumns = reading(
-    with_threshold(
-        FleetMachine, 0, (joins, "_COLUMNS_MIN"), (members, "_BATCH_LOOKUP_MIN"), (address_index, "_SMALL_BATCH")
-    ),
+    with_threshold(FleetMachine, 0, (members, "_BATCH_LOOKUP_MIN"), (address_index, "_SMALL_BATCH")),
     FleetFold,
     read_fleet,
 )
