@@ -19,7 +19,7 @@ from eventstore.folding.origin import wait_for_origin
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import DECISIONS, Batch, EventLog, Partition, Record
 from eventstore.progress import ReportProgress
-from projections.decisions.decided import DECIDED_TOPICS, key_of
+from projections.decisions.decided import key_of
 
 Decided = DecidedRecord | DecidedRun
 
@@ -90,7 +90,7 @@ async def decision_batches(
     """Records as the decisions topic has them, in order of their causes, of those causes that lie in the range of the
     filter. Each has the offset and append time of its cause."""
     follow = follow and event_filter.until is None
-    begins, ends = await range_of(log, event_filter._replace(topics=DECIDED_TOPICS))
+    begins, ends = await range_of(log, event_filter._replace(topics=log.topics.deciding))
     begins = ends if from_end else begins
     done, total = dict.fromkeys(ends, 0), max(1, sum(ends.values()))
     async with aclosing(fold_decisions(log, folds, ends, follow=follow)) as found:

@@ -14,7 +14,6 @@ from deploy.decisions.folded import Decided, fold_decisions
 from eventstore.folding.decision_listener import DecidedRun, decided_records_of
 from eventstore.folding.fold import Fold
 from eventstore.log import EventLog
-from projections.decisions.decided import DECIDED_TOPICS
 from projections.decisions.histories import about
 from projections.decisions.items import DecisionItem
 
@@ -41,7 +40,7 @@ class Happening(NamedTuple):
 
 async def history(log: EventLog, folds: Sequence[Fold[Any]], subject: str, heard: Heard) -> list[Happening]:
     """The history up to the present end of the log, oldest first. Raises as EventLog does."""
-    ends = {partition: await log.end(partition) for topic in DECIDED_TOPICS for partition in log.partitions(topic)}
+    ends = {partition: await log.end(partition) for topic in log.topics.deciding for partition in log.partitions(topic)}
     found: list[Happening] = []
     done, total = dict.fromkeys(ends, 0), sum(ends.values())
     async with aclosing(fold_decisions(log, folds, ends)) as folding:

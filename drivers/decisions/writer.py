@@ -28,7 +28,7 @@ from eventstore.log import DECISIONS, Partition, Record
 from eventstore.replicas.beacons import Ranks
 from eventstore.replicas.log_follower import Backoff, follow
 from eventstore.replicas.replica import Replica
-from projections.decisions.decided import DECIDED_TOPICS, decided, key_of
+from projections.decisions.decided import decided, key_of
 
 logger = logging.getLogger(__name__)
 
@@ -109,7 +109,7 @@ class DecisionWriter:
 
     async def _starts(self, ends: Mapping[Partition, int]) -> Mapping[Partition, int]:
         """Where the decisions may begin of records that are not folded, or whose decisions are in the buffer."""
-        next_offsets = {p: self._replica.position(p) for topic in DECIDED_TOPICS for p in self._log.partitions(topic)}
+        next_offsets = {status.partition: status.position for status in self._replica.partitions_status()}
         first = next(self._buffer.decisions()).at
         next_offsets[first.partition] = first.offset
         behind = {p: offset for p, offset in next_offsets.items() if offset < await self._log.end(p)}

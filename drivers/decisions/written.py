@@ -7,13 +7,15 @@ of them is written. Therefore a few offsets per source are enough, and reading m
 
 from __future__ import annotations
 
+import re
 from heapq import heappush, heappushpop
 
 from eventstore.log import Partition
-from projections.decisions.decided import DECIDED_TOPICS
 
 AT_ONCE = 256
 """Appends in flight at most. They share a sync of the log, so fewer make the writer slower than the fold."""
+
+_KEY = re.compile(rb"([a-z]{1,32})/([0-9]{1,7})/([0-9]{1,19})")
 
 REMEMBERED = 2 * AT_ONCE
 """Offsets that are remembered per source: twice what the inference needs."""
@@ -46,7 +48,5 @@ class Written:
 
 def cause_of(key: bytes) -> tuple[Partition, int] | None:
     """The partition and offset of the record that a decision with this key is about; None if the key names none."""
-    topic, _, rest = key[:64].decode(errors="replace").partition("/")
-    number, _, offset = rest.partition("/")
-    is_place = number.isascii() and number.isdecimal() and offset.isascii() and offset.isdecimal()
-    return (Partition(topic, int(number)), int(offset)) if topic in DECIDED_TOPICS and is_place else None
+    place = _KEY.fullmatch(key)
+    return None if place is None else (Partition(place[1].decode(), int(place[2])), int(place[3]))

@@ -29,9 +29,6 @@ _RENDERERS: Mapping[str, Callable[[Any, Any, Outcome, RecordMetadata], Iterable[
 }
 """The items of a change, by the topic of its fold. A change of another fold is one item of kind `changed`."""
 
-DECIDED_TOPICS = tuple(_RENDERERS)
-"""Topics whose folds make decisions."""
-
 MAX_TEXT = 600_000
 """Characters of items in one record; further items are counted, not listed, so that the record fits the log."""
 

@@ -85,7 +85,10 @@ async def test_it_runs_on_the_embedded_engine_and_after_a_restore(tmp_path: Path
 @pytest.mark.timeout(240)
 async def test_it_runs_on_kafka_and_its_decisions_are_written(kafka_cluster: str, tmp_path: Path) -> None:
     on = ("--kafka", kafka_cluster, "--topic-prefix", f"extended-{next(_prefixes)}")
-    async with serving(*on, "--partitions", "2", program=EXTENDED) as process:
+    async with (
+        serving(*on, "--partitions", "2", "--role", "api", program=EXTENDED) as process,
+        serving(*on, "--role", "decisions", program=EXTENDED),
+    ):
         await check(process, on, tmp_path / "backup")
         async with asyncio.timeout(60):
             while True:

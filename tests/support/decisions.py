@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import Iterator
 
 from deploy.roles import folds_of
+from deploy.topics import TOPICS
 from eventstore.avro.codec import encode
 from eventstore.folding.decision_listener import DecidedRecord, DecidedRun, decided_records_of
 from eventstore.folding.origin import wait_for_origin
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import DECISIONS, EventLog
-from projections.decisions.decided import DECIDED_TOPICS, decided, key_of
+from projections.decisions.decided import decided, key_of
 from projections.decisions.items import DecisionItem
 from schemas.events import DecisionRecorded
 from tests.contract.engine import read_all
@@ -55,7 +56,7 @@ async def refolded(log: EventLog) -> dict[str, set[bytes]]:
     origin = await wait_for_origin(log)
     found: dict[str, set[bytes]] = {}
     for fold in folds_of(log.partition_count):
-        for partition in log.partitions(fold.topic) if fold.topic in DECIDED_TOPICS else ():
+        for partition in log.partitions(fold.topic) if fold.topic in TOPICS.deciding else ():
             heard = Heard()
             folded = FoldedPartition(partition, {fold.version: fold}, origin.log_id, heard)
             for record in await read_all(log, partition):

@@ -20,7 +20,7 @@ def extend() -> None:
     from eventstore.topics import TopicSpec, TopicTable
     from tests.support.notes import NOTES, NotesFold, NoteWriter
 
-    readers, writers = frozenset({"api", topics.READER}), frozenset({"api"})
+    readers, writers = frozenset({"api", "decisions", topics.READER}), frozenset({"api"})
     row = TopicSpec(
         name=NOTES, is_keyed=False, is_deciding=True, folds=(lambda _: NotesFold(),), readers=readers, writers=writers
     )

@@ -9,7 +9,7 @@ from eventstore.avro.codec import decode, encode
 from eventstore.folding.fold import RecordMetadata
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import FLEET_0, ZONES
-from projections.decisions.decided import DECIDED_TOPICS, render
+from projections.decisions.decided import render
 from projections.decisions.histories import about
 from projections.decisions.items import DecisionItem as Told
 from projections.decisions.items import flattened
@@ -32,7 +32,7 @@ def spelled(world: World) -> dict[tuple[str, int], set[str]]:
     assert isinstance(origin, LogCreated)
     for fold in folds_of(2):
         for partition, records in world.contents.records.items():
-            if partition.topic == fold.topic and partition.topic in DECIDED_TOPICS:
+            if partition.topic == fold.topic and partition.topic in TOPICS.deciding:
                 heard = Heard()
                 folded = FoldedPartition(partition, {1: fold}, origin.log_id, heard)
                 for record in records:

@@ -63,7 +63,7 @@ def test_whatever_is_read_of_whatever_landed_all_that_is_inferred_is_written(
 
 
 @pytest.mark.parametrize(
-    "key", [b"", b"zones", b"zones/1", b"zones/1/", b"zones//1", "zones/²/1".encode(), b"zones/1/-2", b"installs/0/1"]
+    "key", [b"", b"zones", b"zones/1", b"zones/1/", b"zones//1", "zones/²/1".encode(), b"zones/1/-2", b"zones/1/2/3"]
 )
 def test_a_key_that_names_no_cause_is_passed_over(key: bytes) -> None:
     assert cause_of(key) is None

@@ -20,7 +20,6 @@ from eventstore.folding.partition import FoldedPartition
 from eventstore.log import CLIQUES, FLEET, FLEET_0, REPLICAS, ZONES, Partition, Record
 from eventstore.replicas.beacons import Beacon
 from eventstore.state_store.store import StateReader
-from projections.decisions.decided import DECIDED_TOPICS
 from projections.fleet import tables
 from projections.fleet.state import FleetState
 from projections.zones.state import ZonesState
@@ -162,7 +161,7 @@ class Evidence:
             heard = Heard()
             told = refold(partition, found, fold, self.log_id, after, listener=heard)
             self.folded[partition], self.steps[partition] = told
-            if partition.topic in DECIDED_TOPICS:
+            if partition.topic in TOPICS.deciding:
                 self._heard.append(heard)
         self.freezes += [Freeze(zone, offset, inf, inf) for zone, offset in self._frozen.items()]
 
