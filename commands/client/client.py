@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import grpc
 from google.protobuf.message import Message
@@ -17,9 +17,16 @@ from commands.client.retries import Retries
 from eventstore.ids import uuid7
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.metadata import PRINCIPAL_KEY
-from schemas.api.stubs import CommandsStub, QueriesStub
+from schemas.api.stubs import CommandsStub, QueriesStub, StreamsStub
 
 PAGE = 1_000
+
+
+class WatchedChanges(NamedTuple):
+    """Changes that belong together, and the position up to which they are all."""
+
+    changes: list[pb.Change]
+    position: str
 
 
 class PlaneClient:
@@ -82,6 +89,36 @@ class PlaneClient:
             if not page.next_page_token:
                 return
             request.page_token = page.next_page_token
+
+    async def watch(self, request: pb.WatchRequest) -> AsyncGenerator[WatchedChanges, None]:
+        """The changes of a list from `request.position` on, for ever; a lost stream is continued at any server.
+
+        Raises PositionExpired: list again, and watch from the position of the list. Raises Unanswered if no server
+        takes the stream.
+        """
+        while True:
+            attempts = self._retries.begin()
+            for server, pause_s in attempts:
+                await asyncio.sleep(pause_s)
+                stream = StreamsStub(self._channels[server]).Watch(request, metadata=self._metadata)
+                changes: list[pb.Change] = []
+                has_begun = False
+                try:
+                    async for response in stream:
+                        changes += response.changes
+                        if not response.position:
+                            continue
+                        request.position, has_begun = response.position, True
+                        yield WatchedChanges(changes, response.position)
+                        changes = []
+                except grpc.aio.AioRpcError as error:
+                    attempts.failed(failure(error, server))
+                finally:
+                    stream.cancel()
+                if has_begun:
+                    break
+            else:
+                raise attempts.last_failure()
 
     async def _call(self, stub: Any, method: str, request: Message, is_final: Callable[[Any], bool]) -> Any:
         self._retire(self._channels.outdated())

@@ -52,6 +52,10 @@ class Rejected(CallFailed):
     """The call is refused: an invalid request, a missing permission, an id in use, a limit. Nothing was appended."""
 
 
+class PositionExpired(Rejected):
+    """A stream cannot continue from this position; list again, and continue from the position of the list."""
+
+
 class Unanswered(CallFailed):
     """No server responded in time; the outcome of a sent command is unknown."""
 
@@ -65,6 +69,8 @@ def failure(error: grpc.RpcError, server: str) -> CallFailed:
     code: grpc.StatusCode = error.code()
     if code is grpc.StatusCode.NOT_FOUND:
         return NotFound(error, server)
+    if code is grpc.StatusCode.OUT_OF_RANGE:
+        return PositionExpired(error, server)
     if code not in _UNANSWERED:
         return Rejected(error, server)
     is_folding = code is grpc.StatusCode.UNAVAILABLE and (error.details() or "").startswith("as_of: ")

@@ -13,8 +13,8 @@ from eventstore.folding.state_table import StateTable
 from eventstore.log import Partition
 from eventstore.replicas.folded_log import FoldedLog
 
-CHANGES_MAX = 20_000
-"""Changed keys that are kept per table and partition: some minutes of a busy plane, a few megabytes."""
+CHANGES_MAX = 5_000
+"""Changed keys that are kept per table and partition: half a megabyte each, some minutes of a busy plane."""
 
 TableOf: TypeAlias = Callable[[Any], StateTable[Any]]
 """The watched table in the state of a fold."""

@@ -104,8 +104,8 @@ class StateTable(Generic[Row]):
         return drained
 
     def take_watched(self) -> dict[str, Row | None]:
-        """The keys that changed since the last call, each with the row that was removed last, for watchers; the first
-        call begins to collect them."""
+        """The keys that changed since the last call, each with the row that was removed last. The first call begins to
+        collect them. One caller only: it takes them from all others."""
         taken, self._watched = self._watched or {}, {}
         return taken
 

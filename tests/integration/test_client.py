@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
 
 import pytest
 
 from commands.client.client import PlaneClient
-from commands.client.errors import NotFound, Rejected, Unanswered
+from commands.client.errors import NotFound, PositionExpired, Rejected, Unanswered
 from schemas.api import dpuplane_pb2 as pb
-from tests.support.served import Served, now_ms, served
+from tests.support.served import Served, now_ms, second_server, served
 
 
 @pytest.fixture
@@ -59,3 +61,35 @@ async def test_a_repeated_command_has_one_id_and_one_effect(plane: Served) -> No
         first = await found.command("JoinNodes", request)
         again = await found.command("JoinNodes", request)
     assert (first.command_id, first.position) == (again.command_id, again.position)
+
+
+async def test_a_watch_continues_at_the_next_server_and_misses_and_repeats_nothing(plane: Served) -> None:
+    listed = await plane.queries.ListNodes(pb.ListNodesRequest())
+    seen: list[str] = []
+    stopping = AsyncExitStack()
+    first = await stopping.enter_async_context(second_server(plane))
+    async with second_server(plane) as other, asyncio.timeout(20), client(first, other, rounds=3) as found:
+        request = pb.WatchRequest(position=listed.position, nodes=pb.ListNodesRequest())
+        async with aclosing(found.watch(request)) as batches:
+            for number in range(6):
+                await plane.join(f"z{number % 2}", pb.NodeSpec(name=f"n{number}"))
+                while f"n{number}" not in seen:
+                    seen += [change.node.name for change in (await anext(batches)).changes if not change.deleted]
+                if number == 2:
+                    await stopping.aclose()
+    assert list(dict.fromkeys(seen)) == [f"n{number}" for number in range(6)]
+
+
+async def test_a_watch_from_an_expired_position_says_so(plane: Served) -> None:
+    async with client(plane.address) as found:
+        position = f"{plane.replica.log_id}:" + ",".join(f"zones/{n}=0" for n in range(3)) + ",fleet/0=0"
+        with pytest.raises(PositionExpired, match="list again"):
+            await anext(found.watch(pb.WatchRequest(position=position, nodes=pb.ListNodesRequest())))
+        with pytest.raises(Rejected, match="label_selector: 'row in' must be"):
+            await anext(found.watch(pb.WatchRequest(nodes=pb.ListNodesRequest(label_selector="row in"))))
+
+
+async def test_a_watch_without_a_server_ends() -> None:
+    async with client("127.0.0.1:1", rounds=2) as nobody:
+        with pytest.raises(Unanswered):
+            await anext(nobody.watch(pb.WatchRequest()))

@@ -6,16 +6,12 @@ import asyncio
 import json
 import random
 from collections.abc import AsyncIterator
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from commands.queries.status import LogLocation, StatusReporter
-from commands.requests import nodes
-from commands.rpc.middleware import Call
-from commands.server import ApiServer
 from deploy.cli import cli
 from deploy.cli.client import Client
 from deploy.cli.remote_log import RemoteLog
@@ -23,9 +19,7 @@ from deploy.storage import LOG_FOLDER
 from eventstore.avro.codec import decode
 from eventstore.log import ZONES, Partition
 from schemas.api import dpuplane_pb2 as pb
-from tests.support.served import PARTITIONS, Served, now_ms, served
-
-GRACE_S = 2.0
+from tests.support.served import PARTITIONS, Served, now_ms, second_server, served
 
 
 @pytest.fixture
@@ -46,9 +40,7 @@ async def test_the_api_gives_the_events_that_the_folder_has(plane: Served, tmp_p
         await plane.join(f"z{number}", pb.NodeSpec(name=f"n{number}"))
     status = await plane.queries.GetStatus(pb.GetStatusRequest())
     there = await export("--data", str(tmp_path), "--until", status.position)
-    server = second_server(plane)
-    address = await server.start()
-    try:
+    async with second_server(plane) as address:
         assert await export("--server", address, "--until", status.position) == there
         since = str(there[-1]["timestamp_ms"])
         later = await export("--server", address, "--until", status.position, "--since", since)
@@ -56,51 +48,24 @@ async def test_the_api_gives_the_events_that_the_folder_has(plane: Served, tmp_p
         command = ["history", "n3", "--server", address, "-o", "json"]
         history = await asyncio.to_thread(CliRunner().invoke, cli, command)
         assert json.loads(history.stdout)["happened"][0]["event"] == "NodesJoined"
-    finally:
-        await server.stop(GRACE_S)
-
-
-def second_server(plane: Served) -> ApiServer:
-    """Another server of the same replica."""
-    status = StatusReporter(
-        plane.replica,
-        location=LogLocation("kafka", bootstrap=("127.0.0.1:1",), topic_prefix="p"),
-        roles=["api"],
-        addresses={},
-        version="1",
-        alive=lambda: [],
-        stalled=dict,
-    )
-    options = {"listen": "127.0.0.1:0", "now_ms": now_ms, "rng": random.Random(1)}
-    return ApiServer(plane.replica, status=status, devices=plane.devices, **options)  # type: ignore[arg-type]
 
 
 async def test_a_reader_continues_at_the_next_server_and_gets_each_record_once(plane: Served) -> None:
-    first, other = second_server(plane), second_server(plane)
-    servers = [await first.start(), await other.start()]
+    stopping = AsyncExitStack()
+    first = await stopping.enter_async_context(second_server(plane))
     names: list[str] = []
     partitions = [Partition(ZONES, number) for number in range(PARTITIONS)]
-    with Client(
-        servers=servers, principal="", timeout_s=10.0, command_id="", now_ms=now_ms, rng=random.Random(1)
-    ) as client:
-        log = RemoteLog(client, PARTITIONS)
-        begins = {partition: await log.end(partition) for partition in partitions}
-        async with asyncio.timeout(20), aclosing(log.read(begins)) as batches:
-            for number in range(6):
-                name = f"n{number}"
-                append = asyncio.create_task(joined(plane, number))
-                while name not in names:
-                    _, records = await anext(batches)
-                    names += [each for record in records for each in getattr(decode(record.value), "names", [])]
-                await append
-                if number == 2:
-                    await first.stop(GRACE_S)
+    async with second_server(plane) as other, asyncio.timeout(20):
+        options = {"principal": "", "timeout_s": 10.0, "command_id": "", "now_ms": now_ms, "rng": random.Random(1)}
+        with Client(servers=[first, other], **options) as client:  # type: ignore[arg-type]
+            log = RemoteLog(client, PARTITIONS)
+            begins = {partition: await log.end(partition) for partition in partitions}
+            async with aclosing(log.read(begins)) as batches:
+                for number in range(6):
+                    await plane.join(f"z{number % 3}", pb.NodeSpec(name=f"n{number}"))
+                    while f"n{number}" not in names:
+                        _, records = await anext(batches)
+                        names += [each for record in records for each in getattr(decode(record.value), "names", [])]
+                    if number == 2:
+                        await stopping.aclose()
     assert names == [f"n{number}" for number in range(6)]
-    await other.stop(GRACE_S)
-
-
-async def joined(plane: Served, number: int) -> None:
-    """A join that is appended within this process, as one of the servers has stopped."""
-    handler = plane.server.command_handler
-    request = pb.JoinNodesRequest(zone=f"z{number % 3}", nodes=[pb.NodeSpec(name=f"n{number}")])
-    await handler.handle(nodes.join, request, Call("ann", 5.0))

@@ -154,3 +154,28 @@ async def served(
             await server.stop(0.1)
             for task in running:
                 task.cancel()
+
+
+@asynccontextmanager
+async def second_server(plane: Served) -> AsyncIterator[str]:
+    """Another replica of the plane's log with a server of its own: its address."""
+    log: Any = plane.log
+    folds = folds_of(PARTITIONS)
+    rng = random.Random(9)
+    replica = Replica(log, folds, store=DigestStore(), name="replica-2", now_ms=now_ms, rng=rng)
+    running = asyncio.create_task(replica.run())
+    await replica.ready()
+    status = StatusReporter(
+        replica,
+        location=LogLocation("kafka", bootstrap=("127.0.0.1:1",), topic_prefix="elsewhere"),
+        roles=["api"],
+        addresses={},
+        version="1.2.3",
+        alive=lambda: [],
+        stalled=dict,
+    )
+    server = ApiServer(replica, status=status, devices=plane.devices, listen="127.0.0.1:0", now_ms=now_ms, rng=rng)
+    yield await server.start()
+    await server.stop(2.0)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commands.client.errors import CallFailed, NotFound, Rejected, StillFolding, Unanswered, failure
+from commands.client.errors import CallFailed, NotFound, PositionExpired, Rejected, StillFolding, Unanswered, failure
 from commands.client.retries import BUDGET_MAX, PAUSE_S_MAX, Retries
 from schemas.api.metadata import ANSWERED_KEY
 
@@ -36,6 +36,7 @@ def error(code: grpc.StatusCode, details: str = "", *, from_plane: bool = False,
     [
         (CODES.NOT_FOUND, "zone: 'z'", NotFound, False),
         (CODES.INVALID_ARGUMENT, "zone: ''", Rejected, False),
+        (CODES.OUT_OF_RANGE, "position", PositionExpired, False),
         (CODES.RESOURCE_EXHAUSTED, "principal", Rejected, False),
         (CODES.PERMISSION_DENIED, "", Rejected, False),
         (CODES.UNAVAILABLE, "no leader", Unanswered, True),
