@@ -64,7 +64,7 @@ class Linger:
         loop = asyncio.get_running_loop()
         self._closed = loop.create_future()
         self._joined_s = loop.time()
-        self._look(self._joined_s + self.max_s)
+        self._timer = loop.call_at(self._joined_s + idle_s, self._look, self._joined_s + self.max_s)
         try:
             await self._closed
         finally:

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from eventstore.linger import Linger
-from tests.support.virtual_loop import run_virtual
+from tests.support.virtual_loop import VirtualLoop, run_virtual
 
 
 def linger_after(*batches: tuple[int, float]) -> Linger:
@@ -81,6 +81,30 @@ def test_a_batch_that_is_complete_or_full_does_not_wait() -> None:
     assert run_virtual(lingered(crowd, [], waiting=200)) == 0.0
     assert run_virtual(lingered(crowd, [0.001, 0.002], waiting=198)) == pytest.approx(0.002)
     assert run_virtual(lingered(crowd, [0.001, -0.002])) == pytest.approx(0.002)
+
+
+def test_a_batch_does_not_wait_on_a_loop_that_was_blocked_for_longer_than_that() -> None:
+    """Any two readings of the clock may lie apart: other processes have the CPU between them."""
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, BlockedLoop)
+        loop.is_blocked = True
+        await linger_after((200, 1.0)).wait(1, is_full=False)
+
+    with asyncio.Runner(loop_factory=BlockedLoop) as runner:
+        runner.run(scenario())
+
+
+class BlockedLoop(VirtualLoop):
+    """Each reading of the clock takes as long as a batch may wait in total, if `is_blocked`."""
+
+    is_blocked = False
+
+    def time(self) -> float:
+        if self.is_blocked:
+            self.take(0.1)
+        return super().time()
 
 
 def test_a_batch_can_be_waited_for_again_after_the_waiter_was_cancelled() -> None:
