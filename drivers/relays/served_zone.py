@@ -194,7 +194,8 @@ class ServedZone(Generic[S]):
 
 def log_freezes(changed: Sequence[ServedZone[S]], frozen_before: Collection[str]) -> None:
     """Log the zones that were frozen or thawed, in one line each: a freeze of all zones may concern thousands."""
-    for message, is_frozen in (("zones frozen", True), ("zones thawed", False)):
-        turned = [zone.name for zone in changed if zone.frozen is is_frozen is not (zone.name in frozen_before)]
-        if turned:
-            logger.info(message, extra={"zones": len(turned), "first": min(turned)})
+    turned = [zone for zone in changed if zone.frozen is not (zone.name in frozen_before)]
+    if frozen := [zone.name for zone in turned if zone.frozen]:
+        logger.info("zones frozen", extra={"zones": len(frozen), "first": min(frozen)})
+    if thawed := [zone.name for zone in turned if not zone.frozen]:
+        logger.info("zones thawed", extra={"zones": len(thawed), "first": min(thawed)})

@@ -118,7 +118,7 @@ class Simulator:
 
     async def _register_all(self, zone: SimulatedZone) -> None:
         there = set(
-            await self._retrying(f"DPUs of zone {zone.name} not listed", lambda: self._registrar.registered(zone.name))
+            await self._retrying(f"list DPUs of zone {zone.name}", lambda: self._registrar.registered(zone.name))
         )
         missing = [(number, dpu) for number, dpu in enumerate(zone.dpus) if dpu not in there]
         for start in range(0, len(missing), REGISTRATIONS_AT_ONCE):
@@ -131,18 +131,18 @@ class Simulator:
         async with self._registering:
             try:
                 await self._retrying(
-                    f"DPU {dpu} not registered", lambda: self._registrar.register(zone, dpu, node, serial, bmc)
+                    f"register DPU {dpu}", lambda: self._registrar.register(zone, dpu, node, serial, bmc)
                 )
             except DpuRefused as refused:  # the zone's link names it nevertheless, and relays leave it unserved
                 logger.warning("simulated DPU not registered", extra={"dpu": dpu, "zone": zone, "reason": str(refused)})
 
-    async def _retrying(self, failure: str, ask: Callable[[], Awaitable[T]]) -> T:
+    async def _retrying(self, request: str, ask: Callable[[], Awaitable[T]]) -> T:
         """Call the registrar until it responds: devices outlive an outage of the plane."""
         for failures in count():
             try:
                 return await ask()
             except TransientError as error:
-                logger.info("%s, retrying: %s", failure, error)
+                logger.info("registrar not available, retrying: %s", error, extra={"request": request})
             await asyncio.sleep(self._rng.uniform(0.0, backoff_ceiling(failures, BACKOFF_FIRST_S, BACKOFF_LAST_S)))
         raise AssertionError("count() does not end")
 

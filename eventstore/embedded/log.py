@@ -317,7 +317,7 @@ class EmbeddedLog(RocksReader):
     def _stop_writing(self, error: str) -> None:
         self.failed_batches += 1
         self._write_error = f"log directory {self._path} accepts no writes: {error}"
-        logger.error("%s", self._write_error)
+        logger.error("log directory %s accepts no writes: %s", self._path, error)
 
     async def _maintain(self) -> None:
         checks = 0

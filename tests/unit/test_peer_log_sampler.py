@@ -76,7 +76,7 @@ def test_the_logs_of_a_process_are_sampled_and_say_so(
 
 def test_modules_that_peers_speak_to_name_the_peer_of_each_line() -> None:
     """A line of these modules is caused by a peer, unless it is one of those listed."""
-    ours = {"zone %s: report", "zone %s: outcome", "zones were %s", "zone %s was %s", "connections not accepted"}
+    ours = {"zone %s: report", "zones frozen", "zones thawed", "connections not accepted"}
     folders = ("drivers/relays", "drivers/wire/websocket.py", "drivers/wire/bounded_listener.py", "commands/rpc")
     found = [path for path in sources("drivers", "commands") if any(each in str(path) for each in folders)]
     for path in found:
