@@ -54,8 +54,11 @@ def consumed(bootstrap: str, registry: str, ends: Mapping[tuple[str, int], int])
 
 
 async def test_confluent_s_client_reads_every_topic(kafka_log: KafkaUnderTest, tmp_path: Path) -> None:
-    on = ("--kafka", kafka_log.bootstrap, "--topic-prefix", kafka_log.prefix, "--partitions", "3", "--role", "api")
-    async with serving(*on, stderr=tmp_path / "api") as api:
+    on = ("--kafka", kafka_log.bootstrap, "--topic-prefix", kafka_log.prefix, "--partitions", "3")
+    async with (
+        serving(*on, "--role", "api", stderr=tmp_path / "api") as api,
+        serving(*on, "--role", "decisions", stderr=tmp_path / "decisions"),
+    ):
         server = api.address("api")
         assert (await run("nodes", "join", "n1", "--zone", "z1", "--address", "10.0.0.1", server=server)).status == 0
         assert (await run("cliques", "claim", "training", "z1", "n1", server=server)).status == 0

@@ -13,13 +13,18 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
+from deploy.topics import TOPICS
 from eventstore.errors import LogMismatch, LogUnavailable
+from eventstore.kafka.admin import Admin
 from eventstore.kafka.clients import Clients
 from eventstore.kafka.offsets import OffsetLookup
 from eventstore.kafka.reader import SLICE_RECORDS, KafkaReader
 from eventstore.kafka.topics import Topics
 from eventstore.log import DECISIONS, FLEET, FLEET_0, INSTALLS, ZONES, Partition
 from tests.support.virtual_loop import run_virtual
+
+NAMES = Topics(TOPICS, cast("Admin", None), "plane")
+"""The names of topics; nothing here asks a cluster for them."""
 
 
 class Consumer:
@@ -90,8 +95,7 @@ class Known:
 
 
 def reader_of(clients: Clients, known: Known, partition: Partition, position: int = 0) -> KafkaReader:
-    topics = cast("Topics", SimpleNamespace(name=lambda topic: topic))
-    return KafkaReader(clients, topics, cast("OffsetLookup", known), {partition: position})
+    return KafkaReader(clients, NAMES, cast("OffsetLookup", known), {partition: position})
 
 
 async def read(partition: Partition, *connections: list[int]) -> list[int]:
@@ -247,7 +251,7 @@ class Busy(Frozen):
             SimpleNamespace(offset=offset, timestamp=0, key=b"", value=b"", headers=())
             for offset in range(first, self._next)
         ]
-        return {TopicPartition(ZONES, 0): records}
+        return {TopicPartition(NAMES.name(ZONES), 0): records}
 
     def assign(self, places: list[TopicPartition]) -> None:
         """Both of them."""
@@ -259,8 +263,8 @@ class Busy(Frozen):
 async def starts_beside(busy: Busy, taken_in_s: float) -> int:
     """How many consumers it took to read beside this busy partition, of which each batch is taken in so long."""
     clients = Scripted(busy, Both([], LogMismatch("enough")))
-    topics = cast("Topics", SimpleNamespace(name=lambda topic: topic))
-    reader = KafkaReader(clients, topics, cast("OffsetLookup", Known()), {Partition(ZONES, 0): 0, FLEET_0: 0})
+    positions = {Partition(ZONES, 0): 0, FLEET_0: 0}
+    reader = KafkaReader(clients, NAMES, cast("OffsetLookup", Known()), positions)
     with pytest.raises(LogMismatch, match="enough"):
         async with aclosing(reader.batches()) as batches:
             async for _ in batches:

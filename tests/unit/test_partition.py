@@ -56,7 +56,7 @@ def test_later_copies_of_the_head_change_nothing() -> None:
 
 
 def test_a_display_topic_has_no_head() -> None:
-    partition = FoldedPartition(Partition(INSTALLS, 0), {1: ToyFold(INSTALLS)}, LOG_ID)
+    partition = FoldedPartition(Partition(INSTALLS, 0), {1: ToyFold(INSTALLS)}, LOG_ID, is_deciding=False)
     partition.position = 500
     for record in records([fact("a")], start=510):
         partition.fold(record)
