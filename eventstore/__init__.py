@@ -4,7 +4,7 @@ Start with `log.py` (the contract of every engine) and `folding/fold.py` (the co
 `replicas/replica.py`, which connects the two, and `folding/partition.py`, the path of one record through the steps
 that all folds share.
 
-    engines       embedded, kafka, faulty_log (either of them, behind injected faults)
+    engines       embedded, kafka
     records       avro, ids, position
     a replica     folding (one partition), state_store (its saved state), replicas (all partitions, and the waiters)
     the past      recovery: replays, as-of folds, backups

@@ -12,7 +12,6 @@ import pytest
 
 from eventstore.avro.codec import decode
 from eventstore.errors import TransientError
-from eventstore.faulty_log import FaultyLog, LogFaults
 from eventstore.log import FLEET, FLEET_0, ZONES, EventLog, Partition
 from eventstore.recovery.replay import replay
 from eventstore.replica_limits import ReplicaLimits
@@ -21,6 +20,7 @@ from eventstore.state_store.rocks_store import RocksStore
 from schemas.events import PolicyDeleted, PolicySet
 from tests.contract.engine import read_all
 from tests.support.embedded import EmbeddedUnderTest
+from tests.support.faulty_log import FaultyLog, LogFaults
 from tests.support.replicas import running, toy_replica
 from tests.support.toy_fold import ToyFold
 from tests.support.toy_log import Issuer

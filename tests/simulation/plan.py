@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from drivers.backends import simulated, simulated_bmc
-from eventstore import faulty_log
+from tests.support import faulty_log
 
 SOUND_LOG = faulty_log.LogFaults(
     duplicate=0.0, lost_answer=0.0, late=0.0, never=0.0, gap=0, equal_timestamps=0.0, backward_timestamps=0.0

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from deploy.topics import TOPICS
 from eventstore.embedded.log import EmbeddedLog
 from eventstore.errors import AppendRefused, AppendUnknown
-from eventstore.faulty_log import FaultCounts, FaultyLog, LogFaults, View
 from eventstore.log import MAX_RECORD_BYTES, ZONES, Partition, Record
 from tests.contract.engine import read_all
 from tests.support.embedded import Clock
+from tests.support.faulty_log import FaultCounts, FaultyLog, LogFaults, View
 from tests.support.virtual_loop import run_virtual
 
 ZONES_0 = Partition(ZONES, 0)
