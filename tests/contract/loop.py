@@ -1,5 +1,5 @@
 """The behaviour of an event loop on which production code relies; run unchanged against asyncio's loop and the
-simulated one.
+virtual one.
 """
 
 from __future__ import annotations

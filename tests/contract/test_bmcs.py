@@ -11,8 +11,8 @@ from aiohttp import web
 from drivers.backends.http_bmc import application, http_connect
 from drivers.backends.simulated_bmc import BmcFaults, SimulatedBmcs
 from tests.contract.bmc import PLAIN, BmcContract, Scenario, in_time
-from tests.simulation.loop import run_simulated
 from tests.simulation.network import WiredBmc
+from tests.support.virtual_loop import run_virtual
 
 
 def simulated(faults: BmcFaults) -> SimulatedBmcs:
@@ -25,7 +25,7 @@ class TestSimulatedBmc(BmcContract):
         async def run() -> None:
             await in_time(scenario(WiredBmc(simulated(faults).connect("simulated:d"))))
 
-        run_simulated(run())
+        run_virtual(run())
 
 
 class TestHttpBmc(BmcContract):

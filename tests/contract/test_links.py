@@ -8,8 +8,8 @@ import random
 from drivers.wire.links import Link, memory_link_pair
 from drivers.wire.websocket import AgentListener, Dialer
 from tests.contract.link import LinkContract, Scenario, in_time
-from tests.simulation.loop import run_simulated
 from tests.simulation.network import link_pair
+from tests.support.virtual_loop import run_virtual
 
 
 class TestLinkWithinAProcess(LinkContract):
@@ -25,7 +25,7 @@ class TestSimulatedLink(LinkContract):
         async def run() -> None:
             await in_time(scenario(*link_pair("relay", "agent", random.Random(1))))
 
-        run_simulated(run())
+        run_virtual(run())
 
 
 def anybody(who: str, *, is_one_dpu: bool) -> float:

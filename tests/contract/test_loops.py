@@ -1,4 +1,4 @@
-"""The event loops of production and tests under one contract. The simulation may run ready tasks in any order."""
+"""The event loops of production and tests under one contract. The virtual one may run ready tasks in any order."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from tests.contract.loop import LoopContract
-from tests.simulation.loop import current_loop, run_simulated
-from tests.support.virtual_loop import run_virtual
+from tests.support.virtual_loop import current_loop, run_virtual
 
 
 class TestAsyncio(LoopContract):
@@ -22,18 +21,13 @@ class TestVirtualLoop(LoopContract):
         run_virtual(scenario)
 
 
-class TestSimulatedLoop(LoopContract):
-    def run(self, scenario: Coroutine[Any, Any, None]) -> None:
-        run_simulated(scenario)
-
-
-class TestSimulatedLoopInDrawnOrder(LoopContract):
+class TestVirtualLoopInDrawnOrder(LoopContract):
     def run(self, scenario: Coroutine[Any, Any, None]) -> None:
         async def in_drawn_order() -> None:
             current_loop().scheduler = random.Random(7)
             await scenario
 
-        run_simulated(in_drawn_order())
+        run_virtual(in_drawn_order())
 
 
 def test_the_drawn_order_is_that_of_its_seed() -> None:
@@ -49,7 +43,7 @@ def test_the_drawn_order_is_that_of_its_seed() -> None:
                 for number in range(10):
                     tasks.create_task(note(number))
 
-        run_simulated(scenario())
+        run_virtual(scenario())
         return notes
 
     assert order(1) == order(1) != order(2)

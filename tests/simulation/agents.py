@@ -19,7 +19,7 @@ from drivers.wire.links import Dial
 from projections.rules.device_table import EMPTY_TABLE, DeviceTable, pack
 from projections.rules.rule import SetStep
 from tests.simulation.history import FrameStarted, History, TableInstalled
-from tests.simulation.loop import current_loop, owned_by
+from tests.support.virtual_loop import current_loop, owned_by
 
 
 class WatchedStore(MemoryTableStore):

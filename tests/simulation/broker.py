@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 from deploy.topics import TOPICS
 from eventstore.log import EventLog, Headers, Partition, Record
-from tests.simulation.loop import current_loop
 from tests.simulation.script import Director
 from tests.support.faulty_log import FaultyLog, LogFaults
 from tests.support.memory_log import Contents, MemoryLog
+from tests.support.virtual_loop import current_loop
 
 
 class Broker(MemoryLog):

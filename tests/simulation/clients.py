@@ -16,10 +16,10 @@ from eventstore.log import ZONES
 from eventstore.replicas.replica import Answer
 from schemas.events import Event
 from tests.simulation.history import Answered, AttemptFailed, History, Invoked, QueryAnswered
-from tests.simulation.loop import current_loop
 from tests.simulation.process import Process
 from tests.simulation.script import Director
 from tests.simulation.workload import KINDS, Request, Workload
+from tests.support.virtual_loop import current_loop
 
 ATTEMPTS = 8
 TIMEOUT_S = 4.0

@@ -14,7 +14,7 @@ from drivers.simulators.simulator import NAMING
 from drivers.wire.agent_messages import Ack
 from drivers.wire.relay_messages import Frame
 from tests.simulation.history import History, TableInstalled
-from tests.simulation.loop import current_loop
+from tests.support.virtual_loop import current_loop
 
 
 class WatchedFleet(SimulatedDevices):

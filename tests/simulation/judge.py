@@ -15,7 +15,7 @@ from tests.contract.engine import read_to_end
 from tests.simulation.checkers import judge_history
 from tests.simulation.durable import Disk, DiskStore
 from tests.simulation.history import BmcCalled, FinalPosition, FinalTable, HistoryEntry
-from tests.simulation.loop import current_loop
+from tests.support.virtual_loop import current_loop
 
 if TYPE_CHECKING:
     from projections.rules.device_table import DeviceTable

@@ -13,9 +13,9 @@ from copy import deepcopy
 from typing import TYPE_CHECKING
 
 from eventstore.log import Partition
-from tests.simulation.loop import current_loop
 from tests.simulation.process import Process
 from tests.simulation.script import NEMESIS, Deed
+from tests.support.virtual_loop import current_loop
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

@@ -20,7 +20,7 @@ from drivers.wire.links import LinkClosed
 from eventstore.errors import AppendUnknown, LogUnavailable, PlaneError
 from eventstore.log import Batch, EventLog, Headers, Partition
 from eventstore.topics import TopicTable
-from tests.simulation.loop import current_loop
+from tests.support.virtual_loop import current_loop
 
 T = TypeVar("T")
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from eventstore.errors import PermanentError
-from tests.simulation.loop import current_loop
+from tests.support.virtual_loop import current_loop
 
 LOG = "log"
 NEMESIS = "nemesis"

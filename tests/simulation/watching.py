@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Iterator, Sequence
 
 from tests.simulation.history import Alarm, History, Sample
-from tests.simulation.loop import current_loop
 from tests.simulation.process import Life, Process
+from tests.support.virtual_loop import current_loop
 
 EVERY_S = 5.0
 

@@ -28,13 +28,13 @@ from tests.simulation.broker import Broker, DirectedLog
 from tests.simulation.clients import Client
 from tests.simulation.devices import SimulatedRegistrar, WatchedFleet
 from tests.simulation.history import History
-from tests.simulation.loop import current_loop
 from tests.simulation.nemesis import Nemesis
 from tests.simulation.plan import PARTITIONS, Plan
 from tests.simulation.process import Process
 from tests.simulation.script import Director
 from tests.simulation.watching import watch
 from tests.simulation.workload import Request
+from tests.support.virtual_loop import current_loop
 
 BASE_MS = 1_700_000_000_000
 INTRODUCED_WITHIN_S = 60.0
