@@ -1,33 +1,53 @@
-"""Converts views of the folds to messages: a NamedTuple or Struct becomes the message whose fields it has."""
+"""Converts views of the folds to messages: a NamedTuple or Struct becomes the message whose fields it has.
+
+Milliseconds of a view become a Timestamp or a Duration: `create_time_ms` fills the field `create_time`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from typing import Any, TypeVar, cast
 
 import msgspec
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 
 from projections.rules.policies import Policy
 from schemas.api import dpuplane_pb2 as pb
+from schemas.api.times import to_duration, to_timestamp
 
 M = TypeVar("M", bound=Message)
+
+_MS = "_ms"
 
 
 def to_message(kind: type[M], view: Any, **more: Any) -> M:
     """The message with the fields of a view, plus the given fields."""
-    return kind(**_fields(view), **more)
+    return kind(**_fields(cast(Descriptor, kind.DESCRIPTOR), view), **more)
 
 
-def _fields(view: Any) -> dict[str, Any]:
-    names = view.__struct_fields__ if isinstance(view, msgspec.Struct) else view._fields
-    return {name: _plain(getattr(view, name)) for name in names}
+def _fields(kind: Descriptor, view: Any) -> dict[str, Any]:
+    viewed: Any = type(view)
+    return {field: convert(getattr(view, name)) for name, field, convert in _conversions(kind, viewed)}
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, msgspec.Struct) or hasattr(value, "_fields"):
-        return _fields(value)
-    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+@cache
+def _conversions(kind: Descriptor, view: Any) -> Sequence[tuple[str, str, Callable[[Any], Any]]]:
+    """Name and message field of every field of a kind of view, and what its values become: a page has thousands."""
+    names = view.__struct_fields__ if issubclass(view, msgspec.Struct) else view._fields
+    fields = [(name, kind.fields_by_name[name.removesuffix(_MS)]) for name in names]
+    return [(name, field.name, _conversion(name, field)) for name, field in fields]
+
+
+def _conversion(name: str, field: FieldDescriptor) -> Callable[[Any], Any]:
+    kind = field.message_type
+    if name.endswith(_MS):
+        return to_duration if kind is Duration.DESCRIPTOR else to_timestamp
+    if kind is None or kind.GetOptions().map_entry:
+        return lambda value: value
+    return lambda views: [_fields(kind, view) for view in views]
 
 
 def to_port_ranges(flat: Sequence[int]) -> Iterable[pb.PortRange]:

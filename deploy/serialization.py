@@ -1,15 +1,18 @@
 """Serializes protobuf messages to dictionaries, for the JSON and YAML of scripts and the page.
 
 Field names are in snake_case, and default values are included. Unlike protobuf's own JSON, 64-bit integers are numbers:
-all of the plane's (offsets, milliseconds, counts) are exact as JSON numbers, and scripts must not compare versions as
-text. Enum values are short: `done` for `OUTCOME_DONE`.
+all of the plane's (offsets, versions, counts) are exact as JSON numbers, and scripts must not compare versions as
+text. Enum values are short: `done` for `OUTCOME_DONE`. Times and durations are text as in protobuf's JSON:
+`2026-11-25T03:30:00.250Z` and `1.500s`; one that is absent has no field.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.enums import short_name
@@ -49,6 +52,8 @@ def _value(message: Message, field: Any) -> Any:
 
 
 def _single(value: Any, field: Any) -> Any:
+    if isinstance(value, Timestamp | Duration):
+        return value.ToJsonString()
     if field.message_type is not None:
         return _item(value)
     if field.enum_type is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from commands.messages import to_port_ranges
+from commands.messages import to_message, to_port_ranges
 from commands.queries.fold_reader import FoldReader
 from commands.requests.validation import InvalidRequest
 from commands.rpc.middleware import NotFound
@@ -48,7 +48,7 @@ def explanation(
         dpu=dpu,
         zone=zone,
         addresses=map(_address, view.addresses),
-        steps=[pb.ExplainedStep(**step._asdict()) for step in view.steps],
+        steps=[to_message(pb.ExplainedStep, step) for step in view.steps],
         missing_step=view.missing_step,
         reason=view.reason,
         verdicts=map(_verdict, view.verdicts),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from commands.requests.validation import EnvelopeFactory, NewEvent, require, require_incarnation, require_range
+from commands.requests.validation import EnvelopeFactory, NewEvent, require, require_range, time_of
 from eventstore.log import CLIQUES
 from projections import field_checks
 from projections.cliques.state import MAX_CAPACITY
@@ -12,7 +12,8 @@ from schemas.events import CliqueCapacitySet, DaemonReadinessReported, IndexClai
 
 def claim_index(request: pb.ClaimIndexRequest, envelope: EnvelopeFactory) -> NewEvent:
     subject = _subject(request.domain, request.clique, request.node)
-    require_incarnation(request.created_ms, request.uid)
+    created_ms = time_of("create_time", request.create_time)
+    require(field_checks.check_uid("uid", request.uid))
     requested_index = request.requested_index if request.HasField("requested_index") else -1
     require_range("requested_index", requested_index, -1, MAX_CAPACITY - 1)
     address = str(field_checks.parse_address("address", request.address)) if request.address else ""
@@ -22,7 +23,7 @@ def claim_index(request: pb.ClaimIndexRequest, envelope: EnvelopeFactory) -> New
         clique=request.clique,
         node=request.node,
         address=address,
-        created_ms=request.created_ms,
+        created_ms=created_ms,
         uid=request.uid,
         requested_index=requested_index,
     )
@@ -31,10 +32,9 @@ def claim_index(request: pb.ClaimIndexRequest, envelope: EnvelopeFactory) -> New
 
 def release_index(request: pb.ReleaseIndexRequest, envelope: EnvelopeFactory) -> NewEvent:
     subject = _subject(request.domain, request.clique, request.node)
-    require_incarnation(request.created_ms, request.uid)
-    event = IndexReleased(
-        envelope(subject), request.domain, request.clique, request.node, request.created_ms, request.uid
-    )
+    created_ms = time_of("create_time", request.create_time)
+    require(field_checks.check_uid("uid", request.uid))
+    event = IndexReleased(envelope(subject), request.domain, request.clique, request.node, created_ms, request.uid)
     return NewEvent(CLIQUES, request.domain, event)
 
 

@@ -18,6 +18,7 @@ from commands.requests.validation import (
     require_count,
     require_zone,
     sorted_labels,
+    time_of,
 )
 from eventstore.log import ZONES
 from projections import field_checks
@@ -104,7 +105,7 @@ def _columns_of_one(node: pb.NodeSpec) -> dict[str, Any]:
     """Columns from one node: the form of most requests."""
     address4, address6 = _addresses(node)
     labels = _labels(node)
-    created_ms, uids = _incarnations([node]) if node.created_ms or node.uid else ([], [])
+    created_ms, uids = _incarnations([node]) if node.uid or node.HasField("create_time") else ([], [])
     return {
         "names": [node.name],
         "created_ms": created_ms,
@@ -145,15 +146,15 @@ def _packed(addresses: list[bytes], none: bytes) -> bytes:
 
 def _incarnations(nodes: Sequence[pb.NodeSpec]) -> tuple[list[int], list[str]]:
     """Columns of the incarnations, empty if no node has one."""
-    created_ms = [node.created_ms for node in nodes]
+    created_ms = [time_of("create_time", node.create_time) for node in nodes]
     uids = [node.uid for node in nodes]
     if not any(created_ms) and not any(uids):
         return [], []
-    for node in nodes:
-        if not (node.created_ms and node.uid):
+    for node, created in zip(nodes, created_ms, strict=True):
+        if not (created and node.uid):
             raise InvalidRequest(
                 f"uid: {field_checks.quoted(node.uid)} of {field_checks.quoted(node.name)} must go with"
-                " created_ms; give both for every"
+                " create_time; give both for every"
                 " node of the request, or neither for any"
             )
     return created_ms, uids

@@ -10,8 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeAlias
 
+from google.protobuf.timestamp_pb2 import Timestamp
+
 from eventstore.errors import PermanentError
 from projections import field_checks
+from schemas.api.times import to_ms
 from schemas.events import MAX_ITEMS, Envelope, Event
 
 
@@ -30,8 +33,8 @@ class NewEvent(NamedTuple):
 EnvelopeFactory: TypeAlias = Callable[[str], Envelope]
 """Makes the envelope of a command with this subject; command id and principal are already bound."""
 
-TIME_MS_MAX = 1 << 53
-"""Maximum of a time from a caller: the largest integer that a JSON number represents exactly."""
+TIME_MS_MAX = 253_402_300_799_999
+"""Maximum of a time from a caller: the last millisecond of the year 9999, as of a Timestamp."""
 
 
 def sorted_labels(field: str, labels: Mapping[str, str]) -> dict[str, str]:
@@ -74,7 +77,11 @@ def require_zone(zone: str, query: str) -> None:
     require(field_checks.check_zone("zone", zone))
 
 
-def require_incarnation(created_ms: int, uid: str) -> None:
-    """Raise InvalidRequest for an invalid incarnation; 0 and an empty uid mean that none is given."""
-    require_range("created_ms", created_ms, 0, TIME_MS_MAX)
-    require(field_checks.check_uid("uid", uid))
+def time_of(field: str, given: Timestamp) -> int:
+    """Milliseconds of a time, 0 if it is absent. Raises InvalidRequest unless it lies in the years 1970 to 9999."""
+    if not (0 <= given.seconds <= TIME_MS_MAX // 1_000 and 0 <= given.nanos < 1_000_000_000):
+        raise InvalidRequest(
+            f"{field}: {given.seconds} s and {given.nanos} ns must be a time from 1970 to 9999, with less than a second"
+            " of nanoseconds"
+        )
+    return to_ms(given)

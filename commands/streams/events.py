@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, aclosing
 
+from commands.requests.validation import time_of
 from commands.rpc.errors import PositionExpired
 from commands.rpc.middleware import Call
 from commands.streams.event_filter import admitted
@@ -19,6 +20,7 @@ from eventstore.errors import LogMismatch, PermanentError
 from eventstore.log import EventLog, Partition, Record
 from projections.field_checks import quoted
 from schemas.api import dpuplane_pb2 as pb
+from schemas.api.times import to_timestamp
 
 RANGES_MAX = 256
 _RECORDS_PER_MESSAGE = 500
@@ -100,8 +102,8 @@ class EventReader:
         match wanted.WhichOneof("start"):
             case "offset":
                 start = wanted.offset
-            case "time_ms":
-                start = await self._log.position_at(partition, wanted.time_ms)
+            case "start_time":
+                start = await self._log.position_at(partition, time_of("ranges.start_time", wanted.start_time))
             case "at_end":
                 start = end
             case _:
@@ -148,4 +150,5 @@ def _pieces(records: Sequence[Record]) -> Iterator[list[Record]]:
 
 
 def _message(record: Record) -> pb.LogRecord:
-    return pb.LogRecord(offset=record.offset, appended_ms=record.timestamp_ms, key=record.key, value=record.value)
+    append_time = to_timestamp(record.timestamp_ms)
+    return pb.LogRecord(offset=record.offset, append_time=append_time, key=record.key, value=record.value)

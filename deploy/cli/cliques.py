@@ -12,11 +12,12 @@ from deploy.cli.completed_names import CLIQUE, DOMAIN, NODE
 from deploy.cli.errors import NotFoundError, Refused, Unreachable
 from deploy.cli.options import command_options, list_all_pages, list_options, show_options
 from deploy.cli.output import Column, Output, Table
-from deploy.cli.param_types import INT32, INT64
+from deploy.cli.param_types import INT32, Time
 from deploy.cli.results import exit_status, finish
 from projections.cliques.files import merge_hosts
 from projections.field_checks import PATH_QUOTED, quoted
 from schemas.api import dpuplane_pb2 as pb
+from schemas.api.times import to_timestamp
 
 _DOMAIN = click.argument("domain", type=DOMAIN)
 _CLIQUE = click.argument("clique", type=CLIQUE)
@@ -140,17 +141,17 @@ def _print_config(found: pb.CliqueConfig, part: str, merge: str | None) -> None:
     help="Address of its daemon, for the hosts mapping. Without this option and --uid, the present one stays.",
 )
 @_UID
-@click.option("--created-ms", type=INT64, default=0, help="Creation time of that incarnation; needs --uid.")
+@click.option("--created", type=Time(), default=0, help="Creation time of that incarnation; needs --uid.")
 @command_options
 def claim(
-    *, client: Client, output: str, domain: str, clique: str, node: str, address: str, uid: str, created_ms: int
+    *, client: Client, output: str, domain: str, clique: str, node: str, address: str, uid: str, created: int
 ) -> None:
     """Claim an index for a node. The node need not have joined; a warning tells if no zone knows it.
 
     Example: dpuplane cliques claim domain-1 clique-a node-3 --address 10.7.0.3
     """
     request = pb.ClaimIndexRequest(
-        domain=domain, clique=clique, node=node, address=address, uid=uid, created_ms=created_ms
+        domain=domain, clique=clique, node=node, address=address, uid=uid, create_time=to_timestamp(created)
     )
     answer: pb.CommandResult = client.command("ClaimIndex", request)
     if exit_status(answer) == 0 and _is_unknown(client, node):
@@ -174,14 +175,16 @@ def _is_unknown(client: Client, node: str) -> bool:
 @_CLIQUE
 @_NODE
 @_UID
-@click.option("--created-ms", type=INT64, default=0, help="Creation time of that incarnation; needs --uid.")
+@click.option("--created", type=Time(), default=0, help="Creation time of that incarnation; needs --uid.")
 @command_options
-def release(*, client: Client, output: str, domain: str, clique: str, node: str, uid: str, created_ms: int) -> None:
+def release(*, client: Client, output: str, domain: str, clique: str, node: str, uid: str, created: int) -> None:
     """Release a node's index, or its place in the queue.
 
     Example: dpuplane cliques release domain-1 clique-a node-3
     """
-    request = pb.ReleaseIndexRequest(domain=domain, clique=clique, node=node, uid=uid, created_ms=created_ms)
+    request = pb.ReleaseIndexRequest(
+        domain=domain, clique=clique, node=node, uid=uid, create_time=to_timestamp(created)
+    )
     finish(client.command("ReleaseIndex", request), output)
 
 

@@ -29,6 +29,7 @@ _VERBS = {
 
 
 _NOT_SHOWN = ("position", "attempt")
+_TIMES = {"phase_start_time": "since", "attempt_deadline_time": "deadline"}
 _TABLE = Table(
     lambda dpu: dpu.dpu,
     (
@@ -41,7 +42,7 @@ _TABLE = Table(
         Column("step", lambda dpu: dpu.step_state, wide=True),
         Column("percent", lambda dpu: dpu.percent, wide=True),
         Column("provisioner", lambda dpu: dpu.provisioner, wide=True),
-        Column("since", lambda dpu: out.time_text(dpu.since_ms), wide=True),
+        Column("since", lambda dpu: out.time_text(dpu.phase_start_time), wide=True),
         Column("serial", lambda dpu: dpu.serial, wide=True),
         Column("bmc address", lambda dpu: dpu.bmc_address, wide=True),
         Column("message", lambda dpu: dpu.message),
@@ -98,8 +99,8 @@ def show(*, client: Client, output: Output, dpu: str, zone: str) -> None:
 def _field(name: str, value: Any) -> tuple[str, object]:
     if name in ("tries", "failures"):
         return f"{name} of this step", value
-    if name.endswith("_ms"):
-        return name.removesuffix("_ms"), out.time_text(value)
+    if name in _TIMES:
+        return _TIMES[name], value
     if isinstance(value, bool):
         return name, "yes" if value else "no"
     return name, out.labels_text(value) if isinstance(value, dict) else value

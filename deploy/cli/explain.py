@@ -46,7 +46,7 @@ def _print_explanation(found: pb.Explanation) -> None:
             (
                 step.name,
                 "yes" if step.reached else "NO",
-                out.time_text(step.time_ms) or "-",
+                out.time_text(step.reach_time) or "-",
                 step.position or "-",
                 step.version or "-",
                 step.note,

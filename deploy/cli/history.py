@@ -18,6 +18,7 @@ from deploy.cli.remote_log import open_events
 from deploy.past.history import Happening, history, homes_of_dpu, of_home
 from deploy.roles import folds_of
 from deploy.storage import LogSource
+from eventstore.as_of import format_time
 from eventstore.log import EventLog
 from projections.decisions.items import DecisionItem
 from projections.field_checks import quoted
@@ -77,7 +78,7 @@ def _as_dict(found: Happening) -> dict[str, object]:
 
 
 def _row(subject: str, found: Happening) -> tuple[object, ...]:
-    time = out.time_text(found.time_ms)
+    time = format_time(found.time_ms)
     said = "; ".join(_said(subject, item) for item in found.items)
     if found.reason and found.reason not in said:
         said += f" ({found.reason})"

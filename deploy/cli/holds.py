@@ -73,7 +73,7 @@ _TABLE = Table(
         Column("command", lambda hold: hold.command_id),
         Column("approved by", lambda hold: ",".join(hold.approved_by)),
         Column("hash", lambda hold: hold.hash),
-        Column("since", lambda hold: out.time_text(hold.since_ms), wide=True),
+        Column("since", lambda hold: out.time_text(hold.create_time), wide=True),
         Column("subject", lambda hold: hold.subject, wide=True),
         Column("reason", lambda hold: hold.reason),
     ),
@@ -106,7 +106,7 @@ def show(*, client: Client, output: Output, hold: int) -> None:
 
 
 def _print_hold(found: pb.Hold, nodes: Sequence[pb.HoldNode]) -> None:
-    since = out.time_text(found.since_ms)
+    since = out.time_text(found.create_time)
     out.print_fields(
         (
             ("hold", found.hold),

@@ -10,6 +10,7 @@ from commands.inventory.batches import ExistingNode
 from deploy.cli.client import Client
 from deploy.cli.progress import ProgressLine
 from schemas.api import dpuplane_pb2 as pb
+from schemas.api.times import to_ms
 
 _PAGE = 1_000
 
@@ -28,7 +29,7 @@ def read_existing(client: Client) -> ExistingState:
     newest: dict[str, tuple[int, str]] = {}
     labels: dict[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]] = {}
     for node in _every_node(client):
-        incarnation = (node.created_ms, node.uid)
+        incarnation = (to_ms(node.create_time), node.uid)
         if newest.get(node.name, (-1, "")) > incarnation:
             continue
         newest[node.name] = incarnation

@@ -11,9 +11,11 @@ from typing import Any, NamedTuple
 
 import click
 from google.protobuf.message import Message
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from deploy.serialization import JsonObject, message_to_dict
 from eventstore.as_of import format_time
+from schemas.api.times import to_ms
 
 FORMATS = ("table", "wide", "name", "json", "yaml")
 """Formats of the list and show commands, as in kubectl. A name is printed as the other commands take it."""
@@ -135,8 +137,9 @@ def check_stdout_reader(wait_s: float = 0.0) -> None:
         raise BrokenPipeError
 
 
-def time_text(time_ms: int) -> str:
-    """A time as readable text; empty for 0, which means none."""
+def time_text(time: Timestamp) -> str:
+    """A time as readable text; empty for one that is absent."""
+    time_ms = to_ms(time)
     return format_time(time_ms) if time_ms else ""
 
 

@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
 
 import grpc
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from commands.client.errors import failure
 from deploy.cli.client import Client, OpenStream
@@ -23,6 +24,7 @@ from eventstore.errors import AppendRefused
 from eventstore.log import Batch, EventLog, Headers, Partition, Record
 from eventstore.topics import TopicTable
 from schemas.api import dpuplane_pb2 as pb
+from schemas.api.times import to_ms, to_timestamp
 
 RECONNECT_S = 30.0
 """How long a reader looks for a server after it has lost its stream."""
@@ -60,7 +62,7 @@ class RemoteLog:
         return first.end_offset
 
     async def position_at(self, partition: Partition, time_ms: int) -> int:
-        return (await self._first(_range(partition, time_ms=time_ms, end_offset=0))).next_offset
+        return (await self._first(_range(partition, start_time=to_timestamp(time_ms), end_offset=0))).next_offset
 
     async def read(self, positions: Mapping[Partition, int]) -> AsyncGenerator[Batch, None]:
         reached = dict(positions)
@@ -79,7 +81,7 @@ class RemoteLog:
                 partition = Partition(found.topic, found.partition)
                 reached[partition] = found.next_offset
                 if found.records:
-                    yield partition, [Record(r.offset, r.appended_ms, r.key, r.value) for r in found.records]
+                    yield partition, [Record(r.offset, to_ms(r.append_time), r.key, r.value) for r in found.records]
         finally:
             stream.cancel()
 
@@ -110,7 +112,7 @@ class RemoteLog:
             await asyncio.sleep(_LOOK_S)
 
 
-def _range(partition: Partition, **start: int | bool) -> pb.EventRange:
+def _range(partition: Partition, **start: int | bool | Timestamp | None) -> pb.EventRange:
     return pb.EventRange(topic=partition.topic, partition=partition.number, **start)  # type: ignore[arg-type]
 
 

@@ -16,6 +16,7 @@ from deploy.cli.zone_check import is_known, known_zone
 from projections.field_checks import quoted
 from projections.tries import FAILURE_KINDS
 from schemas.api import dpuplane_pb2 as pb
+from schemas.api.times import to_ms
 
 _TABLE = Table(
     lambda zone: zone.zone,
@@ -97,10 +98,12 @@ def _frozen(found: pb.Zone) -> str:
     """The principal and time of a freeze, and the changes that wait for the thaw."""
     if not found.frozen:
         return "no"
-    since = f"since {out.time_text(found.frozen_since_ms)} by {found.frozen_by}"
+    since = f"since {out.time_text(found.freeze_time)} by {found.frozen_by}"
     if not found.waiting_dpus and not found.waiting_steps:
         return f"{since}; nothing waits"
-    changes = f" (changes since {out.time_text(found.waiting_since_ms)})" if found.waiting_since_ms else ""
+    changes = (
+        f" (changes since {out.time_text(found.waiting_start_time)})" if found.HasField("waiting_start_time") else ""
+    )
     return (
         f"{since}; {found.waiting_dpus} of {found.dpus} DPUs wait for table version {found.version}{changes},"
         f" {found.waiting_steps} for their next step"
@@ -114,7 +117,7 @@ def _progress(install: pb.Install) -> str:
 
 def _exception(found: pb.DpuException) -> str:
     """The last exception of a DPU and its time; the DPU may have recovered since."""
-    said = out.time_text(found.reported_ms)
+    said = out.time_text(found.report_time)
     if found.version < 0:
         return f"refused its table at {said}: {found.reason}"
     return f"went back to version {found.version} at {said}"
@@ -126,7 +129,7 @@ def _level(install: pb.Install, level: str) -> str:
     if not found:
         return str(getattr(install, level))
     shares = ", ".join(f"{milestone.permille / 10:g}" for milestone in found)
-    times = ", ".join(str(milestone.after_ms) if milestone.after_ms >= 0 else "?" for milestone in found)
+    times = ", ".join(str(to_ms(each.latency)) if each.HasField("latency") else "?" for each in found)
     return f"{getattr(install, level)} ({shares} % after {times} ms)"
 
 

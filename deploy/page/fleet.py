@@ -1,6 +1,7 @@
 """Responses of the Queries service in a short form for the page: a row is a list, not an object.
 
-With 200 zones and ten refreshes per second, field names would be most of the traffic.
+With 200 zones and ten refreshes per second, field names would be most of the traffic, and times as text much of it:
+times and durations are numbers of milliseconds.
 """
 
 from __future__ import annotations
@@ -9,14 +10,17 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from google.protobuf.message import Message
+
 from schemas.api import dpuplane_pb2 as pb
+from schemas.api.times import to_ms
 
 ZONE_COLUMNS = (
     "zone",
     "nodes",
     "dpus",
     "version",
-    "pending_since_ms",
+    "pending_start_time_ms",
     "reported",
     "received",
     "applied",
@@ -24,10 +28,10 @@ ZONE_COLUMNS = (
     "frozen",
     "exceptions",
     "stuck",
-    "unreported_since_ms",
+    "unreported_start_time_ms",
 )
-CHANGE_COLUMNS = ("version", "appended_ms", "dpus", "p50_ms", "p99_ms", "last_ms")
-BUCKET_COLUMNS = ("from_ms", "to_ms", "dpus")
+CHANGE_COLUMNS = ("version", "append_time_ms", "dpus", "p50_latency_ms", "p99_latency_ms", "max_latency_ms")
+BUCKET_COLUMNS = ("min_latency_ms", "max_latency_ms", "dpus")
 
 _OF_A_KIND = 10
 """Sentences or zones of one kind of alert: more of them would fill the page."""
@@ -35,7 +39,7 @@ _OF_A_KIND = 10
 
 def rows(zones: Iterable[pb.ZoneProgress]) -> list[list[Any]]:
     """A row per zone, in the order of ZONE_COLUMNS."""
-    return [[getattr(zone, name) for name in ZONE_COLUMNS] for zone in zones]
+    return [_row(zone, ZONE_COLUMNS) for zone in zones]
 
 
 def totals(zones: Sequence[pb.ZoneProgress]) -> dict[str, Any]:
@@ -53,9 +57,17 @@ def totals(zones: Sequence[pb.ZoneProgress]) -> dict[str, Any]:
 
 def latency(found: pb.Latency) -> dict[str, Any]:
     return {
-        "changes": [[getattr(change, name) for name in CHANGE_COLUMNS] for change in found.changes],
-        "buckets": [[getattr(bucket, name) for name in BUCKET_COLUMNS] for bucket in found.buckets],
+        "changes": [_row(change, CHANGE_COLUMNS) for change in found.changes],
+        "buckets": [_row(bucket, BUCKET_COLUMNS) for bucket in found.buckets],
     }
+
+
+def _row(found: Message, columns: Sequence[str]) -> list[Any]:
+    """The fields of a message; a time or a duration as milliseconds, 0 if it is absent."""
+    return [
+        to_ms(getattr(found, column.removesuffix("_ms"))) if column.endswith("_ms") else getattr(found, column)
+        for column in columns
+    ]
 
 
 def holds(found: pb.ListHoldsResponse) -> list[list[Any]]:

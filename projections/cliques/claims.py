@@ -131,7 +131,7 @@ def _fault(event: IndexClaimed, pod: Incarnation, at: RecordMetadata) -> str | N
     if fault is not None:
         return fault
     if pod.created_ms > at.time_ms + MAX_AHEAD_MS:
-        return f"created_ms: {pod.created_ms} must be at most one minute after the log's time, {at.time_ms}"
+        return f"create_time: {pod.created_ms} must be at most one minute after the log's time, {at.time_ms}"
     if event.requested_index < -1:
         return f"requested_index: {event.requested_index} must be an index, or -1 for none"
     try:

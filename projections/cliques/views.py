@@ -12,7 +12,7 @@ class MemberView(msgspec.Struct, frozen=True):
     node: str
     address: str
     uid: str
-    created_ms: int
+    create_time_ms: int
     ready: bool
     session_alive: bool
 
@@ -21,7 +21,7 @@ class WaiterView(msgspec.Struct, frozen=True):
     queue_position: int
     node: str
     uid: str
-    created_ms: int
+    create_time_ms: int
 
 
 class CliqueView(msgspec.Struct, frozen=True):

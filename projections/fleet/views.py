@@ -36,7 +36,7 @@ class HoldView(NamedTuple):
     requested_by: str
     approved_by: tuple[str, ...]
     hash: str
-    since_ms: int
+    create_time_ms: int
     command_id: str
     rejected_by: str
 
@@ -78,7 +78,7 @@ def _hold(state: FleetState, hold: Hold) -> HoldView:
         requested_by=hold.requested_by,
         approved_by=hold.approvals,
         hash=hold.hash.hex(),
-        since_ms=hold.since_ms,
+        create_time_ms=hold.since_ms,
         command_id=hold.command_id,
         rejected_by=hold.rejected_by,
     )

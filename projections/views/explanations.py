@@ -49,7 +49,7 @@ class AddressView(NamedTuple):
 class StepView(NamedTuple):
     name: str
     reached: bool
-    time_ms: int
+    reach_time_ms: int
     position: str
     version: int
     note: str

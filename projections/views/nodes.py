@@ -20,7 +20,7 @@ class NodeView(NamedTuple):
     zone: str
     addresses: tuple[str, ...]
     labels: dict[str, str]
-    created_ms: int
+    create_time_ms: int
     uid: str
     held: bool
     conflicts: tuple[str, ...] = ()
@@ -36,7 +36,7 @@ def view(name: str, node: Node | Member, fleet: FleetState) -> NodeView:
         zone=node.zone,
         addresses=_addresses(node),
         labels=node.labels,
-        created_ms=node.created_ms,
+        create_time_ms=node.created_ms,
         uid=node.uid,
         held=hold_state(fleet, name) == HELD,
         hold_state=hold_state(fleet, name),

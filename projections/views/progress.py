@@ -25,7 +25,7 @@ from projections.zones.state import ZonesState
 SHOWN_CHANGES = 120
 """The number of newest versions with latencies in the view."""
 
-EDGES_MS = (0, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 0)
+EDGES_MS = (0, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, -1)
 """Boundaries of the latency buckets; the last bucket is open-ended."""
 
 
@@ -34,8 +34,8 @@ class ProgressView(NamedTuple):
     nodes: int
     dpus: int
     version: int
-    pending_since_ms: int
-    unreported_since_ms: int
+    pending_start_time_ms: int
+    unreported_start_time_ms: int
     reported: int
     received: int
     applied: int
@@ -48,16 +48,16 @@ class ProgressView(NamedTuple):
 
 class ChangeView(NamedTuple):
     version: int
-    appended_ms: int
+    append_time_ms: int
     dpus: int
-    p50_ms: int
-    p99_ms: int
-    last_ms: int
+    p50_latency_ms: int
+    p99_latency_ms: int
+    max_latency_ms: int
 
 
 class BucketView(NamedTuple):
-    from_ms: int
-    to_ms: int
+    min_latency_ms: int
+    max_latency_ms: int
     dpus: int
 
 
@@ -106,8 +106,8 @@ class ProgressViews:
             nodes=state.node_counts.get(zone, 0),
             dpus=len(dpus.names),
             version=now.version,
-            pending_since_ms=reach.pending_since_ms,
-            unreported_since_ms=tables.earliest_since(fleet, zone, reported) if is_unreported else 0,
+            pending_start_time_ms=reach.pending_since_ms,
+            unreported_start_time_ms=tables.earliest_since(fleet, zone, reported) if is_unreported else 0,
             reported=reported,
             received=reach.received,
             applied=reach.applied,

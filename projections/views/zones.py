@@ -46,7 +46,7 @@ class ZoneView(NamedTuple):
 class MilestoneView(NamedTuple):
     level: str
     permille: int
-    after_ms: int
+    latency_ms: int
 
 
 class InstallView(NamedTuple):
@@ -55,7 +55,7 @@ class InstallView(NamedTuple):
     received: int
     applied: int
     in_hardware: int
-    appended_ms: int
+    append_time_ms: int
     milestones: tuple[MilestoneView, ...]
 
 
@@ -63,7 +63,7 @@ class ExceptionView(NamedTuple):
     dpu: str
     version: int
     reason: str
-    reported_ms: int
+    report_time_ms: int
 
 
 class InstallsView(NamedTuple):
@@ -76,10 +76,10 @@ class FrozenView(NamedTuple):
     """A freeze of a zone: the principal that set it, and the changes of the table and steps of DPUs that wait for
     its end."""
 
-    frozen_since_ms: int
+    freeze_time_ms: int
     frozen_by: str
     waiting_dpus: int
-    waiting_since_ms: int
+    waiting_start_time_ms: int
     waiting_steps: int
 
 
@@ -160,7 +160,7 @@ def installs(zone: str, state: ZonesState, reported: InstallsState, epoch: int) 
                 received=found.received,
                 applied=found.applied,
                 in_hardware=found.in_hardware,
-                appended_ms=found.appended_ms,
+                append_time_ms=found.appended_ms,
                 milestones=tuple(MilestoneView(m.level, m.permille, m.after_ms) for m in found.milestones),
             )
             for found in progress.versions

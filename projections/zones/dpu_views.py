@@ -28,8 +28,8 @@ class DpuView(NamedTuple):
     swapped: bool
     failures: int
     message: str
-    since_ms: int
-    deadline_ms: int
+    phase_start_time_ms: int
+    attempt_deadline_time_ms: int
     facts: dict[str, str]
 
 
@@ -53,8 +53,8 @@ def view(name: str, dpu: Dpu) -> DpuView:
         swapped=dpu.swapped,
         failures=dpu.failures,
         message=dpu.message,
-        since_ms=dpu.since_ms,
-        deadline_ms=dpu.deadline_ms,
+        phase_start_time_ms=dpu.since_ms,
+        attempt_deadline_time_ms=dpu.deadline_ms,
         facts=dpu.facts,
     )
 

@@ -1,3 +1,7 @@
+import datetime
+
+from google.protobuf import duration_pb2 as _duration_pb2
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -221,7 +225,7 @@ class JoinNodesRequest(_message.Message):
     def __init__(self, command_id: _Optional[str] = ..., zone: _Optional[str] = ..., nodes: _Optional[_Iterable[_Union[NodeSpec, _Mapping]]] = ..., columns: _Optional[_Union[NodeColumns, _Mapping]] = ...) -> None: ...
 
 class NodeSpec(_message.Message):
-    __slots__ = ("name", "addresses", "labels", "created_ms", "uid")
+    __slots__ = ("name", "addresses", "labels", "create_time", "uid")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -232,14 +236,14 @@ class NodeSpec(_message.Message):
     NAME_FIELD_NUMBER: _ClassVar[int]
     ADDRESSES_FIELD_NUMBER: _ClassVar[int]
     LABELS_FIELD_NUMBER: _ClassVar[int]
-    CREATED_MS_FIELD_NUMBER: _ClassVar[int]
+    CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
     name: str
     addresses: _containers.RepeatedScalarFieldContainer[str]
     labels: _containers.ScalarMap[str, str]
-    created_ms: int
+    create_time: _timestamp_pb2.Timestamp
     uid: str
-    def __init__(self, name: _Optional[str] = ..., addresses: _Optional[_Iterable[str]] = ..., labels: _Optional[_Mapping[str, str]] = ..., created_ms: _Optional[int] = ..., uid: _Optional[str] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., addresses: _Optional[_Iterable[str]] = ..., labels: _Optional[_Mapping[str, str]] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., uid: _Optional[str] = ...) -> None: ...
 
 class NodeColumns(_message.Message):
     __slots__ = ("names", "addresses4", "addresses6", "label_sets", "label_index", "created_ms", "uids")
@@ -388,13 +392,13 @@ class RequestLifecycleRequest(_message.Message):
     def __init__(self, command_id: _Optional[str] = ..., zone: _Optional[str] = ..., dpu: _Optional[str] = ..., verb: _Optional[_Union[RequestLifecycleRequest.Verb, str]] = ..., image: _Optional[str] = ...) -> None: ...
 
 class ClaimIndexRequest(_message.Message):
-    __slots__ = ("command_id", "domain", "clique", "node", "address", "created_ms", "uid", "requested_index")
+    __slots__ = ("command_id", "domain", "clique", "node", "address", "create_time", "uid", "requested_index")
     COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
     DOMAIN_FIELD_NUMBER: _ClassVar[int]
     CLIQUE_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
-    CREATED_MS_FIELD_NUMBER: _ClassVar[int]
+    CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
     REQUESTED_INDEX_FIELD_NUMBER: _ClassVar[int]
     command_id: str
@@ -402,26 +406,26 @@ class ClaimIndexRequest(_message.Message):
     clique: str
     node: str
     address: str
-    created_ms: int
+    create_time: _timestamp_pb2.Timestamp
     uid: str
     requested_index: int
-    def __init__(self, command_id: _Optional[str] = ..., domain: _Optional[str] = ..., clique: _Optional[str] = ..., node: _Optional[str] = ..., address: _Optional[str] = ..., created_ms: _Optional[int] = ..., uid: _Optional[str] = ..., requested_index: _Optional[int] = ...) -> None: ...
+    def __init__(self, command_id: _Optional[str] = ..., domain: _Optional[str] = ..., clique: _Optional[str] = ..., node: _Optional[str] = ..., address: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., uid: _Optional[str] = ..., requested_index: _Optional[int] = ...) -> None: ...
 
 class ReleaseIndexRequest(_message.Message):
-    __slots__ = ("command_id", "domain", "clique", "node", "created_ms", "uid")
+    __slots__ = ("command_id", "domain", "clique", "node", "create_time", "uid")
     COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
     DOMAIN_FIELD_NUMBER: _ClassVar[int]
     CLIQUE_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
-    CREATED_MS_FIELD_NUMBER: _ClassVar[int]
+    CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
     command_id: str
     domain: str
     clique: str
     node: str
-    created_ms: int
+    create_time: _timestamp_pb2.Timestamp
     uid: str
-    def __init__(self, command_id: _Optional[str] = ..., domain: _Optional[str] = ..., clique: _Optional[str] = ..., node: _Optional[str] = ..., created_ms: _Optional[int] = ..., uid: _Optional[str] = ...) -> None: ...
+    def __init__(self, command_id: _Optional[str] = ..., domain: _Optional[str] = ..., clique: _Optional[str] = ..., node: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., uid: _Optional[str] = ...) -> None: ...
 
 class SetCliqueCapacityRequest(_message.Message):
     __slots__ = ("command_id", "domain", "clique", "capacity")
@@ -604,7 +608,7 @@ class ListNodesResponse(_message.Message):
     def __init__(self, nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., position: _Optional[str] = ...) -> None: ...
 
 class Node(_message.Message):
-    __slots__ = ("name", "zone", "addresses", "labels", "created_ms", "uid", "held", "conflicts", "position", "hold_state", "withheld")
+    __slots__ = ("name", "zone", "addresses", "labels", "create_time", "uid", "held", "conflicts", "position", "hold_state", "withheld")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -616,7 +620,7 @@ class Node(_message.Message):
     ZONE_FIELD_NUMBER: _ClassVar[int]
     ADDRESSES_FIELD_NUMBER: _ClassVar[int]
     LABELS_FIELD_NUMBER: _ClassVar[int]
-    CREATED_MS_FIELD_NUMBER: _ClassVar[int]
+    CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
     HELD_FIELD_NUMBER: _ClassVar[int]
     CONFLICTS_FIELD_NUMBER: _ClassVar[int]
@@ -627,14 +631,14 @@ class Node(_message.Message):
     zone: str
     addresses: _containers.RepeatedScalarFieldContainer[str]
     labels: _containers.ScalarMap[str, str]
-    created_ms: int
+    create_time: _timestamp_pb2.Timestamp
     uid: str
     held: bool
     conflicts: _containers.RepeatedScalarFieldContainer[str]
     position: str
     hold_state: str
     withheld: str
-    def __init__(self, name: _Optional[str] = ..., zone: _Optional[str] = ..., addresses: _Optional[_Iterable[str]] = ..., labels: _Optional[_Mapping[str, str]] = ..., created_ms: _Optional[int] = ..., uid: _Optional[str] = ..., held: _Optional[bool] = ..., conflicts: _Optional[_Iterable[str]] = ..., position: _Optional[str] = ..., hold_state: _Optional[str] = ..., withheld: _Optional[str] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., zone: _Optional[str] = ..., addresses: _Optional[_Iterable[str]] = ..., labels: _Optional[_Mapping[str, str]] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., uid: _Optional[str] = ..., held: _Optional[bool] = ..., conflicts: _Optional[_Iterable[str]] = ..., position: _Optional[str] = ..., hold_state: _Optional[str] = ..., withheld: _Optional[str] = ...) -> None: ...
 
 class GetNodeRequest(_message.Message):
     __slots__ = ("min_position", "name", "as_of")
@@ -696,7 +700,7 @@ class ListZonesResponse(_message.Message):
     def __init__(self, zones: _Optional[_Iterable[_Union[Zone, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., position: _Optional[str] = ...) -> None: ...
 
 class Zone(_message.Message):
-    __slots__ = ("zone", "labels", "nodes", "dpus", "rules", "version", "digest", "parallel_installs", "unavailable_nodes", "frozen", "installs", "lagging", "exceptions", "position", "agent_networks", "agent_label_keys", "frozen_since_ms", "frozen_by", "waiting_dpus", "waiting_since_ms", "waiting_steps", "transient_tries", "device_tries", "operator_tries")
+    __slots__ = ("zone", "labels", "nodes", "dpus", "rules", "version", "digest", "parallel_installs", "unavailable_nodes", "frozen", "installs", "lagging", "exceptions", "position", "agent_networks", "agent_label_keys", "freeze_time", "frozen_by", "waiting_dpus", "waiting_start_time", "waiting_steps", "transient_tries", "device_tries", "operator_tries")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -720,10 +724,10 @@ class Zone(_message.Message):
     POSITION_FIELD_NUMBER: _ClassVar[int]
     AGENT_NETWORKS_FIELD_NUMBER: _ClassVar[int]
     AGENT_LABEL_KEYS_FIELD_NUMBER: _ClassVar[int]
-    FROZEN_SINCE_MS_FIELD_NUMBER: _ClassVar[int]
+    FREEZE_TIME_FIELD_NUMBER: _ClassVar[int]
     FROZEN_BY_FIELD_NUMBER: _ClassVar[int]
     WAITING_DPUS_FIELD_NUMBER: _ClassVar[int]
-    WAITING_SINCE_MS_FIELD_NUMBER: _ClassVar[int]
+    WAITING_START_TIME_FIELD_NUMBER: _ClassVar[int]
     WAITING_STEPS_FIELD_NUMBER: _ClassVar[int]
     TRANSIENT_TRIES_FIELD_NUMBER: _ClassVar[int]
     DEVICE_TRIES_FIELD_NUMBER: _ClassVar[int]
@@ -744,55 +748,55 @@ class Zone(_message.Message):
     position: str
     agent_networks: _containers.RepeatedScalarFieldContainer[str]
     agent_label_keys: _containers.RepeatedScalarFieldContainer[str]
-    frozen_since_ms: int
+    freeze_time: _timestamp_pb2.Timestamp
     frozen_by: str
     waiting_dpus: int
-    waiting_since_ms: int
+    waiting_start_time: _timestamp_pb2.Timestamp
     waiting_steps: int
     transient_tries: int
     device_tries: int
     operator_tries: int
-    def __init__(self, zone: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., nodes: _Optional[int] = ..., dpus: _Optional[int] = ..., rules: _Optional[int] = ..., version: _Optional[int] = ..., digest: _Optional[str] = ..., parallel_installs: _Optional[int] = ..., unavailable_nodes: _Optional[int] = ..., frozen: _Optional[bool] = ..., installs: _Optional[_Iterable[_Union[Install, _Mapping]]] = ..., lagging: _Optional[_Iterable[str]] = ..., exceptions: _Optional[_Iterable[_Union[DpuException, _Mapping]]] = ..., position: _Optional[str] = ..., agent_networks: _Optional[_Iterable[str]] = ..., agent_label_keys: _Optional[_Iterable[str]] = ..., frozen_since_ms: _Optional[int] = ..., frozen_by: _Optional[str] = ..., waiting_dpus: _Optional[int] = ..., waiting_since_ms: _Optional[int] = ..., waiting_steps: _Optional[int] = ..., transient_tries: _Optional[int] = ..., device_tries: _Optional[int] = ..., operator_tries: _Optional[int] = ...) -> None: ...
+    def __init__(self, zone: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., nodes: _Optional[int] = ..., dpus: _Optional[int] = ..., rules: _Optional[int] = ..., version: _Optional[int] = ..., digest: _Optional[str] = ..., parallel_installs: _Optional[int] = ..., unavailable_nodes: _Optional[int] = ..., frozen: _Optional[bool] = ..., installs: _Optional[_Iterable[_Union[Install, _Mapping]]] = ..., lagging: _Optional[_Iterable[str]] = ..., exceptions: _Optional[_Iterable[_Union[DpuException, _Mapping]]] = ..., position: _Optional[str] = ..., agent_networks: _Optional[_Iterable[str]] = ..., agent_label_keys: _Optional[_Iterable[str]] = ..., freeze_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., frozen_by: _Optional[str] = ..., waiting_dpus: _Optional[int] = ..., waiting_start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., waiting_steps: _Optional[int] = ..., transient_tries: _Optional[int] = ..., device_tries: _Optional[int] = ..., operator_tries: _Optional[int] = ...) -> None: ...
 
 class DpuException(_message.Message):
-    __slots__ = ("dpu", "version", "reason", "reported_ms")
+    __slots__ = ("dpu", "version", "reason", "report_time")
     DPU_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
-    REPORTED_MS_FIELD_NUMBER: _ClassVar[int]
+    REPORT_TIME_FIELD_NUMBER: _ClassVar[int]
     dpu: str
     version: int
     reason: str
-    reported_ms: int
-    def __init__(self, dpu: _Optional[str] = ..., version: _Optional[int] = ..., reason: _Optional[str] = ..., reported_ms: _Optional[int] = ...) -> None: ...
+    report_time: _timestamp_pb2.Timestamp
+    def __init__(self, dpu: _Optional[str] = ..., version: _Optional[int] = ..., reason: _Optional[str] = ..., report_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class Install(_message.Message):
-    __slots__ = ("version", "dpus", "received", "applied", "in_hardware", "appended_ms", "milestones")
+    __slots__ = ("version", "dpus", "received", "applied", "in_hardware", "append_time", "milestones")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     DPUS_FIELD_NUMBER: _ClassVar[int]
     RECEIVED_FIELD_NUMBER: _ClassVar[int]
     APPLIED_FIELD_NUMBER: _ClassVar[int]
     IN_HARDWARE_FIELD_NUMBER: _ClassVar[int]
-    APPENDED_MS_FIELD_NUMBER: _ClassVar[int]
+    APPEND_TIME_FIELD_NUMBER: _ClassVar[int]
     MILESTONES_FIELD_NUMBER: _ClassVar[int]
     version: int
     dpus: int
     received: int
     applied: int
     in_hardware: int
-    appended_ms: int
+    append_time: _timestamp_pb2.Timestamp
     milestones: _containers.RepeatedCompositeFieldContainer[Milestone]
-    def __init__(self, version: _Optional[int] = ..., dpus: _Optional[int] = ..., received: _Optional[int] = ..., applied: _Optional[int] = ..., in_hardware: _Optional[int] = ..., appended_ms: _Optional[int] = ..., milestones: _Optional[_Iterable[_Union[Milestone, _Mapping]]] = ...) -> None: ...
+    def __init__(self, version: _Optional[int] = ..., dpus: _Optional[int] = ..., received: _Optional[int] = ..., applied: _Optional[int] = ..., in_hardware: _Optional[int] = ..., append_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., milestones: _Optional[_Iterable[_Union[Milestone, _Mapping]]] = ...) -> None: ...
 
 class Milestone(_message.Message):
-    __slots__ = ("level", "permille", "after_ms")
+    __slots__ = ("level", "permille", "latency")
     LEVEL_FIELD_NUMBER: _ClassVar[int]
     PERMILLE_FIELD_NUMBER: _ClassVar[int]
-    AFTER_MS_FIELD_NUMBER: _ClassVar[int]
+    LATENCY_FIELD_NUMBER: _ClassVar[int]
     level: str
     permille: int
-    after_ms: int
-    def __init__(self, level: _Optional[str] = ..., permille: _Optional[int] = ..., after_ms: _Optional[int] = ...) -> None: ...
+    latency: _duration_pb2.Duration
+    def __init__(self, level: _Optional[str] = ..., permille: _Optional[int] = ..., latency: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class GetZoneRequest(_message.Message):
     __slots__ = ("min_position", "zone", "as_of")
@@ -885,34 +889,34 @@ class Clique(_message.Message):
     def __init__(self, domain: _Optional[str] = ..., clique: _Optional[str] = ..., capacity: _Optional[int] = ..., members: _Optional[_Iterable[_Union[CliqueMember, _Mapping]]] = ..., waiting: _Optional[_Iterable[_Union[WaitingClaim, _Mapping]]] = ..., position: _Optional[str] = ...) -> None: ...
 
 class CliqueMember(_message.Message):
-    __slots__ = ("index", "node", "ready", "address", "uid", "created_ms", "session_alive")
+    __slots__ = ("index", "node", "ready", "address", "uid", "create_time", "session_alive")
     INDEX_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     READY_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
-    CREATED_MS_FIELD_NUMBER: _ClassVar[int]
+    CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
     SESSION_ALIVE_FIELD_NUMBER: _ClassVar[int]
     index: int
     node: str
     ready: bool
     address: str
     uid: str
-    created_ms: int
+    create_time: _timestamp_pb2.Timestamp
     session_alive: bool
-    def __init__(self, index: _Optional[int] = ..., node: _Optional[str] = ..., ready: _Optional[bool] = ..., address: _Optional[str] = ..., uid: _Optional[str] = ..., created_ms: _Optional[int] = ..., session_alive: _Optional[bool] = ...) -> None: ...
+    def __init__(self, index: _Optional[int] = ..., node: _Optional[str] = ..., ready: _Optional[bool] = ..., address: _Optional[str] = ..., uid: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., session_alive: _Optional[bool] = ...) -> None: ...
 
 class WaitingClaim(_message.Message):
-    __slots__ = ("queue_position", "node", "uid", "created_ms")
+    __slots__ = ("queue_position", "node", "uid", "create_time")
     QUEUE_POSITION_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
-    CREATED_MS_FIELD_NUMBER: _ClassVar[int]
+    CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
     queue_position: int
     node: str
     uid: str
-    created_ms: int
-    def __init__(self, queue_position: _Optional[int] = ..., node: _Optional[str] = ..., uid: _Optional[str] = ..., created_ms: _Optional[int] = ...) -> None: ...
+    create_time: _timestamp_pb2.Timestamp
+    def __init__(self, queue_position: _Optional[int] = ..., node: _Optional[str] = ..., uid: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class GetCliqueRequest(_message.Message):
     __slots__ = ("min_position", "domain", "clique", "as_of")
@@ -983,7 +987,7 @@ class ListDpusResponse(_message.Message):
     def __init__(self, dpus: _Optional[_Iterable[_Union[Dpu, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., position: _Optional[str] = ...) -> None: ...
 
 class Dpu(_message.Message):
-    __slots__ = ("dpu", "zone", "ordinal", "node", "serial", "bmc_address", "image", "phase", "step_state", "tries", "attempt", "provisioner", "task", "percent", "paused", "swapped", "failures", "message", "since_ms", "deadline_ms", "facts", "position")
+    __slots__ = ("dpu", "zone", "ordinal", "node", "serial", "bmc_address", "image", "phase", "step_state", "tries", "attempt", "provisioner", "task", "percent", "paused", "swapped", "failures", "message", "phase_start_time", "attempt_deadline_time", "facts", "position")
     class FactsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -1009,8 +1013,8 @@ class Dpu(_message.Message):
     SWAPPED_FIELD_NUMBER: _ClassVar[int]
     FAILURES_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
-    SINCE_MS_FIELD_NUMBER: _ClassVar[int]
-    DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
+    PHASE_START_TIME_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_DEADLINE_TIME_FIELD_NUMBER: _ClassVar[int]
     FACTS_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
     dpu: str
@@ -1031,11 +1035,11 @@ class Dpu(_message.Message):
     swapped: bool
     failures: int
     message: str
-    since_ms: int
-    deadline_ms: int
+    phase_start_time: _timestamp_pb2.Timestamp
+    attempt_deadline_time: _timestamp_pb2.Timestamp
     facts: _containers.ScalarMap[str, str]
     position: str
-    def __init__(self, dpu: _Optional[str] = ..., zone: _Optional[str] = ..., ordinal: _Optional[int] = ..., node: _Optional[str] = ..., serial: _Optional[str] = ..., bmc_address: _Optional[str] = ..., image: _Optional[str] = ..., phase: _Optional[str] = ..., step_state: _Optional[str] = ..., tries: _Optional[int] = ..., attempt: _Optional[int] = ..., provisioner: _Optional[str] = ..., task: _Optional[str] = ..., percent: _Optional[int] = ..., paused: _Optional[bool] = ..., swapped: _Optional[bool] = ..., failures: _Optional[int] = ..., message: _Optional[str] = ..., since_ms: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., facts: _Optional[_Mapping[str, str]] = ..., position: _Optional[str] = ...) -> None: ...
+    def __init__(self, dpu: _Optional[str] = ..., zone: _Optional[str] = ..., ordinal: _Optional[int] = ..., node: _Optional[str] = ..., serial: _Optional[str] = ..., bmc_address: _Optional[str] = ..., image: _Optional[str] = ..., phase: _Optional[str] = ..., step_state: _Optional[str] = ..., tries: _Optional[int] = ..., attempt: _Optional[int] = ..., provisioner: _Optional[str] = ..., task: _Optional[str] = ..., percent: _Optional[int] = ..., paused: _Optional[bool] = ..., swapped: _Optional[bool] = ..., failures: _Optional[int] = ..., message: _Optional[str] = ..., phase_start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., attempt_deadline_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., facts: _Optional[_Mapping[str, str]] = ..., position: _Optional[str] = ...) -> None: ...
 
 class GetDpuRequest(_message.Message):
     __slots__ = ("min_position", "dpu", "zone", "as_of")
@@ -1152,7 +1156,7 @@ class GetHoldRequest(_message.Message):
     def __init__(self, min_position: _Optional[str] = ..., hold: _Optional[int] = ..., as_of: _Optional[str] = ...) -> None: ...
 
 class Hold(_message.Message):
-    __slots__ = ("hold", "kind", "subject", "reason", "nodes", "node_count", "addresses", "zones", "policy", "requested_by", "approved_by", "hash", "since_ms", "command_id", "rejected_by", "position")
+    __slots__ = ("hold", "kind", "subject", "reason", "nodes", "node_count", "addresses", "zones", "policy", "requested_by", "approved_by", "hash", "create_time", "command_id", "rejected_by", "position")
     HOLD_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     SUBJECT_FIELD_NUMBER: _ClassVar[int]
@@ -1165,7 +1169,7 @@ class Hold(_message.Message):
     REQUESTED_BY_FIELD_NUMBER: _ClassVar[int]
     APPROVED_BY_FIELD_NUMBER: _ClassVar[int]
     HASH_FIELD_NUMBER: _ClassVar[int]
-    SINCE_MS_FIELD_NUMBER: _ClassVar[int]
+    CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
     COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
     REJECTED_BY_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
@@ -1181,11 +1185,11 @@ class Hold(_message.Message):
     requested_by: str
     approved_by: _containers.RepeatedScalarFieldContainer[str]
     hash: str
-    since_ms: int
+    create_time: _timestamp_pb2.Timestamp
     command_id: str
     rejected_by: str
     position: str
-    def __init__(self, hold: _Optional[int] = ..., kind: _Optional[str] = ..., subject: _Optional[str] = ..., reason: _Optional[str] = ..., nodes: _Optional[_Iterable[str]] = ..., node_count: _Optional[int] = ..., addresses: _Optional[int] = ..., zones: _Optional[_Iterable[str]] = ..., policy: _Optional[str] = ..., requested_by: _Optional[str] = ..., approved_by: _Optional[_Iterable[str]] = ..., hash: _Optional[str] = ..., since_ms: _Optional[int] = ..., command_id: _Optional[str] = ..., rejected_by: _Optional[str] = ..., position: _Optional[str] = ...) -> None: ...
+    def __init__(self, hold: _Optional[int] = ..., kind: _Optional[str] = ..., subject: _Optional[str] = ..., reason: _Optional[str] = ..., nodes: _Optional[_Iterable[str]] = ..., node_count: _Optional[int] = ..., addresses: _Optional[int] = ..., zones: _Optional[_Iterable[str]] = ..., policy: _Optional[str] = ..., requested_by: _Optional[str] = ..., approved_by: _Optional[_Iterable[str]] = ..., hash: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., command_id: _Optional[str] = ..., rejected_by: _Optional[str] = ..., position: _Optional[str] = ...) -> None: ...
 
 class ListHoldNodesRequest(_message.Message):
     __slots__ = ("min_position", "hold", "page_size", "page_token", "as_of")
@@ -1420,20 +1424,20 @@ class ReadEventsRequest(_message.Message):
     def __init__(self, ranges: _Optional[_Iterable[_Union[EventRange, _Mapping]]] = ..., follow: _Optional[bool] = ..., filter: _Optional[_Union[EventFilter, _Mapping]] = ...) -> None: ...
 
 class EventRange(_message.Message):
-    __slots__ = ("topic", "partition", "offset", "time_ms", "at_end", "end_offset")
+    __slots__ = ("topic", "partition", "offset", "start_time", "at_end", "end_offset")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
-    TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    START_TIME_FIELD_NUMBER: _ClassVar[int]
     AT_END_FIELD_NUMBER: _ClassVar[int]
     END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     topic: str
     partition: int
     offset: int
-    time_ms: int
+    start_time: _timestamp_pb2.Timestamp
     at_end: bool
     end_offset: int
-    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., offset: _Optional[int] = ..., time_ms: _Optional[int] = ..., at_end: _Optional[bool] = ..., end_offset: _Optional[int] = ...) -> None: ...
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., offset: _Optional[int] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., at_end: _Optional[bool] = ..., end_offset: _Optional[int] = ...) -> None: ...
 
 class EventFilter(_message.Message):
     __slots__ = ("types", "subject", "actor", "command_id")
@@ -1464,16 +1468,16 @@ class ReadEventsResponse(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., records: _Optional[_Iterable[_Union[LogRecord, _Mapping]]] = ..., next_offset: _Optional[int] = ..., begin_offset: _Optional[int] = ..., end_offset: _Optional[int] = ...) -> None: ...
 
 class LogRecord(_message.Message):
-    __slots__ = ("offset", "appended_ms", "key", "value")
+    __slots__ = ("offset", "append_time", "key", "value")
     OFFSET_FIELD_NUMBER: _ClassVar[int]
-    APPENDED_MS_FIELD_NUMBER: _ClassVar[int]
+    APPEND_TIME_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
     VALUE_FIELD_NUMBER: _ClassVar[int]
     offset: int
-    appended_ms: int
+    append_time: _timestamp_pb2.Timestamp
     key: bytes
     value: bytes
-    def __init__(self, offset: _Optional[int] = ..., appended_ms: _Optional[int] = ..., key: _Optional[bytes] = ..., value: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, offset: _Optional[int] = ..., append_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., key: _Optional[bytes] = ..., value: _Optional[bytes] = ...) -> None: ...
 
 class ListZoneProgressRequest(_message.Message):
     __slots__ = ("min_position", "as_of")
@@ -1492,7 +1496,7 @@ class ListZoneProgressResponse(_message.Message):
     def __init__(self, zones: _Optional[_Iterable[_Union[ZoneProgress, _Mapping]]] = ..., position: _Optional[str] = ...) -> None: ...
 
 class ZoneProgress(_message.Message):
-    __slots__ = ("zone", "nodes", "dpus", "version", "pending_since_ms", "reported", "received", "applied", "in_hardware", "frozen", "exceptions", "stuck", "phases", "unreported_since_ms")
+    __slots__ = ("zone", "nodes", "dpus", "version", "pending_start_time", "reported", "received", "applied", "in_hardware", "frozen", "exceptions", "stuck", "phases", "unreported_start_time")
     class PhasesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -1504,7 +1508,7 @@ class ZoneProgress(_message.Message):
     NODES_FIELD_NUMBER: _ClassVar[int]
     DPUS_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
-    PENDING_SINCE_MS_FIELD_NUMBER: _ClassVar[int]
+    PENDING_START_TIME_FIELD_NUMBER: _ClassVar[int]
     REPORTED_FIELD_NUMBER: _ClassVar[int]
     RECEIVED_FIELD_NUMBER: _ClassVar[int]
     APPLIED_FIELD_NUMBER: _ClassVar[int]
@@ -1513,12 +1517,12 @@ class ZoneProgress(_message.Message):
     EXCEPTIONS_FIELD_NUMBER: _ClassVar[int]
     STUCK_FIELD_NUMBER: _ClassVar[int]
     PHASES_FIELD_NUMBER: _ClassVar[int]
-    UNREPORTED_SINCE_MS_FIELD_NUMBER: _ClassVar[int]
+    UNREPORTED_START_TIME_FIELD_NUMBER: _ClassVar[int]
     zone: str
     nodes: int
     dpus: int
     version: int
-    pending_since_ms: int
+    pending_start_time: _timestamp_pb2.Timestamp
     reported: int
     received: int
     applied: int
@@ -1527,8 +1531,8 @@ class ZoneProgress(_message.Message):
     exceptions: int
     stuck: int
     phases: _containers.ScalarMap[str, int]
-    unreported_since_ms: int
-    def __init__(self, zone: _Optional[str] = ..., nodes: _Optional[int] = ..., dpus: _Optional[int] = ..., version: _Optional[int] = ..., pending_since_ms: _Optional[int] = ..., reported: _Optional[int] = ..., received: _Optional[int] = ..., applied: _Optional[int] = ..., in_hardware: _Optional[int] = ..., frozen: _Optional[bool] = ..., exceptions: _Optional[int] = ..., stuck: _Optional[int] = ..., phases: _Optional[_Mapping[str, int]] = ..., unreported_since_ms: _Optional[int] = ...) -> None: ...
+    unreported_start_time: _timestamp_pb2.Timestamp
+    def __init__(self, zone: _Optional[str] = ..., nodes: _Optional[int] = ..., dpus: _Optional[int] = ..., version: _Optional[int] = ..., pending_start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., reported: _Optional[int] = ..., received: _Optional[int] = ..., applied: _Optional[int] = ..., in_hardware: _Optional[int] = ..., frozen: _Optional[bool] = ..., exceptions: _Optional[int] = ..., stuck: _Optional[int] = ..., phases: _Optional[_Mapping[str, int]] = ..., unreported_start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class GetLatencyRequest(_message.Message):
     __slots__ = ("min_position", "as_of")
@@ -1549,30 +1553,30 @@ class Latency(_message.Message):
     def __init__(self, changes: _Optional[_Iterable[_Union[ChangeLatency, _Mapping]]] = ..., buckets: _Optional[_Iterable[_Union[LatencyBucket, _Mapping]]] = ..., position: _Optional[str] = ...) -> None: ...
 
 class ChangeLatency(_message.Message):
-    __slots__ = ("version", "appended_ms", "dpus", "p50_ms", "p99_ms", "last_ms")
+    __slots__ = ("version", "append_time", "dpus", "p50_latency", "p99_latency", "max_latency")
     VERSION_FIELD_NUMBER: _ClassVar[int]
-    APPENDED_MS_FIELD_NUMBER: _ClassVar[int]
+    APPEND_TIME_FIELD_NUMBER: _ClassVar[int]
     DPUS_FIELD_NUMBER: _ClassVar[int]
-    P50_MS_FIELD_NUMBER: _ClassVar[int]
-    P99_MS_FIELD_NUMBER: _ClassVar[int]
-    LAST_MS_FIELD_NUMBER: _ClassVar[int]
+    P50_LATENCY_FIELD_NUMBER: _ClassVar[int]
+    P99_LATENCY_FIELD_NUMBER: _ClassVar[int]
+    MAX_LATENCY_FIELD_NUMBER: _ClassVar[int]
     version: int
-    appended_ms: int
+    append_time: _timestamp_pb2.Timestamp
     dpus: int
-    p50_ms: int
-    p99_ms: int
-    last_ms: int
-    def __init__(self, version: _Optional[int] = ..., appended_ms: _Optional[int] = ..., dpus: _Optional[int] = ..., p50_ms: _Optional[int] = ..., p99_ms: _Optional[int] = ..., last_ms: _Optional[int] = ...) -> None: ...
+    p50_latency: _duration_pb2.Duration
+    p99_latency: _duration_pb2.Duration
+    max_latency: _duration_pb2.Duration
+    def __init__(self, version: _Optional[int] = ..., append_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., dpus: _Optional[int] = ..., p50_latency: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., p99_latency: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., max_latency: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class LatencyBucket(_message.Message):
-    __slots__ = ("from_ms", "to_ms", "dpus")
-    FROM_MS_FIELD_NUMBER: _ClassVar[int]
-    TO_MS_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("min_latency", "max_latency", "dpus")
+    MIN_LATENCY_FIELD_NUMBER: _ClassVar[int]
+    MAX_LATENCY_FIELD_NUMBER: _ClassVar[int]
     DPUS_FIELD_NUMBER: _ClassVar[int]
-    from_ms: int
-    to_ms: int
+    min_latency: _duration_pb2.Duration
+    max_latency: _duration_pb2.Duration
     dpus: int
-    def __init__(self, from_ms: _Optional[int] = ..., to_ms: _Optional[int] = ..., dpus: _Optional[int] = ...) -> None: ...
+    def __init__(self, min_latency: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., max_latency: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., dpus: _Optional[int] = ...) -> None: ...
 
 class ExplainAccessRequest(_message.Message):
     __slots__ = ("min_position", "node", "dpu", "zone", "as_of")
@@ -1651,20 +1655,20 @@ class ExplainedAddress(_message.Message):
     def __init__(self, address: _Optional[str] = ..., prefix: _Optional[str] = ..., policy: _Optional[str] = ..., action: _Optional[str] = ..., priority: _Optional[int] = ..., protocol: _Optional[str] = ..., ports: _Optional[_Iterable[_Union[PortRange, _Mapping]]] = ..., version: _Optional[int] = ...) -> None: ...
 
 class ExplainedStep(_message.Message):
-    __slots__ = ("name", "reached", "time_ms", "position", "version", "note")
+    __slots__ = ("name", "reached", "reach_time", "position", "version", "note")
     NAME_FIELD_NUMBER: _ClassVar[int]
     REACHED_FIELD_NUMBER: _ClassVar[int]
-    TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    REACH_TIME_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     NOTE_FIELD_NUMBER: _ClassVar[int]
     name: str
     reached: bool
-    time_ms: int
+    reach_time: _timestamp_pb2.Timestamp
     position: str
     version: int
     note: str
-    def __init__(self, name: _Optional[str] = ..., reached: _Optional[bool] = ..., time_ms: _Optional[int] = ..., position: _Optional[str] = ..., version: _Optional[int] = ..., note: _Optional[str] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., reached: _Optional[bool] = ..., reach_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., position: _Optional[str] = ..., version: _Optional[int] = ..., note: _Optional[str] = ...) -> None: ...
 
 class FoldVersions(_message.Message):
     __slots__ = ("versions",)

@@ -27,9 +27,11 @@ def describe(root: Path, out: Path) -> None:
 
 
 def _run(root: Path, arguments: list[str]) -> int:
+    import grpc_tools
     from grpc_tools import protoc
 
-    status: int = protoc.main(["protoc", f"-I{root}", *arguments])
+    google = Path(grpc_tools.__file__).parent / "_proto"
+    status: int = protoc.main(["protoc", f"-I{root}", f"-I{google}", *arguments])
     return status
 
 

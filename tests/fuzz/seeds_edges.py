@@ -23,6 +23,7 @@ from projections.rules.device_table import EMPTY_TABLE, DeviceTable, RefusalCode
 from projections.rules.digests import digest_of, to_bytes
 from projections.rules.rule import Delta, Rule, SetStep
 from schemas.api import dpuplane_pb2 as pb
+from schemas.api.times import to_timestamp
 from tests.fuzz.api_targets import KINDS
 from tests.fuzz.files_targets import first_rows
 from tests.fuzz.framing import Part, joined
@@ -71,7 +72,9 @@ def _relay_messages() -> Iterable[bytes]:
 
 
 def _commands() -> Iterable[bytes]:
-    node = pb.NodeSpec(name="n1", addresses=["10.0.0.1", "2001:db8::1"], labels={"a": "1"}, created_ms=T0, uid="u")
+    node = pb.NodeSpec(
+        name="n1", addresses=["10.0.0.1", "2001:db8::1"], labels={"a": "1"}, create_time=to_timestamp(T0), uid="u"
+    )
     columns = pb.NodeColumns(names=["n1", "n2"], addresses4=bytes((10, 0, 0, 1, 10, 0, 0, 2)), label_index=[0, 0])
     columns.label_sets.add().labels["app"] = "web"
     policy = pb.PolicySpec(name="web", priority=3, action="allow", protocol="tcp", sources={"a": "1"}, zones={"t": "1"})
@@ -86,8 +89,8 @@ def _commands() -> Iterable[bytes]:
         pb.DeleteZoneRequest(zone="z"),
         pb.RegisterDpuRequest(zone="z", dpu="d1", node="n1", serial="s", bmc_address="http://10.0.0.9:80/d1"),
         pb.RequestLifecycleRequest(zone="z", dpu="d1", verb="VERB_PROVISION", image="bf-bundle-2.10"),
-        pb.ClaimIndexRequest(**about, address="10.0.0.1", created_ms=T0, uid="u", requested_index=3),
-        pb.ReleaseIndexRequest(**about, created_ms=T0, uid="u"),
+        pb.ClaimIndexRequest(**about, address="10.0.0.1", create_time=to_timestamp(T0), uid="u", requested_index=3),
+        pb.ReleaseIndexRequest(**about, create_time=to_timestamp(T0), uid="u"),
         pb.SetCliqueCapacityRequest(domain="d", clique="c", capacity=4),
         pb.ReportDaemonReadinessRequest(**about, uid="u", ready=True),
         pb.OpenSessionRequest(**about, uid="u", session="s1"),

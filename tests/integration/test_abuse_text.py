@@ -10,6 +10,7 @@ from typing import Any
 
 import grpc
 import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from deploy.logs import KeyValueFormatter
 from projections.field_checks import is_printable
@@ -79,7 +80,7 @@ async def test_text_that_may_be_anything_printable_stays_on_one_line(plane: Guar
     for text in ("a\nb", "\x1b[31m", "a\u2028b", "\u202e"):
         for request in (
             pb.JoinNodesRequest(zone="z", nodes=[pb.NodeSpec(name="n", labels={"k": text})]),
-            pb.JoinNodesRequest(zone="z", nodes=[pb.NodeSpec(name="n", created_ms=1, uid=text)]),
+            pb.JoinNodesRequest(zone="z", nodes=[pb.NodeSpec(name="n", create_time=Timestamp(seconds=1), uid=text)]),
         ):
             with pytest.raises(grpc.aio.AioRpcError, match="printable"):
                 await operator.calls.JoinNodes(request)

@@ -13,6 +13,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from projections.rules.rule import Held
 from schemas.api import dpuplane_pb2 as pb
+from schemas.api.times import to_timestamp
 from tests.support.served import Served, served
 
 
@@ -93,10 +94,10 @@ async def test_a_leave_is_repeated_safely(plane: Served) -> None:
 
 async def test_what_is_left_as_it_was_is_unchanged_and_not_done(plane: Served) -> None:
     joined = await plane.join("z1", node("n1", "10.0.0.1"))
-    again = await plane.join("z1", pb.NodeSpec(name="n1", addresses=["10.0.0.1"], created_ms=5, uid="u"))
+    again = await plane.join("z1", pb.NodeSpec(name="n1", addresses=["10.0.0.1"], create_time=to_timestamp(5), uid="u"))
     assert again.outcome == pb.OUTCOME_REFUSED, "an older incarnation"
     shown = await plane.queries.GetNode(pb.GetNodeRequest(name="n1", min_position=joined.position))
-    as_it_is = pb.NodeSpec(name="n1", addresses=["10.0.0.1"], created_ms=shown.created_ms, uid=shown.uid)
+    as_it_is = pb.NodeSpec(name="n1", addresses=["10.0.0.1"], create_time=shown.create_time, uid=shown.uid)
     assert (await plane.join("z1", as_it_is)).outcome == pb.OUTCOME_UNCHANGED
     leave = pb.LeaveNodesRequest(zone="z1", names=["n1", "n2"])
     first, second = await plane.calls.LeaveNodes(leave), await plane.calls.LeaveNodes(leave)

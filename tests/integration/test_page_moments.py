@@ -128,7 +128,8 @@ PLACED = """async () => {
   const { LatencyPlot } = await import("/page/js/charts.js");
   const root = document.body.appendChild(document.createElement("div"));
   const plot = new LatencyPlot(root);
-  const change = (appended_ms) => ({ appended_ms, p50_ms: 5, p99_ms: 9, last_ms: 12, dpus: 4, version: 1 });
+  const change = (append_time_ms) => (
+    { append_time_ms, p50_latency_ms: 5, p99_latency_ms: 9, max_latency_ms: 12, dpus: 4, version: 1 });
   plot.show([0, 60_000, 10_000].map((after) => change(1_800_000_000_000 + after)));
   const drawn = () => new Promise((done) => setTimeout(done, 50));
   await drawn();

@@ -23,6 +23,7 @@ from schemas import events as e
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.enums import LIFECYCLE_VERBS
 from schemas.api.metadata import PRINCIPAL_KEY
+from schemas.api.times import to_timestamp
 from tests.support.answers import answer_of, outcome_of, positions_of
 
 
@@ -177,6 +178,8 @@ def asked(event: e.Event) -> tuple[str, Message] | None:
         return None
     method, request = _LIKE[type(event)]
     said = {name: getattr(event, name, None) for name in request.DESCRIPTOR.fields_by_name}
+    if "create_time" in said:
+        said["create_time"] = to_timestamp(getattr(event, "created_ms", 0))
     given = {name: value for name, value in said.items() if value not in (None, "", -1)}
     return method, request(**{**given, "command_id": command_id})
 

@@ -15,6 +15,7 @@ import click
 import pytest
 import yaml
 from click.testing import CliRunner, Result
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from deploy.cli import _ending, cli
 from deploy.cli.client import Client
@@ -93,7 +94,10 @@ def test_every_list_and_show_command_has_every_format() -> None:
 
 def test_plain_data_has_defaults_numbers_and_names() -> None:
     clique = pb.Clique(
-        domain="d", clique="c", capacity=18, members=[pb.CliqueMember(index=0, node="n", created_ms=1 << 52)]
+        domain="d",
+        clique="c",
+        capacity=18,
+        members=[pb.CliqueMember(index=0, node="n", create_time=Timestamp(seconds=1_700_000_000, nanos=250_000_000))],
     )
     assert message_to_dict(clique) == {
         "domain": "d",
@@ -106,7 +110,7 @@ def test_plain_data_has_defaults_numbers_and_names() -> None:
                 "ready": False,
                 "address": "",
                 "uid": "",
-                "created_ms": 1 << 52,
+                "create_time": "2023-11-14T22:13:20.250Z",
                 "session_alive": False,
             }
         ],
@@ -219,8 +223,8 @@ def test_a_replica_is_shown_with_its_version_and_without_a_loose_end_for_what_it
 
 
 def test_a_zone_names_the_dpus_that_refuse_a_table_or_went_back_with_their_reason() -> None:
-    refused = pb.DpuException(dpu="d-2", version=-1, reason="full", reported_ms=1_700_000_000_000)
-    gone_back = pb.DpuException(dpu="d-3", version=7, reported_ms=1_700_000_000_000)
+    refused = pb.DpuException(dpu="d-2", version=-1, reason="full", report_time=Timestamp(seconds=1_700_000_000))
+    gone_back = pb.DpuException(dpu="d-3", version=7, report_time=Timestamp(seconds=1_700_000_000))
     shown = dict(fields_of(pb.Zone(zone="rack7", lagging=["d-1"], exceptions=[refused, gone_back])))
     assert shown["lagging"] == "d-1"
     assert shown["exception d-2"] == "refused its table at 2023-11-14T22:13:20.000Z: full"

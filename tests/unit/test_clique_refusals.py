@@ -186,7 +186,7 @@ def test_a_wish_beyond_the_capacity_is_told_the_range(log: CliqueLog) -> None:
 def test_a_pod_may_be_a_minute_ahead_of_the_log_and_no_more(log: CliqueLog) -> None:
     assert log.claim("n", "u", created_ms=log.now_ms + 1 + MAX_AHEAD_MS).code == "done"
     late = log.now_ms + 2 + MAX_AHEAD_MS
-    reason = f"created_ms: {late} must be at most one minute after the log's time, {log.now_ms + 1}"
+    reason = f"create_time: {late} must be at most one minute after the log's time, {log.now_ms + 1}"
     assert log.claim("n", "v", created_ms=late).reason == reason
 
 

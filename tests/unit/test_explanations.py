@@ -203,7 +203,7 @@ def test_each_address_with_the_rules_that_speak_of_it(fleet: Fleet) -> None:
     assert found.addresses[0] == AddressView("10.0.0.1", "10.0.0.1/32", "ssh", "drop", 7, "tcp", (22, 22), version)
     assert [view.policy for view in found.addresses] == ["ssh", "default"]
     intended = found.steps[2]
-    assert (intended.time_ms, intended.position) == (fleet.now_ms, f"fleet/0/{version - 1}")
+    assert (intended.reach_time_ms, intended.position) == (fleet.now_ms, f"fleet/0/{version - 1}")
     assert intended.note == f"policy ssh: drop 10.0.0.1/32; the table is at version {version}"
 
 
@@ -213,7 +213,7 @@ def test_the_version_is_known_of_all_that_the_only_change_before_the_first_read_
     at_ms, first = made.now_ms, made.offset
     found = ask(made, node=Node("z0", 1, "u", 0, b"", {}, 0, 77))
     assert [view.version for view in found.addresses] == [first]
-    assert (found.steps[2].version, found.steps[2].time_ms) == (first, at_ms)
+    assert (found.steps[2].version, found.steps[2].reach_time_ms) == (first, at_ms)
     made.now_ms += 5
     made.change(Item("late", address="10.0.0.9"), partition=HERE)
     assert [view.version for view in ask(made).addresses] == [first], "later changes are in the history"
@@ -269,7 +269,7 @@ def test_a_dpu_that_lags(fleet: Fleet) -> None:
 def test_a_dpu_that_says_what_it_has_while_nobody_saw_when(fleet: Fleet) -> None:
     wanted = version_of(fleet)
     found = ask(fleet, held=Held(EPOCH, wanted, b""))
-    assert [(step.name, step.reached, step.time_ms) for step in found.steps[4:]] == [
+    assert [(step.name, step.reached, step.reach_time_ms) for step in found.steps[4:]] == [
         ("received", True, 0),
         ("applied", True, 0),
         ("in_hardware", False, 0),
@@ -282,12 +282,12 @@ def test_what_relays_saw_is_told_at_its_earliest(fleet: Fleet) -> None:
     """Who has a version in hardware has received and applied it, and a later version stands for this one."""
     wanted = version_of(fleet)
     found = ask(fleet, told(wanted, {50: {4}}, {60: {3, 4}}, {70: {4}}))
-    assert [step.time_ms for step in found.steps[4:]] == [50, 60, 70]
+    assert [step.reach_time_ms for step in found.steps[4:]] == [50, 60, 70]
     assert (found.missing_step, found.reason) == ("", "")
     implied = ask(fleet, told(wanted + 5, {50: {3}}, {}, {70: {4}}))
-    assert [step.time_ms for step in implied.steps[4:]] == [70, 70, 70]
+    assert [step.reach_time_ms for step in implied.steps[4:]] == [70, 70, 70]
     earlier = ask(fleet, told(wanted, {90: {4}}, {60: {4}}, {}))
-    assert [step.time_ms for step in earlier.steps[4:]] == [60, 60, 0]
+    assert [step.reach_time_ms for step in earlier.steps[4:]] == [60, 60, 0]
 
 
 def test_what_was_seen_of_others_older_versions_or_another_epoch_counts_for_nothing(fleet: Fleet) -> None:
@@ -326,7 +326,7 @@ def test_an_address_that_was_there_before_the_history_begins() -> None:
     for _ in range(3):
         fleet.change(Item("n", address="10.0.0.1"), partition=HERE)
     intended = ask(fleet).steps[2]
-    assert (intended.version, intended.time_ms, intended.position) == (0, 0, "")
+    assert (intended.version, intended.reach_time_ms, intended.position) == (0, 0, "")
     assert intended.note == (
         f"policy default: allow 10.0.0.1/32; the table is at version {version_of(fleet)}; "
         "the history does not reach back to when the address was added"
@@ -341,7 +341,11 @@ def test_a_policy_set_just_now_is_in_the_table_since_then(fleet: Fleet) -> None:
     assert (first.policy, first.version) == ("web", version)
     assert {view.policy: view.version for view in others}["default"] < version, "it was there before"
     intended = ask(fleet).steps[2]
-    assert (intended.version, intended.time_ms, intended.position) == (version, fleet.now_ms, f"fleet/0/{version - 1}")
+    assert (intended.version, intended.reach_time_ms, intended.position) == (
+        version,
+        fleet.now_ms,
+        f"fleet/0/{version - 1}",
+    )
 
 
 def test_a_set_of_other_zones_is_in_a_table_since_the_zone_has_it(fleet: Fleet) -> None:

@@ -52,13 +52,13 @@ def test_who_has_it_in_hardware_has_it_applied_and_received_and_who_left_does_no
     found = ProgressViews().view("z", state, FleetState(1), told((7, {5: {0, 1}}, {9: {1, 8}})), 1)
     assert (found.dpus, found.reported) == (3, 7)
     assert (found.received, found.applied, found.in_hardware) == (2, 1, 1)
-    assert found.pending_since_ms == APPENDED + 7
+    assert found.pending_start_time_ms == APPENDED + 7
     later = told((7, {}, {9: {0, 1}}), (9, {}, {1: {0, 2}}))
-    assert ProgressViews().view("z", state, FleetState(1), later, 1).pending_since_ms == APPENDED + 9
+    assert ProgressViews().view("z", state, FleetState(1), later, 1).pending_start_time_ms == APPENDED + 9
     restored = ProgressViews().view("z", state, FleetState(1), later, 2)
     assert (restored.reported, restored.applied, restored.in_hardware) == (0, 0, 0), "said of tables of another log"
     everywhere = ProgressViews().view("z", state, FleetState(1), told((7, {}, {9: {0, 1, 2}})), 1)
-    assert everywhere.pending_since_ms == 0
+    assert everywhere.pending_start_time_ms == 0
 
 
 def test_a_zone_that_is_shown_counts_the_dpus_that_there_are() -> None:
@@ -91,7 +91,7 @@ def test_who_gets_an_older_version_while_a_newer_is_under_way_waits_for_the_newe
         columns = [version], [2], [bytes(BitMap([ordinal]).serialize())], [APPENDED + version], [0]
         report = InstallsReported(Envelope("", "z", "relay", APPENDED), "z", "relay", 1, 2, *columns, {}, {})
         fold.evolve(installs, fold.decide(installs, report, AT).change, AT)
-        seen.append(progress.view("z", state, fleet, installs, 1).pending_since_ms - APPENDED)
+        seen.append(progress.view("z", state, fleet, installs, 1).pending_start_time_ms - APPENDED)
     assert seen == [7, 7, 9]
 
 
@@ -127,11 +127,11 @@ def test_latencies_are_those_of_the_samples_sorted(given_: dict[int, dict[int, i
     for change in found.changes:
         samples = sorted(after for after, count in given_[change.version].items() for _ in range(count))
         assert change.dpus == len(samples)
-        assert change.p50_ms == samples[-(-len(samples) * 500 // 1000) - 1]
-        assert change.p99_ms == samples[-(-len(samples) * 990 // 1000) - 1]
-        assert change.last_ms == samples[-1]
+        assert change.p50_latency_ms == samples[-(-len(samples) * 500 // 1000) - 1]
+        assert change.p99_latency_ms == samples[-(-len(samples) * 990 // 1000) - 1]
+        assert change.max_latency_ms == samples[-1]
     everything = [after for counts in given_.values() for after, count in counts.items() for _ in range(count)]
     for bucket in found.buckets:
-        end = bucket.to_ms or 1 << 60
-        assert bucket.dpus == sum(bucket.from_ms <= after < end for after in everything)
+        end = bucket.max_latency_ms if bucket.max_latency_ms >= 0 else 1 << 60
+        assert bucket.dpus == sum(bucket.min_latency_ms <= after < end for after in everything)
     assert len(found.buckets) == len(EDGES_MS) - 1

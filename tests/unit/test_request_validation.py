@@ -7,6 +7,7 @@ from time import perf_counter
 from typing import Any
 
 import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +16,7 @@ from commands.requests.validation import NewEvent
 from eventstore.errors import PermanentError
 from projections.columns import expand
 from schemas.api import dpuplane_pb2 as pb
+from schemas.api.times import to_timestamp
 from schemas.events import Envelope, NodesJoined
 
 ID = "0197b2a4-7c00-7000-8000-000000000001"
@@ -43,6 +45,14 @@ def policy(**fields: Any) -> pb.SetPolicyRequest:
 Shape = Callable[[Any, Callable[[str], Envelope]], NewEvent]
 
 
+FIVE_MS = to_timestamp(5)
+YEAR_10000 = Timestamp(seconds=253_402_300_800)
+
+
+def claim(**fields: Any) -> pb.ClaimIndexRequest:
+    return pb.ClaimIndexRequest(domain="d", clique="c", node="n", **fields)
+
+
 BAD: list[tuple[str, Shape, Any, tuple[str, ...]]] = [
     ("no zone", nodes.join, join(node(), zone=""), ("zone", "''", "1 to 63")),
     ("bad zone", nodes.join, join(node(), zone="a/b"), ("zone", "'a/b'", "1 to 63")),
@@ -58,12 +68,14 @@ BAD: list[tuple[str, Shape, Any, tuple[str, ...]]] = [
     ("two of a family", nodes.join, join(node("a", "10.0.0.1", "10.0.0.2")), ("10.0.0.2", "at most one")),
     ("bad label key", nodes.join, join(node(labels={"a b": "c"})), ("labels", "'a b'", "must be")),
     ("long label", nodes.join, join(node(labels={"a": "x" * 254})), ("labels[a]", "254 characters", "at most 253")),
-    ("negative time", nodes.join, join(node(created_ms=-1, uid="u")), ("created_ms", "-1", "from 0")),
-    ("half an incarnation", nodes.join, join(node(created_ms=5)), ("uid", "''", "created_ms")),
+    ("time before 1970", nodes.join, join(node(create_time=Timestamp(seconds=-1), uid="u")), ("create_time", "-1 s")),
+    ("time after 9999", nodes.join, join(node(create_time=YEAR_10000, uid="u")), ("create_time", "9999")),
+    ("a second of ns", cliques.claim_index, claim(create_time=Timestamp(nanos=1_000_000_000)), ("create_time", " ns")),
+    ("half an incarnation", nodes.join, join(node(create_time=FIVE_MS)), ("uid", "''", "create_time")),
     (
         "an incarnation for some",
         nodes.join,
-        join(node("a", created_ms=5, uid="u"), node("b")),
+        join(node("a", create_time=FIVE_MS, uid="u"), node("b")),
         ("uid", "'b'", "every node"),
     ),
     (
@@ -222,7 +234,7 @@ def test_nodes_become_the_columns_that_say_the_same(fleet: dict[str, tuple[int, 
     assert len(event.label_sets) == len({tuple(sorted(one.items())) for one in event.label_sets})
 
 
-incarnations = st.sampled_from([{}, {"created_ms": 5, "uid": "u"}])
+incarnations = st.sampled_from([{}, {"create_time": FIVE_MS, "uid": "u"}])
 address_lists = st.sampled_from([[], ["10.0.0.1"], ["fd00::1"], ["fd00::1", "10.0.0.1"]])
 
 

@@ -16,6 +16,7 @@ from eventstore.replicas.replica import Replica
 from eventstore.state_store.store import DigestStore
 from projections.cliques.fold import CliquesFold
 from schemas.api import dpuplane_pb2 as pb
+from schemas.api.times import to_timestamp
 from tests.support.memory_log import Contents, MemoryLog
 from tests.support.replicas import running
 from tests.support.toy_log import T0
@@ -42,7 +43,7 @@ async def two_edges() -> AsyncIterator[tuple[Edge, Edge]]:
     contents = Contents(2)
     one, two = Edge(contents, "one"), Edge(contents, "two")
     async with running(one.replica, two.replica):
-        claim = pb.ClaimIndexRequest(domain="d", clique="c", node="n", created_ms=1, uid="u")
+        claim = pb.ClaimIndexRequest(domain="d", clique="c", node="n", create_time=to_timestamp(1), uid="u")
         assert (await one.command_handler.handle(cliques.claim_index, claim, CALL)).outcome == pb.OUTCOME_DONE
         yield one, two
 

@@ -32,6 +32,7 @@ from projections.zones.phases import DELETING
 from projections.zones.rows import Dpu, Node
 from projections.zones.state import ZonesState
 from schemas.api import dpuplane_pb2 as pb
+from schemas.api.times import to_ms
 from schemas.events import NodesJoined, WritesFrozen
 from tests.support.fleet import Fleet, Item
 from tests.support.zones import ZoneLog
@@ -60,7 +61,8 @@ VIEWS: list[tuple[Any, type[Message]]] = [
 
 @pytest.mark.parametrize(("view", "kind"), VIEWS, ids=lambda value: getattr(value, "__name__", ""))
 def test_every_field_of_a_view_is_one_of_its_message(view: Any, kind: type[Message]) -> None:
-    fields = view.__struct_fields__ if issubclass(view, msgspec.Struct) else view._fields
+    names = view.__struct_fields__ if issubclass(view, msgspec.Struct) else view._fields
+    fields = [name.removesuffix("_ms") for name in names]
     assert set(fields) <= set(kind.DESCRIPTOR.fields_by_name)
     plural = {name for name, hint in get_type_hints(view).items() if "tuple" in str(hint)}
     assert plural == {name for name in fields if kind.DESCRIPTOR.fields_by_name[name].is_repeated} - {
@@ -71,10 +73,20 @@ def test_every_field_of_a_view_is_one_of_its_message(view: Any, kind: type[Messa
 
 
 def test_nested_views_become_nested_messages() -> None:
-    member = MemberView(index=0, node="n", address="10.0.0.1", uid="u", created_ms=5, ready=True, session_alive=False)
+    member = MemberView(0, "n", "10.0.0.1", "u", create_time_ms=1_250, ready=True, session_alive=False)
     view = CliqueView(domain="d", clique="c", capacity=18, members=(member,), waiting=())
     found = to_message(pb.Clique, view, position="log:cliques/0=1")
     assert (found.members[0].node, found.members[0].ready, found.position) == ("n", True, "log:cliques/0=1")
+    assert (found.members[0].create_time.seconds, found.members[0].create_time.nanos) == (1, 250_000_000)
+
+
+def test_times_and_durations_of_views_are_those_of_messages_and_absent_ones_are_not_set() -> None:
+    frozen = to_message(pb.Zone, zone_views.FrozenView(1_700_000_000_250, "ann", 3, 0, 1))
+    assert (to_ms(frozen.freeze_time), frozen.HasField("waiting_start_time")) == (1_700_000_000_250, False)
+    reached, unreached = zone_views.MilestoneView("applied", 500, 0), zone_views.MilestoneView("applied", 990, -1)
+    install = to_message(pb.Install, zone_views.InstallView(1, 2, 3, 4, 5, 0, (reached, unreached)))
+    assert [milestone.HasField("latency") for milestone in install.milestones] == [True, False]
+    assert not install.HasField("append_time")
 
 
 def test_a_policy_keeps_its_ranges() -> None:

@@ -65,7 +65,7 @@ class Rows:
     def change(self, item: Item, removed: Any) -> pb.Change:
         partition, key = item
         row = self._folds.states[partition].rows.get(key)
-        return pb.Change(deleted=row is None, node=pb.Node(name=f"{partition}/{key}", created_ms=row or 0))
+        return pb.Change(deleted=row is None, node=pb.Node(name=f"{partition}/{key}", uid=str(row or 0)))
 
 
 class Client:
@@ -88,7 +88,7 @@ class Client:
             self.undelivered[name] -= 1
             self.rows.pop(name, None)
             if not change.deleted:
-                self.rows[name] = change.node.created_ms
+                self.rows[name] = int(change.node.uid)
         for change in self.pending:
             del self.undelivered[change.node.name]
         self.token, self.pending = response.position, []

@@ -28,12 +28,12 @@ export class LatencyPlot {
   show(changes) {
     this.changes = changes.length;
     const least = (value) => Math.max(1, value);
-    const ordered = [...changes].sort((one, other) => one.appended_ms - other.appended_ms); // they come by version
+    const ordered = [...changes].sort((one, other) => one.append_time_ms - other.append_time_ms); // they come by version
     this.data = [
-      ordered.map((change) => change.appended_ms / 1000),
-      ordered.map((change) => least(change.p50_ms)),
-      ordered.map((change) => least(change.p99_ms)),
-      ordered.map((change) => least(change.last_ms)),
+      ordered.map((change) => change.append_time_ms / 1000),
+      ordered.map((change) => least(change.p50_latency_ms)),
+      ordered.map((change) => least(change.p99_latency_ms)),
+      ordered.map((change) => least(change.max_latency_ms)),
     ];
     this.plot.setData(this.data);
   }
@@ -86,8 +86,8 @@ export function inWords(changes) {
   if (!changes.length) return "No change has reached the hardware of a DPU yet.";
   const last = changes.at(-1);
   return (
-    `The last change, of ${moment(last.appended_ms)}, was in the hardware of half of ${last.dpus} DPUs after ` +
-    `${milliseconds(last.p50_ms)}, of 99 % after ${milliseconds(last.p99_ms)}, and of the last one after ${milliseconds(last.last_ms)}.`
+    `The last change, of ${moment(last.append_time_ms)}, was in the hardware of half of ${last.dpus} DPUs after ` +
+    `${milliseconds(last.p50_latency_ms)}, of 99 % after ${milliseconds(last.p99_latency_ms)}, and of the last one after ${milliseconds(last.max_latency_ms)}.`
   );
 }
 

@@ -2,7 +2,7 @@
 
 import { html, nothing, render } from "../vendor/lit-html/lit-html.js";
 import { asker } from "./api.js";
-import { count, milliseconds, percent, quoted } from "./format.js";
+import { count, durationMs, milliseconds, percent, quoted, timeMs } from "./format.js";
 import { bar, command, empty, failure, legend, tag, time } from "./parts.js";
 import { on, state } from "./store.js";
 import { address, go } from "./route.js";
@@ -71,13 +71,13 @@ const installs = (zone) => html`
         <tr><td class="mono" data-column="version">${found.version}</td>
           ${[["received", found.received], ["applied", found.applied], ["in hardware", found.in_hardware]].map(([level, reached]) => html`
             <td data-column=${level}>${percent(reached, found.dpus)}${bar(reached, found.dpus, reached < found.dpus ? "" : "good")}</td>`)}
-          <td class="right" data-column="99 % after">${milestone(found)}</td><td class="when soft" data-column="appended">${time(found.appended_ms)}</td></tr>`)}</tbody>
+          <td class="right" data-column="99 % after">${milestone(found)}</td><td class="when soft" data-column="appended">${time(timeMs(found.append_time))}</td></tr>`)}</tbody>
     </table></div>${legend([["good", "every DPU"], ["moving", "some of the DPUs"]])}` : empty("No DPU has reported a table.", "A relay reports what its connected DPUs hold.")}
   </section>`;
 
 function milestone(found) {
   const reached = found.milestones.find(({ level, permille }) => level === "in_hardware" && permille === 990);
-  return reached ? milliseconds(reached.after_ms) : "–";
+  return reached ? milliseconds(durationMs(reached.latency)) : "–";
 }
 
 const lagging = (zone) => zone.lagging.length ? html`
@@ -91,5 +91,5 @@ const exceptions = (zone) => zone.exceptions.length ? html`
     <thead><tr><th scope="col">DPU</th><th scope="col">what</th><th scope="col">said</th></tr></thead>
     <tbody>${zone.exceptions.map((found) => html`
       <tr><td class="name" data-column="DPU">${found.dpu}</td><td class="wide" data-column="what">${found.version < 0 ? `refused its table: ${found.reason}` : `went back to version ${found.version}`}</td>
-        <td class="when soft" data-column="said">${time(found.reported_ms)}</td></tr>`)}</tbody>
+        <td class="when soft" data-column="said">${time(timeMs(found.report_time))}</td></tr>`)}</tbody>
   </table></div></section>` : nothing;

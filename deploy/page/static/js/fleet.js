@@ -113,8 +113,8 @@ function figures({ counts, holding }) {
   const { nodes, dpus, stuck } = state.totals;
   const late = counts.far + counts.behind;
   const changes = asObjects(state.latency.changes, state.meta.change_columns);
-  const typical = middle(changes.map((change) => change.p50_ms));
-  const slow = changes.length ? Math.max(...changes.slice(-20).map((change) => change.p99_ms)) : -1;
+  const typical = middle(changes.map((change) => change.p50_latency_ms));
+  const slow = changes.length ? Math.max(...changes.slice(-20).map((change) => change.p99_latency_ms)) : -1;
   return html`
     ${figure("DPUs up to date", percent(holding, dpus), `${count(holding)} of ${count(dpus)}`, late ? "behind" : "")}
     ${figure("Zones behind", count(late), `of ${plural(state.zones.size, "zone")}${counts.moving ? `, ${count(counts.moving)} moving` : ""}`, late ? "behind" : "")}
@@ -148,7 +148,7 @@ function histogram(buckets) {
     <table class="histogram"><caption class="unseen">DPUs by how long a change took to their hardware</caption>
       <thead class="unseen"><tr><th scope="col">time</th><th scope="col">share</th><th scope="col">DPUs</th></tr></thead>
       <tbody>${buckets.slice(Math.max(0, first - 1), last + 1).map((bucket) => html`
-        <tr><th scope="row">${bucket.to_ms ? html`under ${milliseconds(bucket.to_ms).replace(".00", "").replace(".0 ", " ")}` : "longer"}</th>
+        <tr><th scope="row">${bucket.max_latency_ms ? html`under ${milliseconds(bucket.max_latency_ms).replace(".00", "").replace(".0 ", " ")}` : "longer"}</th>
           <td>${bar(bucket.dpus, most)}</td><td class="right">${count(bucket.dpus)}</td></tr>`)}</tbody></table>`;
 }
 
@@ -156,9 +156,9 @@ const table = (changes) => html`
   <table><thead><tr><th scope="col">appended</th><th scope="col" class="right">version</th><th scope="col" class="right">DPUs</th>
     <th scope="col" class="right">half</th><th scope="col" class="right">99 %</th><th scope="col" class="right">last</th></tr></thead>
     <tbody>${changes.slice(-12).reverse().map((change) => html`
-      <tr><td class="when">${time(change.appended_ms)}</td><td class="right">${change.version}</td><td class="right">${count(change.dpus)}</td>
-        <td class="right">${milliseconds(change.p50_ms)}</td><td class="right">${milliseconds(change.p99_ms)}</td>
-        <td class="right">${milliseconds(change.last_ms)}</td></tr>`)}</tbody></table>`;
+      <tr><td class="when">${time(change.append_time_ms)}</td><td class="right">${change.version}</td><td class="right">${count(change.dpus)}</td>
+        <td class="right">${milliseconds(change.p50_latency_ms)}</td><td class="right">${milliseconds(change.p99_latency_ms)}</td>
+        <td class="right">${milliseconds(change.max_latency_ms)}</td></tr>`)}</tbody></table>`;
 
 /** Tell who cannot see the tiles when zones fall behind or catch up, now and then. */
 function say(counts) {

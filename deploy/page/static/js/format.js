@@ -5,6 +5,12 @@ const whole = new Intl.NumberFormat("en");
 const day = new Intl.DateTimeFormat("sv", { dateStyle: "short", timeStyle: "medium", timeZone: "UTC" });
 const clock = new Intl.DateTimeFormat("sv", { hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3, timeZone: "UTC" });
 
+/** Milliseconds of a time of the API, such as 2026-11-25T03:30:00.250Z; 0 for one that is absent. */
+export const timeMs = (text) => (text ? Date.parse(text) : 0);
+
+/** Milliseconds of a duration of the API, such as 1.500s; -1 for one that is absent. */
+export const durationMs = (text) => (text ? 1000 * parseFloat(text) : -1);
+
 export const count = (value) => whole.format(value);
 
 export const plural = (value, one, many = `${one}s`) => `${count(value)} ${value === 1 ? one : many}`;

@@ -2,7 +2,7 @@
 
 import { html, nothing, render } from "../vendor/lit-html/lit-html.js";
 import { asker } from "./api.js";
-import { ago, count, plural } from "./format.js";
+import { ago, count, plural, timeMs } from "./format.js";
 import { command, empty, failure, tag, time } from "./parts.js";
 import { on, state } from "./store.js";
 
@@ -32,7 +32,7 @@ const card = (hold) => html`
     <header><h2 id=${`hold-${hold.hold}`}>Hold ${hold.hold}</h2>
       ${tag(`${hold.kind} ${hold.subject}`, "behind")}
       ${tag(`${hold.approved_by.length} of ${NEEDED} approvals`, "moving")}
-      <p class="tools"><span>since ${time(hold.since_ms)}, ${ago(hold.since_ms, state.now)}</span></p></header>
+      <p class="tools"><span>since ${time(timeMs(hold.create_time))}, ${ago(timeMs(hold.create_time), state.now)}</span></p></header>
     <div class="body">
       <p>${hold.reason}</p><br>
       <dl class="facts">

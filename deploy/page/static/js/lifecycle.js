@@ -2,7 +2,7 @@
 
 import { html, nothing, render } from "../vendor/lit-html/lit-html.js";
 import { asker } from "./api.js";
-import { ago, count, plural, quoted } from "./format.js";
+import { ago, count, plural, quoted, timeMs } from "./format.js";
 import { command, empty, failure, legend, tag } from "./parts.js";
 import { address, go } from "./route.js";
 import { on, state } from "./store.js";
@@ -80,7 +80,7 @@ function table(dpus, phase) {
     <tbody>${dpus.map((dpu) => html`
       <tr><td class="name" data-column="DPU" title=${dpu.dpu}>${dpu.dpu}</td><td class="name" data-column="zone" title=${dpu.zone}><a href=${address(state.view, { ...Object.fromEntries(state.query), zone: dpu.zone })}>${dpu.zone}</a></td>
         <td data-column="phase">${tag(dpu.phase, { Error: "far", Ready: "good" }[dpu.phase] ?? "")}</td><td class="wide" data-column="why">${why(dpu)}</td>
-        <td class="when soft" data-column="since">${ago(dpu.since_ms, state.now)}</td><td class="right" data-column="tries">${dpu.tries}</td>
+        <td class="when soft" data-column="since">${ago(timeMs(dpu.phase_start_time), state.now)}</td><td class="right" data-column="tries">${dpu.tries}</td>
         <td class="act" data-column="to try">${attempt(dpu)}</td></tr>`)}</tbody>
   </table></div>`;
 }

@@ -17,15 +17,15 @@ export const STATES = {
 /** How many DPUs count as up to date, and the state that this is. */
 export function standing(zone, now) {
   const isLate = (since) => since > 0 && now - since > PATIENCE_MS;
-  const holding = isLate(zone.unreported_since_ms) ? 0 : zone.in_hardware;
-  return { holding, state: stateOf(zone, holding, isLate(zone.unreported_since_ms) || isLate(zone.pending_since_ms)) };
+  const holding = isLate(zone.unreported_start_time_ms) ? 0 : zone.in_hardware;
+  return { holding, state: stateOf(zone, holding, isLate(zone.unreported_start_time_ms) || isLate(zone.pending_start_time_ms)) };
 }
 
 function stateOf(zone, holding, isLate) {
   if (!zone.dpus) return "empty";
   if (zone.frozen) return "frozen";
   if (isLate) return holding < 0.9 * zone.dpus ? "far" : "behind";
-  return zone.pending_since_ms || zone.unreported_since_ms ? "moving" : "current";
+  return zone.pending_start_time_ms || zone.unreported_start_time_ms ? "moving" : "current";
 }
 
 export function spoken(zone, { holding, state }) {
