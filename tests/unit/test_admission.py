@@ -8,7 +8,8 @@ from contextlib import ExitStack
 import pytest
 
 from commands.rpc.limits import Admission, LimitExceeded, Limits
-from tests.support.virtual_loop import run_virtual
+
+pytestmark = pytest.mark.virtual_clock
 
 
 class Clock:
@@ -61,21 +62,18 @@ def test_a_failing_call_gives_its_place_back() -> None:
             raise ValueError("inside")
 
 
-def test_messages_of_a_stream_wait_for_their_turn() -> None:
-    async def run() -> None:
-        now_s = asyncio.get_running_loop().time
-        admission, began_s = Admission(Limits(rate_per_s=1.0, burst=3.0), now_s), now_s()
-        waited_s = []
-        with admission.admit("one"):
-            for _ in range(5):
-                await admission.wait_for_token("one")
-                waited_s.append(now_s() - began_s)
-            with pytest.raises(LimitExceeded, match="calls per second"):
-                admission.admit("one")
-        assert waited_s == pytest.approx([0.0, 0.0, 1.0, 2.0, 3.0])
-        assert admission.refused == 1, "the call, and no message"
-
-    run_virtual(run())
+async def test_messages_of_a_stream_wait_for_their_turn() -> None:
+    now_s = asyncio.get_running_loop().time
+    admission, began_s = Admission(Limits(rate_per_s=1.0, burst=3.0), now_s), now_s()
+    waited_s = []
+    with admission.admit("one"):
+        for _ in range(5):
+            await admission.wait_for_token("one")
+            waited_s.append(now_s() - began_s)
+        with pytest.raises(LimitExceeded, match="calls per second"):
+            admission.admit("one")
+    assert waited_s == pytest.approx([0.0, 0.0, 1.0, 2.0, 3.0])
+    assert admission.refused == 1, "the call, and no message"
 
 
 def test_the_principal_longest_unseen_is_forgotten() -> None:

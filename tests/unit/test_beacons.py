@@ -18,7 +18,8 @@ from eventstore.replicas.clock_skew import LOG, ClockSkew
 from tests.support.memory_log import Contents, MemoryLog
 from tests.support.replicas import running, toy_replica
 from tests.support.toy_log import T0, Issuer
-from tests.support.virtual_loop import run_virtual
+
+pytestmark = pytest.mark.virtual_clock
 
 TOPIC = Partition(REPLICAS, 0)
 
@@ -59,136 +60,115 @@ class Plane:
             run.cancel()
 
 
-def test_replicas_hear_of_each_other_with_roles_addresses_and_partitions() -> None:
-    async def run() -> None:
-        plane = Plane()
-        async with plane.joined("one") as one, plane.joined("other", ["relay"]) as other:
-            await asyncio.sleep(3)
-            assert one.alive() == other.alive()
-            assert [(beacon.replica, beacon.roles) for beacon in one.alive()] == [
-                ("one", ["api"]),
-                ("other", ["relay"]),
-            ]
-            beacon = one.alive()[1]
-            assert beacon.addresses == {"api": "other:7080"}
-            assert beacon.supports == {"fleet": [1], "zones": [1]}
-            assert {status.partition for status in beacon.partitions} >= {FLEET_0}
-
-    run_virtual(run())
+async def test_replicas_hear_of_each_other_with_roles_addresses_and_partitions() -> None:
+    plane = Plane()
+    async with plane.joined("one") as one, plane.joined("other", ["relay"]) as other:
+        await asyncio.sleep(3)
+        assert one.alive() == other.alive()
+        assert [(beacon.replica, beacon.roles) for beacon in one.alive()] == [
+            ("one", ["api"]),
+            ("other", ["relay"]),
+        ]
+        beacon = one.alive()[1]
+        assert beacon.addresses == {"api": "other:7080"}
+        assert beacon.supports == {"fleet": [1], "zones": [1]}
+        assert {status.partition for status in beacon.partitions} >= {FLEET_0}
 
 
-def test_replicas_hear_whose_list_of_revoked_certificates_is_not_taken_up() -> None:
-    async def run() -> None:
-        plane = Plane()
-        async with plane.joined("one") as one, plane.joined("other", fault="tls_revoked f: gone"):
-            await asyncio.sleep(3)
-            board = StatusReporter(
-                toy_replica(plane.logs["one"], name="one", now_ms=plane.now_ms),
-                location=LogLocation("embedded"),
-                roles=["api"],
-                addresses={},
-                version="1",
-                alive=one.alive,
-                stalled=dict,
-                revocations_fault=lambda: "tls_revoked g: gone",
-            )
-            found = {replica.name: replica.revocations_fault for replica in board.status().replicas}
-            assert found == {"one": "tls_revoked g: gone", "other": "tls_revoked f: gone"}
-
-    run_virtual(run())
+async def test_replicas_hear_whose_list_of_revoked_certificates_is_not_taken_up() -> None:
+    plane = Plane()
+    async with plane.joined("one") as one, plane.joined("other", fault="tls_revoked f: gone"):
+        await asyncio.sleep(3)
+        board = StatusReporter(
+            toy_replica(plane.logs["one"], name="one", now_ms=plane.now_ms),
+            location=LogLocation("embedded"),
+            roles=["api"],
+            addresses={},
+            version="1",
+            alive=one.alive,
+            stalled=dict,
+            revocations_fault=lambda: "tls_revoked g: gone",
+        )
+        found = {replica.name: replica.revocations_fault for replica in board.status().replicas}
+        assert found == {"one": "tls_revoked g: gone", "other": "tls_revoked f: gone"}
 
 
-def test_replicas_find_whose_clock_differs_from_theirs_and_from_the_logs() -> None:
-    async def run() -> None:
-        plane = Plane()
-        right, fast = ClockSkew(plane.now_ms, lambda: 0), ClockSkew(lambda: plane.now_ms() + 3_600_000, lambda: 0)
-        async with plane.joined("one", clocks=right), plane.joined("other", clocks=fast), plane.joined("silent"):
-            await asyncio.sleep(3)
-            assert {name: round(ms, -2) for name, ms in right.offsets_ms().items()} == {LOG: 0, "other": -3_600_000}
-            assert {name: round(ms, -2) for name, ms in fast.offsets_ms().items()} == {
-                LOG: 3_600_000,
-                "one": 3_600_000,
-            }
-
-    run_virtual(run())
+async def test_replicas_find_whose_clock_differs_from_theirs_and_from_the_logs() -> None:
+    plane = Plane()
+    right, fast = ClockSkew(plane.now_ms, lambda: 0), ClockSkew(lambda: plane.now_ms() + 3_600_000, lambda: 0)
+    async with plane.joined("one", clocks=right), plane.joined("other", clocks=fast), plane.joined("silent"):
+        await asyncio.sleep(3)
+        assert {name: round(ms, -2) for name, ms in right.offsets_ms().items()} == {LOG: 0, "other": -3_600_000}
+        assert {name: round(ms, -2) for name, ms in fast.offsets_ms().items()} == {
+            LOG: 3_600_000,
+            "one": 3_600_000,
+        }
 
 
-def test_a_replica_with_more_to_say_of_its_partitions_than_a_record_holds_says_that_it_lives() -> None:
-    async def run() -> None:
-        plane = Plane()
-        async with plane.joined("one") as one, plane.joined("other") as other:
-            other._replica.folded(FLEET_0).halted = "x" * (1 << 20)
-            await asyncio.sleep(20)
-            assert not plane.sending["other"].done()
-            assert one.is_alive("other")
-
-    run_virtual(run())
+async def test_a_replica_with_more_to_say_of_its_partitions_than_a_record_holds_says_that_it_lives() -> None:
+    plane = Plane()
+    async with plane.joined("one") as one, plane.joined("other") as other:
+        other._replica.folded(FLEET_0).halted = "x" * (1 << 20)
+        await asyncio.sleep(20)
+        assert not plane.sending["other"].done()
+        assert one.is_alive("other")
 
 
-def test_a_replica_that_falls_silent_is_gone_after_two_seconds_and_not_before() -> None:
-    async def run() -> None:
-        plane = Plane()
-        async with plane.joined("one") as one, plane.joined("other"):
-            await asyncio.sleep(5)
-            plane.sending["other"].cancel()
-            await asyncio.sleep(FRESH_S - EVERY_S - 0.01)
-            assert one.is_alive("other")
-            await asyncio.sleep(EVERY_S + 0.02)
-            assert not one.is_alive("other")
-            assert [beacon.replica for beacon in one.alive()] == ["one"]
-            assert one.is_alive("one")
-
-    run_virtual(run())
+async def test_a_replica_that_falls_silent_is_gone_after_two_seconds_and_not_before() -> None:
+    plane = Plane()
+    async with plane.joined("one") as one, plane.joined("other"):
+        await asyncio.sleep(5)
+        plane.sending["other"].cancel()
+        await asyncio.sleep(FRESH_S - EVERY_S - 0.01)
+        assert one.is_alive("other")
+        await asyncio.sleep(EVERY_S + 0.02)
+        assert not one.is_alive("other")
+        assert [beacon.replica for beacon in one.alive()] == ["one"]
+        assert one.is_alive("one")
 
 
-def test_whoever_just_began_or_is_deaf_declares_nobody_dead() -> None:
-    async def run() -> None:
-        plane = Plane()
-        async with plane.joined("one") as one:
-            await asyncio.sleep(1)
-            assert one.is_alive("was here before us"), "we have listened for one second only"
-            await asyncio.sleep(2)
-            assert not one.is_alive("was here before us")
+async def test_whoever_just_began_or_is_deaf_declares_nobody_dead() -> None:
+    plane = Plane()
+    async with plane.joined("one") as one:
+        await asyncio.sleep(1)
+        assert one.is_alive("was here before us"), "we have listened for one second only"
+        await asyncio.sleep(2)
+        assert not one.is_alive("was here before us")
 
-            async def unknown(*_: object, **__: object) -> None:
-                raise AppendUnknown("no answer")
+        async def unknown(*_: object, **__: object) -> None:
+            raise AppendUnknown("no answer")
 
-            heard, plane.logs["one"].append = plane.logs["one"].append, unknown  # type: ignore[method-assign]
-            await asyncio.sleep(3)
-            assert one.is_alive("anybody"), "we do not hear ourselves"
-            plane.logs["one"].append = heard  # type: ignore[method-assign]
-            await asyncio.sleep(1)
-            assert one.is_alive("anybody")
-            await asyncio.sleep(2)
-            assert not one.is_alive("anybody")
-
-    run_virtual(run())
+        heard, plane.logs["one"].append = plane.logs["one"].append, unknown  # type: ignore[method-assign]
+        await asyncio.sleep(3)
+        assert one.is_alive("anybody"), "we do not hear ourselves"
+        plane.logs["one"].append = heard  # type: ignore[method-assign]
+        await asyncio.sleep(1)
+        assert one.is_alive("anybody")
+        await asyncio.sleep(2)
+        assert not one.is_alive("anybody")
 
 
-def test_the_replicas_of_a_role_have_distinct_ranks_that_spread() -> None:
-    async def run() -> None:
-        plane = Plane()
-        async with (
-            plane.joined("a") as a,
-            plane.joined("b") as b,
-            plane.joined("c", ["api", "relay"]) as c,
-            plane.joined("d", ["relay"]),
-        ):
-            await asyncio.sleep(3)
-            subjects = [f"zone-{i}" for i in range(300)]
-            firsts = {"a": 0, "b": 0, "c": 0}
-            for subject in subjects:
-                ranks = {name: them.rank(subject, "api") for name, them in (("a", a), ("b", b), ("c", c))}
-                assert sorted(ranks.values()) == [0, 1, 2]
-                firsts[min(ranks, key=lambda name: ranks[name])] += 1
-            assert min(firsts.values()) > 60
-            before = {subject: a.rank(subject, "api") for subject in subjects}
-            plane.sending["b"].cancel()
-            await asyncio.sleep(3)
-            assert all(a.rank(subject, "api") <= before[subject] for subject in subjects)
-            assert {a.rank(subject, "api") for subject in subjects} == {0, 1}
-
-    run_virtual(run())
+async def test_the_replicas_of_a_role_have_distinct_ranks_that_spread() -> None:
+    plane = Plane()
+    async with (
+        plane.joined("a") as a,
+        plane.joined("b") as b,
+        plane.joined("c", ["api", "relay"]) as c,
+        plane.joined("d", ["relay"]),
+    ):
+        await asyncio.sleep(3)
+        subjects = [f"zone-{i}" for i in range(300)]
+        firsts = {"a": 0, "b": 0, "c": 0}
+        for subject in subjects:
+            ranks = {name: them.rank(subject, "api") for name, them in (("a", a), ("b", b), ("c", c))}
+            assert sorted(ranks.values()) == [0, 1, 2]
+            firsts[min(ranks, key=lambda name: ranks[name])] += 1
+        assert min(firsts.values()) > 60
+        before = {subject: a.rank(subject, "api") for subject in subjects}
+        plane.sending["b"].cancel()
+        await asyncio.sleep(3)
+        assert all(a.rank(subject, "api") <= before[subject] for subject in subjects)
+        assert {a.rank(subject, "api") for subject in subjects} == {0, 1}
 
 
 @pytest.mark.parametrize(
@@ -203,135 +183,107 @@ def test_the_replicas_of_a_role_have_distinct_ranks_that_spread() -> None:
         pytest.param(b'{"beside": ' + b"[" * 100_000, id="nested"),
     ],
 )
-def test_what_is_no_beacon_is_passed_over(value: bytes) -> None:
-    async def run() -> None:
-        plane = Plane()
-        async with plane.joined("one") as one:
-            await asyncio.sleep(1)
-            await plane.logs["one"].append(TOPIC, b"", value)
-            await asyncio.sleep(2)
-            assert [beacon.replica for beacon in one.alive()] == ["one"]
-
-    run_virtual(run())
+async def test_what_is_no_beacon_is_passed_over(value: bytes) -> None:
+    plane = Plane()
+    async with plane.joined("one") as one:
+        await asyncio.sleep(1)
+        await plane.logs["one"].append(TOPIC, b"", value)
+        await asyncio.sleep(2)
+        assert [beacon.replica for beacon in one.alive()] == ["one"]
 
 
-def test_beacons_that_are_read_late_revive_nobody() -> None:
-    async def run() -> None:
-        plane = Plane()
-        async with plane.joined("one") as one:
-            await asyncio.sleep(3)
-            stale = Beacon(replica="gone", roles=["api"], addresses={}, version="1", supports={})
-            plane.contents.add(TOPIC, plane.now_ms() - 5_000, b"", msgspec.json.encode(stale))
-            plane.contents.add(TOPIC, plane.now_ms(), b"", msgspec.json.encode(one.alive()[0]))
-            await asyncio.sleep(0.1)
-            assert not one.is_alive("gone")
-
-    run_virtual(run())
+async def test_beacons_that_are_read_late_revive_nobody() -> None:
+    plane = Plane()
+    async with plane.joined("one") as one:
+        await asyncio.sleep(3)
+        stale = Beacon(replica="gone", roles=["api"], addresses={}, version="1", supports={})
+        plane.contents.add(TOPIC, plane.now_ms() - 5_000, b"", msgspec.json.encode(stale))
+        plane.contents.add(TOPIC, plane.now_ms(), b"", msgspec.json.encode(one.alive()[0]))
+        await asyncio.sleep(0.1)
+        assert not one.is_alive("gone")
 
 
-def test_names_that_never_come_back_are_forgotten() -> None:
-    async def run() -> None:
-        plane = Plane()
-        async with plane.joined("one") as one:
-            for number in range(20):
-                async with plane.joined(f"pod-{number}"):
-                    await asyncio.sleep(FRESH_S + 1)
-            assert len(one.alive()) <= 2
-            assert len(one._heard) <= 3
-
-    run_virtual(run())
+async def test_names_that_never_come_back_are_forgotten() -> None:
+    plane = Plane()
+    async with plane.joined("one") as one:
+        for number in range(20):
+            async with plane.joined(f"pod-{number}"):
+                await asyncio.sleep(FRESH_S + 1)
+        assert len(one.alive()) <= 2
+        assert len(one._heard) <= 3
 
 
-def test_beacons_are_heard_again_where_what_was_read_last_has_expired() -> None:
+async def test_beacons_are_heard_again_where_what_was_read_last_has_expired() -> None:
     """After an outage that is longer than beacons are kept."""
-
-    async def run() -> None:
-        plane = Plane()
-        async with plane.joined("one") as one, plane.joined("other"):
-            await asyncio.sleep(3)
-            end = plane.contents.end(TOPIC)
-            plane.contents.records[TOPIC].clear()
-            plane.contents.begins[TOPIC] = end + 100
-            plane.contents.tell()
-            await asyncio.sleep(3)
-            assert [beacon.replica for beacon in one.alive()] == ["one", "other"]
-            assert not plane.sending["one"].done()
-
-    run_virtual(run())
+    plane = Plane()
+    async with plane.joined("one") as one, plane.joined("other"):
+        await asyncio.sleep(3)
+        end = plane.contents.end(TOPIC)
+        plane.contents.records[TOPIC].clear()
+        plane.contents.begins[TOPIC] = end + 100
+        plane.contents.tell()
+        await asyncio.sleep(3)
+        assert [beacon.replica for beacon in one.alive()] == ["one", "other"]
+        assert not plane.sending["one"].done()
 
 
 @pytest.mark.parametrize("field", ["running", "digest", "marks"])
-def test_replicas_that_disagree_find_out(field: str) -> None:
-    async def run() -> None:
-        plane = Plane()
-        async with plane.joined("one") as one:
-            await one._replica.submit(FLEET_0, b"", Issuer().set("a", now_ms=plane.now_ms()), timeout_s=5)
-            await asyncio.sleep(3)
-            assert one.divergences == 0
-            ours = one.alive()[0]
-            other = {"marks": ((0, "ff" * 16),)} if field == "marks" else {field: "ff" * 16}
-            partitions = [s._replace(**other) if s.partition == FLEET_0 else s for s in ours.partitions]
-            theirs = msgspec.structs.replace(ours, replica="other", partitions=partitions)
-            await plane.logs["one"].append(TOPIC, b"", msgspec.json.encode(theirs))
-            await asyncio.sleep(0.1)
-            assert one.divergences == 1
-
-    run_virtual(run())
+async def test_replicas_that_disagree_find_out(field: str) -> None:
+    plane = Plane()
+    async with plane.joined("one") as one:
+        await one._replica.submit(FLEET_0, b"", Issuer().set("a", now_ms=plane.now_ms()), timeout_s=5)
+        await asyncio.sleep(3)
+        assert one.divergences == 0
+        ours = one.alive()[0]
+        other = {"marks": ((0, "ff" * 16),)} if field == "marks" else {field: "ff" * 16}
+        partitions = [s._replace(**other) if s.partition == FLEET_0 else s for s in ours.partitions]
+        theirs = msgspec.structs.replace(ours, replica="other", partitions=partitions)
+        await plane.logs["one"].append(TOPIC, b"", msgspec.json.encode(theirs))
+        await asyncio.sleep(0.1)
+        assert one.divergences == 1
 
 
-def test_a_digest_is_held_against_the_rows_that_it_is_of() -> None:
+async def test_a_digest_is_held_against_the_rows_that_it_is_of() -> None:
     """That of a replica which has saved further than we have says nothing of our rows, however far we have folded."""
-
-    async def run() -> None:
-        plane, issue = Plane(), Issuer()
-        async with plane.joined("one") as one:
-            await one._replica.submit(FLEET_0, b"", issue.set("a", now_ms=plane.now_ms()), timeout_s=5)
-            await asyncio.sleep(3)
-            ours = one.alive()[0]
-            await one._replica.submit(FLEET_0, b"", issue.set("b", now_ms=plane.now_ms()), timeout_s=5)
-            mine = one._replica.folded(FLEET_0)
-            assert mine.saved_position < mine.position
-            saved = next(status for status in one._replica.partitions_status() if status.partition == FLEET_0)
-            further = saved._replace(saved_position=mine.position, digest="ff" * 16)
-            theirs = msgspec.structs.replace(ours, replica="other", partitions=[further])
-            await plane.logs["one"].append(TOPIC, b"", msgspec.json.encode(theirs))
-            await asyncio.sleep(0.1)
-            assert mine.saved_position < mine.position, "ours was saved meanwhile, which is another case"
-            assert "other" in [beacon.replica for beacon in one.alive()]
-            assert one.divergences == 0
-
-    run_virtual(run())
+    plane, issue = Plane(), Issuer()
+    async with plane.joined("one") as one:
+        await one._replica.submit(FLEET_0, b"", issue.set("a", now_ms=plane.now_ms()), timeout_s=5)
+        await asyncio.sleep(3)
+        ours = one.alive()[0]
+        await one._replica.submit(FLEET_0, b"", issue.set("b", now_ms=plane.now_ms()), timeout_s=5)
+        mine = one._replica.folded(FLEET_0)
+        assert mine.saved_position < mine.position
+        saved = next(status for status in one._replica.partitions_status() if status.partition == FLEET_0)
+        further = saved._replace(saved_position=mine.position, digest="ff" * 16)
+        theirs = msgspec.structs.replace(ours, replica="other", partitions=[further])
+        await plane.logs["one"].append(TOPIC, b"", msgspec.json.encode(theirs))
+        await asyncio.sleep(0.1)
+        assert mine.saved_position < mine.position, "ours was saved meanwhile, which is another case"
+        assert "other" in [beacon.replica for beacon in one.alive()]
+        assert one.divergences == 0
 
 
-def test_what_others_say_of_a_partition_that_is_not_folded_here_is_passed_over() -> None:
-    async def run() -> None:
-        plane = Plane()
-        async with plane.joined("one") as one:
-            await asyncio.sleep(3)
-            ours = one.alive()[0]
-            strange = [status._replace(partition=Partition("zones", 999)) for status in ours.partitions]
-            theirs = msgspec.structs.replace(ours, replica="other", partitions=strange)
-            await plane.logs["one"].append(TOPIC, b"", msgspec.json.encode(theirs))
-            await asyncio.sleep(0.1)
-            assert "other" in [beacon.replica for beacon in one.alive()]
-            assert one.divergences == 0
-
-    run_virtual(run())
+async def test_what_others_say_of_a_partition_that_is_not_folded_here_is_passed_over() -> None:
+    plane = Plane()
+    async with plane.joined("one") as one:
+        await asyncio.sleep(3)
+        ours = one.alive()[0]
+        strange = [status._replace(partition=Partition("zones", 999)) for status in ours.partitions]
+        theirs = msgspec.structs.replace(ours, replica="other", partitions=strange)
+        await plane.logs["one"].append(TOPIC, b"", msgspec.json.encode(theirs))
+        await asyncio.sleep(0.1)
+        assert "other" in [beacon.replica for beacon in one.alive()]
+        assert one.divergences == 0
 
 
-def test_two_busy_replicas_do_not_mistake_each_other() -> None:
-    async def run() -> None:
-        plane = Plane()
-        async with plane.joined("one") as one, plane.joined("other") as other:
-            issue = Issuer()
-            for i in range(3_000):
-                await one._replica.append_event(
-                    FLEET_0, b"", issue.set(f"p{i % 9}", now_ms=plane.now_ms()), timeout_s=5
-                )
-                await asyncio.sleep(0.01)
-            assert (one.divergences, other.divergences) == (0, 0)
-
-    run_virtual(run())
+async def test_two_busy_replicas_do_not_mistake_each_other() -> None:
+    plane = Plane()
+    async with plane.joined("one") as one, plane.joined("other") as other:
+        issue = Issuer()
+        for i in range(3_000):
+            await one._replica.append_event(FLEET_0, b"", issue.set(f"p{i % 9}", now_ms=plane.now_ms()), timeout_s=5)
+            await asyncio.sleep(0.01)
+        assert (one.divergences, other.divergences) == (0, 0)
 
 
 def test_a_plane_of_one_process_is_always_first() -> None:

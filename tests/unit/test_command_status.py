@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
 
+import pytest
+
 from commands.queries.command_status import CommandStatus
 from eventstore.avro.codec import encode
 from eventstore.errors import LogUnavailable
@@ -13,7 +15,8 @@ from schemas.api import dpuplane_pb2 as pb
 from tests.support.memory_log import Contents, MemoryLog
 from tests.support.replicas import running, toy_replica
 from tests.support.toy_log import T0, Issuer
-from tests.support.virtual_loop import run_virtual
+
+pytestmark = pytest.mark.virtual_clock
 
 
 class RemoteLog(MemoryLog):
@@ -35,46 +38,39 @@ class RemoteLog(MemoryLog):
             raise LogUnavailable("the log is away")
 
 
-def test_a_command_that_may_be_in_a_log_out_of_reach_is_not_said_to_be_void() -> None:
-    async def run() -> None:
-        loop = asyncio.get_running_loop()
+async def test_a_command_that_may_be_in_a_log_out_of_reach_is_not_said_to_be_void() -> None:
+    loop = asyncio.get_running_loop()
 
-        def now_ms() -> int:
-            return T0 + round(loop.time() * 1_000)
+    def now_ms() -> int:
+        return T0 + round(loop.time() * 1_000)
 
-        log, issuer = RemoteLog(Contents(4), now_ms), Issuer()
-        command, never = issuer.set("a", now_ms=now_ms()), issuer.id(now_ms())
-        async with running(replica := toy_replica(log, now_ms=now_ms, topics=(FLEET, ZONES, CLIQUES))):
-            command_status = CommandStatus(replica, now_ms)
-            log.away = True
-            log.contents.add(FLEET_0, now_ms(), b"key", encode(command))
-            await asyncio.sleep(200)
-            answers = [command_status.answer(each) for each in (command.envelope.command_id, never)]
-            assert [answer.outcome for answer in answers] == [pb.OUTCOME_UNKNOWN, pb.OUTCOME_UNKNOWN]
-            log.away = False
-            await asyncio.sleep(10)
-            answers = [command_status.answer(each) for each in (command.envelope.command_id, never)]
-            assert [answer.outcome for answer in answers] == [pb.OUTCOME_DONE, pb.OUTCOME_REFUSED]
-
-    run_virtual(run())
+    log, issuer = RemoteLog(Contents(4), now_ms), Issuer()
+    command, never = issuer.set("a", now_ms=now_ms()), issuer.id(now_ms())
+    async with running(replica := toy_replica(log, now_ms=now_ms, topics=(FLEET, ZONES, CLIQUES))):
+        command_status = CommandStatus(replica, now_ms)
+        log.away = True
+        log.contents.add(FLEET_0, now_ms(), b"key", encode(command))
+        await asyncio.sleep(200)
+        answers = [command_status.answer(each) for each in (command.envelope.command_id, never)]
+        assert [answer.outcome for answer in answers] == [pb.OUTCOME_UNKNOWN, pb.OUTCOME_UNKNOWN]
+        log.away = False
+        await asyncio.sleep(10)
+        answers = [command_status.answer(each) for each in (command.envelope.command_id, never)]
+        assert [answer.outcome for answer in answers] == [pb.OUTCOME_DONE, pb.OUTCOME_REFUSED]
 
 
-def test_a_command_that_may_be_in_a_halted_partition_is_not_said_to_be_void() -> None:
+async def test_a_command_that_may_be_in_a_halted_partition_is_not_said_to_be_void() -> None:
     """What is behind the halt was not folded, though it was read to the end once."""
+    loop = asyncio.get_running_loop()
 
-    async def run() -> None:
-        loop = asyncio.get_running_loop()
+    def now_ms() -> int:
+        return T0 + round(loop.time() * 1_000)
 
-        def now_ms() -> int:
-            return T0 + round(loop.time() * 1_000)
-
-        log, never = MemoryLog(Contents(4), now_ms), Issuer().id(now_ms())
-        async with running(replica := toy_replica(log, now_ms=now_ms, topics=(FLEET, ZONES, CLIQUES))):
-            command_status = CommandStatus(replica, now_ms)
-            await asyncio.sleep(200)
-            assert command_status.answer(never).outcome == pb.OUTCOME_REFUSED
-            replica.folded(FLEET_0).halted = "a bug"
-            answer = command_status.answer(never)
-            assert (answer.outcome, "fleet/0" in answer.reason) == (pb.OUTCOME_UNKNOWN, True)
-
-    run_virtual(run())
+    log, never = MemoryLog(Contents(4), now_ms), Issuer().id(now_ms())
+    async with running(replica := toy_replica(log, now_ms=now_ms, topics=(FLEET, ZONES, CLIQUES))):
+        command_status = CommandStatus(replica, now_ms)
+        await asyncio.sleep(200)
+        assert command_status.answer(never).outcome == pb.OUTCOME_REFUSED
+        replica.folded(FLEET_0).halted = "a bug"
+        answer = command_status.answer(never)
+        assert (answer.outcome, "fleet/0" in answer.reason) == (pb.OUTCOME_UNKNOWN, True)

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from eventstore.deadlines import Deadlines
 from tests.support.virtual_loop import run_virtual
 
+pytestmark = pytest.mark.virtual_clock
+
 
 class Late(Exception):
     """A deadline has passed."""
@@ -49,19 +51,16 @@ def test_each_fails_at_its_own_time_unless_it_is_done_or_dropped(waits: Sequence
     run_virtual(wait_all())
 
 
-def test_a_deadline_that_passes_does_not_end_others() -> None:
-    async def main() -> None:
-        deadlines, loop = Deadlines(), asyncio.get_running_loop()
-        short, long = loop.create_future(), loop.create_future()
-        deadlines.put(long, 9.0, Late)
-        deadlines.put(short, 1.0, Late)
-        await asyncio.wait((short,))
-        assert not long.done()
-        await asyncio.wait((long,))
-        assert isinstance(long.exception(), Late)
-        assert loop.time() == pytest.approx(9.0, abs=0.0011)
-
-    run_virtual(main())
+async def test_a_deadline_that_passes_does_not_end_others() -> None:
+    deadlines, loop = Deadlines(), asyncio.get_running_loop()
+    short, long = loop.create_future(), loop.create_future()
+    deadlines.put(long, 9.0, Late)
+    deadlines.put(short, 1.0, Late)
+    await asyncio.wait((short,))
+    assert not long.done()
+    await asyncio.wait((long,))
+    assert isinstance(long.exception(), Late)
+    assert loop.time() == pytest.approx(9.0, abs=0.0011)
 
 
 class Compared(float):
@@ -109,15 +108,12 @@ def test_deadlines_that_pass_one_by_one_do_not_look_at_all_that_wait() -> None:
     assert many < 8 * few, "n log n, and not the square"
 
 
-def test_those_who_are_done_are_let_go_long_before_their_time() -> None:
-    async def main() -> None:
-        deadlines, loop = Deadlines(), asyncio.get_running_loop()
-        kept = weakref.WeakSet[asyncio.Future[None]]()
-        for _ in range(5_000):
-            future: asyncio.Future[None] = loop.create_future()
-            kept.add(future)
-            deadlines.put(future, 3_600.0, Late)
-            deadlines.drop(future)
-        assert len(kept) < 300
-
-    run_virtual(main())
+async def test_those_who_are_done_are_let_go_long_before_their_time() -> None:
+    deadlines, loop = Deadlines(), asyncio.get_running_loop()
+    kept = weakref.WeakSet[asyncio.Future[None]]()
+    for _ in range(5_000):
+        future: asyncio.Future[None] = loop.create_future()
+        kept.add(future)
+        deadlines.put(future, 3_600.0, Late)
+        deadlines.drop(future)
+    assert len(kept) < 300

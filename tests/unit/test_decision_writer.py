@@ -18,7 +18,9 @@ from eventstore.errors import AppendUnknown, FatalError
 from eventstore.folding.decision_listener import DecidedRecord
 from eventstore.log import DECISIONS, ZONES, Partition
 from tests.support.decision_writers import DecisionsLog, Life, World, cause_at
-from tests.support.virtual_loop import VirtualLoop, run_virtual
+from tests.support.virtual_loop import VirtualLoop
+
+pytestmark = pytest.mark.virtual_clock
 
 PLACE = TOPICS.partition_for(ZONES, "z", 2)
 TOPIC = Partition(DECISIONS, PLACE.number)
@@ -45,215 +47,169 @@ def of(life: Life) -> Any:
     return life.writer
 
 
-def test_the_fold_and_what_it_saves_wait_for_the_topic() -> None:
-    async def scenario() -> None:
-        async with world_of(20) as world:
-            world.log.hangs = True
-            life = await started(world)
-            assert len(world.log.tried) == 20
-            world.joined(5)
-            await asyncio.sleep(5)
-            assert life.replica.position(PLACE) == 21, "the next slice has to wait"
-            assert life.store.head(PLACE) is None
-            for task in life.tasks:
-                task.cancel()
-            await asyncio.gather(*life.tasks, return_exceptions=True)
-            await life.replica.save()
-            assert life.store.head(PLACE) is None, "or a restart would never write them"
-            world.log.hangs = False
-            await world.start("one")
-            assert world.causes(PLACE) == [*range(1, 26)]
-
-    run_virtual(scenario())
+async def test_the_fold_and_what_it_saves_wait_for_the_topic() -> None:
+    async with world_of(20) as world:
+        world.log.hangs = True
+        life = await started(world)
+        assert len(world.log.tried) == 20
+        world.joined(5)
+        await asyncio.sleep(5)
+        assert life.replica.position(PLACE) == 21, "the next slice has to wait"
+        assert life.store.head(PLACE) is None
+        for task in life.tasks:
+            task.cancel()
+        await asyncio.gather(*life.tasks, return_exceptions=True)
+        await life.replica.save()
+        assert life.store.head(PLACE) is None, "or a restart would never write them"
+        world.log.hangs = False
+        await world.start("one")
+        assert world.causes(PLACE) == [*range(1, 26)]
 
 
-def test_no_decision_is_appended_before_the_batch_before_it_stands_in_the_topic() -> None:
-    async def scenario() -> None:
-        async with world_of(3 * AT_ONCE) as world:
-            world.log.hangs = True
-            await started(world)
-            assert len(world.log.tried) == AT_ONCE
-            assert world.log.tried == [cause_at(PLACE, offset) for offset in range(1, AT_ONCE + 1)]
-
-    run_virtual(scenario())
+async def test_no_decision_is_appended_before_the_batch_before_it_stands_in_the_topic() -> None:
+    async with world_of(3 * AT_ONCE) as world:
+        world.log.hangs = True
+        await started(world)
+        assert len(world.log.tried) == AT_ONCE
+        assert world.log.tried == [cause_at(PLACE, offset) for offset in range(1, AT_ONCE + 1)]
 
 
-def test_what_is_in_flight_is_bounded_by_its_size_too(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_in_flight_is_bounded_by_its_size_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "BATCH_BYTES", 1)
-
-    async def scenario() -> None:
-        async with world_of(20) as world:
-            world.log.hangs = True
-            await started(world)
-            assert len(world.log.tried) == 1
-
-    run_virtual(scenario())
+    async with world_of(20) as world:
+        world.log.hangs = True
+        await started(world)
+        assert len(world.log.tried) == 1
 
 
-def test_appends_that_are_lost_are_counted_and_made_again_after_a_while() -> None:
-    async def scenario() -> None:
-        async with world_of(20) as world:
-            world.log.failure = AppendUnknown("lost")
-            life = await started(world)
-            await asyncio.sleep(30)
-            assert 0 < of(life).failures == len(world.log.tried) <= 20 * 100, "each waits before the next"
-            assert (of(life).written, world.causes(PLACE)) == (0, [])
-            world.log.failure = None
-            await asyncio.sleep(30)
-            assert (of(life).written, world.causes(PLACE)) == (20, [*range(1, 21)])
-
-    run_virtual(scenario())
+async def test_appends_that_are_lost_are_counted_and_made_again_after_a_while() -> None:
+    async with world_of(20) as world:
+        world.log.failure = AppendUnknown("lost")
+        life = await started(world)
+        await asyncio.sleep(30)
+        assert 0 < of(life).failures == len(world.log.tried) <= 20 * 100, "each waits before the next"
+        assert (of(life).written, world.causes(PLACE)) == (0, [])
+        world.log.failure = None
+        await asyncio.sleep(30)
+        assert (of(life).written, world.causes(PLACE)) == (20, [*range(1, 21)])
 
 
-def test_an_append_that_was_lost_is_not_made_again_when_it_landed() -> None:
-    async def scenario() -> None:
-        async with world_of(20) as world:
-            world.log.failure = AppendUnknown("lost")
-            await started(world)
-            world.log.tried.clear()
-            world.write_elsewhere(PLACE, range(1, 21))
-            world.log.failure = None
-            await asyncio.sleep(30)
-            assert world.log.tried == []
-
-    run_virtual(scenario())
+async def test_an_append_that_was_lost_is_not_made_again_when_it_landed() -> None:
+    async with world_of(20) as world:
+        world.log.failure = AppendUnknown("lost")
+        await started(world)
+        world.log.tried.clear()
+        world.write_elsewhere(PLACE, range(1, 21))
+        world.log.failure = None
+        await asyncio.sleep(30)
+        assert world.log.tried == []
 
 
-def test_a_log_that_is_another_stops_the_writer() -> None:
-    async def scenario() -> None:
-        async with world_of(5) as world:
-            world.log.failure = FatalError("another log")
-            life = await world.start("one", is_ready=False)
-            with pytest.raises(ExceptionGroup) as ended:
-                await asyncio.wait_for(life.tasks[-1], 60)
-            assert ended.group_contains(FatalError, match="another log")
-
-    run_virtual(scenario())
+async def test_a_log_that_is_another_stops_the_writer() -> None:
+    async with world_of(5) as world:
+        world.log.failure = FatalError("another log")
+        life = await world.start("one", is_ready=False)
+        with pytest.raises(ExceptionGroup) as ended:
+            await asyncio.wait_for(life.tasks[-1], 60)
+        assert ended.group_contains(FatalError, match="another log")
 
 
-def test_what_is_too_old_to_be_kept_is_not_written_and_holds_up_nothing() -> None:
-    async def scenario() -> None:
-        async with world_of(20, age_ms=31 * 86_400_000) as world:
-            life = await world.start("one")
-            assert (world.log.tried, life.replica.position(PLACE)) == ([], 21)
-
-    run_virtual(scenario())
+async def test_what_is_too_old_to_be_kept_is_not_written_and_holds_up_nothing() -> None:
+    async with world_of(20, age_ms=31 * 86_400_000) as world:
+        life = await world.start("one")
+        assert (world.log.tried, life.replica.position(PLACE)) == ([], 21)
 
 
-def test_the_first_in_rank_does_not_wait_for_a_clock_that_was_ahead() -> None:
-    async def scenario() -> None:
-        async with world_of(20, age_ms=-600_000) as world:
-            await world.start("one")
-            assert len(world.causes(PLACE)) == 20
-
-    run_virtual(scenario())
+async def test_the_first_in_rank_does_not_wait_for_a_clock_that_was_ahead() -> None:
+    async with world_of(20, age_ms=-600_000) as world:
+        await world.start("one")
+        assert len(world.causes(PLACE)) == 20
 
 
-def test_a_topic_that_is_away_at_the_start_is_waited_for() -> None:
-    async def scenario() -> None:
-        async with world_of(20) as world:
-            world.log.outages = 7
-            await world.start("one")
-            assert (world.log.outages, world.causes(PLACE)) == (0, [*range(1, 21)])
-
-    run_virtual(scenario())
+async def test_a_topic_that_is_away_at_the_start_is_waited_for() -> None:
+    async with world_of(20) as world:
+        world.log.outages = 7
+        await world.start("one")
+        assert (world.log.outages, world.causes(PLACE)) == (0, [*range(1, 21)])
 
 
 # -- several writers
 
 
-def test_who_is_not_first_in_rank_follows_what_the_first_writes() -> None:
-    async def scenario() -> None:
-        async with world_of(0) as world:
-            first, second = await world.start("one"), await world.start("two")
-            for _ in range(200):
-                world.joined(5)
-                await asyncio.sleep(0.1)
-            await asyncio.sleep(5)
-            assert (of(first).written, of(second).written) == (1_000, 0)
-            assert second.replica.position(PLACE) == 1_001
-
-    run_virtual(scenario())
-
-
-def test_who_is_not_first_in_rank_writes_in_the_end_what_the_first_does_not() -> None:
-    async def scenario() -> None:
-        async with world_of(0) as world:
-            world.names.append("silent")
-            life = await world.start("one")
+async def test_who_is_not_first_in_rank_follows_what_the_first_writes() -> None:
+    async with world_of(0) as world:
+        first, second = await world.start("one"), await world.start("two")
+        for _ in range(200):
             world.joined(5)
-            await asyncio.sleep(TURN_MS / 1_000 - LOOK_S)
-            assert world.causes(PLACE) == []
-            await asyncio.sleep(2 * LOOK_S)
-            assert (of(life).written, world.causes(PLACE)) == (5, [*range(1, 6)])
-
-    run_virtual(scenario())
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(5)
+        assert (of(first).written, of(second).written) == (1_000, 0)
+        assert second.replica.position(PLACE) == 1_001
 
 
-def test_who_comes_after_one_that_is_gone_writes_at_once() -> None:
-    async def scenario() -> None:
-        async with world_of(0) as world:
-            world.names.append("silent")
-            await world.start("one")
-            world.joined(5)
-            await asyncio.sleep(1)
-            world.gone.add("silent")
-            await asyncio.sleep(2 * LOOK_S)
-            assert world.causes(PLACE) == [*range(1, 6)]
+async def test_who_is_not_first_in_rank_writes_in_the_end_what_the_first_does_not() -> None:
+    async with world_of(0) as world:
+        world.names.append("silent")
+        life = await world.start("one")
+        world.joined(5)
+        await asyncio.sleep(TURN_MS / 1_000 - LOOK_S)
+        assert world.causes(PLACE) == []
+        await asyncio.sleep(2 * LOOK_S)
+        assert (of(life).written, world.causes(PLACE)) == (5, [*range(1, 6)])
 
-    run_virtual(scenario())
+
+async def test_who_comes_after_one_that_is_gone_writes_at_once() -> None:
+    async with world_of(0) as world:
+        world.names.append("silent")
+        await world.start("one")
+        world.joined(5)
+        await asyncio.sleep(1)
+        world.gone.add("silent")
+        await asyncio.sleep(2 * LOOK_S)
+        assert world.causes(PLACE) == [*range(1, 6)]
 
 
 # -- a start over
 
 
-def test_what_stands_in_the_topic_is_not_written_again_though_nothing_is_saved() -> None:
-    async def scenario() -> None:
-        async with world_of(3 * REMEMBERED) as world:
-            await world.start("one")
-            await world.kill("one")
-            del world.disks["one"]
-            world.log.tried.clear()
-            life = await world.start("one")
-            assert (world.log.tried, of(life).written) == ([], 0)
-
-    run_virtual(scenario())
+async def test_what_stands_in_the_topic_is_not_written_again_though_nothing_is_saved() -> None:
+    async with world_of(3 * REMEMBERED) as world:
+        await world.start("one")
+        await world.kill("one")
+        del world.disks["one"]
+        world.log.tried.clear()
+        life = await world.start("one")
+        assert (world.log.tried, of(life).written) == ([], 0)
 
 
-def test_of_a_batch_that_landed_in_part_the_rest_is_written() -> None:
-    async def scenario() -> None:
-        async with world_of(2 * AT_ONCE) as world:
-            holes = {1, 7, AT_ONCE}
-            world.write_elsewhere(PLACE, [offset for offset in range(1, AT_ONCE + 1) if offset not in holes])
-            life = await world.start("one")
-            assert of(life).written == AT_ONCE + len(holes)
-            assert world.causes(PLACE) == [*range(1, 2 * AT_ONCE + 1)]
-
-    run_virtual(scenario())
+async def test_of_a_batch_that_landed_in_part_the_rest_is_written() -> None:
+    async with world_of(2 * AT_ONCE) as world:
+        holes = {1, 7, AT_ONCE}
+        world.write_elsewhere(PLACE, [offset for offset in range(1, AT_ONCE + 1) if offset not in holes])
+        life = await world.start("one")
+        assert of(life).written == AT_ONCE + len(holes)
+        assert world.causes(PLACE) == [*range(1, 2 * AT_ONCE + 1)]
 
 
-def test_only_the_end_of_the_topic_is_read_if_the_state_is_saved(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario() -> None:
-        async with world_of(50) as world:
-            await world.start("one")
-            await asyncio.sleep(200)
-            await world.kill("one")
-            world.joined(1)
-            read: list[int] = []
-            original = DecisionsLog.read
+async def test_only_the_end_of_the_topic_is_read_if_the_state_is_saved(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with world_of(50) as world:
+        await world.start("one")
+        await asyncio.sleep(200)
+        await world.kill("one")
+        world.joined(1)
+        read: list[int] = []
+        original = DecisionsLog.read
 
-            def noted(self: DecisionsLog, positions: Any) -> Any:
-                read.extend(positions[place] for place in positions if place == TOPIC)
-                return original(self, positions)
+        def noted(self: DecisionsLog, positions: Any) -> Any:
+            read.extend(positions[place] for place in positions if place == TOPIC)
+            return original(self, positions)
 
-            monkeypatch.setattr(DecisionsLog, "read", noted)
-            life = await world.start("one")
-            assert (read, of(life).written) == ([50], 1)
-
-    run_virtual(scenario())
+        monkeypatch.setattr(DecisionsLog, "read", noted)
+        life = await world.start("one")
+        assert (read, of(life).written) == ([50], 1)
 
 
-def test_rendering_leaves_the_loop_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_rendering_leaves_the_loop_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
     count, turns = 60, 0
     rendered_at: list[int] = []
     original = writing.value_of
@@ -275,23 +231,16 @@ def test_rendering_leaves_the_loop_to_others(monkeypatch: pytest.MonkeyPatch) ->
         return original(decision)
 
     monkeypatch.setattr(writing, "value_of", slowly_rendered)
-
-    async def scenario() -> None:
-        async with world_of(count) as world:
-            await world.start("one")
-
-    run_virtual(scenario())
+    async with world_of(count) as world:
+        await world.start("one")
     assert len(rendered_at) == count
     assert max(Counter(rendered_at).values()) == 2
 
 
-def test_a_decision_goes_to_the_partition_of_its_cause() -> None:
-    async def scenario() -> None:
-        async with world_of(3) as world:
-            zone = next(zone for zone in map(str, range(10)) if TOPICS.partition_for(ZONES, zone, 2) != PLACE)
-            world.joined(2, zone)
-            await world.start("one")
-            for place, count in ((PLACE, 3), (Partition(ZONES, 1 - PLACE.number), 2)):
-                assert world.causes(place) == [*range(1, count + 1)]
-
-    run_virtual(scenario())
+async def test_a_decision_goes_to_the_partition_of_its_cause() -> None:
+    async with world_of(3) as world:
+        zone = next(zone for zone in map(str, range(10)) if TOPICS.partition_for(ZONES, zone, 2) != PLACE)
+        world.joined(2, zone)
+        await world.start("one")
+        for place, count in ((PLACE, 3), (Partition(ZONES, 1 - PLACE.number), 2)):
+            assert world.causes(place) == [*range(1, count + 1)]

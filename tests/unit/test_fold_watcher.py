@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
+import pytest
+
 from drivers.fold_watcher import FoldWatcher
 from eventstore.log import ZONES, Partition
 from tests.support.memory_log import Contents, MemoryLog
 from tests.support.replicas import toy_replica
 from tests.support.toy_log import T0
-from tests.support.virtual_loop import run_virtual
+
+pytestmark = pytest.mark.virtual_clock
 
 ONE, TWO, THREE = (Partition(ZONES, number) for number in range(3))
 
@@ -36,93 +39,75 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-def test_who_waits_for_something_returns_once_it_holds_and_is_looked_at_only_when_something_is_folded() -> None:
-    async def scenario() -> None:
-        watch, need = fold_watcher(), Need()
-        waiting = asyncio.ensure_future(watch.wait_for(need, ONE, TWO))
-        await settled()
-        assert need.looks == 1
-        watch.wake(THREE)
-        assert need.looks == 1, "it does not hang on that"
-        watch.wake(ONE)
-        watch.wake(TWO)
-        await settled()
-        assert need.looks == 3
-        assert not waiting.done()
-        need.holds = True
-        await settled()
-        assert not waiting.done(), "nothing was folded"
-        watch.wake(TWO)
-        await settled()
-        assert waiting.done()
-
-    run_virtual(scenario())
+async def test_who_waits_for_something_returns_once_it_holds_and_is_looked_at_only_when_something_is_folded() -> None:
+    watch, need = fold_watcher(), Need()
+    waiting = asyncio.ensure_future(watch.wait_for(need, ONE, TWO))
+    await settled()
+    assert need.looks == 1
+    watch.wake(THREE)
+    assert need.looks == 1, "it does not hang on that"
+    watch.wake(ONE)
+    watch.wake(TWO)
+    await settled()
+    assert need.looks == 3
+    assert not waiting.done()
+    need.holds = True
+    await settled()
+    assert not waiting.done(), "nothing was folded"
+    watch.wake(TWO)
+    await settled()
+    assert waiting.done()
 
 
-def test_what_holds_already_is_not_waited_for() -> None:
-    async def scenario() -> None:
-        need = Need()
-        need.holds = True
-        await asyncio.wait_for(fold_watcher().wait_for(need, ONE), 1.0)
-        assert need.looks == 1
-
-    run_virtual(scenario())
+async def test_what_holds_already_is_not_waited_for() -> None:
+    need = Need()
+    need.holds = True
+    await asyncio.wait_for(fold_watcher().wait_for(need, ONE), 1.0)
+    assert need.looks == 1
 
 
-def test_what_holds_no_more_when_its_turn_comes_is_waited_for_again() -> None:
-    async def scenario() -> None:
-        watch, need = fold_watcher(), Need()
-        waiting = asyncio.ensure_future(watch.wait_for(need, ONE))
-        await settled()
-        need.holds = True
-        watch.wake(ONE)
-        need.holds = False
-        await settled()
-        assert not waiting.done()
-        need.holds = True
-        watch.wake(ONE)
-        await settled()
-        assert waiting.done()
-
-    run_virtual(scenario())
+async def test_what_holds_no_more_when_its_turn_comes_is_waited_for_again() -> None:
+    watch, need = fold_watcher(), Need()
+    waiting = asyncio.ensure_future(watch.wait_for(need, ONE))
+    await settled()
+    need.holds = True
+    watch.wake(ONE)
+    need.holds = False
+    await settled()
+    assert not waiting.done()
+    need.holds = True
+    watch.wake(ONE)
+    await settled()
+    assert waiting.done()
 
 
-def test_nobody_is_looked_at_twice_for_what_is_folded_at_once() -> None:
-    async def scenario() -> None:
-        watch, need = fold_watcher(), Need()
-        waiting = asyncio.ensure_future(watch.wait_for(need, ONE, TWO))
-        await settled()
-        need.holds = True
-        watch.wake(ONE, TWO)
-        assert need.looks == 2
+async def test_nobody_is_looked_at_twice_for_what_is_folded_at_once() -> None:
+    watch, need = fold_watcher(), Need()
+    waiting = asyncio.ensure_future(watch.wait_for(need, ONE, TWO))
+    await settled()
+    need.holds = True
+    watch.wake(ONE, TWO)
+    assert need.looks == 2
+    await waiting
+
+
+async def test_who_has_gone_is_looked_at_no_more() -> None:
+    watch, need = fold_watcher(), Need()
+    waiting = asyncio.ensure_future(watch.wait_for(need, ONE, TWO))
+    await settled()
+    waiting.cancel()
+    with suppress(asyncio.CancelledError):
         await waiting
-
-    run_virtual(scenario())
-
-
-def test_who_has_gone_is_looked_at_no_more() -> None:
-    async def scenario() -> None:
-        watch, need = fold_watcher(), Need()
-        waiting = asyncio.ensure_future(watch.wait_for(need, ONE, TWO))
-        await settled()
-        waiting.cancel()
-        with suppress(asyncio.CancelledError):
-            await waiting
-        watch.wake(ONE, TWO)
-        assert need.looks == 1
-
-    run_virtual(scenario())
+    watch.wake(ONE, TWO)
+    assert need.looks == 1
 
 
-def test_who_waits_for_any_change_returns_at_the_first_of_its_partitions() -> None:
-    async def scenario() -> None:
-        watch = fold_watcher()
-        waiting = [asyncio.ensure_future(watch.changed(ONE)), asyncio.ensure_future(watch.changed(TWO, THREE))]
-        await settled()
-        watch.wake(THREE)
-        await settled()
-        assert [each.done() for each in waiting] == [False, True]
-        watch.wake(ONE)
-        await asyncio.gather(*waiting)
-
-    run_virtual(scenario())
+async def test_who_waits_for_any_change_returns_at_the_first_of_its_partitions() -> None:
+    watch = fold_watcher()
+    waiting = [asyncio.ensure_future(watch.changed(ONE)), asyncio.ensure_future(watch.changed(TWO, THREE))]
+    await settled()
+    watch.wake(THREE)
+    await settled()
+    assert [each.done() for each in waiting] == [False, True]
+    watch.wake(ONE)
+    await asyncio.gather(*waiting)

@@ -10,7 +10,8 @@ from drivers.forwarder import WINDOW_MAX_S, Forwarder
 from eventstore.log import FLEET_0
 from schemas.events import MembershipChanged, OutboxAcknowledged, ZoneUpdated
 from tests.support.driven import Plane, plane
-from tests.support.virtual_loop import run_virtual
+
+pytestmark = pytest.mark.virtual_clock
 
 
 def forwarder(made: Plane, name: str) -> Forwarder:
@@ -25,233 +26,190 @@ def agree(made: Plane, *zones: str) -> bool:
     return {n: m.zone for n, m in made.fleet().members.rows.items() if not m.held} == stated
 
 
-def test_a_change_after_a_quiet_time_goes_at_once() -> None:
-    async def scenario() -> None:
-        async with plane() as made:
-            await made.add("r1")
-            found = forwarder(made, "r1")
-            await asyncio.sleep(10)
-            await made.join("z1", "a")
-            assert await made.until(lambda: "a" in made.fleet().members.rows) <= 0.02
-            assert (found.forwards, found.forwarded_items) == (1, 1)
-
-    run_virtual(scenario())
+async def test_a_change_after_a_quiet_time_goes_at_once() -> None:
+    async with plane() as made:
+        await made.add("r1")
+        found = forwarder(made, "r1")
+        await asyncio.sleep(10)
+        await made.join("z1", "a")
+        assert await made.until(lambda: "a" in made.fleet().members.rows) <= 0.02
+        assert (found.forwards, found.forwarded_items) == (1, 1)
 
 
-def test_a_burst_is_gathered_and_nothing_of_it_is_lost() -> None:
-    async def scenario() -> None:
-        async with plane() as made:
-            await made.add("r1")
-            found = forwarder(made, "r1")
-            await asyncio.sleep(1)
-            made.log.latency_s = 0.02
-            for i in range(100):
-                await asyncio.gather(*(made.join("z1", f"n{i}-{j}") for j in range(10)))
-                await made.leave("z1", f"n{i}-0")
-            assert await made.until(lambda: agree(made, "z1")) < 0.1
-            assert len(made.fleet().members.rows) == 900
-            assert found.forwards < 130
-            assert found.forwarded_items <= 1_100
-
-    run_virtual(scenario())
+async def test_a_burst_is_gathered_and_nothing_of_it_is_lost() -> None:
+    async with plane() as made:
+        await made.add("r1")
+        found = forwarder(made, "r1")
+        await asyncio.sleep(1)
+        made.log.latency_s = 0.02
+        for i in range(100):
+            await asyncio.gather(*(made.join("z1", f"n{i}-{j}") for j in range(10)))
+            await made.leave("z1", f"n{i}-0")
+        assert await made.until(lambda: agree(made, "z1")) < 0.1
+        assert len(made.fleet().members.rows) == 900
+        assert found.forwards < 130
+        assert found.forwarded_items <= 1_100
 
 
-def test_a_steady_drip_to_many_partitions_is_not_one_forward_each() -> None:
-    async def scenario() -> None:
-        async with plane(12) as made, asyncio.TaskGroup() as joins:
-            await made.add("r1")
-            found = forwarder(made, "r1")
-            await asyncio.sleep(1)
-            made.log.latency_s = 0.02
-            for i in range(300):
-                await asyncio.sleep(0.005)
-                joins.create_task(made.join(f"z{i % 40}", f"n{i}"))
-            assert await made.until(lambda: len(made.fleet().members.rows) == 300) < 0.6
-            assert found.forwards < 150
-
-    run_virtual(scenario())
+async def test_a_steady_drip_to_many_partitions_is_not_one_forward_each() -> None:
+    async with plane(12) as made, asyncio.TaskGroup() as joins:
+        await made.add("r1")
+        found = forwarder(made, "r1")
+        await asyncio.sleep(1)
+        made.log.latency_s = 0.02
+        for i in range(300):
+            await asyncio.sleep(0.005)
+            joins.create_task(made.join(f"z{i % 40}", f"n{i}"))
+        assert await made.until(lambda: len(made.fleet().members.rows) == 300) < 0.6
+        assert found.forwards < 150
 
 
-def test_what_did_not_fit_one_forward_goes_with_the_next_at_once() -> None:
-    async def scenario() -> None:
-        async with plane() as made:
-            await made.add("r1")
-            for i in range(20):
-                await made.join("z1", *(f"n{i}-{j}" for j in range(1_000)))
-            made.log.latency_s = 0.1
-            found = forwarder(made, "r1")
-            assert await made.until(lambda: len(made.fleet().members.rows) == 20_000) < 1.5
-            assert found.forwards == 10
-
-    run_virtual(scenario())
+async def test_what_did_not_fit_one_forward_goes_with_the_next_at_once() -> None:
+    async with plane() as made:
+        await made.add("r1")
+        for i in range(20):
+            await made.join("z1", *(f"n{i}-{j}" for j in range(1_000)))
+        made.log.latency_s = 0.1
+        found = forwarder(made, "r1")
+        assert await made.until(lambda: len(made.fleet().members.rows) == 20_000) < 1.5
+        assert found.forwards == 10
 
 
-def test_the_outbox_forgets_what_fleet_has() -> None:
-    async def scenario() -> None:
-        async with plane() as made:
-            await made.add("r1")
-            forwarder(made, "r1")
-            await made.join("z1", "a", "b")
-            await made.leave("z1", "b")
-            await made.until(lambda: agree(made, "z1"))
+async def test_the_outbox_forgets_what_fleet_has() -> None:
+    async with plane() as made:
+        await made.add("r1")
+        forwarder(made, "r1")
+        await made.join("z1", "a", "b")
+        await made.leave("z1", "b")
+        await made.until(lambda: agree(made, "z1"))
+        await asyncio.sleep(30)
+        state = made.zone("z1")
+        assert not state.outbox_offsets and not state.tombstones.rows
+        assert made.count(made.partition("z1"), OutboxAcknowledged) == 1
+        await asyncio.sleep(600)
+        assert made.count(made.partition("z1"), OutboxAcknowledged) == 1
+
+
+async def test_one_of_two_forwarders_tells_the_zone_what_fleet_has() -> None:
+    async with plane() as made:
+        await made.add("r1")
+        await made.add("r2")
+        for name in ("r1", "r2"):
+            forwarder(made, name)
+        for i in range(20):
+            await made.join("z1", f"n{i}")
             await asyncio.sleep(30)
-            state = made.zone("z1")
-            assert not state.outbox_offsets and not state.tombstones.rows
-            assert made.count(made.partition("z1"), OutboxAcknowledged) == 1
-            await asyncio.sleep(600)
-            assert made.count(made.partition("z1"), OutboxAcknowledged) == 1
-
-    run_virtual(scenario())
+        assert not made.zone("z1").outbox_offsets
+        assert made.count(made.partition("z1"), OutboxAcknowledged) == 20
 
 
-def test_one_of_two_forwarders_tells_the_zone_what_fleet_has() -> None:
-    async def scenario() -> None:
-        async with plane() as made:
-            await made.add("r1")
-            await made.add("r2")
-            for name in ("r1", "r2"):
-                forwarder(made, name)
-            for i in range(20):
-                await made.join("z1", f"n{i}")
-                await asyncio.sleep(30)
-            assert not made.zone("z1").outbox_offsets
-            assert made.count(made.partition("z1"), OutboxAcknowledged) == 20
-
-    run_virtual(scenario())
+async def test_a_forward_that_took_long_makes_the_next_wait_for_half_a_second_and_no_longer() -> None:
+    async with plane() as made:
+        await made.add("r1")
+        found = forwarder(made, "r1")
+        await asyncio.sleep(10)
+        made.log.latency_s = 1.8
+        first = asyncio.ensure_future(made.join("z1", "a"))
+        await made.until(lambda: found.forwards == 1)
+        made.log.latency_s = 0.0
+        await first
+        await made.join("z1", "b")
+        assert await made.until(lambda: "b" in made.fleet().members.rows) <= WINDOW_MAX_S + 0.02
 
 
-def test_a_forward_that_took_long_makes_the_next_wait_for_half_a_second_and_no_longer() -> None:
-    async def scenario() -> None:
-        async with plane() as made:
-            await made.add("r1")
-            found = forwarder(made, "r1")
-            await asyncio.sleep(10)
-            made.log.latency_s = 1.8
-            first = asyncio.ensure_future(made.join("z1", "a"))
-            await made.until(lambda: found.forwards == 1)
-            made.log.latency_s = 0.0
-            await first
-            await made.join("z1", "b")
-            assert await made.until(lambda: "b" in made.fleet().members.rows) <= WINDOW_MAX_S + 0.02
-
-    run_virtual(scenario())
-
-
-def test_two_forwarders_that_both_think_they_are_first_do_no_harm() -> None:
-    async def scenario() -> None:
-        async with plane() as made:
-            await made.add("r1")
-            await made.add("r2")
-            for name in ("r1", "r2"):
-                found = Forwarder(made.replicas[name], made.ranks("r1"), now_ms=made.now_ms, rng=made.rng())
-                made.spawn(name, found.run())
-            for i in range(50):
-                await made.join("z1", f"a{i}")
-                await made.join("z0", f"b{i}")
-                if i % 3 == 0:
-                    await made.leave("z1", f"a{i}")
-            await made.until(lambda: agree(made, "z1", "z0"))
-            accepted = sum(made.fleet().marks.values())
-            assert accepted and made.count(FLEET_0, MembershipChanged) > 0
-
-    run_virtual(scenario())
+async def test_two_forwarders_that_both_think_they_are_first_do_no_harm() -> None:
+    async with plane() as made:
+        await made.add("r1")
+        await made.add("r2")
+        for name in ("r1", "r2"):
+            found = Forwarder(made.replicas[name], made.ranks("r1"), now_ms=made.now_ms, rng=made.rng())
+            made.spawn(name, found.run())
+        for i in range(50):
+            await made.join("z1", f"a{i}")
+            await made.join("z0", f"b{i}")
+            if i % 3 == 0:
+                await made.leave("z1", f"a{i}")
+        await made.until(lambda: agree(made, "z1", "z0"))
+        accepted = sum(made.fleet().marks.values())
+        assert accepted and made.count(FLEET_0, MembershipChanged) > 0
 
 
-def test_the_second_in_rank_takes_over_from_one_that_does_nothing() -> None:
-    async def scenario() -> None:
-        async with plane() as made:
-            await made.add("r1")
-            await made.add("r2")
-            found = forwarder(made, "r2")
-            await asyncio.sleep(1)
-            await made.join("z1", "a")
-            took_s = await made.until(lambda: agree(made, "z1"))
-            assert 0.29 < took_s < 0.4 and found.forwards == 1
-
-    run_virtual(scenario())
+async def test_the_second_in_rank_takes_over_from_one_that_does_nothing() -> None:
+    async with plane() as made:
+        await made.add("r1")
+        await made.add("r2")
+        found = forwarder(made, "r2")
+        await asyncio.sleep(1)
+        await made.join("z1", "a")
+        took_s = await made.until(lambda: agree(made, "z1"))
+        assert 0.29 < took_s < 0.4 and found.forwards == 1
 
 
-def test_the_second_in_rank_keeps_still_while_the_first_works() -> None:
-    async def scenario() -> None:
-        async with plane() as made:
-            await made.add("r1")
-            await made.add("r2")
-            first, second = forwarder(made, "r1"), forwarder(made, "r2")
-            for i in range(40):
-                await made.join("z1", f"a{i}")
-                await asyncio.sleep(0.1)
-            await made.until(lambda: agree(made, "z1"))
-            assert (first.forwards > 20, second.forwards) == (True, 0)
-
-    run_virtual(scenario())
+async def test_the_second_in_rank_keeps_still_while_the_first_works() -> None:
+    async with plane() as made:
+        await made.add("r1")
+        await made.add("r2")
+        first, second = forwarder(made, "r1"), forwarder(made, "r2")
+        for i in range(40):
+            await made.join("z1", f"a{i}")
+            await asyncio.sleep(0.1)
+        await made.until(lambda: agree(made, "z1"))
+        assert (first.forwards > 20, second.forwards) == (True, 0)
 
 
 @pytest.mark.parametrize("late_s", [0.0, 0.5, 3.5])
-def test_an_append_of_which_nothing_is_known_counts_once_whenever_it_lands(late_s: float) -> None:
-    async def scenario() -> None:
-        async with plane() as made:
-            await made.add("r1")
-            found = forwarder(made, "r1")
-            await asyncio.sleep(1)
-            made.log.late_s[FLEET_0] = late_s
-            await made.join("z1", "a")
-            await made.join("z1", "b")
-            await made.until(lambda: agree(made, "z1"))
-            await asyncio.sleep(10)
-            assert agree(made, "z1") and found.internal_events.failures == 1
-            said = made.count(FLEET_0, MembershipChanged)
-            assert said <= 2 if late_s < 0.5 else said >= 2
-
-    run_virtual(scenario())
+async def test_an_append_of_which_nothing_is_known_counts_once_whenever_it_lands(late_s: float) -> None:
+    async with plane() as made:
+        await made.add("r1")
+        found = forwarder(made, "r1")
+        await asyncio.sleep(1)
+        made.log.late_s[FLEET_0] = late_s
+        await made.join("z1", "a")
+        await made.join("z1", "b")
+        await made.until(lambda: agree(made, "z1"))
+        await asyncio.sleep(10)
+        assert agree(made, "z1") and found.internal_events.failures == 1
+        said = made.count(FLEET_0, MembershipChanged)
+        assert said <= 2 if late_s < 0.5 else said >= 2
 
 
-def test_fleet_tells_the_other_zone_of_a_node_that_is_in_two() -> None:
-    async def scenario() -> None:
-        async with plane() as made:
-            assert made.partition("z1") != made.partition("z0")
-            await made.add("r1")
-            found = forwarder(made, "r1")
-            await made.join("z1", "a", "b", created_ms=5)
-            await made.until(lambda: agree(made, "z1"))
-            await made.join("z0", "a", created_ms=6)
-            await made.until(lambda: "a" not in made.zone("z1").nodes.rows)
-            await made.until(lambda: agree(made, "z1", "z0"))
-            assert {n: m.zone for n, m in made.fleet().members.rows.items()} == {"a": "z0", "b": "z1"}
-            assert found.outbox_deliveries == 1
-
-    run_virtual(scenario())
+async def test_fleet_tells_the_other_zone_of_a_node_that_is_in_two() -> None:
+    async with plane() as made:
+        assert made.partition("z1") != made.partition("z0")
+        await made.add("r1")
+        found = forwarder(made, "r1")
+        await made.join("z1", "a", "b", created_ms=5)
+        await made.until(lambda: agree(made, "z1"))
+        await made.join("z0", "a", created_ms=6)
+        await made.until(lambda: "a" not in made.zone("z1").nodes.rows)
+        await made.until(lambda: agree(made, "z1", "z0"))
+        assert {n: m.zone for n, m in made.fleet().members.rows.items()} == {"a": "z0", "b": "z1"}
+        assert found.outbox_deliveries == 1
 
 
-def test_limits_that_were_stated_in_fleet_reach_their_zone() -> None:
-    async def scenario() -> None:
-        async with plane() as made:
-            await made.add("r1")
-            forwarder(made, "r1")
-            await made.join("z1", "a")
-            event = ZoneUpdated(made.command("z1"), "z1", False, {}, 7, 0)
-            await made.replicas["r1"].submit(FLEET_0, b"z1", event, timeout_s=5.0)
-            await made.until(lambda: made.zone("z1").zone_rows.rows["z1"].parallel_installs == 7)
-
-    run_virtual(scenario())
+async def test_limits_that_were_stated_in_fleet_reach_their_zone() -> None:
+    async with plane() as made:
+        await made.add("r1")
+        forwarder(made, "r1")
+        await made.join("z1", "a")
+        event = ZoneUpdated(made.command("z1"), "z1", False, {}, 7, 0)
+        await made.replicas["r1"].submit(FLEET_0, b"z1", event, timeout_s=5.0)
+        await made.until(lambda: made.zone("z1").zone_rows.rows["z1"].parallel_installs == 7)
 
 
-def test_a_partition_that_is_halted_is_told_nothing_over_and_over() -> None:
+async def test_a_partition_that_is_halted_is_told_nothing_over_and_over() -> None:
     """Whether it has heard cannot be seen here any more, and the log keeps for ever what is said."""
-
-    async def scenario() -> None:
-        async with plane(1) as made:
-            replica = await made.add("r1")
-            forwarder(made, "r1")
-            await made.join("z1", "a")
-            await made.until(lambda: "a" in made.fleet().members.rows)
-            replica.folded(FLEET_0).halted = "a record that this binary cannot fold"
-            forwards = made.count(FLEET_0, MembershipChanged)
-            await made.join("z1", "b")
-            await asyncio.sleep(600)
-            assert made.count(FLEET_0, MembershipChanged) == forwards
-            replica.folded(made.partition("z1")).halted = "the same"
-            said = len(made.log.contents.records[made.partition("z1")])
-            await asyncio.sleep(600)
-            assert len(made.log.contents.records[made.partition("z1")]) == said
-
-    run_virtual(scenario())
+    async with plane(1) as made:
+        replica = await made.add("r1")
+        forwarder(made, "r1")
+        await made.join("z1", "a")
+        await made.until(lambda: "a" in made.fleet().members.rows)
+        replica.folded(FLEET_0).halted = "a record that this binary cannot fold"
+        forwards = made.count(FLEET_0, MembershipChanged)
+        await made.join("z1", "b")
+        await asyncio.sleep(600)
+        assert made.count(FLEET_0, MembershipChanged) == forwards
+        replica.folded(made.partition("z1")).halted = "the same"
+        said = len(made.log.contents.records[made.partition("z1")])
+        await asyncio.sleep(600)
+        assert len(made.log.contents.records[made.partition("z1")]) == said

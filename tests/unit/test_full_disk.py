@@ -8,34 +8,32 @@ import random
 import sys
 from pathlib import Path
 
+import pytest
+
 from eventstore.log import FLEET_0
 from eventstore.replicas.replica import Replica
 from projections.fleet.fold import FleetFold
 from tests.simulation.durable import Disk, DiskStore
 from tests.support.memory_log import Contents, MemoryLog
-from tests.support.virtual_loop import run_virtual
 
 
-def test_a_replica_starts_on_a_full_disk_and_saves_when_there_is_room() -> None:
+@pytest.mark.virtual_clock
+async def test_a_replica_starts_on_a_full_disk_and_saves_when_there_is_room() -> None:
     disk = Disk()
     disk.failures = 1.0
-
-    async def main() -> None:
-        log = MemoryLog(Contents(1), lambda: 0)
-        store = DiskStore(disk, random.Random(1), lambda partition, head: None)
-        rng = random.Random(1)
-        replica = Replica(log, [FleetFold(1)], store=store, name="a", now_ms=lambda: 0, rng=rng)
-        running = asyncio.create_task(replica.run())
-        await asyncio.wait_for(replica.ready(), 5.0)
-        await asyncio.sleep(3.0)
-        assert not running.done()
-        assert disk.partitions.get(FLEET_0) is None or disk.partitions[FLEET_0].head is None
-        disk.failures = 0.0
-        await asyncio.sleep(3.0)
-        assert disk.partitions[FLEET_0].head is not None
-        running.cancel()
-
-    run_virtual(main())
+    log = MemoryLog(Contents(1), lambda: 0)
+    store = DiskStore(disk, random.Random(1), lambda partition, head: None)
+    rng = random.Random(1)
+    replica = Replica(log, [FleetFold(1)], store=store, name="a", now_ms=lambda: 0, rng=rng)
+    running = asyncio.create_task(replica.run())
+    await asyncio.wait_for(replica.ready(), 5.0)
+    await asyncio.sleep(3.0)
+    assert not running.done()
+    assert disk.partitions.get(FLEET_0) is None or disk.partitions[FLEET_0].head is None
+    disk.failures = 0.0
+    await asyncio.sleep(3.0)
+    assert disk.partitions[FLEET_0].head is not None
+    running.cancel()
 
 
 async def test_saves_go_on_when_there_is_room_again(tmp_path: Path) -> None:

@@ -19,6 +19,8 @@ from tests.support.replicas import running, toy_replica
 from tests.support.toy_log import T0, fact
 from tests.support.virtual_loop import run_virtual
 
+pytestmark = pytest.mark.virtual_clock
+
 
 class Ranked(Ranks):
     """Always of this rank."""
@@ -42,50 +44,41 @@ def statements_of(replica: Replica, rank: int) -> InternalEvents:
 
 
 @pytest.mark.parametrize("rank", [0, 1, 2, 5])
-def test_a_turn_comes_later_by_rank_while_the_need_stands(rank: int) -> None:
-    async def scenario() -> None:
-        async with running(replica := toy()):
-            loop, internal_events = asyncio.get_running_loop(), statements_of(replica, rank)
-            began_s = loop.time()
-            assert not await internal_events.wait_for_turn("subject", FLEET_0, lambda: False)
-            assert loop.time() - began_s == pytest.approx(rank * TURN_S)
-            assert internal_events.turns == {min(rank, RANK_MAX): 1}
-
-    run_virtual(scenario())
+async def test_a_turn_comes_later_by_rank_while_the_need_stands(rank: int) -> None:
+    async with running(replica := toy()):
+        loop, internal_events = asyncio.get_running_loop(), statements_of(replica, rank)
+        began_s = loop.time()
+        assert not await internal_events.wait_for_turn("subject", FLEET_0, lambda: False)
+        assert loop.time() - began_s == pytest.approx(rank * TURN_S)
+        assert internal_events.turns == {min(rank, RANK_MAX): 1}
 
 
-def test_a_need_that_is_met_before_the_turn_is_anothers() -> None:
-    async def scenario() -> None:
-        async with running(replica := toy()):
-            fold_watcher = FoldWatcher(replica, "fleet")
-            internal_events = InternalEvents(replica, Ranked(2), fold_watcher, "api")
-            fold_watcher_task = asyncio.ensure_future(fold_watcher.run())
-            position = replica.position(FLEET_0)
+async def test_a_need_that_is_met_before_the_turn_is_anothers() -> None:
+    async with running(replica := toy()):
+        fold_watcher = FoldWatcher(replica, "fleet")
+        internal_events = InternalEvents(replica, Ranked(2), fold_watcher, "api")
+        fold_watcher_task = asyncio.ensure_future(fold_watcher.run())
+        position = replica.position(FLEET_0)
 
-            def is_met() -> bool:
-                return replica.position(FLEET_0) > position
+        def is_met() -> bool:
+            return replica.position(FLEET_0) > position
 
-            turn = asyncio.ensure_future(internal_events.wait_for_turn("subject", FLEET_0, is_met))
-            await asyncio.sleep(1.5 * TURN_S)
-            await replica.append_event(FLEET_0, b"", fact("a"), timeout_s=5.0)
-            assert await turn
-            assert not internal_events.turns
-            fold_watcher_task.cancel()
-
-    run_virtual(scenario())
+        turn = asyncio.ensure_future(internal_events.wait_for_turn("subject", FLEET_0, is_met))
+        await asyncio.sleep(1.5 * TURN_S)
+        await replica.append_event(FLEET_0, b"", fact("a"), timeout_s=5.0)
+        assert await turn
+        assert not internal_events.turns
+        fold_watcher_task.cancel()
 
 
-def test_what_came_to_hold_without_a_record_of_the_partition_is_seen_when_the_time_is_over() -> None:
-    async def scenario() -> None:
-        async with running(replica := toy()):
-            fold_watcher, met = FoldWatcher(replica, ZONES), False
-            waiting = asyncio.ensure_future(fold_watcher.wait_with_timeout(FLEET_0, lambda: met, 2.0))
-            await asyncio.sleep(1.0)
-            met = True
-            assert await waiting
-            assert not await fold_watcher.wait_with_timeout(FLEET_0, lambda: False, 2.0)
-
-    run_virtual(scenario())
+async def test_what_came_to_hold_without_a_record_of_the_partition_is_seen_when_the_time_is_over() -> None:
+    async with running(replica := toy()):
+        fold_watcher, met = FoldWatcher(replica, ZONES), False
+        waiting = asyncio.ensure_future(fold_watcher.wait_with_timeout(FLEET_0, lambda: met, 2.0))
+        await asyncio.sleep(1.0)
+        met = True
+        assert await waiting
+        assert not await fold_watcher.wait_with_timeout(FLEET_0, lambda: False, 2.0)
 
 
 @pytest.mark.parametrize("error", [AppendUnknown, AppendRefused, LogUnavailable])

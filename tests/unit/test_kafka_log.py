@@ -106,24 +106,22 @@ def test_a_broker_that_does_not_know_a_topic_yet_is_asked_again() -> None:
         run_virtual(run(10))
 
 
-def test_a_log_is_looked_after_through_outages() -> None:
-    async def run() -> None:
-        cluster = Cluster()
+@pytest.mark.virtual_clock
+async def test_a_log_is_looked_after_through_outages() -> None:
+    cluster = Cluster()
 
-        def away() -> None:
-            raise LogUnavailable("no broker answers")
+    def away() -> None:
+        raise LogUnavailable("no broker answers")
 
-        log, cluster.says = log_of(cluster), away
-        await asyncio.sleep(10 * WATCH_S)
-        log._raise_if_ended()
-        cluster.says = lambda: None
-        cluster.found["dpuplane.fleet"] = cluster.found["dpuplane.fleet"]._replace(id=b"another")
-        await asyncio.sleep(2 * WATCH_S)
-        with pytest.raises(LogMismatch, match=r"dpuplane\.fleet was deleted and re-created"):
-            await log.end(FLEET_0)
-        await log.close()
-
-    run_virtual(run())
+    log, cluster.says = log_of(cluster), away
+    await asyncio.sleep(10 * WATCH_S)
+    log._raise_if_ended()
+    cluster.says = lambda: None
+    cluster.found["dpuplane.fleet"] = cluster.found["dpuplane.fleet"]._replace(id=b"another")
+    await asyncio.sleep(2 * WATCH_S)
+    with pytest.raises(LogMismatch, match=r"dpuplane\.fleet was deleted and re-created"):
+        await log.end(FLEET_0)
+    await log.close()
 
 
 # -- offsets

@@ -12,7 +12,6 @@ from drivers.wire import links
 from drivers.wire.links import Busy, Link, LinkClosed, memory_link_pair
 from drivers.wire.relay_connector import BACKOFF_LAST_S, GoAwayReceived, RelayConnector
 from drivers.wire.relay_messages import GoAway
-from tests.support.virtual_loop import run_virtual
 
 
 async def test_messages_arrive_in_order_and_count_as_backlog_until_taken() -> None:
@@ -76,49 +75,43 @@ def waits(dials: list[tuple[float, str]]) -> list[float]:
     return [after - before for before, after in pairwise(times)]
 
 
-def test_relays_are_tried_in_turn_with_waits_that_grow_to_a_limit() -> None:
-    async def scenario() -> None:
-        listeners = FakeListeners()
-        relays = RelayConnector(["a", "b"], listeners.dial, random.Random(1), who="dpu d")
-        dialing = asyncio.create_task(relays.connect())
-        await asyncio.sleep(2000)
-        listeners.open = {"a", "b"}
-        await dialing
-        assert {address for _, address in listeners.dials[:2]} == {"a", "b"}
-        assert all(first != second for (_, first), (_, second) in pairwise(listeners.dials))
-        assert max(waits(listeners.dials)) <= BACKOFF_LAST_S
-        assert sum(waits(listeners.dials)[:4]) < BACKOFF_LAST_S < sum(waits(listeners.dials)[-8:])
-
-    run_virtual(scenario())
+@pytest.mark.virtual_clock
+async def test_relays_are_tried_in_turn_with_waits_that_grow_to_a_limit() -> None:
+    listeners = FakeListeners()
+    relays = RelayConnector(["a", "b"], listeners.dial, random.Random(1), who="dpu d")
+    dialing = asyncio.create_task(relays.connect())
+    await asyncio.sleep(2000)
+    listeners.open = {"a", "b"}
+    await dialing
+    assert {address for _, address in listeners.dials[:2]} == {"a", "b"}
+    assert all(first != second for (_, first), (_, second) in pairwise(listeners.dials))
+    assert max(waits(listeners.dials)) <= BACKOFF_LAST_S
+    assert sum(waits(listeners.dials)[:4]) < BACKOFF_LAST_S < sum(waits(listeners.dials)[-8:])
 
 
-def test_a_busy_relay_is_left_alone_for_as_long_as_it_said() -> None:
-    async def scenario() -> None:
-        listeners = FakeListeners()
-        listeners.busy_s = 7.0
-        relays = RelayConnector(["a"], listeners.dial, random.Random(1), who="dpu d")
-        dialing = asyncio.create_task(relays.connect())
-        await asyncio.sleep(60)
-        dialing.cancel()
-        assert all(7.0 <= wait <= 8.4 for wait in waits(listeners.dials))
-
-    run_virtual(scenario())
+@pytest.mark.virtual_clock
+async def test_a_busy_relay_is_left_alone_for_as_long_as_it_said() -> None:
+    listeners = FakeListeners()
+    listeners.busy_s = 7.0
+    relays = RelayConnector(["a"], listeners.dial, random.Random(1), who="dpu d")
+    dialing = asyncio.create_task(relays.connect())
+    await asyncio.sleep(60)
+    dialing.cancel()
+    assert all(7.0 <= wait <= 8.4 for wait in waits(listeners.dials))
 
 
-def test_who_was_sent_away_comes_back_when_told_and_who_was_welcome_starts_afresh() -> None:
-    async def scenario() -> None:
-        listeners = FakeListeners()
-        listeners.open = {"a"}
-        relays = RelayConnector(["a"], listeners.dial, random.Random(1), who="dpu d")
-        await relays.connect()
-        relays.lost(GoAwayReceived(GoAway("not served here", 9_000)))
-        await relays.connect()
-        assert 9.0 <= waits(listeners.dials)[-1] <= 10.8
-        for _ in range(20):
-            relays.lost(LinkClosed("gone"))
-        relays.welcomed()
+@pytest.mark.virtual_clock
+async def test_who_was_sent_away_comes_back_when_told_and_who_was_welcome_starts_afresh() -> None:
+    listeners = FakeListeners()
+    listeners.open = {"a"}
+    relays = RelayConnector(["a"], listeners.dial, random.Random(1), who="dpu d")
+    await relays.connect()
+    relays.lost(GoAwayReceived(GoAway("not served here", 9_000)))
+    await relays.connect()
+    assert 9.0 <= waits(listeners.dials)[-1] <= 10.8
+    for _ in range(20):
         relays.lost(LinkClosed("gone"))
-        await relays.connect()
-        assert waits(listeners.dials)[-1] <= 0.5
-
-    run_virtual(scenario())
+    relays.welcomed()
+    relays.lost(LinkClosed("gone"))
+    await relays.connect()
+    assert waits(listeners.dials)[-1] <= 0.5

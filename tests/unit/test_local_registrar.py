@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
+import pytest
+
 from commands.requests import dpus
 from deploy.local_registrar import LocalRegistrar
 from eventstore.avro.codec import decode
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import DpuRegistered, Envelope
 from tests.support.driven import plane
-from tests.support.virtual_loop import run_virtual
+
+pytestmark = pytest.mark.virtual_clock
 
 
-def test_a_registration_is_about_its_dpu_by_the_name_that_the_api_gives_it() -> None:
+async def test_a_registration_is_about_its_dpu_by_the_name_that_the_api_gives_it() -> None:
     """Who looks for the events about a DPU names one subject, whoever registered it."""
     request = pb.RegisterDpuRequest(zone="z1", dpu="d1", node="n1", serial="s1", bmc_address="simulated:d1")
     wanted = dpus.register(request, lambda subject: Envelope("", subject, "", 0)).event
-
-    async def scenario() -> None:
-        async with plane() as made:
-            registrar = LocalRegistrar(await made.add("r1"), now_ms=made.now_ms, rng=made.rng())
-            await registrar.register("z1", "d1", "n1", "s1", "simulated:d1")
-            events = [decode(record.value) for record in made.log.contents.records[made.partition("z1")]]
-            (stated,) = [event for event in events if isinstance(event, DpuRegistered)]
-            assert stated.envelope.subject == wanted.envelope.subject == "d1"
-
-    run_virtual(scenario())
+    async with plane() as made:
+        registrar = LocalRegistrar(await made.add("r1"), now_ms=made.now_ms, rng=made.rng())
+        await registrar.register("z1", "d1", "n1", "s1", "simulated:d1")
+        events = [decode(record.value) for record in made.log.contents.records[made.partition("z1")]]
+        (stated,) = [event for event in events if isinstance(event, DpuRegistered)]
+        assert stated.envelope.subject == wanted.envelope.subject == "d1"

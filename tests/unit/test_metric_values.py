@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
 from prometheus_client.core import Metric
 
 from deploy.metrics import collector, log
@@ -40,7 +41,8 @@ from eventstore.replicas.status import PartitionStatus
 from tests.support.driven import plane
 from tests.support.relays import FIRST, AgentPeer, has, relay_cluster
 from tests.support.rule_source import ALLOW, Tables
-from tests.support.virtual_loop import run_virtual
+
+pytestmark = pytest.mark.virtual_clock
 
 NOW_MS = 1_700_000_000_000
 
@@ -94,45 +96,39 @@ def test_the_version_in_force_is_that_of_the_partition_which_is_raised_last() ->
     assert told(metrics, FOLD_VERSION_SUPPORTED) == {("fleet",): 3, ("zones",): 2}
 
 
-def test_what_is_not_saved_yet_and_what_is_not_forwarded_is_counted() -> None:
-    async def scenario() -> None:
-        async with plane() as made:
-            replica = await made.add("r1")
-            await asyncio.sleep(5)
-            stall_detector = cast(
-                "StallDetector", SimpleNamespace(reasons={Partition(ZONES, 1): "ahead", Partition(ZONES, 2): "behind"})
-            )
-            before = [*log.collect(replica, stall_detector, made.now_ms())]
-            assert (told(before, UNSAVED), told(before, STALLED)) == ({(): 0}, {(): 2})
-            await made.join("z1", "a")
-            assert told(log.collect(replica, None, made.now_ms()), UNSAVED) == {(): 1}
-            await asyncio.sleep(5)
-            assert told(log.collect(replica, None, made.now_ms()), UNSAVED) == {(): 0}
-
-    run_virtual(scenario())
+async def test_what_is_not_saved_yet_and_what_is_not_forwarded_is_counted() -> None:
+    async with plane() as made:
+        replica = await made.add("r1")
+        await asyncio.sleep(5)
+        stall_detector = cast(
+            "StallDetector", SimpleNamespace(reasons={Partition(ZONES, 1): "ahead", Partition(ZONES, 2): "behind"})
+        )
+        before = [*log.collect(replica, stall_detector, made.now_ms())]
+        assert (told(before, UNSAVED), told(before, STALLED)) == ({(): 0}, {(): 2})
+        await made.join("z1", "a")
+        assert told(log.collect(replica, None, made.now_ms()), UNSAVED) == {(): 1}
+        await asyncio.sleep(5)
+        assert told(log.collect(replica, None, made.now_ms()), UNSAVED) == {(): 0}
 
 
 # -- the process
 
 
-def test_a_process_is_shown_to_be_ready_when_it_is() -> None:
-    async def scenario() -> None:
-        async with plane() as made:
-            replica, reasons = await made.add("r1"), ["the log is not folded yet"]
-            parts = Parts(
-                replica=replica,
-                roles=["api"],
-                version="1",
-                engine="embedded",
-                now_ms=made.now_ms,
-                unready=lambda: reasons[0],
-                security=None,
-            )
-            assert told(PlaneCollector(parts).collect(), READY) == {(): 0}
-            reasons[0] = ""
-            assert told(PlaneCollector(parts).collect(), READY) == {(): 1}
-
-    run_virtual(scenario())
+async def test_a_process_is_shown_to_be_ready_when_it_is() -> None:
+    async with plane() as made:
+        replica, reasons = await made.add("r1"), ["the log is not folded yet"]
+        parts = Parts(
+            replica=replica,
+            roles=["api"],
+            version="1",
+            engine="embedded",
+            now_ms=made.now_ms,
+            unready=lambda: reasons[0],
+            security=None,
+        )
+        assert told(PlaneCollector(parts).collect(), READY) == {(): 0}
+        reasons[0] = ""
+        assert told(PlaneCollector(parts).collect(), READY) == {(): 1}
 
 
 def test_who_was_not_let_in_is_told_by_door_and_by_why() -> None:
@@ -183,18 +179,15 @@ def test_statements_are_told_by_who_makes_them() -> None:
 # -- the relay
 
 
-def test_a_dpu_with_a_table_of_another_log_is_not_up_to_date_whatever_its_number() -> None:
-    async def scenario() -> None:
-        tables = Tables(["new", "old"], epoch=2)
-        tables.put(5, {ALLOW: FIRST})
-        async with plane() as made, relay_cluster(tables) as served:
-            survey = Survey(await made.add("r1"), served.relay, made.now_ms)
-            new, old = AgentPeer(await served.dial("r0")), AgentPeer(await served.dial("r0"))
-            old.hello("old", held=TableStatus(1, 1, 9, 9, 9, bytes(16)))
-            new.hello("new")
-            new.say(has(await new.frame()))
-            await asyncio.sleep(1)
-            await survey.walk()
-            assert (survey.found.connected, survey.found.current, survey.found.links) == (2, 1, 2)
-
-    run_virtual(scenario())
+async def test_a_dpu_with_a_table_of_another_log_is_not_up_to_date_whatever_its_number() -> None:
+    tables = Tables(["new", "old"], epoch=2)
+    tables.put(5, {ALLOW: FIRST})
+    async with plane() as made, relay_cluster(tables) as served:
+        survey = Survey(await made.add("r1"), served.relay, made.now_ms)
+        new, old = AgentPeer(await served.dial("r0")), AgentPeer(await served.dial("r0"))
+        old.hello("old", held=TableStatus(1, 1, 9, 9, 9, bytes(16)))
+        new.hello("new")
+        new.say(has(await new.frame()))
+        await asyncio.sleep(1)
+        await survey.walk()
+        assert (survey.found.connected, survey.found.current, survey.found.links) == (2, 1, 2)

@@ -14,7 +14,8 @@ from schemas.api import dpuplane_pb2 as pb
 from schemas.api.enums import outcome_name
 from tests.simulation.api import Aborted
 from tests.support.two_servers import Server, Servers, two_servers
-from tests.support.virtual_loop import run_virtual
+
+pytestmark = pytest.mark.virtual_clock
 
 done, refused, unchanged = pb.OUTCOME_DONE, pb.OUTCOME_REFUSED, pb.OUTCOME_UNCHANGED
 
@@ -35,17 +36,14 @@ def apart(servers: Servers, zone: str) -> str:
     return next(name for name in map("z{}".format, range(99)) if replica.partition_for(ZONES, name) != home)
 
 
-def test_a_leave_of_a_node_that_another_server_just_let_join_takes_it_away() -> None:
-    async def scenario() -> None:
-        async with two_servers() as servers:
-            for number in range(5):
-                name = f"n{number}"
-                await servers.prompt.ask("JoinNodes", joining(name, "z1"))
-                left = await servers.late.ask("LeaveNodes", pb.LeaveNodesRequest(zone="z1", names=[name]))
-                assert left.outcome in (done, pb.OUTCOME_HELD), "the guard may keep the address of so small a fleet"
-                assert zone_with(servers.late, name) == []
-
-    run_virtual(scenario())
+async def test_a_leave_of_a_node_that_another_server_just_let_join_takes_it_away() -> None:
+    async with two_servers() as servers:
+        for number in range(5):
+            name = f"n{number}"
+            await servers.prompt.ask("JoinNodes", joining(name, "z1"))
+            left = await servers.late.ask("LeaveNodes", pb.LeaveNodesRequest(zone="z1", names=[name]))
+            assert left.outcome in (done, pb.OUTCOME_HELD), "the guard may keep the address of so small a fleet"
+            assert zone_with(servers.late, name) == []
 
 
 REQUESTS: dict[str, tuple[str, Message, str]] = {
@@ -75,24 +73,20 @@ REQUESTS: dict[str, tuple[str, Message, str]] = {
 
 @pytest.mark.parametrize("first", ["prompt", "late"])
 @pytest.mark.parametrize("name", REQUESTS)
-def test_every_server_gives_one_answer_under_one_id(name: str, first: str) -> None:
+async def test_every_server_gives_one_answer_under_one_id(name: str, first: str) -> None:
     """Asked at once, neither has folded what the other appended; what a lagging server folded decides nothing."""
     method, request, outcome = REQUESTS[name]
-
-    async def scenario() -> None:
-        async with two_servers() as servers:
-            for zone, node in (("z1", "n1"), ("z2", "n2")):
-                await servers.prompt.ask("JoinNodes", joining(node, zone))
-            await servers.prompt.ask("RegisterDpu", pb.RegisterDpuRequest(zone="z1", dpu="d1"))
-            request.command_id = command_id = servers.command_id()  # type: ignore[attr-defined]
-            order = (servers.prompt, servers.late) if first == "prompt" else (servers.late, servers.prompt)
-            one, other = await asyncio.gather(*(server.ask(method, request) for server in order))
-            assert outcome_name(one.outcome) == outcome, one
-            assert other == one
-            await asyncio.sleep(1)
-            assert await servers.late.show(command_id) == await servers.prompt.show(command_id) == one
-
-    run_virtual(scenario())
+    async with two_servers() as servers:
+        for zone, node in (("z1", "n1"), ("z2", "n2")):
+            await servers.prompt.ask("JoinNodes", joining(node, zone))
+        await servers.prompt.ask("RegisterDpu", pb.RegisterDpuRequest(zone="z1", dpu="d1"))
+        request.command_id = command_id = servers.command_id()  # type: ignore[attr-defined]
+        order = (servers.prompt, servers.late) if first == "prompt" else (servers.late, servers.prompt)
+        one, other = await asyncio.gather(*(server.ask(method, request) for server in order))
+        assert outcome_name(one.outcome) == outcome, one
+        assert other == one
+        await asyncio.sleep(1)
+        assert await servers.late.show(command_id) == await servers.prompt.show(command_id) == one
 
 
 async def status_of(server: Server, method: str, request: Message) -> grpc.StatusCode:
@@ -101,98 +95,80 @@ async def status_of(server: Server, method: str, request: Message) -> grpc.Statu
     return aborted.value.status
 
 
-def test_a_server_states_one_id_in_one_partition() -> None:
-    async def scenario() -> None:
-        async with two_servers() as servers:
-            elsewhere, command_id = apart(servers, "z1"), servers.command_id()
-            first = asyncio.ensure_future(servers.late.ask("JoinNodes", joining("n", "z1", command_id)))
-            await asyncio.sleep(0.1)
-            others = {
-                "JoinNodes": joining("n", elsewhere, command_id),
-                "FreezeWrites": pb.FreezeWritesRequest(command_id=command_id, all_zones=True),
-            }
-            for method, request in others.items():
-                assert await status_of(servers.late, method, request) == grpc.StatusCode.ALREADY_EXISTS, "under way"
-            assert (await first).outcome == done
-            for method, request in others.items():
-                assert await status_of(servers.late, method, request) == grpc.StatusCode.ALREADY_EXISTS, "remembered"
-            assert zone_with(servers.prompt, "n") == ["z1"]
-            assert await servers.prompt.ask("JoinNodes", joining("n", "z1", command_id)) == await first
-
-    run_virtual(scenario())
+async def test_a_server_states_one_id_in_one_partition() -> None:
+    async with two_servers() as servers:
+        elsewhere, command_id = apart(servers, "z1"), servers.command_id()
+        first = asyncio.ensure_future(servers.late.ask("JoinNodes", joining("n", "z1", command_id)))
+        await asyncio.sleep(0.1)
+        others = {
+            "JoinNodes": joining("n", elsewhere, command_id),
+            "FreezeWrites": pb.FreezeWritesRequest(command_id=command_id, all_zones=True),
+        }
+        for method, request in others.items():
+            assert await status_of(servers.late, method, request) == grpc.StatusCode.ALREADY_EXISTS, "under way"
+        assert (await first).outcome == done
+        for method, request in others.items():
+            assert await status_of(servers.late, method, request) == grpc.StatusCode.ALREADY_EXISTS, "remembered"
+        assert zone_with(servers.prompt, "n") == ["z1"]
+        assert await servers.prompt.ask("JoinNodes", joining("n", "z1", command_id)) == await first
 
 
-def test_a_stream_states_one_id_in_one_partition() -> None:
-    async def scenario() -> None:
-        async with two_servers() as servers:
-            command_id = servers.command_id()
-            requests = joining("n", "z1", command_id), joining("n", apart(servers, "z1"), command_id)
-            summary = await servers.late.join_all(*requests)
-            assert (summary.requests, summary.done, summary.refused, summary.not_appended) == (2, 1, 0, 1)
-            (error,) = summary.errors
-            assert (error.request, error.command_id, error.status) == (1, command_id, "ALREADY_EXISTS")
-            assert zone_with(servers.late, "n") == ["z1"]
-
-    run_virtual(scenario())
+async def test_a_stream_states_one_id_in_one_partition() -> None:
+    async with two_servers() as servers:
+        command_id = servers.command_id()
+        requests = joining("n", "z1", command_id), joining("n", apart(servers, "z1"), command_id)
+        summary = await servers.late.join_all(*requests)
+        assert (summary.requests, summary.done, summary.refused, summary.not_appended) == (2, 1, 0, 1)
+        (error,) = summary.errors
+        assert (error.request, error.command_id, error.status) == (1, command_id, "ALREADY_EXISTS")
+        assert zone_with(servers.late, "n") == ["z1"]
 
 
-def test_an_id_without_an_outcome_stays_bound_until_no_copy_can_take_effect() -> None:
-    async def scenario() -> None:
-        async with two_servers() as servers:
-            elsewhere, command_id = apart(servers, "z1"), servers.command_id()
-            servers.late.log.late_s = 150.0
-            answer = await servers.late.ask("JoinNodes", joining("n", "z1", command_id))
-            assert answer.outcome == pb.OUTCOME_UNKNOWN
-            for _ in range(8):
-                other = joining("n", elsewhere, command_id)
-                assert await status_of(servers.late, "JoinNodes", other) == grpc.StatusCode.ALREADY_EXISTS
-                await asyncio.sleep(20)
-            bindings = servers.late.commands.command_handler.bindings
-            await asyncio.sleep(60)
-            bindings.bind(servers.command_id(), (Partition(ZONES, 0),))
-            assert command_id not in bindings._bound
-
-    run_virtual(scenario())
+async def test_an_id_without_an_outcome_stays_bound_until_no_copy_can_take_effect() -> None:
+    async with two_servers() as servers:
+        elsewhere, command_id = apart(servers, "z1"), servers.command_id()
+        servers.late.log.late_s = 150.0
+        answer = await servers.late.ask("JoinNodes", joining("n", "z1", command_id))
+        assert answer.outcome == pb.OUTCOME_UNKNOWN
+        for _ in range(8):
+            other = joining("n", elsewhere, command_id)
+            assert await status_of(servers.late, "JoinNodes", other) == grpc.StatusCode.ALREADY_EXISTS
+            await asyncio.sleep(20)
+        bindings = servers.late.commands.command_handler.bindings
+        await asyncio.sleep(60)
+        bindings.bind(servers.command_id(), (Partition(ZONES, 0),))
+        assert command_id not in bindings._bound
 
 
-def test_every_partition_that_knows_an_id_is_shown() -> None:
+async def test_every_partition_that_knows_an_id_is_shown() -> None:
     """Servers do not hear of each other's ids before the records are folded, so across them an id may be used twice."""
-
-    async def scenario() -> None:
-        async with two_servers() as servers:
-            elsewhere, command_id = apart(servers, "z1"), servers.command_id()
-            both = await asyncio.gather(
-                servers.prompt.ask("JoinNodes", joining("a", "z1", command_id)),
-                servers.late.ask(
-                    "LeaveNodes", pb.LeaveNodesRequest(command_id=command_id, zone=elsewhere, names=["b"])
-                ),
-            )
-            assert [answer.outcome for answer in both] == [done, refused]
-            await asyncio.sleep(1)
-            shown = await servers.prompt.show(command_id)
-            assert shown.outcome == done, "one partition did it"
-            homes = [servers.prompt.replica.partition_for(ZONES, zone) for zone in ("z1", elsewhere)]
-            told = {part.partition: part for part in shown.partitions}
-            assert {name: part.outcome for name, part in told.items()} == {str(homes[0]): done, str(homes[1]): refused}
-            assert "is not known" in told[str(homes[1])].reason
-            assert await servers.late.show(command_id) == shown
-            freeze_all = pb.FreezeWritesRequest(command_id=command_id, all_zones=True)
-            assert await status_of(servers.prompt, "FreezeWrites", freeze_all) == (grpc.StatusCode.ALREADY_EXISTS)
-
-    run_virtual(scenario())
+    async with two_servers() as servers:
+        elsewhere, command_id = apart(servers, "z1"), servers.command_id()
+        both = await asyncio.gather(
+            servers.prompt.ask("JoinNodes", joining("a", "z1", command_id)),
+            servers.late.ask("LeaveNodes", pb.LeaveNodesRequest(command_id=command_id, zone=elsewhere, names=["b"])),
+        )
+        assert [answer.outcome for answer in both] == [done, refused]
+        await asyncio.sleep(1)
+        shown = await servers.prompt.show(command_id)
+        assert shown.outcome == done, "one partition did it"
+        homes = [servers.prompt.replica.partition_for(ZONES, zone) for zone in ("z1", elsewhere)]
+        told = {part.partition: part for part in shown.partitions}
+        assert {name: part.outcome for name, part in told.items()} == {str(homes[0]): done, str(homes[1]): refused}
+        assert "is not known" in told[str(homes[1])].reason
+        assert await servers.late.show(command_id) == shown
+        freeze_all = pb.FreezeWritesRequest(command_id=command_id, all_zones=True)
+        assert await status_of(servers.prompt, "FreezeWrites", freeze_all) == (grpc.StatusCode.ALREADY_EXISTS)
 
 
-def test_a_raise_that_cannot_be_made_now_is_no_outcome() -> None:
-    async def scenario() -> None:
-        async with two_servers() as servers:
-            before = dict(servers.contents.records)
-            counts = {partition: len(records) for partition, records in before.items()}
-            raising = pb.UpgradeFoldVersionRequest(command_id=servers.command_id(), topic="zones", version=99)
-            assert await status_of(servers.prompt, "UpgradeFoldVersion", raising) == grpc.StatusCode.FAILED_PRECONDITION
-            raising.version = 1
-            servers.late.replica.folded(Partition(ZONES, 2)).halted = "a fault of this machine"
-            assert await status_of(servers.late, "UpgradeFoldVersion", raising) == grpc.StatusCode.FAILED_PRECONDITION
-            assert {partition: len(records) for partition, records in before.items()} == counts, "nothing was appended"
-            assert (await servers.prompt.ask("UpgradeFoldVersion", raising)).outcome == unchanged
-
-    run_virtual(scenario())
+async def test_a_raise_that_cannot_be_made_now_is_no_outcome() -> None:
+    async with two_servers() as servers:
+        before = dict(servers.contents.records)
+        counts = {partition: len(records) for partition, records in before.items()}
+        raising = pb.UpgradeFoldVersionRequest(command_id=servers.command_id(), topic="zones", version=99)
+        assert await status_of(servers.prompt, "UpgradeFoldVersion", raising) == grpc.StatusCode.FAILED_PRECONDITION
+        raising.version = 1
+        servers.late.replica.folded(Partition(ZONES, 2)).halted = "a fault of this machine"
+        assert await status_of(servers.late, "UpgradeFoldVersion", raising) == grpc.StatusCode.FAILED_PRECONDITION
+        assert {partition: len(records) for partition, records in before.items()} == counts, "nothing was appended"
+        assert (await servers.prompt.ask("UpgradeFoldVersion", raising)).outcome == unchanged

@@ -24,7 +24,8 @@ from projections.zones.phases import (
 )
 from schemas.events import DeadlinePassed, StepFailed, StepStarted
 from tests.support.driven import Plane, plane
-from tests.support.virtual_loop import run_virtual
+
+pytestmark = pytest.mark.virtual_clock
 
 HOUR_S = 3_600.0
 HOUR_MS = 3_600_000
@@ -60,410 +61,347 @@ def timers(made: Plane, name: str) -> Timers:
     return found
 
 
-def test_a_fleet_of_sound_devices_gets_ready_with_each_thing_done_once() -> None:
-    async def scenario() -> None:
-        async with plane() as made:
-            await made.add("p1")
-            bmcs = devices(made)
-            found = provisioner(made, "p1", bmcs)
-            for i in range(60):
-                await made.register(f"d{i}")
-            answers = [(await made.request(f"d{i}", "provision", "image-1")).outcome for i in range(60)]
-            assert Counter(outcome.code for outcome in answers) == {"done": 50, "waiting": 10}
-            await made.until(lambda: all(d.phase == READY for d in made.zone("z1").dpus.rows.values()))
-            for device in bmcs.devices.values():
-                assert device.image == "image-1" and not device.drained
-                assert len(device.begun) == len({task.action for task in device.begun}) == len(PROVISIONING)
-            assert {how for _, how in found.ended} == {"done"} and found.under_way == 0
-            assert found.ended.total() == 60 * len(PROVISIONING)
-            assert not found._taken_s, "what is over is kept"
-
-    run_virtual(scenario())
+async def test_a_fleet_of_sound_devices_gets_ready_with_each_thing_done_once() -> None:
+    async with plane() as made:
+        await made.add("p1")
+        bmcs = devices(made)
+        found = provisioner(made, "p1", bmcs)
+        for i in range(60):
+            await made.register(f"d{i}")
+        answers = [(await made.request(f"d{i}", "provision", "image-1")).outcome for i in range(60)]
+        assert Counter(outcome.code for outcome in answers) == {"done": 50, "waiting": 10}
+        await made.until(lambda: all(d.phase == READY for d in made.zone("z1").dpus.rows.values()))
+        for device in bmcs.devices.values():
+            assert device.image == "image-1" and not device.drained
+            assert len(device.begun) == len({task.action for task in device.begun}) == len(PROVISIONING)
+        assert {how for _, how in found.ended} == {"done"} and found.under_way == 0
+        assert found.ended.total() == 60 * len(PROVISIONING)
+        assert not found._taken_s, "what is over is kept"
 
 
-def test_bad_devices_get_ready_or_wait_for_a_person_and_are_ready_after_a_retry() -> None:
+async def test_bad_devices_get_ready_or_wait_for_a_person_and_are_ready_after_a_retry() -> None:
     faults = BmcFaults(latency_s=0.05, unreachable=0.02, mute=0.02, hang=0.005, fail=0.02, lie=0.02)
-
-    async def scenario() -> None:
-        async with plane() as made:
-            await made.add("p1")
-            bmcs = devices(made, faults)
-            provisioner(made, "p1", bmcs)
-            timers(made, "p1")
-            names = [f"d{i}" for i in range(20)]
-            for name in names:
-                await made.register(name)
-                await made.request(name, "provision", "image-1")
-            for _ in range(20):
-                await made.until(
-                    lambda: all(made.dpu(name).phase in (READY, ERROR) for name in names), timeout_s=6 * HOUR_S
-                )
-                stuck = [name for name in names if made.dpu(name).phase == ERROR]
-                for name in stuck:
-                    assert made.dpu(name).message
-                    await made.request(name, "retry")
-                if not stuck:
-                    break
-            assert all(made.dpu(name).phase == READY for name in names)
-            assert all(bmcs.devices[name].image == "image-1" for name in names)
-
-    run_virtual(scenario())
+    async with plane() as made:
+        await made.add("p1")
+        bmcs = devices(made, faults)
+        provisioner(made, "p1", bmcs)
+        timers(made, "p1")
+        names = [f"d{i}" for i in range(20)]
+        for name in names:
+            await made.register(name)
+            await made.request(name, "provision", "image-1")
+        for _ in range(20):
+            await made.until(
+                lambda: all(made.dpu(name).phase in (READY, ERROR) for name in names), timeout_s=6 * HOUR_S
+            )
+            stuck = [name for name in names if made.dpu(name).phase == ERROR]
+            for name in stuck:
+                assert made.dpu(name).message
+                await made.request(name, "retry")
+            if not stuck:
+                break
+        assert all(made.dpu(name).phase == READY for name in names)
+        assert all(bmcs.devices[name].image == "image-1" for name in names)
 
 
-def test_another_takes_over_when_the_beacon_is_gone_and_adopts_the_install() -> None:
-    async def scenario() -> None:
-        async with plane() as made:
-            await made.add("p1")
-            await made.add("p2")
-            bmcs = devices(made, QUIET._replace(pace=10.0))
-            provisioner(made, "p1", bmcs)
-            second = provisioner(made, "p2", bmcs)
-            await made.register("d")
-            await made.request("d", "provision", "image-1")
-            await made.until(lambda: made.dpu("d").phase == OS_INSTALLING and made.dpu("d").percent > 0)
-            assert made.dpu("d").provisioner.startswith("p1#") and not second.ended
-            made.kill("p1")
-            await made.until(lambda: made.dpu("d").phase == READY, timeout_s=300)
-            assert second.ended[OS_INSTALLING, "lost"] == 1
-            assert Counter(task.action for task in bmcs.devices["d"].begun)["install"] == 1
-            assert made.count(made.partition("z1"), StepFailed) == 1
-
-    run_virtual(scenario())
+async def test_another_takes_over_when_the_beacon_is_gone_and_adopts_the_install() -> None:
+    async with plane() as made:
+        await made.add("p1")
+        await made.add("p2")
+        bmcs = devices(made, QUIET._replace(pace=10.0))
+        provisioner(made, "p1", bmcs)
+        second = provisioner(made, "p2", bmcs)
+        await made.register("d")
+        await made.request("d", "provision", "image-1")
+        await made.until(lambda: made.dpu("d").phase == OS_INSTALLING and made.dpu("d").percent > 0)
+        assert made.dpu("d").provisioner.startswith("p1#") and not second.ended
+        made.kill("p1")
+        await made.until(lambda: made.dpu("d").phase == READY, timeout_s=300)
+        assert second.ended[OS_INSTALLING, "lost"] == 1
+        assert Counter(task.action for task in bmcs.devices["d"].begun)["install"] == 1
+        assert made.count(made.partition("z1"), StepFailed) == 1
 
 
-def test_a_provisioner_that_comes_back_does_not_take_its_former_life_for_itself() -> None:
-    async def scenario() -> None:
-        async with plane() as made:
-            await made.add("p1")
-            bmcs = devices(made, QUIET._replace(pace=10.0))
-            provisioner(made, "p1", bmcs)
-            await made.register("d")
-            await made.request("d", "provision", "image-1")
-            await made.until(lambda: made.dpu("d").phase == OS_INSTALLING and made.dpu("d").task != "")
-            before = made.dpu("d").provisioner
-            made.kill("p1", beacon=True)
-            await made.add("p1")
-            found = provisioner(made, "p1", bmcs)
-            await made.until(lambda: made.dpu("d").phase == READY, timeout_s=300)
-            assert found.ended[OS_INSTALLING, "lost"] == 1 and made.dpu("d").phase == READY
-            assert Counter(task.action for task in bmcs.devices["d"].begun)["install"] == 1
-            assert before.startswith("p1#")
-
-    run_virtual(scenario())
+async def test_a_provisioner_that_comes_back_does_not_take_its_former_life_for_itself() -> None:
+    async with plane() as made:
+        await made.add("p1")
+        bmcs = devices(made, QUIET._replace(pace=10.0))
+        provisioner(made, "p1", bmcs)
+        await made.register("d")
+        await made.request("d", "provision", "image-1")
+        await made.until(lambda: made.dpu("d").phase == OS_INSTALLING and made.dpu("d").task != "")
+        before = made.dpu("d").provisioner
+        made.kill("p1", beacon=True)
+        await made.add("p1")
+        found = provisioner(made, "p1", bmcs)
+        await made.until(lambda: made.dpu("d").phase == READY, timeout_s=300)
+        assert found.ended[OS_INSTALLING, "lost"] == 1 and made.dpu("d").phase == READY
+        assert Counter(task.action for task in bmcs.devices["d"].begun)["install"] == 1
+        assert before.startswith("p1#")
 
 
-def test_nobody_takes_over_from_an_actor_that_lives() -> None:
-    async def scenario() -> None:
-        async with plane() as made:
-            await made.add("p1")
-            await made.add("p2")
-            bmcs = devices(made, QUIET._replace(pace=100.0))
-            provisioner(made, "p1", bmcs)
-            second = provisioner(made, "p2", bmcs)
-            for i in range(5):
-                await made.register(f"d{i}")
-                await made.request(f"d{i}", "provision", "image-1")
-            await made.until(lambda: made.dpu("d0").phase == READY, timeout_s=HOUR_S)
-            assert not second.ended
-
-    run_virtual(scenario())
+async def test_nobody_takes_over_from_an_actor_that_lives() -> None:
+    async with plane() as made:
+        await made.add("p1")
+        await made.add("p2")
+        bmcs = devices(made, QUIET._replace(pace=100.0))
+        provisioner(made, "p1", bmcs)
+        second = provisioner(made, "p2", bmcs)
+        for i in range(5):
+            await made.register(f"d{i}")
+            await made.request(f"d{i}", "provision", "image-1")
+        await made.until(lambda: made.dpu("d0").phase == READY, timeout_s=HOUR_S)
+        assert not second.ended
 
 
-def test_a_device_that_hangs_is_let_go_at_the_deadline_and_found_again() -> None:
-    async def scenario() -> None:
-        async with plane() as made:
-            await made.add("p1")
-            bmcs = devices(made)
-            provisioner(made, "p1", bmcs)
-            found = timers(made, "p1")
-            await made.register("d")
-            bmcs.device("d").faults = QUIET._replace(pace=1e9)
-            await made.request("d", "provision", "image-1")
-            await made.until(lambda: made.dpu("d").failures == 1, timeout_s=HOUR_S)
-            assert asyncio.get_running_loop().time() >= STEPS[NODE_EFFECT].deadline_ms / 1_000
-            assert made.dpu("d").message.endswith(("by the deadline", "deadline passed"))
-            bmcs.device("d").faults = QUIET
-            await made.until(lambda: made.dpu("d").phase == READY, timeout_s=HOUR_S)
-            assert found.stated <= 1 and made.count(made.partition("z1"), DeadlinePassed) <= 1
-
-    run_virtual(scenario())
+async def test_a_device_that_hangs_is_let_go_at_the_deadline_and_found_again() -> None:
+    async with plane() as made:
+        await made.add("p1")
+        bmcs = devices(made)
+        provisioner(made, "p1", bmcs)
+        found = timers(made, "p1")
+        await made.register("d")
+        bmcs.device("d").faults = QUIET._replace(pace=1e9)
+        await made.request("d", "provision", "image-1")
+        await made.until(lambda: made.dpu("d").failures == 1, timeout_s=HOUR_S)
+        assert asyncio.get_running_loop().time() >= STEPS[NODE_EFFECT].deadline_ms / 1_000
+        assert made.dpu("d").message.endswith(("by the deadline", "deadline passed"))
+        bmcs.device("d").faults = QUIET
+        await made.until(lambda: made.dpu("d").phase == READY, timeout_s=HOUR_S)
+        assert found.stated <= 1 and made.count(made.partition("z1"), DeadlinePassed) <= 1
 
 
 @pytest.mark.parametrize("ahead_ms", [0, 2 * HOUR_MS], ids=["clocks agree", "the log's clock was hours ahead"])
-def test_an_attempt_whose_time_is_over_says_so_itself(ahead_ms: int) -> None:
+async def test_an_attempt_whose_time_is_over_says_so_itself(ahead_ms: int) -> None:
     """The deadline in the log may lie hours further ahead, where a clock was, and no timer can state it before."""
-
-    async def scenario() -> None:
-        async with plane() as made:
-            made.ahead_ms = ahead_ms
-            await made.add("p1")
-            bmcs = devices(made)
-            found = provisioner(made, "p1", bmcs)
-            timers(made, "p1")
-            await made.register("d")
-            bmcs.device("d").faults = QUIET._replace(pace=1e9)
-            await made.request("d", "provision", "image-1")
-            await made.until(lambda: made.dpu("d").step_state == "running")
-            made.ahead_ms = -1_000
-            limit_s = STEPS[NODE_EFFECT].deadline_ms / 1_000
-            await made.until(lambda: made.dpu("d").failures == 1, timeout_s=limit_s + 60)
-            assert made.dpu("d").message == "the step's deadline passed"
-            assert found.ended[NODE_EFFECT, "transient"] == 1
-            bmcs.device("d").faults = QUIET
-            await made.until(lambda: made.dpu("d").phase == READY, timeout_s=HOUR_S)
-            assert made.count(made.partition("z1"), DeadlinePassed) == 0
-
-    run_virtual(scenario())
+    async with plane() as made:
+        made.ahead_ms = ahead_ms
+        await made.add("p1")
+        bmcs = devices(made)
+        found = provisioner(made, "p1", bmcs)
+        timers(made, "p1")
+        await made.register("d")
+        bmcs.device("d").faults = QUIET._replace(pace=1e9)
+        await made.request("d", "provision", "image-1")
+        await made.until(lambda: made.dpu("d").step_state == "running")
+        made.ahead_ms = -1_000
+        limit_s = STEPS[NODE_EFFECT].deadline_ms / 1_000
+        await made.until(lambda: made.dpu("d").failures == 1, timeout_s=limit_s + 60)
+        assert made.dpu("d").message == "the step's deadline passed"
+        assert found.ended[NODE_EFFECT, "transient"] == 1
+        bmcs.device("d").faults = QUIET
+        await made.until(lambda: made.dpu("d").phase == READY, timeout_s=HOUR_S)
+        assert made.count(made.partition("z1"), DeadlinePassed) == 0
 
 
 @pytest.mark.parametrize("silent", ["StepStarted", "StepSucceeded"])
-def test_a_statement_of_which_nothing_is_known_leads_to_no_second_deed(silent: str) -> None:
-    async def scenario() -> None:
-        async with plane() as made:
-            await made.add("p1")
-            bmcs = devices(made)
-            found = provisioner(made, "p1", bmcs)
-            await made.register("d")
-            partition = made.partition("z1")
-            if silent == "StepStarted":
-                made.log.latency_s = 0.01
-                await made.request("d", "provision", "image-1")
-                made.log.late_s[partition] = 4.0
-            else:
-                await made.request("d", "provision", "image-1")
-                await made.until(lambda: made.dpu("d").step_state == "running")
-                made.log.late_s[partition] = 4.0
-            await made.until(lambda: made.dpu("d").phase == READY, timeout_s=600)
-            assert found.internal_events.failures == 1
-            assert Counter(Counter(task.action for task in bmcs.devices["d"].begun).values()) == {1: len(PROVISIONING)}
-
-    run_virtual(scenario())
-
-
-def test_what_a_person_must_mend_is_not_tried_again_and_goes_on_when_it_is() -> None:
-    async def scenario() -> None:
-        async with plane() as made:
-            await made.add("p1")
-            bmcs = devices(made, QUIET._replace(no_images=frozenset({"image-1"})))
-            provisioner(made, "p1", bmcs)
-            await made.register("d")
+async def test_a_statement_of_which_nothing_is_known_leads_to_no_second_deed(silent: str) -> None:
+    async with plane() as made:
+        await made.add("p1")
+        bmcs = devices(made)
+        found = provisioner(made, "p1", bmcs)
+        await made.register("d")
+        partition = made.partition("z1")
+        if silent == "StepStarted":
+            made.log.latency_s = 0.01
             await made.request("d", "provision", "image-1")
-            await made.until(lambda: made.dpu("d").phase == ERROR)
-            assert made.dpu("d").message == "image: 'image-1' does not exist on the device"
-            bmcs.device("d").faults = QUIET
-            await made.request("d", "retry")
-            await made.until(lambda: made.dpu("d").phase == READY)
-
-    run_virtual(scenario())
-
-
-def test_what_failed_under_a_clock_that_was_hours_ahead_goes_on_when_that_is_set_right() -> None:
-    async def scenario() -> None:
-        async with plane() as made:
-            made.ahead_ms = 2 * HOUR_MS
-            await made.add("p1")
-            bmcs = devices(made, QUIET._replace(unreachable=1.0))
-            provisioner(made, "p1", bmcs)
-            await made.register("d")
+            made.log.late_s[partition] = 4.0
+        else:
             await made.request("d", "provision", "image-1")
-            await made.until(lambda: made.dpu("d").failures == 2)
-            made.ahead_ms = 0
-            bmcs.device("d").faults = QUIET
-            await made.until(lambda: made.dpu("d").phase == READY, timeout_s=HOUR_S)
-
-    run_virtual(scenario())
-
-
-def test_a_device_that_hangs_is_let_go_when_the_clock_was_hours_ahead_as_the_step_began() -> None:
-    async def scenario() -> None:
-        async with plane() as made:
-            made.ahead_ms = 2 * HOUR_MS
-            await made.add("p1")
-            bmcs = devices(made, QUIET._replace(pace=10.0))
-            provisioner(made, "p1", bmcs)
-            await made.register("d")
-            await made.request("d", "provision", "image-1")
-            await made.until(lambda: made.dpu("d").task != "")
-            made.ahead_ms = 0
-            bmcs.device("d").faults = QUIET._replace(hang=1.0)
-            attempt = made.dpu("d").attempt
-            await made.until(lambda: made.dpu("d").attempt > attempt, timeout_s=HOUR_S)
-
-    run_virtual(scenario())
+            await made.until(lambda: made.dpu("d").step_state == "running")
+            made.log.late_s[partition] = 4.0
+        await made.until(lambda: made.dpu("d").phase == READY, timeout_s=600)
+        assert found.internal_events.failures == 1
+        assert Counter(Counter(task.action for task in bmcs.devices["d"].begun).values()) == {1: len(PROVISIONING)}
 
 
-def test_a_provisioner_whose_clock_is_hours_ahead_works_as_any_other() -> None:
-    async def scenario() -> None:
-        async with plane() as made:
-            await made.add("p1")
-            found = provisioner(made, "p1", devices(made), now_ms=lambda: made.now_ms() + 2 * HOUR_MS)
-            await made.register("d")
-            await made.request("d", "provision", "image-1")
-            await made.until(lambda: made.dpu("d").phase == READY, timeout_s=HOUR_S / 2)
-            assert {ended for _, ended in found.ended} == {"done"}
-            assert set(found.ended.values()) == {1}, "one attempt for each phase"
-
-    run_virtual(scenario())
-
-
-def test_requests_take_hold_while_a_step_runs() -> None:
-    async def scenario() -> None:
-        async with plane() as made:
-            await made.add("p1")
-            bmcs = devices(made, QUIET._replace(pace=10.0))
-            provisioner(made, "p1", bmcs)
-            for name in ("aborted", "deleted", "paused"):
-                await made.register(name)
-                await made.request(name, "provision", "image-1")
-            await made.until(lambda: made.dpu("paused").phase == OS_INSTALLING and made.dpu("paused").task != "")
-            await made.request("aborted", "abort")
-            await made.request("deleted", "delete")
-            await made.request("paused", "pause")
-            await asyncio.sleep(300)
-            assert made.dpu("aborted").phase == INITIALIZING and not bmcs.device("aborted").drained
-            assert "deleted" not in made.zone("z1").dpus.rows and not bmcs.device("deleted").drained
-            assert (made.dpu("paused").phase, made.dpu("paused").step_state) == ("DPU Config", "open")
-            await made.request("paused", "resume")
-            await made.until(lambda: made.dpu("paused").phase == READY)
-
-    run_virtual(scenario())
+async def test_what_a_person_must_mend_is_not_tried_again_and_goes_on_when_it_is() -> None:
+    async with plane() as made:
+        await made.add("p1")
+        bmcs = devices(made, QUIET._replace(no_images=frozenset({"image-1"})))
+        provisioner(made, "p1", bmcs)
+        await made.register("d")
+        await made.request("d", "provision", "image-1")
+        await made.until(lambda: made.dpu("d").phase == ERROR)
+        assert made.dpu("d").message == "image: 'image-1' does not exist on the device"
+        bmcs.device("d").faults = QUIET
+        await made.request("d", "retry")
+        await made.until(lambda: made.dpu("d").phase == READY)
 
 
-def test_an_address_that_no_backend_knows_is_a_persons_to_mend() -> None:
-    async def scenario() -> None:
-        async with plane() as made:
-            await made.add("p1")
-            bmcs = SimulatedBmcs(now_s=asyncio.get_running_loop().time, rng=made.rng())
-            made.spawn(
-                "p1",
-                Provisioner(
-                    made.replicas["p1"],
-                    made.ranks("p1"),
-                    lambda address: bmcs.connect(address.replace("simulated", "redfish")),
-                    now_ms=made.now_ms,
-                    rng=made.rng(),
-                ).run(),
-            )
-            await made.register("d")
-            await made.request("d", "provision", "image-1")
-            await made.until(lambda: made.dpu("d").phase == ERROR)
-            assert "must be simulated:NAME" in made.dpu("d").message
-
-    run_virtual(scenario())
+async def test_what_failed_under_a_clock_that_was_hours_ahead_goes_on_when_that_is_set_right() -> None:
+    async with plane() as made:
+        made.ahead_ms = 2 * HOUR_MS
+        await made.add("p1")
+        bmcs = devices(made, QUIET._replace(unreachable=1.0))
+        provisioner(made, "p1", bmcs)
+        await made.register("d")
+        await made.request("d", "provision", "image-1")
+        await made.until(lambda: made.dpu("d").failures == 2)
+        made.ahead_ms = 0
+        bmcs.device("d").faults = QUIET
+        await made.until(lambda: made.dpu("d").phase == READY, timeout_s=HOUR_S)
 
 
-def test_what_this_process_has_no_room_for_waits_for_it() -> None:
-    async def scenario() -> None:
-        async with plane() as made:
-            await made.add("p1")
-            bmcs = devices(made)
-            found = provisioner(made, "p1", bmcs, ProvisionerSettings(attempts_at_once=3))
-            most = 0
-            for i in range(12):
-                await made.register(f"d{i}")
-                await made.request(f"d{i}", "provision", "image-1")
-
-            def ready() -> bool:
-                nonlocal most
-                most = max(most, found.under_way)
-                return all(d.phase == READY for d in made.zone("z1").dpus.rows.values())
-
-            await made.until(ready, timeout_s=600)
-            assert most == 3 and made.count(made.partition("z1"), StepStarted) == 12 * len(PROVISIONING)
-
-    run_virtual(scenario())
+async def test_a_device_that_hangs_is_let_go_when_the_clock_was_hours_ahead_as_the_step_began() -> None:
+    async with plane() as made:
+        made.ahead_ms = 2 * HOUR_MS
+        await made.add("p1")
+        bmcs = devices(made, QUIET._replace(pace=10.0))
+        provisioner(made, "p1", bmcs)
+        await made.register("d")
+        await made.request("d", "provision", "image-1")
+        await made.until(lambda: made.dpu("d").task != "")
+        made.ahead_ms = 0
+        bmcs.device("d").faults = QUIET._replace(hang=1.0)
+        attempt = made.dpu("d").attempt
+        await made.until(lambda: made.dpu("d").attempt > attempt, timeout_s=HOUR_S)
 
 
-def test_the_state_left_behind_has_nobody_pending_for_nothing() -> None:
-    async def scenario() -> None:
-        async with plane() as made:
-            await made.add("p1")
-            provisioner(made, "p1", devices(made))
-            for i in range(120):
-                await made.register(f"d{i}")
-                await made.request(f"d{i}", "provision", "image-1")
-            await made.until(lambda: not any(d.phase == PENDING for d in made.zone("z1").dpus.rows.values()))
-
-    run_virtual(scenario())
+async def test_a_provisioner_whose_clock_is_hours_ahead_works_as_any_other() -> None:
+    async with plane() as made:
+        await made.add("p1")
+        found = provisioner(made, "p1", devices(made), now_ms=lambda: made.now_ms() + 2 * HOUR_MS)
+        await made.register("d")
+        await made.request("d", "provision", "image-1")
+        await made.until(lambda: made.dpu("d").phase == READY, timeout_s=HOUR_S / 2)
+        assert {ended for _, ended in found.ended} == {"done"}
+        assert set(found.ended.values()) == {1}, "one attempt for each phase"
 
 
-def test_a_failure_of_which_a_device_says_more_than_a_record_holds_is_stated_all_the_same() -> None:
+async def test_requests_take_hold_while_a_step_runs() -> None:
+    async with plane() as made:
+        await made.add("p1")
+        bmcs = devices(made, QUIET._replace(pace=10.0))
+        provisioner(made, "p1", bmcs)
+        for name in ("aborted", "deleted", "paused"):
+            await made.register(name)
+            await made.request(name, "provision", "image-1")
+        await made.until(lambda: made.dpu("paused").phase == OS_INSTALLING and made.dpu("paused").task != "")
+        await made.request("aborted", "abort")
+        await made.request("deleted", "delete")
+        await made.request("paused", "pause")
+        await asyncio.sleep(300)
+        assert made.dpu("aborted").phase == INITIALIZING and not bmcs.device("aborted").drained
+        assert "deleted" not in made.zone("z1").dpus.rows and not bmcs.device("deleted").drained
+        assert (made.dpu("paused").phase, made.dpu("paused").step_state) == ("DPU Config", "open")
+        await made.request("paused", "resume")
+        await made.until(lambda: made.dpu("paused").phase == READY)
+
+
+async def test_an_address_that_no_backend_knows_is_a_persons_to_mend() -> None:
+    async with plane() as made:
+        await made.add("p1")
+        bmcs = SimulatedBmcs(now_s=asyncio.get_running_loop().time, rng=made.rng())
+        made.spawn(
+            "p1",
+            Provisioner(
+                made.replicas["p1"],
+                made.ranks("p1"),
+                lambda address: bmcs.connect(address.replace("simulated", "redfish")),
+                now_ms=made.now_ms,
+                rng=made.rng(),
+            ).run(),
+        )
+        await made.register("d")
+        await made.request("d", "provision", "image-1")
+        await made.until(lambda: made.dpu("d").phase == ERROR)
+        assert "must be simulated:NAME" in made.dpu("d").message
+
+
+async def test_what_this_process_has_no_room_for_waits_for_it() -> None:
+    async with plane() as made:
+        await made.add("p1")
+        bmcs = devices(made)
+        found = provisioner(made, "p1", bmcs, ProvisionerSettings(attempts_at_once=3))
+        most = 0
+        for i in range(12):
+            await made.register(f"d{i}")
+            await made.request(f"d{i}", "provision", "image-1")
+
+        def ready() -> bool:
+            nonlocal most
+            most = max(most, found.under_way)
+            return all(d.phase == READY for d in made.zone("z1").dpus.rows.values())
+
+        await made.until(ready, timeout_s=600)
+        assert most == 3 and made.count(made.partition("z1"), StepStarted) == 12 * len(PROVISIONING)
+
+
+async def test_the_state_left_behind_has_nobody_pending_for_nothing() -> None:
+    async with plane() as made:
+        await made.add("p1")
+        provisioner(made, "p1", devices(made))
+        for i in range(120):
+            await made.register(f"d{i}")
+            await made.request(f"d{i}", "provision", "image-1")
+        await made.until(lambda: not any(d.phase == PENDING for d in made.zone("z1").dpus.rows.values()))
+
+
+async def test_a_failure_of_which_a_device_says_more_than_a_record_holds_is_stated_all_the_same() -> None:
     class Talkative(SimulatedBmc):
         async def read(self, token: int) -> Reading:
             found = await super().read(token)
             return found._replace(tasks=tuple(task._replace(message="x" * (1 << 20)) for task in found.tasks))
 
-    async def scenario() -> None:
-        async with plane() as made:
-            await made.add("p1")
-            bmcs = devices(made)
-            clock, faults = asyncio.get_running_loop().time, QUIET._replace(fail=1.0)
-            bmcs.devices["d"] = Talkative("", now_s=clock, rng=made.rng(), faults=faults)
-            provisioner(made, "p1", bmcs)
-            await made.register("d")
-            await made.request("d", "provision", "image-1")
-            await made.until(lambda: made.dpu("d").phase == ERROR)
-            assert made.dpu("d").message.startswith("task: drain-") and len(made.dpu("d").message) == 253
-
-    run_virtual(scenario())
+    async with plane() as made:
+        await made.add("p1")
+        bmcs = devices(made)
+        clock, faults = asyncio.get_running_loop().time, QUIET._replace(fail=1.0)
+        bmcs.devices["d"] = Talkative("", now_s=clock, rng=made.rng(), faults=faults)
+        provisioner(made, "p1", bmcs)
+        await made.register("d")
+        await made.request("d", "provision", "image-1")
+        await made.until(lambda: made.dpu("d").phase == ERROR)
+        assert made.dpu("d").message.startswith("task: drain-") and len(made.dpu("d").message) == 253
 
 
-def test_devices_that_hang_hold_up_no_others() -> None:
+async def test_devices_that_hang_hold_up_no_others() -> None:
     """A switch of a row of racks is down, and every call to a device behind it takes as long as a call may."""
-
-    async def scenario() -> None:
-        async with plane() as made:
-            await made.add("p1")
-            bmcs = devices(made)
-            provisioner(made, "p1", bmcs, ProvisionerSettings(calls_at_once=4))
-            for i in range(40):
-                bmcs.device(f"dead{i}").faults = QUIET._replace(hang=1.0)
-                await made.register(f"dead{i}")
-                await made.request(f"dead{i}", "provision", "image-1")
-            await asyncio.sleep(1)
-            await made.register("sound")
-            await made.request("sound", "provision", "image-1")
-            await made.until(lambda: made.dpu("sound").phase == READY, timeout_s=60)
-
-    run_virtual(scenario())
+    async with plane() as made:
+        await made.add("p1")
+        bmcs = devices(made)
+        provisioner(made, "p1", bmcs, ProvisionerSettings(calls_at_once=4))
+        for i in range(40):
+            bmcs.device(f"dead{i}").faults = QUIET._replace(hang=1.0)
+            await made.register(f"dead{i}")
+            await made.request(f"dead{i}", "provision", "image-1")
+        await asyncio.sleep(1)
+        await made.register("sound")
+        await made.request("sound", "provision", "image-1")
+        await made.until(lambda: made.dpu("sound").phase == READY, timeout_s=60)
 
 
-def test_no_step_is_taken_over_and_over_in_a_partition_that_is_halted() -> None:
-    async def scenario() -> None:
-        async with plane() as made:
-            replica = await made.add("p1")
-            await made.register("d")
-            await made.request("d", "provision", "image-1")
-            replica.folded(made.partition("z1")).halted = "a record that this binary cannot fold"
-            provisioner(made, "p1", devices(made))
-            await asyncio.sleep(600)
-            assert made.count(made.partition("z1"), StepStarted) == 0
-
-    run_virtual(scenario())
+async def test_no_step_is_taken_over_and_over_in_a_partition_that_is_halted() -> None:
+    async with plane() as made:
+        replica = await made.add("p1")
+        await made.register("d")
+        await made.request("d", "provision", "image-1")
+        replica.folded(made.partition("z1")).halted = "a record that this binary cannot fold"
+        provisioner(made, "p1", devices(made))
+        await asyncio.sleep(600)
+        assert made.count(made.partition("z1"), StepStarted) == 0
 
 
-def test_a_dpu_that_moves_to_a_zone_of_another_partition_is_provisioned_there() -> None:
+async def test_a_dpu_that_moves_to_a_zone_of_another_partition_is_provisioned_there() -> None:
     """Its attempts are counted from the offset of its registration, and there are fewer records where it goes: its
     device refused each of them, as it had seen higher ones, until the retries were used up."""
 
-    async def scenario() -> None:
-        async with plane() as made:
-            await made.add("p1")
-            bmcs = devices(made)
-            provisioner(made, "p1", bmcs)
-            there = next(zone for zone in map("z{}".format, range(20)) if made.partition(zone) != made.partition("z1"))
-            for i in range(50):
-                await made.join("z1", f"n{i}")
-            await made.register("d")
-            await made.request("d", "provision", "image-1")
-            await made.until(lambda: made.dpu("d").phase == READY)
-            attempts = made.dpu("d").attempt
-            await made.request("d", "delete")
-            await made.until(lambda: "d" not in made.zone("z1").dpus.rows)
-            await made.register("d", zone=there)
-            await made.request("d", "provision", "image-1", zone=there)
-            await made.until(lambda: made.dpu("d", there).phase == READY)
-            assert made.dpu("d", there).attempt < attempts
-            assert Counter(task.action for task in bmcs.devices["d"].begun)["install"] == 2
-
-    run_virtual(scenario())
+    async with plane() as made:
+        await made.add("p1")
+        bmcs = devices(made)
+        provisioner(made, "p1", bmcs)
+        there = next(zone for zone in map("z{}".format, range(20)) if made.partition(zone) != made.partition("z1"))
+        for i in range(50):
+            await made.join("z1", f"n{i}")
+        await made.register("d")
+        await made.request("d", "provision", "image-1")
+        await made.until(lambda: made.dpu("d").phase == READY)
+        attempts = made.dpu("d").attempt
+        await made.request("d", "delete")
+        await made.until(lambda: "d" not in made.zone("z1").dpus.rows)
+        await made.register("d", zone=there)
+        await made.request("d", "provision", "image-1", zone=there)
+        await made.until(lambda: made.dpu("d", there).phase == READY)
+        assert made.dpu("d", there).attempt < attempts
+        assert Counter(task.action for task in bmcs.devices["d"].begun)["install"] == 2

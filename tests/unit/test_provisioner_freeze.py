@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from drivers.backends.bmc import Bmc
 from drivers.backends.simulated_bmc import BmcFaults, SimulatedBmcs
 from drivers.provisioning.provisioner import Provisioner
@@ -11,7 +13,8 @@ from eventstore.log import FLEET_0
 from projections.zones.phases import DPU_CONFIG, NODE_EFFECT, OS_INSTALLING, READY
 from schemas.events import Event, StepFailed, StepStarted, WritesFrozen, WritesThawed
 from tests.support.driven import Plane, plane
-from tests.support.virtual_loop import run_virtual
+
+pytestmark = pytest.mark.virtual_clock
 
 HOUR_S = 3_600.0
 SLOW = BmcFaults(latency_s=0.001, pace=10.0)
@@ -48,62 +51,51 @@ class Bench:
         assert answer.outcome.code == "done"
 
 
-def test_no_step_begins_in_a_frozen_zone_before_the_thaw() -> None:
-    async def scenario() -> None:
-        async with plane() as made:
-            await made.add("p1")
-            bench = Bench(made)
-            await bench.freeze("z1")
-            for name, zone in (("d", "z1"), ("e", "z2")):
-                await made.register(name, zone=zone)
-                await made.request(name, "provision", "image-1", zone=zone)
-            await made.until(lambda: made.dpu("e", "z2").phase == READY, timeout_s=HOUR_S)
-            await asyncio.sleep(HOUR_S)
-            assert (made.dpu("d").phase, made.dpu("d").step_state) == (NODE_EFFECT, "open")
-            assert "d" not in bench.connected and bench.provisioner.under_way == 0
-            await bench.thaw("z1")
-            await made.until(lambda: made.dpu("d").phase == READY, timeout_s=HOUR_S)
-
-    run_virtual(scenario())
+async def test_no_step_begins_in_a_frozen_zone_before_the_thaw() -> None:
+    async with plane() as made:
+        await made.add("p1")
+        bench = Bench(made)
+        await bench.freeze("z1")
+        for name, zone in (("d", "z1"), ("e", "z2")):
+            await made.register(name, zone=zone)
+            await made.request(name, "provision", "image-1", zone=zone)
+        await made.until(lambda: made.dpu("e", "z2").phase == READY, timeout_s=HOUR_S)
+        await asyncio.sleep(HOUR_S)
+        assert (made.dpu("d").phase, made.dpu("d").step_state) == (NODE_EFFECT, "open")
+        assert "d" not in bench.connected and bench.provisioner.under_way == 0
+        await bench.thaw("z1")
+        await made.until(lambda: made.dpu("d").phase == READY, timeout_s=HOUR_S)
 
 
-def test_a_step_that_runs_as_all_is_frozen_is_followed_to_its_end_and_no_other_begins() -> None:
-    async def scenario() -> None:
-        async with plane() as made:
-            await made.add("p1")
-            bench = Bench(made)
-            await made.register("d")
-            await made.request("d", "provision", "image-1")
-            await made.until(
-                lambda: made.dpu("d").phase == OS_INSTALLING and made.dpu("d").percent > 0, timeout_s=HOUR_S
-            )
-            begun = bench.begun("d")
-            assert begun[-1] == "install"
-            await bench.freeze("")
-            await asyncio.sleep(HOUR_S)
-            assert (made.dpu("d").phase, made.dpu("d").step_state) == (DPU_CONFIG, "open")
-            assert bench.begun("d") == begun
-            await bench.thaw("")
-            await made.until(lambda: made.dpu("d").phase == READY, timeout_s=HOUR_S)
-            assert not made.count(made.partition("z1"), StepFailed)
-
-    run_virtual(scenario())
+async def test_a_step_that_runs_as_all_is_frozen_is_followed_to_its_end_and_no_other_begins() -> None:
+    async with plane() as made:
+        await made.add("p1")
+        bench = Bench(made)
+        await made.register("d")
+        await made.request("d", "provision", "image-1")
+        await made.until(lambda: made.dpu("d").phase == OS_INSTALLING and made.dpu("d").percent > 0, timeout_s=HOUR_S)
+        begun = bench.begun("d")
+        assert begun[-1] == "install"
+        await bench.freeze("")
+        await asyncio.sleep(HOUR_S)
+        assert (made.dpu("d").phase, made.dpu("d").step_state) == (DPU_CONFIG, "open")
+        assert bench.begun("d") == begun
+        await bench.thaw("")
+        await made.until(lambda: made.dpu("d").phase == READY, timeout_s=HOUR_S)
+        assert not made.count(made.partition("z1"), StepFailed)
 
 
-def test_a_step_that_was_taken_just_before_a_freeze_alters_nothing_before_the_thaw() -> None:
-    async def scenario() -> None:
-        async with plane() as made:
-            await made.add("p1")
-            bench = Bench(made)
-            await made.register("d")
-            made.log.latency_s = 1.0
-            await made.request("d", "provision", "image-1")
-            await bench.freeze("z1")
-            await made.until(lambda: made.dpu("d").step_state == "running")
-            await asyncio.sleep(HOUR_S / 10)
-            assert made.count(made.partition("z1"), StepStarted) == 1 and not bench.begun("d")
-            await bench.thaw("z1")
-            await made.until(lambda: made.dpu("d").phase == READY, timeout_s=HOUR_S)
-            assert not made.count(made.partition("z1"), StepFailed)
-
-    run_virtual(scenario())
+async def test_a_step_that_was_taken_just_before_a_freeze_alters_nothing_before_the_thaw() -> None:
+    async with plane() as made:
+        await made.add("p1")
+        bench = Bench(made)
+        await made.register("d")
+        made.log.latency_s = 1.0
+        await made.request("d", "provision", "image-1")
+        await bench.freeze("z1")
+        await made.until(lambda: made.dpu("d").step_state == "running")
+        await asyncio.sleep(HOUR_S / 10)
+        assert made.count(made.partition("z1"), StepStarted) == 1 and not bench.begun("d")
+        await bench.thaw("z1")
+        await made.until(lambda: made.dpu("d").phase == READY, timeout_s=HOUR_S)
+        assert not made.count(made.partition("z1"), StepFailed)

@@ -4,107 +4,93 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from drivers.provisioning.provisioner import ProvisionerSettings
 from drivers.provisioning.steps import DeviceTiming
 from projections.zones.phases import OS_INSTALLING, PROVISIONING, READY
 from schemas.events import StepStarted
 from tests.support.driven import plane
-from tests.support.virtual_loop import run_virtual
 from tests.unit.test_provisioner import HOUR_S, QUIET, devices, provisioner
 
-
-def test_the_second_in_rank_states_no_step_that_the_first_has_taken() -> None:
-    async def scenario() -> None:
-        async with plane() as made:
-            await made.add("p1")
-            await made.add("p2")
-            bmcs = devices(made)
-            provisioner(made, "p1", bmcs)
-            second = provisioner(made, "p2", bmcs)
-            await made.register("d")
-            await made.request("d", "provision", "image-1")
-            await made.until(lambda: made.dpu("d").phase == READY, timeout_s=600)
-            await asyncio.sleep(10)
-            assert made.count(made.partition("z1"), StepStarted) == len(PROVISIONING)
-            assert not second.internal_events.turns
-
-    run_virtual(scenario())
+pytestmark = pytest.mark.virtual_clock
 
 
-def test_of_a_dpu_that_is_paused_nothing_is_stated() -> None:
+async def test_the_second_in_rank_states_no_step_that_the_first_has_taken() -> None:
+    async with plane() as made:
+        await made.add("p1")
+        await made.add("p2")
+        bmcs = devices(made)
+        provisioner(made, "p1", bmcs)
+        second = provisioner(made, "p2", bmcs)
+        await made.register("d")
+        await made.request("d", "provision", "image-1")
+        await made.until(lambda: made.dpu("d").phase == READY, timeout_s=600)
+        await asyncio.sleep(10)
+        assert made.count(made.partition("z1"), StepStarted) == len(PROVISIONING)
+        assert not second.internal_events.turns
+
+
+async def test_of_a_dpu_that_is_paused_nothing_is_stated() -> None:
     """The fold would refuse it, and it would be stated again each second."""
-
-    async def scenario() -> None:
-        async with plane() as made:
-            await made.add("p1")
-            bmcs = devices(made)
-            await made.register("d")
-            await made.request("d", "provision", "image-1")
-            await made.request("d", "pause")
-            provisioner(made, "p1", bmcs)
-            await asyncio.sleep(600)
-            assert made.dpu("d").paused and made.count(made.partition("z1"), StepStarted) == 0
-            await made.request("d", "resume")
-            await made.until(lambda: made.dpu("d").phase == READY)
-
-    run_virtual(scenario())
+    async with plane() as made:
+        await made.add("p1")
+        bmcs = devices(made)
+        await made.register("d")
+        await made.request("d", "provision", "image-1")
+        await made.request("d", "pause")
+        provisioner(made, "p1", bmcs)
+        await asyncio.sleep(600)
+        assert made.dpu("d").paused and made.count(made.partition("z1"), StepStarted) == 0
+        await made.request("d", "resume")
+        await made.until(lambda: made.dpu("d").phase == READY)
 
 
-def test_a_beacon_that_is_gone_now_and_then_is_not_gone_for_all_that_time() -> None:
-    async def scenario() -> None:
-        async with plane() as made:
-            await made.add("p1")
-            await made.add("p2")
-            bmcs = devices(made, QUIET._replace(pace=30.0))
-            provisioner(made, "p1", bmcs)
-            second = provisioner(made, "p2", bmcs, ProvisionerSettings(lost_after_s=3.0, idle_look_s=0.5))
-            await made.register("d")
-            await made.request("d", "provision", "image-1")
-            await made.until(lambda: made.dpu("d").phase == OS_INSTALLING and made.dpu("d").task != "")
-            for _ in range(10):
-                made.gone.add("p1")
-                await asyncio.sleep(2.0)
-                made.gone.discard("p1")
-                await asyncio.sleep(2.0)
-            await made.until(lambda: made.dpu("d").phase == READY, timeout_s=HOUR_S)
-            assert not second.ended
-
-    run_virtual(scenario())
+async def test_a_beacon_that_is_gone_now_and_then_is_not_gone_for_all_that_time() -> None:
+    async with plane() as made:
+        await made.add("p1")
+        await made.add("p2")
+        bmcs = devices(made, QUIET._replace(pace=30.0))
+        provisioner(made, "p1", bmcs)
+        second = provisioner(made, "p2", bmcs, ProvisionerSettings(lost_after_s=3.0, idle_look_s=0.5))
+        await made.register("d")
+        await made.request("d", "provision", "image-1")
+        await made.until(lambda: made.dpu("d").phase == OS_INSTALLING and made.dpu("d").task != "")
+        for _ in range(10):
+            made.gone.add("p1")
+            await asyncio.sleep(2.0)
+            made.gone.discard("p1")
+            await asyncio.sleep(2.0)
+        await made.until(lambda: made.dpu("d").phase == READY, timeout_s=HOUR_S)
+        assert not second.ended
 
 
-def test_a_start_that_never_lands_is_stated_again() -> None:
-    async def scenario() -> None:
-        async with plane() as made:
-            await made.add("p1")
-            bmcs = devices(made)
-            found = provisioner(made, "p1", bmcs)
-            await made.register("d")
-            made.log.latency_s = 0.01
-            await made.request("d", "provision", "image-1")
-            made.log.late_s[made.partition("z1")] = 10 * HOUR_S
-            await made.until(lambda: made.dpu("d").phase == READY, timeout_s=600)
-            assert found.internal_events.failures == 1
-
-    run_virtual(scenario())
+async def test_a_start_that_never_lands_is_stated_again() -> None:
+    async with plane() as made:
+        await made.add("p1")
+        bmcs = devices(made)
+        found = provisioner(made, "p1", bmcs)
+        await made.register("d")
+        made.log.latency_s = 0.01
+        await made.request("d", "provision", "image-1")
+        made.log.late_s[made.partition("z1")] = 10 * HOUR_S
+        await made.until(lambda: made.dpu("d").phase == READY, timeout_s=600)
+        assert found.internal_events.failures == 1
 
 
-def test_a_call_that_hangs_is_given_up_when_the_time_of_its_step_is_over() -> None:
+async def test_a_call_that_hangs_is_given_up_when_the_time_of_its_step_is_over() -> None:
     """However long a call may take: nobody may touch the device when the log has given the attempt up."""
-
-    async def scenario() -> None:
-        async with plane() as made:
-            await made.add("p1")
-            bmcs = devices(made)
-            patient = ProvisionerSettings(device=DeviceTiming(call_s=10 * HOUR_S))
-            found = provisioner(made, "p1", bmcs, patient)
-            await made.register("d")
-            bmcs.device("d").faults = QUIET._replace(hang=1.0)
-            await made.request("d", "provision", "image-1")
-            deadline_ms = made.dpu("d").deadline_ms
-            await made.until(lambda: made.dpu("d").deadline_ms > deadline_ms)
-            await asyncio.sleep((made.dpu("d").deadline_ms - made.now_ms()) / 1_000 - 1)
-            assert found.under_way == 1
-            await asyncio.sleep(1)
-            await made.until(lambda: found.under_way == 0, timeout_s=ProvisionerSettings().landing_s + 1)
-
-    run_virtual(scenario())
+    async with plane() as made:
+        await made.add("p1")
+        bmcs = devices(made)
+        patient = ProvisionerSettings(device=DeviceTiming(call_s=10 * HOUR_S))
+        found = provisioner(made, "p1", bmcs, patient)
+        await made.register("d")
+        bmcs.device("d").faults = QUIET._replace(hang=1.0)
+        await made.request("d", "provision", "image-1")
+        deadline_ms = made.dpu("d").deadline_ms
+        await made.until(lambda: made.dpu("d").deadline_ms > deadline_ms)
+        await asyncio.sleep((made.dpu("d").deadline_ms - made.now_ms()) / 1_000 - 1)
+        assert found.under_way == 1
+        await asyncio.sleep(1)
+        await made.until(lambda: found.under_way == 0, timeout_s=ProvisionerSettings().landing_s + 1)

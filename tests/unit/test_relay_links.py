@@ -19,6 +19,8 @@ from tests.support.relays import FIRST, SECOND, SETTINGS, THIRD, AgentPeer, Rela
 from tests.support.rule_source import ALLOW, Tables
 from tests.support.virtual_loop import run_virtual
 
+pytestmark = pytest.mark.virtual_clock
+
 
 def sent(made: RelayCluster) -> int:
     """Frames that the only link was sent."""
@@ -33,136 +35,116 @@ def status(tables: Tables, version: int, dpus: int = 1) -> TableStatus:
 # -- what a link has not taken yet
 
 
-def test_a_link_with_much_untaken_gets_nothing_for_its_other_dpus_either(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_link_with_much_untaken_gets_nothing_for_its_other_dpus_either(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "BACKLOG_BYTES", 0)
-
-    async def scenario() -> None:
-        tables = Tables(["a", "b", "c"])
-        tables.put(5, {ALLOW: FIRST})
-        async with relay_cluster(tables) as made:
-            peer = AgentPeer(await made.dial("r0"))
-            peer.hello("a")
-            assert isinstance(await peer.hear(), Welcome)
-            await asyncio.sleep(5)
-            assert sent(made) == 1
-            peer.hello("b", "c")
-            await asyncio.sleep(20)
-            assert sent(made) == 1, "it has not taken that one yet"
-            await peer.frame()
-            assert (await peer.frame()).dpus == 0b110
-
-    run_virtual(scenario())
+    tables = Tables(["a", "b", "c"])
+    tables.put(5, {ALLOW: FIRST})
+    async with relay_cluster(tables) as made:
+        peer = AgentPeer(await made.dial("r0"))
+        peer.hello("a")
+        assert isinstance(await peer.hear(), Welcome)
+        await asyncio.sleep(5)
+        assert sent(made) == 1
+        peer.hello("b", "c")
+        await asyncio.sleep(20)
+        assert sent(made) == 1, "it has not taken that one yet"
+        await peer.frame()
+        assert (await peer.frame()).dpus == 0b110
 
 
-def test_a_frame_that_a_link_has_not_taken_is_late_and_not_lost() -> None:
-    async def scenario() -> None:
-        tables = Tables(["d"])
-        tables.put(5, {ALLOW: FIRST})
-        async with relay_cluster(tables) as made:
-            peer = AgentPeer(await made.dial("r0"))
-            peer.hello("d", held=status(tables, 5))
-            await peer.hear()
-            await asyncio.sleep(2)
-            tables.put(6, {ALLOW: SECOND})
-            for _ in range(6):
-                await asyncio.sleep(10)
-                peer.say(Heartbeat([status(tables, 5)]))
-            await asyncio.sleep(1)
-            assert sent(made) == 1
-            assert (await peer.frame()).delta.to_version == 6
-            assert await peer.is_quiet(1)
+async def test_a_frame_that_a_link_has_not_taken_is_late_and_not_lost() -> None:
+    tables = Tables(["d"])
+    tables.put(5, {ALLOW: FIRST})
+    async with relay_cluster(tables) as made:
+        peer = AgentPeer(await made.dial("r0"))
+        peer.hello("d", held=status(tables, 5))
+        await peer.hear()
+        await asyncio.sleep(2)
+        tables.put(6, {ALLOW: SECOND})
+        for _ in range(6):
+            await asyncio.sleep(10)
             peer.say(Heartbeat([status(tables, 5)]))
-            assert ((await peer.frame()).delta.to_version, sent(made)) == (6, 2), "now it is lost"
+        await asyncio.sleep(1)
+        assert sent(made) == 1
+        assert (await peer.frame()).delta.to_version == 6
+        assert await peer.is_quiet(1)
+        peer.say(Heartbeat([status(tables, 5)]))
+        assert ((await peer.frame()).delta.to_version, sent(made)) == (6, 2), "now it is lost"
 
-    run_virtual(scenario())
 
-
-def test_no_snapshot_is_sent_behind_a_frame_on_its_way() -> None:
+async def test_no_snapshot_is_sent_behind_a_frame_on_its_way() -> None:
     """It would be a whole table more for a DPU that is about to have most of it."""
-
-    async def scenario() -> None:
-        tables = Tables(["d"])
-        tables.put(5, {ALLOW: FIRST})
-        async with relay_cluster(tables) as made:
-            peer = AgentPeer(await made.dial("r0"))
-            peer.hello("d", held=status(tables, 5))
-            await peer.hear()
-            tables.put(6, {ALLOW: SECOND})
-            delta = await peer.frame()
-            assert (delta.delta.from_version, delta.delta.to_version) == (5, 6)
-            tables.put(7, {ALLOW: THIRD})
-            del tables.history[6]
-            assert await peer.is_quiet(5)
-            peer.say(Ack([TableStatus(1, 1, 6, 6, 6, digest_of({ALLOW: SECOND}))], []))
-            assert ((await peer.frame()).delta.from_version, sent(made)) == (0, 2)
-
-    run_virtual(scenario())
+    tables = Tables(["d"])
+    tables.put(5, {ALLOW: FIRST})
+    async with relay_cluster(tables) as made:
+        peer = AgentPeer(await made.dial("r0"))
+        peer.hello("d", held=status(tables, 5))
+        await peer.hear()
+        tables.put(6, {ALLOW: SECOND})
+        delta = await peer.frame()
+        assert (delta.delta.from_version, delta.delta.to_version) == (5, 6)
+        tables.put(7, {ALLOW: THIRD})
+        del tables.history[6]
+        assert await peer.is_quiet(5)
+        peer.say(Ack([TableStatus(1, 1, 6, 6, 6, digest_of({ALLOW: SECOND}))], []))
+        assert ((await peer.frame()).delta.from_version, sent(made)) == (0, 2)
 
 
 # -- how a link speaks
 
 
-def test_who_says_a_little_all_the_time_is_not_flooding() -> None:
-    async def scenario() -> None:
-        tables = Tables(["d"])
-        async with relay_cluster(tables, settings=SETTINGS._replace(messages_per_second=20)) as made:
-            peer = AgentPeer(await made.dial("r0"))
-            peer.hello("d")
-            for _ in range(200):
-                peer.say(Heartbeat([]))
-                await asyncio.sleep(0.1)
-            assert made.relay.closed_for["flooding"] == 0
-            for _ in range(50):
-                peer.say(Heartbeat([]))
-            await asyncio.sleep(1.1)
-            assert made.relay.closed_for["flooding"] == 1
-
-    run_virtual(scenario())
+async def test_who_says_a_little_all_the_time_is_not_flooding() -> None:
+    tables = Tables(["d"])
+    async with relay_cluster(tables, settings=SETTINGS._replace(messages_per_second=20)) as made:
+        peer = AgentPeer(await made.dial("r0"))
+        peer.hello("d")
+        for _ in range(200):
+            peer.say(Heartbeat([]))
+            await asyncio.sleep(0.1)
+        assert made.relay.closed_for["flooding"] == 0
+        for _ in range(50):
+            peer.say(Heartbeat([]))
+        await asyncio.sleep(1.1)
+        assert made.relay.closed_for["flooding"] == 1
 
 
-def test_a_link_that_falls_silent_is_told_once_and_ended() -> None:
-    async def scenario() -> None:
-        tables = Tables(["d"])
-        async with relay_cluster(tables) as made:
-            peer = AgentPeer(await made.dial("r0"))
-            peer.hello("d")
-            assert isinstance(await peer.hear(), Welcome)
-            await asyncio.sleep(3 * SETTINGS.heartbeat_s - 1)
-            assert len(made.relay.zones["z"].sessions) == 1
-            refused = await peer.hear()
-            assert isinstance(refused, GoAway) and refused.reason.startswith("heartbeat: none received for 3")
-            with pytest.raises(LinkClosed):
-                await peer.hear()
-            await asyncio.sleep(5)
-            assert not made.relay.devices().get("z") and made.relay.closed_for["silent"] == 1
-
-    run_virtual(scenario())
+async def test_a_link_that_falls_silent_is_told_once_and_ended() -> None:
+    tables = Tables(["d"])
+    async with relay_cluster(tables) as made:
+        peer = AgentPeer(await made.dial("r0"))
+        peer.hello("d")
+        assert isinstance(await peer.hear(), Welcome)
+        await asyncio.sleep(3 * SETTINGS.heartbeat_s - 1)
+        assert len(made.relay.zones["z"].sessions) == 1
+        refused = await peer.hear()
+        assert isinstance(refused, GoAway) and refused.reason.startswith("heartbeat: none received for 3")
+        with pytest.raises(LinkClosed):
+            await peer.hear()
+        await asyncio.sleep(5)
+        assert not made.relay.devices().get("z") and made.relay.closed_for["silent"] == 1
 
 
-def test_a_link_whose_certificate_names_a_dpu_speaks_for_no_other() -> None:
-    async def scenario() -> None:
-        tables = Tables(["d", "e"])
-        tables.put(5, {ALLOW: FIRST})
-        async with relay_cluster(tables) as made:
-            for named in (["e"], ["d", "e"]):
-                relays_end, agents_end = memory_link_pair("r0", "agent")
-                made.start(made.relay.serve(relays_end, "d"))
-                peer = AgentPeer(agents_end)
-                peer.hello(*named)
-                refused = await peer.hear()
-                assert isinstance(refused, GoAway)
-                assert refused.reason == "hello.dpus: 'e' is not 'd', the DPU that the link's certificate names"
+async def test_a_link_whose_certificate_names_a_dpu_speaks_for_no_other() -> None:
+    tables = Tables(["d", "e"])
+    tables.put(5, {ALLOW: FIRST})
+    async with relay_cluster(tables) as made:
+        for named in (["e"], ["d", "e"]):
             relays_end, agents_end = memory_link_pair("r0", "agent")
             made.start(made.relay.serve(relays_end, "d"))
             peer = AgentPeer(agents_end)
-            peer.hello("d")
-            peer.say(has(await peer.frame()))
-            peer.hello("e")
-            while not isinstance(message := await peer.hear(), GoAway):
-                """What it was told before."""
-            assert "'e' is not 'd'" in message.reason
-
-    run_virtual(scenario())
+            peer.hello(*named)
+            refused = await peer.hear()
+            assert isinstance(refused, GoAway)
+            assert refused.reason == "hello.dpus: 'e' is not 'd', the DPU that the link's certificate names"
+        relays_end, agents_end = memory_link_pair("r0", "agent")
+        made.start(made.relay.serve(relays_end, "d"))
+        peer = AgentPeer(agents_end)
+        peer.hello("d")
+        peer.say(has(await peer.frame()))
+        peer.hello("e")
+        while not isinstance(message := await peer.hear(), GoAway):
+            """What it was told before."""
+        assert "'e' is not 'd'" in message.reason
 
 
 # -- reports
@@ -179,18 +161,15 @@ class LosingTables(Tables):
             raise AppendUnknown("append to installs/0: the response was lost")
 
 
-def test_a_report_that_may_not_be_in_the_log_is_said_again() -> None:
-    async def scenario() -> None:
-        tables = LosingTables(["d"])
-        tables.put(5, {ALLOW: FIRST})
-        async with relay_cluster(tables) as made:
-            peer = AgentPeer(await made.dial("r0"))
-            peer.hello("d")
-            peer.say(has(await peer.frame()))
-            await asyncio.sleep(30)
-            assert [set(report.versions) for report in tables.reports] == [{5}] * (tables.lost + 1)
-
-    run_virtual(scenario())
+async def test_a_report_that_may_not_be_in_the_log_is_said_again() -> None:
+    tables = LosingTables(["d"])
+    tables.put(5, {ALLOW: FIRST})
+    async with relay_cluster(tables) as made:
+        peer = AgentPeer(await made.dial("r0"))
+        peer.hello("d")
+        peer.say(has(await peer.frame()))
+        await asyncio.sleep(30)
+        assert [set(report.versions) for report in tables.reports] == [{5}] * (tables.lost + 1)
 
 
 # -- what a zone remembers

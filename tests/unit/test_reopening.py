@@ -125,52 +125,45 @@ def test_a_log_of_fewer_partitions_than_it_was_made_with_is_refused_and_of_more(
             run_virtual(toy_replica(log).run())
 
 
-def test_a_replica_of_a_restored_log_is_of_its_generation() -> None:
-    async def run() -> None:
-        log = FlakyLog()
-        log.put(FLEET_0, LogCreated(internal_envelope("log", "test", T0), LOG_ID, 3, 4, ""))
-        async with running(replica := toy_replica(log)):
-            assert (replica.log_id, replica.generation) == (LOG_ID, 3)
-
-    run_virtual(run())
+@pytest.mark.virtual_clock
+async def test_a_replica_of_a_restored_log_is_of_its_generation() -> None:
+    log = FlakyLog()
+    log.put(FLEET_0, LogCreated(internal_envelope("log", "test", T0), LOG_ID, 3, 4, ""))
+    async with running(replica := toy_replica(log)):
+        assert (replica.log_id, replica.generation) == (LOG_ID, 3)
 
 
-def test_reports_that_expire_after_they_were_folded_are_no_other_log(tmp_path: Path) -> None:
-    async def run() -> None:
-        log, store = FlakyLog(), RocksStore(tmp_path)
-        for number in range(6):
-            log.contents.add(INSTALLS_0, T0 + number, b"k", encode(fact(f"p{number}")))
-        async with running(replica := toy_replica(log, store=store, topics=(FLEET, INSTALLS))):
-            log.contents.begins[INSTALLS_0] = 4
-            del log.contents.records[INSTALLS_0][:4]
-            await asyncio.sleep(200)
-            assert replica.position(INSTALLS_0) == 6
-        await replica.save()
-        async with running(again := toy_replica(log, store=store, topics=(FLEET, INSTALLS))):
-            assert (again.folded_records, again.state(INSTALLS_0).total.effects) == (0, 6)
-        store.close()
-
-    run_virtual(run())
+@pytest.mark.virtual_clock
+async def test_reports_that_expire_after_they_were_folded_are_no_other_log(tmp_path: Path) -> None:
+    log, store = FlakyLog(), RocksStore(tmp_path)
+    for number in range(6):
+        log.contents.add(INSTALLS_0, T0 + number, b"k", encode(fact(f"p{number}")))
+    async with running(replica := toy_replica(log, store=store, topics=(FLEET, INSTALLS))):
+        log.contents.begins[INSTALLS_0] = 4
+        del log.contents.records[INSTALLS_0][:4]
+        await asyncio.sleep(200)
+        assert replica.position(INSTALLS_0) == 6
+    await replica.save()
+    async with running(again := toy_replica(log, store=store, topics=(FLEET, INSTALLS))):
+        assert (again.folded_records, again.state(INSTALLS_0).total.effects) == (0, 6)
+    store.close()
 
 
-def test_state_that_was_dropped_is_dropped_once(tmp_path: Path) -> None:
+@pytest.mark.virtual_clock
+async def test_state_that_was_dropped_is_dropped_once(tmp_path: Path) -> None:
     """Each save says what changed since the last: one that dropped all before it again would leave only that."""
-
-    async def run() -> None:
-        log, store, issue = FlakyLog(), RocksStore(tmp_path), Issuer()
-        async with running(first := toy_replica(log, store=store)):
-            await submit(first, issue.set("a"))
-        await first.save()
-        [(key, row)] = store._scan(b"r\0fleet/0\0policies\0")
-        store._db[key + b" that was never set"] = row
-        async with running(second := toy_replica(log, store=store)):
-            for name in "bcd":
-                await submit(second, issue.set(name))
-                await second.save()
-        assert [name for name, _ in store.rows(FLEET_0, "policies")] == ["a", "b", "c", "d"]
-        async with running(third := toy_replica(log, store=store)):
-            assert not third.folded_records
-            assert sorted(third.state(FLEET_0).policies.rows) == ["a", "b", "c", "d"]
-        store.close()
-
-    run_virtual(run())
+    log, store, issue = FlakyLog(), RocksStore(tmp_path), Issuer()
+    async with running(first := toy_replica(log, store=store)):
+        await submit(first, issue.set("a"))
+    await first.save()
+    [(key, row)] = store._scan(b"r\0fleet/0\0policies\0")
+    store._db[key + b" that was never set"] = row
+    async with running(second := toy_replica(log, store=store)):
+        for name in "bcd":
+            await submit(second, issue.set(name))
+            await second.save()
+    assert [name for name, _ in store.rows(FLEET_0, "policies")] == ["a", "b", "c", "d"]
+    async with running(third := toy_replica(log, store=store)):
+        assert not third.folded_records
+        assert sorted(third.state(FLEET_0).policies.rows) == ["a", "b", "c", "d"]
+    store.close()

@@ -72,22 +72,20 @@ async def submit(replica: Replica, event: Event, *, timeout_s: float = 5.0) -> A
 # -- the log's beginning
 
 
-def test_two_starters_make_one_log() -> None:
-    async def run() -> None:
-        contents = Contents(4)
-        one, other = (toy_replica(FlakyLog(contents), name=name) for name in ("one", "other"))
-        async with running(one, other):
-            assert one.log_id == other.log_id != ""
-            assert one.generation == 1
-            for partition, records in contents.records.items():
-                first = decode(records[0].value)
-                assert isinstance(first, LogCreated), partition
-                assert (first.log_id, first.partition_count) == (one.log_id, 4)
-            await submit(one, Issuer().set("a"))
-            await other.wait_for_position(FLEET_0, one.position(FLEET_0), timeout_s=5)
-            assert other.state(FLEET_0).count == 1
-
-    run_virtual(run())
+@pytest.mark.virtual_clock
+async def test_two_starters_make_one_log() -> None:
+    contents = Contents(4)
+    one, other = (toy_replica(FlakyLog(contents), name=name) for name in ("one", "other"))
+    async with running(one, other):
+        assert one.log_id == other.log_id != ""
+        assert one.generation == 1
+        for partition, records in contents.records.items():
+            first = decode(records[0].value)
+            assert isinstance(first, LogCreated), partition
+            assert (first.log_id, first.partition_count) == (one.log_id, 4)
+        await submit(one, Issuer().set("a"))
+        await other.wait_for_position(FLEET_0, one.position(FLEET_0), timeout_s=5)
+        assert other.state(FLEET_0).count == 1
 
 
 def test_a_replica_that_may_not_make_a_log_waits_for_one() -> None:
@@ -105,232 +103,202 @@ def test_a_replica_that_may_not_make_a_log_waits_for_one() -> None:
     run_virtual(run())
 
 
+@pytest.mark.virtual_clock
 @pytest.mark.parametrize("outages", [1, 7, 40])
-def test_outages_at_the_start_are_waited_out(outages: int) -> None:
-    async def run() -> None:
-        log = FlakyLog()
-        log.outages = outages
-        async with running(replica := toy_replica(log)):
-            assert (await submit(replica, Issuer().set("a"))).outcome.code == "done"
-
-    run_virtual(run())
+async def test_outages_at_the_start_are_waited_out(outages: int) -> None:
+    log = FlakyLog()
+    log.outages = outages
+    async with running(replica := toy_replica(log)):
+        assert (await submit(replica, Issuer().set("a"))).outcome.code == "done"
 
 
-def test_a_log_of_another_partition_count_is_refused() -> None:
-    async def run() -> None:
-        log = FlakyLog()
-        log.put(FLEET_0, created(partition_count=12))
-        with pytest.raises(LogMismatch, match=r"12.*4"):
-            await toy_replica(log).run()
-
-    run_virtual(run())
+@pytest.mark.virtual_clock
+async def test_a_log_of_another_partition_count_is_refused() -> None:
+    log = FlakyLog()
+    log.put(FLEET_0, created(partition_count=12))
+    with pytest.raises(LogMismatch, match=r"12.*4"):
+        await toy_replica(log).run()
 
 
 # -- answers
 
 
-def test_callers_are_answered_from_the_log() -> None:
-    async def run() -> None:
-        issue = Issuer()
-        async with running(replica := toy_replica(FlakyLog())):
-            done = issue.set("a")
-            assert await submit(replica, done) == Answer(replica.dry_run(FLEET_0, done).outcome, FLEET_0, 1)
-            refused = await submit(replica, issue.delete("b"))
-            assert (refused.outcome.code, refused.offset) == ("refused", 2)
-            again = await submit(replica, done)
-            assert (again.outcome.code, again.offset, replica.position(FLEET_0)) == ("done", 1, 3)
-            assert replica.outcomes(done.envelope.command_id) == [again]
-            assert replica.outcomes(issue.id()) == []
-
-    run_virtual(run())
+@pytest.mark.virtual_clock
+async def test_callers_are_answered_from_the_log() -> None:
+    issue = Issuer()
+    async with running(replica := toy_replica(FlakyLog())):
+        done = issue.set("a")
+        assert await submit(replica, done) == Answer(replica.dry_run(FLEET_0, done).outcome, FLEET_0, 1)
+        refused = await submit(replica, issue.delete("b"))
+        assert (refused.outcome.code, refused.offset) == ("refused", 2)
+        again = await submit(replica, done)
+        assert (again.outcome.code, again.offset, replica.position(FLEET_0)) == ("done", 1, 3)
+        assert replica.outcomes(done.envelope.command_id) == [again]
+        assert replica.outcomes(issue.id()) == []
 
 
-def test_many_callers_at_once_each_get_their_own_answer() -> None:
-    async def run() -> None:
-        issue = Issuer()
-        commands = [issue.set(f"p{i}") if i % 3 else issue.delete(f"p{i}") for i in range(300)]
-        async with running(replica := toy_replica(FlakyLog())):
-            answers = await asyncio.gather(*(submit(replica, command) for command in commands * 2))
-        for i, (first, copy) in enumerate(zip(answers[:300], answers[300:], strict=True)):
-            assert first == copy
-            assert first.outcome.code == ("done" if i % 3 else "refused")
-        assert len({answer.offset for answer in answers}) == 300
-
-    run_virtual(run())
+@pytest.mark.virtual_clock
+async def test_many_callers_at_once_each_get_their_own_answer() -> None:
+    issue = Issuer()
+    commands = [issue.set(f"p{i}") if i % 3 else issue.delete(f"p{i}") for i in range(300)]
+    async with running(replica := toy_replica(FlakyLog())):
+        answers = await asyncio.gather(*(submit(replica, command) for command in commands * 2))
+    for i, (first, copy) in enumerate(zip(answers[:300], answers[300:], strict=True)):
+        assert first == copy
+        assert first.outcome.code == ("done" if i % 3 else "refused")
+    assert len({answer.offset for answer in answers}) == 300
 
 
-def test_an_append_whose_answer_was_lost_is_answered_from_the_log() -> None:
-    async def run() -> None:
-        log = FlakyLog()
-        async with running(replica := toy_replica(log)):
-            log.append_unknown = True
-            assert (await submit(replica, Issuer().set("a"))).outcome.code == "done"
-
-    run_virtual(run())
+@pytest.mark.virtual_clock
+async def test_an_append_whose_answer_was_lost_is_answered_from_the_log() -> None:
+    log = FlakyLog()
+    async with running(replica := toy_replica(log)):
+        log.append_unknown = True
+        assert (await submit(replica, Issuer().set("a"))).outcome.code == "done"
 
 
-def test_an_answer_does_not_wait_for_a_hanging_append() -> None:
-    async def run() -> None:
-        log = FlakyLog()
-        async with running(replica := toy_replica(log)):
-            log.hangs = True
-            began, tasks = asyncio.get_running_loop().time(), asyncio.all_tasks()
-            assert (await submit(replica, Issuer().set("a"))).outcome.code == "done"
-            assert asyncio.get_running_loop().time() - began < 0.01
-            await asyncio.sleep(0.01)
-            assert asyncio.all_tasks() == tasks, "nobody waits for that append any more"
-
-    run_virtual(run())
+@pytest.mark.virtual_clock
+async def test_an_answer_does_not_wait_for_a_hanging_append() -> None:
+    log = FlakyLog()
+    async with running(replica := toy_replica(log)):
+        log.hangs = True
+        began, tasks = asyncio.get_running_loop().time(), asyncio.all_tasks()
+        assert (await submit(replica, Issuer().set("a"))).outcome.code == "done"
+        assert asyncio.get_running_loop().time() - began < 0.01
+        await asyncio.sleep(0.01)
+        assert asyncio.all_tasks() == tasks, "nobody waits for that append any more"
 
 
-def test_a_record_that_lands_late_still_answers_its_caller() -> None:
-    async def run() -> None:
-        log = FlakyLog()
-        async with running(replica := toy_replica(log)):
-            log.loses_appends = True
-            waiting = asyncio.ensure_future(submit(replica, Issuer().set("a")))
-            await asyncio.sleep(3)
-            log.contents.add(FLEET_0, T0, b"key", log.lost[0])
-            assert (await waiting).outcome.code == "done"
-
-    run_virtual(run())
+@pytest.mark.virtual_clock
+async def test_a_record_that_lands_late_still_answers_its_caller() -> None:
+    log = FlakyLog()
+    async with running(replica := toy_replica(log)):
+        log.loses_appends = True
+        waiting = asyncio.ensure_future(submit(replica, Issuer().set("a")))
+        await asyncio.sleep(3)
+        log.contents.add(FLEET_0, T0, b"key", log.lost[0])
+        assert (await waiting).outcome.code == "done"
 
 
-def test_unknown_is_said_at_the_deadline_and_becomes_definite_by_a_repeat() -> None:
-    async def run() -> None:
-        log, command = FlakyLog(), Issuer().set("a")
-        loop = asyncio.get_running_loop()
-        async with running(replica := toy_replica(log)):
-            log.loses_appends = True
-            began = loop.time()
-            with pytest.raises(AppendUnknown, match=command.envelope.command_id):
-                await submit(replica, command, timeout_s=2)
-            assert loop.time() - began == pytest.approx(2)
-            log.loses_appends = False
-            log.contents.add(FLEET_0, T0, b"key", log.lost[0])
-            assert (await submit(replica, command)).offset == 1
-            assert replica.state(FLEET_0).total.effects == 1
-
-    run_virtual(run())
+@pytest.mark.virtual_clock
+async def test_unknown_is_said_at_the_deadline_and_becomes_definite_by_a_repeat() -> None:
+    log, command = FlakyLog(), Issuer().set("a")
+    loop = asyncio.get_running_loop()
+    async with running(replica := toy_replica(log)):
+        log.loses_appends = True
+        began = loop.time()
+        with pytest.raises(AppendUnknown, match=command.envelope.command_id):
+            await submit(replica, command, timeout_s=2)
+        assert loop.time() - began == pytest.approx(2)
+        log.loses_appends = False
+        log.contents.add(FLEET_0, T0, b"key", log.lost[0])
+        assert (await submit(replica, command)).offset == 1
+        assert replica.state(FLEET_0).total.effects == 1
 
 
-def test_what_cannot_be_appended_is_said_at_once() -> None:
-    async def run() -> None:
-        async with running(replica := toy_replica(FlakyLog())):
-            with pytest.raises(AppendRefused):
-                await submit(replica, Issuer().set("x" * 2_000_000))
-            with pytest.raises(PermanentError, match=r"zones/9"):
-                await replica.submit(Partition(ZONES, 9), b"", Issuer().set("a"), timeout_s=1)
-
-    run_virtual(run())
+@pytest.mark.virtual_clock
+async def test_what_cannot_be_appended_is_said_at_once() -> None:
+    async with running(replica := toy_replica(FlakyLog())):
+        with pytest.raises(AppendRefused):
+            await submit(replica, Issuer().set("x" * 2_000_000))
+        with pytest.raises(PermanentError, match=r"zones/9"):
+            await replica.submit(Partition(ZONES, 9), b"", Issuer().set("a"), timeout_s=1)
 
 
-def test_an_id_of_another_command_is_refused_without_an_append() -> None:
-    async def run() -> None:
-        issue = Issuer()
-        one = issue.set("a")
-        other = type(one)(one.envelope, "b", *[getattr(one, field) for field in one.__struct_fields__[2:]])
-        async with running(replica := toy_replica(FlakyLog())):
-            first, second = await asyncio.gather(submit(replica, one), submit(replica, other))
-            assert (first.outcome.code, second.outcome.code) == ("done", "refused")
-            position = replica.position(FLEET_0)
-            assert "another command" in (await submit(replica, other)).outcome.reason
-            assert replica.position(FLEET_0) == position
-
-    run_virtual(run())
+@pytest.mark.virtual_clock
+async def test_an_id_of_another_command_is_refused_without_an_append() -> None:
+    issue = Issuer()
+    one = issue.set("a")
+    other = type(one)(one.envelope, "b", *[getattr(one, field) for field in one.__struct_fields__[2:]])
+    async with running(replica := toy_replica(FlakyLog())):
+        first, second = await asyncio.gather(submit(replica, one), submit(replica, other))
+        assert (first.outcome.code, second.outcome.code) == ("done", "refused")
+        position = replica.position(FLEET_0)
+        assert "another command" in (await submit(replica, other)).outcome.reason
+        assert replica.position(FLEET_0) == position
 
 
 # -- waiting for what is folded
 
 
-def test_reached_waits_for_a_position_and_gives_up_at_its_deadline() -> None:
-    async def run() -> None:
-        async with running(replica := toy_replica(FlakyLog())):
-            await replica.wait_for_position(FLEET_0, 1, timeout_s=0)
-            waits = [asyncio.ensure_future(replica.wait_for_position(FLEET_0, n, timeout_s=9)) for n in (3, 2, 3)]
-            for name in ("a", "b"):
-                await replica.append_event(FLEET_0, b"", fact(name), timeout_s=5)
-            await asyncio.gather(*waits)
-            with pytest.raises(LogUnavailable, match=r"fleet/0.* 99 "):
-                await replica.wait_for_position(FLEET_0, 99, timeout_s=1)
-            assert not replica._positions._partitions[FLEET_0].waiting, "who gave up is forgotten"
-
-    run_virtual(run())
+@pytest.mark.virtual_clock
+async def test_reached_waits_for_a_position_and_gives_up_at_its_deadline() -> None:
+    async with running(replica := toy_replica(FlakyLog())):
+        await replica.wait_for_position(FLEET_0, 1, timeout_s=0)
+        waits = [asyncio.ensure_future(replica.wait_for_position(FLEET_0, n, timeout_s=9)) for n in (3, 2, 3)]
+        for name in ("a", "b"):
+            await replica.append_event(FLEET_0, b"", fact(name), timeout_s=5)
+        await asyncio.gather(*waits)
+        with pytest.raises(LogUnavailable, match=r"fleet/0.* 99 "):
+            await replica.wait_for_position(FLEET_0, 99, timeout_s=1)
+        assert not replica._positions._partitions[FLEET_0].waiting, "who gave up is forgotten"
 
 
-def test_a_watch_gathers_what_was_folded_since_it_was_asked() -> None:
-    async def run() -> None:
-        async with running(replica := toy_replica(FlakyLog())):
-            with replica.watch(ZONES) as watch:
-                for partition in (ZONES_2, ZONES_2, FLEET_0, Partition(ZONES, 0)):
-                    await replica.append_event(partition, b"", fact("a"), timeout_s=5)
-                await replica.wait_for_position(Partition(ZONES, 0), 2, timeout_s=5)
-                assert await watch.changed() == {ZONES_2, Partition(ZONES, 0)}
-                with pytest.raises(TimeoutError):
-                    await asyncio.wait_for(watch.changed(), 5)
-            assert replica._watches == []
-
-    run_virtual(run())
+@pytest.mark.virtual_clock
+async def test_a_watch_gathers_what_was_folded_since_it_was_asked() -> None:
+    async with running(replica := toy_replica(FlakyLog())):
+        with replica.watch(ZONES) as watch:
+            for partition in (ZONES_2, ZONES_2, FLEET_0, Partition(ZONES, 0)):
+                await replica.append_event(partition, b"", fact("a"), timeout_s=5)
+            await replica.wait_for_position(Partition(ZONES, 0), 2, timeout_s=5)
+            assert await watch.changed() == {ZONES_2, Partition(ZONES, 0)}
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(watch.changed(), 5)
+        assert replica._watches == []
 
 
 # -- outages and other logs
 
 
-def test_reading_goes_on_where_it_broke_off() -> None:
-    async def run() -> None:
-        log, issue = FlakyLog(), Issuer()
-        async with running(replica := toy_replica(log)):
-            for number in range(30):
-                log.reads_cut = number % 3
-                await submit(replica, issue.set(f"p{number}"), timeout_s=60)
-            assert replica.state(FLEET_0).total.effects == 30
-
-    run_virtual(run())
+@pytest.mark.virtual_clock
+async def test_reading_goes_on_where_it_broke_off() -> None:
+    log, issue = FlakyLog(), Issuer()
+    async with running(replica := toy_replica(log)):
+        for number in range(30):
+            log.reads_cut = number % 3
+            await submit(replica, issue.set(f"p{number}"), timeout_s=60)
+        assert replica.state(FLEET_0).total.effects == 30
 
 
 # -- saving, halting, pace
 
 
-def test_a_restart_folds_only_what_was_not_saved(tmp_path: Path) -> None:
-    async def run() -> None:
-        log, issue = FlakyLog(), Issuer()
-        store = RocksStore(tmp_path)
-        async with running(first := toy_replica(log, store=store)):
-            repeated = issue.set("a")
-            await submit(first, repeated)
-            await asyncio.sleep(1.5)
-            saved = first.partitions_status()[0]
-            assert (saved.saved_position, saved.lag) == (2, 0)
-            await submit(first, issue.set("b"))
-        async with running(second := toy_replica(log, store=store)):
-            assert sorted(second.state(FLEET_0).policies.rows) == ["a", "b"]
-            assert (await submit(second, repeated)).offset == 1
-            await asyncio.sleep(1.5)
-            assert second.partitions_status()[0].running == second.folded(FLEET_0).running.hex()
-        store.close()
-        async with running(afresh := toy_replica(log)):
-            await asyncio.sleep(1.5)
-            assert [s.digest for s in afresh.partitions_status()] == [s.digest for s in second.partitions_status()]
-
-    run_virtual(run())
+@pytest.mark.virtual_clock
+async def test_a_restart_folds_only_what_was_not_saved(tmp_path: Path) -> None:
+    log, issue = FlakyLog(), Issuer()
+    store = RocksStore(tmp_path)
+    async with running(first := toy_replica(log, store=store)):
+        repeated = issue.set("a")
+        await submit(first, repeated)
+        await asyncio.sleep(1.5)
+        saved = first.partitions_status()[0]
+        assert (saved.saved_position, saved.lag) == (2, 0)
+        await submit(first, issue.set("b"))
+    async with running(second := toy_replica(log, store=store)):
+        assert sorted(second.state(FLEET_0).policies.rows) == ["a", "b"]
+        assert (await submit(second, repeated)).offset == 1
+        await asyncio.sleep(1.5)
+        assert second.partitions_status()[0].running == second.folded(FLEET_0).running.hex()
+    store.close()
+    async with running(afresh := toy_replica(log)):
+        await asyncio.sleep(1.5)
+        assert [s.digest for s in afresh.partitions_status()] == [s.digest for s in second.partitions_status()]
 
 
-def test_a_restart_after_a_last_save_folds_nothing_again(tmp_path: Path) -> None:
-    async def run() -> None:
-        log, issue, store = FlakyLog(), Issuer(), RocksStore(tmp_path)
-        await toy_replica(log, store=store).save()
-        assert store.head(FLEET_0) is None, "nothing was folded, so there is nothing to save"
-        async with running(first := toy_replica(log, store=store)):
-            await submit(first, issue.set("a"))
-        await first.save()
-        async with running(second := toy_replica(log, store=store)):
-            assert {status.partition: status.saved_position for status in second.partitions_status()} == {
-                status.partition: status.position for status in first.partitions_status()
-            }
-            assert second.position(FLEET_0) == 2
-        store.close()
-
-    run_virtual(run())
+@pytest.mark.virtual_clock
+async def test_a_restart_after_a_last_save_folds_nothing_again(tmp_path: Path) -> None:
+    log, issue, store = FlakyLog(), Issuer(), RocksStore(tmp_path)
+    await toy_replica(log, store=store).save()
+    assert store.head(FLEET_0) is None, "nothing was folded, so there is nothing to save"
+    async with running(first := toy_replica(log, store=store)):
+        await submit(first, issue.set("a"))
+    await first.save()
+    async with running(second := toy_replica(log, store=store)):
+        assert {status.partition: status.saved_position for status in second.partitions_status()} == {
+            status.partition: status.position for status in first.partitions_status()
+        }
+        assert second.position(FLEET_0) == 2
+    store.close()
 
 
 class UnreadableStore(RocksStore):
@@ -342,78 +310,70 @@ class UnreadableStore(RocksStore):
         yield from ()
 
 
-def test_a_checkpoint_that_cannot_be_taken_stops_no_fold(tmp_path: Path) -> None:
-    async def run() -> None:
-        store = UnreadableStore(tmp_path)
-        replica = toy_replica(FlakyLog(), store=store, limits=ReplicaLimits(checkpoint_s=2.0))
-        issue = Issuer()
-        async with running(replica):
-            await submit(replica, issue.set("a"))
-            await asyncio.sleep(4.5)
-            assert replica.save_failures == 1
-            await submit(replica, issue.set("b"))
-            assert replica.state(FLEET_0).count == 2
-        store.close()
-
-    run_virtual(run())
+@pytest.mark.virtual_clock
+async def test_a_checkpoint_that_cannot_be_taken_stops_no_fold(tmp_path: Path) -> None:
+    store = UnreadableStore(tmp_path)
+    replica = toy_replica(FlakyLog(), store=store, limits=ReplicaLimits(checkpoint_s=2.0))
+    issue = Issuer()
+    async with running(replica):
+        await submit(replica, issue.set("a"))
+        await asyncio.sleep(4.5)
+        assert replica.save_failures == 1
+        await submit(replica, issue.set("b"))
+        assert replica.state(FLEET_0).count == 2
+    store.close()
 
 
-def test_a_halted_partition_stops_no_other_and_says_so() -> None:
-    async def run() -> None:
-        log, issue = FlakyLog(), Issuer()
-        async with running(replica := toy_replica(log)):
-            log.put(ZONES_2, fact("raise in decide"))
-            await replica.append_event(ZONES_2, b"", fact("never folded"), timeout_s=5)
-            assert (await submit(replica, issue.set("a"))).outcome.code == "done"
-            await asyncio.sleep(6)
-            [status] = [status for status in replica.partitions_status() if status.partition == ZONES_2]
-            assert (status.position, status.lag) == (1, 2)
-            assert "a bug in decide" in status.halted
-            with pytest.raises(LogUnavailable, match="halted"):
-                await replica.submit(ZONES_2, b"", issue.set("b"), timeout_s=5)
-        async with running(again := toy_replica(log)):
-            assert again.folded(ZONES_2).halted
-
-    run_virtual(run())
+@pytest.mark.virtual_clock
+async def test_a_halted_partition_stops_no_other_and_says_so() -> None:
+    log, issue = FlakyLog(), Issuer()
+    async with running(replica := toy_replica(log)):
+        log.put(ZONES_2, fact("raise in decide"))
+        await replica.append_event(ZONES_2, b"", fact("never folded"), timeout_s=5)
+        assert (await submit(replica, issue.set("a"))).outcome.code == "done"
+        await asyncio.sleep(6)
+        [status] = [status for status in replica.partitions_status() if status.partition == ZONES_2]
+        assert (status.position, status.lag) == (1, 2)
+        assert "a bug in decide" in status.halted
+        with pytest.raises(LogUnavailable, match="halted"):
+            await replica.submit(ZONES_2, b"", issue.set("b"), timeout_s=5)
+    async with running(again := toy_replica(log)):
+        assert again.folded(ZONES_2).halted
 
 
-def test_a_long_fold_leaves_the_loop_to_others() -> None:
-    async def run() -> None:
-        log = FlakyLog()
-        async with running(toy_replica(log)):
-            pass
-        log.put(FLEET_0, *[fact(f"p{i % 50}") for i in range(4_000)])
-        turns = 0
+@pytest.mark.virtual_clock
+async def test_a_long_fold_leaves_the_loop_to_others() -> None:
+    log = FlakyLog()
+    async with running(toy_replica(log)):
+        pass
+    log.put(FLEET_0, *[fact(f"p{i % 50}") for i in range(4_000)])
+    turns = 0
 
-        async def others() -> None:
-            nonlocal turns
-            while True:
-                turns += 1
-                await asyncio.sleep(0)
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
 
-        ticking = asyncio.ensure_future(others())
-        async with running(replica := toy_replica(log, limits=ReplicaLimits(slice_records=100))):
-            assert replica.state(FLEET_0).total.effects == 4_000
-        ticking.cancel()
-        assert turns > 40
-
-    run_virtual(run())
+    ticking = asyncio.ensure_future(others())
+    async with running(replica := toy_replica(log, limits=ReplicaLimits(slice_records=100))):
+        assert replica.state(FLEET_0).total.effects == 4_000
+    ticking.cancel()
+    assert turns > 40
 
 
-def test_expired_reports_of_a_display_topic_are_not_missed() -> None:
-    async def run() -> None:
-        log = FlakyLog()
-        async with running(toy_replica(log)):
-            pass
-        installs = Partition(INSTALLS, 0)
-        log.contents.begins[installs] = 40
-        log.contents.records[installs] = [Record(40, T0, b"", encode(fact("a")))]
-        replica = toy_replica(log, topics=(FLEET, INSTALLS))
-        async with running(replica):
-            assert replica.state(installs).count == 1
-            assert replica.position(installs) == 41
-
-    run_virtual(run())
+@pytest.mark.virtual_clock
+async def test_expired_reports_of_a_display_topic_are_not_missed() -> None:
+    log = FlakyLog()
+    async with running(toy_replica(log)):
+        pass
+    installs = Partition(INSTALLS, 0)
+    log.contents.begins[installs] = 40
+    log.contents.records[installs] = [Record(40, T0, b"", encode(fact("a")))]
+    replica = toy_replica(log, topics=(FLEET, INSTALLS))
+    async with running(replica):
+        assert replica.state(installs).count == 1
+        assert replica.position(installs) == 41
 
 
 async def test_catching_up_says_how_fast_it_folds(

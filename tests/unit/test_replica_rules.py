@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from drivers.relays.frame_cache import FrameCache
 from drivers.relays.replica_rules import ReplicaRules
 from drivers.relays.served_zone import ServedZone
@@ -12,7 +14,8 @@ from eventstore.log import FLEET_0
 from projections.fleet.tables import table
 from schemas.events import Event, PolicySet, ZoneUpdated
 from tests.support.driven import Plane, plane
-from tests.support.virtual_loop import run_virtual
+
+pytestmark = pytest.mark.virtual_clock
 
 
 async def stated(made: Plane, event: Event) -> None:
@@ -24,85 +27,70 @@ async def policy(made: Plane, priority: int, targets: dict[str, str]) -> None:
     await stated(made, PolicySet(made.command("p"), f"p{priority}", priority, "drop", "any", [], {}, targets))
 
 
-def test_zones_of_one_list_are_told_the_same_object_of_each_version_and_no_others_are() -> None:
+async def test_zones_of_one_list_are_told_the_same_object_of_each_version_and_no_others_are() -> None:
     """A relay remembers a thousand versions of each of its zones."""
-
-    async def scenario() -> None:
-        async with plane() as made:
-            rules = ReplicaRules(await made.add("r1"))
-            await stated(made, ZoneUpdated(made.command("c"), "c", True, {"tier": "1"}, -1, -1))
-            await policy(made, 1, {})
-            before = rules.current("a", 0)
-            assert before is rules.current("b", 0)
-            await policy(made, 2, {"tier": "1"})
-            assert rules.current("c", 0) != before == rules.current("a", 0)
-            await policy(made, 3, {})
-            async with asyncio.timeout(5):
-                assert await rules.changed()
-            assert not rules._cache, "what was said of states that are gone is kept"
-            after = rules.current("a", before.version)
-            assert after is rules.current("b", before.version)
-            assert before.version < after.version
-            for zone in "abc":
-                told, now = rules.current(zone, 0), table(made.fleet(), zone)
-                assert (told.version, told.digest, told.key) == (now.version, now.digest, now.key)
-                assert told.earliest_ms == now.earliest_ms
-
-    run_virtual(scenario())
+    async with plane() as made:
+        rules = ReplicaRules(await made.add("r1"))
+        await stated(made, ZoneUpdated(made.command("c"), "c", True, {"tier": "1"}, -1, -1))
+        await policy(made, 1, {})
+        before = rules.current("a", 0)
+        assert before is rules.current("b", 0)
+        await policy(made, 2, {"tier": "1"})
+        assert rules.current("c", 0) != before == rules.current("a", 0)
+        await policy(made, 3, {})
+        async with asyncio.timeout(5):
+            assert await rules.changed()
+        assert not rules._cache, "what was said of states that are gone is kept"
+        after = rules.current("a", before.version)
+        assert after is rules.current("b", before.version)
+        assert before.version < after.version
+        for zone in "abc":
+            told, now = rules.current(zone, 0), table(made.fleet(), zone)
+            assert (told.version, told.digest, told.key) == (now.version, now.digest, now.key)
+            assert told.earliest_ms == now.earliest_ms
 
 
-def test_a_frame_is_of_its_zones_list_though_another_zone_has_just_left_it() -> None:
+async def test_a_frame_is_of_its_zones_list_though_another_zone_has_just_left_it() -> None:
     """A relay asks for frames by what it knew at its last pass, while folding goes on."""
-
-    async def scenario() -> None:
-        async with plane() as made:
-            rules = ReplicaRules(await made.add("r1"))
-            frames = FrameCache(rules)
-            await policy(made, 1, {})
-            await policy(made, 2, {"tier": "1"})
-            before = rules.current("a", 0)
-            assert before is rules.current("b", 0)
-            await stated(made, ZoneUpdated(made.command("a"), "a", True, {"tier": "1"}, -1, -1))
-            of_a, of_b = frames.frame("a", before, 0), frames.frame("b", rules.current("b", 0), 0)
-            assert (of_a.version, of_b.version) == (rules.current("a", 0).version, before.version)
-            assert of_a.data == encode_frame(rules.epoch, rules.snapshot("a"))
-            assert of_b.data == encode_frame(rules.epoch, rules.snapshot("b"))
-
-    run_virtual(scenario())
+    async with plane() as made:
+        rules = ReplicaRules(await made.add("r1"))
+        frames = FrameCache(rules)
+        await policy(made, 1, {})
+        await policy(made, 2, {"tier": "1"})
+        before = rules.current("a", 0)
+        assert before is rules.current("b", 0)
+        await stated(made, ZoneUpdated(made.command("a"), "a", True, {"tier": "1"}, -1, -1))
+        of_a, of_b = frames.frame("a", before, 0), frames.frame("b", rules.current("b", 0), 0)
+        assert (of_a.version, of_b.version) == (rules.current("a", 0).version, before.version)
+        assert of_a.data == encode_frame(rules.epoch, rules.snapshot("a"))
+        assert of_b.data == encode_frame(rules.epoch, rules.snapshot("b"))
 
 
-def test_a_zone_is_as_it_was_while_only_others_change() -> None:
-    async def scenario() -> None:
-        async with plane() as made:
-            rules = ReplicaRules(await made.add("r1"))
-            await stated(made, ZoneUpdated(made.command("c"), "c", True, {"tier": "1"}, -1, -1))
-            await policy(made, 1, {})
-            zones: list[ServedZone[object]] = [ServedZone(name, rules, {}) for name in "ac"]
-            await asyncio.sleep(5)
-            await policy(made, 3, {})
-            await asyncio.sleep(5)
-            await policy(made, 4, {})
-            await rules.changed()
-            assert [zone.refresh() for zone in zones] == [True, True]
-            before = zones[0].current
-            await policy(made, 2, {"tier": "1"})
-            await rules.changed()
-            assert [zone.refresh() for zone in zones] == [False, True]
-            assert zones[0].current == before
-
-    run_virtual(scenario())
+async def test_a_zone_is_as_it_was_while_only_others_change() -> None:
+    async with plane() as made:
+        rules = ReplicaRules(await made.add("r1"))
+        await stated(made, ZoneUpdated(made.command("c"), "c", True, {"tier": "1"}, -1, -1))
+        await policy(made, 1, {})
+        zones: list[ServedZone[object]] = [ServedZone(name, rules, {}) for name in "ac"]
+        await asyncio.sleep(5)
+        await policy(made, 3, {})
+        await asyncio.sleep(5)
+        await policy(made, 4, {})
+        await rules.changed()
+        assert [zone.refresh() for zone in zones] == [True, True]
+        before = zones[0].current
+        await policy(made, 2, {"tier": "1"})
+        await rules.changed()
+        assert [zone.refresh() for zone in zones] == [False, True]
+        assert zones[0].current == before
 
 
-def test_a_dpu_has_an_ordinal_in_its_own_zone_alone() -> None:
+async def test_a_dpu_has_an_ordinal_in_its_own_zone_alone() -> None:
     """Zones share partitions, where the log knows DPUs by name."""
-
-    async def scenario() -> None:
-        async with plane(1) as made:
-            rules = ReplicaRules(await made.add("r1"))
-            await made.register("d", zone="z1")
-            await made.register("e", zone="z2")
-            assert rules.ordinals_of("z1", ["d", "e", "f"]) == [0, None, None]
-            assert rules.ordinals_of("z2", ["d", "e"]) == [None, 0]
-            assert (rules.dpu_count("z1"), rules.dpu_count("z2")) == (1, 1)
-
-    run_virtual(scenario())
+    async with plane(1) as made:
+        rules = ReplicaRules(await made.add("r1"))
+        await made.register("d", zone="z1")
+        await made.register("e", zone="z2")
+        assert rules.ordinals_of("z1", ["d", "e", "f"]) == [0, None, None]
+        assert rules.ordinals_of("z2", ["d", "e"]) == [None, 0]
+        assert (rules.dpu_count("z1"), rules.dpu_count("z2")) == (1, 1)

@@ -16,6 +16,8 @@ from tests.support.toy_log import T0, Issuer, fact
 from tests.support.virtual_loop import run_virtual
 from tests.unit.test_replica import FlakyLog, submit
 
+pytestmark = pytest.mark.virtual_clock
+
 
 async def edited(log: FlakyLog, replica: Replica, offset: int) -> None:
     records = log.contents.records[FLEET_0]
@@ -39,32 +41,29 @@ def test_an_edited_log_is_found_within_a_minute(after_s: int) -> None:
 
 
 @pytest.mark.parametrize("damage", ["head edited", "last edited", "truncated by one", "refilled", "another log"])
-def test_a_restart_refuses_a_log_that_is_not_the_one_it_folded(tmp_path: Path, damage: str) -> None:
-    async def run() -> None:
-        log, issue = FlakyLog(), Issuer()
-        store = RocksStore(tmp_path)
-        async with running(replica := toy_replica(log, store=store)):
-            for name in "abc":
-                await submit(replica, issue.set(name))
-            await asyncio.sleep(2)
-        fleet = log.contents.records[FLEET_0]
-        match damage:
-            case "head edited":
-                fleet[0] = fleet[0]._replace(timestamp_ms=T0 - 1)
-            case "last edited":
-                fleet[3] = fleet[3]._replace(value=fleet[2].value)
-            case "truncated by one":
-                del fleet[3]
-            case "refilled":
-                del fleet[2:]
-                log.put(FLEET_0, *[fact(name) for name in "xyz"])
-            case "another log":
-                log = FlakyLog()
-        with pytest.raises(LogMismatch):
-            await toy_replica(log, store=store).run()
-        store.close()
-
-    run_virtual(run())
+async def test_a_restart_refuses_a_log_that_is_not_the_one_it_folded(tmp_path: Path, damage: str) -> None:
+    log, issue = FlakyLog(), Issuer()
+    store = RocksStore(tmp_path)
+    async with running(replica := toy_replica(log, store=store)):
+        for name in "abc":
+            await submit(replica, issue.set(name))
+        await asyncio.sleep(2)
+    fleet = log.contents.records[FLEET_0]
+    match damage:
+        case "head edited":
+            fleet[0] = fleet[0]._replace(timestamp_ms=T0 - 1)
+        case "last edited":
+            fleet[3] = fleet[3]._replace(value=fleet[2].value)
+        case "truncated by one":
+            del fleet[3]
+        case "refilled":
+            del fleet[2:]
+            log.put(FLEET_0, *[fact(name) for name in "xyz"])
+        case "another log":
+            log = FlakyLog()
+    with pytest.raises(LogMismatch):
+        await toy_replica(log, store=store).run()
+    store.close()
 
 
 class SlowEnds(FlakyLog):
@@ -76,42 +75,35 @@ class SlowEnds(FlakyLog):
         return found
 
 
-def test_an_end_is_said_to_be_seen_when_it_was_asked_and_not_when_it_was_answered() -> None:
+async def test_an_end_is_said_to_be_seen_when_it_was_asked_and_not_when_it_was_answered() -> None:
     """What was appended before then lies before the end: so it is told that a command never came."""
 
-    async def run() -> None:
-        def now_ms() -> int:
-            return T0 + int(asyncio.get_running_loop().time() * 1_000)
+    def now_ms() -> int:
+        return T0 + int(asyncio.get_running_loop().time() * 1_000)
 
-        log = SlowEnds()
-        async with running(replica := toy_replica(log, now_ms=now_ms)):
-            appended: list[tuple[int, int]] = []
-            for _ in range(60):
-                appended.append((log.contents.end(FLEET_0), now_ms()))
-                log.put(FLEET_0, fact("a"))
-                await asyncio.sleep(0.3)
-                assert all(replica.end(FLEET_0) > at for at, time_ms in appended if time_ms < replica.ends_seen_ms)
-            assert replica.ends_seen_ms > T0, "it was never asked"
-
-    run_virtual(run())
+    log = SlowEnds()
+    async with running(replica := toy_replica(log, now_ms=now_ms)):
+        appended: list[tuple[int, int]] = []
+        for _ in range(60):
+            appended.append((log.contents.end(FLEET_0), now_ms()))
+            log.put(FLEET_0, fact("a"))
+            await asyncio.sleep(0.3)
+            assert all(replica.end(FLEET_0) > at for at, time_ms in appended if time_ms < replica.ends_seen_ms)
+        assert replica.ends_seen_ms > T0, "it was never asked"
 
 
-def test_what_a_damaged_state_had_more_is_gone_with_the_next_save(tmp_path: Path) -> None:
+async def test_what_a_damaged_state_had_more_is_gone_with_the_next_save(tmp_path: Path) -> None:
     """Else it would lie beside the rows that are folded afresh, and no later start could trust these either."""
-
-    async def run() -> None:
-        log, store = FlakyLog(), RocksStore(tmp_path)
-        async with running(first := toy_replica(log, store=store)):
-            await submit(first, Issuer().set("a"))
-        await first.save()
-        [(key, row)] = [(key, row) for key, row in store._scan(b"r\0fleet/0\0policies\0")]
-        store._db[key + b" that was never set"] = row
-        async with running(second := toy_replica(log, store=store)):
-            assert second.folded_records, "the damage was not found"
-        await second.save()
-        assert [name for name, _ in store.rows(FLEET_0, "policies")] == ["a"]
-        async with running(third := toy_replica(log, store=store)):
-            assert not third.folded_records
-        store.close()
-
-    run_virtual(run())
+    log, store = FlakyLog(), RocksStore(tmp_path)
+    async with running(first := toy_replica(log, store=store)):
+        await submit(first, Issuer().set("a"))
+    await first.save()
+    [(key, row)] = [(key, row) for key, row in store._scan(b"r\0fleet/0\0policies\0")]
+    store._db[key + b" that was never set"] = row
+    async with running(second := toy_replica(log, store=store)):
+        assert second.folded_records, "the damage was not found"
+    await second.save()
+    assert [name for name, _ in store.rows(FLEET_0, "policies")] == ["a"]
+    async with running(third := toy_replica(log, store=store)):
+        assert not third.folded_records
+    store.close()

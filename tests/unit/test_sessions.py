@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 
+import pytest
+
 from commands.handlers.command_handler import CommandHandler
 from commands.requests import cliques
 from commands.rpc.middleware import Call
@@ -20,7 +22,8 @@ from schemas.api.times import to_timestamp
 from tests.support.memory_log import Contents, MemoryLog
 from tests.support.replicas import running
 from tests.support.toy_log import T0
-from tests.support.virtual_loop import run_virtual
+
+pytestmark = pytest.mark.virtual_clock
 
 CALL = Call("?caller", 5.0)
 RNG = random.Random(3)
@@ -53,52 +56,39 @@ def opening(session: str = "s") -> pb.OpenSessionRequest:
     return pb.OpenSessionRequest(command_id=command_id, domain="d", clique="c", node="n", uid="u", session=session)
 
 
-def test_a_repeat_through_another_replica_has_the_answer_of_the_first() -> None:
-    async def scenario() -> None:
-        async with two_edges() as (one, two):
-            request = opening()
-            first = await one.open(request)
-            assert first.outcome == pb.OUTCOME_DONE
-            assert await two.open(request) == first
-            member = one.replica.state(one.replica.partition_for("cliques", "d")).members.rows["d/c/n"]
-            assert (member.session, member.edge) == ("s", "one")
-
-    run_virtual(scenario())
+async def test_a_repeat_through_another_replica_has_the_answer_of_the_first() -> None:
+    async with two_edges() as (one, two):
+        request = opening()
+        first = await one.open(request)
+        assert first.outcome == pb.OUTCOME_DONE
+        assert await two.open(request) == first
+        member = one.replica.state(one.replica.partition_for("cliques", "d")).members.rows["d/c/n"]
+        assert (member.session, member.edge) == ("s", "one")
 
 
-def test_both_replicas_at_once_give_one_answer() -> None:
+async def test_both_replicas_at_once_give_one_answer() -> None:
     """Neither has folded the other's record when it appends its own."""
-
-    async def scenario() -> None:
-        async with two_edges() as (one, two):
-            request = opening()
-            first, second = await asyncio.gather(one.open(request), two.open(request))
-            assert (first.outcome, second) == (pb.OUTCOME_DONE, first)
-
-    run_virtual(scenario())
+    async with two_edges() as (one, two):
+        request = opening()
+        first, second = await asyncio.gather(one.open(request), two.open(request))
+        assert (first.outcome, second) == (pb.OUTCOME_DONE, first)
 
 
-def test_another_session_under_the_same_id_is_refused() -> None:
-    async def scenario() -> None:
-        async with two_edges() as (one, two):
-            request = opening()
-            await one.open(request)
-            other = pb.OpenSessionRequest()
-            other.CopyFrom(request)
-            other.session = "t"
-            assert "was used for another command" in (await two.open(other)).reason
-            assert (await two.open(request, Call("?stranger", 5.0))).outcome == pb.OUTCOME_REFUSED
-
-    run_virtual(scenario())
+async def test_another_session_under_the_same_id_is_refused() -> None:
+    async with two_edges() as (one, two):
+        request = opening()
+        await one.open(request)
+        other = pb.OpenSessionRequest()
+        other.CopyFrom(request)
+        other.session = "t"
+        assert "was used for another command" in (await two.open(other)).reason
+        assert (await two.open(request, Call("?stranger", 5.0))).outcome == pb.OUTCOME_REFUSED
 
 
-def test_an_id_of_another_kind_of_command_is_refused() -> None:
-    async def scenario() -> None:
-        async with two_edges() as (one, two):
-            request = opening()
-            command_id = request.command_id
-            release = pb.ReleaseIndexRequest(command_id=command_id, domain="d", clique="c", node="n")
-            await one.command_handler.handle(cliques.release_index, release, CALL)
-            assert (await two.open(request)).outcome == pb.OUTCOME_REFUSED
-
-    run_virtual(scenario())
+async def test_an_id_of_another_kind_of_command_is_refused() -> None:
+    async with two_edges() as (one, two):
+        request = opening()
+        command_id = request.command_id
+        release = pb.ReleaseIndexRequest(command_id=command_id, domain="d", clique="c", node="n")
+        await one.command_handler.handle(cliques.release_index, release, CALL)
+        assert (await two.open(request)).outcome == pb.OUTCOME_REFUSED

@@ -15,7 +15,8 @@ from drivers.backends.simulated_bmc import BmcFaults, SimulatedBmcs
 from drivers.backends.simulated_failures import MAX_FAILURES, STEPS, Failure, parse_failures
 from drivers.provisioning.steps import ACTIONS
 from projections.tries import FAILURE_KINDS, MAX_TRIES_OF_KIND
-from tests.support.virtual_loop import run_virtual
+
+pytestmark = pytest.mark.virtual_clock
 
 FAILURES = st.builds(
     Failure,
@@ -86,31 +87,25 @@ async def tried(bmc: Bmc, action: Action, tries: int) -> list[str]:
     return said
 
 
-def test_the_first_tries_at_the_step_fail_and_then_none() -> None:
-    async def scenario() -> None:
-        bmcs = devices("install:transient:2:d,install:device:1,reboot:operator:1:d")
-        assert await tried(bmcs.device("d"), "install", 5) == [
-            "Unreachable: simulated: injected transient failure of install, 1 of 2",
-            "Unreachable: simulated: injected transient failure of install, 2 of 2",
-            "TaskFailed: simulated: injected device failure of install, 1 of 1",
-            "running",
-            "running",
-        ]
-        assert await tried(bmcs.device("e"), "install", 2) == [
-            "TaskFailed: simulated: injected device failure of install, 1 of 1",
-            "running",
-        ]
-        assert await tried(bmcs.device("f"), "drain", 3) == ["running"] * 3
-        assert await tried(bmcs.device("g"), "reboot", 3) == ["running"] * 3
-
-    run_virtual(scenario())
+async def test_the_first_tries_at_the_step_fail_and_then_none() -> None:
+    bmcs = devices("install:transient:2:d,install:device:1,reboot:operator:1:d")
+    assert await tried(bmcs.device("d"), "install", 5) == [
+        "Unreachable: simulated: injected transient failure of install, 1 of 2",
+        "Unreachable: simulated: injected transient failure of install, 2 of 2",
+        "TaskFailed: simulated: injected device failure of install, 1 of 1",
+        "running",
+        "running",
+    ]
+    assert await tried(bmcs.device("e"), "install", 2) == [
+        "TaskFailed: simulated: injected device failure of install, 1 of 1",
+        "running",
+    ]
+    assert await tried(bmcs.device("f"), "drain", 3) == ["running"] * 3
+    assert await tried(bmcs.device("g"), "reboot", 3) == ["running"] * 3
 
 
-def test_a_failure_begins_nothing_on_the_device() -> None:
-    async def scenario() -> None:
-        device = devices("install:device:3").device("d")
-        await tried(device, "install", 3)
-        assert device.begun == []
-        assert (await device.read(3)).tasks == ()
-
-    run_virtual(scenario())
+async def test_a_failure_begins_nothing_on_the_device() -> None:
+    device = devices("install:device:3").device("d")
+    await tried(device, "install", 3)
+    assert device.begun == []
+    assert (await device.read(3)).tasks == ()

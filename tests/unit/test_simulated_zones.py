@@ -13,67 +13,59 @@ from eventstore.errors import AppendUnknown
 from schemas.events import InstallsReported
 from tests.support.relays import FIRST, SECOND, THIRD, relay_cluster
 from tests.support.rule_source import ALLOW, Tables, packed
-from tests.support.virtual_loop import run_virtual
+
+pytestmark = pytest.mark.virtual_clock
 
 
-def test_every_device_of_every_zone_has_each_version_and_each_frame_is_encoded_once() -> None:
-    async def scenario() -> None:
-        tables = Tables()
-        tables.put(5, {ALLOW: FIRST})
-        async with relay_cluster(tables) as made:
-            simulator = made.simulate(["a", "b", "c"], 40)
-            await asyncio.sleep(2)
-            for version, rules in ((6, SECOND), (7, THIRD), (8, FIRST)):
-                tables.put(version, {ALLOW: rules})
-                await asyncio.sleep(0.5)
-                assert made.versions() == [version] * 120
-                assert made.equal_the_table(simulator)
-            assert made.relay.frame_cache.encoded == 4
-            assert simulator.devices.tables.applied == 4
-
-    run_virtual(scenario())
-
-
-def test_a_burst_is_merged_for_those_who_are_behind() -> None:
-    async def scenario() -> None:
-        tables = Tables()
-        tables.put(5, {ALLOW: FIRST})
-        async with relay_cluster(tables) as made:
-            simulator = made.simulate(["a"], 50, DeviceFaults(latency_ms=400.0, slow_share=0.1, slow_factor=20.0))
-            await asyncio.sleep(60)
-            for version in range(6, 106):
-                tables.put(version, {ALLOW: packed("10.0.0.0/8", f"11.{version}.0.0/16")})
-                await asyncio.sleep(0.05)
-            await asyncio.sleep(60)
-            assert made.versions() == [105] * 50
+async def test_every_device_of_every_zone_has_each_version_and_each_frame_is_encoded_once() -> None:
+    tables = Tables()
+    tables.put(5, {ALLOW: FIRST})
+    async with relay_cluster(tables) as made:
+        simulator = made.simulate(["a", "b", "c"], 40)
+        await asyncio.sleep(2)
+        for version, rules in ((6, SECOND), (7, THIRD), (8, FIRST)):
+            tables.put(version, {ALLOW: rules})
+            await asyncio.sleep(0.5)
+            assert made.versions() == [version] * 120
             assert made.equal_the_table(simulator)
-            slowest = simulator.devices.records.factor > 1
-            assert slowest.any()
-            assert not slowest.all()
-
-    run_virtual(scenario())
+        assert made.relay.frame_cache.encoded == 4
+        assert simulator.devices.tables.applied == 4
 
 
-def test_a_zone_follows_to_the_other_relay_by_deltas() -> None:
-    async def scenario() -> None:
-        tables = Tables()
-        tables.put(5, {ALLOW: FIRST})
-        async with relay_cluster(tables, relays=2) as made:
-            simulator = made.simulate(["a", "b"], 30)
-            await asyncio.sleep(5)
-            snapshots = tables.snapshots
-            made.kill("r0")
-            tables.put(6, {ALLOW: SECOND})
-            await asyncio.sleep(30)
-            made.down.clear()
-            made.kill("r1")
-            tables.put(7, {ALLOW: THIRD})
-            await asyncio.sleep(30)
-            assert made.versions() == [7] * 60
-            assert made.equal_the_table(simulator)
-            assert tables.snapshots == snapshots
+async def test_a_burst_is_merged_for_those_who_are_behind() -> None:
+    tables = Tables()
+    tables.put(5, {ALLOW: FIRST})
+    async with relay_cluster(tables) as made:
+        simulator = made.simulate(["a"], 50, DeviceFaults(latency_ms=400.0, slow_share=0.1, slow_factor=20.0))
+        await asyncio.sleep(60)
+        for version in range(6, 106):
+            tables.put(version, {ALLOW: packed("10.0.0.0/8", f"11.{version}.0.0/16")})
+            await asyncio.sleep(0.05)
+        await asyncio.sleep(60)
+        assert made.versions() == [105] * 50
+        assert made.equal_the_table(simulator)
+        slowest = simulator.devices.records.factor > 1
+        assert slowest.any()
+        assert not slowest.all()
 
-    run_virtual(scenario())
+
+async def test_a_zone_follows_to_the_other_relay_by_deltas() -> None:
+    tables = Tables()
+    tables.put(5, {ALLOW: FIRST})
+    async with relay_cluster(tables, relays=2) as made:
+        simulator = made.simulate(["a", "b"], 30)
+        await asyncio.sleep(5)
+        snapshots = tables.snapshots
+        made.kill("r0")
+        tables.put(6, {ALLOW: SECOND})
+        await asyncio.sleep(30)
+        made.down.clear()
+        made.kill("r1")
+        tables.put(7, {ALLOW: THIRD})
+        await asyncio.sleep(30)
+        assert made.versions() == [7] * 60
+        assert made.equal_the_table(simulator)
+        assert tables.snapshots == snapshots
 
 
 @pytest.mark.parametrize(
@@ -89,89 +81,76 @@ def test_a_zone_follows_to_the_other_relay_by_deltas() -> None:
     ],
     ids=["lies", "false alarms", "failures", "losses", "reboots", "slow", "everything"],
 )
-def test_whatever_devices_do_all_have_the_table_in_the_end(faults: DeviceFaults) -> None:
-    async def scenario() -> None:
-        tables = Tables()
-        tables.put(5, {ALLOW: FIRST})
-        async with relay_cluster(tables) as made:
-            simulator = made.simulate(["a", "b"], 50, faults)
-            await asyncio.sleep(30)
-            for version in range(6, 26):
-                tables.put(version, {ALLOW: packed("10.0.0.0/8", f"11.{version}.0.0/16")})
-                await asyncio.sleep(2)
-            assert not made.equal_the_table(simulator)
-            simulator.devices.faults = NO_DEVICE_FAULTS
-            await asyncio.sleep(300)
-            assert made.equal_the_table(simulator)
-            assert made.versions() == [25] * 100
-
-    run_virtual(scenario())
+async def test_whatever_devices_do_all_have_the_table_in_the_end(faults: DeviceFaults) -> None:
+    tables = Tables()
+    tables.put(5, {ALLOW: FIRST})
+    async with relay_cluster(tables) as made:
+        simulator = made.simulate(["a", "b"], 50, faults)
+        await asyncio.sleep(30)
+        for version in range(6, 26):
+            tables.put(version, {ALLOW: packed("10.0.0.0/8", f"11.{version}.0.0/16")})
+            await asyncio.sleep(2)
+        assert not made.equal_the_table(simulator)
+        simulator.devices.faults = NO_DEVICE_FAULTS
+        await asyncio.sleep(300)
+        assert made.equal_the_table(simulator)
+        assert made.versions() == [25] * 100
 
 
-def test_small_devices_refuse_by_name_and_keep_what_they_had() -> None:
-    async def scenario() -> None:
-        tables = Tables()
-        tables.put(5, {ALLOW: FIRST})
-        async with relay_cluster(tables) as made:
-            simulator = made.simulate(["a"], 100, DeviceFaults(small_share=0.2, small_capacity=3))
-            await asyncio.sleep(10)
-            tables.put(6, {ALLOW: FIRST | packed(*(f"11.{i}.0.0/17" for i in range(10)))})
-            await asyncio.sleep(60)
-            small = int((simulator.devices.records.capacity == 3).sum())
-            assert sorted(made.versions()) == [5] * small + [6] * (100 - small)
-            refused = {name: why for report in tables.reports for name, why in report.refused.items()}
-            assert len(refused) == small
-            assert all(why.startswith("FULL: ") for why in refused.values())
-            tables.put(7, {ALLOW: SECOND})
-            await asyncio.sleep(120)
-            assert made.equal_the_table(simulator)
-
-    run_virtual(scenario())
+async def test_small_devices_refuse_by_name_and_keep_what_they_had() -> None:
+    tables = Tables()
+    tables.put(5, {ALLOW: FIRST})
+    async with relay_cluster(tables) as made:
+        simulator = made.simulate(["a"], 100, DeviceFaults(small_share=0.2, small_capacity=3))
+        await asyncio.sleep(10)
+        tables.put(6, {ALLOW: FIRST | packed(*(f"11.{i}.0.0/17" for i in range(10)))})
+        await asyncio.sleep(60)
+        small = int((simulator.devices.records.capacity == 3).sum())
+        assert sorted(made.versions()) == [5] * small + [6] * (100 - small)
+        refused = {name: why for report in tables.reports for name, why in report.refused.items()}
+        assert len(refused) == small
+        assert all(why.startswith("FULL: ") for why in refused.values())
+        tables.put(7, {ALLOW: SECOND})
+        await asyncio.sleep(120)
+        assert made.equal_the_table(simulator)
 
 
-def test_a_frozen_zone_gets_nothing_until_it_is_thawed() -> None:
-    async def scenario() -> None:
-        tables = Tables()
-        tables.put(5, {ALLOW: FIRST})
-        async with relay_cluster(tables) as made:
-            made.simulate(["a", "b"], 10)
-            await asyncio.sleep(5)
-            tables.frozen = {"a"}
-            tables.put(6, {ALLOW: SECOND})
-            await asyncio.sleep(60)
-            held = made.relay.devices()
-            assert {device.version for device in held["a"].values()} == {5}
-            assert {device.version for device in held["b"].values()} == {6}
-            tables.frozen = set()
-            tables.wake()
-            await asyncio.sleep(1)
-            assert made.versions() == [6] * 20
-
-    run_virtual(scenario())
+async def test_a_frozen_zone_gets_nothing_until_it_is_thawed() -> None:
+    tables = Tables()
+    tables.put(5, {ALLOW: FIRST})
+    async with relay_cluster(tables) as made:
+        made.simulate(["a", "b"], 10)
+        await asyncio.sleep(5)
+        tables.frozen = {"a"}
+        tables.put(6, {ALLOW: SECOND})
+        await asyncio.sleep(60)
+        held = made.relay.devices()
+        assert {device.version for device in held["a"].values()} == {5}
+        assert {device.version for device in held["b"].values()} == {6}
+        tables.frozen = set()
+        tables.wake()
+        await asyncio.sleep(1)
+        assert made.versions() == [6] * 20
 
 
-def test_devices_that_no_relay_serves_ask_again_and_are_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_devices_that_no_relay_serves_ask_again_and_are_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "drivers.simulators.zone")
-
-    async def scenario() -> None:
-        tables = Tables()
-        tables.put(5, {ALLOW: FIRST})
-        async with relay_cluster(tables) as made:
-            made.simulate(["a"], 10)
-            await asyncio.sleep(5)
-            last, ordinal = tables.ordinals.popitem()
-            tables.wake()
-            await asyncio.sleep(60)
-            assert made.versions() == [5] * 9
-            tables.ordinals[last] = ordinal
-            await asyncio.sleep(10)
-            assert made.versions() == [5] * 10
-
-    run_virtual(scenario())
+    tables = Tables()
+    tables.put(5, {ALLOW: FIRST})
+    async with relay_cluster(tables) as made:
+        made.simulate(["a"], 10)
+        await asyncio.sleep(5)
+        last, ordinal = tables.ordinals.popitem()
+        tables.wake()
+        await asyncio.sleep(60)
+        assert made.versions() == [5] * 9
+        tables.ordinals[last] = ordinal
+        await asyncio.sleep(10)
+        assert made.versions() == [5] * 10
     assert len([line for line in caplog.messages if "1 DPUs not served" in line]) == 1
 
 
-def test_reports_say_who_reached_what_on_change_only_and_say_again_what_may_be_lost() -> None:
+async def test_reports_say_who_reached_what_on_change_only_and_say_again_what_may_be_lost() -> None:
     class Unsure(Tables):
         unsure = True
 
@@ -180,21 +159,18 @@ def test_reports_say_who_reached_what_on_change_only_and_say_again_what_may_be_l
             if self.unsure:
                 raise AppendUnknown("the broker did not answer")
 
-    async def scenario() -> None:
-        tables = Unsure()
-        tables.put(5, {ALLOW: FIRST}, at_ms=0)
-        async with relay_cluster(tables) as made:
-            made.simulate(["a"], 10)
-            await asyncio.sleep(10)
-            assert len(tables.reports) >= 5
-            tables.unsure = False
-            await asyncio.sleep(10)
-            count = len(tables.reports)
-            await asyncio.sleep(60)
-            assert len(tables.reports) == count
-            report = tables.reports[-1]
-            assert (report.zone, report.epoch, report.dpu_count, report.relay) == ("a", 1, 10, "r0")
-            assert [*zip(report.versions, report.levels, strict=True)] == [(5, 0), (5, 1), (5, 2)]
-            assert [set(BitMap.deserialize(bitmap)) for bitmap in report.ordinals] == [set(range(10))] * 3
-
-    run_virtual(scenario())
+    tables = Unsure()
+    tables.put(5, {ALLOW: FIRST}, at_ms=0)
+    async with relay_cluster(tables) as made:
+        made.simulate(["a"], 10)
+        await asyncio.sleep(10)
+        assert len(tables.reports) >= 5
+        tables.unsure = False
+        await asyncio.sleep(10)
+        count = len(tables.reports)
+        await asyncio.sleep(60)
+        assert len(tables.reports) == count
+        report = tables.reports[-1]
+        assert (report.zone, report.epoch, report.dpu_count, report.relay) == ("a", 1, 10, "r0")
+        assert [*zip(report.versions, report.levels, strict=True)] == [(5, 0), (5, 1), (5, 2)]
+        assert [set(BitMap.deserialize(bitmap)) for bitmap in report.ordinals] == [set(range(10))] * 3

@@ -18,6 +18,8 @@ from drivers.wire.links import Link, LinkClosed
 from eventstore.errors import LogUnavailable
 from tests.support.virtual_loop import run_virtual
 
+pytestmark = pytest.mark.virtual_clock
+
 SILENCES = 3
 
 
@@ -62,20 +64,18 @@ async def _no_relay(address: str) -> Link:
     raise LinkClosed(f"{address} is down")
 
 
-def test_devices_outlive_a_plane_that_goes_away_while_they_are_registered(caplog: pytest.LogCaptureFixture) -> None:
+async def test_devices_outlive_a_plane_that_goes_away_while_they_register(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level(logging.INFO, "drivers.simulators.simulator")
-
-    async def scenario() -> None:
-        away = Away()
-        devices = Simulator(away, ["r"], dial=_no_relay, rng=random.Random(1), dpus_per_zone=3)
-        running = asyncio.create_task(devices.run())
-        await asyncio.sleep(60)
-        assert not running.done()
-        assert sorted(away.registrations) == ["z-dpu-0000", "z-dpu-0002"]
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-
-    run_virtual(scenario())
+    away = Away()
+    devices = Simulator(away, ["r"], dial=_no_relay, rng=random.Random(1), dpus_per_zone=3)
+    running = asyncio.create_task(devices.run())
+    await asyncio.sleep(60)
+    assert not running.done()
+    assert sorted(away.registrations) == ["z-dpu-0000", "z-dpu-0002"]
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
     assert set(caplog.messages) == {"registrar not available, retrying: the plane does not answer"}
     requests = Counter(record.__dict__["request"] for record in caplog.records)
     assert requests == dict.fromkeys(
@@ -83,20 +83,16 @@ def test_devices_outlive_a_plane_that_goes_away_while_they_are_registered(caplog
     )
 
 
-def test_a_device_that_the_plane_refuses_ends_no_other(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_device_that_the_plane_refuses_ends_no_other(caplog: pytest.LogCaptureFixture) -> None:
     """In `serve --simulate` it ended the plane, at every start: anybody may give a DPU the name of one to come."""
-
-    async def scenario() -> None:
-        refusing = Refusing()
-        devices = Simulator(refusing, ["r"], dial=_no_relay, rng=random.Random(1), dpus_per_zone=4)
-        running = asyncio.create_task(devices.run())
-        await asyncio.sleep(60)
-        assert not running.done()
-        assert sorted(refusing.registrations) == ["z-dpu-0002", "z-dpu-0003"]
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-
-    run_virtual(scenario())
+    refusing = Refusing()
+    devices = Simulator(refusing, ["r"], dial=_no_relay, rng=random.Random(1), dpus_per_zone=4)
+    running = asyncio.create_task(devices.run())
+    await asyncio.sleep(60)
+    assert not running.done()
+    assert sorted(refusing.registrations) == ["z-dpu-0002", "z-dpu-0003"]
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
     assert caplog.messages.count("simulated DPU not registered") == 1
 
 

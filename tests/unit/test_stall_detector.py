@@ -16,7 +16,8 @@ from eventstore.log import FLEET_0
 from eventstore.replica_limits import ReplicaLimits
 from schemas.events import PRESENT, Envelope, Event, MembershipChanged, OutboxAcknowledged
 from tests.support.driven import Plane, plane
-from tests.support.virtual_loop import run_virtual
+
+pytestmark = pytest.mark.virtual_clock
 
 LONG_S = 2 * (LOOK_S + ReplicaLimits().ends_s) + 1
 """Until a contradiction has certainly been seen, the ends been asked anew, and been looked at again."""
@@ -44,75 +45,63 @@ async def started(made: Plane) -> StallDetector:
     return stall_detector
 
 
-def test_a_mark_ahead_of_its_partition_is_told_once_and_shown(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario() -> None:
-        async with plane() as made:
-            stall_detector = await started(made)
-            partition = made.partition("z1")
-            state(made, "z1", forged(999, partition.number))
-            await made.join("z1", "a")
-            with caplog.at_level(logging.ERROR, logger="drivers.stall_detector"):
-                await asyncio.sleep(5 * LONG_S)
-            assert "a" not in made.fleet().members.rows
-            assert list(stall_detector.reasons) == [partition]
-            assert [(r.getMessage(), vars(r)["partition"], vars(r)["reason"]) for r in caplog.records] == [
-                ("forwarding to fleet stopped", partition, stall_detector.reasons[partition])
-            ]
-            assert made.count(partition, OutboxAcknowledged) == 0, "said again and again what the zone cannot take"
-            board = StatusReporter(
-                made.replicas["r1"],
-                location=LogLocation("embedded"),
-                roles=["api"],
-                addresses={},
-                version="1",
-                alive=lambda: [],
-                stalled=lambda: stall_detector.reasons,
-            )
-            assert (f"not forwarded {partition}", stall_detector.reasons[partition]) in summary(board.status())
-            assert "999" in stall_detector.reasons[partition]
-
-    run_virtual(scenario())
+async def test_a_mark_ahead_of_its_partition_is_told_once_and_shown(caplog: pytest.LogCaptureFixture) -> None:
+    async with plane() as made:
+        stall_detector = await started(made)
+        partition = made.partition("z1")
+        state(made, "z1", forged(999, partition.number))
+        await made.join("z1", "a")
+        with caplog.at_level(logging.ERROR, logger="drivers.stall_detector"):
+            await asyncio.sleep(5 * LONG_S)
+        assert "a" not in made.fleet().members.rows
+        assert list(stall_detector.reasons) == [partition]
+        assert [(r.getMessage(), vars(r)["partition"], vars(r)["reason"]) for r in caplog.records] == [
+            ("forwarding to fleet stopped", partition, stall_detector.reasons[partition])
+        ]
+        assert made.count(partition, OutboxAcknowledged) == 0, "said again and again what the zone cannot take"
+        board = StatusReporter(
+            made.replicas["r1"],
+            location=LogLocation("embedded"),
+            roles=["api"],
+            addresses={},
+            version="1",
+            alive=lambda: [],
+            stalled=lambda: stall_detector.reasons,
+        )
+        assert (f"not forwarded {partition}", stall_detector.reasons[partition]) in summary(board.status())
+        assert "999" in stall_detector.reasons[partition]
 
 
-def test_a_mark_behind_what_the_zone_has_pruned_is_told() -> None:
-    async def scenario() -> None:
-        async with plane() as made:
-            stall_detector = await started(made)
-            partition = made.partition("z1")
-            state(made, "z1", OutboxAcknowledged(made.command("z1"), 1))
-            await asyncio.sleep(LONG_S)
-            assert "confirmed 1 before" in stall_detector.reasons[partition]
-            await made.join("z1", "a")
-            await asyncio.sleep(LONG_S)
-            assert "a" not in made.fleet().members.rows
-
-    run_virtual(scenario())
+async def test_a_mark_behind_what_the_zone_has_pruned_is_told() -> None:
+    async with plane() as made:
+        stall_detector = await started(made)
+        partition = made.partition("z1")
+        state(made, "z1", OutboxAcknowledged(made.command("z1"), 1))
+        await asyncio.sleep(LONG_S)
+        assert "confirmed 1 before" in stall_detector.reasons[partition]
+        await made.join("z1", "a")
+        await asyncio.sleep(LONG_S)
+        assert "a" not in made.fleet().members.rows
 
 
-def test_it_is_over_when_the_partition_has_grown_past_the_mark(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario() -> None:
-        async with plane() as made:
-            stall_detector = await started(made)
-            partition = made.partition("z1")
-            state(made, "z1", forged(4, partition.number))
-            await asyncio.sleep(LONG_S)
-            assert stall_detector.reasons
-            for i in range(6):
-                await made.join("z1", f"n{i}")
-            await asyncio.sleep(LONG_S)
-            assert not stall_detector.reasons and "n5" in made.fleet().members.rows
-            assert "forwarding to fleet resumed" in caplog.records[-1].getMessage()
-
-    run_virtual(scenario())
+async def test_it_is_over_when_the_partition_has_grown_past_the_mark(caplog: pytest.LogCaptureFixture) -> None:
+    async with plane() as made:
+        stall_detector = await started(made)
+        partition = made.partition("z1")
+        state(made, "z1", forged(4, partition.number))
+        await asyncio.sleep(LONG_S)
+        assert stall_detector.reasons
+        for i in range(6):
+            await made.join("z1", f"n{i}")
+        await asyncio.sleep(LONG_S)
+        assert not stall_detector.reasons and "n5" in made.fleet().members.rows
+        assert "forwarding to fleet resumed" in caplog.records[-1].getMessage()
 
 
-def test_what_is_seen_before_the_ends_are_asked_again_may_only_lag() -> None:
-    async def scenario() -> None:
-        async with plane() as made:
-            stall_detector = await started(made)
-            await asyncio.sleep(LOOK_S - 0.5)
-            state(made, "z1", forged(999, made.partition("z1").number))
-            await asyncio.sleep(1.0)
-            assert not stall_detector.reasons
-
-    run_virtual(scenario())
+async def test_what_is_seen_before_the_ends_are_asked_again_may_only_lag() -> None:
+    async with plane() as made:
+        stall_detector = await started(made)
+        await asyncio.sleep(LOOK_S - 0.5)
+        state(made, "z1", forged(999, made.partition("z1").number))
+        await asyncio.sleep(1.0)
+        assert not stall_detector.reasons

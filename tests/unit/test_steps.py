@@ -17,6 +17,8 @@ from projections.zones.phases import CONFIG_FIRMWARE, NODE_EFFECT, OS_INSTALLING
 from projections.zones.rows import Dpu
 from tests.support.virtual_loop import run_virtual
 
+pytestmark = pytest.mark.virtual_clock
+
 FAST = BmcFaults(latency_s=0.0)
 BEGAN_MS = 1_700_000_000_000
 T = TypeVar("T")
@@ -119,16 +121,12 @@ def begun(bmc: SimulatedBmc, phase: str) -> int:
 
 
 @pytest.mark.parametrize("phase", STEPS)
-def test_a_step_run_twice_is_done_once(phase: str) -> None:
+async def test_a_step_run_twice_is_done_once(phase: str) -> None:
     """The first attempt did it, and nobody heard: the second finds it done."""
-
-    async def scenario() -> None:
-        bmc = device()
-        facts = await attempt(bmc, dpu_in(phase, 11))
-        assert await attempt(bmc, dpu_in(phase, 12)) == facts
-        assert [task.action for task in bmc.begun] == [ACTIONS[phase]]
-
-    run_virtual(scenario())
+    bmc = device()
+    facts = await attempt(bmc, dpu_in(phase, 11))
+    assert await attempt(bmc, dpu_in(phase, 12)) == facts
+    assert [task.action for task in bmc.begun] == [ACTIONS[phase]]
 
 
 @pytest.mark.parametrize("after", [False, True])
@@ -151,142 +149,113 @@ def test_a_step_cut_off_anywhere_is_ended_by_the_next_attempt(phase: str, after:
 
 
 @pytest.mark.parametrize("phase", [NODE_EFFECT, OS_INSTALLING, REBOOTING])
-def test_who_is_not_the_actor_any_more_makes_no_call(phase: str) -> None:
-    async def scenario() -> None:
-        for allowed in range(4):
-            bmc = device()
-            with pytest.raises(AttemptSuperseded):
-                await attempt(bmc, dpu_in(phase, 11), stop_after=allowed)
-            await attempt(bmc, dpu_in(phase, 12))
-            assert begun(bmc, phase) == 1
-
-    run_virtual(scenario())
-
-
-def test_a_successor_ends_the_session_of_a_zombie_and_adopts_its_task() -> None:
-    async def scenario() -> None:
+async def test_who_is_not_the_actor_any_more_makes_no_call(phase: str) -> None:
+    for allowed in range(4):
         bmc = device()
-        said: list[tuple[str, int]] = []
-        zombie = asyncio.create_task(attempt(bmc, dpu_in(OS_INSTALLING, 11)))
-        await asyncio.sleep(1.0)
-        assert (await attempt(bmc, dpu_in(OS_INSTALLING, 12), said=said))["image"] == "i"
-        with pytest.raises(SessionEnded):
-            await zombie
-        assert len(bmc.begun) == 1 and said[0][1] >= 25
+        with pytest.raises(AttemptSuperseded):
+            await attempt(bmc, dpu_in(phase, 11), stop_after=allowed)
+        await attempt(bmc, dpu_in(phase, 12))
+        assert begun(bmc, phase) == 1
 
-    run_virtual(scenario())
+
+async def test_a_successor_ends_the_session_of_a_zombie_and_adopts_its_task() -> None:
+    bmc = device()
+    said: list[tuple[str, int]] = []
+    zombie = asyncio.create_task(attempt(bmc, dpu_in(OS_INSTALLING, 11)))
+    await asyncio.sleep(1.0)
+    assert (await attempt(bmc, dpu_in(OS_INSTALLING, 12), said=said))["image"] == "i"
+    with pytest.raises(SessionEnded):
+        await zombie
+    assert len(bmc.begun) == 1 and said[0][1] >= 25
 
 
 @pytest.mark.parametrize("number", [9, 11], ids=["disowned", "of this request"])
 @pytest.mark.parametrize(("action", "image"), [("install", "old"), ("firmware", "i")])
-def test_a_task_of_another_step_or_image_is_ended_first(number: int, action: Action, image: str) -> None:
-    async def scenario() -> None:
-        bmc, token = device(), token_of(dpu_in(OS_INSTALLING, number))
-        await bmc.open(token)
-        await bmc.start(token, action, image)
-        with pytest.raises(Unreachable, match="in progress"):
-            await bmc.start(token, "install", "i")
-        await attempt(bmc, dpu_in(OS_INSTALLING, 12))
-        assert bmc.image == "i"
-        device_now = await bmc.read(token_of(dpu_in(OS_INSTALLING, 12)))
-        assert [(task.action, task.image, task.state) for task in device_now.tasks] == [
-            (action, image, "cancelled"),
-            ("install", "i", "done"),
-        ]
-
-    run_virtual(scenario())
+async def test_a_task_of_another_step_or_image_is_ended_first(number: int, action: Action, image: str) -> None:
+    bmc, token = device(), token_of(dpu_in(OS_INSTALLING, number))
+    await bmc.open(token)
+    await bmc.start(token, action, image)
+    with pytest.raises(Unreachable, match="in progress"):
+        await bmc.start(token, "install", "i")
+    await attempt(bmc, dpu_in(OS_INSTALLING, 12))
+    assert bmc.image == "i"
+    device_now = await bmc.read(token_of(dpu_in(OS_INSTALLING, 12)))
+    assert [(task.action, task.image, task.state) for task in device_now.tasks] == [
+        (action, image, "cancelled"),
+        ("install", "i", "done"),
+    ]
 
 
-def test_a_task_that_failed_is_begun_anew_by_the_next_attempt() -> None:
-    async def scenario() -> None:
-        bmc = device(FAST._replace(fail=1.0))
-        with pytest.raises(TaskFailed, match="ended as failed"):
-            await attempt(bmc, dpu_in(OS_INSTALLING, 11))
-        bmc.faults = FAST
-        assert (await attempt(bmc, dpu_in(OS_INSTALLING, 12)))["image"] == "i"
-        assert begun(bmc, OS_INSTALLING) == 2
-
-    run_virtual(scenario())
-
-
-def test_who_waited_for_a_place_looks_again_before_the_call() -> None:
-    async def scenario() -> None:
-        bmc, is_ours, calls = device(), True, asyncio.Semaphore(1)
-
-        def check() -> None:
-            if not is_ours:
-                raise AttemptSuperseded("not any more")
-
-        async def thawed() -> None:
-            """Nothing is frozen."""
-
-        async def progressed(task: str, percent: int) -> None:
-            """Nobody listens."""
-
-        await calls.acquire()
-        step = run_step(Attempt(bmc, dpu_in(OS_INSTALLING), check, thawed, progressed, calls, steps.DeviceTiming()))
-        waiting = asyncio.ensure_future(step)
-        await asyncio.sleep(1.0)
-        is_ours = False
-        calls.release()
-        with pytest.raises(AttemptSuperseded):
-            await waiting
-        await bmc.open(1)  # no session of the attempt's own is in the way
-        assert not bmc.begun
-
-    run_virtual(scenario())
-
-
-def test_who_waits_for_a_thaw_takes_no_place() -> None:
-    async def scenario() -> None:
-        bmc, calls, thaw = device(), asyncio.Semaphore(1), asyncio.Event()
-
-        async def thawed() -> None:
-            await thaw.wait()
-
-        async def progressed(task: str, percent: int) -> None:
-            """Nobody listens."""
-
-        frozen = Attempt(bmc, dpu_in(OS_INSTALLING), lambda: None, thawed, progressed, calls, steps.DeviceTiming())
-        waiting = asyncio.ensure_future(run_step(frozen))
-        await asyncio.sleep(0)
-        assert not calls.locked()
-        thaw.set()
-        assert (await waiting)["image"] == "i"
-
-    run_virtual(scenario())
-
-
-def test_a_device_that_states_no_serial_is_believed() -> None:
-    async def scenario() -> None:
-        assert "serial" not in await attempt(device(serial=""), dpu_in(NODE_EFFECT))
-
-    run_virtual(scenario())
-
-
-def test_what_was_disowned_is_done_again() -> None:
-    """A retry that a person asked for begins anew, whatever the device says that it did before."""
-
-    async def scenario() -> None:
-        bmc = device()
+async def test_a_task_that_failed_is_begun_anew_by_the_next_attempt() -> None:
+    bmc = device(FAST._replace(fail=1.0))
+    with pytest.raises(TaskFailed, match="ended as failed"):
         await attempt(bmc, dpu_in(OS_INSTALLING, 11))
-        await attempt(bmc, replace(dpu_in(OS_INSTALLING, 12), disowned=11))
-        assert begun(bmc, OS_INSTALLING) == 2
+    bmc.faults = FAST
+    assert (await attempt(bmc, dpu_in(OS_INSTALLING, 12)))["image"] == "i"
+    assert begun(bmc, OS_INSTALLING) == 2
 
-    run_virtual(scenario())
+
+async def test_who_waited_for_a_place_looks_again_before_the_call() -> None:
+    bmc, is_ours, calls = device(), True, asyncio.Semaphore(1)
+
+    def check() -> None:
+        if not is_ours:
+            raise AttemptSuperseded("not any more")
+
+    async def thawed() -> None:
+        """Nothing is frozen."""
+
+    async def progressed(task: str, percent: int) -> None:
+        """Nobody listens."""
+
+    await calls.acquire()
+    step = run_step(Attempt(bmc, dpu_in(OS_INSTALLING), check, thawed, progressed, calls, steps.DeviceTiming()))
+    waiting = asyncio.ensure_future(step)
+    await asyncio.sleep(1.0)
+    is_ours = False
+    calls.release()
+    with pytest.raises(AttemptSuperseded):
+        await waiting
+    await bmc.open(1)  # no session of the attempt's own is in the way
+    assert not bmc.begun
 
 
-def test_what_an_earlier_registration_did_is_done_again() -> None:
+async def test_who_waits_for_a_thaw_takes_no_place() -> None:
+    bmc, calls, thaw = device(), asyncio.Semaphore(1), asyncio.Event()
+
+    async def thawed() -> None:
+        await thaw.wait()
+
+    async def progressed(task: str, percent: int) -> None:
+        """Nobody listens."""
+
+    frozen = Attempt(bmc, dpu_in(OS_INSTALLING), lambda: None, thawed, progressed, calls, steps.DeviceTiming())
+    waiting = asyncio.ensure_future(run_step(frozen))
+    await asyncio.sleep(0)
+    assert not calls.locked()
+    thaw.set()
+    assert (await waiting)["image"] == "i"
+
+
+async def test_a_device_that_states_no_serial_is_believed() -> None:
+    assert "serial" not in await attempt(device(serial=""), dpu_in(NODE_EFFECT))
+
+
+async def test_what_was_disowned_is_done_again() -> None:
+    """A retry that a person asked for begins anew, whatever the device says that it did before."""
+    bmc = device()
+    await attempt(bmc, dpu_in(OS_INSTALLING, 11))
+    await attempt(bmc, replace(dpu_in(OS_INSTALLING, 12), disowned=11))
+    assert begun(bmc, OS_INSTALLING) == 2
+
+
+async def test_what_an_earlier_registration_did_is_done_again() -> None:
     """Its attempts may have had the numbers that those of this one have."""
-
-    async def scenario() -> None:
-        bmc = device()
-        former = replace(dpu_in(OS_INSTALLING), since_ms=0, began_ms=BEGAN_MS - 1)
-        await attempt(bmc, former)
-        await attempt(bmc, dpu_in(OS_INSTALLING))
-        assert begun(bmc, OS_INSTALLING) == 2
-
-    run_virtual(scenario())
+    bmc = device()
+    former = replace(dpu_in(OS_INSTALLING), since_ms=0, began_ms=BEGAN_MS - 1)
+    await attempt(bmc, former)
+    await attempt(bmc, dpu_in(OS_INSTALLING))
+    assert begun(bmc, OS_INSTALLING) == 2
 
 
 def test_a_token_is_higher_than_all_before_it_in_whatever_zone_and_log() -> None:
@@ -297,47 +266,35 @@ def test_a_token_is_higher_than_all_before_it_in_whatever_zone_and_log() -> None
 
 
 @pytest.mark.parametrize(("phase", "word"), [(OS_INSTALLING, "image"), (REBOOTING, "boot_id")])
-def test_a_device_that_says_done_and_has_done_nothing_is_found_out(phase: str, word: str) -> None:
-    async def scenario() -> None:
-        bmc = device(FAST._replace(lie=1.0))
-        bmc.image = "old"
-        with pytest.raises(TaskFailed, match=word):
-            await attempt(bmc, dpu_in(phase))
-
-    run_virtual(scenario())
+async def test_a_device_that_says_done_and_has_done_nothing_is_found_out(phase: str, word: str) -> None:
+    bmc = device(FAST._replace(lie=1.0))
+    bmc.image = "old"
+    with pytest.raises(TaskFailed, match=word):
+        await attempt(bmc, dpu_in(phase))
 
 
-def test_a_reboot_that_has_been_is_not_done_again() -> None:
-    async def scenario() -> None:
-        bmc = device()
-        bmc.boots = 2
-        assert (await attempt(bmc, dpu_in(REBOOTING)))["boot_id"] == "boot-2"
-        assert not bmc.begun
-
-    run_virtual(scenario())
+async def test_a_reboot_that_has_been_is_not_done_again() -> None:
+    bmc = device()
+    bmc.boots = 2
+    assert (await attempt(bmc, dpu_in(REBOOTING)))["boot_id"] == "boot-2"
+    assert not bmc.begun
 
 
-def test_faults_are_told_apart() -> None:
-    async def scenario() -> None:
-        with pytest.raises(TaskFailed, match="ended as failed"):
-            await attempt(device(FAST._replace(fail=1.0)), dpu_in(CONFIG_FIRMWARE))
-        with pytest.raises(NeedsOperator, match="image: 'i' does not exist on the device"):
-            await attempt(device(FAST._replace(no_images=frozenset({"i"}))), dpu_in(OS_INSTALLING))
-        with pytest.raises(NeedsOperator, match="serial: the device has 'other'"):
-            await attempt(device(serial="other"), dpu_in(NODE_EFFECT))
-        with pytest.raises(Unreachable, match="no response within 30 s"):
-            await attempt(device(FAST._replace(hang=1.0)), dpu_in(NODE_EFFECT))
-
-    run_virtual(scenario())
+async def test_faults_are_told_apart() -> None:
+    with pytest.raises(TaskFailed, match="ended as failed"):
+        await attempt(device(FAST._replace(fail=1.0)), dpu_in(CONFIG_FIRMWARE))
+    with pytest.raises(NeedsOperator, match="image: 'i' does not exist on the device"):
+        await attempt(device(FAST._replace(no_images=frozenset({"i"}))), dpu_in(OS_INSTALLING))
+    with pytest.raises(NeedsOperator, match="serial: the device has 'other'"):
+        await attempt(device(serial="other"), dpu_in(NODE_EFFECT))
+    with pytest.raises(Unreachable, match="no response within 30 s"):
+        await attempt(device(FAST._replace(hang=1.0)), dpu_in(NODE_EFFECT))
 
 
-def test_a_long_task_is_stated_when_it_is_taken_on_and_at_each_quarter() -> None:
-    async def scenario() -> None:
-        said: list[tuple[str, int]] = []
-        await attempt(device(FAST._replace(pace=60.0)), dpu_in(OS_INSTALLING), said=said)
-        assert [percent // 25 for _, percent in said] == [0, 1, 2, 3]
-
-    run_virtual(scenario())
+async def test_a_long_task_is_stated_when_it_is_taken_on_and_at_each_quarter() -> None:
+    said: list[tuple[str, int]] = []
+    await attempt(device(FAST._replace(pace=60.0)), dpu_in(OS_INSTALLING), said=said)
+    assert [percent // 25 for _, percent in said] == [0, 1, 2, 3]
 
 
 class Chatty(CutBmc):
@@ -355,23 +312,16 @@ class Chatty(CutBmc):
 
 
 @pytest.mark.parametrize(("percent", "stated"), [(10**30, 100), (-(10**30), 0)])
-def test_progress_that_is_no_share_is_stated_as_the_nearest_one(percent: int, stated: int) -> None:
+async def test_progress_that_is_no_share_is_stated_as_the_nearest_one(percent: int, stated: int) -> None:
     """What takes more than 64 bits is no number of the log's: to state it ended the provisioner."""
-
-    async def scenario() -> None:
-        said: list[tuple[str, int]] = []
-        await attempt(Chatty(device(), percent), dpu_in(OS_INSTALLING), said=said)
-        assert {share for _, share in said} == {0, stated}
-
-    run_virtual(scenario())
+    said: list[tuple[str, int]] = []
+    await attempt(Chatty(device(), percent), dpu_in(OS_INSTALLING), said=said)
+    assert {share for _, share in said} == {0, stated}
 
 
 @pytest.mark.parametrize("boot_id", ["x" * 254, "two\nlines"])
-def test_facts_that_the_log_does_not_take_are_a_fault_of_the_device(boot_id: str) -> None:
-    async def scenario() -> None:
-        with pytest.raises(
-            TaskFailed, match=r"^boot_id: .* printable characters on one line; the device reported this value"
-        ):
-            await attempt(Chatty(device(), boot_id=boot_id), dpu_in(OS_INSTALLING))
-
-    run_virtual(scenario())
+async def test_facts_that_the_log_does_not_take_are_a_fault_of_the_device(boot_id: str) -> None:
+    with pytest.raises(
+        TaskFailed, match=r"^boot_id: .* printable characters on one line; the device reported this value"
+    ):
+        await attempt(Chatty(device(), boot_id=boot_id), dpu_in(OS_INSTALLING))

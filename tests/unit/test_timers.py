@@ -13,6 +13,8 @@ from schemas.events import DeadlinePassed, StepStarted
 from tests.support.driven import Plane, plane
 from tests.support.virtual_loop import run_virtual
 
+pytestmark = pytest.mark.virtual_clock
+
 ATTEMPT_S = STEPS[NODE_EFFECT].deadline_ms / 1_000
 LIMIT_S = ATTEMPT_S + GRACE_S
 
@@ -44,32 +46,26 @@ async def begin_step(made: Plane, name: str = "d") -> None:
     await made.until(lambda: made.dpu(name).step_state == "running")
 
 
-def test_a_deadline_is_stated_when_it_has_come_and_once() -> None:
-    async def scenario() -> None:
-        async with plane() as made:
-            await made.add("r1")
-            found = timers(made, "r1")
-            await asyncio.sleep(5)
-            await begin_step(made)
-            assert abs(await made.until(lambda: made.dpu("d").failures == 1, timeout_s=2 * LIMIT_S) - LIMIT_S) < 0.1
-            await asyncio.sleep(3_600)
-            assert found.stated == made.count(made.partition("z1"), DeadlinePassed) == 1
-
-    run_virtual(scenario())
+async def test_a_deadline_is_stated_when_it_has_come_and_once() -> None:
+    async with plane() as made:
+        await made.add("r1")
+        found = timers(made, "r1")
+        await asyncio.sleep(5)
+        await begin_step(made)
+        assert abs(await made.until(lambda: made.dpu("d").failures == 1, timeout_s=2 * LIMIT_S) - LIMIT_S) < 0.1
+        await asyncio.sleep(3_600)
+        assert found.stated == made.count(made.partition("z1"), DeadlinePassed) == 1
 
 
 @pytest.mark.parametrize("ahead_ms", [20_000, 7_200_000, -7_200_000])
-def test_a_clock_that_is_wrong_states_a_deadline_in_time(ahead_ms: int) -> None:
-    async def scenario() -> None:
-        async with plane() as made:
-            await made.add("r1")
-            found = timers(made, "r1", Clock(made, ahead_ms))
-            await begin_step(made)
-            waited_s = await made.until(lambda: made.dpu("d").failures == 1, timeout_s=2 * LIMIT_S)
-            assert abs(waited_s - LIMIT_S) < 0.1
-            assert found.stated == 1
-
-    run_virtual(scenario())
+async def test_a_clock_that_is_wrong_states_a_deadline_in_time(ahead_ms: int) -> None:
+    async with plane() as made:
+        await made.add("r1")
+        found = timers(made, "r1", Clock(made, ahead_ms))
+        await begin_step(made)
+        waited_s = await made.until(lambda: made.dpu("d").failures == 1, timeout_s=2 * LIMIT_S)
+        assert abs(waited_s - LIMIT_S) < 0.1
+        assert found.stated == 1
 
 
 def test_a_clock_that_jumps_ends_no_attempt_early_or_late() -> None:
@@ -93,51 +89,41 @@ def test_a_clock_that_jumps_ends_no_attempt_early_or_late() -> None:
         run_virtual(scenario(jumps_ms))
 
 
-def test_an_attempt_that_began_under_a_fast_clock_gets_its_time_and_no_hour_more() -> None:
-    async def scenario() -> None:
-        async with plane() as made:
-            await made.add("r1")
-            made.ahead_ms = 3_600_000
-            found = timers(made, "r1")
-            await begin_step(made)
-            await asyncio.sleep(LIMIT_S / 2)
-            made.ahead_ms = 0
-            await made.register("another")
-            waited_s = await made.until(lambda: made.dpu("d").failures == 1, timeout_s=2 * LIMIT_S)
-            assert abs(waited_s - LIMIT_S) < 1.0, "from the correction on"
-            assert found.stated == 1
-
-    run_virtual(scenario())
+async def test_an_attempt_that_began_under_a_fast_clock_gets_its_time_and_no_hour_more() -> None:
+    async with plane() as made:
+        await made.add("r1")
+        made.ahead_ms = 3_600_000
+        found = timers(made, "r1")
+        await begin_step(made)
+        await asyncio.sleep(LIMIT_S / 2)
+        made.ahead_ms = 0
+        await made.register("another")
+        waited_s = await made.until(lambda: made.dpu("d").failures == 1, timeout_s=2 * LIMIT_S)
+        assert abs(waited_s - LIMIT_S) < 1.0, "from the correction on"
+        assert found.stated == 1
 
 
 @pytest.mark.parametrize("ahead_ms", [7_200_000, -7_200_000])
-def test_a_timer_that_starts_with_a_wrong_clock_is_put_right_by_the_log(ahead_ms: int) -> None:
-    async def scenario() -> None:
-        async with plane() as made:
-            await made.add("r1")
-            await begin_step(made)
-            found = timers(made, "r1", Clock(made, ahead_ms))
-            waited_s = await made.until(lambda: made.dpu("d").failures == 1, timeout_s=2 * LIMIT_S)
-            assert ATTEMPT_S <= waited_s < LIMIT_S + 1.0
-            assert found.stated <= 2
-
-    run_virtual(scenario())
+async def test_a_timer_that_starts_with_a_wrong_clock_is_put_right_by_the_log(ahead_ms: int) -> None:
+    async with plane() as made:
+        await made.add("r1")
+        await begin_step(made)
+        found = timers(made, "r1", Clock(made, ahead_ms))
+        waited_s = await made.until(lambda: made.dpu("d").failures == 1, timeout_s=2 * LIMIT_S)
+        assert ATTEMPT_S <= waited_s < LIMIT_S + 1.0
+        assert found.stated <= 2
 
 
-def test_a_statement_that_did_not_land_shows_nothing_of_the_clock() -> None:
+async def test_a_statement_that_did_not_land_shows_nothing_of_the_clock() -> None:
     """The log may have been quiet for long: by the time of its last record the deadline has not come."""
-
-    async def scenario() -> None:
-        async with plane() as made:
-            await made.add("r1")
-            found = timers(made, "r1")
-            await begin_step(made)
-            made.log.late_s[made.partition("z1")] = 36_000.0
-            waited_s = await made.until(lambda: made.dpu("d").failures == 1, timeout_s=2 * LIMIT_S)
-            assert LIMIT_S <= waited_s < LIMIT_S + 2 * RETRY_S
-            assert (found.stated, found.internal_events.failures) == (1, 1)
-
-    run_virtual(scenario())
+    async with plane() as made:
+        await made.add("r1")
+        found = timers(made, "r1")
+        await begin_step(made)
+        made.log.late_s[made.partition("z1")] = 36_000.0
+        waited_s = await made.until(lambda: made.dpu("d").failures == 1, timeout_s=2 * LIMIT_S)
+        assert LIMIT_S <= waited_s < LIMIT_S + 2 * RETRY_S
+        assert (found.stated, found.internal_events.failures) == (1, 1)
 
 
 def test_the_second_in_rank_speaks_only_if_the_first_does_not() -> None:
@@ -158,27 +144,21 @@ def test_the_second_in_rank_speaks_only_if_the_first_does_not() -> None:
     assert stated == 1 and 0.29 < late_s < 0.4
 
 
-def test_a_deadline_that_was_met_is_never_stated() -> None:
-    async def scenario() -> None:
-        async with plane() as made:
-            await made.add("r1")
-            found = timers(made, "r1")
-            await begin_step(made)
-            await made.request("d", "skip")
-            await asyncio.sleep(2 * LIMIT_S)
-            assert found.stated == 0
-
-    run_virtual(scenario())
+async def test_a_deadline_that_was_met_is_never_stated() -> None:
+    async with plane() as made:
+        await made.add("r1")
+        found = timers(made, "r1")
+        await begin_step(made)
+        await made.request("d", "skip")
+        await asyncio.sleep(2 * LIMIT_S)
+        assert found.stated == 0
 
 
-def test_of_a_partition_that_is_halted_nothing_is_said_over_and_over() -> None:
-    async def scenario() -> None:
-        async with plane() as made:
-            replica = await made.add("t1")
-            timers(made, "t1")
-            await begin_step(made)
-            replica.folded(made.partition("z1")).halted = "a record that this binary cannot fold"
-            await asyncio.sleep(LIMIT_S + 600)
-            assert made.count(made.partition("z1"), DeadlinePassed) == 0
-
-    run_virtual(scenario())
+async def test_of_a_partition_that_is_halted_nothing_is_said_over_and_over() -> None:
+    async with plane() as made:
+        replica = await made.add("t1")
+        timers(made, "t1")
+        await begin_step(made)
+        replica.folded(made.partition("z1")).halted = "a record that this binary cannot fold"
+        await asyncio.sleep(LIMIT_S + 600)
+        assert made.count(made.partition("z1"), DeadlinePassed) == 0

@@ -14,8 +14,9 @@ from eventstore.errors import LogUnavailable
 from eventstore.log import FLEET_0, ZONES, Partition
 from eventstore.replicas.replica import Replica, Watch
 from eventstore.replicas.wait_lists import PositionWaitList
-from tests.support.virtual_loop import run_virtual
 from tests.support.zones import ZoneLog
+
+pytestmark = pytest.mark.virtual_clock
 
 ZONES_0, ZONES_1 = Partition(ZONES, 0), Partition(ZONES, 1)
 
@@ -50,46 +51,40 @@ class Folded:
         return set(self.looked_at)
 
 
-def test_only_what_may_have_ended_a_wait_looks_at_it() -> None:
-    async def run() -> None:
-        folded = Folded()
-        waiting = PositionWaiter(cast("Replica", folded))
-        watching = asyncio.create_task(waiting.run())
-        wait_0 = asyncio.create_task(waiting.wait_until_forwarded(ZONES_0, 1, timeout_s=5))
-        wait_1 = asyncio.create_task(waiting.wait_until_forwarded(ZONES_1, 1, timeout_s=5))
-        await asyncio.sleep(0.01)
-        assert await folded.folds(ZONES_1) == {ZONES_1}
-        assert await folded.folds(FLEET_0) == {ZONES_0, ZONES_1}
-        assert not wait_0.done() and not wait_1.done()
-        folded.marks = {0: 1}
-        await folded.folds(FLEET_0)
-        assert wait_0.done() and not wait_1.done()
-        folded.zones[ZONES_1].leave("a")
-        folded.zones[ZONES_1].state.outbox_offsets.clear()
-        await folded.folds(ZONES_1)
-        assert wait_1.done()
-        assert await folded.folds(FLEET_0) == set(), "nobody waits any more"
-        watching.cancel()
-
-    run_virtual(run())
+async def test_only_what_may_have_ended_a_wait_looks_at_it() -> None:
+    folded = Folded()
+    waiting = PositionWaiter(cast("Replica", folded))
+    watching = asyncio.create_task(waiting.run())
+    wait_0 = asyncio.create_task(waiting.wait_until_forwarded(ZONES_0, 1, timeout_s=5))
+    wait_1 = asyncio.create_task(waiting.wait_until_forwarded(ZONES_1, 1, timeout_s=5))
+    await asyncio.sleep(0.01)
+    assert await folded.folds(ZONES_1) == {ZONES_1}
+    assert await folded.folds(FLEET_0) == {ZONES_0, ZONES_1}
+    assert not wait_0.done() and not wait_1.done()
+    folded.marks = {0: 1}
+    await folded.folds(FLEET_0)
+    assert wait_0.done() and not wait_1.done()
+    folded.zones[ZONES_1].leave("a")
+    folded.zones[ZONES_1].state.outbox_offsets.clear()
+    await folded.folds(ZONES_1)
+    assert wait_1.done()
+    assert await folded.folds(FLEET_0) == set(), "nobody waits any more"
+    watching.cancel()
 
 
-def test_whoever_waits_in_vain_is_told_at_the_deadline_and_forgotten() -> None:
-    async def run() -> None:
-        folded = Folded()
-        waiting = PositionWaiter(cast("Replica", folded))
-        watching = asyncio.create_task(waiting.run())
-        with pytest.raises(LogUnavailable, match="fleet has not received zones/0 up to 1 within the time limit"):
-            await waiting.wait_until_forwarded(ZONES_0, 1, timeout_s=5)
-        assert await folded.folds(FLEET_0) == set()
-        folded.marks = {0: 1}
-        await waiting.wait_until_forwarded(ZONES_0, 1, timeout_s=0)
-        watching.cancel()
-
-    run_virtual(run())
+async def test_whoever_waits_in_vain_is_told_at_the_deadline_and_forgotten() -> None:
+    folded = Folded()
+    waiting = PositionWaiter(cast("Replica", folded))
+    watching = asyncio.create_task(waiting.run())
+    with pytest.raises(LogUnavailable, match="fleet has not received zones/0 up to 1 within the time limit"):
+        await waiting.wait_until_forwarded(ZONES_0, 1, timeout_s=5)
+    assert await folded.folds(FLEET_0) == set()
+    folded.marks = {0: 1}
+    await waiting.wait_until_forwarded(ZONES_0, 1, timeout_s=0)
+    watching.cancel()
 
 
-def test_many_who_give_up_at_once_are_let_go_of_together_and_wake_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_who_give_up_at_once_are_let_go_of_together_and_wake_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     heaps = 0
 
     def counted(heap: list[tuple[int, int, asyncio.Future[None]]]) -> None:
@@ -97,21 +92,18 @@ def test_many_who_give_up_at_once_are_let_go_of_together_and_wake_nobody(monkeyp
         heaps += 1
         heapq.heapify(heap)
 
-    async def run() -> None:
-        positions = PositionWaitList()
-        stay = [asyncio.create_task(positions.wait_for_position(FLEET_0, 10 * number)) for number in range(1, 4)]
-        leave = [asyncio.create_task(positions.wait_for_position(FLEET_0, 15 + number)) for number in range(5_000)]
-        await asyncio.sleep(0.01)
-        for task in leave:
-            task.cancel()
-        await asyncio.wait(leave)
-        assert 1 <= heaps <= 3
-        assert len(positions._partitions[FLEET_0].heap) < 200
-        positions.advance(FLEET_0, 29)
-        await asyncio.sleep(0.01)
-        assert [task.done() for task in stay] == [True, True, False]
-        positions.advance(FLEET_0, 30)
-        await stay[2]
-
     monkeypatch.setattr("eventstore.replicas.wait_lists.heapify", counted)
-    run_virtual(run())
+    positions = PositionWaitList()
+    stay = [asyncio.create_task(positions.wait_for_position(FLEET_0, 10 * number)) for number in range(1, 4)]
+    leave = [asyncio.create_task(positions.wait_for_position(FLEET_0, 15 + number)) for number in range(5_000)]
+    await asyncio.sleep(0.01)
+    for task in leave:
+        task.cancel()
+    await asyncio.wait(leave)
+    assert 1 <= heaps <= 3
+    assert len(positions._partitions[FLEET_0].heap) < 200
+    positions.advance(FLEET_0, 29)
+    await asyncio.sleep(0.01)
+    assert [task.done() for task in stay] == [True, True, False]
+    positions.advance(FLEET_0, 30)
+    await stay[2]
