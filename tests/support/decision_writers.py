@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Sequence
 from random import Random
 from typing import Any, NamedTuple
 
@@ -13,52 +13,32 @@ from drivers.decisions.buffer import DecisionBuffer
 from drivers.decisions.writer import DecisionWriter
 from drivers.decisions.written import cause_of
 from eventstore.avro.codec import encode
-from eventstore.errors import AppendUnknown, LogUnavailable
+from eventstore.errors import AppendUnknown
 from eventstore.ids import envelope, uuid7
-from eventstore.log import DECISIONS, Batch, Headers, Partition
+from eventstore.log import DECISIONS, Partition
 from eventstore.replicas.replica import Replica
 from schemas.events import NodesJoined
 from tests.simulation.durable import Disk, DiskStore
 from tests.support.decisions import until_all_are_written
-from tests.support.driven import START_MS, LateLog, Order
-from tests.support.memory_log import Contents
+from tests.support.driven import Order
+from tests.support.memory_log import START_MS, Contents, Failures, MemoryLog
+
+READ_LATENCY_S = 0.001
 
 
-class DecisionsLog(LateLog):
-    """A log to which appends of decisions fail at times, or as they are told to."""
+class AppendFailures(Failures):
+    """Appends of decisions take a drawn time, and fail at times or as they are told to."""
 
-    def __init__(self, contents: Contents, now_ms: Any, rng: Random) -> None:
-        super().__init__(contents, now_ms)
-        self.rng = rng
-        self.loss = 0.0
-        self.failure: Exception | None = None
+    def __init__(self, rng: Random, loss: float) -> None:
+        super().__init__(read_latency_s=READ_LATENCY_S)
         self.hangs = False
-        self.outages = 0
-        """Questions for the end of a decisions partition that fail."""
-        self.tried: list[bytes] = []
+        self._rng = rng
+        self._loss = loss
 
-    async def append(
-        self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0, headers: Headers = ()
-    ) -> None:
-        if partition.topic == DECISIONS:
-            self.tried.append(key)
-            await asyncio.sleep(3_600 if self.hangs else self.rng.uniform(0, 0.02))
-            if self.failure is not None:
-                raise self.failure
-            if self.rng.random() < self.loss:
-                raise AppendUnknown("lost")
-        await super().append(partition, key, value, timeout_s=timeout_s, headers=headers)
-
-    async def end(self, partition: Partition) -> int:
-        if partition.topic == DECISIONS and self.outages:
-            self.outages -= 1
-            raise LogUnavailable("the topic is away")
-        return await super().end(partition)
-
-    async def read(self, positions: Mapping[Partition, int]) -> AsyncGenerator[Batch, None]:
-        async for partition, records in super().read(positions):
-            await asyncio.sleep(0.001)
-            yield partition, records
+    def before_append(self) -> tuple[float, Exception | None]:
+        latency_s = 3_600.0 if self.hangs else self._rng.uniform(0, 0.02)
+        is_lost = self._rng.random() < self._loss
+        return latency_s, self.append_error or (AppendUnknown("lost") if is_lost else None)
 
 
 class Life(NamedTuple):
@@ -76,8 +56,9 @@ class World:
     def __init__(self, seed: int, *, loss: float = 0.0) -> None:
         self.contents = Contents(2)
         self.rng = Random(seed)
-        self.log = DecisionsLog(self.contents, self.now_ms, self.rng)
-        self.log.loss = loss
+        self.log = MemoryLog(self.contents, self.now_ms)
+        self.log.failures.read_latency_s = READ_LATENCY_S
+        self.failures = self.log.failures_of[DECISIONS] = AppendFailures(self.rng, loss)
         self.disks: dict[str, Disk] = {}
         self.lives: dict[str, Life] = {}
         self.names: list[str] = []
@@ -131,6 +112,10 @@ class World:
 
     def command(self, subject: str, actor: str = "?test") -> Any:
         return envelope(subject, actor, uuid7(self.now_ms(), self.rng))
+
+    def tried(self) -> list[bytes]:
+        """The keys of all appends of decisions, whatever became of them."""
+        return [attempt.key for attempt in self.log.attempts if attempt.partition.topic == DECISIONS]
 
     async def agree(self) -> dict[str, set[bytes]]:
         return await until_all_are_written(self.log, timeout_s=300, every_s=10)

@@ -10,10 +10,9 @@ from typing import Any
 
 from deploy.topics import TOPICS
 from eventstore.avro.codec import decode
-from eventstore.errors import AppendUnknown
 from eventstore.folding.fold import Fold
 from eventstore.ids import envelope, uuid7
-from eventstore.log import ZONES, Headers, Partition
+from eventstore.log import ZONES, Partition
 from eventstore.replicas.replica import Answer, Replica
 from eventstore.state_store.store import DigestStore
 from projections.fleet.fold import FleetFold
@@ -23,9 +22,7 @@ from projections.zones.fold import ZonesFold
 from projections.zones.rows import Dpu
 from projections.zones.state import ZonesState
 from schemas.events import DpuRegistered, Envelope, Event, LifecycleRequested, NodesJoined, NodesLeft
-from tests.support.memory_log import Contents, MemoryLog
-
-START_MS = 1_700_000_000_000
+from tests.support.memory_log import START_MS, Contents, MemoryLog
 
 
 class Order:
@@ -44,36 +41,13 @@ class Order:
         return replica not in self._gone
 
 
-class LateLog(MemoryLog):
-    """Appends take `latency_s`. For a partition in `late_s`, the outcome of the next append is unknown, and the record
-    lands after that many seconds.
-    """
-
-    def __init__(self, contents: Contents, now_ms: Callable[[], int]) -> None:
-        super().__init__(contents, now_ms)
-        self.late_s: dict[Partition, float] = {}
-        self.latency_s = 0.0
-
-    async def append(
-        self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0, headers: Headers = ()
-    ) -> None:
-        await asyncio.sleep(self.latency_s)
-        late_s = self.late_s.pop(partition, None)
-        if late_s is None:
-            await super().append(partition, key, value, timeout_s=timeout_s, headers=headers)
-            return
-        land = asyncio.get_running_loop().call_later
-        land(late_s, lambda: self.contents.add(partition, self._now_ms(), key, value, headers))
-        raise AppendUnknown(f"append to {partition}: the response was lost")
-
-
 class Plane:
     """Replicas by name. `first` is their order of rank, `gone` the replicas without a beacon, `ahead_ms` the error of
     the clock of all.
     """
 
     def __init__(self, tasks: asyncio.TaskGroup, partition_count: int) -> None:
-        self.log = LateLog(Contents(partition_count), self.now_ms)
+        self.log = MemoryLog(Contents(partition_count), self.now_ms)
         self.replicas: dict[str, Replica] = {}
         self.ahead_ms = 0
         self.first: list[str] = []

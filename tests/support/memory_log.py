@@ -1,17 +1,25 @@
-"""An in-memory log: the simplest engine that satisfies the contract, with append times set by the test."""
+"""An in-memory log: the simplest engine that satisfies the contract, with append times and failures set by the test.
+
+`FaultyLog` draws faults from a seed and lies over any engine; here a test decides which call fails, and how.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from deploy.topics import TOPICS
+from eventstore.avro.codec import encode
 from eventstore.errors import AppendUnknown, LogMismatch, LogUnavailable
 from eventstore.log import Batch, EventLog, Headers, Partition, Record
 from eventstore.topics import TopicTable
+from schemas.events import Event
 from tests.contract.engine import LogUnderTest
 
+START_MS = 1_700_000_000_000
 _BATCH_RECORDS = 500
 
 
@@ -85,16 +93,60 @@ class _Reader:
         return partition
 
 
-class MemoryLog:
-    """An EventLog over contents that outlive it. `append_unknown` makes the outcome of the next append unknown."""
+@dataclass(slots=True)
+class Failures:
+    """How calls to a log fail. Without a change, none does."""
 
-    def __init__(self, contents: Contents, now_ms: Callable[[], int]) -> None:
-        self.contents = contents
-        self.append_unknown = False
-        self.topics = contents.topics
-        self.partition_count = contents.partition_count
+    append_latency_s: float = 0.0
+    append_error: Exception | None = None
+    """Raised by each append, which never lands."""
+    is_unanswered: bool = False
+    """Appends land and get no response within their time."""
+    late_s: dict[Partition, float] = field(default_factory=dict)
+    """The outcome of the next append to a partition is unknown, and the record lands after so long."""
+    end_latency_s: float = 0.0
+    """Time between the question for the end of a partition and its answer, which is by then as old."""
+    lost_ends: int = 0
+    """The number of next questions for an end that fail."""
+    read_latency_s: float = 0.0
+    """Each batch of records arrives so late."""
+    broken_reads: int = 0
+    """The number of next batches after which the read fails."""
+    is_away: bool = False
+    """Reads, and questions for an end, fail. Other writers reach the log."""
+
+    def before_append(self) -> tuple[float, Exception | None]:
+        """The latency of the next append, and its error."""
+        return self.append_latency_s, self.append_error
+
+
+class Attempt(NamedTuple):
+    """An append as it was called, whatever became of it."""
+
+    partition: Partition
+    key: bytes
+    value: bytes
+
+
+class MemoryLog:
+    """An EventLog over contents that outlive it. `failures_of` has the failures of the topics that fail in a way of
+    their own.
+    """
+
+    def __init__(self, contents: Contents | None = None, now_ms: Callable[[], int] = lambda: START_MS) -> None:
+        self.contents = contents or Contents(4)
+        self.failures = Failures()
+        self.failures_of: dict[str, Failures] = {}
+        self.attempts: list[Attempt] = []
+        self.topics = self.contents.topics
+        self.partition_count = self.contents.partition_count
         self._now_ms = now_ms
         self._closed = False
+
+    def put(self, partition: Partition, *events: Event) -> None:
+        """Append events at once, as another writer does."""
+        for event in events:
+            self.contents.add(partition, self._now_ms(), b"key", encode(event))
 
     def partitions(self, topic: str) -> tuple[Partition, ...]:
         return self.topics.partitions(topic, self.partition_count)
@@ -106,11 +158,24 @@ class MemoryLog:
         self._check_open()
         if timeout_s <= 0:
             raise AppendUnknown(f"append to {partition}: no time was given")
-        self.contents.add(partition, self._now_ms(), key, value, headers)
-        await asyncio.sleep(0)
-        if self.append_unknown:
-            self.append_unknown = False
+        self.attempts.append(Attempt(partition, key, value))
+        failures = self._failures_of(partition)
+        latency_s, error = failures.before_append()
+        if latency_s:
+            await asyncio.sleep(latency_s)
+        if error is not None:
+            raise error
+
+        def land() -> None:
+            self.contents.add(partition, self._now_ms(), key, value, headers)
+
+        if (late_s := failures.late_s.pop(partition, None)) is not None:
+            asyncio.get_running_loop().call_later(late_s, land)
             raise AppendUnknown(f"append to {partition}: the response was lost")
+        land()
+        await asyncio.sleep(timeout_s if failures.is_unanswered else 0)
+        if failures.is_unanswered:
+            raise AppendUnknown(f"append to {partition}: no response within {timeout_s:g} s")
 
     async def read(self, positions: Mapping[Partition, int]) -> AsyncGenerator[Batch, None]:
         contents = self.contents
@@ -123,7 +188,14 @@ class MemoryLog:
                     reader.wanted[partition] = records[-1].offset + 1
                     if len(records) == _BATCH_RECORDS:
                         reader.look(partition)
+                    failures = self._failures_of(partition)
+                    if failures.read_latency_s:
+                        await asyncio.sleep(failures.read_latency_s)
+                    self._check_reach(failures)
                     yield partition, records
+                    if failures.broken_reads:
+                        failures.broken_reads -= 1
+                        raise LogUnavailable("the connection broke")
                     if reader.unseen:
                         await asyncio.sleep(0)
 
@@ -131,7 +203,15 @@ class MemoryLog:
         return self.contents.begins.get(partition, 0)
 
     async def end(self, partition: Partition) -> int:
-        return self.contents.end(partition)
+        failures = self._failures_of(partition)
+        self._check_reach(failures)
+        if failures.lost_ends:
+            failures.lost_ends -= 1
+            raise LogUnavailable("the log is away")
+        found = self.contents.end(partition)
+        if failures.end_latency_s:
+            await asyncio.sleep(failures.end_latency_s)
+        return found
 
     async def position_at(self, partition: Partition, time_ms: int) -> int:
         later = (r.offset for r in self.contents.records.get(partition, ()) if r.timestamp_ms >= time_ms)
@@ -140,6 +220,13 @@ class MemoryLog:
     async def close(self) -> None:
         self._closed = True
         self.contents.tell()
+
+    def _failures_of(self, partition: Partition) -> Failures:
+        return self.failures_of.get(partition.topic, self.failures) if self.failures_of else self.failures
+
+    def _check_reach(self, failures: Failures) -> None:
+        if failures.is_away:
+            raise LogUnavailable("the log is away")
 
     def _check_open(self) -> None:
         if self._closed:
@@ -157,7 +244,7 @@ class MemoryUnderTest(LogUnderTest):
     """One in-memory log. Its clock advances only when the test moves it."""
 
     def __init__(self) -> None:
-        self.now_ms = 1_700_000_000_000
+        self.now_ms = START_MS
         self.contents = Contents(self.partition_count)
         self.log: MemoryLog | None = None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple
 
@@ -16,7 +16,6 @@ from commands.server import ApiServer
 from deploy.roles import folds_of
 from drivers.forwarder import Forwarder
 from eventstore.ids import uuid7
-from eventstore.log import Batch, Partition
 from eventstore.replicas.beacons import SingleReplica
 from eventstore.replicas.replica import Replica
 from eventstore.state_store.store import DigestStore
@@ -30,24 +29,12 @@ PARTITIONS = 3
 TIMEOUT_S = 20.0
 
 
-class LateLog(MemoryLog):
-    """Reads return a record `late_s` after it was appended."""
-
-    late_s = 0.0
-
-    async def read(self, positions: Mapping[Partition, int]) -> AsyncGenerator[Batch, None]:
-        async for batch in super().read(positions):
-            if self.late_s:
-                await asyncio.sleep(self.late_s)
-            yield batch
-
-
 class Server:
     """One server, called through its production handlers."""
 
     def __init__(self, contents: Contents, name: str) -> None:
         self._rng = random.Random(name)
-        self.log = LateLog(contents, _now_ms)
+        self.log = MemoryLog(contents, _now_ms)
         folds = folds_of(PARTITIONS)
         self.replica = Replica(self.log, folds, store=DigestStore(), name=name, now_ms=_now_ms, rng=self._rng)
         board = StatusReporter(
@@ -111,7 +98,7 @@ async def two_servers() -> AsyncIterator[Servers]:
     try:
         for server in (prompt, late):
             await server.replica.ready()
-        late.log.late_s = 0.5
+        late.log.failures.read_latency_s = 0.5
         yield Servers(prompt, late, contents)
     finally:
         for run in runs:

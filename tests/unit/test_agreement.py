@@ -47,7 +47,7 @@ def found_in(scenario: Callable[[Plane], Coroutine[Any, Any, None]]) -> Refolded
             await made.add("r1")
             assert made.partition(HOME) != made.partition(OTHER)
             forwarder(made)
-            made.log.latency_s = 0.02
+            made.log.failures.append_latency_s = 0.02
             await scenario(made)
             await asyncio.sleep(5)
             return await fresh_of(made)

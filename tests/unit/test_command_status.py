@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
 
 import pytest
 
 from commands.queries.command_status import CommandStatus
 from eventstore.avro.codec import encode
-from eventstore.errors import LogUnavailable
-from eventstore.log import CLIQUES, FLEET, FLEET_0, ZONES, Batch, Partition
+from eventstore.log import CLIQUES, FLEET, FLEET_0, ZONES
 from schemas.api import dpuplane_pb2 as pb
 from tests.support.memory_log import Contents, MemoryLog
 from tests.support.replicas import running, toy_replica
@@ -19,41 +17,22 @@ from tests.support.toy_log import T0, Issuer
 pytestmark = pytest.mark.virtual_clock
 
 
-class RemoteLog(MemoryLog):
-    """A log that can be away: others still append to it."""
-
-    away = False
-
-    async def end(self, partition: Partition) -> int:
-        self._check_here()
-        return await super().end(partition)
-
-    async def read(self, positions: Mapping[Partition, int]) -> AsyncGenerator[Batch, None]:
-        async for batch in super().read(positions):
-            self._check_here()
-            yield batch
-
-    def _check_here(self) -> None:
-        if self.away:
-            raise LogUnavailable("the log is away")
-
-
 async def test_a_command_that_may_be_in_a_log_out_of_reach_is_not_said_to_be_void() -> None:
     loop = asyncio.get_running_loop()
 
     def now_ms() -> int:
         return T0 + round(loop.time() * 1_000)
 
-    log, issuer = RemoteLog(Contents(4), now_ms), Issuer()
+    log, issuer = MemoryLog(Contents(4), now_ms), Issuer()
     command, never = issuer.set("a", now_ms=now_ms()), issuer.id(now_ms())
     async with running(replica := toy_replica(log, now_ms=now_ms, topics=(FLEET, ZONES, CLIQUES))):
         command_status = CommandStatus(replica, now_ms)
-        log.away = True
+        log.failures.is_away = True
         log.contents.add(FLEET_0, now_ms(), b"key", encode(command))
         await asyncio.sleep(200)
         answers = [command_status.answer(each) for each in (command.envelope.command_id, never)]
         assert [answer.outcome for answer in answers] == [pb.OUTCOME_UNKNOWN, pb.OUTCOME_UNKNOWN]
-        log.away = False
+        log.failures.is_away = False
         await asyncio.sleep(10)
         answers = [command_status.answer(each) for each in (command.envelope.command_id, never)]
         assert [answer.outcome for answer in answers] == [pb.OUTCOME_DONE, pb.OUTCOME_REFUSED]

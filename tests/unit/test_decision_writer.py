@@ -17,7 +17,8 @@ from drivers.decisions.written import AT_ONCE, REMEMBERED
 from eventstore.errors import AppendUnknown, FatalError
 from eventstore.folding.decision_listener import DecidedRecord
 from eventstore.log import DECISIONS, ZONES, Partition
-from tests.support.decision_writers import DecisionsLog, Life, World, cause_at
+from tests.support.decision_writers import Life, World, cause_at
+from tests.support.memory_log import MemoryLog
 from tests.support.virtual_loop import VirtualLoop
 
 pytestmark = pytest.mark.virtual_clock
@@ -49,9 +50,9 @@ def of(life: Life) -> Any:
 
 async def test_the_fold_and_what_it_saves_wait_for_the_topic() -> None:
     async with world_of(20) as world:
-        world.log.hangs = True
+        world.failures.hangs = True
         life = await started(world)
-        assert len(world.log.tried) == 20
+        assert len(world.tried()) == 20
         world.joined(5)
         await asyncio.sleep(5)
         assert life.replica.position(PLACE) == 21, "the next slice has to wait"
@@ -61,53 +62,53 @@ async def test_the_fold_and_what_it_saves_wait_for_the_topic() -> None:
         await asyncio.gather(*life.tasks, return_exceptions=True)
         await life.replica.save()
         assert life.store.head(PLACE) is None, "or a restart would never write them"
-        world.log.hangs = False
+        world.failures.hangs = False
         await world.start("one")
         assert world.causes(PLACE) == [*range(1, 26)]
 
 
 async def test_no_decision_is_appended_before_the_batch_before_it_stands_in_the_topic() -> None:
     async with world_of(3 * AT_ONCE) as world:
-        world.log.hangs = True
+        world.failures.hangs = True
         await started(world)
-        assert len(world.log.tried) == AT_ONCE
-        assert world.log.tried == [cause_at(PLACE, offset) for offset in range(1, AT_ONCE + 1)]
+        assert len(world.tried()) == AT_ONCE
+        assert world.tried() == [cause_at(PLACE, offset) for offset in range(1, AT_ONCE + 1)]
 
 
 async def test_what_is_in_flight_is_bounded_by_its_size_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "BATCH_BYTES", 1)
     async with world_of(20) as world:
-        world.log.hangs = True
+        world.failures.hangs = True
         await started(world)
-        assert len(world.log.tried) == 1
+        assert len(world.tried()) == 1
 
 
 async def test_appends_that_are_lost_are_counted_and_made_again_after_a_while() -> None:
     async with world_of(20) as world:
-        world.log.failure = AppendUnknown("lost")
+        world.failures.append_error = AppendUnknown("lost")
         life = await started(world)
         await asyncio.sleep(30)
-        assert 0 < of(life).failures == len(world.log.tried) <= 20 * 100, "each waits before the next"
+        assert 0 < of(life).failures == len(world.tried()) <= 20 * 100, "each waits before the next"
         assert (of(life).written, world.causes(PLACE)) == (0, [])
-        world.log.failure = None
+        world.failures.append_error = None
         await asyncio.sleep(30)
         assert (of(life).written, world.causes(PLACE)) == (20, [*range(1, 21)])
 
 
 async def test_an_append_that_was_lost_is_not_made_again_when_it_landed() -> None:
     async with world_of(20) as world:
-        world.log.failure = AppendUnknown("lost")
+        world.failures.append_error = AppendUnknown("lost")
         await started(world)
-        world.log.tried.clear()
+        world.log.attempts.clear()
         world.write_elsewhere(PLACE, range(1, 21))
-        world.log.failure = None
+        world.failures.append_error = None
         await asyncio.sleep(30)
-        assert world.log.tried == []
+        assert world.tried() == []
 
 
 async def test_a_log_that_is_another_stops_the_writer() -> None:
     async with world_of(5) as world:
-        world.log.failure = FatalError("another log")
+        world.failures.append_error = FatalError("another log")
         life = await world.start("one", is_ready=False)
         with pytest.raises(ExceptionGroup) as ended:
             await asyncio.wait_for(life.tasks[-1], 60)
@@ -117,7 +118,7 @@ async def test_a_log_that_is_another_stops_the_writer() -> None:
 async def test_what_is_too_old_to_be_kept_is_not_written_and_holds_up_nothing() -> None:
     async with world_of(20, age_ms=31 * 86_400_000) as world:
         life = await world.start("one")
-        assert (world.log.tried, life.replica.position(PLACE)) == ([], 21)
+        assert (world.tried(), life.replica.position(PLACE)) == ([], 21)
 
 
 async def test_the_first_in_rank_does_not_wait_for_a_clock_that_was_ahead() -> None:
@@ -128,9 +129,9 @@ async def test_the_first_in_rank_does_not_wait_for_a_clock_that_was_ahead() -> N
 
 async def test_a_topic_that_is_away_at_the_start_is_waited_for() -> None:
     async with world_of(20) as world:
-        world.log.outages = 7
+        world.failures.lost_ends = 7
         await world.start("one")
-        assert (world.log.outages, world.causes(PLACE)) == (0, [*range(1, 21)])
+        assert (world.failures.lost_ends, world.causes(PLACE)) == (0, [*range(1, 21)])
 
 
 # -- several writers
@@ -177,9 +178,9 @@ async def test_what_stands_in_the_topic_is_not_written_again_though_nothing_is_s
         await world.start("one")
         await world.kill("one")
         del world.disks["one"]
-        world.log.tried.clear()
+        world.log.attempts.clear()
         life = await world.start("one")
-        assert (world.log.tried, of(life).written) == ([], 0)
+        assert (world.tried(), of(life).written) == ([], 0)
 
 
 async def test_of_a_batch_that_landed_in_part_the_rest_is_written() -> None:
@@ -198,13 +199,13 @@ async def test_only_the_end_of_the_topic_is_read_if_the_state_is_saved(monkeypat
         await world.kill("one")
         world.joined(1)
         read: list[int] = []
-        original = DecisionsLog.read
+        original = MemoryLog.read
 
-        def noted(self: DecisionsLog, positions: Any) -> Any:
+        def noted(self: MemoryLog, positions: Any) -> Any:
             read.extend(positions[place] for place in positions if place == TOPIC)
             return original(self, positions)
 
-        monkeypatch.setattr(DecisionsLog, "read", noted)
+        monkeypatch.setattr(MemoryLog, "read", noted)
         life = await world.start("one")
         assert (read, of(life).written) == ([50], 1)
 

@@ -9,9 +9,8 @@ import pytest
 
 from drivers.fold_watcher import FoldWatcher
 from eventstore.log import ZONES, Partition
-from tests.support.memory_log import Contents, MemoryLog
+from tests.support.memory_log import MemoryLog
 from tests.support.replicas import toy_replica
-from tests.support.toy_log import T0
 
 pytestmark = pytest.mark.virtual_clock
 
@@ -31,7 +30,7 @@ class Need:
 
 
 def fold_watcher() -> FoldWatcher:
-    return FoldWatcher(toy_replica(MemoryLog(Contents(4), lambda: T0)), ZONES)
+    return FoldWatcher(toy_replica(MemoryLog()), ZONES)
 
 
 async def settled() -> None:

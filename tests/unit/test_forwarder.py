@@ -41,7 +41,7 @@ async def test_a_burst_is_gathered_and_nothing_of_it_is_lost() -> None:
         await made.add("r1")
         found = forwarder(made, "r1")
         await asyncio.sleep(1)
-        made.log.latency_s = 0.02
+        made.log.failures.append_latency_s = 0.02
         for i in range(100):
             await asyncio.gather(*(made.join("z1", f"n{i}-{j}") for j in range(10)))
             await made.leave("z1", f"n{i}-0")
@@ -56,7 +56,7 @@ async def test_a_steady_drip_to_many_partitions_is_not_one_forward_each() -> Non
         await made.add("r1")
         found = forwarder(made, "r1")
         await asyncio.sleep(1)
-        made.log.latency_s = 0.02
+        made.log.failures.append_latency_s = 0.02
         for i in range(300):
             await asyncio.sleep(0.005)
             joins.create_task(made.join(f"z{i % 40}", f"n{i}"))
@@ -69,7 +69,7 @@ async def test_what_did_not_fit_one_forward_goes_with_the_next_at_once() -> None
         await made.add("r1")
         for i in range(20):
             await made.join("z1", *(f"n{i}-{j}" for j in range(1_000)))
-        made.log.latency_s = 0.1
+        made.log.failures.append_latency_s = 0.1
         found = forwarder(made, "r1")
         assert await made.until(lambda: len(made.fleet().members.rows) == 20_000) < 1.5
         assert found.forwards == 10
@@ -108,10 +108,10 @@ async def test_a_forward_that_took_long_makes_the_next_wait_for_half_a_second_an
         await made.add("r1")
         found = forwarder(made, "r1")
         await asyncio.sleep(10)
-        made.log.latency_s = 1.8
+        made.log.failures.append_latency_s = 1.8
         first = asyncio.ensure_future(made.join("z1", "a"))
         await made.until(lambda: found.forwards == 1)
-        made.log.latency_s = 0.0
+        made.log.failures.append_latency_s = 0.0
         await first
         await made.join("z1", "b")
         assert await made.until(lambda: "b" in made.fleet().members.rows) <= WINDOW_MAX_S + 0.02
@@ -163,7 +163,7 @@ async def test_an_append_of_which_nothing_is_known_counts_once_whenever_it_lands
         await made.add("r1")
         found = forwarder(made, "r1")
         await asyncio.sleep(1)
-        made.log.late_s[FLEET_0] = late_s
+        made.log.failures.late_s[FLEET_0] = late_s
         await made.join("z1", "a")
         await made.join("z1", "b")
         await made.until(lambda: agree(made, "z1"))

@@ -14,7 +14,7 @@ from eventstore.log import FLEET_0, ZONES
 from eventstore.replicas.beacons import Ranks
 from eventstore.replicas.replica import Replica
 from schemas.events import OutboxAcknowledged
-from tests.support.memory_log import Contents, MemoryLog
+from tests.support.memory_log import MemoryLog
 from tests.support.replicas import running, toy_replica
 from tests.support.toy_log import T0, fact
 from tests.support.virtual_loop import run_virtual
@@ -36,7 +36,7 @@ class Ranked(Ranks):
 
 
 def toy() -> Replica:
-    return toy_replica(MemoryLog(Contents(4), lambda: T0))
+    return toy_replica(MemoryLog())
 
 
 def statements_of(replica: Replica, rank: int) -> InternalEvents:
@@ -92,10 +92,8 @@ def test_an_append_to_another_log_ends_who_states() -> None:
 
 
 async def _append_that_raises(error: Exception) -> tuple[bool, int]:
-    class Failing(MemoryLog):
-        async def append(self, *_: object, **__: object) -> None:
-            raise error
-
-    internal_events = statements_of(toy_replica(Failing(Contents(4), lambda: T0)), 0)
+    log = MemoryLog()
+    log.failures.append_error = error
+    internal_events = statements_of(toy_replica(log), 0)
     event = OutboxAcknowledged(internal_envelope("zones/0", "forwarder", T0), 7)
     return await internal_events.append(FLEET_0, "zones/0", event), internal_events.failures

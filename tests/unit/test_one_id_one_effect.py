@@ -127,7 +127,7 @@ async def test_a_stream_states_one_id_in_one_partition() -> None:
 async def test_an_id_without_an_outcome_stays_bound_until_no_copy_can_take_effect() -> None:
     async with two_servers() as servers:
         elsewhere, command_id = apart(servers, "z1"), servers.command_id()
-        servers.late.log.late_s = 150.0
+        servers.late.log.failures.read_latency_s = 150.0
         answer = await servers.late.ask("JoinNodes", joining("n", "z1", command_id))
         assert answer.outcome == pb.OUTCOME_UNKNOWN
         for _ in range(8):

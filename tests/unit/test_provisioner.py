@@ -203,13 +203,13 @@ async def test_a_statement_of_which_nothing_is_known_leads_to_no_second_deed(sil
         await made.register("d")
         partition = made.partition("z1")
         if silent == "StepStarted":
-            made.log.latency_s = 0.01
+            made.log.failures.append_latency_s = 0.01
             await made.request("d", "provision", "image-1")
-            made.log.late_s[partition] = 4.0
+            made.log.failures.late_s[partition] = 4.0
         else:
             await made.request("d", "provision", "image-1")
             await made.until(lambda: made.dpu("d").step_state == "running")
-            made.log.late_s[partition] = 4.0
+            made.log.failures.late_s[partition] = 4.0
         await made.until(lambda: made.dpu("d").phase == READY, timeout_s=600)
         assert found.internal_events.failures == 1
         assert Counter(Counter(task.action for task in bmcs.devices["d"].begun).values()) == {1: len(PROVISIONING)}

@@ -90,7 +90,7 @@ async def test_a_step_that_was_taken_just_before_a_freeze_alters_nothing_before_
         await made.add("p1")
         bench = Bench(made)
         await made.register("d")
-        made.log.latency_s = 1.0
+        made.log.failures.append_latency_s = 1.0
         await made.request("d", "provision", "image-1")
         await bench.freeze("z1")
         await made.until(lambda: made.dpu("d").step_state == "running")

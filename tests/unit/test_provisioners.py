@@ -71,9 +71,9 @@ async def test_a_start_that_never_lands_is_stated_again() -> None:
         bmcs = devices(made)
         found = provisioner(made, "p1", bmcs)
         await made.register("d")
-        made.log.latency_s = 0.01
+        made.log.failures.append_latency_s = 0.01
         await made.request("d", "provision", "image-1")
-        made.log.late_s[made.partition("z1")] = 10 * HOUR_S
+        made.log.failures.late_s[made.partition("z1")] = 10 * HOUR_S
         await made.until(lambda: made.dpu("d").phase == READY, timeout_s=600)
         assert found.internal_events.failures == 1
 

@@ -19,11 +19,12 @@ from eventstore.state_store.rocks_store import RocksStore
 from eventstore.state_store.saver import load_partition, save
 from eventstore.state_store.store import SavedHead
 from schemas.events import LogCreated
+from tests.support.memory_log import MemoryLog
 from tests.support.replicas import running, toy_replica
 from tests.support.toy_fold import ToyFold, ToyLaterFold
 from tests.support.toy_log import LOG_ID, T0, Issuer, created, fact, records
 from tests.support.virtual_loop import run_virtual
-from tests.unit.test_replica import FlakyLog, submit
+from tests.unit.test_replica import submit
 
 INSTALLS_0 = Partition(INSTALLS, 0)
 ALL = {1: ToyFold(), 2: ToyFold(version=2), 3: ToyLaterFold()}
@@ -119,7 +120,7 @@ async def test_what_was_forgotten_is_not_missed_when_a_store_is_opened_again(tmp
 
 def test_a_log_of_fewer_partitions_than_it_was_made_with_is_refused_and_of_more() -> None:
     for count in (3, 5):
-        log = FlakyLog()
+        log = MemoryLog()
         log.put(FLEET_0, created(partition_count=count))
         with pytest.raises(LogMismatch, match=f"created with {count} partitions and now has 4"):
             run_virtual(toy_replica(log).run())
@@ -127,7 +128,7 @@ def test_a_log_of_fewer_partitions_than_it_was_made_with_is_refused_and_of_more(
 
 @pytest.mark.virtual_clock
 async def test_a_replica_of_a_restored_log_is_of_its_generation() -> None:
-    log = FlakyLog()
+    log = MemoryLog()
     log.put(FLEET_0, LogCreated(internal_envelope("log", "test", T0), LOG_ID, 3, 4, ""))
     async with running(replica := toy_replica(log)):
         assert (replica.log_id, replica.generation) == (LOG_ID, 3)
@@ -135,7 +136,7 @@ async def test_a_replica_of_a_restored_log_is_of_its_generation() -> None:
 
 @pytest.mark.virtual_clock
 async def test_reports_that_expire_after_they_were_folded_are_no_other_log(tmp_path: Path) -> None:
-    log, store = FlakyLog(), RocksStore(tmp_path)
+    log, store = MemoryLog(), RocksStore(tmp_path)
     for number in range(6):
         log.contents.add(INSTALLS_0, T0 + number, b"k", encode(fact(f"p{number}")))
     async with running(replica := toy_replica(log, store=store, topics=(FLEET, INSTALLS))):
@@ -152,7 +153,7 @@ async def test_reports_that_expire_after_they_were_folded_are_no_other_log(tmp_p
 @pytest.mark.virtual_clock
 async def test_state_that_was_dropped_is_dropped_once(tmp_path: Path) -> None:
     """Each save says what changed since the last: one that dropped all before it again would leave only that."""
-    log, store, issue = FlakyLog(), RocksStore(tmp_path), Issuer()
+    log, store, issue = MemoryLog(), RocksStore(tmp_path), Issuer()
     async with running(first := toy_replica(log, store=store)):
         await submit(first, issue.set("a"))
     await first.save()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ import pytest
 from eventstore import progress
 from eventstore.avro.codec import decode, encode
 from eventstore.errors import AppendRefused, AppendUnknown, LogMismatch, LogUnavailable, PermanentError
-from eventstore.log import FLEET, FLEET_0, INSTALLS, ZONES, Batch, Headers, Partition, Record
+from eventstore.log import FLEET, FLEET_0, INSTALLS, ZONES, Partition, Record
 from eventstore.replica_limits import ReplicaLimits
 from eventstore.replicas.replica import Answer, Replica
 from eventstore.state_store.rocks_store import RocksStore
@@ -25,46 +25,6 @@ from tests.support.virtual_loop import run_virtual
 ZONES_2 = Partition(ZONES, 2)
 
 
-class FlakyLog(MemoryLog):
-    """Appends and reads fail as often as they are told to."""
-
-    def __init__(self, contents: Contents | None = None) -> None:
-        super().__init__(contents or Contents(4), lambda: T0)
-        self.reads_cut = 0
-        self.outages = 0
-        self.lost: list[bytes] = []
-        self.loses_appends = False
-        self.hangs = False
-
-    async def append(
-        self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0, headers: Headers = ()
-    ) -> None:
-        if self.loses_appends:
-            self.lost.append(value)
-            raise AppendUnknown("no answer")
-        await super().append(partition, key, value, timeout_s=timeout_s, headers=headers)
-        if self.hangs:
-            await asyncio.sleep(timeout_s)
-            raise AppendUnknown("no answer in time")
-
-    async def end(self, partition: Partition) -> int:
-        if self.outages:
-            self.outages -= 1
-            raise LogUnavailable("the log is away")
-        return await super().end(partition)
-
-    async def read(self, positions: Mapping[Partition, int]) -> AsyncGenerator[Batch, None]:
-        async for batch in super().read(positions):
-            yield batch
-            if self.reads_cut:
-                self.reads_cut -= 1
-                raise LogUnavailable("the connection broke")
-
-    def put(self, partition: Partition, *events: Event) -> None:
-        for event in events:
-            self.contents.add(partition, T0, b"key", encode(event))
-
-
 async def submit(replica: Replica, event: Event, *, timeout_s: float = 5.0) -> Answer:
     return await replica.submit(FLEET_0, b"key", event, timeout_s=timeout_s)
 
@@ -75,7 +35,7 @@ async def submit(replica: Replica, event: Event, *, timeout_s: float = 5.0) -> A
 @pytest.mark.virtual_clock
 async def test_two_starters_make_one_log() -> None:
     contents = Contents(4)
-    one, other = (toy_replica(FlakyLog(contents), name=name) for name in ("one", "other"))
+    one, other = (toy_replica(MemoryLog(contents), name=name) for name in ("one", "other"))
     async with running(one, other):
         assert one.log_id == other.log_id != ""
         assert one.generation == 1
@@ -91,11 +51,11 @@ async def test_two_starters_make_one_log() -> None:
 def test_a_replica_that_may_not_make_a_log_waits_for_one() -> None:
     async def run() -> None:
         contents = Contents(4)
-        reader = toy_replica(FlakyLog(contents), name="reader", creates=False)
+        reader = toy_replica(MemoryLog(contents), name="reader", creates=False)
         run = asyncio.ensure_future(reader.run())
         await asyncio.sleep(60)
         assert not contents.records
-        async with running(toy_replica(FlakyLog(contents))):
+        async with running(toy_replica(MemoryLog(contents))):
             await reader.ready()
             assert reader.log_id
         run.cancel()
@@ -106,15 +66,15 @@ def test_a_replica_that_may_not_make_a_log_waits_for_one() -> None:
 @pytest.mark.virtual_clock
 @pytest.mark.parametrize("outages", [1, 7, 40])
 async def test_outages_at_the_start_are_waited_out(outages: int) -> None:
-    log = FlakyLog()
-    log.outages = outages
+    log = MemoryLog()
+    log.failures.lost_ends = outages
     async with running(replica := toy_replica(log)):
         assert (await submit(replica, Issuer().set("a"))).outcome.code == "done"
 
 
 @pytest.mark.virtual_clock
 async def test_a_log_of_another_partition_count_is_refused() -> None:
-    log = FlakyLog()
+    log = MemoryLog()
     log.put(FLEET_0, created(partition_count=12))
     with pytest.raises(LogMismatch, match=r"12.*4"):
         await toy_replica(log).run()
@@ -126,7 +86,7 @@ async def test_a_log_of_another_partition_count_is_refused() -> None:
 @pytest.mark.virtual_clock
 async def test_callers_are_answered_from_the_log() -> None:
     issue = Issuer()
-    async with running(replica := toy_replica(FlakyLog())):
+    async with running(replica := toy_replica(MemoryLog())):
         done = issue.set("a")
         assert await submit(replica, done) == Answer(replica.dry_run(FLEET_0, done).outcome, FLEET_0, 1)
         refused = await submit(replica, issue.delete("b"))
@@ -141,7 +101,7 @@ async def test_callers_are_answered_from_the_log() -> None:
 async def test_many_callers_at_once_each_get_their_own_answer() -> None:
     issue = Issuer()
     commands = [issue.set(f"p{i}") if i % 3 else issue.delete(f"p{i}") for i in range(300)]
-    async with running(replica := toy_replica(FlakyLog())):
+    async with running(replica := toy_replica(MemoryLog())):
         answers = await asyncio.gather(*(submit(replica, command) for command in commands * 2))
     for i, (first, copy) in enumerate(zip(answers[:300], answers[300:], strict=True)):
         assert first == copy
@@ -151,17 +111,17 @@ async def test_many_callers_at_once_each_get_their_own_answer() -> None:
 
 @pytest.mark.virtual_clock
 async def test_an_append_whose_answer_was_lost_is_answered_from_the_log() -> None:
-    log = FlakyLog()
+    log = MemoryLog()
     async with running(replica := toy_replica(log)):
-        log.append_unknown = True
+        log.failures.late_s[FLEET_0] = 0.0
         assert (await submit(replica, Issuer().set("a"))).outcome.code == "done"
 
 
 @pytest.mark.virtual_clock
 async def test_an_answer_does_not_wait_for_a_hanging_append() -> None:
-    log = FlakyLog()
+    log = MemoryLog()
     async with running(replica := toy_replica(log)):
-        log.hangs = True
+        log.failures.is_unanswered = True
         began, tasks = asyncio.get_running_loop().time(), asyncio.all_tasks()
         assert (await submit(replica, Issuer().set("a"))).outcome.code == "done"
         assert asyncio.get_running_loop().time() - began < 0.01
@@ -171,34 +131,34 @@ async def test_an_answer_does_not_wait_for_a_hanging_append() -> None:
 
 @pytest.mark.virtual_clock
 async def test_a_record_that_lands_late_still_answers_its_caller() -> None:
-    log = FlakyLog()
+    log = MemoryLog()
     async with running(replica := toy_replica(log)):
-        log.loses_appends = True
+        log.failures.append_error = AppendUnknown("no answer")
         waiting = asyncio.ensure_future(submit(replica, Issuer().set("a")))
         await asyncio.sleep(3)
-        log.contents.add(FLEET_0, T0, b"key", log.lost[0])
+        log.contents.add(FLEET_0, T0, b"key", log.attempts[-1].value)
         assert (await waiting).outcome.code == "done"
 
 
 @pytest.mark.virtual_clock
 async def test_unknown_is_said_at_the_deadline_and_becomes_definite_by_a_repeat() -> None:
-    log, command = FlakyLog(), Issuer().set("a")
+    log, command = MemoryLog(), Issuer().set("a")
     loop = asyncio.get_running_loop()
     async with running(replica := toy_replica(log)):
-        log.loses_appends = True
+        log.failures.append_error = AppendUnknown("no answer")
         began = loop.time()
         with pytest.raises(AppendUnknown, match=command.envelope.command_id):
             await submit(replica, command, timeout_s=2)
         assert loop.time() - began == pytest.approx(2)
-        log.loses_appends = False
-        log.contents.add(FLEET_0, T0, b"key", log.lost[0])
+        log.failures.append_error = None
+        log.contents.add(FLEET_0, T0, b"key", log.attempts[-1].value)
         assert (await submit(replica, command)).offset == 1
         assert replica.state(FLEET_0).total.effects == 1
 
 
 @pytest.mark.virtual_clock
 async def test_what_cannot_be_appended_is_said_at_once() -> None:
-    async with running(replica := toy_replica(FlakyLog())):
+    async with running(replica := toy_replica(MemoryLog())):
         with pytest.raises(AppendRefused):
             await submit(replica, Issuer().set("x" * 2_000_000))
         with pytest.raises(PermanentError, match=r"zones/9"):
@@ -210,7 +170,7 @@ async def test_an_id_of_another_command_is_refused_without_an_append() -> None:
     issue = Issuer()
     one = issue.set("a")
     other = type(one)(one.envelope, "b", *[getattr(one, field) for field in one.__struct_fields__[2:]])
-    async with running(replica := toy_replica(FlakyLog())):
+    async with running(replica := toy_replica(MemoryLog())):
         first, second = await asyncio.gather(submit(replica, one), submit(replica, other))
         assert (first.outcome.code, second.outcome.code) == ("done", "refused")
         position = replica.position(FLEET_0)
@@ -223,7 +183,7 @@ async def test_an_id_of_another_command_is_refused_without_an_append() -> None:
 
 @pytest.mark.virtual_clock
 async def test_reached_waits_for_a_position_and_gives_up_at_its_deadline() -> None:
-    async with running(replica := toy_replica(FlakyLog())):
+    async with running(replica := toy_replica(MemoryLog())):
         await replica.wait_for_position(FLEET_0, 1, timeout_s=0)
         waits = [asyncio.ensure_future(replica.wait_for_position(FLEET_0, n, timeout_s=9)) for n in (3, 2, 3)]
         for name in ("a", "b"):
@@ -236,7 +196,7 @@ async def test_reached_waits_for_a_position_and_gives_up_at_its_deadline() -> No
 
 @pytest.mark.virtual_clock
 async def test_a_watch_gathers_what_was_folded_since_it_was_asked() -> None:
-    async with running(replica := toy_replica(FlakyLog())):
+    async with running(replica := toy_replica(MemoryLog())):
         with replica.watch(ZONES) as watch:
             for partition in (ZONES_2, ZONES_2, FLEET_0, Partition(ZONES, 0)):
                 await replica.append_event(partition, b"", fact("a"), timeout_s=5)
@@ -252,10 +212,10 @@ async def test_a_watch_gathers_what_was_folded_since_it_was_asked() -> None:
 
 @pytest.mark.virtual_clock
 async def test_reading_goes_on_where_it_broke_off() -> None:
-    log, issue = FlakyLog(), Issuer()
+    log, issue = MemoryLog(), Issuer()
     async with running(replica := toy_replica(log)):
         for number in range(30):
-            log.reads_cut = number % 3
+            log.failures.broken_reads = number % 3
             await submit(replica, issue.set(f"p{number}"), timeout_s=60)
         assert replica.state(FLEET_0).total.effects == 30
 
@@ -265,7 +225,7 @@ async def test_reading_goes_on_where_it_broke_off() -> None:
 
 @pytest.mark.virtual_clock
 async def test_a_restart_folds_only_what_was_not_saved(tmp_path: Path) -> None:
-    log, issue = FlakyLog(), Issuer()
+    log, issue = MemoryLog(), Issuer()
     store = RocksStore(tmp_path)
     async with running(first := toy_replica(log, store=store)):
         repeated = issue.set("a")
@@ -287,7 +247,7 @@ async def test_a_restart_folds_only_what_was_not_saved(tmp_path: Path) -> None:
 
 @pytest.mark.virtual_clock
 async def test_a_restart_after_a_last_save_folds_nothing_again(tmp_path: Path) -> None:
-    log, issue, store = FlakyLog(), Issuer(), RocksStore(tmp_path)
+    log, issue, store = MemoryLog(), Issuer(), RocksStore(tmp_path)
     await toy_replica(log, store=store).save()
     assert store.head(FLEET_0) is None, "nothing was folded, so there is nothing to save"
     async with running(first := toy_replica(log, store=store)):
@@ -313,7 +273,7 @@ class UnreadableStore(RocksStore):
 @pytest.mark.virtual_clock
 async def test_a_checkpoint_that_cannot_be_taken_stops_no_fold(tmp_path: Path) -> None:
     store = UnreadableStore(tmp_path)
-    replica = toy_replica(FlakyLog(), store=store, limits=ReplicaLimits(checkpoint_s=2.0))
+    replica = toy_replica(MemoryLog(), store=store, limits=ReplicaLimits(checkpoint_s=2.0))
     issue = Issuer()
     async with running(replica):
         await submit(replica, issue.set("a"))
@@ -326,7 +286,7 @@ async def test_a_checkpoint_that_cannot_be_taken_stops_no_fold(tmp_path: Path) -
 
 @pytest.mark.virtual_clock
 async def test_a_halted_partition_stops_no_other_and_says_so() -> None:
-    log, issue = FlakyLog(), Issuer()
+    log, issue = MemoryLog(), Issuer()
     async with running(replica := toy_replica(log)):
         log.put(ZONES_2, fact("raise in decide"))
         await replica.append_event(ZONES_2, b"", fact("never folded"), timeout_s=5)
@@ -343,7 +303,7 @@ async def test_a_halted_partition_stops_no_other_and_says_so() -> None:
 
 @pytest.mark.virtual_clock
 async def test_a_long_fold_leaves_the_loop_to_others() -> None:
-    log = FlakyLog()
+    log = MemoryLog()
     async with running(toy_replica(log)):
         pass
     log.put(FLEET_0, *[fact(f"p{i % 50}") for i in range(4_000)])
@@ -364,7 +324,7 @@ async def test_a_long_fold_leaves_the_loop_to_others() -> None:
 
 @pytest.mark.virtual_clock
 async def test_expired_reports_of_a_display_topic_are_not_missed() -> None:
-    log = FlakyLog()
+    log = MemoryLog()
     async with running(toy_replica(log)):
         pass
     installs = Partition(INSTALLS, 0)
@@ -379,7 +339,7 @@ async def test_expired_reports_of_a_display_topic_are_not_missed() -> None:
 async def test_catching_up_says_how_fast_it_folds(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log = FlakyLog()
+    log = MemoryLog()
     async with running(toy_replica(log)):
         pass
     log.put(FLEET_0, *[fact(f"p{i % 50}") for i in range(2_000)])

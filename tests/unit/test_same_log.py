@@ -8,18 +8,19 @@ from pathlib import Path
 import pytest
 
 from eventstore.errors import LogMismatch
-from eventstore.log import FLEET_0, Partition
+from eventstore.log import FLEET_0
 from eventstore.replicas.replica import Replica
 from eventstore.state_store.rocks_store import RocksStore
+from tests.support.memory_log import MemoryLog
 from tests.support.replicas import running, toy_replica
 from tests.support.toy_log import T0, Issuer, fact
 from tests.support.virtual_loop import run_virtual
-from tests.unit.test_replica import FlakyLog, submit
+from tests.unit.test_replica import submit
 
 pytestmark = pytest.mark.virtual_clock
 
 
-async def edited(log: FlakyLog, replica: Replica, offset: int) -> None:
+async def edited(log: MemoryLog, replica: Replica, offset: int) -> None:
     records = log.contents.records[FLEET_0]
     records[offset] = records[offset]._replace(key=b"edited")
 
@@ -27,7 +28,7 @@ async def edited(log: FlakyLog, replica: Replica, offset: int) -> None:
 @pytest.mark.parametrize("after_s", [0, 600], ids=["soon", "later"])
 def test_an_edited_log_is_found_within_a_minute(after_s: int) -> None:
     async def run() -> None:
-        log = FlakyLog()
+        log = MemoryLog()
         replica = toy_replica(log)
         run = asyncio.ensure_future(replica.run())
         await replica.ready()
@@ -42,7 +43,7 @@ def test_an_edited_log_is_found_within_a_minute(after_s: int) -> None:
 
 @pytest.mark.parametrize("damage", ["head edited", "last edited", "truncated by one", "refilled", "another log"])
 async def test_a_restart_refuses_a_log_that_is_not_the_one_it_folded(tmp_path: Path, damage: str) -> None:
-    log, issue = FlakyLog(), Issuer()
+    log, issue = MemoryLog(), Issuer()
     store = RocksStore(tmp_path)
     async with running(replica := toy_replica(log, store=store)):
         for name in "abc":
@@ -60,19 +61,10 @@ async def test_a_restart_refuses_a_log_that_is_not_the_one_it_folded(tmp_path: P
             del fleet[2:]
             log.put(FLEET_0, *[fact(name) for name in "xyz"])
         case "another log":
-            log = FlakyLog()
+            log = MemoryLog()
     with pytest.raises(LogMismatch):
         await toy_replica(log, store=store).run()
     store.close()
-
-
-class SlowEnds(FlakyLog):
-    """Where a partition ends is said a second later."""
-
-    async def end(self, partition: Partition) -> int:
-        found = await super().end(partition)
-        await asyncio.sleep(1)
-        return found
 
 
 async def test_an_end_is_said_to_be_seen_when_it_was_asked_and_not_when_it_was_answered() -> None:
@@ -81,7 +73,8 @@ async def test_an_end_is_said_to_be_seen_when_it_was_asked_and_not_when_it_was_a
     def now_ms() -> int:
         return T0 + int(asyncio.get_running_loop().time() * 1_000)
 
-    log = SlowEnds()
+    log = MemoryLog()
+    log.failures.end_latency_s = 1.0
     async with running(replica := toy_replica(log, now_ms=now_ms)):
         appended: list[tuple[int, int]] = []
         for _ in range(60):
@@ -94,7 +87,7 @@ async def test_an_end_is_said_to_be_seen_when_it_was_asked_and_not_when_it_was_a
 
 async def test_what_a_damaged_state_had_more_is_gone_with_the_next_save(tmp_path: Path) -> None:
     """Else it would lie beside the rows that are folded afresh, and no later start could trust these either."""
-    log, store = FlakyLog(), RocksStore(tmp_path)
+    log, store = MemoryLog(), RocksStore(tmp_path)
     async with running(first := toy_replica(log, store=store)):
         await submit(first, Issuer().set("a"))
     await first.save()

@@ -120,7 +120,7 @@ async def test_a_statement_that_did_not_land_shows_nothing_of_the_clock() -> Non
         await made.add("r1")
         found = timers(made, "r1")
         await begin_step(made)
-        made.log.late_s[made.partition("z1")] = 36_000.0
+        made.log.failures.late_s[made.partition("z1")] = 36_000.0
         waited_s = await made.until(lambda: made.dpu("d").failures == 1, timeout_s=2 * LIMIT_S)
         assert LIMIT_S <= waited_s < LIMIT_S + 2 * RETRY_S
         assert (found.stated, found.internal_events.failures) == (1, 1)
