@@ -8,7 +8,7 @@ from eventstore.folding.fold import ItemOutcome
 from eventstore.log import Partition
 from eventstore.position import Position, partition_token, to_token
 from eventstore.replicas.replica import Answer
-from projections.fleet.command_outcomes import CommandOutcome
+from projections.fleet.withdrawals.command_outcomes import CommandOutcome
 from schemas.api import dpuplane_pb2 as pb
 
 _CODES = {

@@ -1,10 +1,14 @@
-"""The composition of a process: settings, roles, and the command line.
+"""How the parts are put together, and how they are run.
 
-Start with `plane.py`, which creates all parts of a process in the order of their start. `settings` defines the
-operator's settings, `process` runs a plane until a signal, `storage` opens its log. `page` and `metrics` are served by
---http; `tls` controls access to them. `past`, `audit` and `export` read the whole log, for commands about the past or
-about several processes. `cli` has the subcommands, `demo` the scenario of one of them, and `kafka` the security
-settings for brokers and a local cluster.
+    composition   the tables of topics and roles
+    settings      the operator's settings, from flags, environment and file
+    host          what a process uses of its host: storage, file descriptors, addresses, child processes
+    process       one process: `plane` creates its parts in the order of their start, `run` runs them until a signal
+    web           what --http serves: metrics, health, the page
+    telemetry     logs and traces
+    tls, kafka    access to listeners; security settings for brokers, and a local cluster
+    operations    work on a whole log or on several processes: audit, backup, export, doctor, queries of the past
+    cli, demo     the subcommands, and the scenario of one of them
 
-May import everything; nothing imports it. Only this package reads the environment.
+Start with `process/plane.py`. May import everything; nothing imports it. Only this package reads the environment.
 """

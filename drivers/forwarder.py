@@ -27,9 +27,9 @@ from eventstore.ids import internal_envelope
 from eventstore.log import FLEET, FLEET_0, ZONES, Partition
 from eventstore.replicas.beacons import Ranks
 from eventstore.replicas.replica import Replica
-from projections.fleet.zone_outbox import next_record
 from projections.fold_states import FoldStates
-from projections.zones.forwarding import forward
+from projections.forwarding.fleet_to_zones import next_record
+from projections.forwarding.zones_to_fleet import forward
 from schemas.events import Event, MembershipChanged, OutboxAcknowledged
 
 WINDOW_MAX_S = 0.5

@@ -23,8 +23,8 @@ from eventstore.log import ZONES, Partition
 from eventstore.replicas.beacons import Ranks
 from eventstore.replicas.replica import Replica
 from projections.fold_states import FoldStates
-from projections.zones.dpus import STEP_DEADLINE
-from projections.zones.phases import STEPS
+from projections.zones.dpus.decide import STEP_DEADLINE
+from projections.zones.dpus.phases import STEPS
 from schemas.events import DeadlinePassed
 
 logger = logging.getLogger(__name__)

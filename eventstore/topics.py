@@ -1,7 +1,7 @@
 """The topics of a log, as a table: every rule that differs between topics is a field of `TopicSpec`.
 
-The composition makes the table (deploy/topics.py) and gives it to the engines. All other modules read it from the log
-that they are given, so a new topic is one more row.
+deploy/composition/topics.py makes the table and gives it to the engines. All other modules read it from the log that
+they are given, so a new topic is one more row.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """The folds: pure functions that decide events and derive all state that is shown or driven. Four topics, four folds.
 
-    zones         nodes and DPUs of a zone: `nodes`; `dpus`, `lifecycle`, `phases`, `rollout`
-    fleet         state that all zones share: `membership`, `joins`, `impact`, `effects`; `withdrawals`, `holds`,
-                  `edits`; and the derived tables: `rulesets`, `tables`
+    zones         nodes and DPUs of a zone: `zones/nodes`, `zones/dpus`
+    fleet         state that all zones share: `fleet/membership`, `fleet/withdrawals`, `fleet/policies`; and the derived
+                  rule tables: `fleet/tables`
     cliques       assignment of indices: `claims`, `files`
     installs      install progress of each zone's DPUs
-    between       `zones/forwarding` (zone to fleet), `fleet/zone_outbox` (fleet to zone)
+    forwarding    the protocol between zones and fleet
 
 Start with a fold (`zones/fold.py`, `fleet/fold.py`, ...): it names the module that decides each event. `state` and
 `rows` hold the state of a fold, `views` the API views of it, `fold_states` finds it in a replica. Devices also use

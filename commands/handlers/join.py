@@ -22,7 +22,7 @@ from commands.rpc.middleware import Call
 from eventstore.errors import LogUnavailable
 from eventstore.position import from_token
 from projections.actors import is_node_agent
-from projections.fleet.contested import faults_of_agent
+from projections.fleet.membership.contested import faults_of_agent
 from schemas.api import dpuplane_pb2 as pb
 
 R = TypeVar("R", pb.JoinNodesRequest, pb.ChangeNodesRequest)

@@ -10,7 +10,7 @@ from eventstore.log import FLEET, INSTALLS, ZONES
 from projections.field_checks import quoted
 from projections.rules.rule import Held
 from projections.views.explanations import AddressView, ExplainQuery, VerdictView, explain, is_remembered
-from projections.zones.dpu_views import zones_of_dpu
+from projections.zones.dpus.views import zones_of_dpu
 from schemas.api import dpuplane_pb2 as pb
 
 

@@ -18,7 +18,7 @@ from eventstore.log import FLEET, FLEET_0, ZONES, Partition
 from eventstore.position import InvalidPosition, from_token
 from eventstore.replicas.replica import Replica
 from projections.field_checks import quoted
-from projections.zones.forwarding import is_forwarded
+from projections.forwarding.zones_to_fleet import is_forwarded
 
 
 class PositionWaiter:

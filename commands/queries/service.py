@@ -24,16 +24,16 @@ from eventstore.log import CLIQUES, FLEET, FLEET_0, INSTALLS, ZONES
 from projections import field_checks
 from projections.cliques import files as clique_files
 from projections.cliques import views as clique_views
-from projections.fleet import tables
 from projections.fleet import views as fleet_views
-from projections.fleet.membership import Member
+from projections.fleet.membership.rows import Member
+from projections.fleet.tables import zone_table as tables
 from projections.label_selectors import matches, parse_selector
 from projections.pages import page
 from projections.rules.rule import Holdings
 from projections.views import nodes as node_views
 from projections.views import zones as zone_views
-from projections.zones import dpu_views
-from projections.zones.phases import PHASES
+from projections.zones.dpus import views as dpu_views
+from projections.zones.dpus.phases import PHASES
 from projections.zones.rows import Node
 from schemas.api import dpuplane_pb2 as pb
 

@@ -14,7 +14,7 @@ from eventstore.log import FLEET
 from projections import field_checks
 from projections.fleet.fold import MAX_LIMIT
 from projections.fleet.views import EVERY_ZONE
-from projections.fleet.withdrawals import fault_of_budget
+from projections.fleet.withdrawals.budgets import fault_of_budget
 from projections.rules.policies import MAX_PORT_RANGES, fault_of_policy
 from projections.tries import FAILURE_KINDS, LEAVE_AS_IS, fault_of_tries
 from schemas.api import dpuplane_pb2 as pb

@@ -8,7 +8,7 @@ from typing import Any
 from commands.rpc import authorization
 from commands.rpc.authentication import CertificateAuthenticator, Unauthenticated
 from commands.rpc.denials import Denials
-from projections.fleet.principals import Principal
+from projections.fleet.withdrawals.principals import Principal
 
 _PEM = "x509_pem_cert"
 

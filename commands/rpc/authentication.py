@@ -15,7 +15,7 @@ from typing import NamedTuple
 from cryptography import x509
 
 from eventstore.errors import PermanentError
-from projections.fleet.principals import Principal, parse_uri
+from projections.fleet.withdrawals.principals import Principal, parse_uri
 
 CACHE_SIZE = 4_096
 

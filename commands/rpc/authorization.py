@@ -17,7 +17,15 @@ from typing import Any, NamedTuple
 from google.protobuf.descriptor import ServiceDescriptor
 
 from projections.field_checks import quoted
-from projections.fleet.principals import APPROVER, NODE_AGENT, OPERATOR, PROVISIONER, SIMULATOR, VIEWER, Principal
+from projections.fleet.withdrawals.principals import (
+    APPROVER,
+    NODE_AGENT,
+    OPERATOR,
+    PROVISIONER,
+    SIMULATOR,
+    VIEWER,
+    Principal,
+)
 from schemas.api import dpuplane_pb2 as pb
 
 NodeNames = Callable[[Any], Iterable[str]]

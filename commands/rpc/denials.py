@@ -1,7 +1,7 @@
 """Denials: each is counted and logged with its peer; the log handler samples them.
 
 Denials can be signs of an attack, so the log must show them. The log handler of the process writes a few lines per peer
-and counts the others (`deploy.peer_log_sampler`), so a caller that is denied in a loop does not fill the disk.
+and counts the others (deploy/telemetry/peer_log_sampler), so a caller that is denied in a loop does not fill a disk.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from commands.rpc.limits import Admission, LimitExceeded, Limits
 from commands.rpc.metrics import RpcMetrics
 from eventstore.errors import PermanentError, TransientError
 from projections import field_checks
-from projections.fleet.principals import Principal
+from projections.fleet.withdrawals.principals import Principal
 from schemas.api.metadata import ANSWERED_KEY, PRINCIPAL_KEY
 
 _ANSWERED = ((ANSWERED_KEY, "yes"),)

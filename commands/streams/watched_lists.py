@@ -13,8 +13,8 @@ from eventstore.log import CLIQUES, FLEET_0, INSTALLS, ZONES, Partition
 from projections.cliques import views as clique_views
 from projections.label_selectors import matches, parse_selector
 from projections.views import nodes as node_views
-from projections.zones import dpu_views
-from projections.zones.phases import PHASES
+from projections.zones.dpus import views as dpu_views
+from projections.zones.dpus.phases import PHASES
 from schemas.api import dpuplane_pb2 as pb
 
 Item: TypeAlias = tuple[Partition, str]

@@ -20,7 +20,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from deploy.cli.errors import SENT_COMMAND_IDS, unknown_outcome_note
-from deploy.environment import unknown_variables
+from deploy.settings.environment import unknown_variables
 from projections.field_checks import quoted
 
 

@@ -65,8 +65,8 @@ def agent(*, relays: list[str], zone: str, dpu: str, state: Path | None, seed: i
     plane is a simulated table in this process: it forwards and drops no packets yet. Prints one line that begins with
     `ready`.
     """
-    from deploy.logs import configure_logs
-    from deploy.process import run_until_signal
+    from deploy.process.run import run_until_signal
+    from deploy.telemetry.logs import configure_logs
 
     configure_logs()
     serving = _serve(relays, zone, dpu, state, rng=random.Random(seed), certificates=certificates_of(**tls))

@@ -10,14 +10,14 @@ from pathlib import Path
 import click
 import msgspec
 
-from deploy.audit.backups import create_backup, restore_backup
 from deploy.cli import output as out
 from deploy.cli.client import Client
 from deploy.cli.log_options import log_errors, log_options, log_source_of_status
 from deploy.cli.options import query_options
 from deploy.cli.param_types import Folder
 from deploy.cli.progress import ProgressLine
-from deploy.storage import LogSource
+from deploy.host.storage import LogSource
+from deploy.operations.audit.backups import create_backup, restore_backup
 from schemas.api import dpuplane_pb2 as pb
 
 _FOLDER = Folder()

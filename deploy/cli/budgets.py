@@ -9,7 +9,7 @@ from deploy.cli.options import command_options, list_all_pages, list_options
 from deploy.cli.output import Column, Output, Table
 from deploy.cli.param_types import INT32
 from deploy.cli.results import finish
-from projections.fleet.withdrawals import BUDGET_KINDS, UNLIMITED_PERMILLE
+from projections.fleet.withdrawals.budgets import BUDGET_KINDS, UNLIMITED_PERMILLE
 from schemas.api import dpuplane_pb2 as pb
 
 

@@ -15,7 +15,7 @@ from deploy.cli.errors import Refused
 from deploy.cli.param_types import FiniteRange, Folder
 from eventstore.errors import PermanentError, PlaneError
 from projections.field_checks import check_name, quoted
-from projections.fleet.principals import PLANE, PRINCIPAL_ROLES, Principal, check_trust_domain
+from projections.fleet.withdrawals.principals import PLANE, PRINCIPAL_ROLES, Principal, check_trust_domain
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _MAX_BYTES = 1 << 20

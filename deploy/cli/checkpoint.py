@@ -12,13 +12,13 @@ from typing import Any
 import click
 
 from deploy.atomic_files import atomic_write
-from deploy.audit.audit_checkpoints import CheckpointContent, describe_log, new_keys, signed
 from deploy.cli import output as out
 from deploy.cli.client import Client
 from deploy.cli.log_options import log_errors, log_options, log_source_of_status
 from deploy.cli.options import query_options
 from deploy.cli.progress import ProgressLine
-from deploy.storage import LogSource, open_log_to_read
+from deploy.host.storage import LogSource, open_log_to_read
+from deploy.operations.audit.audit_checkpoints import CheckpointContent, describe_log, new_keys, signed
 from schemas.api import dpuplane_pb2 as pb
 
 _FILE = click.Path(dir_okay=False, path_type=Path)

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import click
 
-from deploy.addresses import parse_addresses
 from deploy.cli.errors import Refused
+from deploy.settings.addresses import parse_addresses
 from projections.field_checks import check_clique, quoted
 
 FILE_VARIABLE = "DPUPLANE_CLIENT_CONFIG"
@@ -74,7 +74,7 @@ def load_contexts(file: Path) -> Contexts:
         raise BadContexts(f"{file}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise BadContexts(f"{file}: byte {error.start + 1} is not UTF-8") from error
-    from deploy.yaml_text import NotYaml, documents_of
+    from deploy.settings.yaml_text import NotYaml, documents_of
 
     try:
         return _contexts([document for document in documents_of(text) if document is not None])

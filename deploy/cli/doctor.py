@@ -15,9 +15,9 @@ import msgspec
 from deploy.cli import output as out
 from deploy.cli.serve import serve
 from deploy.clock import now_ms
-from deploy.doctor.host import Finding, check_host
-from deploy.doctor.log import check_log
-from deploy.settings import BadSettings, Settings, load_settings
+from deploy.operations.doctor.host import Finding, check_host
+from deploy.operations.doctor.log import check_log
+from deploy.settings.settings import BadSettings, Settings, load_settings
 
 _OUTPUT = click.Option(
     ["--output", "-o"],

@@ -18,7 +18,7 @@ from deploy.cli.completed_names import DPU, ZONE
 from deploy.cli.errors import ConfirmationRequired, NotFoundError
 from deploy.cli.options import check_zone_of_id, list_all_pages, selector_option
 from deploy.cli.results import finish, finish_items
-from projections.zones.phases import PHASES
+from projections.zones.dpus.phases import PHASES
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.enums import LIFECYCLE_VERBS
 

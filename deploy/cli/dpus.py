@@ -15,7 +15,7 @@ from deploy.cli.options import command_options, list_all_pages, list_options, se
 from deploy.cli.output import Column, Output, Table
 from deploy.cli.results import finish
 from deploy.serialization import message_to_dict
-from projections.zones.phases import PHASES
+from projections.zones.dpus.phases import PHASES
 from schemas.api import dpuplane_pb2 as pb
 
 _VERBS = {

@@ -21,14 +21,14 @@ from deploy.cli.param_types import Time, as_of, command_id, not_empty
 from deploy.cli.progress import ProgressLine
 from deploy.cli.remote_log import open_events
 from deploy.cli.watch import EVERY_S
-from deploy.decisions.folded import decision_batches, decision_lines
-from deploy.export.events import EXPORTED_TYPES, EventFilter, admitted_lines, as_json, batches, lines
-from deploy.export.events import tail as tailed
-from deploy.export.parquet import ParquetFile
-from deploy.export.rows import rows
-from deploy.roles import folds_of
-from deploy.storage import LogSource
-from deploy.topics import TOPICS
+from deploy.composition.roles import folds_of
+from deploy.composition.topics import TOPICS
+from deploy.host.storage import LogSource
+from deploy.operations.export.events import EXPORTED_TYPES, EventFilter, admitted_lines, as_json, batches, lines
+from deploy.operations.export.events import tail as tailed
+from deploy.operations.export.parquet import ParquetFile
+from deploy.operations.export.rows import rows
+from deploy.operations.past.folded_decisions import decision_batches, decision_lines
 from eventstore.as_of import format_time
 from eventstore.log import Batch, EventLog
 

@@ -15,9 +15,9 @@ from deploy.cli.log_options import log_errors, log_options
 from deploy.cli.options import query_options
 from deploy.cli.progress import ProgressLine
 from deploy.cli.remote_log import open_events
-from deploy.past.history import Happening, history, homes_of_dpu, of_home
-from deploy.roles import folds_of
-from deploy.storage import LogSource
+from deploy.composition.roles import folds_of
+from deploy.host.storage import LogSource
+from deploy.operations.past.history import Happening, history, homes_of_dpu, of_home
 from eventstore.as_of import format_time
 from eventstore.log import EventLog
 from projections.decisions.items import DecisionItem

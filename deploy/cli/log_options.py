@@ -15,8 +15,8 @@ from click.core import ParameterSource
 from deploy.cli.errors import Refused, Unreachable
 from deploy.cli.kafka_options import kafka_access_options, take_access
 from deploy.cli.param_types import Folder, addresses_if_given
-from deploy.logs import logging_here
-from deploy.storage import LogSource
+from deploy.host.storage import LogSource
+from deploy.telemetry.logs import logging_here
 from eventstore.errors import PermanentError, PlaneError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -88,7 +88,7 @@ def _one_engine(context: click.Context, data: Path | None, kafka: str) -> tuple[
 
 def _from_file(context: click.Context, config: Path, given: Mapping[str, Any]) -> dict[str, Any]:
     """The location of the log in the settings file, unless a flag or variable gives it. Raises UsageError."""
-    from deploy.settings import BadSettings, log_settings
+    from deploy.settings.settings import BadSettings, log_settings
 
     try:
         found = log_settings(config)

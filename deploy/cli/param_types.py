@@ -10,7 +10,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from deploy.addresses import parse_addresses
+from deploy.settings.addresses import parse_addresses
 from eventstore.as_of import parse_as_of, parse_duration, parse_time
 from eventstore.errors import PermanentError
 from eventstore.ids import issued_at_ms

@@ -19,8 +19,8 @@ from deploy.cli.options import command_options, list_all_pages, list_options
 from deploy.cli.output import Column, Output, Table
 from deploy.cli.results import finish, merged_result
 from deploy.cli.rules import ports_text
-from deploy.validation_errors import error_sentence, kind_of
-from deploy.yaml_text import CHARACTERS_MAX, NotYaml, documents_of
+from deploy.settings.validation_errors import error_sentence, kind_of
+from deploy.settings.yaml_text import CHARACTERS_MAX, NotYaml, documents_of
 from projections.field_checks import quoted
 from projections.rules.policies import fault_of_policy
 from schemas.api import dpuplane_pb2 as pb

@@ -18,8 +18,8 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from commands.client.errors import failure
 from deploy.cli.client import Client, OpenStream
 from deploy.cli.errors import Unreachable
-from deploy.storage import LogSource, open_log_to_read
-from deploy.topics import TOPICS
+from deploy.composition.topics import TOPICS
+from deploy.host.storage import LogSource, open_log_to_read
 from eventstore.errors import AppendRefused
 from eventstore.log import Batch, EventLog, Headers, Partition, Record
 from eventstore.topics import TopicTable

@@ -17,9 +17,9 @@ from deploy.cli.log_options import log_errors, log_options, log_source_of_status
 from deploy.cli.options import query_options
 from deploy.cli.param_types import as_of
 from deploy.cli.progress import ProgressLine
-from deploy.logs import logging_here
-from deploy.roles import folds_of
-from deploy.storage import LogSource, open_log_to_read
+from deploy.composition.roles import folds_of
+from deploy.host.storage import LogSource, open_log_to_read
+from deploy.telemetry.logs import logging_here
 from eventstore.as_of import AsOf, check_not_in_future
 from eventstore.folding.origin import wait_for_origin
 from eventstore.log import EventLog, Partition

@@ -11,8 +11,8 @@ import click
 
 from deploy.cli.kafka_options import kafka_options
 from deploy.cli.simulated_failures import fail_option
-from deploy.environment import unknown_variables
-from deploy.settings import BadSettings, load_settings
+from deploy.settings.environment import unknown_variables
+from deploy.settings.settings import BadSettings, load_settings
 
 logger = logging.getLogger(__name__)
 
@@ -117,8 +117,8 @@ def serve(config: Path | None, log_level: str, log_format: str, **flags: object)
         settings = load_settings(flags, config, os.environ)
     except BadSettings as mistake:
         raise click.UsageError("\n".join([str(mistake), *unknown])) from mistake
-    from deploy.logs import configure_logs
-    from deploy.process import run_process
+    from deploy.process.run import run_process
+    from deploy.telemetry.logs import configure_logs
 
     configure_logs(log_level, log_format)
     for sentence in unknown:

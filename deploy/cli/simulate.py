@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deploy.addresses import Address, parse_address
 from deploy.cli.param_types import FiniteRange, addresses
 from deploy.cli.simulated_failures import fail_option
 from deploy.cli.tls import certificates_of, tls_options
-from deploy.zone_names import parse_zones
+from deploy.settings.addresses import Address, parse_address
+from deploy.settings.zone_names import parse_zones
 from drivers.backends.simulated_failures import Failure, parse_failures
 
 if TYPE_CHECKING:
@@ -69,8 +69,8 @@ def simulator(
     The DPUs register themselves, connect to relays as agents do, and act as their BMCs. Prints one line that begins
     with `ready` and has the addresses of the BMCs.
     """
-    from deploy.logs import configure_logs
-    from deploy.process import run_until_signal
+    from deploy.process.run import run_until_signal
+    from deploy.telemetry.logs import configure_logs
 
     try:
         listen = parse_address(bmc)
@@ -114,7 +114,7 @@ async def _simulate(
     from aiohttp import web
 
     from deploy.clock import now_ms
-    from deploy.remote_registrar import RemoteRegistrar
+    from deploy.process.remote_registrar import RemoteRegistrar
     from deploy.tls.security import dialing
     from drivers.backends.http_bmc import application
     from drivers.backends.simulated import DeviceFaults

@@ -7,8 +7,8 @@ import re
 import click
 
 from deploy.cli import output as out
+from deploy.composition.topics import TOPICS
 from deploy.kafka.acls import GRANTED_ROLES, arguments_of, commands_of
-from deploy.topics import TOPICS
 from projections.field_checks import quoted
 
 _PRINCIPAL = re.compile(r"[A-Za-z]+:[^\s*][^\r\n]*")

@@ -10,17 +10,17 @@ from typing import Any
 import click
 
 from commands.handlers.upgrade import first_missing_version
-from deploy.audit.upgrade_preview import PartitionPreview, preview_upgrade
 from deploy.cli import output as out
 from deploy.cli.client import Client
 from deploy.cli.errors import REFUSED
 from deploy.cli.log_options import log_errors, log_options, log_source_of_status
 from deploy.cli.options import command_options
 from deploy.cli.results import Part, exit_status, finish, merged_result, sentence
-from deploy.logs import logging_here
-from deploy.roles import folds_of
-from deploy.storage import LogSource, open_log_to_read
-from deploy.topics import TOPICS
+from deploy.composition.roles import folds_of
+from deploy.composition.topics import TOPICS
+from deploy.host.storage import LogSource, open_log_to_read
+from deploy.operations.audit.upgrade_preview import PartitionPreview, preview_upgrade
+from deploy.telemetry.logs import logging_here
 from schemas.api import dpuplane_pb2 as pb
 
 NOTHING = "nothing to upgrade: every partition has the latest fold version of this program"

@@ -11,8 +11,6 @@ from typing import Any, NamedTuple, NoReturn
 import click
 import msgspec
 
-from deploy.audit.audit_checkpoints import ProofResult, load, prove
-from deploy.audit.verification import DeviceComparison, RefoldedLog, ReplicaDigest, compare_devices, refold_log
 from deploy.cli import output as out
 from deploy.cli.client import Client
 from deploy.cli.errors import Refused, Unreachable
@@ -20,9 +18,17 @@ from deploy.cli.log_options import log_errors, log_options, log_source_of_status
 from deploy.cli.options import query_options
 from deploy.cli.progress import ProgressLine
 from deploy.cli.sentence_groups import group_sentences
-from deploy.roles import folds_of
-from deploy.storage import LogSource, open_log_to_read
-from deploy.topics import TOPICS
+from deploy.composition.roles import folds_of
+from deploy.composition.topics import TOPICS
+from deploy.host.storage import LogSource, open_log_to_read
+from deploy.operations.audit.audit_checkpoints import ProofResult, load, prove
+from deploy.operations.audit.verification import (
+    DeviceComparison,
+    RefoldedLog,
+    ReplicaDigest,
+    compare_devices,
+    refold_log,
+)
 from eventstore.folding.origin import wait_for_origin
 from eventstore.log import Partition
 from eventstore.replicas.lineage import lineage_of

@@ -24,7 +24,7 @@ from deploy.cli.progress import ProgressLine
 from deploy.cli.watch import Advances
 from projections.rules.rule import Rule
 from projections.rules.traffic import TrafficClasses, allowed_classes
-from projections.zones.phases import PHASES, READY
+from projections.zones.dpus.phases import PHASES, READY
 from schemas.api import dpuplane_pb2 as pb
 
 EVERY_S = 5.0

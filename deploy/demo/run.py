@@ -14,9 +14,9 @@ from deploy.demo.load import DemoClient
 from deploy.demo.progress import Display
 from deploy.demo.scenario import DemoSizes, Scenario
 from deploy.demo.summary import Summary
-from deploy.logs import configure_logs
-from deploy.plane import Plane
-from deploy.settings import load_settings
+from deploy.process.plane import Plane
+from deploy.settings.settings import load_settings
+from deploy.telemetry.logs import configure_logs
 
 FREE_PORT = "127.0.0.1:0"
 

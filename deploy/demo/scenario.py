@@ -9,20 +9,26 @@ from dataclasses import dataclass
 from typing import Any
 
 from commands.inventory.plan import InventoryPlan
-from deploy.audit.verification import DeviceComparison, RefoldedLog, ReplicaDigest, compare_devices, refold_log
+from deploy.composition.roles import folds_of
 from deploy.demo import fleet
 from deploy.demo.load import DemoClient, run_all
 from deploy.demo.progress import Display, ProgressStep
 from deploy.demo.stall_timeout import StallTimeout
 from deploy.demo.summary import Latency, Summary
-from deploy.plane import Plane
-from deploy.roles import folds_of
+from deploy.operations.audit.verification import (
+    DeviceComparison,
+    RefoldedLog,
+    ReplicaDigest,
+    compare_devices,
+    refold_log,
+)
+from deploy.process.plane import Plane
 from drivers.relays.relay import Relay
 from drivers.relays.reports import Level
 from eventstore.log import Partition
 from eventstore.replicas.status import PartitionStatus
-from projections.fleet.tables import table
-from projections.zones.phases import READY
+from projections.fleet.tables.zone_table import table
+from projections.zones.dpus.phases import READY
 from projections.zones.rows import Dpu
 from schemas.api import dpuplane_pb2 as pb
 

@@ -12,8 +12,8 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
-from deploy.roles import ALL_ROLES, ROLES, creates_log, roles_named
-from deploy.topics import READER
+from deploy.composition.roles import ALL_ROLES, ROLES, creates_log, roles_named
+from deploy.composition.topics import READER
 from eventstore.topics import TopicTable
 
 GRANTED_ROLES = (ALL_ROLES, *ROLES, READER)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from deploy.composition.topics import READER, TOPICS
 from deploy.reference.markdown import code, table
 from deploy.reference.markdown import page as whole
-from deploy.topics import READER, TOPICS
 from eventstore.avro.released import Schema, released
 from eventstore.kafka.topics import REPLICATION_FACTOR, settings_of
 from eventstore.log import DEFAULT_PARTITION_COUNT

@@ -7,9 +7,9 @@ from typing import Any
 
 import yaml
 
-from deploy.metrics.catalog import CATALOG
 from deploy.reference.markdown import code, table
 from deploy.reference.markdown import page as whole
+from deploy.web.metrics.catalog import CATALOG
 
 ALERTS = Path(__file__).parent.parent / "prometheus" / "alerts.yaml"
 

@@ -10,7 +10,7 @@ from pydantic.fields import FieldInfo
 from deploy.cli.serve import serve
 from deploy.reference.markdown import code, table
 from deploy.reference.markdown import page as whole
-from deploy.settings import ENVIRONMENT_PREFIX, Settings
+from deploy.settings.settings import ENVIRONMENT_PREFIX, Settings
 
 
 def page() -> str:

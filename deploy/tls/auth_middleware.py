@@ -16,7 +16,7 @@ from aiohttp.typedefs import Handler, Middleware
 from commands.rpc.authentication import CertificateAuthenticator, Identity, Unauthenticated
 from commands.rpc.denials import Denials
 from drivers.wire.websocket import PEER_IDENTITY, PeerIdentity
-from projections.fleet.principals import DPU_AGENT
+from projections.fleet.withdrawals.principals import DPU_AGENT
 
 PUBLIC: frozenset[str] = frozenset()
 """The roles of a path without authentication."""

@@ -21,7 +21,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from commands.rpc.authentication import uri_names
 from deploy.atomic_files import atomic_write
 from eventstore.errors import PermanentError
-from projections.fleet.principals import Principal, trust_domain_of, uri_of
+from projections.fleet.withdrawals.principals import Principal, trust_domain_of, uri_of
 
 CA_CERT, CA_KEY = "ca.pem", "ca.key"
 CLOCKS_DIFFER = timedelta(minutes=5)

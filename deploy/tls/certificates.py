@@ -22,7 +22,7 @@ import grpc
 
 from commands.rpc.authentication import load_certificate, uri_names
 from eventstore.errors import FatalError
-from projections.fleet.principals import PLANE, Principal, parse_uri, trust_domain_of
+from projections.fleet.withdrawals.principals import PLANE, Principal, parse_uri, trust_domain_of
 
 logger = logging.getLogger(__name__)
 

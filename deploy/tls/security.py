@@ -18,12 +18,12 @@ from commands.rpc.access import AccessControl
 from commands.rpc.authentication import CertificateAuthenticator
 from commands.rpc.denials import Denials
 from commands.rpc.limits import Limits
-from deploy.settings import Settings
+from deploy.settings.settings import Settings
 from deploy.tls.auth_middleware import PUBLIC, auth_middleware
 from deploy.tls.certificates import BadCertificates, Certificates
 from deploy.tls.revocations import Revocations
 from drivers.wire.websocket import PATH, Dialer
-from projections.fleet.principals import APPROVER, DPU_AGENT, OPERATOR, PLANE, SIMULATOR, VIEWER
+from projections.fleet.withdrawals.principals import APPROVER, DPU_AGENT, OPERATOR, PLANE, SIMULATOR, VIEWER
 
 READERS = frozenset({VIEWER, OPERATOR, APPROVER})
 _HTTP_PATHS = {"/healthz": PUBLIC, "/readyz": PUBLIC}

@@ -31,9 +31,9 @@ from eventstore.replicas.beacons import Ranks
 from eventstore.replicas.replica import Replica
 from projections.field_checks import quoted
 from projections.fold_states import FoldStates
-from projections.zones.dpus import LOST, MAX_MESSAGE
-from projections.zones.lifecycle import wait_ms
-from projections.zones.phases import STEPS
+from projections.zones.dpus.decide import LOST, MAX_MESSAGE
+from projections.zones.dpus.lifecycle import wait_ms
+from projections.zones.dpus.phases import STEPS
 from projections.zones.rows import Dpu
 from schemas.events import Envelope, Event, StepFailed, StepProgressed, StepStarted, StepSucceeded
 

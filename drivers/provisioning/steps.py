@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeVar
 
 from drivers.backends.bmc import Action, Bmc, NeedsOperator, Reading, Task, TaskFailed, Unreachable
 from projections.field_checks import check_text, quoted
-from projections.zones.phases import (
+from projections.zones.dpus.phases import (
     CLUSTER_CONFIG,
     CONFIG_FIRMWARE,
     DELETING,

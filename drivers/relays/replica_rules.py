@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from drivers.relays.rule_source import CurrentTable
 from eventstore.log import FLEET, INSTALLS
 from eventstore.replicas.replica import Replica
-from projections.fleet.tables import delta, earliest_since, snapshot, table
+from projections.fleet.tables.zone_table import delta, earliest_since, snapshot, table
 from projections.fold_states import FoldStates
 from projections.rules.rule import Delta
 from schemas.events import InstallsReported

@@ -7,10 +7,12 @@ from typing import Any
 
 from eventstore.folding.fold import Outcome, RecordMetadata
 from projections.decisions.items import DecisionItems, items_in_zones, limits_detail, single_item
-from projections.fleet import joins
-from projections.fleet.edits import Edit
 from projections.fleet.fold import EditWithdrawn, FreezeChanged, ZoneEdited
-from projections.fleet.holds import (
+from projections.fleet.membership import joins
+from projections.fleet.policies.edits import Edit
+from projections.fleet.views import EVERY_ZONE
+from projections.fleet.withdrawals.budgets import APPROVALS, Hold
+from projections.fleet.withdrawals.holds import (
     BudgetChanged,
     EditApplied,
     EditHeld,
@@ -20,9 +22,7 @@ from projections.fleet.holds import (
     MembersReleased,
     addresses_with,
 )
-from projections.fleet.impact import MemberChange
-from projections.fleet.views import EVERY_ZONE
-from projections.fleet.withdrawals import APPROVALS, Hold
+from projections.fleet.withdrawals.impact import MemberChange
 from schemas.events import Event, HoldApproved
 
 

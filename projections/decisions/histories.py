@@ -15,7 +15,8 @@ from projections.decisions.decided import render
 from projections.decisions.fleet import edited_by
 from projections.decisions.items import DecisionItem, flattened
 from projections.fleet import fold as fleet
-from projections.fleet import holds, joins
+from projections.fleet.membership import joins
+from projections.fleet.withdrawals import holds
 from projections.zones import state as zone_state
 from schemas.events import Event
 

@@ -14,7 +14,7 @@ from projections.decisions.items import (
     single_item,
     zone_detail,
 )
-from projections.zones.new_nodes import NewNodes
+from projections.zones.nodes.new_nodes import NewNodes
 from projections.zones.rows import Dpu, Zone
 from projections.zones.state import ZonesChange
 from schemas.events import (

@@ -1,7 +1,7 @@
 """The fleet fold: state that all zones share, in one order. Members, policies, withdrawals, freezes, limits.
 
 One module decides each event and returns one change; `evolve` passes each change to the module that applies it. The
-fold computes no covers; a reader of a table does (projections/fleet/tables).
+fold computes no covers; a reader of a table does (projections/fleet/tables/zone_table).
 """
 
 from __future__ import annotations
@@ -14,13 +14,22 @@ from msgspec.structs import replace
 from eventstore.folding.fold import DONE, UNCHANGED, Decision, RecordMetadata, refusal
 from eventstore.log import FLEET, Partition
 from projections import field_checks
-from projections.fleet import command_outcomes
-from projections.fleet.command_outcomes import CommandOutcome
-from projections.fleet.contested import faults_of_agent
-from projections.fleet.edits import Edit, apply_edit
-from projections.fleet.effects import apply_changes, charge, hold_key
-from projections.fleet.fleet_zones import ZoneLimits
-from projections.fleet.holds import (
+from projections.fleet.membership.contested import faults_of_agent
+from projections.fleet.membership.effects import apply_changes, charge, hold_key
+from projections.fleet.membership.joins import (
+    ForwardRange,
+    MembersAdded,
+    MembersChanged,
+    add_members,
+    decide_membership,
+)
+from projections.fleet.policies.edits import Edit, apply_edit
+from projections.fleet.policies.fleet_zones import ZoneLimits
+from projections.fleet.state import ANY_ZONE, LAST_HOLD, FleetState, Freeze
+from projections.fleet.withdrawals import command_outcomes
+from projections.fleet.withdrawals.budgets import Hold
+from projections.fleet.withdrawals.command_outcomes import CommandOutcome
+from projections.fleet.withdrawals.holds import (
     BudgetChanged,
     EditApplied,
     EditHeld,
@@ -34,10 +43,7 @@ from projections.fleet.holds import (
     decide_rejection,
     holds_of_edit,
 )
-from projections.fleet.joins import ForwardRange, MembersAdded, MembersChanged, add_members, decide_membership
-from projections.fleet.state import ANY_ZONE, LAST_HOLD, FleetState, Freeze
-from projections.fleet.withdrawals import Hold
-from projections.fleet.zone_outbox import enqueue_limits, enqueue_superseded, next_record
+from projections.fleet.zone_outbox import enqueue_limits, enqueue_superseded
 from projections.rules.policies import BUILT_IN, DEFAULT, MAX_POLICIES, fault_of_policy, policy_of
 from projections.tries import fault_of_tries, with_stated
 from schemas.events import (
@@ -53,7 +59,7 @@ from schemas.events import (
     ZoneUpdated,
 )
 
-__all__ = ["FleetFold", "FleetState", "next_record"]
+__all__ = ["FleetFold", "FleetState"]
 
 MAX_LIMIT = 1_000_000
 """Highest limit of a zone: more installs, or nodes out of service, than a zone may have."""

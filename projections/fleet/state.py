@@ -17,9 +17,13 @@ import msgspec
 from msgspec.structs import replace
 
 from eventstore.folding.state_table import StateTable
-from projections.fleet.address_index import Address
-from projections.fleet.command_outcomes import CommandOutcomes
-from projections.fleet.fleet_zones import (
+from projections.fleet.membership.address_index import Address
+from projections.fleet.membership.labels import LabelSets
+from projections.fleet.membership.members import Members
+from projections.fleet.membership.rows import Member, ReachableState, RetainedStates, held_items
+from projections.fleet.membership.slot_table import SlotTable
+from projections.fleet.membership.tombstones import Tombstones
+from projections.fleet.policies.fleet_zones import (
     NO_LIST_CHANGE,
     UNKNOWN_ZONE,
     FleetZone,
@@ -31,14 +35,8 @@ from projections.fleet.fleet_zones import (
     key_of_labels,
     without_row,
 )
-from projections.fleet.labels import LabelSets
-from projections.fleet.members import Members
-from projections.fleet.membership import Member, ReachableState, RetainedStates, held_items
-from projections.fleet.rulesets import RuleSet
-from projections.fleet.settled_levels import NO_LEVELS, STEP_MS, BudgetBase, LevelHistory, base_of, with_samples
-from projections.fleet.slot_table import SlotTable
-from projections.fleet.tombstones import Tombstones
-from projections.fleet.withdrawals import (
+from projections.fleet.tables.rulesets import RuleSet
+from projections.fleet.withdrawals.budgets import (
     DEFAULT_BUDGETS,
     DENIAL_KINDS,
     EMPTY_WINDOW,
@@ -46,6 +44,15 @@ from projections.fleet.withdrawals import (
     BudgetKind,
     BudgetWindow,
     Hold,
+)
+from projections.fleet.withdrawals.command_outcomes import CommandOutcomes
+from projections.fleet.withdrawals.settled_levels import (
+    NO_LEVELS,
+    STEP_MS,
+    BudgetBase,
+    LevelHistory,
+    base_of,
+    with_samples,
 )
 from projections.rules.lists import Plan, SetKey, text_of
 from projections.rules.policies import BUILT_IN, Policy, selector

@@ -5,11 +5,11 @@ from __future__ import annotations
 from heapq import nsmallest
 from typing import NamedTuple
 
-from projections.fleet.command_outcomes import CommandOutcome
-from projections.fleet.effects import hold_key
-from projections.fleet.membership import Member
+from projections.fleet.membership.effects import hold_key
+from projections.fleet.membership.rows import Member
 from projections.fleet.state import ANY_ZONE, FleetState
-from projections.fleet.withdrawals import BUDGET_KINDS, SUBJECT_MEMBERS, Hold, reason_of
+from projections.fleet.withdrawals.budgets import BUDGET_KINDS, SUBJECT_MEMBERS, Hold, reason_of
+from projections.fleet.withdrawals.command_outcomes import CommandOutcome
 from projections.rules.policies import Policy
 from projections.rules.rule import precedence
 

@@ -7,34 +7,13 @@ do not acknowledge entries. Fleet retains the last entries of each partition, wi
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Sequence
-from operator import attrgetter
 
 from eventstore.folding.fold import RecordMetadata
 from eventstore.log import partition_of
-from projections.fleet.fleet_zones import ZoneLimits
-from projections.fleet.joins import Superseded
+from projections.fleet.membership.joins import Superseded
+from projections.fleet.policies.fleet_zones import ZoneLimits
 from projections.fleet.state import MAX_OUTBOX_ENTRIES, MAX_OUTBOX_NODES, FleetState, OutboxEntry
-from schemas.events import Envelope, NodesSuperseded, ZoneLimitsSet
-
-ACTOR = "fleet"
-
-
-def next_record(state: FleetState, zone_partition: int, mark: int) -> NodesSuperseded | ZoneLimitsSet | None:
-    """The next record for a zones partition whose mark for fleet is `mark`; None if its outbox has none."""
-    queue = state.outbox_queues.get(zone_partition, [])
-    place = bisect_left(queue, mark, key=attrgetter("offset"))
-    if place == len(queue):
-        return None
-    entry = queue[place]
-    envelope = Envelope("", entry.zones[0], ACTOR, entry.time_ms)
-    if entry.limits is not None:
-        installs, nodes, networks, keys, tries = entry.limits
-        end = entry.offset + 1
-        return ZoneLimitsSet(envelope, mark, end, entry.zones[0], installs, nodes, list(networks), list(keys), [*tries])
-    zones, names, created_ms, uids = entry.zones, entry.names, entry.created_ms, entry.uids
-    return NodesSuperseded(envelope, mark, entry.offset + 1, zones, names, created_ms, uids, entry.mark)
 
 
 def enqueue_superseded(state: FleetState, superseded: Sequence[Superseded], at: RecordMetadata) -> None:

@@ -19,13 +19,13 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from projections.fleet.covers import NO_CHANGE, PrefixChange, covers_of
-from projections.fleet.edits import Edit, Proposal, edit_impact, propose
-from projections.fleet.holds import EditApplied, EditHeld
-from projections.fleet.impact import MemberChange, evaluate
-from projections.fleet.joins import MembersChanged
+from projections.fleet.membership.joins import MembersChanged
+from projections.fleet.policies.edits import Edit, Proposal, edit_impact, propose
 from projections.fleet.state import ANY_ZONE, FleetState
-from projections.fleet.withdrawals import ALLOWED_BY_CHANGE, DENIAL_KINDS, DENIED_BY_CHANGE
+from projections.fleet.tables.covers import NO_CHANGE, PrefixChange, covers_of
+from projections.fleet.withdrawals.budgets import ALLOWED_BY_CHANGE, DENIAL_KINDS, DENIED_BY_CHANGE
+from projections.fleet.withdrawals.holds import EditApplied, EditHeld
+from projections.fleet.withdrawals.impact import MemberChange, evaluate
 from projections.rules.lists import Plan, SetKey, VerdictCounts
 from projections.rules.prefixes import (
     NO_KEYS4,

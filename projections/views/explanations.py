@@ -16,11 +16,11 @@ from pyroaring import BitMap
 
 from eventstore.as_of import format_time as shown_time
 from projections.field_checks import quoted
-from projections.fleet.address_index import Address
-from projections.fleet.contested import withheld_addresses
-from projections.fleet.membership import Member, ReachableState
+from projections.fleet.membership.address_index import Address
+from projections.fleet.membership.contested import withheld_addresses
+from projections.fleet.membership.rows import Member, ReachableState
 from projections.fleet.state import ANY_ZONE, FleetState
-from projections.fleet.tables import RuleTable, held_since, table
+from projections.fleet.tables.zone_table import RuleTable, held_since, table
 from projections.fleet.views import hold_of
 from projections.installs.rows import LEVELS, UNKNOWN_MS, InstallsState
 from projections.rules.policies import matches

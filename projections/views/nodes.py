@@ -6,9 +6,9 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from ipaddress import IPv4Address, IPv6Address
 from typing import NamedTuple
 
-from projections.fleet.address_index import Address
-from projections.fleet.contested import withheld_addresses
-from projections.fleet.membership import Member
+from projections.fleet.membership.address_index import Address
+from projections.fleet.membership.contested import withheld_addresses
+from projections.fleet.membership.rows import Member
 from projections.fleet.state import FleetState
 from projections.fleet.views import HELD, hold_state
 from projections.zones.rows import Node

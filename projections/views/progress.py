@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 from pyroaring import BitMap
 
-from projections.fleet import tables
 from projections.fleet.state import FleetState
+from projections.fleet.tables import zone_table as tables
 from projections.installs.rows import IN_HARDWARE, LEVELS, UNKNOWN_MS, InstallsState, VersionInstalls
 from projections.zones.state import ZonesState
 

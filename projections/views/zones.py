@@ -7,16 +7,16 @@ from ipaddress import IPv4Network, IPv6Network
 from itertools import chain
 from typing import NamedTuple
 
-from projections.fleet import tables
-from projections.fleet.covers import PrefixChange
 from projections.fleet.state import ANY_ZONE, FleetState
-from projections.fleet.tables import RuleTable
+from projections.fleet.tables import zone_table as tables
+from projections.fleet.tables.covers import PrefixChange
+from projections.fleet.tables.zone_table import RuleTable
 from projections.installs.rows import InstallsState
 from projections.installs.views import laggards, zone_progress
 from projections.rules.prefixes import SIZE4, SIZE6, networks
 from projections.rules.rule import Rule
 from projections.tries import in_force
-from projections.zones.rollout import limits_of
+from projections.zones.dpus.rollout import limits_of
 from projections.zones.rows import Zone
 from projections.zones.state import ZonesState
 

@@ -17,8 +17,9 @@ from eventstore.folding.fold import DONE, Decision, RecordMetadata, refusal, unc
 from eventstore.log import ZONES, Partition
 from projections.field_checks import check_label_keys, check_networks, check_zone, quoted
 from projections.tries import fault_of_tries, with_stated
-from projections.zones import dpus, nodes
-from projections.zones.rollout import DpuChange, admit, limits_of
+from projections.zones.dpus import decide as dpus
+from projections.zones.dpus.rollout import DpuChange, admit, limits_of
+from projections.zones.nodes import decide as nodes
 from projections.zones.rows import ForwardingMarks, Zone
 from projections.zones.state import ZonesChange, ZonesState
 from schemas.events import (

@@ -26,9 +26,9 @@ from msgspec.structs import replace
 
 from eventstore.folding.fold import RecordMetadata
 from eventstore.folding.state_table import StateTable
-from projections.zones.dpu_index import DpuIndex
-from projections.zones.new_nodes import NewNodes
-from projections.zones.phases import STEPS
+from projections.zones.dpus.index import DpuIndex
+from projections.zones.dpus.phases import STEPS
+from projections.zones.nodes.new_nodes import NewNodes
 from projections.zones.rows import CauseRow, Dpu, ForwardingMarks, JoinActor, Node, NodeTombstone, SourceSnapshot, Zone
 
 _CHANGED = attrgetter("changed")

@@ -24,8 +24,8 @@ from typing import NamedTuple
 
 import uvloop
 
-from deploy.plane import Plane
-from deploy.process import tune_garbage_collector
+from deploy.process.plane import Plane
+from deploy.process.run import tune_garbage_collector
 from deploy.tls.certificates import Certificates
 from deploy.tls.security import Security
 from drivers.agents.agent import Agent, AgentIdentity
@@ -42,7 +42,7 @@ from drivers.wire.relay_messages import Frame, decode, encode_frame
 from drivers.wire.websocket import AgentListener, Dialer
 from eventstore.ids import envelope
 from eventstore.log import FLEET_0
-from projections.fleet.tables import snapshot
+from projections.fleet.tables.zone_table import snapshot
 from schemas.events import WritesFrozen, WritesThawed
 from tests.bench.apart import apart, beside
 from tests.bench.bare_sockets import round_trips

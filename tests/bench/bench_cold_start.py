@@ -8,7 +8,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from deploy.storage import STATE_FOLDER
+from deploy.host.storage import STATE_FOLDER
 from tests.bench.apart import apart, serving
 from tests.bench.figures import Figure
 from tests.bench.planes import fill

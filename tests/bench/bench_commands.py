@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import grpc
 import uvloop
 
-from deploy.topics import TOPICS
+from deploy.composition.topics import TOPICS
 from eventstore.avro.codec import encode
 from eventstore.embedded.log import EmbeddedLog
 from eventstore.ids import envelope

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import count
 
-from projections.fleet.tables import table
+from projections.fleet.tables.zone_table import table
 from tests.bench.figures import Figure, median_seconds
 from tests.support.fleet import Fleet, Item
 

@@ -13,11 +13,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from deploy.export.events import EventFilter, as_json, batches, lines
-from deploy.export.parquet import ParquetFile
-from deploy.export.rows import rows
-from deploy.storage import LOG_FOLDER, LogSource, open_log_to_read
-from deploy.topics import TOPICS
+from deploy.composition.topics import TOPICS
+from deploy.host.storage import LOG_FOLDER, LogSource, open_log_to_read
+from deploy.operations.export.events import EventFilter, as_json, batches, lines
+from deploy.operations.export.parquet import ParquetFile
+from deploy.operations.export.rows import rows
 from eventstore.avro.codec import encode
 from eventstore.embedded.log import EmbeddedLog
 from tests.bench.figures import Figure

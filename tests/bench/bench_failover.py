@@ -28,9 +28,9 @@ from typing import Any, NamedTuple
 import grpc
 import uvloop
 
+from deploy.composition.topics import TOPICS
 from deploy.kafka.brokers import ports_for
 from deploy.kafka.jars import cache_folder
-from deploy.topics import TOPICS
 from drivers.agents.agent import Agent, AgentIdentity
 from drivers.agents.store import MemoryTableStore
 from drivers.backends.simulated import SimulatedDevice

@@ -20,7 +20,7 @@ from typing import Any
 
 import uvloop
 
-from deploy.topics import TOPICS
+from deploy.composition.topics import TOPICS
 from eventstore.avro.codec import decode
 from eventstore.kafka.log import KafkaLog
 from eventstore.log import DEFAULT_PARTITION_COUNT, ZONES

@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 import uvloop
 
-from deploy.plane import Plane
-from deploy.process import tune_garbage_collector
+from deploy.process.plane import Plane
+from deploy.process.run import tune_garbage_collector
 from drivers.relays.latency import LatencyHistogram
 from drivers.relays.reports import Level
 from eventstore.ids import envelope

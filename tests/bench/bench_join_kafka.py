@@ -10,7 +10,7 @@ from pathlib import Path
 
 import uvloop
 
-from deploy.process import tune_garbage_collector
+from deploy.process.run import tune_garbage_collector
 from tests.bench.apart import apart
 from tests.bench.bench_join import DPUS, DPUS_PER_ZONE, NODES, SINGLE_JOINS, ZONES, joined_one_by_one
 from tests.bench.brokers import cluster, new_prefix

@@ -17,14 +17,14 @@ from typing import NamedTuple
 
 import uvloop
 
-from deploy.process import tune_garbage_collector
+from deploy.process.run import tune_garbage_collector
 from eventstore.avro.codec import encode
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import FLEET_0, Record
 from projections.fleet.fold import FleetFold
-from projections.fleet.tables import delta, table
+from projections.fleet.tables.zone_table import delta, table
+from projections.forwarding.zones_to_fleet import forward
 from projections.zones.fold import ZonesFold
-from projections.zones.forwarding import forward
 from tests.bench.apart import apart
 from tests.bench.bench_join import joined_one_by_one
 from tests.bench.figures import Figure, percentile

@@ -16,7 +16,7 @@ from typing import Any
 import uvloop
 from playwright.async_api import Browser, Page
 
-from deploy.plane import Plane
+from deploy.process.plane import Plane
 from tests.bench.apart import apart
 from tests.bench.figures import Figure, percentile
 from tests.bench.planes import all_up_to_date, fill, serving_plane, submit

@@ -19,10 +19,10 @@ import uvloop
 from rocksdict import AccessType
 
 from commands.rpc.middleware import Call
-from deploy.past.as_of_servers import AsOfServers
-from deploy.settings import load_settings
-from deploy.storage import LOG_FOLDER, STATE_FOLDER
-from deploy.topics import TOPICS
+from deploy.composition.topics import TOPICS
+from deploy.host.storage import LOG_FOLDER, STATE_FOLDER
+from deploy.operations.past.as_of_servers import AsOfServers
+from deploy.settings.settings import load_settings
 from eventstore.avro.codec import encode
 from eventstore.embedded.rocks import LogRow, open_rocks
 from eventstore.ids import envelope, uuid7

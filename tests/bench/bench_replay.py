@@ -17,8 +17,8 @@ from eventstore.folding.state_table import StateTable
 from eventstore.log import FLEET_0
 from projections.field_checks import check_address4, check_labels, check_name
 from projections.fleet.fold import FleetFold
-from projections.fleet.membership import Member
-from projections.fleet.tables import table
+from projections.fleet.membership.rows import Member
+from projections.fleet.tables.zone_table import table
 from projections.rules.prefixes import WIDTH4, Cover, cover4
 from projections.zones.fold import ZonesFold
 from projections.zones.rows import Node

@@ -19,7 +19,7 @@ from typing import Any
 
 import uvloop
 
-from deploy.topics import TOPICS
+from deploy.composition.topics import TOPICS
 from eventstore.avro.codec import encode
 from eventstore.folding.fold import Fold
 from eventstore.kafka.log import KafkaLog

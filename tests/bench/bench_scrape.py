@@ -12,7 +12,7 @@ from pathlib import Path
 import aiohttp
 import uvloop
 
-from deploy.plane import Plane
+from deploy.process.plane import Plane
 from tests.bench.apart import apart
 from tests.bench.figures import Figure
 from tests.bench.planes import all_up_to_date, fill, serving_plane

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from deploy.composition.topics import TOPICS
 from deploy.kafka.brokers import Brokers
 from deploy.kafka.jars import cache_folder
-from deploy.topics import TOPICS
 from eventstore.avro.codec import encode
 from eventstore.folding.origin import ensure_origin
 from eventstore.kafka.log import KafkaLog

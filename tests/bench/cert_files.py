@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from deploy.tls.authority import Authority
-from projections.fleet.principals import Principal
+from projections.fleet.withdrawals.principals import Principal
 
 HOSTS = ("127.0.0.1",)
 

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import uvloop
 
-from deploy.audit.verification import compare_devices, refold_log
-from deploy.decisions.process import DecisionsProcess
-from deploy.plane import Plane
-from deploy.roles import folds_of
-from deploy.settings import load_settings
+from deploy.composition.roles import folds_of
+from deploy.operations.audit.verification import compare_devices, refold_log
+from deploy.process.decisions_process import DecisionsProcess
+from deploy.process.plane import Plane
+from deploy.settings.settings import load_settings
 from drivers.simulators.simulator import NAMING
 from eventstore.avro.codec import encode
 from eventstore.ids import envelope, uuid7
 from eventstore.log import ZONES
-from projections.fleet.tables import table
+from projections.fleet.tables.zone_table import table
 from schemas.events import DpuRegistered, NodesJoined, NodesLeft
 from tests.bench.workload import in_batches, joins, now_ms, zone_name
 

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, TypeVar
 
-from deploy.topics import TOPICS
+from deploy.composition.topics import TOPICS
 from eventstore.avro.codec import encode
 from eventstore.folding.fold import Fold
 from eventstore.folding.partition import FoldedPartition
 from eventstore.ids import envelope, internal_envelope, uuid7
 from eventstore.log import ZONES, Partition, Record
-from projections.zones.forwarding import forward
+from projections.forwarding.zones_to_fleet import forward
 from projections.zones.state import ZonesState
 from schemas.events import Event, LogCreated, MembershipChanged, NodesJoined, NodesLeft
 

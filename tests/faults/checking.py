@@ -10,8 +10,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
-from deploy.storage import LogSource, open_log_to_read
-from deploy.topics import TOPICS
+from deploy.composition.topics import TOPICS
+from deploy.host.storage import LogSource, open_log_to_read
 from eventstore.errors import PlaneError
 from eventstore.log import Partition, Record
 from eventstore.state_store.rocks_store import list_checkpoints, open_checkpoint

@@ -11,7 +11,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from deploy.storage import LogSource
+from deploy.host.storage import LogSource
 from schemas.api.stubs import QueriesStub
 from tests.faults.checking import Case, check
 from tests.faults.judging import bugs_of, faults_of

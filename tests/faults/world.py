@@ -13,7 +13,7 @@ from typing import Literal
 
 import grpc
 
-from deploy.storage import LogSource
+from deploy.host.storage import LogSource
 from schemas.api.stubs import QueriesStub
 from tests.faults.brokers import Brokers, cluster
 from tests.faults.clients import RECONNECTING, Client

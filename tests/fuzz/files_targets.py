@@ -16,10 +16,10 @@ from tempfile import mkdtemp
 
 import msgspec
 
-from deploy.audit.audit_checkpoints import CheckpointContent, load, new_keys, signed
 from deploy.cli.errors import Refused
 from deploy.cli.policies import read_policies
-from deploy.settings import BadSettings, load_settings
+from deploy.operations.audit.audit_checkpoints import CheckpointContent, load, new_keys, signed
+from deploy.settings.settings import BadSettings, load_settings
 from drivers.agents.store import FileTableStore
 from drivers.agents.store import _hash as hash_of_table
 from eventstore.errors import PermanentError

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from fastavro import parse_schema, schemaless_reader
 
-from deploy.topics import TOPICS
+from deploy.composition.topics import TOPICS
 from eventstore.avro.codec import HEADER_BYTES, decode, encode
 from eventstore.avro.released import released
 from eventstore.errors import Undecodable

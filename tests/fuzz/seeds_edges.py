@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
-from deploy.audit.audit_checkpoints import FORMAT, CheckpointContent
+from deploy.operations.audit.audit_checkpoints import FORMAT, CheckpointContent
 from drivers.agents.store import HASH_BYTES, FileTableStore
 from drivers.wire import agent_messages, relay_messages
 from drivers.wire.agent_messages import Ack, FromAgent, Heartbeat, Hello, Refusal

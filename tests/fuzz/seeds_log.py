@@ -12,7 +12,7 @@ from eventstore.avro.codec import encode
 from eventstore.folding.fold import Outcome, RecordMetadata
 from eventstore.ids import internal_envelope, uuid7
 from eventstore.log import CLIQUES, FLEET, FLEET_0, INSTALLS, ZONES, Partition
-from projections.zones.phases import READY
+from projections.zones.dpus.phases import READY
 from schemas.events import Envelope, Event, InstallsReported, WritesFrozen, WritesThawed
 from tests.fuzz.framing import Part, joined
 from tests.support.cliques import CliqueLog

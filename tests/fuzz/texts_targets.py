@@ -11,11 +11,11 @@ from ipaddress import IPv4Address, ip_address
 import msgspec
 
 from commands.rpc.middleware import principal_of
-from deploy.addresses import parse_address, parse_addresses
-from deploy.export.schema_registry import RegistryError, SchemaRegistry
-from deploy.page.log import parse_cursor
-from deploy.page.requests import number
-from deploy.topics import TOPICS
+from deploy.composition.topics import TOPICS
+from deploy.operations.export.schema_registry import RegistryError, SchemaRegistry
+from deploy.settings.addresses import parse_address, parse_addresses
+from deploy.web.page.log import parse_cursor
+from deploy.web.page.requests import number
 from eventstore.as_of import format_time, parse_as_of
 from eventstore.avro.released import released
 from eventstore.errors import LogMismatch, PermanentError
@@ -23,7 +23,7 @@ from eventstore.ids import issued_at_ms
 from eventstore.position import from_token, to_token
 from eventstore.replicas.lineage import lineage_of
 from projections import field_checks
-from projections.fleet.principals import Principal, parse_uri, uri_of
+from projections.fleet.withdrawals.principals import Principal, parse_uri, uri_of
 from projections.pages import page
 from schemas.api.metadata import PRINCIPAL_KEY
 from tests.fuzz.target import Target, check_refusal

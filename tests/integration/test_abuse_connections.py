@@ -17,12 +17,12 @@ import uvloop
 from aiohttp import web
 
 from commands.rpc.limits import Limits
-from deploy import http
-from deploy.file_limits import RESERVE, ConnectionLimitsPerListener, fit_connection_limits
-from deploy.http import HttpServer
-from deploy.metrics.exposition import Exposition
-from deploy.settings import Address
+from deploy.host.file_limits import RESERVE, ConnectionLimitsPerListener, fit_connection_limits
+from deploy.settings.settings import Address
 from deploy.tls.security import Security
+from deploy.web import http
+from deploy.web.http import HttpServer
+from deploy.web.metrics.exposition import Exposition
 from drivers.wire.bounded_listener import BoundedListener, ConnectionLimits, peer_of
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.stubs import CommandsStub

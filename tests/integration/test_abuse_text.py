@@ -12,7 +12,7 @@ import grpc
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from deploy.logs import KeyValueFormatter
+from deploy.telemetry.logs import KeyValueFormatter
 from projections.field_checks import is_printable
 from schemas.api import dpuplane_pb2 as pb
 from tests.support.guarded import Guarded, allow_agents, guarded

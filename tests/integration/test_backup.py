@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from deploy.audit.backups import create_backup, restore_backup
 from deploy.cli import cli
-from deploy.storage import LOG_FOLDER, LogSource, open_log_to_read
-from deploy.topics import TOPICS
+from deploy.composition.topics import TOPICS
+from deploy.host.storage import LOG_FOLDER, LogSource, open_log_to_read
+from deploy.operations.audit.backups import create_backup, restore_backup
 from drivers.forwarder import Forwarder
 from eventstore.avro.codec import decode
 from eventstore.embedded.log import EmbeddedLog

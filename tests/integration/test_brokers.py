@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from deploy.composition.topics import TOPICS
 from deploy.kafka.jars import NoKafka, cache_folder, kafka_jars
-from deploy.topics import TOPICS
 from eventstore.kafka.log import KafkaLog
 from eventstore.kafka.topics import count_brokers
 from eventstore.log import FLEET_0

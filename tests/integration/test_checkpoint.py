@@ -13,8 +13,8 @@ from click.testing import CliRunner, Result
 from rocksdict import AccessType
 
 from deploy.cli import cli
-from deploy.storage import LOG_FOLDER
-from deploy.topics import TOPICS
+from deploy.composition.topics import TOPICS
+from deploy.host.storage import LOG_FOLDER
 from eventstore.embedded.log import EmbeddedLog
 from eventstore.embedded.rocks import LogRow, Rocks, open_rocks
 from eventstore.log import FLEET_0, Partition, Record

@@ -15,7 +15,7 @@ import yaml
 from click.testing import CliRunner
 
 from deploy.cli import cli
-from deploy.storage import LOG_FOLDER
+from deploy.host.storage import LOG_FOLDER
 from schemas.api import dpuplane_pb2 as pb
 from tests.support.served import Served, served
 

@@ -14,8 +14,8 @@ from click.testing import CliRunner, Result
 
 from commands.rpc.limits import Limits
 from deploy.cli import cli
-from deploy.storage import LOG_FOLDER
-from deploy.topics import TOPICS
+from deploy.composition.topics import TOPICS
+from deploy.host.storage import LOG_FOLDER
 from eventstore.avro.codec import encode
 from eventstore.embedded.log import EmbeddedLog
 from eventstore.ids import internal_envelope

@@ -12,8 +12,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from deploy.export.events import as_line
-from deploy.storage import LogSource, open_log_to_read
+from deploy.host.storage import LogSource, open_log_to_read
+from deploy.operations.export.events import as_line
 from eventstore.log import DECISIONS, Partition
 from tests.contract.engine import read_all
 from tests.support.decisions import refolded, until_all_are_written

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from aiohttp import web
 
-from deploy.device_tables import DEVICES_PATH, devices_handler, local_device_source, remote_device_source
+from deploy.operations.device_tables import DEVICES_PATH, devices_handler, local_device_source, remote_device_source
 from drivers.relays.relay import Relay
 from projections.rules.rule import Held
 

@@ -11,7 +11,7 @@ from pyroaring import BitMap
 from drivers.relays.reports import Level, ReportBuffer
 from eventstore.avro.codec import encode
 from eventstore.log import FLEET_0, INSTALLS
-from projections.fleet.tables import table
+from projections.fleet.tables.zone_table import table
 from projections.rules.rule import Held
 from schemas.api import dpuplane_pb2 as pb
 from tests.support.eventually import until

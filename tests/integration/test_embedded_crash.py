@@ -9,7 +9,7 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-from deploy.topics import TOPICS
+from deploy.composition.topics import TOPICS
 from eventstore.embedded.log import EmbeddedLog
 from eventstore.log import ZONES
 from tests.contract.engine import read_to_end

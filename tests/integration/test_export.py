@@ -15,9 +15,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from deploy.cli import cli
-from deploy.export.events import EventFilter, lines, tail
-from deploy.storage import LOG_FOLDER
-from deploy.topics import TOPICS
+from deploy.composition.topics import TOPICS
+from deploy.host.storage import LOG_FOLDER
+from deploy.operations.export.events import EventFilter, lines, tail
 from eventstore.avro.codec import encode
 from eventstore.embedded.log import EmbeddedLog
 from eventstore.folding.origin import wait_for_origin

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from deploy.composition.topics import TOPICS
 from deploy.kafka.security import KafkaSecurity, Mechanism
-from deploy.settings import Settings
+from deploy.settings.settings import Settings
 from deploy.tls.authority import Authority
-from deploy.topics import TOPICS
 from eventstore.errors import LogUnavailable
 from eventstore.kafka.log import KafkaLog
 from eventstore.log import FLEET_0
-from projections.fleet.principals import PLANE, Principal
+from projections.fleet.withdrawals.principals import PLANE, Principal
 from tests.support.secure_kafka import ADMIN, SecureKafka
 
 pytestmark = pytest.mark.kafka

@@ -19,10 +19,10 @@ from aiokafka.errors import (
     TopicAuthorizationFailedError,
 )
 
+from deploy.composition.roles import ALL_ROLES
+from deploy.composition.topics import TOPICS
 from deploy.kafka.acls import GRANTED_ROLES, arguments_of, grants_of
 from deploy.kafka.security import KafkaSecurity
-from deploy.roles import ALL_ROLES
-from deploy.topics import TOPICS
 from eventstore.errors import LogUnavailable
 from eventstore.kafka.log import KafkaLog
 from tests.support.planes import Process, run, serving, started

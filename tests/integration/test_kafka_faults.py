@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.topics import TOPICS
+from deploy.composition.topics import TOPICS
 from eventstore.errors import AppendUnknown, LogMismatch, LogUnavailable
 from eventstore.kafka.topics import count_brokers
 from eventstore.log import CLIQUES, FLEET, ZONES, Partition

@@ -14,7 +14,7 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
-from deploy.topics import TOPICS
+from deploy.composition.topics import TOPICS
 from eventstore.errors import LogMismatch, LogMissing, LogUnavailable
 from eventstore.kafka.log import KafkaLog
 from eventstore.log import FLEET, FLEET_0, INSTALLS, MAX_RECORD_BYTES, REPLICAS, ZONES, Partition
@@ -148,7 +148,7 @@ async def test_a_cluster_that_is_not_there_is_unavailable() -> None:
 def test_it_does_not_start_without_assertions() -> None:
     program = """
 import asyncio, random
-from deploy.topics import TOPICS
+from deploy.composition.topics import TOPICS
 from eventstore.kafka.log import KafkaLog
 async def main():
     async with KafkaLog.open(TOPICS, "127.0.0.1:1", rng=random.Random(1)): pass

@@ -13,12 +13,12 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from deploy.addresses import Address
-from deploy.http import HttpServer
-from deploy.metrics.exposition import Exposition
-from deploy.page.feed import FEEDS_MAX, FEEDS_PER_VIEWER, Feeds
-from deploy.page.live_view import LiveView
-from deploy.page.routes import CALL, PageRoutes
+from deploy.settings.addresses import Address
+from deploy.web.http import HttpServer
+from deploy.web.metrics.exposition import Exposition
+from deploy.web.page.feed import FEEDS_MAX, FEEDS_PER_VIEWER, Feeds
+from deploy.web.page.live_view import LiveView
+from deploy.web.page.routes import CALL, PageRoutes
 from eventstore.replicas.beacons import Beacon
 from schemas.api import dpuplane_pb2 as pb
 from tests.support.eventually import until
@@ -149,7 +149,7 @@ async def test_a_feed_that_is_closed_frees_its_place_before_anything_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its place was free when the next message could not be written, seconds later on a quiet plane."""
-    monkeypatch.setattr("deploy.page.feed.SILENCE_S", 3_600.0)
+    monkeypatch.setattr("deploy.web.page.feed.SILENCE_S", 3_600.0)
     async with served(tmp_path) as plane, looked_at(plane) as live_view:
         feeds = Feeds(lambda: live_view, now_ms)
         async with listening(web.get("/feed", feeds.serve)) as address, viewer(0) as closing:

@@ -16,10 +16,10 @@ import pytest
 from commands.queries.as_of import AsOfQueries
 from commands.rpc.middleware import NotFound
 from deploy.clock import now_ms
-from deploy.past.as_of_server import AsOfRequest, folded, service
-from deploy.past.as_of_servers import AsOfServers
-from deploy.plane import Plane
-from deploy.settings import Settings, load_settings
+from deploy.operations.past.as_of_server import AsOfRequest, folded, service
+from deploy.operations.past.as_of_servers import AsOfServers
+from deploy.process.plane import Plane
+from deploy.settings.settings import Settings, load_settings
 from eventstore.as_of import format_time
 from eventstore.errors import LogUnavailable, PermanentError
 from schemas.api import dpuplane_pb2 as pb

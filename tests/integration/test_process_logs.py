@@ -10,7 +10,7 @@ import aiohttp
 import grpc
 import pytest
 
-from deploy.peer_log_sampler import AT_ONCE
+from deploy.telemetry.peer_log_sampler import AT_ONCE
 from drivers.wire import agent_messages
 from drivers.wire.agent_messages import Hello
 from drivers.wire.websocket import PATH

@@ -14,9 +14,9 @@ import pytest
 
 from deploy.clock import now_ms
 from deploy.grafana.panels import ROWS
-from deploy.metrics.catalog import CATALOG, CLOCK_OFFSET, DECISIONS, DECISIONS_LAG
-from deploy.plane import Plane
-from deploy.settings import load_settings
+from deploy.process.plane import Plane
+from deploy.settings.settings import load_settings
+from deploy.web.metrics.catalog import CATALOG, CLOCK_OFFSET, DECISIONS, DECISIONS_LAG
 from schemas.api import dpuplane_pb2 as pb
 from tests.support.certs import CertIssuer
 from tests.support.guarded import Caller

@@ -11,8 +11,8 @@ from ipaddress import IPv4Network, collapse_addresses, ip_network
 from pathlib import Path
 from typing import Any
 
-from deploy.local_registrar import LocalRegistrar
-from deploy.topics import TOPICS
+from deploy.composition.topics import TOPICS
+from deploy.process.local_registrar import LocalRegistrar
 from drivers.forwarder import Forwarder
 from drivers.relays.relay import Relay, RelaySettings
 from drivers.relays.replica_rules import ReplicaRules
@@ -27,7 +27,7 @@ from eventstore.replicas.beacons import SingleReplica
 from eventstore.replicas.replica import Replica
 from eventstore.state_store.store import DigestStore
 from projections.fleet.fold import FleetFold
-from projections.fleet.tables import table
+from projections.fleet.tables.zone_table import table
 from projections.installs.fold import InstallsFold
 from projections.installs.views import zone_progress
 from projections.rules.device_table import DeviceTable

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from deploy.cli import cli
 from deploy.cli.client import Client
 from deploy.cli.remote_log import RemoteLog
-from deploy.storage import LOG_FOLDER
+from deploy.host.storage import LOG_FOLDER
 from eventstore.avro.codec import decode
 from eventstore.log import ZONES, Partition
 from schemas.api import dpuplane_pb2 as pb

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from commands.client.client import PlaneClient
-from deploy import remote_registrar
-from deploy.remote_registrar import RemoteRegistrar
+from deploy.process import remote_registrar
+from deploy.process.remote_registrar import RemoteRegistrar
 from schemas.api import dpuplane_pb2 as pb
 from tests.support.eventually import until
 from tests.support.served import now_ms, served
@@ -36,15 +36,15 @@ async def test_a_plane_that_does_not_answer_is_told_of_once(
     await until(lambda: calls > 3)
     asking.cancel()
     await registrar.close()
-    (told,) = [record.getMessage() for record in caplog.records if record.name == "deploy.remote_registrar"]
+    (told,) = [record.getMessage() for record in caplog.records if record.name == "deploy.process.remote_registrar"]
     assert "zones not listed by 127.0.0.1:1" in told
 
 
 async def test_one_that_answers_is_not_told_of(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
-    caplog.set_level(logging.INFO, logger="deploy.remote_registrar")
+    caplog.set_level(logging.INFO, logger="deploy.process.remote_registrar")
     async with served(tmp_path / "plane") as plane:
         await plane.join("z1", pb.NodeSpec(name="n1"))
         registrar = RemoteRegistrar([plane.address], now_ms=now_ms, rng=random.Random(1))
         assert set(await registrar.zones()) == {"z1"}
         await registrar.close()
-    assert not [record for record in caplog.records if record.name == "deploy.remote_registrar"]
+    assert not [record for record in caplog.records if record.name == "deploy.process.remote_registrar"]

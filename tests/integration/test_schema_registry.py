@@ -14,7 +14,7 @@ from confluent_kafka import DeserializingConsumer, TopicPartition
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 
-from deploy.topics import TOPICS
+from deploy.composition.topics import TOPICS
 from eventstore.avro.codec import encode
 from eventstore.log import DECISIONS, Partition
 from tests.support.kafka import KafkaUnderTest

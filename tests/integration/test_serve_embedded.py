@@ -13,9 +13,9 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from deploy.clock import now_ms
-from deploy.plane import Plane
-from deploy.settings import load_settings
-from deploy.storage import STATE_FOLDER
+from deploy.host.storage import STATE_FOLDER
+from deploy.process.plane import Plane
+from deploy.settings.settings import load_settings
 from drivers.wire.websocket import PATH
 from eventstore.ids import envelope, uuid7
 from eventstore.log import ZONES

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.service_manager import READY, STOPPING, WATCHDOG, notify, service_notifications, watchdog_s
+from deploy.process.service_manager import READY, STOPPING, WATCHDOG, notify, service_notifications, watchdog_s
 from tests.support.planes import serving
 
 HEARD_S = 60.0

@@ -9,7 +9,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from deploy.device_tables import remote_device_source
+from deploy.operations.device_tables import remote_device_source
 from drivers.wire import agent_messages
 from drivers.wire.agent_messages import NO_DIGEST, Ack, Heartbeat, Hello
 from drivers.wire.links import LinkClosed

@@ -13,11 +13,11 @@ import pytest
 from aiohttp import web
 from cryptography import x509
 
-from deploy.http import HttpServer
-from deploy.metrics.exposition import Exposition
-from deploy.settings import Address
+from deploy.settings.settings import Address
 from deploy.tls.security import Security
-from projections.fleet.principals import PRINCIPAL_ROLES
+from deploy.web.http import HttpServer
+from deploy.web.metrics.exposition import Exposition
+from projections.fleet.withdrawals.principals import PRINCIPAL_ROLES
 from tests.support.certs import CertFiles, CertIssuer
 from tests.support.served import now_ms
 

@@ -16,13 +16,13 @@ from click.testing import CliRunner
 from cryptography import x509
 
 from deploy.cli import cli
-from deploy.http import HttpServer
-from deploy.metrics.exposition import Exposition
-from deploy.settings import Address, BadSettings, load_settings
+from deploy.settings.settings import Address, BadSettings, load_settings
 from deploy.tls import revocations
 from deploy.tls.certificates import BadCertificates
 from deploy.tls.revocations import BYTES_MAX, Revocations, parse_serial, read_serials
 from deploy.tls.security import Security
+from deploy.web.http import HttpServer
+from deploy.web.metrics.exposition import Exposition
 from schemas.api import dpuplane_pb2 as pb
 from tests.integration.test_tls_serve import secure_plane
 from tests.support.certs import CertFiles, CertIssuer

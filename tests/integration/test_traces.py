@@ -15,10 +15,10 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from deploy.clock import now_ms
-from deploy.plane import Plane
-from deploy.settings import load_settings
-from deploy.trace_export import recording_spans
-from deploy.tracing import APPENDS_MAX, ZONES_MAX
+from deploy.process.plane import Plane
+from deploy.settings.settings import load_settings
+from deploy.telemetry.trace_export import recording_spans
+from deploy.telemetry.tracing import APPENDS_MAX, ZONES_MAX
 from eventstore.log import ZONES
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.stubs import CommandsStub

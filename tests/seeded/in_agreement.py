@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import projections.zones.nodes
+import projections.zones.nodes.decide
 from eventstore.folding.fold import DONE, Decision
-from projections.fleet.tombstones import Tombstone, Tombstones
+from projections.fleet.membership.tombstones import Tombstone, Tombstones
 from tests.seeded.bugs import Bug, Stepped, does, patched
 
 BUGS = (
@@ -26,7 +26,7 @@ BUGS = (
         "supersede-skipped",
         "a zone takes what fleet hands down, and keeps the nodes that it names",
         "I25",
-        lambda: patched((projections.zones.nodes, "supersede", does(Decision(None, DONE)))),
+        lambda: patched((projections.zones.nodes.decide, "supersede", does(Decision(None, DONE)))),
         Stepped(1),
     ),
 )

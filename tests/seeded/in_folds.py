@@ -9,24 +9,24 @@ from msgspec.structs import replace
 import eventstore.state_store.saver
 import projections.cliques.claims
 import projections.cliques.fold
-import projections.fleet.contested
-import projections.fleet.edits
-import projections.fleet.effects
 import projections.fleet.fold
-import projections.fleet.holds
-import projections.fleet.impact
-import projections.fleet.joins
-import projections.fleet.tables
-import projections.zones.forwarding
-import projections.zones.nodes
+import projections.fleet.membership.contested
+import projections.fleet.membership.effects
+import projections.fleet.membership.joins
+import projections.fleet.policies.edits
+import projections.fleet.tables.zone_table
+import projections.fleet.withdrawals.holds
+import projections.fleet.withdrawals.impact
+import projections.forwarding.zones_to_fleet
+import projections.zones.nodes.decide
 from eventstore.folding.fold import DONE, Decision
 from eventstore.folding.ledger import Ledger
 from eventstore.folding.state_table import StateTable
 from projections.cliques.state import Clique
-from projections.fleet.holds import BudgetChanged, EditHeld
-from projections.fleet.rulesets import RuleSet
-from projections.fleet.settled_levels import BudgetBase
 from projections.fleet.state import FleetState
+from projections.fleet.tables.rulesets import RuleSet
+from projections.fleet.withdrawals.holds import BudgetChanged, EditHeld
+from projections.fleet.withdrawals.settled_levels import BudgetBase
 from projections.rules.prefixes import Cover
 from projections.rules.rule import precedence
 from tests.seeded.bugs import Bug, Stepped, does, instead, patched
@@ -65,7 +65,7 @@ def _refused_but_counted(decide: Any) -> Any:
         decision: Decision = decide(state, event, at)
         hold = state.holds.rows.get(str(event.hold))
         if decision.change is None and hold is not None:
-            change = projections.fleet.holds.HoldUpdated(
+            change = projections.fleet.withdrawals.holds.HoldUpdated(
                 replace(hold, approvals=(*hold.approvals, event.envelope.actor))
             )
             return Decision(change, decision.outcome)
@@ -293,7 +293,7 @@ BUGS = (
         "forward-skips-records",
         "a forward says that it reaches three records further than it does",
         "I1",
-        lambda: patched((projections.zones.forwarding, "_sealed", _skips_records)),
+        lambda: patched((projections.forwarding.zones_to_fleet, "_sealed", _skips_records)),
         Stepped(1),
     ),
     Bug(
@@ -314,7 +314,7 @@ BUGS = (
         "ghost-of-an-old-uid",
         "a leave of an incarnation that is gone takes away the one that has come since",
         "I1",
-        lambda: patched((projections.zones.nodes, "_is_about", does(True))),
+        lambda: patched((projections.zones.nodes.decide, "_is_about", does(True))),
         Stepped(56),
     ),
     Bug(
@@ -335,14 +335,14 @@ BUGS = (
         "older-incarnation-wins",
         "what a zone says of a node counts, even if another zone has a newer one",
         "I1",
-        lambda: patched((projections.fleet.joins, "_is_own", does(True))),
+        lambda: patched((projections.fleet.membership.joins, "_is_own", does(True))),
         Stepped(1),
     ),
     Bug(
         "address-goes-with-its-first-holder",
         "an address that two nodes have is let go with one of them",
         "I8",
-        lambda: patched((projections.fleet.impact, "_address_impacts", _first_holder_takes_it_along)),
+        lambda: patched((projections.fleet.withdrawals.impact, "_address_impacts", _first_holder_takes_it_along)),
         Stepped(17),
     ),
     Bug(
@@ -351,7 +351,7 @@ BUGS = (
         "I13",
         lambda: patched(
             (projections.fleet.fold, "charge", does()),
-            (projections.fleet.edits, "charge", does()),
+            (projections.fleet.policies.edits, "charge", does()),
         ),
         Stepped(2),
     ),
@@ -380,14 +380,14 @@ BUGS = (
         "held-by-half",
         "a hold keeps the former address of a node, and the new one counts at once",
         "I13",
-        lambda: patched((projections.fleet.effects, "_new_row", _beside_what_is_kept)),
+        lambda: patched((projections.fleet.membership.effects, "_new_row", _beside_what_is_kept)),
         Stepped(1),
     ),
     Bug(
         "one-approval-is-enough",
         "a hold ends with the first approval",
         "I13",
-        lambda: patched((projections.fleet.holds, "APPROVALS", instead(1))),
+        lambda: patched((projections.fleet.withdrawals.holds, "APPROVALS", instead(1))),
         Stepped(1),
     ),
     Bug(
@@ -429,14 +429,14 @@ BUGS = (
         "leaves-before-joins",
         "a delta removes before it adds",
         "I21",
-        lambda: patched((projections.fleet.tables, "_ordered", _removes_first)),
+        lambda: patched((projections.fleet.tables.zone_table, "_ordered", _removes_first)),
         Stepped(1),
     ),
     Bug(
         "lowest-precedence-first",
         "a delta adds the rules of the lowest precedence first",
         "I21",
-        lambda: patched((projections.fleet.tables, "precedence", _lowest_first)),
+        lambda: patched((projections.fleet.tables.zone_table, "precedence", _lowest_first)),
         Stepped(1),
     ),
     Bug(
@@ -478,21 +478,21 @@ BUGS = (
         "agent-is-believed",
         "a node agent may state any label and any address",
         "I24",
-        lambda: patched((projections.zones.nodes, "is_node_agent", does(False))),
+        lambda: patched((projections.zones.nodes.decide, "is_node_agent", does(False))),
         Stepped(1, agents=True),
     ),
     Bug(
         "address-of-another",
         "fleet gives a node agent the address that another node has",
         "I24",
-        lambda: patched((projections.fleet.contested.StatedAddresses, "_is_of_another", does(False))),
+        lambda: patched((projections.fleet.membership.contested.StatedAddresses, "_is_of_another", does(False))),
         Stepped(1, agents=True),
     ),
     Bug(
         "contested-for-ever",
         "an address that a node waits for is not given to it when the other node is gone",
         "I24",
-        lambda: patched((projections.fleet.effects, "grant", does({}))),
+        lambda: patched((projections.fleet.membership.effects, "grant", does({}))),
         Stepped(1, agents=True),
     ),
 )

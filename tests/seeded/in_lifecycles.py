@@ -7,13 +7,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-import projections.zones.dpus
-import projections.zones.lifecycle
+import projections.zones.dpus.decide
+import projections.zones.dpus.lifecycle
 from drivers.backends.simulated_bmc import SimulatedBmc
 from drivers.provisioning import steps
 from drivers.provisioning.provisioner import Provisioner
-from projections.zones.phases import OS_INSTALLING, PREPARE_IMAGE, READY, STEPS
-from projections.zones.rollout import RolloutLimits
+from projections.zones.dpus.phases import OS_INSTALLING, PREPARE_IMAGE, READY, STEPS
+from projections.zones.dpus.rollout import RolloutLimits
 from tests.seeded.bugs import Bug, Simulated, Stepped, does, patched
 
 
@@ -22,7 +22,7 @@ def _without_install(step: Any) -> Any:
 
 
 def _ready_whatever(settled: Any) -> Any:
-    return lambda row, at: projections.zones.lifecycle._idle(row, READY, at)
+    return lambda row, at: projections.zones.dpus.lifecycle._idle(row, READY, at)
 
 
 def _from_zero(add: Any) -> Any:
@@ -85,35 +85,35 @@ BUGS = (
         "transition-skipped",
         "after its image is prepared a DPU is configured, and not installed",
         "I5",
-        lambda: patched((projections.zones.lifecycle, "STEPS", _without_install)),
+        lambda: patched((projections.zones.dpus.lifecycle, "STEPS", _without_install)),
         Stepped(1),
     ),
     Bug(
         "ready-with-nothing-installed",
         "a DPU whose provisioning was given up is Ready, whatever runs on it",
         "I5",
-        lambda: patched((projections.zones.lifecycle, "_settled", _ready_whatever)),
+        lambda: patched((projections.zones.dpus.lifecycle, "_settled", _ready_whatever)),
         Stepped(12),
     ),
     Bug(
         "stale-attempt-accepted",
         "a result counts, whichever attempt it is of",
         "I7",
-        lambda: patched((projections.zones.lifecycle, "_stale", _any_attempt)),
+        lambda: patched((projections.zones.dpus.lifecycle, "_stale", _any_attempt)),
         Stepped(1),
     ),
     Bug(
         "attempts-from-zero",
         "a DPU that is registered again counts its attempts from zero",
         "I7",
-        lambda: patched((projections.zones.dpus, "_add", _from_zero)),
+        lambda: patched((projections.zones.dpus.decide, "_add", _from_zero)),
         Stepped(1),
     ),
     Bug(
         "rollout-one-too-many",
         "a zone lets in one DPU more than its limits say",
         "I13",
-        lambda: patched((projections.zones.dpus, "limits_of", _one_too_many)),
+        lambda: patched((projections.zones.dpus.decide, "limits_of", _one_too_many)),
         Stepped(1),
     ),
     Bug(
@@ -121,8 +121,8 @@ BUGS = (
         "the wait before a retry is meant in seconds and counted in months",
         "I16",
         lambda: patched(
-            (projections.zones.lifecycle, "backoff_ms", _never_again),
-            (projections.zones.lifecycle, "LONGEST_BACKOFF_MS", _as_long),
+            (projections.zones.dpus.lifecycle, "backoff_ms", _never_again),
+            (projections.zones.dpus.lifecycle, "LONGEST_BACKOFF_MS", _as_long),
         ),
         Stepped(1),
     ),
@@ -130,7 +130,7 @@ BUGS = (
         "fold-throws-dice",
         "the jitter of a retry is drawn when the record is folded",
         "I10",
-        lambda: patched((projections.zones.lifecycle, "backoff_ms", _by_dice)),
+        lambda: patched((projections.zones.dpus.lifecycle, "backoff_ms", _by_dice)),
         Stepped(1),
     ),
     Bug(

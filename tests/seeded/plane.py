@@ -15,8 +15,8 @@ from typing import cast
 
 from msgspec.structs import replace
 
-from deploy.roles import folds_of
-from deploy.topics import TOPICS
+from deploy.composition.roles import folds_of
+from deploy.composition.topics import TOPICS
 from eventstore.avro.codec import decode, encode
 from eventstore.folding.partition import FoldedPartition
 from eventstore.ids import internal_envelope, uuid7
@@ -25,13 +25,13 @@ from eventstore.replicas.folded_log import FoldedLog
 from eventstore.replicas.replica import Answer, Replica
 from eventstore.state_store.saver import load_partition, save
 from eventstore.state_store.store import SavedHead
-from projections.fleet import tables
-from projections.fleet.zone_outbox import next_record
+from projections.fleet.tables import zone_table as tables
+from projections.forwarding.fleet_to_zones import next_record
+from projections.forwarding.zones_to_fleet import forward
 from projections.rules import device_table
 from projections.rules.device_table import EMPTY_TABLE, FrameRefused, pack
 from projections.rules.rule import Delta
-from projections.zones.forwarding import forward
-from projections.zones.lifecycle import wait_ms
+from projections.zones.dpus.lifecycle import wait_ms
 from projections.zones.rows import Dpu
 from schemas import events as e
 from tests.simulation.checkers import Fault, judge_history

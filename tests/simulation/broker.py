@@ -9,7 +9,7 @@ import random
 from collections import Counter
 from collections.abc import Callable
 
-from deploy.topics import TOPICS
+from deploy.composition.topics import TOPICS
 from eventstore.log import EventLog, Headers, Partition, Record
 from tests.simulation.script import Director
 from tests.support.faulty_log import FaultyLog, LogFaults

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from deploy.topics import TOPICS
+from deploy.composition.topics import TOPICS
 from eventstore.avro.codec import decode
 from eventstore.errors import Undecodable
 from eventstore.folding.decision_listener import DecisionListener

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from deploy.topics import TOPICS
+from deploy.composition.topics import TOPICS
 from drivers.provisioning.steps import TOKENS_PER_MS
 from eventstore.log import DECISIONS, REPLICAS, Partition, Record
 from projections.rules.device_table import pack

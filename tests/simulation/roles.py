@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from commands.queries.status import LogLocation, StatusReporter
 from commands.server import ApiServer
-from deploy.device_tables import local_device_source, remote_device_source
-from deploy.roles import ActorContext, actors_of, relay_of, replica_of
+from deploy.composition.roles import ActorContext, actors_of, relay_of, replica_of
+from deploy.operations.device_tables import local_device_source, remote_device_source
 from drivers.backends.bmc import Bmc
 from drivers.decisions.buffer import DecisionBuffer
 from drivers.decisions.writer import DecisionWriter

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from deploy.topics import TOPICS
+from deploy.composition.topics import TOPICS
 from eventstore.log import FLEET_0, ZONES, Partition, partition_of
-from projections.zones.forwarding import forward
+from projections.forwarding.zones_to_fleet import forward
 from projections.zones.state import ZonesState
 from schemas import events as e
 from tests.simulation.checkers import agreement

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from eventstore.log import FLEET_0
-from projections.fleet.fleet_zones import FleetZone
-from projections.fleet.membership import Member, ReachableState, RetainedStates
-from projections.fleet.withdrawals import Budget
+from projections.fleet.membership.rows import Member, ReachableState, RetainedStates
+from projections.fleet.policies.fleet_zones import FleetZone
+from projections.fleet.withdrawals.budgets import Budget
 from projections.rules.policies import Policy
 from schemas import events as e
 from tests.simulation.checkers import budgets

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from eventstore.log import FLEET_0
-from projections.fleet import tables
+from projections.fleet.tables import zone_table as tables
 from projections.rules.rule import Rule, SetStep
 from schemas import events as e
 from tests.simulation.checkers import Evidence, devices

@@ -8,7 +8,7 @@ from math import inf
 
 import pytest
 
-from deploy.roles import folds_of
+from deploy.composition.roles import folds_of
 from eventstore.avro.codec import encode
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import FLEET_0, INSTALLS, ZONES, Partition, Record

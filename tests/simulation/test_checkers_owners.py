@@ -5,18 +5,18 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-import projections.fleet.contested
-import projections.fleet.effects
-import projections.zones.nodes
+import projections.fleet.membership.contested
+import projections.fleet.membership.effects
+import projections.zones.nodes.decide
 from eventstore.log import FLEET_0
-from projections.fleet.membership import Member, ReachableState, RetainedStates
+from projections.fleet.membership.rows import Member, ReachableState, RetainedStates
 from schemas import events as e
 from tests.seeded.bugs import does, patched
 from tests.simulation.checkers import owners
 from tests.support.written_log import ZONES_0, WrittenLog
 from tests.support.written_steps import WrittenSteps
 
-BELIEVED = ((projections.zones.nodes, "is_node_agent", does(False)),)
+BELIEVED = ((projections.zones.nodes.decide, "is_node_agent", does(False)),)
 KEYS, NETWORKS = ["role"], ["10.7.0.0/16"]
 
 
@@ -80,12 +80,12 @@ def test_an_address_of_another_goes_to_no_agent_and_does_not_stay_contested() ->
     state = e.SUPERSEDED + e.AGENT_ADDRESS4
     log.write(FLEET_0, log.forward(replace(taken, addresses4=held.addresses4), 1, 2, states=[state]))
     assert list(owners.check_addresses(log.evidence())) == []
-    with patched((projections.fleet.contested.StatedAddresses, "_is_of_another", does(False))):
+    with patched((projections.fleet.membership.contested.StatedAddresses, "_is_of_another", does(False))):
         (fault,) = owners.check_addresses(log.evidence())
         assert fault.endswith("by its agent, and a has it")
     log.write(FLEET_0, log.forward(held, 2, 3, states=[e.LEFT]))
     assert list(owners.check_contested(log.evidence())) == []
-    with patched((projections.fleet.effects, "grant", does({}))):
+    with patched((projections.fleet.membership.effects, "grant", does({}))):
         (fault,) = owners.check_contested(log.evidence())
         assert fault.endswith("which no node has")
 

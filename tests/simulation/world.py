@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
-from deploy.topics import TOPICS
+from deploy.composition.topics import TOPICS
 from drivers.backends import simulated_bmc
 from drivers.backends.simulated import NO_DEVICE_FAULTS
 from drivers.backends.simulated_bmc import SimulatedBmcs

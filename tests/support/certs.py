@@ -11,7 +11,7 @@ import grpc
 from deploy.cli.certs import LOOPBACK
 from deploy.tls.authority import Authority, Issued
 from deploy.tls.certificates import Certificates
-from projections.fleet.principals import PLANE, Principal
+from projections.fleet.withdrawals.principals import PLANE, Principal
 
 TRUST_DOMAIN = "test.example"
 HOUR = timedelta(hours=1)

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from eventstore.folding.fold import Outcome
 from eventstore.log import partition_of
-from projections.fleet.zone_outbox import next_record
-from projections.zones.forwarding import forward
+from projections.forwarding.fleet_to_zones import next_record
+from projections.forwarding.zones_to_fleet import forward
 from tests.support.fleet import PARTITIONS, Fleet
 from tests.support.zones import ZoneLog
 

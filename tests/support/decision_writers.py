@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any, NamedTuple
 
-from deploy.roles import ActorContext, actors_of, replica_of
-from deploy.topics import TOPICS
+from deploy.composition.roles import ActorContext, actors_of, replica_of
+from deploy.composition.topics import TOPICS
 from drivers.decisions.buffer import DecisionBuffer
 from drivers.decisions.writer import DecisionWriter
 from drivers.decisions.written import cause_of

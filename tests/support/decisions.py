@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
-from deploy.roles import folds_of
-from deploy.topics import TOPICS
+from deploy.composition.roles import folds_of
+from deploy.composition.topics import TOPICS
 from eventstore.avro.codec import encode
 from eventstore.folding.decision_listener import DecidedRecord, DecidedRun, decided_records_of
 from eventstore.folding.origin import wait_for_origin

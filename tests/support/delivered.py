@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from deploy.topics import TOPICS
+from deploy.composition.topics import TOPICS
 from eventstore.avro.codec import decode, encode
 from eventstore.folding.fold import Fold, Outcome, RecordMetadata
 from eventstore.folding.hashes import value_digest

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
-from deploy.topics import TOPICS
+from deploy.composition.topics import TOPICS
 from eventstore.avro.codec import decode
 from eventstore.folding.fold import Fold
 from eventstore.ids import envelope, uuid7

@@ -6,7 +6,7 @@ import shutil
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from deploy.topics import TOPICS
+from deploy.composition.topics import TOPICS
 from eventstore.embedded.log import EmbeddedLog
 from eventstore.log import EventLog, Partition
 from tests.contract.engine import LogUnderTest

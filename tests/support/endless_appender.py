@@ -11,7 +11,7 @@ import sys
 from itertools import count
 from pathlib import Path
 
-from deploy.topics import TOPICS
+from deploy.composition.topics import TOPICS
 from eventstore.embedded.log import EmbeddedLog
 from eventstore.log import ZONES, Partition
 from tests.support.embedded import Clock

@@ -16,7 +16,7 @@ from tests.support.noted_event import NoteWritten
 def extend() -> None:
     """Add a row to each table."""
     events.EVENTS = (*events.EVENTS, NoteWritten)
-    from deploy import topics
+    from deploy.composition import topics
     from eventstore.topics import TopicSpec, TopicTable
     from tests.support.notes import NOTES, NotesFold, NoteWriter
 
@@ -25,7 +25,7 @@ def extend() -> None:
         name=NOTES, is_keyed=False, is_deciding=True, folds=(lambda _: NotesFold(),), readers=readers, writers=writers
     )
     topics.TOPICS = TopicTable((*topics.TOPICS, row))
-    from deploy import roles
+    from deploy.composition import roles
 
     api = roles.ROLES["api"]
     roles.ROLES = {**roles.ROLES, "api": replace(api, actors={**api.actors, "notes": NoteWriter})}

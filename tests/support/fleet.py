@@ -17,9 +17,9 @@ from msgspec.structs import replace
 from eventstore.folding.fold import Outcome, RecordMetadata, fold_time
 from eventstore.log import FLEET, Partition, partition_of
 from projections.fleet.fold import FleetFold, FleetState
-from projections.fleet.settled_levels import SETTLED_MS, STEP_MS
-from projections.fleet.tables import table
-from projections.fleet.withdrawals import BUDGET_KINDS, UNLIMITED_PERMILLE
+from projections.fleet.tables.zone_table import table
+from projections.fleet.withdrawals.budgets import BUDGET_KINDS, UNLIMITED_PERMILLE
+from projections.fleet.withdrawals.settled_levels import SETTLED_MS, STEP_MS
 from projections.rules.digests import digest_of, to_bytes
 from projections.rules.policies import Policy
 from projections.rules.prefixes import networks

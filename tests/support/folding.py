@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from deploy.topics import TOPICS
+from deploy.composition.topics import TOPICS
 from eventstore.folding.decision_listener import DecidedRecord, DecidedRun
 from eventstore.folding.fold import DONE, Fold, Outcome
 from eventstore.folding.partition import FoldedPartition

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from commands.rpc.denials import Denials
-from deploy import device_tables
+from deploy.operations import device_tables
 from deploy.tls.certificates import Certificates
 from deploy.tls.security import Security
 from drivers.agents.agent import Agent, AgentIdentity

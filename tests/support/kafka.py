@@ -14,8 +14,8 @@ from contextlib import AsyncExitStack
 
 import pytest
 
+from deploy.composition.topics import TOPICS
 from deploy.kafka.jars import cache_folder
-from deploy.topics import TOPICS
 from eventstore.kafka.admin import Admin, Topic
 from eventstore.kafka.clients import Clients
 from eventstore.kafka.log import KafkaLog

@@ -12,7 +12,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.client import AIOKafkaClient
 from aiokafka.protocol.metadata import MetadataRequest
 
-from deploy.topics import TOPICS
+from deploy.composition.topics import TOPICS
 from eventstore.kafka.topics import settings_of
 from eventstore.log import Partition
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from deploy.topics import TOPICS
+from deploy.composition.topics import TOPICS
 from eventstore.avro.codec import encode
 from eventstore.errors import AppendUnknown, LogMismatch, LogUnavailable
 from eventstore.log import Batch, EventLog, Headers, Partition, Record

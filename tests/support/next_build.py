@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from deploy import topics
+from deploy.composition import topics
 from eventstore.folding.fold import Decision, RecordMetadata, refusal
 from eventstore.folding.state_table import StateTable
 from eventstore.log import ZONES, Partition

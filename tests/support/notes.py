@@ -20,7 +20,7 @@ from schemas.events import Event
 from tests.support.noted_event import NoteWritten
 
 if TYPE_CHECKING:
-    from deploy.roles import ActorContext
+    from deploy.composition.roles import ActorContext
 
 NOTES = "notes"
 NOTES_0 = Partition(NOTES, 0)

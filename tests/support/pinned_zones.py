@@ -8,7 +8,7 @@ from msgspec.structs import asdict, replace
 
 from eventstore.log import Record
 from projections.field_checks import MAX_AHEAD_MS
-from projections.zones.phases import DELETING, READY
+from projections.zones.dpus.phases import DELETING, READY
 from schemas.events import (
     MAX_FORWARD_ITEMS,
     MAX_ITEMS,

@@ -23,7 +23,7 @@ from deploy.kafka.security import KafkaSecurity, Mechanism
 from deploy.tls.authority import Authority
 from eventstore.errors import LogUnavailable
 from eventstore.kafka.topics import count_brokers
-from projections.fleet.principals import PLANE, Principal
+from projections.fleet.withdrawals.principals import PLANE, Principal
 
 PREFIX = "vault"
 ADMIN = "admin"

@@ -15,8 +15,8 @@ import grpc
 from commands.queries.status import LogLocation, StatusReporter
 from commands.rpc.limits import DEFAULTS, Limits
 from commands.server import ApiServer
-from deploy.roles import folds_of
-from deploy.topics import TOPICS
+from deploy.composition.roles import folds_of
+from deploy.composition.topics import TOPICS
 from drivers.forwarder import Forwarder
 from drivers.stall_detector import StallDetector
 from eventstore.avro.codec import decode

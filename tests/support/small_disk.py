@@ -12,7 +12,7 @@ import resource
 import sys
 from pathlib import Path
 
-from deploy.topics import TOPICS
+from deploy.composition.topics import TOPICS
 from eventstore.embedded.log import EmbeddedLog
 from eventstore.errors import AppendUnknown
 from eventstore.log import ZONES, Partition

@@ -13,7 +13,7 @@ from google.protobuf.message import Message
 from commands.queries.status import LogLocation, StatusReporter
 from commands.rpc.middleware import Call
 from commands.server import ApiServer
-from deploy.roles import folds_of
+from deploy.composition.roles import folds_of
 from drivers.forwarder import Forwarder
 from eventstore.ids import uuid7
 from eventstore.replicas.beacons import SingleReplica

@@ -10,7 +10,7 @@ import random
 from collections.abc import Sequence
 from ipaddress import IPv4Address
 
-from deploy.topics import TOPICS
+from deploy.composition.topics import TOPICS
 from eventstore.avro.codec import encode
 from eventstore.folding.fold import DONE, Outcome
 from eventstore.ids import envelope, internal_envelope, uuid7

@@ -9,9 +9,9 @@ import msgspec
 
 from eventstore.folding.fold import Outcome, RecordMetadata
 from eventstore.log import ZONES, Partition
+from projections.zones.dpus.phases import ERROR, INITIALIZING, INSTALLING, PENDING, READY
+from projections.zones.dpus.rollout import limits_of
 from projections.zones.fold import ZonesFold
-from projections.zones.phases import ERROR, INITIALIZING, INSTALLING, PENDING, READY
-from projections.zones.rollout import limits_of
 from projections.zones.rows import Dpu
 from projections.zones.state import ZonesState
 from schemas.events import (

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.fleet.address_index import BATCH_ADDRESSES, Address, AddressIndex, column4
+from projections.fleet.membership.address_index import BATCH_ADDRESSES, Address, AddressIndex, column4
 
 BATCH = 300
 FIRST = 10 << 24

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from eventstore.folding.fold import Outcome
-from projections.zones.forwarding import forward
+from projections.forwarding.zones_to_fleet import forward
 from projections.zones.rows import Node
 from schemas.events import AGENT_ADDRESS4, AGENT_ADDRESS6, AGENT_JOINED, PRESENT, SUPERSEDED, NodesChanged, NodesJoined
 from tests.support.zones import ZONE, ZoneLog, nodes_joined, packed6, reloaded, replayed, rows_of

@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from deploy.audit.agreement import Agreement, DifferenceGroup, FoldObserver, compare
-from deploy.audit.verification import RefoldedLog, refold_log
-from deploy.roles import folds_of
+from deploy.composition.roles import folds_of
+from deploy.operations.audit.agreement import Agreement, DifferenceGroup, FoldObserver, compare
+from deploy.operations.audit.verification import RefoldedLog, refold_log
 from drivers.forwarder import Forwarder
 from eventstore.avro.codec import encode
 from eventstore.ids import internal_envelope
 from eventstore.log import FLEET_0, ZONES, Partition
 from eventstore.replicas.replica import Answer
-from projections.fleet.tables import table
-from projections.fleet.tombstones import Tombstone, Tombstones
-from projections.fleet.withdrawals import DENIED_BY_CHANGE, DENIED_BY_LEAVE
-from projections.zones.forwarding import forward
+from projections.fleet.membership.tombstones import Tombstone, Tombstones
+from projections.fleet.tables.zone_table import table
+from projections.fleet.withdrawals.budgets import DENIED_BY_CHANGE, DENIED_BY_LEAVE
+from projections.forwarding.zones_to_fleet import forward
 from schemas.events import BudgetSet, Event, HoldApproved, HoldRejected, NodesJoined
 from tests.support.driven import Plane, plane
 from tests.support.virtual_loop import run_virtual

@@ -16,7 +16,7 @@ from grafana_foundation_sdk.models.dashboard import Panel as MadePanel
 from deploy.cli import cli
 from deploy.grafana.dashboard import FILE, made
 from deploy.grafana.panels import ROWS
-from deploy.metrics.catalog import CATALOG, Histogram
+from deploy.web.metrics.catalog import CATALOG, Histogram
 from tests.support.prometheus import promtool
 
 DEPLOY = Path(__file__).parents[2] / "deploy"

@@ -16,7 +16,7 @@ from commands.rpc.access import AccessControl
 from commands.rpc.authentication import CertificateAuthenticator, Unauthenticated
 from commands.rpc.denials import Denials
 from deploy.tls.auth_middleware import PUBLIC, auth_middleware
-from projections.fleet.principals import DPU_AGENT, PRINCIPAL_ROLES, VIEWER
+from projections.fleet.withdrawals.principals import DPU_AGENT, PRINCIPAL_ROLES, VIEWER
 from tests.support.certs import TRUST_DOMAIN, CertIssuer
 from tests.support.virtual_loop import run_virtual
 

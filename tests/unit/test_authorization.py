@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from commands.rpc.authorization import METHODS, denial_reason, unlisted_methods
-from projections.fleet.principals import (
+from projections.fleet.withdrawals.principals import (
     APPROVER,
     DPU_AGENT,
     NODE_AGENT,

@@ -12,7 +12,7 @@ import pytest
 from aiokafka.producer.message_accumulator import BatchBuilder
 from msgspec.structs import replace
 
-from deploy.topics import TOPICS
+from deploy.composition.topics import TOPICS
 from eventstore.avro.codec import encode
 from eventstore.embedded.rocks import Rocks, RocksError
 from eventstore.errors import FatalError, LogMismatch

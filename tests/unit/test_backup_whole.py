@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from deploy.topics import TOPICS
+from deploy.composition.topics import TOPICS
 from eventstore.avro.codec import decode, encode
 from eventstore.embedded.log import EmbeddedLog
 from eventstore.errors import PermanentError

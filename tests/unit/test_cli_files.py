@@ -14,14 +14,14 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from deploy.atomic_files import atomic_write
-from deploy.audit import backups
-from deploy.audit.audit_checkpoints import FORMAT, CheckpointContent, load, new_keys, signed
 from deploy.cli import cli
 from deploy.cli.client import Client
 from deploy.cli.wait import _let_through
-from deploy.doctor.log import check_log
-from deploy.settings import load_settings
-from deploy.storage import log_source_of, open_log, open_log_to_read
+from deploy.host.storage import log_source_of, open_log, open_log_to_read
+from deploy.operations.audit import backups
+from deploy.operations.audit.audit_checkpoints import FORMAT, CheckpointContent, load, new_keys, signed
+from deploy.operations.doctor.log import check_log
+from deploy.settings.settings import load_settings
 from eventstore.errors import FatalError, PermanentError
 from projections.field_checks import quoted
 from schemas.api import dpuplane_pb2 as pb

@@ -6,10 +6,10 @@ import pytest
 from msgspec.structs import replace
 
 from eventstore.log import partition_of
-from projections.fleet import command_outcomes
-from projections.fleet.command_outcomes import CommandOutcome
-from projections.fleet.contested import faults_of_agent
+from projections.fleet.membership.contested import faults_of_agent
 from projections.fleet.views import command_outcome
+from projections.fleet.withdrawals import command_outcomes
+from projections.fleet.withdrawals.command_outcomes import CommandOutcome
 from schemas.events import BudgetSet, Envelope, PolicySet, ZoneUpdated
 from tests.support.fleet import PARTITIONS, Fleet, Item, membership, saved_bytes
 

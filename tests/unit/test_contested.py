@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from projections.fleet.contested import withheld_addresses
+from projections.fleet.membership.contested import withheld_addresses
 from projections.fleet.state import ANY_ZONE
 from projections.views.nodes import find
 from projections.zones.rows import Node

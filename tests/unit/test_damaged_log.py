@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.topics import TOPICS
+from deploy.composition.topics import TOPICS
 from eventstore.embedded.log import EmbeddedLog
 from eventstore.embedded.rocks import Bounds, Rocks, RocksError
 from eventstore.errors import FatalError, LogUnavailable

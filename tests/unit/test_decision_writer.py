@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from deploy.topics import TOPICS
+from deploy.composition.topics import TOPICS
 from drivers.decisions import writer as writing
 from drivers.decisions.writer import LOOK_S, SLICE_S, TURN_MS
 from drivers.decisions.written import AT_ONCE, REMEMBERED

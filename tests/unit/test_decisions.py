@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deploy.decisions.folded import decision_batches
-from deploy.export.events import EventFilter
-from deploy.roles import folds_of
-from deploy.topics import TOPICS
+from deploy.composition.roles import folds_of
+from deploy.composition.topics import TOPICS
+from deploy.operations.export.events import EventFilter
+from deploy.operations.past.folded_decisions import decision_batches
 from drivers.decisions.written import cause_of
 from eventstore.avro.codec import decode, encode
 from eventstore.folding.partition import FoldedPartition

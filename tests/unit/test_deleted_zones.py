@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from projections.fleet.state import FleetState
 from projections.views.zones import is_known
-from projections.zones.phases import DELETING
+from projections.zones.dpus.phases import DELETING
 from projections.zones.rows import Zone
 from tests.support.fleet import Fleet, Item
 from tests.support.zones import ZoneLog

@@ -8,7 +8,7 @@ import pytest
 
 from commands.rpc import denials
 from commands.rpc.denials import Denials
-from deploy.peer_log_sampler import AT_ONCE, PeerLogSampler
+from deploy.telemetry.peer_log_sampler import AT_ONCE, PeerLogSampler
 
 
 def test_a_loop_of_denials_is_counted_whole_and_written_in_part(caplog: pytest.LogCaptureFixture) -> None:

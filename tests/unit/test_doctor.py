@@ -16,7 +16,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
 from cryptography.x509.oid import NameOID
 
-from deploy.doctor.host import (
+from deploy.composition.topics import TOPICS
+from deploy.host.storage import LOG_FOLDER
+from deploy.operations.doctor.host import (
     Finding,
     check_certificates,
     check_folder,
@@ -25,10 +27,8 @@ from deploy.doctor.host import (
     check_program,
     is_running,
 )
-from deploy.doctor.log import check_clock, check_replica, check_topic
-from deploy.settings import Settings
-from deploy.storage import LOG_FOLDER
-from deploy.topics import TOPICS
+from deploy.operations.doctor.log import check_clock, check_replica, check_topic
+from deploy.settings.settings import Settings
 from eventstore.kafka.admin import Topic
 from eventstore.kafka.topics import settings_of
 from eventstore.log import Partition

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from rocksdict import Options, Rdict, WriteBatch, WriteOptions
 
-from deploy.topics import TOPICS
+from deploy.composition.topics import TOPICS
 from eventstore.embedded import log as embedding
 from eventstore.embedded import secondary
 from eventstore.embedded.log import EmbeddedLog

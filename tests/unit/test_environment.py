@@ -11,9 +11,9 @@ from click.testing import CliRunner
 
 from deploy.cli import cli
 from deploy.cli.log_options import log_options
-from deploy.environment import CLIENT_VARIABLES, known_variables, unknown_variables
+from deploy.host.storage import LogSource
 from deploy.reference.commands import walk
-from deploy.storage import LogSource
+from deploy.settings.environment import CLIENT_VARIABLES, known_variables, unknown_variables
 
 SERVER_TLS = {f"DPUPLANE_TLS_{name}": f"{name}.pem" for name in ("CERT", "KEY", "CLIENT_CA")}
 

@@ -7,8 +7,8 @@ from ipaddress import IPv4Address
 import pytest
 from pyroaring import BitMap
 
-from projections.fleet.tables import table
-from projections.fleet.tombstones import Tombstone
+from projections.fleet.membership.tombstones import Tombstone
+from projections.fleet.tables.zone_table import table
 from projections.installs.rows import DpuException, InstallsState, VersionInstalls, ZoneInstalls, version_key
 from projections.rules.rule import Held
 from projections.views.explanations import AddressView, ExplainQuery, ExplanationView, StepView, explain, is_remembered

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy.topics import TOPICS
+from deploy.composition.topics import TOPICS
 from eventstore.embedded.log import EmbeddedLog
 from eventstore.errors import AppendRefused, AppendUnknown
 from eventstore.log import MAX_RECORD_BYTES, ZONES, Partition, Record

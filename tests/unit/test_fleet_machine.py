@@ -17,9 +17,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from eventstore.folding.fold import Outcome
 from eventstore.log import partition_of
 from projections import name_index
-from projections.fleet import members
-from projections.fleet.tables import delta, snapshot, table
-from projections.fleet.tombstones import Tombstone
+from projections.fleet.membership import members
+from projections.fleet.membership.tombstones import Tombstone
+from projections.fleet.tables.zone_table import delta, snapshot, table
 from projections.rules.rule import Delta
 from schemas.events import Event
 from tests.support.fleet import (

@@ -7,11 +7,11 @@ from ipaddress import IPv4Address
 import pytest
 
 from eventstore.log import partition_of
-from projections.fleet.fold import next_record
-from projections.fleet.rulesets import INCREMENTAL_MAX
 from projections.fleet.state import MAX_OUTBOX_ENTRIES
-from projections.fleet.tables import table
-from projections.fleet.withdrawals import BUDGET_KINDS
+from projections.fleet.tables.rulesets import INCREMENTAL_MAX
+from projections.fleet.tables.zone_table import table
+from projections.fleet.withdrawals.budgets import BUDGET_KINDS
+from projections.forwarding.fleet_to_zones import next_record
 from schemas.events import MembershipChanged, NodesSuperseded, WritesFrozen, WritesThawed, ZoneLimitsSet, ZoneUpdated
 from tests.support.fleet import PARTITIONS, Fleet, Item, actual_table, envelope, expected_table, membership, saved_bytes
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from projections.fleet import covers
-from projections.fleet.covers import MAX_RETIRED, covers_of
-from projections.fleet.rulesets import INCREMENTAL_MAX
-from projections.fleet.tables import delta, table
+from projections.fleet.tables import covers
+from projections.fleet.tables.covers import MAX_RETIRED, covers_of
+from projections.fleet.tables.rulesets import INCREMENTAL_MAX
+from projections.fleet.tables.zone_table import delta, table
 from projections.rules.policies import selector
 from tests.support.fleet import Device, Fleet, Item, actual_table, applied, saved_bytes
 

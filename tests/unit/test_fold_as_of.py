@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.topics import TOPICS
+from deploy.composition.topics import TOPICS
 from eventstore.as_of import check_not_in_future, format_time, parse_as_of, parse_duration, parse_time
 from eventstore.avro.codec import encode
 from eventstore.embedded.log import EmbeddedLog

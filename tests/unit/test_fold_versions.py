@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from deploy.roles import folds_of
+from deploy.composition.roles import folds_of
 from eventstore.avro.codec import decode
 from eventstore.errors import Undecodable
 from eventstore.folding.fold import Fold, Outcome, RunFold
@@ -32,8 +32,9 @@ GOLDEN = Path(__file__).parent / "golden" / "folds.json"
 FOLDS: dict[str, Fold[Any]] = {f"{fold.topic}.v{fold.version}": fold for fold in folds_of(PARTITIONS)}
 WHAT_TO_DO = (
     "a log that was written under this version folds otherwise now. Raise the version of the fold, and keep the rules"
-    " of this one beside it, for the logs that have it (folds in deploy/topics.py); or, if no plane ever folded by this"
-    " version, take it out of tests/unit/golden/folds.json and run python -m tests.unit.test_fold_versions"
+    " of this one beside it, for the logs that have it (folds in deploy/composition/topics.py); or, if no plane ever"
+    " folded by this version, take it out of tests/unit/golden/folds.json and run"
+    " python -m tests.unit.test_fold_versions"
 )
 _STEP = 8
 """Hex digits that are pinned of each record."""

@@ -8,8 +8,8 @@ from eventstore.folding.fold import RecordMetadata
 from eventstore.ids import envelope, internal_envelope, uuid7
 from eventstore.log import FLEET, ZONES, Partition
 from projections.fleet.fold import FleetFold, FleetState
+from projections.forwarding.zones_to_fleet import forward
 from projections.zones.fold import ZonesFold, ZonesState
-from projections.zones.forwarding import forward
 from schemas.events import MAX_FORWARD_ITEMS, MAX_ITEMS, NodesJoined, NodesSuperseded
 
 NOW_MS = 1_700_000_000_000

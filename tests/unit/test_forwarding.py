@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from eventstore.avro.codec import encode
-from projections.zones.forwarding import forward, is_forwarded
+from projections.forwarding.zones_to_fleet import forward, is_forwarded
 from schemas.events import (
     LEFT,
     MAX_COMMAND_BYTES,

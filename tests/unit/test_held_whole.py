@@ -10,7 +10,7 @@ from eventstore.folding.fold import DONE, Outcome, RecordMetadata
 from projections.decisions.fleet import items
 from projections.decisions.items import DecisionItems
 from projections.fleet.views import hold_state, holds
-from projections.fleet.withdrawals import (
+from projections.fleet.withdrawals.budgets import (
     ALLOWED_BY_CHANGE,
     ALLOWED_BY_JOIN,
     BUDGET_WINDOW_MS,

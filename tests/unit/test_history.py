@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from deploy.past.history import ITEMS_SHOWN, Happening, history
-from deploy.roles import folds_of
-from deploy.topics import TOPICS
+from deploy.composition.roles import folds_of
+from deploy.composition.topics import TOPICS
+from deploy.operations.past.history import ITEMS_SHOWN, Happening, history
 from eventstore.avro.codec import decode, encode
 from eventstore.folding.fold import RecordMetadata
 from eventstore.folding.partition import FoldedPartition

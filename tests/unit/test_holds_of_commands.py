@@ -12,9 +12,9 @@ from eventstore.folding.fold import Outcome, RecordMetadata
 from eventstore.ids import envelope, uuid7
 from eventstore.log import partition_of
 from projections.decisions.decided import render
-from projections.fleet.holds import MAX_SHOWN_REASONS
 from projections.fleet.views import command_outcome, holds
-from projections.zones.forwarding import forward
+from projections.fleet.withdrawals.holds import MAX_SHOWN_REASONS
+from projections.forwarding.zones_to_fleet import forward
 from schemas.events import (
     BudgetSet,
     Envelope,

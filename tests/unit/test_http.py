@@ -5,9 +5,9 @@ from __future__ import annotations
 import aiohttp
 from aiohttp import web
 
-from deploy.http import HttpServer
-from deploy.metrics.exposition import CONTENT_TYPE, Exposition
-from deploy.settings import Address
+from deploy.settings.settings import Address
+from deploy.web.http import HttpServer
+from deploy.web.metrics.exposition import CONTENT_TYPE, Exposition
 
 
 async def _extra(_request: web.Request) -> web.Response:

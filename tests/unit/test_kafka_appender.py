@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 from aiokafka.errors import KafkaError
 
-from deploy.topics import TOPICS
+from deploy.composition.topics import TOPICS
 from eventstore.errors import AppendUnknown, LogMismatch, LogUnavailable, PlaneError
 from eventstore.kafka import appender as appending
 from eventstore.kafka.appender import KafkaAppender

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 from aiokafka import TopicPartition
 
-from deploy.topics import TOPICS
+from deploy.composition.topics import TOPICS
 from eventstore.errors import LogMismatch, LogUnavailable
 from eventstore.kafka import offsets as kafka_offsets
 from eventstore.kafka.admin import Admin, Topic

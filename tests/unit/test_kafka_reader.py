@@ -13,7 +13,7 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
-from deploy.topics import TOPICS
+from deploy.composition.topics import TOPICS
 from eventstore.errors import LogMismatch, LogUnavailable
 from eventstore.kafka.admin import Admin
 from eventstore.kafka.clients import Clients

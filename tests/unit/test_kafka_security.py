@@ -10,10 +10,10 @@ import pytest
 from click.testing import CliRunner
 
 from deploy.cli import cli
+from deploy.composition.topics import TOPICS
 from deploy.kafka.acls import GRANTED_ROLES, grants_of
 from deploy.kafka.security import InvalidKafkaSecurity, KafkaSecurity
-from deploy.settings import BadSettings, load_settings
-from deploy.topics import TOPICS
+from deploy.settings.settings import BadSettings, load_settings
 
 SASL = {
     "kafka": "h:1",

@@ -12,7 +12,7 @@ from eventstore.ids import internal_envelope
 from projections.field_checks import MAX_AHEAD_MS
 from projections.installs.fold import MAX_ORDINAL
 from projections.tries import DEFAULT_TRIES, FAILURE_KINDS, Tries, in_force
-from projections.zones.lifecycle import (
+from projections.zones.dpus.lifecycle import (
     BACKOFF_MS,
     LONGEST_BACKOFF_MS,
     MAX_TRIES,
@@ -23,7 +23,7 @@ from projections.zones.lifecycle import (
     transition,
     wait_ms,
 )
-from projections.zones.phases import (
+from projections.zones.dpus.phases import (
     CONFIG_FIRMWARE,
     DELETING,
     DPU_CONFIG,

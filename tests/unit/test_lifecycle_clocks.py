@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from projections.zones.dpus.phases import NODE_EFFECT, STEPS
 from projections.zones.fold import ZonesFold
-from projections.zones.phases import NODE_EFFECT, STEPS
 from tests.support.zones import ZoneLog, derived_of, reloaded, rows_of
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
-from projections.zones.lifecycle import REQUESTS
-from projections.zones.phases import ERROR, INSTALLING, PENDING, READY
+from projections.zones.dpus.lifecycle import REQUESTS
+from projections.zones.dpus.phases import ERROR, INSTALLING, PENDING, READY
 from schemas.events import NodesLeft
 from tests.support.delivered_machine import DELIVERIES, DeliveredMachine
 from tests.support.sometimes import Sometimes, sized

@@ -6,8 +6,8 @@ import pytest
 
 from eventstore.folding.fold import RecordMetadata
 from projections.tries import DEFAULT_TRIES
-from projections.zones.lifecycle import MAX_TRIES, Trigger, backoff_ms, transition
-from projections.zones.phases import (
+from projections.zones.dpus.lifecycle import MAX_TRIES, Trigger, backoff_ms, transition
+from projections.zones.dpus.phases import (
     DELETING,
     ERROR,
     INITIALIZING,
@@ -163,7 +163,7 @@ def test_abort_in_line_gives_a_node_back_that_is_out_of_service_already() -> Non
 
 def test_the_shortest_wait_is_a_millisecond(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("BACKOFF_MS", "LONGEST_BACKOFF_MS"):
-        monkeypatch.setattr(f"projections.zones.lifecycle.{name}", 1)
+        monkeypatch.setattr(f"projections.zones.dpus.lifecycle.{name}", 1)
     assert backoff_ms("d", 7, 1) == backoff_ms("d", 8, 9) == 1
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from deploy.addresses import Address
-from deploy.listen_addresses import bind_listener, check_free
+from deploy.host.listen_addresses import bind_listener, check_free
+from deploy.settings.addresses import Address
 from eventstore.errors import FatalError
 
 FREE = Address("127.0.0.1", 0)

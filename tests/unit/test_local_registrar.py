@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from commands.requests import dpus
-from deploy.local_registrar import LocalRegistrar
+from deploy.process.local_registrar import LocalRegistrar
 from eventstore.avro.codec import decode
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import DpuRegistered, Envelope

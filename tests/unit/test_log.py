@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy.topics import TOPICS
+from deploy.composition.topics import TOPICS
 from eventstore.errors import AppendRefused
 from eventstore.log import FLEET, MAX_RECORD_BYTES, REPLICAS, ZONES, Partition, _murmur2, partition_of
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from deploy.logs import JsonFormatter, KeyValueFormatter, configure_logs, is_ours, logging_here
+from deploy.telemetry.logs import JsonFormatter, KeyValueFormatter, configure_logs, is_ours, logging_here
 from eventstore.log import Partition
 from tests.unit.test_tidy import dotted, sources
 

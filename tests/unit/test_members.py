@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.fleet.members import MemberRows
-from projections.fleet.membership import Member
-from projections.fleet.tables import table
+from projections.fleet.membership.members import MemberRows
+from projections.fleet.membership.rows import Member
+from projections.fleet.tables.zone_table import table
 from tests.support.fleet import Fleet, Item, membership, saved_bytes
 
 BASE4, BASE6 = int(IPv4Address("10.0.0.0")), int(IPv6Address("2001:db8::"))

@@ -11,8 +11,8 @@ from typing import Any, cast
 import pytest
 from prometheus_client.core import Metric
 
-from deploy.metrics import collector, log
-from deploy.metrics.catalog import (
+from deploy.web.metrics import collector, log
+from deploy.web.metrics.catalog import (
     APPEND_FAILURES,
     CONNECTIONS,
     CONNECTIONS_MAX,
@@ -31,8 +31,8 @@ from deploy.metrics.catalog import (
     UNSAVED,
     MetricSpec,
 )
-from deploy.metrics.collector import Parts, PlaneCollector
-from deploy.metrics.survey import Survey
+from deploy.web.metrics.collector import Parts, PlaneCollector
+from deploy.web.metrics.survey import Survey
 from drivers.stall_detector import StallDetector
 from drivers.wire.protocol import TableStatus
 from eventstore.log import FLEET, FLEET_0, ZONES, Partition

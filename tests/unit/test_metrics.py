@@ -14,10 +14,10 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import generate_latest
 
 from commands.rpc.metrics import BUCKET_BOUNDS_S, OTHER, REASONS_MAX, DurationHistogram, RpcMetrics
-from deploy.metrics import relay
-from deploy.metrics.catalog import CATALOG, ZONES_MAX, Counter, MetricSpec
-from deploy.metrics.exposition import SAMPLES, Exposition
-from deploy.metrics.survey import SurveyResult
+from deploy.web.metrics import relay
+from deploy.web.metrics.catalog import CATALOG, ZONES_MAX, Counter, MetricSpec
+from deploy.web.metrics.exposition import SAMPLES, Exposition
+from deploy.web.metrics.survey import SurveyResult
 from drivers.relays.latency import LatencyHistogram
 from schemas.api import dpuplane_pb2 as pb
 

@@ -17,8 +17,8 @@ from eventstore.folding.fold import RecordMetadata
 from eventstore.log import FLEET_0
 from projections import name_index
 from projections.fleet.fold import FleetFold
+from projections.forwarding.zones_to_fleet import forward
 from projections.zones.fold import ZonesFold
-from projections.zones.forwarding import forward
 from projections.zones.state import ZonesState
 from schemas.events import PRESENT, MembershipChanged, NodesLeft, NodesSuperseded
 from tests.support.delivered_machine import DELIVERIES, DeliveredMachine

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deploy.page.fleet import alerts, past_alerts
+from deploy.web.page.fleet import alerts, past_alerts
 from schemas.api import dpuplane_pb2 as pb
 
 HALTED = pb.HaltedPartition(replica="r1", partition="zones/3", reason="fold version 9 is not known")

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy.export.events import EventFilter
-from deploy.page.log import LOOKED_AT_MAX, PAGE, LogPage, latest, parse_cursor
-from deploy.page.requests import BadQuery
-from deploy.roles import folds_of
-from deploy.topics import TOPICS
+from deploy.composition.roles import folds_of
+from deploy.composition.topics import TOPICS
+from deploy.operations.export.events import EventFilter
+from deploy.web.page.log import LOOKED_AT_MAX, PAGE, LogPage, latest, parse_cursor
+from deploy.web.page.requests import BadQuery
 from eventstore.avro.codec import encode
 from eventstore.log import FLEET_0, ZONES, Partition
 from schemas.events import Envelope, Event, NodesLeft, WritesFrozen

@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from deploy import peer_log_sampler
-from deploy.logs import configure_logs
-from deploy.peer_log_sampler import ALL_AT_ONCE, AT_ONCE, EVERY_S, PeerLogSampler, suppressed_lines
+from deploy.telemetry import peer_log_sampler
+from deploy.telemetry.logs import configure_logs
+from deploy.telemetry.peer_log_sampler import ALL_AT_ONCE, AT_ONCE, EVERY_S, PeerLogSampler, suppressed_lines
 from tests.unit.test_tidy import sources
 
 

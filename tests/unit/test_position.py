@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy.topics import TOPICS
+from deploy.composition.topics import TOPICS
 from eventstore.log import Partition
 from eventstore.position import InvalidPosition, Position, check_token, from_token, to_token
 

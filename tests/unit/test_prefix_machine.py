@@ -12,8 +12,8 @@ from ipaddress import IPv4Address, IPv6Address
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
-from projections.fleet.rulesets import INCREMENTAL_MAX
-from projections.fleet.tables import delta, snapshot, table
+from projections.fleet.tables.rulesets import INCREMENTAL_MAX
+from projections.fleet.tables.zone_table import delta, snapshot, table
 from projections.rules.device_table import EMPTY_TABLE, DeviceTable, apply, unpack
 from projections.rules.rule import Delta
 from tests.support.fleet import Fleet, Item, covered, digest_from_scratch

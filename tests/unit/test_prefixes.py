@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from projections.fleet.covers import PrefixChange, _holds, netted
+from projections.fleet.tables.covers import PrefixChange, _holds, netted
 from projections.rules.prefixes import (
     SIZE4,
     SIZE6,

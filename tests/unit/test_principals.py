@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from projections.field_checks import NAME_PATTERN, is_printable
-from projections.fleet.principals import (
+from projections.fleet.withdrawals.principals import (
     PRINCIPAL_ROLES,
     Principal,
     check_trust_domain,

@@ -13,8 +13,8 @@ from projections.installs.fold import InstallsFold
 from projections.installs.rows import InstallsState, VersionInstalls, ZoneInstalls, merged_times, version_key
 from projections.views import zones as zone_views
 from projections.views.progress import EDGES_MS, Latencies, ProgressViews
+from projections.zones.dpus.phases import ERROR, PENDING
 from projections.zones.fold import ZonesFold
-from projections.zones.phases import ERROR, PENDING
 from projections.zones.rows import Dpu, Zone
 from projections.zones.state import ZonesChange, ZonesState
 from schemas.events import Envelope, InstallsReported

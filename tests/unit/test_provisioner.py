@@ -12,7 +12,7 @@ from drivers.backends.bmc import Reading
 from drivers.backends.simulated_bmc import BmcFaults, SimulatedBmc, SimulatedBmcs
 from drivers.provisioning.provisioner import Provisioner, ProvisionerSettings
 from drivers.timers import Timers
-from projections.zones.phases import (
+from projections.zones.dpus.phases import (
     ERROR,
     INITIALIZING,
     NODE_EFFECT,

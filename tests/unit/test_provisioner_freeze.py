@@ -10,7 +10,7 @@ from drivers.backends.bmc import Bmc
 from drivers.backends.simulated_bmc import BmcFaults, SimulatedBmcs
 from drivers.provisioning.provisioner import Provisioner
 from eventstore.log import FLEET_0
-from projections.zones.phases import DPU_CONFIG, NODE_EFFECT, OS_INSTALLING, READY
+from projections.zones.dpus.phases import DPU_CONFIG, NODE_EFFECT, OS_INSTALLING, READY
 from schemas.events import Event, StepFailed, StepStarted, WritesFrozen, WritesThawed
 from tests.support.driven import Plane, plane
 

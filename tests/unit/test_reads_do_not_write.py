@@ -16,16 +16,18 @@ from projections.cliques import files
 from projections.cliques import views as clique_views
 from projections.cliques.fold import CliquesFold
 from projections.cliques.state import CliquesState
-from projections.fleet import address_index, members, tables
 from projections.fleet import views as fleet_views
-from projections.fleet.fold import FleetFold, FleetState, next_record
-from projections.fleet.withdrawals import BUDGET_KINDS
+from projections.fleet.fold import FleetFold, FleetState
+from projections.fleet.membership import address_index, members
+from projections.fleet.tables import zone_table as tables
+from projections.fleet.withdrawals.budgets import BUDGET_KINDS
+from projections.forwarding.fleet_to_zones import next_record
+from projections.forwarding.zones_to_fleet import forward, is_forwarded
 from projections.installs.fold import InstallsFold, InstallsState
 from projections.installs.views import laggards, zone_progress
 from projections.views import dry_runs, explanations, nodes, zones
-from projections.zones import dpu_views
+from projections.zones.dpus import views as dpu_views
 from projections.zones.fold import ZonesFold, ZonesState
-from projections.zones.forwarding import forward, is_forwarded
 from projections.zones.rows import Dpu
 from schemas.events import Event, InstallsReported
 from tests.support.contents import contents_of

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from deploy.metrics.catalog import CATALOG
 from deploy.reference import HERE, TABLES, stale
 from deploy.reference.commands import walk
-from deploy.settings import Settings
+from deploy.settings.settings import Settings
+from deploy.web.metrics.catalog import CATALOG
 
 
 def test_every_table_is_current() -> None:

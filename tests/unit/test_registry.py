@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from deploy.export.schema_registry import CONTENT_TYPE, routes
+from deploy.operations.export.schema_registry import CONTENT_TYPE, routes
 from eventstore.avro.released import Schema, released
 
 Client = TestClient[web.Request, web.Application]

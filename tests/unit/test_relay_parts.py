@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
-from deploy.topics import TOPICS
+from deploy.composition.topics import TOPICS
 from drivers.backends.simulated import NO_DEVICE_FAULTS
 from drivers.backends.simulated_devices import SimulatedDevices
 from drivers.backends.simulated_records import devices_of, groups, mask

@@ -8,8 +8,8 @@ from ipaddress import IPv4Address, IPv6Address
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy.export.events import as_json, as_line
-from deploy.export.rendering import rendered
+from deploy.operations.export.events import as_json, as_line
+from deploy.operations.export.rendering import rendered
 from eventstore.avro.codec import encode
 from eventstore.log import ZONES, Partition, Record
 from schemas.events import Envelope, HoldApproved, NodesJoined

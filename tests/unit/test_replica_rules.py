@@ -11,7 +11,7 @@ from drivers.relays.replica_rules import ReplicaRules
 from drivers.relays.served_zone import ServedZone
 from drivers.wire.relay_messages import encode_frame
 from eventstore.log import FLEET_0
-from projections.fleet.tables import table
+from projections.fleet.tables.zone_table import table
 from schemas.events import Event, PolicySet, ZoneUpdated
 from tests.support.driven import Plane, plane
 

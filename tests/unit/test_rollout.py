@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from projections.zones import rollout
-from projections.zones.phases import (
+from projections.zones.dpus import rollout
+from projections.zones.dpus.phases import (
     ERROR,
     INITIALIZE_INTERFACE,
     NODE_EFFECT,

@@ -24,8 +24,8 @@ from eventstore.ids import envelope, internal_envelope, uuid7
 from eventstore.log import ZONES, Partition, Record
 from eventstore.state_store.saver import save
 from eventstore.state_store.store import DigestStore
+from projections.forwarding.zones_to_fleet import forward
 from projections.zones.fold import ZonesFold
-from projections.zones.forwarding import forward
 from projections.zones.state import ZonesChange, ZonesState
 from schemas.events import Event, NodesJoined
 from tests.support.toy_log import LOG_ID, POISON, T0, created

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.settings import Address, BadSettings, load_settings, parse_address
+from deploy.settings.settings import Address, BadSettings, load_settings, parse_address
 
 
 def test_flags_go_before_the_environment_and_that_before_the_file_and_the_defaults(tmp_path: Path) -> None:

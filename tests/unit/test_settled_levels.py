@@ -11,7 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventstore.folding.fold import Outcome
-from projections.fleet.settled_levels import (
+from projections.fleet.withdrawals.budgets import (
+    BUDGET_KINDS,
+    BUDGET_WINDOW_MS,
+    DEFAULT_BUDGETS,
+    DENIED_BY_CHANGE,
+    DENIED_BY_LEAVE,
+    Budget,
+)
+from projections.fleet.withdrawals.settled_levels import (
     NO_LEVELS,
     SETTLED_MS,
     STEP_MS,
@@ -19,14 +27,6 @@ from projections.fleet.settled_levels import (
     LevelHistory,
     base_of,
     merged_levels,
-)
-from projections.fleet.withdrawals import (
-    BUDGET_KINDS,
-    BUDGET_WINDOW_MS,
-    DEFAULT_BUDGETS,
-    DENIED_BY_CHANGE,
-    DENIED_BY_LEAVE,
-    Budget,
 )
 from schemas.events import BudgetSet, HoldApproved
 from tests.support.fleet import Fleet, Item, actual_table, envelope, is_allowed, saved_bytes

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy.settings import BadSettings, load_settings
+from deploy.settings.settings import BadSettings, load_settings
 from drivers.backends.bmc import Action, Bmc, NeedsOperator, TaskFailed, Unreachable
 from drivers.backends.simulated_bmc import BmcFaults, SimulatedBmcs
 from drivers.backends.simulated_failures import MAX_FAILURES, STEPS, Failure, parse_failures

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.topics import TOPICS
+from deploy.composition.topics import TOPICS
 from eventstore.deadlines import Deadlines, MakeError
 from eventstore.embedded.log import EmbeddedLog
 from eventstore.embedded.rocks import Rocks, RocksError

@@ -13,7 +13,7 @@ from drivers.backends.bmc import Action, Bmc, NeedsOperator, Reading, SessionEnd
 from drivers.backends.simulated_bmc import BmcFaults, SimulatedBmc
 from drivers.provisioning import steps
 from drivers.provisioning.steps import ACTIONS, TOKENS_PER_MS, Attempt, AttemptSuperseded, run_step, token_of
-from projections.zones.phases import CONFIG_FIRMWARE, NODE_EFFECT, OS_INSTALLING, REBOOTING, STEPS
+from projections.zones.dpus.phases import CONFIG_FIRMWARE, NODE_EFFECT, OS_INSTALLING, REBOOTING, STEPS
 from projections.zones.rows import Dpu
 from tests.support.virtual_loop import run_virtual
 

@@ -7,9 +7,9 @@ from ipaddress import IPv4Address
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from projections.fleet.covers import MIN_HISTORY_BYTES
-from projections.fleet.rulesets import INCREMENTAL_MAX
-from projections.fleet.tables import delta, earliest_since, snapshot, table
+from projections.fleet.tables.covers import MIN_HISTORY_BYTES
+from projections.fleet.tables.rulesets import INCREMENTAL_MAX
+from projections.fleet.tables.zone_table import delta, earliest_since, snapshot, table
 from projections.rules.rule import Delta, Rule, SetStep, precedence, size
 from tests.support.fleet import (
     Device,

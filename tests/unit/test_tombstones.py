@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventstore.log import partition_of
-from projections.fleet import tombstones
-from projections.fleet.tombstones import Tombstone, TombstoneRow, Tombstones
-from projections.fleet.withdrawals import DENIED_BY_LEAVE
-from projections.fleet.zone_outbox import next_record
+from projections.fleet.membership import tombstones
+from projections.fleet.membership.tombstones import Tombstone, TombstoneRow, Tombstones
+from projections.fleet.withdrawals.budgets import DENIED_BY_LEAVE
+from projections.forwarding.fleet_to_zones import next_record
 from schemas.events import LEFT, SUPERSEDED, NodesSuperseded
 from tests.support.fleet import PARTITIONS, Fleet, Item
 

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from deploy.trace_export import recording_spans
-from deploy.tracing import CALLS_PER_S, HEADER, KEPT_MAX, TRACES_MAX, VERSIONS_MAX, SpanRecorder
+from deploy.telemetry.trace_export import recording_spans
+from deploy.telemetry.tracing import CALLS_PER_S, HEADER, KEPT_MAX, TRACES_MAX, VERSIONS_MAX, SpanRecorder
 from drivers.relays.reports import Level
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import FLEET_0, ZONES, Headers, Partition, Record

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import random
 
-from deploy.audit.verification import ReplicaDigest, compare_devices, refold_log
-from deploy.topics import TOPICS
+from deploy.composition.topics import TOPICS
+from deploy.operations.audit.verification import ReplicaDigest, compare_devices, refold_log
 from eventstore.avro.codec import encode
 from eventstore.folding.origin import ensure_origin
 from eventstore.ids import internal_envelope
 from eventstore.log import FLEET_0, ZONES
 from eventstore.replicas.lineage import Lineage
 from projections.fleet.fold import FleetFold
-from projections.fleet.tables import table
+from projections.fleet.tables.zone_table import table
 from projections.rules.rule import Held
 from projections.zones.fold import ZonesFold
 from schemas.events import DpuRegistered, FoldVersionUpgraded, PolicySet

@@ -19,16 +19,16 @@ from eventstore.log import ZONES, Partition
 from projections.cliques.views import CliqueView, MemberView, WaiterView
 from projections.fleet import views as fleet_views
 from projections.fleet.state import FleetState
-from projections.fleet.tables import table
+from projections.fleet.tables.zone_table import table
+from projections.forwarding.zones_to_fleet import is_forwarded
 from projections.installs.rows import InstallsState, VersionInstalls, ZoneInstalls, version_key
 from projections.rules.policies import Policy
 from projections.views import nodes as node_views
 from projections.views import progress as progress_views
 from projections.views import zones as zone_views
-from projections.zones import dpu_views
+from projections.zones.dpus import views as dpu_views
+from projections.zones.dpus.phases import DELETING
 from projections.zones.fold import ZonesFold
-from projections.zones.forwarding import is_forwarded
-from projections.zones.phases import DELETING
 from projections.zones.rows import Dpu, Node
 from projections.zones.state import ZonesState
 from schemas.api import dpuplane_pb2 as pb

@@ -13,7 +13,7 @@ from commands.streams import watches
 from commands.streams.change_feed import ChangeFeed, TableOf
 from commands.streams.watched_lists import Item
 from commands.streams.watches import Watcher
-from deploy.topics import TOPICS
+from deploy.composition.topics import TOPICS
 from eventstore.folding.state_table import StateTable
 from eventstore.log import ZONES, Partition
 from eventstore.position import from_token

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventstore.folding.fold import Outcome
-from projections.fleet.settled_levels import BudgetBase
-from projections.fleet.withdrawals import (
+from projections.fleet.withdrawals.budgets import (
     BUCKET_MS,
     BUDGET_WINDOW_MS,
     EMPTY_WINDOW,
@@ -22,6 +21,7 @@ from projections.fleet.withdrawals import (
     merged_windows,
     reason_of,
 )
+from projections.fleet.withdrawals.settled_levels import BudgetBase
 from tests.support.fleet import Fleet, Item
 
 MANY = 150

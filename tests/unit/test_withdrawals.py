@@ -7,12 +7,11 @@ from collections.abc import Callable, Collection
 import pytest
 
 from eventstore.folding.fold import Outcome
-from projections.fleet import impact
-from projections.fleet.settled_levels import BudgetBase
 from projections.fleet.state import FleetState
-from projections.fleet.tables import table
+from projections.fleet.tables.zone_table import table
 from projections.fleet.views import hold_of, holds
-from projections.fleet.withdrawals import (
+from projections.fleet.withdrawals import impact
+from projections.fleet.withdrawals.budgets import (
     BUCKET_MS,
     BUDGET_KINDS,
     BUDGET_WINDOW_MS,
@@ -21,6 +20,7 @@ from projections.fleet.withdrawals import (
     BudgetWindow,
     merged_windows,
 )
+from projections.fleet.withdrawals.settled_levels import BudgetBase
 from schemas.events import HoldApproved
 from tests.support.fleet import Fleet, Item, actual_table, envelope, expected_table
 

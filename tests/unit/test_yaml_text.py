@@ -10,11 +10,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy import yaml_text
 from deploy.cli.errors import Refused
 from deploy.cli.policies import read_policies
-from deploy.settings import BadSettings, load_settings
-from deploy.yaml_text import CHARACTERS_MAX, DEPTH_MAX, NODES_MAX, NotYaml, documents_of
+from deploy.settings import yaml_text
+from deploy.settings.settings import BadSettings, load_settings
+from deploy.settings.yaml_text import CHARACTERS_MAX, DEPTH_MAX, NODES_MAX, NotYaml, documents_of
 
 BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]\n" for level in range(1, 9)

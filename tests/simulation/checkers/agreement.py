@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from deploy.audit.agreement import FoldObserver, compare
-from deploy.roles import folds_of
+from deploy.composition.roles import folds_of
+from deploy.operations.audit.agreement import FoldObserver, compare
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import FLEET, FLEET_0, ZONES, Partition
 from projections.zones.rows import Node, NodeTombstone

@@ -15,8 +15,7 @@ from typing import Any
 
 from eventstore.folding.fold import fold_time
 from eventstore.log import FLEET_0
-from projections.fleet.settled_levels import SETTLED_MS, STEP_MS, BudgetBase
-from projections.fleet.withdrawals import (
+from projections.fleet.withdrawals.budgets import (
     BUDGET_WINDOW_MS,
     DEFAULT_BUDGETS,
     DENIED_BY_CHANGE,
@@ -24,6 +23,7 @@ from projections.fleet.withdrawals import (
     Budget,
     BudgetKind,
 )
+from projections.fleet.withdrawals.settled_levels import SETTLED_MS, STEP_MS, BudgetBase
 from projections.rules.policies import BUILT_IN, Policy
 from schemas import events as e
 from tests.simulation.checkers.evidence import Evidence

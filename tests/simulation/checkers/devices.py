@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from eventstore.log import FLEET_0
-from projections.fleet import tables
+from projections.fleet.tables import zone_table as tables
 from projections.rules.device_table import unpack
 from projections.rules.prefixes import networks
 from projections.rules.rule import Rule

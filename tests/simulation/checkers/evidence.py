@@ -14,14 +14,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from deploy.roles import folds_of
-from deploy.topics import TOPICS
+from deploy.composition.roles import folds_of
+from deploy.composition.topics import TOPICS
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import CLIQUES, FLEET, FLEET_0, REPLICAS, ZONES, Partition, Record
 from eventstore.replicas.beacons import Beacon
 from eventstore.state_store.store import StateReader
-from projections.fleet import tables
 from projections.fleet.state import FleetState
+from projections.fleet.tables import zone_table as tables
 from projections.zones.state import ZonesState
 from schemas.events import LogCreated, MembershipChanged, NodesChanged, NodesJoined, NodesLeft
 from tests.simulation import model

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from deploy.roles import folds_of
-from deploy.topics import TOPICS
+from deploy.composition.roles import folds_of
+from deploy.composition.topics import TOPICS
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import INSTALLS, Partition
 from eventstore.state_store.saver import load_partition

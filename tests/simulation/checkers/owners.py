@@ -10,7 +10,7 @@ from ipaddress import ip_address, ip_network
 from typing import Any
 
 from eventstore.log import FLEET_0, ZONES
-from projections.fleet.membership import Member, ReachableState, RetainedStates
+from projections.fleet.membership.rows import Member, ReachableState, RetainedStates
 from projections.zones.rows import Node, Zone
 from schemas import events as e
 from tests.simulation.checkers.evidence import Evidence

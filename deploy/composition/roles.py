@@ -1,0 +1,157 @@
+"""What a process with some roles consists of: the folds it reads, the replica, and the parts that act on what they say.
+
+The one place where they are put together. `plane.py` gives them real listeners, a real log and a real clock; the
+simulation gives them simulated ones, so that what runs there is what runs in production.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
+
+from deploy.composition.topics import TOPICS
+from drivers.backends.bmc import Connect
+from drivers.decisions.buffer import DecisionBuffer
+from drivers.forwarder import Forwarder
+from drivers.internal_events import InternalEvents
+from drivers.provisioning.provisioner import Provisioner
+from drivers.relays.delivery_hooks import DeliveryHooks
+from drivers.relays.relay import Relay, RelaySettings
+from drivers.relays.replica_rules import ReplicaRules
+from drivers.timers import Timers
+from eventstore.folding.fold import Fold
+from eventstore.log import EventLog
+from eventstore.replicas.beacons import Ranks
+from eventstore.replicas.replica import Replica
+from eventstore.replicas.tracing import LogTracing
+from eventstore.state_store.store import StateStore
+
+
+@dataclass(frozen=True, slots=True)
+class ActorContext:
+    """What an actor is made from. `connect` reaches BMCs."""
+
+    replica: Replica
+    ranks: Ranks
+    connect: Connect
+    now_ms: Callable[[], int]
+    rng: Callable[[], random.Random]
+
+
+class Actor(Protocol):
+    """A part of a process that acts by rank on what its folds show, through internal events."""
+
+    @property
+    def internal_events(self) -> InternalEvents: ...
+
+    async def run(self) -> None: ...
+
+
+ActorFactory: TypeAlias = Callable[[ActorContext], Actor]
+
+
+def _forwarder(context: ActorContext) -> Actor:
+    return Forwarder(context.replica, context.ranks, now_ms=context.now_ms, rng=context.rng())
+
+
+def _timers(context: ActorContext) -> Actor:
+    return Timers(context.replica, context.ranks, now_ms=context.now_ms, rng=context.rng())
+
+
+def _provisioner(context: ActorContext) -> Actor:
+    return Provisioner(context.replica, context.ranks, context.connect, now_ms=context.now_ms, rng=context.rng())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Role:
+    """What a process of one role does. Its folds are those of the topics that it reads (topics.py)."""
+
+    creates_log: bool = False
+    """Whether it may create a new log: only a role that takes commands."""
+    listener: str | None = None
+    """The setting with the address that it listens on, besides `http`."""
+    is_child: bool = False
+    """Whether a process with every role starts a child process for this one, because it folds at its own pace. Only on
+    Kafka: an embedded log belongs to one process."""
+    actors: Mapping[str, ActorFactory] = field(default_factory=dict)
+    """Its actors by name."""
+
+
+ALL_ROLES = "all"
+"""The role of a process that has every role."""
+
+ROLES: Mapping[str, Role] = {
+    "api": Role(creates_log=True, listener="listen", actors={"forwarder": _forwarder, "timers": _timers}),
+    "relay": Role(listener="agents"),
+    "provisioner": Role(actors={"provisioner": _provisioner}),
+    "decisions": Role(is_child=True),
+}
+
+
+def roles_named(name: str) -> tuple[str, ...]:
+    """The roles of a process with this role in its settings, and of its child processes."""
+    return tuple(ROLES) if name == ALL_ROLES else (name,)
+
+
+def roles_in_process(name: str) -> tuple[str, ...]:
+    """The roles of a process with this role in its settings, without those of its child processes."""
+    return tuple(role for role in roles_named(name) if name != ALL_ROLES or not ROLES[role].is_child)
+
+
+def creates_log(roles: Collection[str]) -> bool:
+    """Whether a process with these roles may create a new log."""
+    return any(ROLES[role].creates_log for role in roles)
+
+
+def folds_of(partition_count: int, roles: Collection[str] | None = None) -> list[Fold[Any]]:
+    """The folds that a process with these roles reads; without roles, every fold."""
+    wanted = [spec for spec in TOPICS if roles is None or not spec.readers.isdisjoint(roles)]
+    return [make(partition_count) for spec in wanted for make in spec.folds]
+
+
+def replica_of(
+    roles: Collection[str],
+    log: EventLog,
+    store: StateStore,
+    name: str,
+    *,
+    now_ms: Callable[[], int],
+    rng: random.Random,
+    decisions: DecisionBuffer | None = None,
+    tracing: LogTracing | None = None,
+) -> Replica:
+    """The replica of a process. Only one that takes commands may make a new log. One that fills a buffer of decisions
+    folds at the pace of the writer that empties it."""
+    return Replica(
+        log,
+        folds_of(log.partition_count, roles),
+        store=store,
+        name=name,
+        now_ms=now_ms,
+        rng=rng,
+        creates=creates_log(roles),
+        sink=decisions,
+        tracing=tracing,
+    )
+
+
+def relay_of(
+    replica: Replica,
+    *,
+    now_ms: Callable[[], int],
+    rng: random.Random,
+    zones: frozenset[str] = frozenset(),
+    delivery: DeliveryHooks | None = None,
+) -> Relay:
+    """The relay of a process, for every zone unless some are named."""
+    settings = RelaySettings(zones=zones)
+    rules = ReplicaRules(replica)
+    return Relay(rules, name=replica.name, now_ms=now_ms, rng=rng, settings=settings, delivery=delivery)
+
+
+def actors_of(roles: Collection[str], context: ActorContext) -> dict[str, Actor]:
+    """The actors of a process with these roles, by name, in the order of the table: `roles` may be a set."""
+    own = [role for name, role in ROLES.items() if name in roles]
+    return {name: make(context) for role in own for name, make in role.actors.items()}

@@ -1,0 +1,1 @@
+"""What a process uses of its host: storage, file descriptors, listening addresses, child processes."""

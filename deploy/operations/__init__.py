@@ -1,0 +1,1 @@
+"""Operations on a whole log or on several processes: audit, backup, export, doctor, and queries of the past."""

@@ -1,0 +1,404 @@
+"""The composition of one process: the log, a replica with the folds of its roles, and the active parts.
+
+All other modules receive their dependencies as parameters; this module creates them. A failed part ends the process.
+The parts stop in the order that loses no acknowledged command: API first, log last. The folds are saved in between, so
+that a restart does not repeat the folding.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import socket
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from importlib.metadata import version
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+
+from commands.queries.status import DeviceSource, StatusReporter
+from commands.server import ApiServer
+from deploy.composition.roles import (
+    ALL_ROLES,
+    ROLES,
+    ActorContext,
+    actors_of,
+    folds_of,
+    relay_of,
+    replica_of,
+    roles_in_process,
+)
+from deploy.host.file_limits import ConnectionLimitsPerListener, file_limit, fit_connection_limits
+from deploy.host.listen_addresses import check_free, listen_errors
+from deploy.host.storage import location_of, open_log, open_store
+from deploy.operations import device_tables
+from deploy.operations.export.schema_registry import schemas
+from deploy.operations.past.as_of_servers import AsOfServers
+from deploy.process.decisions_process import DecisionsProcess
+from deploy.process.local_registrar import LocalRegistrar
+from deploy.settings.settings import Address, Settings
+from deploy.tls.security import api_options, security_of
+from deploy.web.http import HttpServer
+from deploy.web.metrics.collector import Parts, PlaneCollector
+from deploy.web.metrics.exposition import Exposition
+from deploy.web.metrics.survey import Survey
+from deploy.web.page.routes import PageRoutes
+from drivers.backends.bmc import Connect, by_scheme
+from drivers.backends.http_bmc import http_connect
+from drivers.backends.simulated_bmc import SimulatedBmcs
+from drivers.decisions.buffer import DecisionBuffer
+from drivers.decisions.writer import DecisionWriter
+from drivers.relays.relay import Relay
+from drivers.simulators.simulator import Simulator
+from drivers.stall_detector import StallDetector
+from drivers.wire.bounded_listener import ConnectionLimits
+from drivers.wire.links import Link, memory_link_pair
+from drivers.wire.websocket import AgentListener
+from eventstore.log import EventLog
+from eventstore.replicas.beacons import Beacon, Beacons, Ranks, SingleReplica
+from eventstore.replicas.clock_skew import ClockSkew
+from eventstore.replicas.replica import Replica
+from projections.fold_states import FoldStates
+
+if TYPE_CHECKING:
+    from deploy.telemetry.tracing import SpanRecorder
+
+logger = logging.getLogger(__name__)
+
+API_GRACE_S = 1.0
+"""Time for running calls at the end, before they are cancelled."""
+
+SAVE_GRACE_S = 2.0
+"""Time for the last save at the end."""
+
+BMC_TIMEOUT = aiohttp.ClientTimeout(total=60.0)
+"""The outermost bound on one call to a BMC; a provisioner sets a tighter one per call."""
+
+
+class Plane:
+    """The parts of a process that other modules read; created and run by `start`."""
+
+    def __init__(self, settings: Settings, *, now_ms: Callable[[], int], rng: random.Random) -> None:
+        self.settings = settings
+        self.roles = roles_in_process(settings.role)
+        self.name = settings.name or f"{socket.gethostname()[:40]}-{rng.getrandbits(24):06x}"
+        self.addresses: dict[str, str] = {}
+        self.log: EventLog
+        self.parts: Parts
+        self.replica: Replica
+        self.clocks: ClockSkew
+        self.states: FoldStates
+        self.relay: Relay | None = None
+        self.simulator: Simulator | None = None
+        self.security = security_of(settings, now_ms)
+        self._now_ms = now_ms
+        self._rng = rng
+        self._beacons: Beacons | None = None
+        self._span_recorder: SpanRecorder | None = None
+        self._unready = "the log is not folded yet"
+        self._connections = self._connection_limits()
+        self._page = PageRoutes(self.roles, self._alive, now_ms)
+        self._buffer = DecisionBuffer() if "decisions" in self.roles else None
+
+    @classmethod
+    @asynccontextmanager
+    async def start(
+        cls,
+        settings: Settings,
+        *,
+        now_ms: Callable[[], int],
+        rng: random.Random,
+        expected_zones: Collection[str] = (),
+        span_recorder: SpanRecorder | None = None,
+    ) -> AsyncIterator[Plane]:
+        """Start a process; it serves when the context is entered. `expected_zones` get simulated DPUs before the zones
+        exist; `span_recorder` traces some commands to the devices.
+        """
+        plane = cls(settings, now_ms=now_ms, rng=rng)
+        plane._span_recorder = span_recorder
+        check_free(plane._listeners())
+        async with AsyncExitStack() as stack:
+            plane.log = await stack.enter_async_context(open_log(settings, now_ms=now_ms, rng=rng))
+            store = stack.enter_context(open_store(settings))
+            plane.replica = replica_of(
+                plane.roles,
+                plane.log,
+                store,
+                plane.name,
+                now_ms=now_ms,
+                rng=rng,
+                decisions=plane._buffer,
+                tracing=span_recorder,
+            )
+            plane.states = FoldStates(plane.replica)
+            plane.clocks = ClockSkew(now_ms, lambda: plane.replica.append_ms)
+            plane.parts = plane._made_parts()
+            stack.push_async_callback(plane._save)
+            running = await stack.enter_async_context(_Running())
+            running.start(plane.replica.run())
+            running.start(plane.clocks.run())
+            if plane.security is not None:
+                running.start(plane.security.run())
+            await plane._serve(stack, running, expected_zones)
+            yield plane
+
+    def _listeners(self) -> dict[str, Address]:
+        settings = self.settings
+        own = [listener for role in self.roles if (listener := ROLES[role].listener) is not None]
+        return {name: getattr(settings, name) for name in ("http", *own)}
+
+    def _made_parts(self) -> Parts:
+        """The parts that metrics read; `_serve` adds parts as they start."""
+        return Parts(
+            replica=self.replica,
+            roles=self.roles,
+            version=version("dpuplane"),
+            engine="kafka" if self.settings.data is None else "embedded",
+            now_ms=self._now_ms,
+            unready=lambda: self._unready,
+            security=self.security,
+            refused_feeds=(lambda: self._page.feeds.refused) if "api" in self.roles else None,
+            clocks=self.clocks,
+        )
+
+    def _connection_limits(self) -> ConnectionLimitsPerListener:
+        """The limits in the settings, lowered to this process's limit of open files."""
+        settings, files = self.settings, file_limit()
+        wanted = ConnectionLimitsPerListener(
+            settings.http_connections, settings.api_connections, settings.agent_connections
+        )
+        found = fit_connection_limits(files, wanted)
+        if found != wanted:
+            logger.warning(
+                "connection limits lowered to leave files for the log; raise the limit of open files (LimitNOFILE)",
+                extra={"files": files, **found._asdict()},
+            )
+        return found
+
+    def _limits(self, connections: int) -> ConnectionLimits:
+        return ConnectionLimits(connections, max(1, int(connections * self.settings.address_share)))
+
+    async def wait(self) -> None:
+        """Wait until cancelled; a failed part cancels the waiter."""
+        await asyncio.Event().wait()
+
+    def addresses_text(self) -> str:
+        """`api=HOST:PORT http=HOST:PORT agents=HOST:PORT`, for the listeners of this process."""
+        return " ".join(f"{name}={address}" for name, address in self.addresses.items())
+
+    async def _save(self) -> None:
+        """Save the folds. After a timeout, the rest is folded again at the next start."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SAVE_GRACE_S):
+                await self.replica.save()
+
+    async def _serve(self, stack: AsyncExitStack, running: _Running, expected_zones: Collection[str]) -> None:
+        if "relay" in self.roles:
+            zones = self.settings.zone_names
+            self.relay = relay_of(
+                self.replica, now_ms=self._now_ms, rng=self._rng, zones=zones, delivery=self._span_recorder
+            )
+        self.parts.relay = self.relay
+        self.parts.survey = Survey(self.replica, self.relay, self._now_ms)
+        running.start(self.parts.survey.run())
+        await self._open_http(stack)
+        ranks = self._write_decisions(running, self._buffer) if self._buffer is not None else None
+        await self.replica.ready()
+        if self.relay is not None:
+            running.start(self.relay.run())
+            await self._open_agents(stack, self.relay)
+        if "api" in self.roles:
+            await self._open_api(stack, running)
+        ranks = ranks or self._ranks()
+        if self._beacons is not None:
+            running.start(self._beacons.run())
+        connect = by_scheme(await self._backends(stack))
+        context = ActorContext(self.replica, ranks, connect, self._now_ms, lambda: self._rng)
+        self.parts.actors = actors_of(self.roles, context)
+        for actor in self.parts.actors.values():
+            running.start(actor.run())
+        if self.settings.simulate and self.relay is not None:
+            self._simulate(running, self.relay, expected_zones)
+        if self.settings.role == ALL_ROLES and self.settings.kafka and self.settings.decisions:
+            self.parts.decisions = process = DecisionsProcess(self.settings, self.name, rng=self._rng)
+            running.start(process.run())
+        self._unready = ""
+
+    def _write_decisions(self, running: _Running, buffer: DecisionBuffer) -> Ranks:
+        """Start the writer, without which the replica never becomes ready. No beacon is heard until then, so this
+        process takes itself for the first in rank: the worst that comes of it are duplicates."""
+        ranks = self._ranks()
+        self.parts.decisions = writer = DecisionWriter(self.replica, buffer, ranks, now_ms=self._now_ms, rng=self._rng)
+        running.start(writer.run())
+        return ranks
+
+    async def _open_http(self, stack: AsyncExitStack) -> None:
+        exposition = Exposition([PlaneCollector(self.parts)])
+        security = None if self.security is None else self.security.http()
+        http = HttpServer(
+            self.settings.http,
+            exposition,
+            lambda: self._unready,
+            routes=[*self._page.routes(), *schemas()],
+            security=security,
+            limits=self._limits(self._connections.http),
+            notes=self.clocks.faults,
+        )
+        stack.push_async_callback(http.stop)
+        stack.callback(self._page.close)
+        with listen_errors("http", self.settings.http):
+            self.addresses["http"] = str(await http.start())
+        self.parts.listeners["http"] = http.listener
+
+    async def _open_agents(self, stack: AsyncExitStack, relay: Relay) -> None:
+        host, port = self.settings.agents
+        pages = {device_tables.DEVICES_PATH: device_tables.devices_handler(relay)}
+        ssl, guard = (None, None) if self.security is None else self.security.agents(device_tables.DEVICES_PATH)
+        listener = AgentListener(
+            relay.serve,
+            relay.admit,
+            host=host,
+            port=port,
+            ssl=ssl,
+            pages=pages,
+            middlewares=[guard] if guard else [],
+            limits=self._limits(self._connections.agents),
+        )
+        with listen_errors("agents", self.settings.agents):
+            await stack.enter_async_context(listener)
+        self.parts.listeners["agents"] = listener.listener
+        self.addresses["agents"] = str(Address(host, listener.port))
+
+    async def _open_api(self, stack: AsyncExitStack, running: _Running) -> None:
+        self.parts.stall_detector = stall_detector = StallDetector(self.replica, now_ms=self._now_ms)
+        running.start(stall_detector.run())
+        board = StatusReporter(
+            self.replica,
+            location=location_of(self.settings),
+            roles=self.roles,
+            addresses=self.addresses,
+            version=version("dpuplane"),
+            alive=self._alive,
+            stalled=lambda: stall_detector.reasons,
+            dpus_ahead_of_log=self._dpus_ahead_of_log,
+            revocations_fault=self._revocations_fault,
+            clock_faults=self.clocks.faults,
+        )
+        past = (
+            await stack.enter_async_context(AsOfServers.open(self.settings, self._now_ms))
+            if self.settings.as_of_servers
+            else None
+        )
+        self.parts.server = server = ApiServer(
+            self.replica,
+            past=past,
+            status=board,
+            devices=self._devices(),
+            listen=str(self.settings.listen),
+            now_ms=self._now_ms,
+            rng=self._rng,
+            supports=self._supports,
+            tracing=self._span_recorder,
+            **api_options(self.settings, self.security, self._connections.api),
+        )
+        stack.push_async_callback(server.stop, API_GRACE_S)
+        self.addresses["api"] = await server.start()
+        running.start(server.wait())
+        folds = folds_of(self.log.partition_count, self.roles)
+        running.start(self._page.open(server.queries, self.log, self.replica, folds))
+
+    def _devices(self) -> DeviceSource:
+        if self.settings.data is not None and self.relay is not None:
+            return device_tables.local_device_source(self.relay)
+        return device_tables.remote_device_source(
+            lambda: [beacon.addresses["agents"] for beacon in self._alive() if "agents" in beacon.addresses],
+            self.security.certificates if self.security is not None else None,
+        )
+
+    def _ranks(self) -> Ranks:
+        """The ranks by which replicas take turns as actors. On Kafka beacons give them; an embedded log has one process
+        only."""
+        if self.settings.data is not None:
+            return SingleReplica(self.name)
+        self.parts.beacons = self._beacons = Beacons(
+            self.log,
+            self.replica,
+            roles=self.roles,
+            addresses=self.addresses,
+            version=version("dpuplane"),
+            rng=self._rng,
+            dpus_ahead_of_log=self._dpus_ahead_of_log,
+            revocations_fault=self._revocations_fault,
+            clocks=self.clocks,
+        )
+        return self._beacons
+
+    def _dpus_ahead_of_log(self) -> int:
+        return 0 if self.relay is None else self.relay.dpus_ahead_of_log()
+
+    def _revocations_fault(self) -> str:
+        return "" if self.security is None else self.security.revocations_fault
+
+    def _supports(self) -> Mapping[str, Mapping[str, Sequence[int]]] | None:
+        if self.settings.data is not None:
+            return {self.name: self.replica.supports()}
+        return self._beacons.supports() if self._beacons is not None else None
+
+    def _alive(self) -> Sequence[Beacon]:
+        return self._beacons.alive() if self._beacons is not None else ()
+
+    async def _backends(self, stack: AsyncExitStack) -> dict[str, Connect]:
+        """The BMC backends by address scheme."""
+        connector = aiohttp.TCPConnector(limit=0)  # callers limit calls; a hanging BMC must not block the others
+        session = await stack.enter_async_context(aiohttp.ClientSession(timeout=BMC_TIMEOUT, connector=connector))
+        backends = {"http": http_connect(session)}
+        if self.settings.simulate:
+            loop = asyncio.get_running_loop()
+            failures = self.settings.simulated_failures
+            backends["simulated"] = SimulatedBmcs(now_s=loop.time, rng=self._rng, failures=failures).connect
+        return backends
+
+    def _simulate(self, running: _Running, relay: Relay, expected_zones: Collection[str]) -> None:
+        async def dial(_address: str) -> Link:
+            relays_end, devices_end = memory_link_pair(self.name, "simulator")
+            running.start(relay.serve(relays_end))
+            return devices_end
+
+        self.simulator = Simulator(
+            LocalRegistrar(self.replica, now_ms=self._now_ms, rng=self._rng, expected=expected_zones),
+            (self.name,),
+            dial=dial,
+            rng=self._rng,
+            dpus_per_zone=self.settings.simulate,
+        )
+        running.start(self.simulator.run())
+
+
+class _Running:
+    """The tasks of a process. The first failure cancels the other tasks and the body; the end of the body cancels all
+    tasks.
+    """
+
+    async def __aenter__(self) -> _Running:
+        self._tasks = await asyncio.TaskGroup().__aenter__()
+        self._started: set[asyncio.Task[None]] = set()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        for task in self._started:
+            task.cancel()
+        cancelled = isinstance(error, asyncio.CancelledError)  # any other error of the body is raised unchanged
+        try:
+            await self._tasks.__aexit__(kind if cancelled else None, error if cancelled else None, at)
+        except BaseExceptionGroup as failed:
+            raise failed.exceptions[0] from failed
+
+    def start(self, part: Coroutine[Any, Any, None]) -> None:
+        task = self._tasks.create_task(part)
+        self._started.add(task)
+        task.add_done_callback(self._started.discard)

@@ -1,0 +1,1 @@
+"""What --http serves: metrics, health, and the page."""

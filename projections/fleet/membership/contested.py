@@ -1,0 +1,114 @@
+"""Addresses that node agents stated while other nodes held them. A contested address is not effective.
+
+A member's row keeps such an address apart (`contested4`, `contested6`), and the member is reachable by its other
+address only. When no node holds the address any more, the first by name of the nodes that wait for it gets it. An
+address that a hold retains after its node left counts as held. An operator's address is never contested: it is
+effective at once, and the conflict is reported on both nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from ipaddress import ip_address
+
+from msgspec.structs import replace
+
+from projections.field_checks import quoted
+from projections.fleet.membership.address_index import Address
+from projections.fleet.membership.rows import Member, MembershipColumns
+from projections.fleet.state import FleetState
+from schemas.events import AGENT_ADDRESS4, AGENT_ADDRESS6, PRESENT, SUPERSEDED
+
+
+def agent_bits(state: int) -> int:
+    """The bits of the parts that the node's own agent stated."""
+    return max(0, state - SUPERSEDED)
+
+
+class StatedAddresses:
+    """The addresses that one record states. In a record, statements of operators precede those of agents."""
+
+    def __init__(self, state: FleetState, items: MembershipColumns) -> None:
+        self._state = state
+        self._taken: dict[Address, str] = {}
+        if max(items.states, default=0) <= SUPERSEDED:
+            return
+        columns = zip(items.names, items.states, items.addresses4.values, items.addresses6.values, strict=True)
+        for name, found, address4, address6 in columns:
+            bits = agent_bits(found)
+            if found == PRESENT or bits:
+                for bit, address in ((AGENT_ADDRESS4, address4), (AGENT_ADDRESS6, address6)):
+                    if address and not bits & bit:
+                        self._taken[address] = name
+
+    def admit(self, name: str, member: Member, bits: int) -> Member:
+        """A node as it was stated, with the addresses that another node holds as contested ones."""
+        contested4 = bits & AGENT_ADDRESS4 and self._is_of_another(name, member.address4)
+        contested6 = bits & AGENT_ADDRESS6 and self._is_of_another(name, member.address6)
+        if contested4:
+            member = replace(member, address4=0, contested4=member.address4)
+        if contested6:
+            member = replace(member, address6=b"", contested6=member.address6)
+        return member
+
+    def _is_of_another(self, name: str, address: Address) -> bool:
+        """Whether another node has an address already. If not, this node has it before every later agent."""
+        if not address:
+            return False
+        holders = {
+            self._state.slot_table.names[slot] for slot in self._state.slot_table.address_index.slots_of(address)
+        }
+        if name in holders:
+            return False
+        return bool(holders) or self._taken.setdefault(address, name) != name
+
+
+def grant(state: FleetState, addresses: Iterable[Address]) -> Mapping[Address, int]:
+    """Give each of these that no node holds to the first node, by name, that waits for it. Returns the sets of each."""
+    granted: dict[Address, int] = {}
+    for address in addresses:
+        waiting = (name for name in state.contested.get(address, ()) if state.members.rows[name].slot >= 0)
+        name = None if state.slot_table.address_index.slots_of(address) else min(waiting, default=None)
+        if name is not None:
+            _give(state, name, address)
+            granted[address] = state.slot_table.bits(address)
+    return granted
+
+
+def _give(state: FleetState, name: str, address: Address) -> None:
+    before = state.members.rows[name]
+    state.slot_table.free(before.slot, before.address4, before.address6)
+    if isinstance(address, int):
+        after = replace(before, address4=address, contested4=0)
+    else:
+        after = replace(before, address6=address, contested6=b"")
+    number = state.labels.intern(after.labels, state.plan)
+    after = replace(after, slot=state.slot_table.allocate(name, after.address4, after.address6, number))
+    state.members.put(name, after)
+    state.contest(name, before, after)
+
+
+def faults_of_agent(state: FleetState, name: str, zone: str) -> tuple[str, ...]:
+    """Why the statements of a node's agent are not effective, one sentence per part."""
+    member = state.members.rows.get(name)
+    if member is not None and not member.held and member.zone != zone:
+        return (
+            f"node: {quoted(name)} is in zone {quoted(member.zone)}, and a node agent cannot move a node; an operator"
+            f" can move it, or remove it with 'dpuplane nodes leave {name}'",
+        )
+    return withheld_addresses(state, name)
+
+
+def withheld_addresses(state: FleetState, name: str) -> tuple[str, ...]:
+    """Why a node is without addresses that its agent stated, a sentence for each."""
+    member = state.members.rows.get(name)
+    found: list[str] = []
+    for address in (member.contested4, member.contested6) if member is not None else ():
+        slots = state.slot_table.address_index.slots_of(address) if address else ()
+        if slots:
+            holder = min(state.slot_table.names[slot] for slot in slots)
+            found.append(
+                f"address: {str(ip_address(address))!r} of {quoted(name)} is withheld: its agent stated it, and node"
+                f" {quoted(holder)} holds it; it takes effect when that node gives it up, or when an operator states it"
+            )
+    return tuple(found)

@@ -1,0 +1,221 @@
+"""Budgets: the number of verdicts that may change in 10 minutes without the approval of two people.
+
+A budget counts effects. An address counts once in a list when its verdict there changes, on any class of traffic,
+whatever the cause: its node joined, vanished, left or changed, another node of the address came, or a policy or the
+labels of a zone changed. Each budget's name says which changes it counts:
+
+- `denied-by-leave`: addresses that are denied because a command stated that their nodes left;
+- `denied-by-change`: addresses that are denied for any other reason;
+- `allowed-by-change`: addresses that become allowed because a known node, a policy or a zone's labels changed;
+- `allowed-by-join`: addresses that new nodes bring.
+
+Counts are per list (zones with equal lists see the same verdicts), over the last 10 minutes of fold time. When zones
+move to another list, that list takes over the larger count, so a move does not refill a budget.
+
+A change over a budget is held whole: the previous state stays, and the new state waits. (Applying a part of it would be
+an arbitrary choice of nodes.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from projections.field_checks import quoted
+from projections.fleet.withdrawals.settled_levels import BudgetBase
+from projections.rules.policies import Policy
+from schemas.events import BudgetSet
+
+BudgetKind: TypeAlias = Literal["denied-by-leave", "denied-by-change", "allowed-by-change", "allowed-by-join"]
+
+DENIED_BY_LEAVE: Final = "denied-by-leave"
+DENIED_BY_CHANGE: Final = "denied-by-change"
+ALLOWED_BY_CHANGE: Final = "allowed-by-change"
+ALLOWED_BY_JOIN: Final = "allowed-by-join"
+
+DENIAL_KINDS: tuple[BudgetKind, ...] = (DENIED_BY_LEAVE, DENIED_BY_CHANGE)
+BUDGET_KINDS: tuple[BudgetKind, ...] = (*DENIAL_KINDS, ALLOWED_BY_CHANGE, ALLOWED_BY_JOIN)
+"""All budgets. A hold that exceeds several is named after the last of the denials, or else the first of the others."""
+
+BUDGET_WINDOW_MS = 600_000
+BUCKET_MS = 10_000
+"""A window counts in steps of this, so it forgets a withdrawal 0 to 10 s late, never early."""
+
+APPROVALS = 2
+"""Principals who must approve a hold."""
+
+
+UNLIMITED_PERMILLE = 1_000
+"""A share of 100 %, which is no limit: nothing is counted then."""
+
+
+NODE_ADDRESSES = 2
+"""The most addresses of a node."""
+
+
+class Budget(msgspec.Struct, frozen=True):
+    """The addresses of a list that may change their verdict per window: a share, and at least a count."""
+
+    kind: str
+    permille: int
+    min_addresses: int
+
+    @property
+    def is_unlimited(self) -> bool:
+        return self.permille >= UNLIMITED_PERMILLE
+
+    def limit(self, base: BudgetBase) -> int | None:
+        """The most addresses that may change their verdict, of a list with this base; None if there is no limit.
+
+        The share is of the settled level. The count is at most half of the present level: "at least 1,000" must not
+        allow the loss of all nodes of a plane of 900. Two addresses, those of one node, may always change, if the count
+        allows it. A fleet begins with joins, so their count is not halved.
+        """
+        if self.is_unlimited:
+            return None
+        most = self.min_addresses if self.kind == ALLOWED_BY_JOIN else max(NODE_ADDRESSES, base.least // 2)
+        return max(base.settled * self.permille // 1000, min(self.min_addresses, most))
+
+    def is_looser(self, than: Budget) -> bool:
+        """Whether this budget could pass a change that the other one holds."""
+        if than.is_unlimited:
+            return False
+        return self.permille > than.permille or self.min_addresses > than.min_addresses
+
+
+def fault_of_budget(event: BudgetSet) -> str | None:
+    """Why a budget is invalid, in one sentence; None if it is valid."""
+    if event.kind not in DEFAULT_BUDGETS:
+        return f"kind: {quoted(event.kind)} must be one of {', '.join(BUDGET_KINDS)}"
+    if not 0 <= event.permille <= UNLIMITED_PERMILLE:
+        return f"permille: {event.permille} must be from 0 to {UNLIMITED_PERMILLE}"
+    if event.min_addresses < 0:
+        return f"min_addresses: {event.min_addresses} must be 0 or more"
+    return None
+
+
+DEFAULT_BUDGETS = {
+    budget.kind: budget
+    for budget in (
+        Budget(DENIED_BY_LEAVE, 100, 1_000),
+        Budget(DENIED_BY_CHANGE, 10, 100),
+        Budget(ALLOWED_BY_CHANGE, 250, 1_000),
+        Budget(ALLOWED_BY_JOIN, UNLIMITED_PERMILLE, 0),
+    )
+}
+
+
+class BudgetWindow(msgspec.Struct, frozen=True, array_like=True):
+    """Recent verdict changes of the addresses of one list, as (start of the bucket, count), oldest first."""
+
+    buckets: tuple[tuple[int, int], ...]
+
+    def spent(self, now_ms: int) -> int:
+        return sum(count for _, count in self.counted(now_ms))
+
+    def counted(self, now_ms: int) -> Sequence[tuple[int, int]]:
+        """The buckets that still count."""
+        return [(start, count) for start, count in self.buckets if _counts(start, now_ms)]
+
+    def charged(self, now_ms: int, count: int) -> BudgetWindow:
+        """This window with `count` more, and without expired buckets."""
+        bucket = now_ms - now_ms % BUCKET_MS
+        return merged_windows([BudgetWindow(((bucket, count + dict(self.buckets).get(bucket, 0)),)), self], now_ms)
+
+    def rewind(self, now_ms: int) -> BudgetWindow:
+        """This window after the fold time went back to `now_ms`. Withdrawals at later times count as of now, and
+        expire one window from now, however far the clock was ahead."""
+        ahead = sum(count for start, count in self.buckets if start > now_ms)
+        if not ahead:
+            return self
+        return BudgetWindow(tuple(bucket for bucket in self.buckets if bucket[0] <= now_ms)).charged(now_ms, ahead)
+
+
+EMPTY_WINDOW = BudgetWindow(())
+
+
+def _counts(start_ms: int, now_ms: int) -> bool:
+    return start_ms + BUCKET_MS + BUDGET_WINDOW_MS > now_ms
+
+
+def merged_windows(windows: Iterable[BudgetWindow], now_ms: int) -> BudgetWindow:
+    """The larger count of each bucket."""
+    largest: dict[int, int] = {}
+    for window in windows:
+        for start, count in window.buckets:
+            if _counts(start, now_ms):
+                largest[start] = max(count, largest.get(start, 0))
+    return BudgetWindow(tuple(sorted(largest.items())))
+
+
+SUBJECT_MEMBERS: Final = "members"
+SUBJECT_POLICY: Final = "policy"
+SUBJECT_ZONE: Final = "zone"
+SUBJECT_BUDGET: Final = "budget"
+
+
+class Hold(msgspec.Struct, frozen=True):
+    """A change that waits for two principals. Holds are numbered from 1 on.
+
+    `kind` is the budget that it exceeds, or would loosen. `subject` is `members`, `policy`, `zone` or `budget`.
+    `addresses` is the highest number of verdict changes in one list at the time of the request; for `members`, the
+    present number of addresses that the hold retains or withholds. `nodes` is the present number of its nodes. `hash`
+    identifies the effect of an approval: it changes when nodes come back, and earlier approvals stay valid, because
+    they were for a larger change. A rejected hold of members, with `rejected_by`, is in a table of its own while it
+    contains a node. `shown_counts` of an edit are the counts over a budget at its request, at `asked_offset`:
+    addresses, by budget and `key_of` the zones in which they would turn together. `command_id` is that of the command
+    that requested the change. `reason` of members lacks its beginning, which counts `addresses`: see `reason_of`.
+    """
+
+    id: int
+    kind: str
+    subject: str
+    reason: str
+    addresses: int
+    nodes: int
+    zones: tuple[str, ...]
+    hash: bytes
+    requested_by: str
+    since_ms: int
+    approvals: tuple[str, ...] = ()
+    rejected_by: str = ""
+    policy: str = ""
+    policy_after: Policy | None = None
+    zone: str = ""
+    labels_after: dict[str, str] | None = None
+    asked_offset: int = 0
+    shown_counts: dict[str, int] = {}
+    budget_after: Budget | None = None
+    command_id: str = ""
+
+
+def reason_of(hold: Hold) -> str:
+    """Why a change waits, in one sentence. A hold of members grows and shrinks, so the sentence states its present
+    count."""
+    if hold.subject != SUBJECT_MEMBERS:
+        return hold.reason
+    return f"nodes: {hold.addresses} address{'' if hold.addresses == 1 else 'es'} {hold.reason}"
+
+
+MAX_SHOWN_ZONES = 100
+"""Zones that a hold names; it may concern more."""
+
+
+def hash_of(*parts: object) -> bytes:
+    """A 16-byte hash of these values."""
+    return blake2b(msgspec.json.encode(parts), digest_size=16).digest()
+
+
+def key_of(zones: Iterable[str]) -> str:
+    """A short key of these zones, in any order."""
+    return hash_of(*sorted(zones)).hex()
+
+
+def add_hashes(total: bytes, *, added: bytes | None = None, removed: bytes | None = None) -> bytes:
+    """The hash of a set after an element's hash joined or left: their sum."""
+    value = int.from_bytes(total, "big")
+    value += int.from_bytes(added or b"", "big") - int.from_bytes(removed or b"", "big")
+    return (value % (1 << 128)).to_bytes(16, "big")

@@ -1,0 +1,484 @@
+"""Holds: changes over their budget, which wait for approval, and how a hold ends.
+
+A hold of members ends when two principals approve it, or when all of its nodes have come back. A hold of a looser
+budget ends when two principals approve it, one rejects it, or the budget is set anew. A hold of an edit (of a policy,
+or of a zone's labels) ends when two principals approve it, one rejects it, or another edit of the same subject replaces
+it. An approved edit applies to the fleet's state at that time. If it would then change more verdicts than the approvers
+saw, or verdicts in other zones, by more than a budget, it needs new approvals. An approval quotes the hash of the
+change that the approver saw. The person who requested an edit may not approve it: two others must. A person with
+certificates of several roles counts once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from heapq import nsmallest
+from typing import NamedTuple, TypedDict
+
+from msgspec.structs import replace
+
+from eventstore.folding.fold import DONE, UNCHANGED, Decision, Outcome, RecordMetadata, refusal
+from projections.field_checks import quoted
+from projections.fleet.membership.effects import hold_key
+from projections.fleet.membership.rows import Cause
+from projections.fleet.policies.edits import Edit, EditImpact, ListPair, Proposal, edit_impact, propose
+from projections.fleet.policies.fleet_zones import FleetZone
+from projections.fleet.state import ANY_ZONE, LAST_HOLD, FleetState
+from projections.fleet.withdrawals.budgets import (
+    ALLOWED_BY_CHANGE,
+    ALLOWED_BY_JOIN,
+    APPROVALS,
+    BUDGET_WINDOW_MS,
+    DENIAL_KINDS,
+    DENIED_BY_CHANGE,
+    DENIED_BY_LEAVE,
+    MAX_SHOWN_ZONES,
+    SUBJECT_BUDGET,
+    SUBJECT_MEMBERS,
+    SUBJECT_POLICY,
+    SUBJECT_ZONE,
+    Budget,
+    BudgetKind,
+    Hold,
+    fault_of_budget,
+    hash_of,
+    key_of,
+    reason_of,
+)
+from projections.fleet.withdrawals.impact import Impact, MemberChange, evaluate
+from projections.fleet.withdrawals.principals import person
+from schemas.events import BudgetSet, Envelope, HoldApproved, HoldRejected
+
+MAX_SHOWN_REASONS = 10
+"""Different reasons of the parts of one command that its hold lists."""
+
+_LATER = "; a later part of the command: "
+_OTHERS = "others"
+
+
+class EditApplied(NamedTuple):
+    """An edit is applied: its count against the budgets, and the holds that it ends."""
+
+    proposal: Proposal
+    charged: EditImpact
+    ended_holds: tuple[int, ...]
+    approved_by: tuple[str, ...] = ()
+
+
+class EditHeld(NamedTuple):
+    """An edit waits, and replaces older edits of the same thing that wait."""
+
+    hold: Hold
+    ended_holds: tuple[int, ...]
+
+
+class BudgetChanged(NamedTuple):
+    """A budget is set, and pending edits of it end."""
+
+    budget: Budget
+    ended_holds: tuple[int, ...]
+    approved_by: tuple[str, ...] = ()
+
+
+class HoldUpdated(NamedTuple):
+    """A hold has a new row: approved once, or in need of new approvals."""
+
+    hold: Hold
+
+
+class MembersRejected(NamedTuple):
+    """A change of members is rejected: the previous states of its nodes stay reachable, the new ones stay without
+    effect."""
+
+    hold: Hold
+    names: tuple[str, ...]
+
+
+class EditRejected(NamedTuple):
+    """An edit that waited is rejected."""
+
+    hold: Hold
+
+
+class MembersReleased(NamedTuple):
+    """The change of members behind a hold is applied."""
+
+    hold: int
+    impact: Impact
+    approved_by: tuple[str, ...]
+
+
+def member_holds(
+    state: FleetState, impact: Impact, causes: Mapping[str, Cause], actor: str, at: RecordMetadata
+) -> tuple[tuple[Hold, ...], dict[int, int]]:
+    """The holds of the held changes, one per command behind them, and the hold of each of these changes.
+
+    A command whose nodes are in several records, of one zones partition or of several, has one hold for all of them.
+    Its approvals are void when it grows. The same command id from another actor makes another hold: otherwise an actor
+    could approve their own change in the name of another. Nodes without a command share the hold of their record, with
+    `actor` as the requester.
+    """
+    if not impact.held:
+        return (), {}  # the common case; a scan of open holds may cover thousands
+    by_cause: dict[Cause, list[int]] = {}
+    for index in sorted(impact.held):
+        by_cause.setdefault(causes.get(impact.changes[index].name, Cause("", actor)), []).append(index)
+    of_members = (hold for hold in state.holds.rows.values() if hold.subject == SUBJECT_MEMBERS)
+    open_holds = {Cause(hold.command_id, hold.requested_by): hold for hold in of_members}
+    hold_by_change: dict[int, int] = {}
+    holds, number = list[Hold](), state.clocks.rows.get(LAST_HOLD, 0)
+    for cause, indices in by_cause.items():
+        earlier = open_holds.get(cause) if cause.command_id else None
+        hold = _hold_of(state, impact, indices, cause, at)
+        if earlier is None:
+            number += 1
+            hold = replace(hold, id=number)
+        else:
+            hold = _grown(earlier, hold)
+        holds.append(hold)
+        hold_by_change |= dict.fromkeys(indices, hold.id)
+    return tuple(holds), hold_by_change
+
+
+def _grown(earlier: Hold, later: Hold) -> Hold:
+    """An open hold with the zones, the budget and the reason of a later part of its command. Its approvals are void."""
+    reasons = [*dict.fromkeys((*earlier.reason.split(_LATER), later.reason))]
+    if len(reasons) > MAX_SHOWN_REASONS:
+        reasons[MAX_SHOWN_REASONS:] = [_OTHERS]
+    kind = _named({earlier.kind, later.kind})
+    zones = tuple(nsmallest(MAX_SHOWN_ZONES, {*earlier.zones, *later.zones}))
+    return replace(earlier, kind=kind, zones=zones, reason=_LATER.join(reasons), approvals=())
+
+
+def _hold_of(state: FleetState, impact: Impact, indices: Sequence[int], cause: Cause, at: RecordMetadata) -> Hold:
+    befores = [impact.changes[index].before for index in indices]
+    earlier = [state.holds.rows.get(hold_key(before.withheld)) for before in befores if before is not None]
+    kind = _named({kind for kind, _ in impact.exceeded} or {hold.kind for hold in earlier if hold is not None})
+    count, number = max(
+        ((count, number) for (of, number), count in impact.exceeded.items() if of == kind), default=(0, 0)
+    )
+    zones: Iterable[str]
+    if count:
+        addresses = sum(_addresses_of(impact.changes[index]) for index in indices)
+        together = f", as part of {count}" if count > addresses else ""
+        reason = _over(kind, together + _of_late(state, kind, number, at)) + "; the rule tables keep the previous state"
+        zones = state.zones_with({list_number for _, list_number in impact.exceeded})
+    else:
+        reason = "of nodes whose last change waits for approval; the rule tables keep the previous state"
+        zones = {row.zone for index in indices for row in impact.changes[index][2:4] if row is not None}
+    return Hold(
+        id=0,
+        kind=kind,
+        subject=SUBJECT_MEMBERS,
+        reason=reason,
+        addresses=0,
+        nodes=0,
+        zones=tuple(nsmallest(MAX_SHOWN_ZONES, zones)),
+        hash=bytes(16),
+        requested_by=cause.actor,
+        since_ms=at.append_ms,
+        command_id=cause.command_id,
+    )
+
+
+def held_outcome(impact: Impact, hold: Hold, hold_by_change: Mapping[int, int]) -> Outcome:
+    """The outcome of a record of members that opened this hold, or made it grow."""
+    return Outcome(
+        "held",
+        reason_of(replace(hold, addresses=addresses_with(impact, hold, hold_by_change))),
+        result={"hold": hold.id},
+    )
+
+
+def addresses_with(impact: Impact, hold: Hold, hold_by_change: Mapping[int, int]) -> int:
+    """The addresses of a hold, including those that its record adds to it."""
+    added = (_addresses_of(impact.changes[index]) for index, held in hold_by_change.items() if held == hold.id)
+    return hold.addresses + sum(added)
+
+
+def _addresses_of(change: MemberChange) -> int:
+    """The number of addresses that a hold of this change counts: the removed or the new ones, whichever are more."""
+    goes = sum(bool(part.address4) + bool(part.address6) for part in change.removed)
+    comes = (
+        bool(change.after.address4) + bool(change.after.address6)
+        if change.after is not None and change.needs_slot
+        else 0
+    )
+    return max(goes, comes)
+
+
+def _over(kind: BudgetKind, more: str) -> str:
+    return f"would be {_turned(kind)} at once{more}, over the {kind} budget"
+
+
+def _of_late(state: FleetState, kind: BudgetKind, number: int, at: RecordMetadata) -> str:
+    """The part of a reason that counts a list's earlier changes in the window, which explains a small change over a
+    budget."""
+    spent = state.window(kind, number).spent(at.time_ms)
+    return f", after {spent} in the last {BUDGET_WINDOW_MS // 60_000} minutes" if spent else ""
+
+
+def _named(kinds: Collection[str]) -> BudgetKind:
+    """The budget that a hold is named after: denials first, and unrequested changes before requested ones."""
+    first: tuple[BudgetKind, ...] = (DENIED_BY_CHANGE, DENIED_BY_LEAVE, ALLOWED_BY_CHANGE, ALLOWED_BY_JOIN)
+    return next(kind for kind in first if kind in kinds)
+
+
+def _turned(kind: BudgetKind) -> str:
+    return "denied" if kind in DENIAL_KINDS else "allowed"
+
+
+def decide_edit(
+    state: FleetState, edit: Edit, envelope: Envelope, at: RecordMetadata
+) -> tuple[EditApplied | EditHeld, Outcome]:
+    """Apply an edit within the budget; hold one that is over it.
+
+    A repeated edit leaves its pending hold unchanged: a client that repeats its edit must not void the approvals.
+    """
+    proposal = propose(state, edit, at.offset + 1)
+    found = edit_impact(state, proposal)
+    ended_holds = tuple(_of_the_same(state, edit))
+    over = _over_budget(state, found, at)
+    if not over:
+        return EditApplied(proposal, found, ended_holds), DONE
+    for waiting in (state.holds.rows[hold_key(hold)] for hold in ended_holds):
+        if _says_the_same(waiting, edit) and not _over_budget(state, _unseen(state, waiting, proposal, found), at):
+            return EditHeld(waiting, ()), Outcome("held", waiting.reason, result={"hold": waiting.id})
+    asked = _approval_request(state, proposal, over, at)
+    kind, addresses = asked["kind"], asked["addresses"]
+    number = next(pair[0] for (of, pair), count in over.items() if (of, count) == (kind, addresses))
+    what = f"{addresses} addresses {_over(kind, _of_late(state, kind, number, at))}"
+    hold = Hold(
+        id=state.clocks.rows.get(LAST_HOLD, 0) + 1,
+        subject=SUBJECT_POLICY if edit.policy else SUBJECT_ZONE,
+        reason=f"{_said(edit)}: {what}; it waits for approval",
+        nodes=0,
+        requested_by=envelope.actor,
+        since_ms=at.append_ms,
+        policy=edit.policy,
+        policy_after=edit.policy_after,
+        zone=edit.zone,
+        labels_after=edit.labels_after,
+        command_id=envelope.command_id,
+        **asked,
+    )
+    return EditHeld(hold, ended_holds), Outcome("held", hold.reason, result={"hold": hold.id})
+
+
+def decide_budget(state: FleetState, event: BudgetSet, at: RecordMetadata) -> Decision:
+    """Apply a tighter budget at once; hold one that is looser in any way.
+
+    A budget decides which changes pass without a second person, so to loosen it takes as many people as to release a
+    hold. While it waits, the present budget counts.
+    """
+    fault = fault_of_budget(event)
+    if fault is not None:
+        return refusal(fault)
+    now, budget = state.budgets.rows[event.kind], Budget(event.kind, event.permille, event.min_addresses)
+    waiting = [hold for hold in _ordered(state) if hold.subject == SUBJECT_BUDGET and hold.kind == event.kind]
+    ended_holds = tuple(hold.id for hold in waiting)
+    if budget == now and not waiting:
+        return Decision(None, UNCHANGED)
+    if not budget.is_looser(now):
+        return Decision(BudgetChanged(budget, ended_holds), DONE)
+    for hold in waiting:
+        if hold.budget_after == budget:
+            return Decision(EditHeld(hold, ()), Outcome("held", hold.reason, result={"hold": hold.id}))
+    reason = (
+        f"budget: {budget.kind} would be looser with {budget.permille} per mille and at least {budget.min_addresses}"
+        f" than with {now.permille} and {now.min_addresses}; it waits for approval"
+    )
+    hold = Hold(
+        id=state.clocks.rows.get(LAST_HOLD, 0) + 1,
+        kind=budget.kind,
+        subject=SUBJECT_BUDGET,
+        reason=reason,
+        addresses=0,
+        nodes=0,
+        zones=(),
+        hash=hash_of("budget", at.offset, budget),
+        requested_by=event.envelope.actor,
+        since_ms=at.append_ms,
+        budget_after=budget,
+        command_id=event.envelope.command_id,
+    )
+    return Decision(EditHeld(hold, ended_holds), Outcome("held", reason, result={"hold": hold.id}))
+
+
+def _over_budget(state: FleetState, found: EditImpact, at: RecordMetadata) -> EditImpact:
+    """The part of an edit's impact that exceeds the budgets now."""
+    return {
+        (kind, pair): count
+        for (kind, pair), count in found.items()
+        if count and state.exceeds(kind, pair[0], count, at.time_ms)
+    }
+
+
+class _ApprovalRequest(TypedDict):
+    """The data of an edit that approvers see and confirm."""
+
+    kind: BudgetKind
+    addresses: int
+    zones: tuple[str, ...]
+    hash: bytes
+    asked_offset: int
+    shown_counts: dict[str, int]
+
+
+def _approval_request(state: FleetState, proposal: Proposal, over: EditImpact, at: RecordMetadata) -> _ApprovalRequest:
+    by_move = _zones_by_move(state, proposal)
+    kind = _named({kind for kind, _ in over})
+    concerned = sorted({name for _, pair in over for name in by_move[pair] if name != ANY_ZONE})
+    return _ApprovalRequest(
+        kind=kind,
+        addresses=max(count for (of, _), count in over.items() if of == kind),
+        zones=tuple(concerned[:MAX_SHOWN_ZONES]),
+        hash=hash_of("edit", at.offset, *proposal.edit),
+        asked_offset=at.offset,
+        shown_counts={_key(state, kind, by_move[pair], at.offset): count for (kind, pair), count in over.items()},
+    )
+
+
+def _key(state: FleetState, kind: BudgetKind, zones: Collection[str], asked: int) -> str:
+    """A key for the budget and for the zones in which addresses would turn together.
+
+    A count shown for zones that fleet did not know yet also covers zones that fleet learned of since. A growing fleet
+    gets new zones all the time, and an edit of all zones could otherwise never be approved.
+    """
+    if ANY_ZONE in zones:
+        zones = [name for name in zones if name == ANY_ZONE or not _was_unknown(state.zones.rows.get(name), asked)]
+    return f"{kind}/{key_of(zones)}"
+
+
+def _was_unknown(zone: FleetZone | None, asked: int) -> bool:
+    """Whether the zone is newer to fleet than the request of an edit, or had no labels then and since."""
+    return zone is not None and (zone.since_version > asked or (not zone.labels and zone.labels_version <= asked))
+
+
+def _zones_by_move(state: FleetState, proposal: Proposal) -> dict[ListPair, list[str]]:
+    zones: dict[ListPair, list[str]] = {}
+    for name, pair in proposal.by_zone(state.zones):
+        zones.setdefault(pair, []).append(name)
+    return zones
+
+
+def _of_the_same(state: FleetState, edit: Edit) -> Iterable[int]:
+    """Holds of earlier edits of the same subject."""
+    for hold in _ordered(state):
+        if hold.subject in (SUBJECT_POLICY, SUBJECT_ZONE) and (hold.policy, hold.zone) == (edit.policy, edit.zone):
+            yield hold.id
+
+
+def _ordered(state: FleetState) -> list[Hold]:
+    """All holds, oldest first."""
+    return sorted(state.holds.rows.values(), key=lambda hold: hold.id)
+
+
+def holds_of_edit(state: FleetState, *, policy: str = "", zone: str = ANY_ZONE) -> tuple[int, ...]:
+    """Holds of edits of a policy, or of a zone's labels."""
+    return tuple(_of_the_same(state, Edit(policy=policy, zone=zone)))
+
+
+def _open(state: FleetState, number: int) -> Hold | str:
+    """An open hold, or one sentence that says why it is not open."""
+    key = hold_key(number)
+    rejected = state.rejected.rows.get(key)
+    if rejected is not None:
+        return f"hold: {number} was rejected by {quoted(rejected.rejected_by)} and can no longer be approved"
+    hold = state.holds.rows.get(key)
+    return hold if hold is not None else f"hold: {number} is not an open hold"
+
+
+def decide_approval(state: FleetState, event: HoldApproved, at: RecordMetadata) -> Decision:
+    hold = _open(state, event.hold)
+    actor = event.envelope.actor
+    if isinstance(hold, str):
+        return refusal(hold)
+    if event.hold_hash != hold.hash:
+        said = event.hold_hash[: len(hold.hash) + 1].hex()  # one byte more shows that it is too long
+        return refusal(f"hash: {said} must be the current hash of the hold, {hold.hash.hex()}")
+    if person(actor) == person(hold.requested_by):
+        return refusal(f"principal: {quoted(actor)} requested this change, so other principals must approve it")
+    approvals = tuple({person(approver): approver for approver in (*hold.approvals, actor)}.values())
+    if len(approvals) < APPROVALS:
+        reason = f"hold {hold.id} has {len(approvals)} of {APPROVALS} approvals"
+        if len(approvals) == len(hold.approvals):
+            return Decision(None, Outcome("unchanged", f"{reason}, including yours"))
+        return Decision(HoldUpdated(replace(hold, approvals=approvals)), Outcome("done", reason))
+    if hold.subject == SUBJECT_MEMBERS:
+        changes = [_release(state, name, hold.id) for name in sorted(state.held_names[hold.id])]
+        return Decision(MembersReleased(hold.id, evaluate(state, changes, at.time_ms, approved=True), approvals), DONE)
+    if hold.budget_after is not None:
+        return Decision(BudgetChanged(hold.budget_after, (hold.id,), approvals), DONE)
+    return _decide_approved_edit(state, hold, approvals, at)
+
+
+def _decide_approved_edit(state: FleetState, hold: Hold, approvals: tuple[str, ...], at: RecordMetadata) -> Decision:
+    """Apply an approved edit, or ask for new approvals if its unseen verdict changes exceed a budget.
+
+    The counts that approvers saw belong to zones. If other zones would now lose traffic together, their whole count is
+    unseen.
+    """
+    edit = Edit(hold.policy, hold.policy_after, hold.zone, hold.labels_after)
+    proposal = propose(state, edit, at.offset + 1)
+    found = edit_impact(state, proposal)
+    unseen = _unseen(state, hold, proposal, found)
+    if not _over_budget(state, unseen, at):
+        return Decision(EditApplied(proposal, unseen, (hold.id,), approvals), DONE)
+    asked = _approval_request(state, proposal, _over_budget(state, found, at), at)
+    reason = (
+        f"{_said(edit)}: {asked['addresses']} addresses would be {_turned(asked['kind'])} at once now, but"
+        " approvers were shown fewer, or other zones; check its zones and approve it again"
+    )
+    return Decision(
+        HoldUpdated(replace(hold, reason=reason, approvals=(), **asked)),
+        Outcome("held", reason, result={"hold": hold.id}),
+    )
+
+
+def _said(edit: Edit) -> str:
+    """The beginning of a sentence about an edit."""
+    return f"policy: {edit.policy!r}" if edit.policy else f"zone: labels of {edit.zone!r}"
+
+
+def _unseen(state: FleetState, hold: Hold, proposal: Proposal, found: EditImpact) -> EditImpact:
+    """The verdict changes of an edit now, beyond the counts that were shown when it was requested."""
+    zones = _zones_by_move(state, proposal)
+    return {
+        (kind, pair): max(0, count - hold.shown_counts.get(_key(state, kind, zones[pair], hold.asked_offset), 0))
+        for (kind, pair), count in found.items()
+    }
+
+
+def _says_the_same(hold: Hold, edit: Edit) -> bool:
+    """Whether an edit has the same content as the pending one of the same subject."""
+    waits, asked = hold.policy_after, edit.policy_after
+    if waits is None or asked is None:
+        return waits is asked and hold.labels_after == edit.labels_after
+    return waits.content() == asked.content()
+
+
+def _release(state: FleetState, name: str, hold: int) -> MemberChange:
+    """Drop the states of a node that a hold retains, and make the state that it withholds effective."""
+    before, parts = state.members.rows[name], state.retained_states(name)
+    removed = tuple(part for part in parts if part.hold == hold)
+    untouched = tuple(part for part in parts if part.hold != hold)
+    return MemberChange(
+        name,
+        DENIED_BY_CHANGE,
+        before,
+        None if before.held else before,
+        removed,
+        untouched,
+        needs_slot=before.withheld == hold,
+    )
+
+
+def decide_rejection(state: FleetState, event: HoldRejected) -> Decision:
+    hold = _open(state, event.hold)
+    if isinstance(hold, str):
+        return refusal(hold)
+    rejected = replace(hold, approvals=(), rejected_by=event.envelope.actor)
+    if hold.subject == SUBJECT_MEMBERS:
+        return Decision(MembersRejected(rejected, tuple(sorted(state.held_names[hold.id]))), DONE)
+    return Decision(EditRejected(rejected), DONE)

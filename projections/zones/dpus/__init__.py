@@ -1,0 +1,1 @@
+"""The DPUs of a zones partition: their lifecycle, and the rollout of images within the limits of a zone."""

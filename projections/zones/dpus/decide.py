@@ -1,0 +1,227 @@
+"""Decisions on records about DPUs: registrations, requests of operators, step events, and deadlines.
+
+Each record becomes a trigger of the lifecycle's table. Its result may free capacity in the zone, and then the same
+record admits the next DPUs of the queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from msgspec.structs import replace
+
+from eventstore.folding.fold import DONE, Decision, Outcome, RecordMetadata, refusal, unchanged
+from projections.field_checks import MAX_AHEAD_MS, check_name, check_text, check_zone, is_printable, quoted
+from projections.installs.fold import MAX_ORDINAL
+from projections.tries import FAILURE_KINDS, Tries, in_force
+from projections.zones.dpus.lifecycle import REQUESTS, Trigger, transition
+from projections.zones.dpus.phases import INITIALIZING, PENDING
+from projections.zones.dpus.rollout import DpuChange, InstallAdmission, admit, limits_of, queue_place
+from projections.zones.rows import Dpu, Zone
+from projections.zones.state import ZonesChange, ZonesState
+from schemas.events import (
+    DeadlinePassed,
+    DpuRegistered,
+    LifecycleRequested,
+    StepFailed,
+    StepProgressed,
+    StepStarted,
+    StepSucceeded,
+)
+
+STEP_DEADLINE = "step"
+"""Kind of the DeadlinePassed that ends an attempt; its subject is the DPU."""
+
+LOST = "lost"
+"""Kind of a StepFailed that another provisioner appends when the provisioner of the attempt is no longer alive."""
+
+MAX_DPUS_PER_ZONE = 100_000
+
+MAX_MESSAGE = 253
+"""Characters of a failure that are stored."""
+
+_MAX_FACTS = 16
+
+StepEvent: TypeAlias = StepStarted | StepProgressed | StepSucceeded | StepFailed
+
+
+def register(state: ZonesState, event: DpuRegistered, at: RecordMetadata) -> Decision:
+    fault = _fault_of_registration(event)
+    if fault is not None:
+        return refusal(fault)
+    old = state.dpus.rows.get(event.dpu)
+    if old is None:
+        return _add(state, event, at)
+    if old.zone != event.zone:
+        reason = f"dpu: {event.dpu!r} is registered in zone {old.zone!r}; delete it there first"
+        return refusal(reason)
+    if old.effect and event.node != old.node:
+        return refusal(
+            f"node: {quoted(event.node)} cannot replace {quoted(old.node)}, which is out of service for dpu "
+            f"{event.dpu!r}"
+        )
+    row = replace(old, node=event.node, bmc_address=event.bmc_address, serial=old.serial or event.serial)
+    if event.serial in ("", row.serial):
+        return _decide(state, event.dpu, old, row, at)
+    return _decide(state, event.dpu, old, transition(event.dpu, row, Trigger("swapped", at, serial=event.serial)), at)
+
+
+def request(state: ZonesState, event: LifecycleRequested, at: RecordMetadata) -> Decision:
+    if event.request not in REQUESTS:
+        return refusal(f"request: {quoted(event.request)} must be one of {', '.join(REQUESTS)}")
+    fault = check_text("image", event.image)
+    if fault is None and event.image and event.request != "provision":
+        fault = f"image: {quoted(event.image)} goes with provision only, not with {event.request}"
+    row = _find(state, event.zone, event.dpu)
+    if fault is not None or isinstance(row, str):
+        return refusal(fault or str(row))
+    return _decide(state, event.dpu, row, transition(event.dpu, row, Trigger(event.request, at, image=event.image)), at)
+
+
+def apply_step_event(state: ZonesState, event: StepEvent, at: RecordMetadata) -> Decision:
+    row = _find(state, event.zone, event.dpu)
+    if isinstance(row, str):
+        return refusal(row)
+    if event.phase != row.phase:
+        reason = f"phase: {quoted(event.phase)} of dpu {event.dpu!r} is no longer its phase, which is {row.phase}"
+        return refusal(reason)
+    trigger = _trigger(event, at)
+    if isinstance(trigger, str):
+        return refusal(trigger)
+    trigger = trigger._replace(tries=_tries(state, row))
+    return _decide(state, event.dpu, row, transition(event.dpu, row, trigger), at)
+
+
+def expire(state: ZonesState, event: DeadlinePassed, at: RecordMetadata) -> Decision:
+    """End an attempt at its deadline, if the record's own time has reached it."""
+    name = event.envelope.subject
+    row = state.dpus.rows.get(name)
+    if event.kind != STEP_DEADLINE or row is None:
+        return refusal(f"subject: {quoted(name)} has no deadline of kind {quoted(event.kind)}")
+    if row.step_state != "running" or row.deadline_ms != event.deadline_ms:
+        return unchanged(f"deadline_ms: {event.deadline_ms} of dpu {name!r} has passed already")
+    if at.append_ms < event.deadline_ms:
+        reason = f"deadline_ms: {event.deadline_ms} of dpu {name!r} is after {at.append_ms}, the time of this record"
+        return refusal(reason)
+    message = f"{row.provisioner!a} reported no result by the deadline"
+    failed_ms = _said_ms(event, at)
+    trigger = Trigger("expired", at, attempt=row.attempt, kind="transient", message=message, failed_ms=failed_ms)
+    trigger = trigger._replace(tries=_tries(state, row))
+    return _decide(state, name, row, transition(name, row, trigger), at)
+
+
+def _add(state: ZonesState, event: DpuRegistered, at: RecordMetadata) -> Decision:
+    index = state.dpu_index.zone(event.zone)
+    if len(index.names) >= MAX_DPUS_PER_ZONE:
+        return refusal(f"zone: {event.zone!r} has {MAX_DPUS_PER_ZONE} DPUs, the limit")
+    zone = state.zone_rows.rows.get(event.zone) or Zone()
+    ordinal = zone.ordinals if zone.ordinals < MAX_ORDINAL else index.lowest_free
+    row = Dpu(
+        zone=event.zone,
+        ordinal=ordinal,
+        node=event.node,
+        serial=event.serial,
+        bmc_address=event.bmc_address,
+        phase=INITIALIZING,
+        attempt=at.offset,
+        entered=at.offset,
+        since=at.offset,
+        since_ms=at.time_ms,
+    )
+    zones = {event.zone: replace(zone, ordinals=max(zone.ordinals, ordinal + 1))}
+    return Decision(ZonesChange(dpus={event.dpu: row}, zones=zones), DONE)
+
+
+def _decide(state: ZonesState, name: str, old: Dpu, result: Dpu | str | None, at: RecordMetadata) -> Decision:
+    if isinstance(result, str):
+        return refusal(result)
+    changed = DpuChange(name, old, result)
+    admitted = admit(state, old.zone, limits_of(state.zone_rows.rows.get(old.zone)), changed, at)
+    outcome = _outcome(state, changed, admitted)
+    if result == old and not admitted.rows:
+        return Decision(None, outcome)
+    rows: dict[str, Dpu | None] = {name: result, **admitted.rows}
+    return Decision(ZonesChange(dpus=rows), outcome)
+
+
+def _outcome(state: ZonesState, changed: DpuChange, admitted: InstallAdmission) -> Outcome:
+    if changed.new is None or changed.new.phase != PENDING or changed.name in admitted.rows:
+        return DONE
+    reason = f"dpu: {changed.name!r} is paused" if changed.new.paused else admitted.full
+    place = queue_place(state, changed, admitted)
+    return Outcome("waiting", reason, {"queue_position": place})
+
+
+def _tries(state: ZonesState, row: Dpu) -> Tries:
+    return in_force((state.zone_rows.rows.get(row.zone) or Zone()).tries)
+
+
+def _find(state: ZonesState, zone: str, dpu: str) -> Dpu | str:
+    row = state.dpus.rows.get(dpu)
+    if row is None or row.zone != zone:
+        return f"dpu: {quoted(dpu)} is not registered in zone {quoted(zone)}"
+    return row
+
+
+def _fault_of_registration(event: DpuRegistered) -> str | None:
+    return (
+        check_zone("zone", event.zone)
+        or check_name("dpu", event.dpu)
+        or (check_name("node", event.node) if event.node else None)
+        or check_text("serial", event.serial)
+        or check_text("bmc_address", event.bmc_address)
+    )
+
+
+def _trigger(event: StepEvent, at: RecordMetadata) -> Trigger | str:
+    match event:
+        case StepStarted():
+            fault = check_text("provisioner", event.provisioner)
+            if fault is None and not event.provisioner:
+                fault = "provisioner: '' must name the provisioner that takes the step"
+            return fault or Trigger("started", at, attempt=event.attempt, provisioner=event.provisioner)
+        case StepProgressed():
+            fault = check_text("task", event.task)
+            if fault is None and not 0 <= event.percent <= 100:
+                fault = f"percent: {event.percent} must be from 0 to 100"
+            return fault or Trigger("progressed", at, attempt=event.attempt, task=event.task, percent=event.percent)
+        case StepSucceeded():
+            return _fault_of_facts(event.facts) or Trigger("succeeded", at, attempt=event.attempt, facts=event.facts)
+        case StepFailed():
+            if event.kind not in (*FAILURE_KINDS, LOST):
+                return f"kind: {quoted(event.kind)} must be one of {', '.join((*FAILURE_KINDS, LOST))}"
+            trigger = LOST if event.kind == LOST else "failed"
+            return Trigger(
+                trigger,
+                at,
+                attempt=event.attempt,
+                kind=event.kind,
+                message=_one_line(event.message),
+                failed_ms=_said_ms(event, at),
+            )
+
+
+def _said_ms(event: StepFailed | DeadlinePassed, at: RecordMetadata) -> int:
+    """The time of a failure: the fold time, but at most MAX_AHEAD_MS after the event was issued.
+
+    Fold time never goes back. If the broker's clock was fast, a delay counted from fold time would last as long as the
+    clock was ahead.
+    """
+    return min(at.time_ms, event.envelope.issued_at_ms + MAX_AHEAD_MS)
+
+
+def _fault_of_facts(facts: Mapping[str, str]) -> str | None:
+    if len(facts) > _MAX_FACTS:
+        return f"facts: {len(facts)} are more than the {_MAX_FACTS} allowed"
+    for key in sorted(facts):
+        fault = check_text("facts", key) or check_text(f"facts[{key}]", facts[key])
+        if fault is not None:
+            return fault
+    return None
+
+
+def _one_line(message: str) -> str:
+    """Make a failure text valid: any text is accepted, so that a device's output cannot keep its error out of the
+    log."""
+    return "".join(char if is_printable(char) else " " for char in message[:MAX_MESSAGE])

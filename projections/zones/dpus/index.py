@@ -1,0 +1,105 @@
+"""Index of the DPUs of a partition, derived from their rows: open steps, ordinals, queues, and the counts for limits.
+
+Each zone has two queues of DPUs that wait for an install. The retry queue goes first: its DPUs failed an install, and
+their nodes are already out of service. DPUs are in the order in which they became Pending.
+"""
+
+from __future__ import annotations
+
+from projections.zones.dpus.phases import ERROR, INSTALLING, PENDING
+from projections.zones.rows import Dpu
+
+
+class ZoneDpus:
+    """The DPUs of one zone. `unavailable` counts, per node out of service, the DPUs that require it; `phases` the
+    DPUs by phase, for display; `stuck` are DPUs that need an operator."""
+
+    __slots__ = ("installing", "names", "phases", "queue", "retry_queue", "stuck", "unavailable", "used")
+
+    def __init__(self) -> None:
+        self.names: dict[int, str] = {}
+        self.used = 0
+        self.installing = 0
+        self.unavailable: dict[str, int] = {}
+        self.retry_queue: dict[str, None] = {}
+        self.queue: dict[str, None] = {}
+        self.phases: dict[str, int] = {}
+        self.stuck: dict[str, None] = {}
+
+    @property
+    def lowest_free(self) -> int:
+        """The lowest unused ordinal."""
+        return (~self.used & (self.used + 1)).bit_length() - 1
+
+
+class DpuIndex:
+    """The DPUs of all zones of the partition, and the DPUs with an open or running step, in no particular order."""
+
+    def __init__(self) -> None:
+        self.zones: dict[str, ZoneDpus] = {}
+        self.open: dict[str, None] = {}
+        self.running: dict[str, None] = {}
+
+    def zone(self, zone: str) -> ZoneDpus:
+        """The index of a zone; a new empty one, which is not stored, if it has no DPU."""
+        return self.zones.get(zone) or ZoneDpus()
+
+    def replace(self, name: str, old: Dpu | None, new: Dpu | None) -> None:
+        """Replace a row. A DPU keeps its place in the queue while it is Pending since the same offset."""
+        if old is not None:
+            stays = new is not None and old.phase == new.phase == PENDING and old.since == new.since
+            self._discard(name, old, stays)
+        if new is not None:
+            self._add(name, new)
+
+    def _add(self, name: str, dpu: Dpu) -> None:
+        zone = self.zones.get(dpu.zone)
+        if zone is None:
+            zone = self.zones[dpu.zone] = ZoneDpus()
+        taken = zone.names.setdefault(dpu.ordinal, name)
+        assert taken == name, f"{name}: ordinal {dpu.ordinal} of {dpu.zone} is that of {taken}"
+        zone.used |= 1 << dpu.ordinal
+        zone.installing += dpu.phase in INSTALLING
+        zone.phases[dpu.phase] = zone.phases.get(dpu.phase, 0) + 1
+        if is_stuck(dpu):
+            zone.stuck[name] = None
+        if dpu.effect:
+            host = host_of(name, dpu)
+            zone.unavailable[host] = zone.unavailable.get(host, 0) + 1
+        if dpu.phase == PENDING:
+            (zone.retry_queue if dpu.effect else zone.queue)[name] = None
+        if dpu.step_state == "open":
+            self.open[name] = None
+        elif dpu.step_state == "running":
+            self.running[name] = None
+
+    def _discard(self, name: str, dpu: Dpu, stays: bool) -> None:
+        zone = self.zones[dpu.zone]
+        del zone.names[dpu.ordinal]
+        zone.used &= ~(1 << dpu.ordinal)
+        zone.installing -= dpu.phase in INSTALLING
+        zone.phases[dpu.phase] -= 1
+        if not zone.phases[dpu.phase]:
+            del zone.phases[dpu.phase]
+        zone.stuck.pop(name, None)
+        if dpu.effect:
+            host = host_of(name, dpu)
+            zone.unavailable[host] -= 1
+            if not zone.unavailable[host]:
+                del zone.unavailable[host]
+        if dpu.phase == PENDING and not stays:
+            del (zone.retry_queue if dpu.effect else zone.queue)[name]
+        self.open.pop(name, None)
+        self.running.pop(name, None)
+        if not zone.names:
+            del self.zones[dpu.zone]
+
+
+def host_of(name: str, dpu: Dpu) -> str:
+    """The unit of the limit on unavailable nodes: the DPU's node, or the DPU itself if it names none."""
+    return dpu.node or f"/{name}"
+
+
+def is_stuck(dpu: Dpu) -> bool:
+    """Whether a DPU needs an operator: it failed, is paused, or was swapped for another card."""
+    return dpu.phase == ERROR or dpu.failures > 0 or dpu.paused or dpu.swapped

@@ -1,0 +1,326 @@
+"""The lifecycle of a DPU: the transition table of requests and step events per phase.
+
+A provisioner appends `StepStarted` before a step, executes it, and appends the result. The fold accepts only records
+that name the running attempt. An attempt ends by its result, by its deadline (a timer appends it), by a `StepFailed` of
+kind lost when its provisioner is gone, or by a request. Attempt numbers only grow, so a late record matches no attempt.
+Failures of a kind are retried up to the zone's budget, after a delay with jitter. The jitter is derived from the DPU's
+name and attempt, because a fold has no randomness. After the last retry the DPU is in Error. No phase is terminal:
+requests lead on from Error, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from hashlib import blake2b
+from typing import NamedTuple, TypeAlias
+
+from msgspec.structs import replace
+
+from eventstore.backoff import backoff_ceiling
+from eventstore.folding.fold import RecordMetadata
+from projections.field_checks import quoted
+from projections.tries import DEFAULT_TRIES, Tries
+from projections.zones.dpus.phases import (
+    DELETING,
+    ERROR,
+    INITIALIZING,
+    INSTALLING,
+    NODE_EFFECT,
+    NODE_EFFECT_REMOVAL,
+    OS_INSTALLING,
+    PENDING,
+    PHASES,
+    PROVISIONING,
+    READY,
+    STEPS,
+)
+from projections.zones.dpus.rollout import enter_phase
+from projections.zones.rows import Dpu
+
+MAX_TRIES = 20
+"""Attempts at one phase beyond the retry budget, so that a DPU whose provisioners all die ends in Error, too."""
+
+BACKOFF_MS, LONGEST_BACKOFF_MS = 2_000, 300_000
+
+REQUESTS = ("provision", "pause", "resume", "retry", "skip", "abort", "delete")
+
+
+_INSTALLED = frozenset(PROVISIONING[PROVISIONING.index(OS_INSTALLING) : -1])
+"""Steps after which the device must run the target image."""
+
+
+class Trigger(NamedTuple):
+    """An input to a DPU's lifecycle. Each name uses the fields that it needs."""
+
+    name: str
+    at: RecordMetadata
+    image: str = ""
+    attempt: int = 0
+    provisioner: str = ""
+    task: str = ""
+    percent: int = 0
+    facts: Mapping[str, str] = {}
+    kind: str = ""
+    message: str = ""
+    serial: str = ""
+    failed_ms: int = 0
+    tries: Tries = DEFAULT_TRIES
+
+
+TransitionResult: TypeAlias = Dpu | str | None
+"""The row after the trigger, None for a deleted DPU, or the reason for a refusal."""
+
+Action: TypeAlias = Callable[[str, Dpu, Trigger], TransitionResult]
+
+
+def transition(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
+    """The row of a DPU after a trigger."""
+    action = TRANSITIONS.get((row.phase, trigger.name))
+    if action is None:
+        return f"{trigger.name}: does not apply to dpu {name!r} in phase {row.phase}"
+    return action(name, row, trigger)
+
+
+def backoff_ms(name: str, attempt: int, failures: int) -> int:
+    """Half of a ceiling that doubles with each failure, plus a jittered share of the other half. Full jitter could
+    make every delay short, and exhaust the retries of a device while it reboots."""
+    drawn = int.from_bytes(blake2b(f"{name}/{attempt}".encode(), digest_size=8).digest(), "big")
+    ceiling_ms = backoff_ceiling(failures - 1, BACKOFF_MS, LONGEST_BACKOFF_MS)
+    half_ms = ceiling_ms // 2
+    return half_ms + drawn % (ceiling_ms - half_ms) + 1
+
+
+def wait_ms(row: Dpu, now_ms: int) -> int:
+    """The delay until the next attempt.
+
+    A time further ahead than any backoff dates from a fast clock that was since corrected, and delays nothing.
+    """
+    left_ms = row.not_before_ms - now_ms
+    return left_ms if 0 < left_ms <= LONGEST_BACKOFF_MS else 0
+
+
+# --- requests ---------------------------------------------------------------------------------------------------------
+
+
+def _provision(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
+    image = trigger.image or row.image
+    if not image:
+        return f"image: '' must name an image for dpu {name!r}, which has none yet"
+    if row.phase == PENDING:
+        return replace(row, image=image, resume=NODE_EFFECT)
+    return _pending(replace(row, image=image), NODE_EFFECT, trigger.at)
+
+
+def _pause(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
+    return replace(row, paused=True)
+
+
+def _resume(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
+    return replace(row, paused=False)
+
+
+def _reopen(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
+    """Restart the step from its start; a running attempt loses it."""
+    return _begin_step(row, row.phase, trigger.at)
+
+
+def _retry_failed(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
+    """Retry the failed phase, from Error."""
+    return _begin_step(row, row.resume, trigger.at)
+
+
+def _skip(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
+    return _after_step(row, row.phase, trigger.at)
+
+
+def _skip_failed(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
+    return _after_step(row, row.resume, trigger.at)
+
+
+def _withdraw(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
+    """Leave the queue. A node that a failed install left out of service goes back into service first."""
+    return _unwind(name, row, trigger) if row.effect else _settled(row, trigger.at)
+
+
+def _unwind(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
+    """Put the node back into service; the DPU serves with its installed image, or waits to be provisioned."""
+    return enter_phase(replace(row, image=row.installed or row.image), NODE_EFFECT_REMOVAL, trigger.at)
+
+
+def _delete(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
+    return enter_phase(replace(row, paused=False), DELETING, trigger.at)
+
+
+def _stay(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
+    return row
+
+
+def _forget(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
+    return None
+
+
+# --- step events ------------------------------------------------------------------------------------------------------
+
+
+def _start(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
+    if row.step_state == "running":
+        return f"attempt: {trigger.attempt} of dpu {name!r} must wait for attempt {row.attempt} of {row.provisioner!a}"
+    if trigger.attempt != row.attempt + 1:
+        return f"attempt: {trigger.attempt} of dpu {name!r} must be {row.attempt + 1}"
+    if row.paused:
+        return f"dpu: {name!r} is paused"
+    if wait_ms(row, trigger.at.append_ms):
+        return f"attempt: {trigger.attempt} of dpu {name!r} must not start before {row.not_before_ms}"
+    return replace(
+        row,
+        step_state="running",
+        attempt=trigger.attempt,
+        provisioner=trigger.provisioner,
+        not_before_ms=0,
+        deadline_ms=trigger.at.time_ms + STEPS[row.phase].deadline_ms,
+        began_ms=max(row.began_ms, row.since_ms, trigger.at.time_ms),
+        percent=0,
+    )
+
+
+def _progress(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
+    return _stale(name, row, trigger) or replace(row, task=trigger.task, percent=trigger.percent)
+
+
+def _succeed(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
+    stale = _stale(name, row, trigger)
+    if stale is not None:
+        return stale
+    serial = trigger.facts.get("serial") or row.serial
+    if row.serial not in ("", serial) and row.phase != DELETING:
+        return _swap(name, row, trigger._replace(serial=serial))
+    image = trigger.facts.get("image", row.image)
+    if row.phase in _INSTALLED and image != row.image:
+        message = f"image: the device reports {quoted(image)}, but {quoted(row.image)} is wanted"
+        return _fail(name, row, trigger._replace(kind="device", message=message))
+    return _after_step(replace(row, serial=serial, facts={**row.facts, **trigger.facts}), row.phase, trigger.at)
+
+
+def _fail(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
+    stale = _stale(name, row, trigger)
+    if stale is not None:
+        return stale
+    failed = row.failed._replace(**{trigger.kind: getattr(row.failed, trigger.kind) + 1})
+    failures = getattr(failed, trigger.kind)
+    row = replace(row, failures=row.failures + 1, failed=failed)
+    if failures >= getattr(trigger.tries, trigger.kind) or row.tries >= _tries_max(trigger):
+        return _error(row, row.phase, trigger)
+    return replace(
+        _without_attempt(row, trigger),
+        disowned=row.attempt if trigger.kind == "device" else row.disowned,
+        not_before_ms=trigger.failed_ms + backoff_ms(name, row.attempt, failures),
+    )
+
+
+def _lose(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
+    """The provisioner is gone. This is no evidence about the device, so the next attempt may begin at once."""
+    stale = _stale(name, row, trigger)
+    if stale is not None:
+        return stale
+    return _error(row, row.phase, trigger) if row.tries >= _tries_max(trigger) else _without_attempt(row, trigger)
+
+
+def _tries_max(trigger: Trigger) -> int:
+    return MAX_TRIES + sum(trigger.tries)
+
+
+def _swap(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
+    """Another card replaced this DPU. Facts of the old card are void; the image may be provisioned anew."""
+    row = replace(row, serial=trigger.serial, installed="", facts={}, swapped=row.swapped or bool(row.facts))
+    match row.phase:
+        case "Initializing" | "Deleting":
+            return row
+        case "Pending":
+            return replace(row, resume=NODE_EFFECT)
+        case "Error" if row.resume == DELETING:
+            return row
+    message = f"serial: {quoted(trigger.serial)} is another card than the one provisioned; retry provisions it"
+    return _error(row, NODE_EFFECT, trigger._replace(message=message))
+
+
+# --- parts of them ----------------------------------------------------------------------------------------------------
+
+
+def _stale(name: str, row: Dpu, trigger: Trigger) -> str | None:
+    if row.step_state == "running" and trigger.attempt == row.attempt:
+        return None
+    return f"attempt: {trigger.attempt} of dpu {name!r} has ended"
+
+
+def _without_attempt(row: Dpu, trigger: Trigger) -> Dpu:
+    """The step waits for another attempt; a task that still runs on the device stays recorded, for that attempt to
+    adopt."""
+    return replace(row, step_state="open", provisioner="", deadline_ms=0, message=trigger.message)
+
+
+def _begin_step(row: Dpu, phase: str, at: RecordMetadata) -> Dpu:
+    """Begin a step at once, unless it is one that queues and this DPU is not among the admitted ones."""
+    if phase in INSTALLING and row.phase not in INSTALLING:
+        return _pending(row, phase, at)
+    return enter_phase(row, phase, at)
+
+
+def _pending(row: Dpu, phase: str, at: RecordMetadata) -> Dpu:
+    return replace(_idle(row, PENDING, at), resume=phase)
+
+
+def _after_step(row: Dpu, phase: str, at: RecordMetadata) -> TransitionResult:
+    """The row after a step that succeeded or was skipped."""
+    next_phase = STEPS[phase].next_phase
+    if phase == DELETING:
+        return None
+    if phase == NODE_EFFECT_REMOVAL:
+        return _settled(replace(row, effect=False), at)
+    if next_phase == NODE_EFFECT_REMOVAL:
+        row = replace(row, installed=row.image, swapped=False)
+    return _begin_step(row, next_phase, at)
+
+
+def _settled(row: Dpu, at: RecordMetadata) -> Dpu:
+    if row.installed:
+        return _idle(replace(row, image=row.installed), READY, at)
+    return _idle(row, INITIALIZING, at)
+
+
+def _error(row: Dpu, resume: str, trigger: Trigger) -> Dpu:
+    """The row in Error: the tries and failures of the failed step stay visible."""
+    tried = {"entered": row.entered, "failures": row.failures, "failed": row.failed}
+    return replace(_idle(row, ERROR, trigger.at), resume=resume, message=trigger.message, **tried)
+
+
+def _idle(row: Dpu, phase: str, at: RecordMetadata) -> Dpu:
+    """The row in a phase without a step."""
+    return replace(enter_phase(row, phase, at), step_state="idle")
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
+
+_WORK = (*PROVISIONING, DELETING)
+
+
+def _rows(trigger: str, *cells: tuple[tuple[str, ...], Action]) -> dict[tuple[str, str], Action]:
+    return {(phase, trigger): action for phases, action in cells for phase in phases}
+
+
+TRANSITIONS: Mapping[tuple[str, str], Action] = {
+    **_rows("provision", ((INITIALIZING, PENDING, READY, ERROR), _provision)),
+    **_rows("pause", (PHASES, _pause)),
+    **_rows("resume", (PHASES, _resume)),
+    **_rows("retry", (_WORK, _reopen), ((ERROR,), _retry_failed)),
+    **_rows("skip", (PROVISIONING, _skip), ((ERROR,), _skip_failed), ((DELETING,), _forget)),
+    **_rows("abort", ((PENDING,), _withdraw), ((*_WORK, ERROR), _unwind)),
+    **_rows("delete", ((INITIALIZING, PENDING, *PROVISIONING, READY, ERROR), _delete), ((DELETING,), _stay)),
+    **_rows("started", (_WORK, _start)),
+    **_rows("progressed", (_WORK, _progress)),
+    **_rows("succeeded", (_WORK, _succeed)),
+    **_rows("failed", (_WORK, _fail)),
+    **_rows("lost", (_WORK, _lose)),
+    **_rows("expired", (_WORK, _fail)),
+    **_rows("swapped", (PHASES, _swap)),
+}
+"""Actions by (phase, trigger). A pair without an entry is refused."""
