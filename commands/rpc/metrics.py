@@ -1,4 +1,7 @@
-"""Metrics of the calls of a server: counts by method and outcome, durations, and refusals by field.
+"""Metrics of the calls of a server: those of every gRPC server, the outcomes of commands, and refusals by field.
+
+Each method has the counts of go-grpc-prometheus, whose dashboards and alerts then work unchanged. They are kept by hand
+because py-grpc-prometheus counts in an interceptor, which costs a tenth of a call.
 
 All label values come from outside, so all are bounded: methods and outcomes are those of the API, and the label of a
 refusal is the field at the start of its sentence, with a maximum number of distinct fields.
@@ -6,11 +9,15 @@ refusal is the field at the start of its sentence, with a maximum number of dist
 
 from __future__ import annotations
 
+import asyncio
 import re
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Callable
 from itertools import accumulate
 
+import grpc
+from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
 
 from schemas.api import dpuplane_pb2 as pb
@@ -45,46 +52,80 @@ class DurationHistogram:
         return list(accumulate(self._counts))
 
 
+class MethodMetrics:
+    """The counts of one method. A call that has begun and not ended is in `started` only."""
+
+    def __init__(self, method: MethodDescriptor, now_s: Callable[[], float]) -> None:
+        self.service = method.containing_service.full_name
+        self.method = method.name
+        self.kind = _KINDS[method.client_streaming, method.server_streaming]
+        self.started = 0
+        self.handled: Counter[grpc.StatusCode] = Counter({grpc.StatusCode.OK: 0})
+        self.received_messages = 0
+        self.sent_messages = 0
+        self.durations = DurationHistogram()
+        self._now_s = now_s
+
+    def call(self) -> StartedCall:
+        """Count the start of a call; the end of the context is its end."""
+        self.started += 1
+        return StartedCall(self, self._now_s)
+
+
+class StartedCall:
+    """The context of one call. Its handler sets `code`; without one, the call was cancelled or met a bug."""
+
+    __slots__ = ("_began_s", "_method", "_now_s", "code")
+
+    def __init__(self, method: MethodMetrics, now_s: Callable[[], float]) -> None:
+        self.code: grpc.StatusCode | None = None
+        self._method = method
+        self._now_s = now_s
+        self._began_s = now_s()
+
+    def __enter__(self) -> StartedCall:
+        return self
+
+    def __exit__(self, _kind: object, error: BaseException | None, _at: object) -> None:
+        code = self.code
+        if code is None:
+            is_cancelled = isinstance(error, asyncio.CancelledError | GeneratorExit)
+            code = grpc.StatusCode.CANCELLED if is_cancelled else grpc.StatusCode.UNKNOWN
+        self._method.handled[code] += 1
+        self._method.durations.observe(self._now_s() - self._began_s)
+
+
+_KINDS = {
+    (False, False): "unary",
+    (True, False): "client_stream",
+    (False, True): "server_stream",
+    (True, True): "bidi_stream",
+}
+
+
 class RpcMetrics:
-    """Calls that have ended, by (method, outcome); refusals by field.
+    """Counts by method; ended commands by (method, outcome); refusals by field. `now_s` is a monotonic clock."""
 
-    The outcome of a command is that of its result, and the outcome of a query is ok. The outcome of a failed call is
-    the name of its gRPC status.
-    """
-
-    def __init__(self) -> None:
-        self.calls: Counter[tuple[str, str]] = Counter()
-        self.durations: dict[str, DurationHistogram] = {}
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        self.methods: list[MethodMetrics] = []
+        self.commands: Counter[tuple[str, str]] = Counter()
         self.refusals: Counter[str] = Counter()
+        self._now_s = now_s
 
-    def record_result(self, method: str, answer: Message, seconds: float) -> None:
-        """Count a call that returned a result."""
+    def add_method(self, method: MethodDescriptor) -> MethodMetrics:
+        """The counts of a method, from 0."""
+        self.methods.append(added := MethodMetrics(method, self._now_s))
+        return added
+
+    def record_result(self, method: str, answer: Message) -> None:
+        """Count the outcome of a command; the result of a query has none."""
         if isinstance(answer, pb.CommandResult):
-            outcome = _OUTCOMES[answer.outcome]
+            self.commands[method, _OUTCOMES[answer.outcome]] += 1
             if answer.outcome == pb.OUTCOME_REFUSED:
                 self.record_refusal(answer.reason)
-        else:
-            outcome = "ok"
-        self._end(method, outcome, seconds)
-
-    def record_error(self, method: str, status: str, reason: str, seconds: float) -> None:
-        """Count a call that ended in an error."""
-        self.record_refusal(reason)
-        self._end(method, status, seconds)
-
-    def record_stream(self, method: str, seconds: float) -> None:
-        """Count the end of a response stream."""
-        self._end(method, "ok", seconds)
 
     def record_refusal(self, reason: str) -> None:
         """Count a refusal by the field in this sentence."""
         match = _FIELD(reason)
         about = match[0] if match else OTHER
         self.refusals[about if about in self.refusals or len(self.refusals) < REASONS_MAX else OTHER] += 1
-
-    def _end(self, method: str, outcome: str, seconds: float) -> None:
-        self.calls[method, outcome] += 1
-        durations = self.durations.get(method)
-        if durations is None:
-            durations = self.durations[method] = DurationHistogram()
-        durations.observe(seconds)

@@ -21,7 +21,7 @@ from commands.rpc.access import AccessControl
 from commands.rpc.authentication import Unauthenticated
 from commands.rpc.errors import CommandIdInUse, PositionExpired, PreconditionFailed
 from commands.rpc.limits import Admission, LimitExceeded, Limits
-from commands.rpc.metrics import RpcMetrics
+from commands.rpc.metrics import MethodMetrics, RpcMetrics
 from eventstore.errors import PermanentError, TransientError
 from projections import field_checks
 from projections.fleet.withdrawals.principals import Principal
@@ -35,6 +35,7 @@ caller.
 """
 
 Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
+Answer: TypeAlias = Callable[[Any, Context], Awaitable[Message]]
 
 
 class Call(NamedTuple):
@@ -72,17 +73,16 @@ class UndecodableRequest(NamedTuple):
 
 
 class RpcMiddleware:
-    """Turns methods that take (request, Call) into gRPC handlers. `metrics` counts the calls that ended."""
+    """Turns methods that take (request, Call) into gRPC handlers. `metrics` counts their calls."""
 
     def __init__(
         self, limits: Limits, admission: Admission, access: AccessControl | None = None, tracing: Tracing | None = None
     ) -> None:
-        self.metrics = RpcMetrics()
+        self.metrics = RpcMetrics(asyncio.get_running_loop().time)
         self._limits = limits
         self._admission = admission
         self._access = access
         self._tracing = tracing
-        self._now_s = asyncio.get_running_loop().time
 
     def handlers(self, service: ServiceDescriptor, servicer: object) -> grpc.GenericRpcHandler[Any, Any]:
         """Handlers of every method of a service. The servicer has a method of the same name in snake case for each."""
@@ -93,17 +93,17 @@ class RpcMiddleware:
 
     def _handler(self, method: MethodDescriptor, serve: Callable[..., Any]) -> grpc.RpcMethodHandler[Any, Any]:
         name = f"{method.containing_service.name}.{method.name}"
+        counts = self.metrics.add_method(method)
         decode, encode = _decoder(method), GetMessageClass(method.output_type).SerializeToString
         if method.server_streaming:
-            return grpc.unary_stream_rpc_method_handler(self._streaming(name, serve), decode, encode)
+            return grpc.unary_stream_rpc_method_handler(self._streaming(name, counts, serve), decode, encode)
+        answer = self._traced(name, self._unary(name, counts, serve))
         if method.client_streaming:
-            return grpc.stream_unary_rpc_method_handler(self._traced(name, serve), decode, encode)
-        return grpc.unary_unary_rpc_method_handler(self._traced(name, serve), decode, encode)
+            return grpc.stream_unary_rpc_method_handler(answer, decode, encode)
+        return grpc.unary_unary_rpc_method_handler(answer, decode, encode)
 
-    def _traced(
-        self, method: str, serve: Callable[[Any, Call], Awaitable[Message]]
-    ) -> Callable[[Any, Context], Awaitable[Message]]:
-        answer, tracing = self._unary(method, serve), self._tracing
+    def _traced(self, method: str, answer: Answer) -> Answer:
+        tracing = self._tracing
         if tracing is None:
             return answer
 
@@ -113,37 +113,42 @@ class RpcMiddleware:
 
         return traced
 
-    def _unary(
-        self, method: str, serve: Callable[[Any, Call], Awaitable[Message]]
-    ) -> Callable[[Any, Context], Awaitable[Message]]:
+    def _unary(self, method: str, counts: MethodMetrics, serve: Callable[[Any, Call], Awaitable[Message]]) -> Answer:
         async def answer(request: Any, context: Context) -> Message:
-            began_s, revision = self._now_s(), self._revision
-            try:
-                call, proved = self._call(context)
-                with self._admission.admit(call.principal):
-                    found = await serve(self._permitted(method, request, proved, context), call)
-                    self._check_revoked(revision, context)
-            except (PermanentError, TransientError, LimitExceeded, TimeoutError) as error:
-                await self._abort(method, error, began_s, context)
-            self.metrics.record_result(method, found, self._now_s() - began_s)
+            revision = self._revision
+            with counts.call() as ended:
+                try:
+                    call, proved = self._call(context)
+                    with self._admission.admit(call.principal):
+                        found = await serve(self._permitted(method, request, proved, context, counts), call)
+                        self._check_revoked(revision, context)
+                except (PermanentError, TransientError, LimitExceeded, TimeoutError) as error:
+                    ended.code = status_of(error)
+                    await self._abort(error, context)
+                ended.code = grpc.StatusCode.OK
+            counts.sent_messages += 1
+            self.metrics.record_result(counts.method, found)
             return found
 
         return answer
 
     def _streaming(
-        self, method: str, serve: Callable[[Any, Call], AsyncIterator[Message]]
+        self, method: str, counts: MethodMetrics, serve: Callable[[Any, Call], AsyncIterator[Message]]
     ) -> Callable[[Any, Context], AsyncIterator[Message]]:
         async def answer(request: Any, context: Context) -> AsyncIterator[Message]:
-            began_s, revision = self._now_s(), self._revision
-            try:
-                call, proved = self._call(context)
-                with self._admission.admit_stream(call.principal):
-                    async for message in serve(self._permitted(method, request, proved, context), call):
-                        self._check_revoked(revision, context)
-                        yield message
-            except (PermanentError, TransientError, LimitExceeded, TimeoutError) as error:
-                await self._abort(method, error, began_s, context)
-            self.metrics.record_stream(method, self._now_s() - began_s)
+            revision = self._revision
+            with counts.call() as ended:
+                try:
+                    call, proved = self._call(context)
+                    with self._admission.admit_stream(call.principal):
+                        async for message in serve(self._permitted(method, request, proved, context, counts), call):
+                            self._check_revoked(revision, context)
+                            counts.sent_messages += 1
+                            yield message
+                except (PermanentError, TransientError, LimitExceeded, TimeoutError) as error:
+                    ended.code = status_of(error)
+                    await self._abort(error, context)
+                ended.code = grpc.StatusCode.OK
 
         return answer
 
@@ -156,21 +161,24 @@ class RpcMiddleware:
         if self._access is not None and self._access.revision != revision:
             self._access.authenticate(context.auth_context, context.peer)
 
-    async def _abort(self, method: str, error: Exception, began_s: float, context: Context) -> NoReturn:
-        status, reason = status_of(error), str(error)
+    async def _abort(self, error: Exception, context: Context) -> NoReturn:
+        reason = str(error)
         if isinstance(error, TimeoutError):  # the exception is empty, and gRPC would log it with its traceback
             reason = "deadline: no response within the time limit of the call"
-        self.metrics.record_error(method, status.name.lower(), reason, self._now_s() - began_s)
-        await context.abort(status, reason, _ANSWERED)
+        self.metrics.record_refusal(reason)
+        await context.abort(status_of(error), reason, _ANSWERED)
 
-    def _permitted(self, method: str, request: Any, proved: Principal | None, context: Context) -> Any:
+    def _permitted(
+        self, method: str, request: Any, proved: Principal | None, context: Context, counts: MethodMetrics
+    ) -> Any:
         """The request or the stream of requests, if it was decoded and the principal may send it."""
+        is_stream = isinstance(request, AsyncIterator)
+        counts.received_messages += not is_stream
         request = _well_formed(request)
-        if self._access is None or proved is None:
-            return request
-        if fault := self._access.denial_reason(method, proved, request):
+        access = self._access
+        if access is not None and proved is not None and (fault := access.denial_reason(method, proved, request)):
             raise PermissionDenied(fault)
-        return _while_valid(self._access, request, context) if isinstance(request, AsyncIterator) else request
+        return _received(request, counts, access, context) if is_stream else request
 
     def _call(self, context: Context) -> tuple[Call, Principal | None]:
         """The call with its principal, which the certificate proves if the listener requires certificates."""
@@ -221,10 +229,14 @@ def _decoder(method: MethodDescriptor) -> Callable[[bytes], Message | Undecodabl
     return decode
 
 
-async def _while_valid(access: AccessControl, requests: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
+async def _received(
+    requests: AsyncIterator[Any], counts: MethodMetrics, access: AccessControl | None, context: Context
+) -> AsyncIterator[Any]:
     """The requests of a stream, until the certificate that opened it expires. A stream may last for days."""
     async for request in requests:
-        access.authenticate(context.auth_context, context.peer)
+        if access is not None:
+            access.authenticate(context.auth_context, context.peer)
+        counts.received_messages += 1
         yield request
 
 

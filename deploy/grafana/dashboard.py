@@ -6,6 +6,7 @@ generated file is in the repository.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
@@ -25,6 +26,7 @@ from grafana_foundation_sdk.models.dashboard import (
     DataSourceRef,
     Threshold,
     ThresholdsMode,
+    VariableRefresh,
 )
 from grafana_foundation_sdk.models.heatmap import HeatmapColorMode, HeatmapColorScale
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
@@ -48,6 +50,16 @@ def made() -> str:
         .timezone("browser")
         .tooltip(DashboardCursorSync.CROSSHAIR)
         .with_variable(dashboard.DatasourceVariable("datasource").label("Prometheus").type("prometheus"))
+        .with_variable(
+            dashboard.QueryVariable("plane")
+            .label("Plane")
+            .query("label_values(dpuplane_build_info, plane)")
+            .datasource(_SOURCE)
+            .refresh(VariableRefresh.ON_TIME_RANGE_CHANGED)
+            .multi(True)
+            .include_all(True)
+            .all_value(".*")
+        )
     )
     ids = count(1)
     for row in ROWS:
@@ -66,8 +78,18 @@ def _panel(panel: Panel) -> Any:
     return made
 
 
+def in_planes(expr: str) -> str:
+    """A query limited to the selected planes: each of its metrics gets the matcher."""
+    return re.sub(r"\b((?:dpuplane|grpc_server|process)_\w+)(?:{(.*?)})?", _with_plane, expr)
+
+
+def _with_plane(selector: re.Match[str]) -> str:
+    matchers = ", ".join(filter(None, (selector[2], 'plane=~"$plane"')))
+    return f"{selector[1]}{{{matchers}}}"
+
+
 def _query(query: Query, ref: str, kind: str) -> prometheus.Dataquery:
-    asked = prometheus.Dataquery().expr(query.expr).ref_id(ref).datasource(_SOURCE)
+    asked = prometheus.Dataquery().expr(in_planes(query.expr)).ref_id(ref).datasource(_SOURCE)
     if query.legend:
         asked.legend_format(query.legend)
     if kind == "heatmap":

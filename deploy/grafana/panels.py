@@ -1,6 +1,7 @@
 """The content of the dashboard: rows of panels, each with a description and its queries.
 
-The first row shows faults of the whole plane; each row below shows one part of the plane.
+The first row shows faults of the whole plane; each row below shows one part of the plane. The dashboard limits every
+query to the planes that its viewer selects.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Row(NamedTuple):
 
 
 def _quantiles(level: str) -> tuple[Query, ...]:
-    rate = f'sum by (le) (rate(dpuplane_change_to_device_seconds_bucket{{level="{level}"}}[$__rate_interval]))'
+    rate = f'sum by (le) (rate(dpuplane_change_to_device_duration_seconds_bucket{{level="{level}"}}[$__rate_interval]))'
     return tuple(Query(f"histogram_quantile({share}, {rate})", f"p{share * 100:g}") for share in (0.5, 0.99, 0.999))
 
 
@@ -68,7 +69,8 @@ ROWS = (
             _stat(
                 "Oldest table",
                 "Largest table age of the zones that are not frozen.",
-                "max(dpuplane_table_age_max_seconds)",
+                "max(time() - (dpuplane_oldest_missing_change_timestamp_seconds > 0)"
+                " unless on (plane, instance, zone) dpuplane_zone_frozen == 1) or vector(0)",
                 unit="s",
                 bad_from=60,
             ),
@@ -101,7 +103,7 @@ ROWS = (
                 "DPUs by the time from the append of a change to their hardware.",
                 (
                     Query(
-                        "sum by (le) (increase(dpuplane_change_to_device_seconds_bucket"
+                        "sum by (le) (increase(dpuplane_change_to_device_duration_seconds_bucket"
                         '{level="in_hardware"}[$__rate_interval]))',
                         "{{le}}",
                     ),
@@ -113,7 +115,12 @@ ROWS = (
             Panel(
                 "Table age of the zones that lag most",
                 "Age of the oldest change that a connected DPU of the zone lacks.",
-                (Query("topk(10, dpuplane_table_age_seconds)", "{{zone}}"),),
+                (
+                    Query(
+                        "topk(10, time() - (dpuplane_oldest_missing_change_timestamp_seconds > 0)) or vector(0)",
+                        "{{zone}}",
+                    ),
+                ),
                 "s",
             ),
             Panel(
@@ -165,7 +172,13 @@ ROWS = (
             Panel(
                 "Lag",
                 "Age of the last folded record while later ones wait.",
-                (Query("max by (instance) (dpuplane_lag_seconds)", "{{instance}}"),),
+                (
+                    Query(
+                        "max by (instance) "
+                        "((time() - dpuplane_folded_timestamp_seconds) * (dpuplane_lag_records > bool 0))",
+                        "{{instance}}",
+                    ),
+                ),
                 "s",
             ),
             Panel(
@@ -195,7 +208,7 @@ ROWS = (
                 "Saves",
                 "Time since the last save of folded state, and failed saves.",
                 (
-                    Query("max by (instance) (dpuplane_save_age_seconds)", "{{instance}}"),
+                    Query("max by (instance) (time() - dpuplane_saved_timestamp_seconds)", "{{instance}}"),
                     Query("sum(increase(dpuplane_save_failures_total[$__rate_interval]))", "failed"),
                 ),
                 "s",
@@ -216,24 +229,37 @@ ROWS = (
         (
             Panel(
                 "Calls",
-                "Finished calls per second, by method.",
-                (Query("sum by (method) (rate(dpuplane_api_calls_total[$__rate_interval]))", "{{method}}"),),
+                "Calls per second, by method.",
+                (
+                    Query(
+                        "sum by (grpc_method) "
+                        "(rate(grpc_server_handled_total[$__rate_interval]) and grpc_server_handled_total > 0)",
+                        "{{grpc_method}}",
+                    ),
+                ),
                 "ops",
             ),
             Panel(
-                "Outcomes",
-                "Finished commands and queries per second, by outcome.",
-                (Query("sum by (outcome) (rate(dpuplane_api_calls_total[$__rate_interval]))", "{{outcome}}"),),
+                "Statuses and outcomes",
+                "Failed calls per second by status, and commands by outcome.",
+                (
+                    Query(
+                        'sum by (grpc_code) (rate(grpc_server_handled_total{grpc_code!="OK"}[$__rate_interval]))'
+                        " or vector(0)",
+                        "{{grpc_code}}",
+                    ),
+                    Query("sum by (outcome) (rate(dpuplane_commands_total[$__rate_interval]))", "{{outcome}}"),
+                ),
                 "ops",
             ),
             Panel(
-                "Duration of calls",
+                "Duration of unary calls",
                 "p99 by method.",
                 (
                     Query(
-                        "histogram_quantile(0.99, sum by (le, method) "
-                        "(rate(dpuplane_api_call_seconds_bucket[$__rate_interval])))",
-                        "{{method}}",
+                        "histogram_quantile(0.99, sum by (le, grpc_method) "
+                        '(rate(grpc_server_handling_seconds_bucket{grpc_type="unary"}[$__rate_interval])))',
+                        "{{grpc_method}}",
                     ),
                 ),
                 "s",
@@ -251,7 +277,12 @@ ROWS = (
             Panel(
                 "Calls in progress",
                 "Calls in progress, by process.",
-                (Query("dpuplane_api_calls_under_way", "{{instance}}"),),
+                (
+                    Query(
+                        "sum by (instance) (grpc_server_started_total) - sum by (instance) (grpc_server_handled_total)",
+                        "{{instance}}",
+                    ),
+                ),
             ),
         ),
     ),

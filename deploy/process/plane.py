@@ -202,7 +202,7 @@ class Plane:
                 self.replica, now_ms=self._now_ms, rng=self._rng, zones=zones, delivery=self._span_recorder
             )
         self.parts.relay = self.relay
-        self.parts.survey = Survey(self.replica, self.relay, self._now_ms)
+        self.parts.survey = Survey(self.replica, self.relay)
         running.start(self.parts.survey.run())
         await self._open_http(stack)
         ranks = self._write_decisions(running, self._buffer) if self._buffer is not None else None

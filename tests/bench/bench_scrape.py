@@ -58,7 +58,7 @@ async def _measure(data: Path) -> list[Figure]:
 async def _scrape(plane: Plane, session: aiohttp.ClientSession) -> int:
     async with session.get(f"http://{plane.addresses['http']}/metrics") as response:
         text = await response.read()
-    assert text.count(b"\ndpuplane_table_age_seconds{") == ZONES
+    assert text.count(b"\ndpuplane_oldest_missing_change_timestamp_seconds{") == ZONES
     return len(text)
 
 

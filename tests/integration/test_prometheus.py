@@ -13,6 +13,7 @@ import aiohttp
 import pytest
 
 from deploy.clock import now_ms
+from deploy.grafana.dashboard import in_planes
 from deploy.grafana.panels import ROWS
 from deploy.process.plane import Plane
 from deploy.settings.settings import load_settings
@@ -80,17 +81,26 @@ async def test_every_metric_rule_and_panel_works_on_a_live_plane(watched: tuple[
     text = await scraped(plane, cert_issuer)
     linted = promtool("check", "metrics", stdin=text)
     assert linted.status == 0, linted.output
-    families = {line.split()[2].decode() for line in text.splitlines() if line.startswith(b"# TYPE dpuplane_")}
+    families = {
+        line.split()[2].decode()
+        for line in text.splitlines()
+        if line.startswith((b"# TYPE dpuplane_", b"# TYPE grpc_"))
+    }
     # An embedded plane has no other process to compare its clock with, and no decisions topic.
     described = {found.name for found in CATALOG if found not in (CLOCK_OFFSET, DECISIONS, DECISIONS_LAG)}
     assert families == described, "the catalogue lists every metric and no other"
+
+    joined = 'grpc_server_handled_total{grpc_method="JoinNodes",grpc_code="OK"}'
+    assert (await prometheus.series(joined))[0]["value"][1] == "1"
 
     rules = (await prometheus.ask("rules"))["groups"][0]["rules"]
     assert all(rule["health"] == "ok" for rule in rules), rules
     for row in ROWS:
         for panel in row.panels:
             for query in panel.queries:
-                found = await until_found(prometheus, query.expr.replace("$__rate_interval", "1m"))
+                found = await until_found(
+                    prometheus, in_planes(query.expr).replace("$__rate_interval", "1m").replace("$plane", "tested")
+                )
                 assert found, (panel.title, query.expr)
 
 

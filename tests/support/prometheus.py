@@ -85,7 +85,7 @@ async def scraping(folder: Path, address: str, cert_files: CertFiles, rules: Pat
             "key_file": str(cert_files.key),
             "ca_file": str(cert_files.ca),
         },
-        "static_configs": [{"targets": [address]}],
+        "static_configs": [{"targets": [address], "labels": {"plane": "tested"}}],
     }
     every = {"scrape_interval": "1s", "evaluation_interval": "1s"}
     configuration.write_text(yaml.safe_dump({"global": every, "rule_files": [str(rules)], "scrape_configs": [job]}))

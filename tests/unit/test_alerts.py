@@ -14,7 +14,7 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 from grafana_foundation_sdk.models.dashboard import Panel as MadePanel
 
 from deploy.cli import cli
-from deploy.grafana.dashboard import FILE, made
+from deploy.grafana.dashboard import FILE, in_planes, made
 from deploy.grafana.panels import ROWS
 from deploy.web.metrics.catalog import CATALOG, Histogram
 from tests.support.prometheus import promtool
@@ -31,7 +31,7 @@ COMMANDS = {line.partition(" # ")[0].strip() for block in BLOCKS for line in blo
 
 
 def names_in(expression: str) -> set[str]:
-    return set(re.findall(r"dpuplane_\w+", expression))
+    return set(re.findall(r"(?:dpuplane|grpc_server)_\w+", expression))
 
 
 def shown() -> set[str]:
@@ -55,10 +55,38 @@ def test_rules_are_sound_and_each_is_proved_to_fire_and_to_keep_quiet() -> None:
 def test_an_alert_asks_for_what_is_shown_and_has_its_section(rule: dict[str, Any]) -> None:
     assert names_in(rule["expr"]) <= shown()
     assert rule["labels"]["severity"] in ("page", "ticket")
-    assert rule["annotations"]["summary"].endswith(".")
-    assert rule["annotations"]["runbook_url"] == f"deploy/RUNBOOK.md#{rule['alert'].lower()}"
+    notes = rule["annotations"]
+    assert notes["summary"].endswith(".") and "{{" not in notes["summary"], "one summary for all instances"
+    assert notes["description"].endswith(".") and notes["description"] != notes["summary"]
+    assert notes["runbook_url"] == f"{{{{ $externalLabels.runbook }}}}#{rule['alert'].lower()}"
     section = SECTIONS[rule["alert"]]
     assert all(part in section for part in ("**Means:**", "**Look:**", "**Do:**"))
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: str(rule["alert"]))
+def test_an_alert_keeps_the_plane(rule: dict[str, Any]) -> None:
+    for labels in re.findall(r"\b(?:by|on) \((.*?)\)", rule["expr"]):
+        assert "plane" in labels.split(", ")
+    for aggregated in re.findall(r"\b(?:sum|max|min|count|group)\b(.{4})", rule["expr"]):
+        assert aggregated == " by ", "an aggregate without labels mixes planes"
+
+
+def test_links_to_the_runbook_begin_with_one_setting_of_prometheus() -> None:
+    configuration = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yaml").read_text())
+    assert set(configuration["global"]["external_labels"]) == {"runbook"}
+    assert promtool("check", "config", str(DEPLOY / "prometheus" / "prometheus.yaml")).status == 0
+
+
+@pytest.mark.parametrize("file", ["prometheus/targets.yaml", "docker/targets.yaml"])
+def test_every_target_has_a_plane(file: str) -> None:
+    assert all(group["labels"]["plane"] for group in yaml.safe_load((DEPLOY / file).read_text()))
+
+
+def test_a_query_of_the_dashboard_is_limited_to_the_selected_planes() -> None:
+    assert in_planes('sum(rate(grpc_server_handled_total{grpc_code="OK"}[1m])) / time() * dpuplane_ready') == (
+        'sum(rate(grpc_server_handled_total{grpc_code="OK", plane=~"$plane"}[1m])) / time()'
+        ' * dpuplane_ready{plane=~"$plane"}'
+    )
 
 
 def test_the_runbook_is_about_these_alerts_and_its_links_lead_somewhere() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import re
 from itertools import pairwise
 
+import grpc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,23 +16,28 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import generate_latest
 
 from commands.rpc.metrics import BUCKET_BOUNDS_S, OTHER, REASONS_MAX, DurationHistogram, RpcMetrics
-from deploy.web.metrics import relay
-from deploy.web.metrics.catalog import CATALOG, ZONES_MAX, Counter, MetricSpec
+from deploy.web.metrics import api, relay
+from deploy.web.metrics.catalog import CATALOG, ZONES_MAX, Counter, Histogram, MetricSpec
 from deploy.web.metrics.exposition import SAMPLES, Exposition
 from deploy.web.metrics.survey import SurveyResult
 from drivers.relays.latency import LatencyHistogram
 from schemas.api import dpuplane_pb2 as pb
 
 BOUNDED = {
-    "actor", "limiter", "engine", "kind", "level", "limit", "listener", "method", "of", "outcome", "partition", "phase",
-    "rank", "reason", "replica", "result", "role", "roles", "topic", "version", "zone",
+    "actor", "limiter", "engine", "grpc_code", "grpc_method", "grpc_service", "grpc_type", "kind", "level", "limit",
+    "listener", "method", "of", "outcome", "partition", "phase", "python", "rank", "reason", "replica", "result",
+    "role", "roles", "topic", "version", "zone",
 }  # fmt: skip
+USUAL = "grpc_server_handling_seconds"
+"""The one duration whose name other programs have chosen."""
 
 
 @pytest.mark.parametrize("found", CATALOG, ids=lambda found: found.name)
 def test_a_name_says_what_is_counted_and_a_help_is_a_sentence(found: MetricSpec) -> None:
-    assert re.fullmatch(r"dpuplane_[a-z_]+", found.name)
+    assert re.fullmatch(r"(dpuplane|grpc_server)_[a-z_]+", found.name)
     assert isinstance(found, Counter) == found.name.endswith("_total")
+    assert isinstance(found, Histogram) == found.name.endswith("_duration_seconds") or found.name == USUAL
+    assert "_age_" not in found.name, "an age is the time since a _timestamp_seconds"
     assert found.help[-1] == "." and found.help[0].isupper() | found.help[0].isdigit()
     assert set(found.labels) <= BOUNDED
 
@@ -60,18 +67,47 @@ def test_durations_are_counted_once_and_by_their_bound(seconds: list[float]) -> 
 
 
 def test_refusals_are_told_apart_by_field_and_no_caller_can_make_many() -> None:
-    metrics = RpcMetrics()
+    metrics = RpcMetrics(lambda: 0.0)
     refused = pb.CommandResult(outcome=pb.OUTCOME_REFUSED, reason="labels: 'evil\nx' must be short")
-    metrics.record_result("Commands.JoinNodes", refused, 0.01)
-    metrics.record_error(
-        "Commands.FreezeWrites", "permission_denied", "Commands.Freeze: viewer/vic must have the role operator", 0.01
-    )
+    metrics.record_result("JoinNodes", refused)
+    metrics.record_refusal("Commands.FreezeWrites: viewer/vic must have the role operator")
     assert metrics.refusals == {"labels": 1, OTHER: 1}
     for number in range(10 * REASONS_MAX):
         metrics.record_refusal("".join(chr(ord("a") + int(digit)) for digit in str(number)) + ": no")
     assert len(metrics.refusals) == REASONS_MAX
     assert metrics.refusals.total() == 2 + 10 * REASONS_MAX
-    assert metrics.calls == {("Commands.JoinNodes", "refused"): 1, ("Commands.FreezeWrites", "permission_denied"): 1}
+    assert metrics.commands == {("JoinNodes", "refused"): 1}
+
+
+def test_calls_have_the_metrics_of_every_grpc_server() -> None:
+    now_s = iter((0.0, 0.003, 0.0, 0.3, 0.0, 0.0, 0.0))
+    metrics = RpcMetrics(lambda: next(now_s))
+    join = metrics.add_method(pb.DESCRIPTOR.services_by_name["Commands"].methods_by_name["JoinNodes"])
+    metrics.add_method(pb.DESCRIPTOR.services_by_name["Commands"].methods_by_name["JoinNodesStream"])
+    with join.call() as ended:
+        ended.code = grpc.StatusCode.OK
+    with pytest.raises(asyncio.CancelledError), join.call():
+        raise asyncio.CancelledError
+    with pytest.raises(KeyError), join.call():
+        raise KeyError
+    join.call()
+    text = generate_latest(Given(*api.collect_calls(metrics.methods))).decode()
+    labels = 'grpc_method="JoinNodes",grpc_service="dpuplane.v1.Commands",grpc_type="unary"'
+    assert f"grpc_server_started_total{{{labels}}} 4.0" in text
+    for code in ("OK", "Canceled", "Unknown"):
+        assert f'grpc_server_handled_total{{grpc_code="{code}",{labels}}} 1.0' in text
+    assert f"grpc_server_handling_seconds_count{{{labels}}} 3.0" in text
+    assert f"grpc_server_handling_seconds_sum{{{labels}}} 0.303" in text
+    assert 'grpc_server_started_total{grpc_method="JoinNodesStream",grpc_service="dpuplane.v1.Commands",' in text
+    assert 'grpc_type="client_stream"} 0.0' in text
+
+
+def test_statuses_are_spelled_as_in_go() -> None:
+    assert {api.GO_CODES[code] for code in grpc.StatusCode} == {
+        "OK", "Canceled", "Unknown", "InvalidArgument", "DeadlineExceeded", "NotFound", "AlreadyExists",
+        "PermissionDenied", "ResourceExhausted", "FailedPrecondition", "Aborted", "OutOfRange", "Unimplemented",
+        "Internal", "Unavailable", "DataLoss", "Unauthenticated",
+    }  # fmt: skip
 
 
 class Given:
@@ -95,11 +131,13 @@ async def test_a_scrape_in_slices_says_what_one_in_one_piece_says() -> None:
     assert b"process_cpu_seconds_total" in text
 
 
-def test_zones_beyond_the_cap_are_in_the_totals_and_the_oldest_are_shown() -> None:
-    ages = {f"z{number}": float(number) for number in range(ZONES_MAX + 500)}
-    by_name = {family.name: family for family in relay._zones(SurveyResult(ages_s=ages, frozen=list(ages)[-1:]))}
-    shown = {sample.labels["zone"] for sample in by_name["dpuplane_table_age_seconds"].samples}
-    assert shown == {f"z{number}" for number in range(500, ZONES_MAX + 500)}
+def test_zones_beyond_the_cap_are_in_the_totals_and_those_that_need_attention_are_shown() -> None:
+    missing_ms = {f"z{number}": 1_000 * number for number in range(ZONES_MAX + 500)}
+    found = SurveyResult(missing_ms=missing_ms, frozen=["z1", "z2"])
+    by_name = {family.name: family for family in relay._zones(found)}
+    samples = by_name["dpuplane_oldest_missing_change_timestamp_seconds"].samples
+    assert {sample.labels["zone"]: sample.value for sample in samples} == {
+        f"z{number}": number for number in range(3, ZONES_MAX + 3)
+    }
     assert by_name["dpuplane_served_zones"].samples[0].value == ZONES_MAX + 500
     assert by_name["dpuplane_zones_behind"].samples[0].value == ZONES_MAX + 499
-    assert by_name["dpuplane_table_age_max_seconds"].samples[0].value == ZONES_MAX + 498, "the oldest is frozen"

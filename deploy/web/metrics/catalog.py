@@ -1,7 +1,11 @@
 """The catalog of metrics: name, help text and labels of each.
 
-Names carry their units. Labels have few values: partitions, methods, levels, phases, ranks, never nodes or DPUs.
-Two metrics have zones as labels, for at most ZONES_MAX zones; the totals count all zones.
+Names follow the conventions of Prometheus. They carry their units; a point in time is a `_timestamp_seconds` in Unix
+time, because an age stops growing when its process hangs. Labels have few values: partitions, methods, levels, phases,
+ranks, never nodes or DPUs. Two metrics have zones as labels, for at most ZONES_MAX zones; the totals count all zones.
+
+The label `plane` is a target label, set where Prometheus finds its targets, and not a constant label of every series:
+`up` and the metrics of a dead process then have it too, and no process can claim the name of another plane.
 """
 
 from __future__ import annotations
@@ -55,7 +59,8 @@ class Histogram(MetricSpec):
 
 # --- the process ------------------------------------------------------------------------------------------------------
 
-INFO = Gauge("dpuplane_info", "1; the labels describe the process.", ("version", "replica", "roles", "engine"))
+BUILD_INFO = Gauge("dpuplane_build_info", "1; the labels describe the program.", ("version", "python"))
+REPLICA_INFO = Gauge("dpuplane_replica_info", "1; the labels describe the process.", ("replica", "roles", "engine"))
 READY = Gauge("dpuplane_ready", "1 after the process has caught up with the log and serves.")
 FOLD_VERSION = Gauge("dpuplane_fold_version", "Lowest fold version in force in a partition of the topic.", ("topic",))
 FOLD_VERSION_SUPPORTED = Gauge(
@@ -89,18 +94,22 @@ REVOCATIONS_UNREAD = Gauge(
 
 POSITION = Gauge("dpuplane_position_records", "Next offset to fold.", ("partition",))
 LAG_RECORDS = Gauge("dpuplane_lag_records", "Records in the log that are not folded yet.", ("partition",))
-LAG_SECONDS = Gauge(
-    "dpuplane_lag_seconds", "Age of the last folded record; 0 if no later record waits.", ("partition",)
+FOLDED_TIME = Gauge(
+    "dpuplane_folded_timestamp_seconds",
+    "Append time of the last folded record; 0 before the first one.",
+    ("partition",),
 )
 HALTED = Gauge("dpuplane_halted", "1 if this replica cannot fold the partition any further.", ("partition",))
 QUARANTINED = Gauge(
     "dpuplane_quarantined_records", "Records that every replica skips as invalid, since the log began.", ("partition",)
 )
 FOLDED = Counter("dpuplane_folded_records_total", "Records folded since the start of the process.")
-ENDS_AGE = Gauge("dpuplane_log_seen_age_seconds", "Time since the log last reported its end.")
+LOG_SEEN = Gauge("dpuplane_log_seen_timestamp_seconds", "When the log last reported its end; 0 if it never did.")
 BATCHES = Counter("dpuplane_log_batches_total", "Append batches, by result: written or failed.", ("result",))
 UNSAVED = Gauge("dpuplane_unsaved_records", "Records folded since the last save; a restart folds them again.")
-SAVE_AGE = Gauge("dpuplane_save_age_seconds", "Time since the last save of all folded state.")
+SAVED = Gauge(
+    "dpuplane_saved_timestamp_seconds", "When all folded state was last saved; before the first save, the start."
+)
 SAVE_FAILURES = Counter("dpuplane_save_failures_total", "Failed saves of folded state.")
 CLOCK_OFFSET = Gauge(
     "dpuplane_clock_offset_seconds",
@@ -118,9 +127,13 @@ STALLED = Gauge("dpuplane_stalled_partitions", "Partitions of zones whose change
 
 # --- the API ----------------------------------------------------------------------------------------------------------
 
-CALLS = Counter("dpuplane_api_calls_total", "Finished calls, by outcome.", ("method", "outcome"))
-CALL_SECONDS = Histogram("dpuplane_api_call_seconds", "Duration of calls, from request to response.", ("method",))
-CALLS_UNDER_WAY = Gauge("dpuplane_api_calls_under_way", "Calls in progress.")
+_METHOD = ("grpc_type", "grpc_service", "grpc_method")
+RPCS_STARTED = Counter("grpc_server_started_total", "Calls that reached a handler.", _METHOD)
+RPCS_HANDLED = Counter("grpc_server_handled_total", "Ended calls, by status.", (*_METHOD, "grpc_code"))
+RPC_DURATION = Histogram("grpc_server_handling_seconds", "Duration of calls, from request to response.", _METHOD)
+RPC_RECEIVED = Counter("grpc_server_msg_received_total", "Messages received from clients.", _METHOD)
+RPC_SENT = Counter("grpc_server_msg_sent_total", "Messages sent to clients.", _METHOD)
+COMMANDS = Counter("dpuplane_commands_total", "Commands with a result, by outcome.", ("method", "outcome"))
 REFUSALS = Counter("dpuplane_refusals_total", "Refused commands and calls, by the field at fault.", ("reason",))
 UNKNOWN = Counter("dpuplane_unknown_outcomes_total", "Commands that ended as unknown: the log did not answer in time.")
 REFUSED_ADMISSIONS = Counter(
@@ -147,17 +160,17 @@ STUCK = Gauge("dpuplane_stuck_dpus", "DPUs whose lifecycle needs an operator to 
 
 # --- rule delivery to devices -----------------------------------------------------------------------------------------
 
-CHANGE_SECONDS = Histogram(
-    "dpuplane_change_to_device_seconds",
+CHANGE_DURATION = Histogram(
+    "dpuplane_change_to_device_duration_seconds",
     "Time from the append of a change until a DPU reported it at this level.",
     ("level",),
 )
-TABLE_AGE = Gauge(
-    "dpuplane_table_age_seconds",
-    f"Age of the oldest change that a connected DPU of the zone lacks in hardware; of up to {ZONES_MAX} zones.",
+MISSING_CHANGE = Gauge(
+    "dpuplane_oldest_missing_change_timestamp_seconds",
+    "Append time of the oldest change that a connected DPU of the zone lacks in hardware, 0 if none does; of up to "
+    f"{ZONES_MAX} zones.",
     ("zone",),
 )
-TABLE_AGE_MAX = Gauge("dpuplane_table_age_max_seconds", "The largest table age of all zones that are not frozen.")
 ZONES_BEHIND = Gauge("dpuplane_zones_behind", "Zones with a connected DPU that lacks a change in hardware.")
 ZONE_FROZEN = Gauge(
     "dpuplane_zone_frozen", "1 for a served zone that is frozen; other zones have no series.", ("zone",)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from platform import python_version
 from typing import Protocol
 
 from cryptography.x509 import load_pem_x509_certificate
@@ -92,9 +93,10 @@ class PlaneCollector:
 
 
 def _process(parts: Parts) -> Iterator[Metric]:
-    info = catalog.INFO.family()
-    info.add_metric([parts.version, parts.replica.name, ",".join(sorted(parts.roles)), parts.engine], 1)
-    yield info
+    build, replica = catalog.BUILD_INFO.family(), catalog.REPLICA_INFO.family()
+    build.add_metric([parts.version, python_version()], 1)
+    replica.add_metric([parts.replica.name, ",".join(sorted(parts.roles)), parts.engine], 1)
+    yield from (build, replica)
     yield catalog.READY.family(0 if parts.unready() else 1)
     alive = [beacon.roles for beacon in parts.beacons.alive()] if parts.beacons is not None else [parts.roles]
     replicas = catalog.REPLICAS.family()

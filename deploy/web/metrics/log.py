@@ -21,13 +21,12 @@ from eventstore.replicas.status import PartitionStatus
 def collect(replica: Replica, stall_detector: StallDetector | None, now_ms: int) -> Iterator[Metric]:
     """All metrics of the log."""
     partitions = replica.partitions_status()
-    yield from _partitions(partitions, now_ms)
+    yield from _partitions(partitions)
     yield from _versions(replica, partitions)
     yield catalog.FOLDED.family(replica.folded_records)
-    if replica.ends_seen_ms:
-        yield catalog.ENDS_AGE.family(max(0, now_ms - replica.ends_seen_ms) / 1_000)
+    yield catalog.LOG_SEEN.family(replica.ends_seen_ms / 1_000)
     yield catalog.UNSAVED.family(sum(status.position - status.saved_position for status in partitions))
-    yield catalog.SAVE_AGE.family(max(0.0, asyncio.get_running_loop().time() - replica.saved_s))
+    yield catalog.SAVED.family(now_ms / 1_000 - (asyncio.get_running_loop().time() - replica.saved_s))
     yield catalog.SAVE_FAILURES.family(replica.save_failures)
     made = catalog.BATCHES.family()
     if (counted := _appending(replica.log)) is not None:
@@ -62,17 +61,17 @@ def _appending(log: EventLog) -> EmbeddedLog | KafkaAppender | None:
             return None
 
 
-def _partitions(partitions: list[PartitionStatus], now_ms: int) -> Iterator[Metric]:
-    position, lag, seconds = catalog.POSITION.family(), catalog.LAG_RECORDS.family(), catalog.LAG_SECONDS.family()
+def _partitions(partitions: list[PartitionStatus]) -> Iterator[Metric]:
+    position, lag, folded = catalog.POSITION.family(), catalog.LAG_RECORDS.family(), catalog.FOLDED_TIME.family()
     halted, quarantined = catalog.HALTED.family(), catalog.QUARANTINED.family()
     for status in partitions:
         labels = [str(status.partition)]
         position.add_metric(labels, status.position)
         lag.add_metric(labels, status.lag)
-        seconds.add_metric(labels, max(0, now_ms - status.time_ms) / 1_000 if status.lag and status.time_ms else 0)
+        folded.add_metric(labels, status.time_ms / 1_000)
         halted.add_metric(labels, 1 if status.halted else 0)
         quarantined.add_metric(labels, status.quarantined)
-    yield from (position, lag, seconds, halted, quarantined)
+    yield from (position, lag, folded, halted, quarantined)
 
 
 def _versions(replica: Replica, partitions: list[PartitionStatus]) -> Iterator[Metric]:

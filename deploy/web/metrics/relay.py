@@ -19,7 +19,7 @@ _BOUNDS_MS = [bound * 1_000 for bound in BOUNDS_S]
 
 def collect(relay: Relay, found: SurveyResult) -> Iterator[Metric]:
     """All metrics of a relay."""
-    seconds = catalog.CHANGE_SECONDS.family()
+    seconds = catalog.CHANGE_DURATION.family()
     for level, histogram in relay.latency.items():
         seconds.add_metric([level.name.lower()], _buckets(histogram), histogram.sum_ms / 1_000)
     yield seconds
@@ -38,17 +38,19 @@ def collect(relay: Relay, found: SurveyResult) -> Iterator[Metric]:
 
 
 def _zones(found: SurveyResult) -> Iterator[Metric]:
-    """Ages by zone; the oldest ones only, if there are too many zones."""
-    ages, frozen = catalog.TABLE_AGE.family(), catalog.ZONE_FROZEN.family()
-    shown = heapq.nlargest(catalog.ZONES_MAX, found.ages_s.items(), key=lambda item: item[1])
-    for zone, age_s in sorted(shown):
-        ages.add_metric([zone], age_s)
+    """The oldest missing change by zone; if there are too many zones, of those that need attention most."""
+    missing, frozen = catalog.MISSING_CHANGE.family(), catalog.ZONE_FROZEN.family()
+    frozen_zones, missing_ms = set(found.frozen), found.missing_ms
+    shown = heapq.nsmallest(
+        catalog.ZONES_MAX, missing_ms, key=lambda zone: (not missing_ms[zone], zone in frozen_zones, missing_ms[zone])
+    )
+    for zone in sorted(shown):
+        missing.add_metric([zone], missing_ms[zone] / 1_000)
     for zone in sorted(found.frozen)[: catalog.ZONES_MAX]:
         frozen.add_metric([zone], 1)
-    yield from (ages, frozen)
-    yield catalog.TABLE_AGE_MAX.family(found.age_max_s)
-    yield catalog.ZONES_BEHIND.family(sum(age_s > 0 for age_s in found.ages_s.values()))
-    yield catalog.ZONES_SERVED.family(len(found.ages_s))
+    yield from (missing, frozen)
+    yield catalog.ZONES_BEHIND.family(sum(time_ms > 0 for time_ms in missing_ms.values()))
+    yield catalog.ZONES_SERVED.family(len(missing_ms))
 
 
 def _buckets(histogram: LatencyHistogram) -> list[tuple[str, float]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from drivers.relays.relay import Relay
@@ -24,12 +24,14 @@ SLICE_S = 0.003
 
 @dataclass(slots=True)
 class SurveyResult:
-    """The result of one walk. Ages are in seconds, by zone; `frozen` names the frozen served zones."""
+    """The result of one walk. `missing_ms` has the append time of the oldest change that a connected DPU of the zone
+    lacks, or 0, by served zone; `frozen` names the frozen served zones.
+    """
 
     nodes: int = 0
     stuck: int = 0
     phases: Counter[str] = field(default_factory=Counter)
-    ages_s: dict[str, float] = field(default_factory=dict)
+    missing_ms: dict[str, int] = field(default_factory=dict)
     frozen: list[str] = field(default_factory=list)
     connected: int = 0
     current: int = 0
@@ -38,22 +40,15 @@ class SurveyResult:
     backlog: int = 0
     backlog_max: int = 0
 
-    @property
-    def age_max_s(self) -> float:
-        """The largest age of a zone that is not frozen: frozen zones lag by intention."""
-        frozen = set(self.frozen)
-        return max((age_s for zone, age_s in self.ages_s.items() if zone not in frozen), default=0.0)
-
 
 class Survey:
     """Walks while `run` runs; `found` is the result of the last walk."""
 
-    def __init__(self, replica: Replica, relay: Relay | None, now_ms: Callable[[], int]) -> None:
+    def __init__(self, replica: Replica, relay: Relay | None) -> None:
         self.found = SurveyResult()
         self._replica = replica
         self._states = FoldStates(replica)
         self._relay = relay
-        self._now_ms = now_ms
 
     async def run(self) -> None:
         await self._replica.ready()
@@ -99,7 +94,6 @@ class Survey:
                 found.differing += dpus if state.repair else 0
                 oldest = min(oldest, in_hardware)
             yield
-        since_ms = zone.lacking_since_ms(oldest) if oldest < target.version else 0
-        found.ages_s[zone.name] = max(0, self._now_ms() - since_ms) / 1_000 if since_ms else 0.0
+        found.missing_ms[zone.name] = zone.lacking_since_ms(oldest) if oldest < target.version else 0
         if zone.frozen:
             found.frozen.append(zone.name)
