@@ -1,0 +1,122 @@
+"""The walks in the README name the files that an event passes, in the order in which the event reaches them.
+
+Each walk is run in a plane in this process, with a profiler that notes which file runs. Files that run meanwhile and
+are not in the walk belong to background tasks, or are called by a file of the walk (codec, checks of fields, indexes).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+import sys
+from collections.abc import AsyncIterator, Awaitable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from itertools import dropwhile
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from commands.client.client import PlaneClient
+from deploy.clock import now_ms
+from deploy.process.plane import Plane
+from deploy.settings.settings import load_settings
+from drivers.agents.agent import Agent, AgentIdentity
+from drivers.agents.store import MemoryTableStore
+from drivers.backends.simulated import SimulatedDevice
+from drivers.wire.websocket import Dialer
+from schemas.api import dpuplane_pb2 as pb
+from tests.support.eventually import until
+
+ROOT = Path(__file__).parent.parent.parent
+FILES_MAX = 25
+WITHIN_S = 60.0
+
+
+def walk(title: str) -> list[str]:
+    """The files of this walk in the README."""
+    text = (ROOT / "README.md").read_text().partition(f"**{title}**")[2].partition("\n**")[0]
+    return re.findall(r"^\d+\. `([^`]+)`", text, re.M)
+
+
+@contextmanager
+def noted_files() -> Iterator[list[str]]:
+    """The files of this tree that run in this thread meanwhile, one after the other."""
+    files: list[str] = []
+    prefix = f"{ROOT}/"
+
+    def note(frame: FrameType, event: str, _: Any) -> None:
+        name = frame.f_code.co_filename
+        if event == "call" and name.startswith(prefix):
+            files.append(name.removeprefix(prefix))
+
+    sys.setprofile(note)
+    try:
+        yield files
+    finally:
+        sys.setprofile(None)
+
+
+@asynccontextmanager
+async def plane_and_client(data: Path, simulate: int) -> AsyncIterator[tuple[Plane, PlaneClient]]:
+    listeners = dict.fromkeys(("listen", "http", "agents"), "127.0.0.1:0")
+    settings = load_settings({"data": data, **listeners, "simulate": simulate}, None, {})
+    rng = random.Random(1)
+    async with (
+        Plane.start(settings, now_ms=now_ms, rng=rng, expected_zones=("z",)) as plane,
+        PlaneClient([plane.addresses["api"]], timeout_s=WITHIN_S, now_ms=now_ms, rng=rng) as client,
+    ):
+        yield plane, client
+
+
+def joined(number: int) -> pb.JoinNodesRequest:
+    node = pb.NodeSpec(name=f"node-{number}", addresses=[f"10.0.0.{number}"])
+    return pb.JoinNodesRequest(zone="z", nodes=[node])
+
+
+async def assert_walked(title: str, command: Awaitable[pb.CommandResult]) -> None:
+    """The command, and what follows from it, passes the files of this walk in their order."""
+    expected = walk(title)
+    assert 0 < len(expected) <= FILES_MAX
+    assert len(set(expected)) == len(expected), "a reader meets each file once"
+    with noted_files() as called:
+        assert (await command).outcome == pb.OUTCOME_DONE
+        with suppress(TimeoutError):
+            await until(lambda: not missing(expected, called))
+    assert not missing(expected, called)
+
+
+def missing(expected: list[str], called: list[str]) -> list[str]:
+    """The rest of the walk from its first file that does not run after the one before it."""
+    rest = iter(called)
+    return list(dropwhile(lambda file: file in rest, expected))
+
+
+async def test_a_join_walks_from_the_api_to_the_device_and_back(tmp_path: Path) -> None:
+    async with plane_and_client(tmp_path / "plane", simulate=0) as (plane, client), Dialer() as dialer:
+        await client.command("RegisterDpu", pb.RegisterDpuRequest(zone="z", dpu="dpu-1", node="node-1", serial="1"))
+        await client.command("JoinNodes", joined(1))
+        rng = random.Random(2)
+        identity, relays = AgentIdentity("z", "dpu-1", boot_id="1"), [plane.addresses["agents"]]
+        agent = Agent(
+            identity, relays, dial=dialer.dial, device=SimulatedDevice(rng=rng), store=MemoryTableStore(), rng=rng
+        )
+        serving = asyncio.create_task(agent.run())
+        await until(lambda: bool(plane.states.installs("z").versions.rows))
+        await assert_walked("A join", client.command("JoinNodes", joined(2)))
+        serving.cancel()
+
+
+async def test_a_claim_walks_to_the_fold_and_back(tmp_path: Path) -> None:
+    async with plane_and_client(tmp_path / "plane", simulate=0) as (_, client):
+        claim = pb.ClaimIndexRequest(domain="training-7", clique="z", node="node-1", address="10.0.0.1")
+        await assert_walked("A claim", client.command("ClaimIndex", claim))
+
+
+async def test_a_step_walks_from_the_fold_to_the_provisioner_and_back(tmp_path: Path) -> None:
+    async with plane_and_client(tmp_path / "plane", simulate=1) as (plane, client):
+        await client.command("JoinNodes", joined(1))
+        await until(lambda: bool(plane.states.zone("z").dpus.rows))
+        request = pb.RequestLifecycleRequest(zone="z", dpu="z-dpu-0000", image="image-1")
+        request.verb = pb.RequestLifecycleRequest.VERB_PROVISION
+        await assert_walked("A step", client.command("RequestLifecycle", request))
