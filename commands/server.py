@@ -88,18 +88,18 @@ class ApiServer:
         self.command_handler = CommandHandler(replica, now_ms, rng)
         self._middleware = RpcMiddleware(limits, self.admission, access, tracing)
         self.metrics = self._middleware.metrics
-        self.position_waiter = PositionWaiter(replica)
-        reader = FoldReader(replica, self.position_waiter)
-        self._watches = Watches(replica, reader, self.position_waiter, self._streams)
+        position_waiter = PositionWaiter(replica)
+        reader = FoldReader(replica, position_waiter)
+        self._watches = Watches(replica, reader, position_waiter, self._streams)
         join_stream = JoinStreamHandler(self.command_handler, self.admission, limits.stream_in_flight)
-        leave_handler = LeaveHandler(self.command_handler, reader, self.position_waiter)
+        leave_handler = LeaveHandler(self.command_handler, reader, position_waiter)
         now = QueriesService(reader, CommandStatus(replica, now_ms, reader.with_fleet), status, devices)
         self.queries = with_as_of(now, past or NoAsOfSource())
         self._served: dict[str, object] = {
             "Commands": CommandsService(
                 self.command_handler,
                 join_stream,
-                JoinHandler(self.command_handler, reader, self.position_waiter),
+                JoinHandler(self.command_handler, reader, position_waiter),
                 leave_handler,
                 DryRunHandler(replica, now_ms),
                 reader=reader,
@@ -135,7 +135,7 @@ class ApiServer:
         except RuntimeError as error:
             why = "the address is in use, or not one of this machine"  # the library gives no reason
             raise FatalError(f"listen: {self._listen} cannot be listened on: {why}") from error
-        self._tasks = [asyncio.create_task(self.position_waiter.run()), asyncio.create_task(self._watches.run())]
+        self._tasks = [asyncio.create_task(self._watches.run())]
         await server.start()
         for name in ("", *names):
             await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)

@@ -7,8 +7,9 @@ appends the outcomes as events.
     agents                 the agent on a DPU; `simulators` replace thousands of agents
     wire                   the agent link: messages, over WebSocket or within a process
 
-Start with `forwarder.py`, the smallest complete driver. All drivers share `fold_watcher` (wait for a fold) and
-`internal_events` (append in order of rank). For rules, start with `relays/relay.py` and `relays/delivery_state.py`.
+Start with `forwarder.py`, the smallest complete driver. All drivers wait in the replica's `fold_waits` for what is
+folded, and append in order of rank (`internal_events`). For rules, start with `relays/relay.py` and
+`relays/delivery_state.py`.
 
 Imports projections, eventstore and schemas; never commands.
 """

@@ -21,10 +21,9 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from drivers.fold_watcher import FoldWatcher
 from drivers.internal_events import InternalEvents
 from eventstore.ids import internal_envelope
-from eventstore.log import FLEET, FLEET_0, ZONES, Partition
+from eventstore.log import FLEET_0, ZONES, Partition
 from eventstore.replicas.beacons import Ranks
 from eventstore.replicas.replica import Replica
 from projections.fold_states import FoldStates
@@ -64,13 +63,11 @@ class Forwarder:
         self._now_ms = now_ms
         self._rng = rng
         self._actor = f"forwarder/{replica.name}"
-        self._fold_watcher = FoldWatcher(replica, ZONES, FLEET)
-        self.internal_events = InternalEvents(replica, ranks, self._fold_watcher, "api")
+        self.internal_events = InternalEvents(replica, ranks, "api")
 
     async def run(self) -> None:
         await self._replica.ready()
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._fold_watcher.run())
             for partition in self._replica.partitions(ZONES):
                 tasks.create_task(self._forward(partition))
                 tasks.create_task(self._deliver(partition))
@@ -82,7 +79,7 @@ class Forwarder:
             return mark >= zone.forwarded and zone.has_unforwarded_from(mark)
 
         while True:
-            await self._fold_watcher.wait_for(is_needed, partition, FLEET_0)
+            await self._replica.fold_waits.wait_for(is_needed, partition, FLEET_0)
             self._busy += 1
             try:
                 await self._forward_from(partition, self._mark(partition))
@@ -117,7 +114,7 @@ class Forwarder:
             return next_record(self._states.fleet, partition.number, mark) is not None
 
         while True:
-            await self._fold_watcher.wait_for(is_needed, partition, FLEET_0)
+            await self._replica.fold_waits.wait_for(is_needed, partition, FLEET_0)
             await self._deliver_from(partition, self._states.zones_at(partition).fleet_mark)
 
     async def _deliver_from(self, partition: Partition, mark: int) -> None:
@@ -136,7 +133,7 @@ class Forwarder:
             return is_behind_us and self._states.zones_at(partition).has_forwarded_before(mark)
 
         while True:
-            await self._fold_watcher.wait_for(is_possible, partition, FLEET_0)
+            await self._replica.fold_waits.wait_for(is_possible, partition, FLEET_0)
             await asyncio.sleep(PRUNE_S)
             await self._prune_to(partition, self._mark(partition))
 
@@ -169,7 +166,7 @@ class Forwarder:
         if not await self.internal_events.append(need.target, event.envelope.subject, event):
             await asyncio.sleep(RETRY_S * self._rng.uniform(0.5, 1.5))
             return False
-        return await self._fold_watcher.wait_with_timeout(need.target, need.is_met, LANDING_S)
+        return await self._replica.fold_waits.wait_for(need.is_met, need.target, timeout_s=LANDING_S)
 
     def _mark(self, partition: Partition) -> int:
         return self._states.fleet.marks.get(partition.number, 0)

@@ -12,7 +12,6 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 
-from drivers.fold_watcher import FoldWatcher
 from eventstore.errors import FatalError, PlaneError
 from eventstore.log import Partition
 from eventstore.replicas.beacons import Ranks
@@ -39,18 +38,17 @@ class InternalEvents:
     of a lower rank did not act in time. `failures` counts appends with an error or an unknown outcome.
     """
 
-    def __init__(self, replica: Replica, ranks: Ranks, fold_watcher: FoldWatcher, role: str) -> None:
+    def __init__(self, replica: Replica, ranks: Ranks, role: str) -> None:
         self.failures = 0
         self.turns: Counter[int] = Counter()
         self._replica = replica
         self._ranks = ranks
-        self._fold_watcher = fold_watcher
         self._role = role
 
     async def wait_for_turn(self, subject: str, partition: Partition, is_met: Callable[[], bool]) -> bool:
         """Wait for our turn. Returns True if the need about this subject is met in the partition by then."""
         rank = self._ranks.rank(subject, self._role)
-        if rank and await self._fold_watcher.wait_with_timeout(partition, is_met, rank * TURN_S):
+        if rank and await self._replica.fold_waits.wait_for(is_met, partition, timeout_s=rank * TURN_S):
             return True
         self.turns[min(rank, RANK_MAX)] += 1
         return False

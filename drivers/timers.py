@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import NamedTuple
 
-from drivers.fold_watcher import FoldWatcher
 from drivers.internal_events import InternalEvents
 from eventstore.ids import internal_envelope
 from eventstore.log import ZONES, Partition
@@ -59,13 +58,11 @@ class Timers:
         self._rng = rng
         self._actor = f"timers/{replica.name}"
         self._due_s: dict[Partition, dict[Deadline, float]] = {}
-        self._fold_watcher = FoldWatcher(replica, ZONES)
-        self.internal_events = InternalEvents(replica, ranks, self._fold_watcher, "api")
+        self.internal_events = InternalEvents(replica, ranks, "api")
 
     async def run(self) -> None:
         await self._replica.ready()
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._fold_watcher.run())
             for partition in self._replica.partitions(ZONES):
                 tasks.create_task(self._serve(partition))
 
@@ -95,7 +92,7 @@ class Timers:
         """Wait for this time, or until the fold changes, which may add an earlier deadline."""
         try:
             async with asyncio.timeout(wait_s):
-                await self._fold_watcher.changed(partition)
+                await self._replica.fold_waits.changed(partition)
         except TimeoutError:
             return
 
@@ -111,7 +108,7 @@ class Timers:
         if is_appended := await self.internal_events.append(partition, deadline.key, event):
             self.stated += 1
             logger.info("expired deadline appended", extra={"partition": partition, "subject": deadline.subject})
-        await self._fold_watcher.wait_with_timeout(partition, is_over, RETRY_S * self._rng.uniform(0.5, 1.5))
+        await self._replica.fold_waits.wait_for(is_over, partition, timeout_s=RETRY_S * self._rng.uniform(0.5, 1.5))
         log_ms = self._replica.folded(partition).time_ms
         if is_appended and log_ms < deadline.deadline_ms:
             self._due_s[partition][deadline] = began_s + (deadline.deadline_ms - log_ms) / 1_000

@@ -3,9 +3,6 @@
 A position of a zones partition has two meanings. A query of the zone waits until this replica has folded up to it. A
 query of fleet waits until *fleet* has taken every change that the zone accepted below it: fleet's mark has passed the
 position, or the zone has nothing below it to forward.
-
-Hundreds of calls may wait for fleet at once, on many partitions, and zones are folded all the time. So the waiters of a
-partition are checked only after a record that may end their wait.
 """
 
 from __future__ import annotations
@@ -22,24 +19,10 @@ from projections.forwarding.zones_to_fleet import is_forwarded
 
 
 class PositionWaiter:
-    """Wakes waiters when the folds of a replica have reached their position. One task (`run`) serves all of them."""
+    """Waits until the folds of a replica have reached a position."""
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
-        self._waiters: dict[Partition, dict[asyncio.Future[None], int]] = {}
-        """The offsets that waiters wait for, by zones partition."""
-
-    async def run(self) -> None:
-        with self._replica.watch(ZONES, FLEET) as watch:
-            while True:
-                changed = await watch.changed()
-                for partition in self._waiters if FLEET_0 in changed else changed & self._waiters.keys():
-                    self._wake(partition)
-
-    def _wake(self, partition: Partition) -> None:
-        for future, offset in self._waiters[partition].items():
-            if not future.done() and self._is_forwarded(partition, offset):
-                future.set_result(None)
 
     async def wait_for_token(self, token: str, topics: Collection[str], timeout_s: float) -> None:
         """Wait until the folds of these topics are at least as new as a caller's token (no wait if it is empty).
@@ -60,22 +43,13 @@ class PositionWaiter:
         """Wait until fleet has taken the changes that this zones partition accepted below `offset`. Raises
         LogUnavailable.
         """
-        if self._is_forwarded(partition, offset):
-            return
-        forwarded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        waiting = self._waiters.setdefault(partition, {})
-        waiting[forwarded] = offset
-        try:
-            async with asyncio.timeout(max(timeout_s, 0.0)):
-                await forwarded
-        except TimeoutError:
-            raise LogUnavailable(f"fleet has not received {partition} up to {offset} within the time limit") from None
-        finally:
-            del waiting[forwarded]
 
-    def _is_forwarded(self, partition: Partition, offset: int) -> bool:
-        mark = self._replica.state(FLEET_0).marks.get(partition.number, 0)
-        return is_forwarded(self._replica.state(partition), mark, offset)
+        def is_forwarded_now() -> bool:
+            mark = self._replica.state(FLEET_0).marks.get(partition.number, 0)
+            return is_forwarded(self._replica.state(partition), mark, offset)
+
+        if not await self._replica.fold_waits.wait_for(is_forwarded_now, partition, FLEET_0, timeout_s=timeout_s):
+            raise LogUnavailable(f"fleet has not received {partition} up to {offset} within the time limit")
 
     def _check(self, partition: Partition) -> None:
         if not self._replica.is_folded(partition):

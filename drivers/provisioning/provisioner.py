@@ -21,12 +21,11 @@ from random import Random
 from typing import Any, NamedTuple, TypeAlias
 
 from drivers.backends.bmc import Connect, SessionEnded, TaskFailed
-from drivers.fold_watcher import FoldWatcher
 from drivers.internal_events import InternalEvents
 from drivers.provisioning import steps
 from eventstore.errors import PermanentError, TransientError
 from eventstore.ids import internal_envelope
-from eventstore.log import FLEET, FLEET_0, ZONES, Partition
+from eventstore.log import FLEET_0, ZONES, Partition
 from eventstore.replicas.beacons import Ranks
 from eventstore.replicas.replica import Replica
 from projections.field_checks import quoted
@@ -101,8 +100,7 @@ class Provisioner:
         self._now_ms = now_ms
         self._rng = rng
         self._settings = settings
-        self._fold_watcher = FoldWatcher(replica, ZONES, FLEET)
-        self.internal_events = InternalEvents(replica, ranks, self._fold_watcher, "provisioner")
+        self.internal_events = InternalEvents(replica, ranks, "provisioner")
         self._calls = asyncio.Semaphore(settings.calls_at_once)
         self._actor = f"{replica.name}#{now_ms():x}{rng.getrandbits(16):04x}"
         self._busy: dict[Partition, set[str]] = {partition: set() for partition in replica.partitions(ZONES)}
@@ -112,7 +110,6 @@ class Provisioner:
     async def run(self) -> None:
         await self._replica.ready()
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._fold_watcher.run())
             for partition in self._replica.partitions(ZONES):
                 tasks.create_task(self._serve(partition, tasks))
 
@@ -123,7 +120,7 @@ class Provisioner:
             wait_s = self._look(partition, tasks)
             try:
                 async with asyncio.timeout(wait_s):
-                    await self._fold_watcher.changed(partition)
+                    await self._replica.fold_waits.changed(partition)
             except TimeoutError:
                 continue
             await asyncio.sleep(self._settings.look_s)
@@ -173,7 +170,7 @@ class Provisioner:
                 self._taken_s.pop((step.partition, step.name), None)
             self._busy[step.partition].discard(step.name)
             self.under_way -= 1
-            self._fold_watcher.wake(step.partition)
+            self._replica.fold_waits.wake(step.partition)
 
     def _is_lost(self, replica: str) -> bool:
         """Whether a replica's beacon has been missing for `lost_after_s`."""
@@ -209,8 +206,8 @@ class Provisioner:
             logger.info(
                 "step abandoned: its attempt was superseded or its session ended", extra=_about(step, str(error))
             )
-            await self._fold_watcher.wait_with_timeout(
-                step.partition, lambda: self._moved(step), self._settings.landing_s
+            await self._replica.fold_waits.wait_for(
+                lambda: self._moved(step), step.partition, timeout_s=self._settings.landing_s
             )
             return
         if isinstance(event, StepSucceeded):
@@ -232,7 +229,7 @@ class Provisioner:
         async def until_thawed() -> None:
             while self._is_frozen(step):
                 check()
-                await self._fold_watcher.changed(step.partition, FLEET_0)
+                await self._replica.fold_waits.changed(step.partition, FLEET_0)
 
         async def report_progress(task: str, percent: int) -> None:
             check()
@@ -276,8 +273,8 @@ class Provisioner:
     async def _append(self, step: _Step, event: Event) -> bool:
         """Append an internal event, and wait until the fold has taken this event or another one about the DPU."""
         await self.internal_events.append(step.partition, step.dpu.zone, event)
-        return await self._fold_watcher.wait_with_timeout(
-            step.partition, lambda: self._moved(step), self._settings.landing_s
+        return await self._replica.fold_waits.wait_for(
+            lambda: self._moved(step), step.partition, timeout_s=self._settings.landing_s
         )
 
     async def _back_off(self) -> None:

@@ -4,7 +4,7 @@ Partitions have no owner. Any number of replicas fold the same records into the 
 outcome of its command by folding up to it. One task folds and saves, so a save sees its partition at rest, and no
 other task changes state between two awaits. State is read freely between awaits, and never changed from outside.
 
-    reader -> mailbox (bounded) -> fold, in slices under 5 ms -> answers, positions, watches; a save every second
+    reader -> mailbox (bounded) -> fold, in slices under 5 ms -> answers, waits, watches; a save every second
 
 When `ready` returns, the long-lived state is in memory: a process calls gc.freeze() then.
 """
@@ -33,7 +33,7 @@ from eventstore.replicas.log_follower import Backoff, check_same_log, follow
 from eventstore.replicas.status import PartitionStatus
 from eventstore.replicas.submission import submit
 from eventstore.replicas.tracing import LogTracing
-from eventstore.replicas.wait_lists import Answer, AnswerWaitList, PositionWaitList, Watch
+from eventstore.replicas.wait_lists import Answer, AnswerWaitList, FoldWaitList, Watch
 from eventstore.state_store.saver import Saver, load_partition
 from eventstore.state_store.store import StateStore
 from schemas.events import Event, LogCreated
@@ -50,7 +50,7 @@ class Replica(FoldedLog):
 
     With `creates`, it creates a missing log; otherwise it waits until there is one. `sink` takes every decision, and
     the replica waits for it after each slice, before it saves. `folded_records` counts the records folded since the
-    start; `append_ms` is the append time of the last one.
+    start; `append_ms` is the append time of the last one. Tasks wait in `fold_waits` for what is folded.
     """
 
     def __init__(
@@ -70,6 +70,7 @@ class Replica(FoldedLog):
         super().__init__(name, log.topics, log.partition_count)
         self.folded_records = 0
         self.append_ms = 0
+        self.fold_waits = FoldWaitList()
         self._log = log
         self._store = store
         self._now_ms = now_ms
@@ -87,7 +88,6 @@ class Replica(FoldedLog):
         self._mailbox: asyncio.Queue[Batch] = asyncio.Queue(limits.mailbox_batches)
         self._ready = asyncio.Event()
         self._answers = AnswerWaitList()
-        self._positions = PositionWaitList()
         self._watches: list[Watch] = []
         self._saver = Saver(store, limits, now_s=0.0)
 
@@ -126,12 +126,12 @@ class Replica(FoldedLog):
         """Return when everything below `position` is folded. Raises LogUnavailable at the time limit."""
         if self.folded(partition).position >= position:
             return
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._positions.wait_for_position(partition, position)
-        except TimeoutError:
-            late = f"position: {partition} was not folded up to {position} within {timeout_s:.3g} s"
-            raise LogUnavailable(late) from None
+
+        def is_folded() -> bool:
+            return self.folded(partition).position >= position
+
+        if not await self.fold_waits.wait_for(is_folded, partition, timeout_s=timeout_s):
+            raise LogUnavailable(f"position: {partition} was not folded up to {position} within {timeout_s:.3g} s")
 
     async def submit(self, partition: Partition, key: bytes, event: Event, *, timeout_s: float) -> Answer:
         """Append a command, fold up to it, and return its outcome.
@@ -248,7 +248,7 @@ class Replica(FoldedLog):
             self.append_ms = records[start - 1].timestamp_ms
             if self._tracing is not None and self._ready.is_set():
                 self._tracing.on_fold(folded.partition, records[before:start])
-            self._positions.advance(folded.partition, folded.position)
+            self.fold_waits.wake(folded.partition)
             for watch in self._watches:
                 watch.notify(folded.partition)
             if not self._ready.is_set():

@@ -1,20 +1,15 @@
-"""Wait lists of a replica: callers wait for answers, queries for positions, drivers for any change."""
+"""Wait lists of a replica: callers wait for answers, queries and drivers for what is folded."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
-from heapq import heapify, heappop, heappush
-from itertools import count
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Self
 
 from eventstore.deadlines import Deadlines, MakeError
 from eventstore.folding.fold import Outcome
 from eventstore.folding.ledger import LedgerEntry
 from eventstore.log import Partition
-
-_CANCELLED_MAX = 100
-"""Maximum by which cancelled waiters may outnumber live ones in a heap."""
 
 
 class Answer(NamedTuple):
@@ -61,48 +56,68 @@ class AnswerWaitList:
                     future.set_result(Answer(entry.outcome, partition, entry.offset))
 
 
-class PositionWaitList:
-    """Waiters for partitions to be folded up to a position, the nearest first."""
+class FoldWaitList:
+    """Tasks that wait until partitions are folded further.
+
+    A task reads the folded state, and waits here until it may have changed. It does not await between the read and the
+    wait, so it misses no change. The replica evaluates the predicates after each slice of a partition: if each waiting
+    task did so, every record of a busy plane would wake all tasks, and hardly any of them would have something to do.
+    """
 
     def __init__(self) -> None:
-        self._partitions: dict[Partition, _PartitionWaitList] = {}
-        self._ticket = count()
+        self._waiting: dict[Partition, dict[asyncio.Future[None], Callable[[], bool]]] = {}
 
-    async def wait_for_position(self, partition: Partition, position: int) -> None:
-        """Wait until `advance` has reached this position."""
-        waiters = self._partitions.setdefault(partition, _PartitionWaitList())
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        heappush(waiters.heap, (position, next(self._ticket), future))
-        waiters.waiting += 1
+    def wake(self, *partitions: Partition) -> None:
+        """Wake the tasks that wait for these partitions and whose predicate holds. A predicate that raises raises in
+        its task.
+        """
+        for partition in partitions:
+            for woken, predicate in self._waiting.get(partition, _NO_WAITERS).items():
+                if woken.done():
+                    continue
+                try:
+                    is_met = predicate()
+                except Exception as error:
+                    woken.set_exception(error)
+                else:
+                    if is_met:
+                        woken.set_result(None)
+
+    async def changed(self, *partitions: Partition) -> None:
+        """Return when one of these partitions is folded further."""
+        await self._wait(partitions, _always)
+
+    async def wait_for(
+        self, predicate: Callable[[], bool], *partitions: Partition, timeout_s: float | None = None
+    ) -> bool:
+        """Return True when the predicate holds, or False at the time limit.
+
+        Only folding one of these partitions further may make it hold.
+        """
         try:
-            await future
+            async with asyncio.timeout(timeout_s):
+                while not predicate():
+                    await self._wait(partitions, predicate)
+        except TimeoutError:
+            return predicate()
+        return True
+
+    async def _wait(self, partitions: Sequence[Partition], predicate: Callable[[], bool]) -> None:
+        woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        for partition in partitions:
+            self._waiting.setdefault(partition, {})[woken] = predicate
+        try:
+            await woken
         finally:
-            waiters.waiting -= 1
-            waiters.drop_cancelled()
-
-    def advance(self, partition: Partition, position: int) -> None:
-        """Wake the waiters of a partition that is folded up to this position."""
-        heap = waiters.heap if (waiters := self._partitions.get(partition)) else ()
-        while heap and heap[0][0] <= position:
-            _, _, future = heappop(heap)
-            if not future.done():
-                future.set_result(None)
+            for partition in partitions:
+                del self._waiting[partition][woken]
 
 
-class _PartitionWaitList:
-    """Waiters for one partition. Cancelled waiters stay in the heap until they outnumber live ones: removing thousands
-    one by one blocked the loop for most of a second."""
+_NO_WAITERS: Mapping[asyncio.Future[None], Callable[[], bool]] = {}
 
-    __slots__ = ("heap", "waiting")
 
-    def __init__(self) -> None:
-        self.heap: list[tuple[int, int, asyncio.Future[None]]] = []
-        self.waiting = 0
-
-    def drop_cancelled(self) -> None:
-        if len(self.heap) > 2 * self.waiting + _CANCELLED_MAX:
-            self.heap[:] = [entry for entry in self.heap if not entry[2].done()]
-            heapify(self.heap)
+def _always() -> bool:
+    return True
 
 
 class Watch:

@@ -271,7 +271,7 @@ BUGS = (
         "a reader of fleet does not wait for a change that a later one of its node has overtaken",
         "I12",
         lambda: patched((commands.queries.position_waiter, "is_forwarded", _waits_until_nothing_below_waits)),
-        Simulated(36, given=lambda: patched((tests.simulation.clients, "READS", instead(1.0)))),
+        Simulated(45, given=lambda: patched((tests.simulation.clients, "READS", instead(1.0)))),
     ),
     Bug(
         "position-ahead",

@@ -50,7 +50,6 @@ def start_roles(process: Process, life: Life, log: EventLog) -> None:
         server = _server(replica, ranks, stall_detector, life.relay, roles, now_ms=now_ms, rng=rng())
         life.api = Api(server)
         life.spawn(stall_detector.run(), "stall_detector")
-        life.spawn(server.position_waiter.run(), "waiting")
     context = ActorContext(replica, ranks, connect, now_ms, rng)
     for part, actor in actors_of(roles, context).items():
         life.spawn(actor.run(), part)

@@ -5,12 +5,10 @@ The fold accepts each number once, in order. The actor writes the next note unti
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from drivers.fold_watcher import FoldWatcher
 from drivers.internal_events import InternalEvents
 from eventstore.folding.fold import DONE, Decision, RecordMetadata, refusal
 from eventstore.folding.state_table import StateTable
@@ -75,22 +73,16 @@ class NoteWriter:
 
     def __init__(self, context: ActorContext) -> None:
         self._context = context
-        self._fold_watcher = FoldWatcher(context.replica, NOTES)
-        self.internal_events = InternalEvents(context.replica, context.ranks, self._fold_watcher, "api")
+        self.internal_events = InternalEvents(context.replica, context.ranks, "api")
 
     async def run(self) -> None:
         await self._context.replica.ready()
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._fold_watcher.run())
-            tasks.create_task(self._write())
-
-    async def _write(self) -> None:
         while (number := self._written()) < NOTES_WANTED:
             is_written = lambda number=number: self._written() > number  # noqa: E731
             if not await self.internal_events.wait_for_turn(NOTES, NOTES_0, is_written):
                 said = internal_envelope(f"note-{number}", "notes", self._context.now_ms())
                 await self.internal_events.append(NOTES_0, NOTES, NoteWritten(said, number, f"note {number}"))
-            await self._fold_watcher.wait_with_timeout(NOTES_0, is_written, RETRY_S)
+            await self._context.replica.fold_waits.wait_for(is_written, NOTES_0, timeout_s=RETRY_S)
 
     def _written(self) -> int:
         state: NotesState = self._context.replica.state(NOTES_0)

@@ -55,7 +55,6 @@ class Server:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.replica.run())
             tasks.create_task(forwarder.run())
-            tasks.create_task(self.commands.position_waiter.run())
 
     async def ask(self, method: str, request: Message, principal: str = "ann") -> pb.CommandResult:
         """Send a command. Raises Aborted."""

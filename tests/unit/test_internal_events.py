@@ -6,11 +6,10 @@ import asyncio
 
 import pytest
 
-from drivers.fold_watcher import FoldWatcher
 from drivers.internal_events import RANK_MAX, TURN_S, InternalEvents
 from eventstore.errors import AppendRefused, AppendUnknown, LogMismatch, LogUnavailable
 from eventstore.ids import internal_envelope
-from eventstore.log import FLEET_0, ZONES
+from eventstore.log import FLEET_0
 from eventstore.replicas.beacons import Ranks
 from eventstore.replicas.replica import Replica
 from schemas.events import OutboxAcknowledged
@@ -40,7 +39,7 @@ def toy() -> Replica:
 
 
 def statements_of(replica: Replica, rank: int) -> InternalEvents:
-    return InternalEvents(replica, Ranked(rank), FoldWatcher(replica, ZONES), "api")
+    return InternalEvents(replica, Ranked(rank), "api")
 
 
 @pytest.mark.parametrize("rank", [0, 1, 2, 5])
@@ -55,9 +54,7 @@ async def test_a_turn_comes_later_by_rank_while_the_need_stands(rank: int) -> No
 
 async def test_a_need_that_is_met_before_the_turn_is_anothers() -> None:
     async with running(replica := toy()):
-        fold_watcher = FoldWatcher(replica, "fleet")
-        internal_events = InternalEvents(replica, Ranked(2), fold_watcher, "api")
-        fold_watcher_task = asyncio.ensure_future(fold_watcher.run())
+        internal_events = statements_of(replica, 2)
         position = replica.position(FLEET_0)
 
         def is_met() -> bool:
@@ -68,17 +65,6 @@ async def test_a_need_that_is_met_before_the_turn_is_anothers() -> None:
         await replica.append_event(FLEET_0, b"", fact("a"), timeout_s=5.0)
         assert await turn
         assert not internal_events.turns
-        fold_watcher_task.cancel()
-
-
-async def test_what_came_to_hold_without_a_record_of_the_partition_is_seen_when_the_time_is_over() -> None:
-    async with running(replica := toy()):
-        fold_watcher, met = FoldWatcher(replica, ZONES), False
-        waiting = asyncio.ensure_future(fold_watcher.wait_with_timeout(FLEET_0, lambda: met, 2.0))
-        await asyncio.sleep(1.0)
-        met = True
-        assert await waiting
-        assert not await fold_watcher.wait_with_timeout(FLEET_0, lambda: False, 2.0)
 
 
 @pytest.mark.parametrize("error", [AppendUnknown, AppendRefused, LogUnavailable])

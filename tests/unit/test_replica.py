@@ -191,7 +191,7 @@ async def test_reached_waits_for_a_position_and_gives_up_at_its_deadline() -> No
         await asyncio.gather(*waits)
         with pytest.raises(LogUnavailable, match=r"fleet/0.* 99 "):
             await replica.wait_for_position(FLEET_0, 99, timeout_s=1)
-        assert not replica._positions._partitions[FLEET_0].waiting, "who gave up is forgotten"
+        assert not replica.fold_waits._waiting[FLEET_0], "who gave up is forgotten"
 
 
 @pytest.mark.virtual_clock
