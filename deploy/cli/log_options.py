@@ -13,36 +13,18 @@ import click
 from click.core import ParameterSource
 
 from deploy.cli.errors import Refused, Unreachable
-from deploy.cli.kafka_options import kafka_access_options, take_access
 from deploy.cli.param_types import Folder, addresses_if_given
+from deploy.cli.setting_options import kafka_access_options, log_setting_option, take_access
 from deploy.host.storage import LogSource
+from deploy.settings.settings import BadSettings, log_settings
 from deploy.telemetry.logs import logging_here
 from eventstore.errors import PermanentError, PlaneError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_DATA = click.option(
-    "--data",
-    type=Folder(),
-    envvar="DPUPLANE_DATA",
-    help="Folder of an embedded log; it may be in use by its process.",
-)
-_KAFKA = click.option(
-    "--kafka",
-    callback=addresses_if_given,
-    metavar="HOST:PORT,...",
-    envvar="DPUPLANE_KAFKA",
-    default="",
-    help="Kafka cluster that holds the log.",
-)
-_PREFIX = click.option(
-    "--topic-prefix",
-    metavar="NAME",
-    envvar="DPUPLANE_TOPIC_PREFIX",
-    default="dpuplane",
-    show_default=True,
-    help="Prefix of the log's topics.",
-)
+_DATA = log_setting_option("data", type=Folder(), help="Folder of an embedded log; it may be in use by its process.")
+_KAFKA = log_setting_option("kafka", callback=addresses_if_given, default="", help="Kafka cluster that holds the log.")
+_PREFIX = log_setting_option("topic_prefix", default="dpuplane")
 _CONFIG = click.option(
     "--config",
     metavar="FILE",
@@ -88,8 +70,6 @@ def _one_engine(context: click.Context, data: Path | None, kafka: str) -> tuple[
 
 def _from_file(context: click.Context, config: Path, given: Mapping[str, Any]) -> dict[str, Any]:
     """The location of the log in the settings file, unless a flag or variable gives it. Raises UsageError."""
-    from deploy.settings.settings import BadSettings, log_settings
-
     try:
         found = log_settings(config)
     except BadSettings as error:

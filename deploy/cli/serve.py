@@ -9,8 +9,7 @@ from pathlib import Path
 
 import click
 
-from deploy.cli.kafka_options import kafka_options
-from deploy.cli.simulated_failures import fail_option
+from deploy.cli.setting_options import setting_options
 from deploy.settings.environment import unknown_variables
 from deploy.settings.settings import BadSettings, load_settings
 
@@ -32,56 +31,7 @@ the file.
 
 
 @click.command(epilog=EXAMPLES)
-@click.option("--data", metavar="DIR", help="Keep the log in this folder: one process with every role.")
-@click.option("--kafka", metavar="HOST:PORT,...", help="Keep the log in this Kafka cluster: any number of processes.")
-@kafka_options
-@click.option("--topic-prefix", metavar="NAME", help="Prefix of the names of the plane's topics.  [dpuplane]")
-@click.option("--partitions", metavar="N", help="Partitions of a new log; an existing log keeps its number.  [12]")
-@click.option("--role", metavar="ROLE", help="all, api, relay, provisioner or decisions.  [all]")
-@click.option("--zones", metavar="Z,...", help="Zones that the relay serves.  [every zone]")
-@click.option(
-    "--listen", metavar="HOST:PORT", help="gRPC, commands and queries; port 0 takes a free one.  [127.0.0.1:7080]"
-)
-@click.option("--http", metavar="HOST:PORT", help="The page, /metrics, /healthz, /readyz.  [127.0.0.1:7081]")
-@click.option("--agents", metavar="HOST:PORT", help="WebSocket of the DPUs' agents.  [127.0.0.1:7082]")
-@click.option("--simulate", metavar="N", help="Simulate N DPUs in every zone; no hardware is written to.")
-@fail_option("--simulate-fail")
-@click.option("--state", metavar="DIR", help="Folder of saved state, for a fast restart.")
-@click.option(
-    "--state-checkpoints",
-    metavar="N",
-    help="Checkpoints of the saved state that are kept, for queries of the past.  [24]",
-)
-@click.option(
-    "--state-checkpoints-mb", metavar="N", help="MB of disk that they may take beyond the present state.  [4096]"
-)
-@click.option("--decisions/--no-decisions", default=None, help="On Kafka, write decisions to a topic.  [decisions]")
-@click.option(
-    "--as-of-servers", metavar="N", help="Processes that answer queries of the past (--as-of); 0 for none.  [2]"
-)
-@click.option("--name", metavar="NAME", help="Name of this replica.  [host name and a random part]")
-@click.option("--traces", metavar="URL", help="Send traces of sampled commands to this OTLP collector.  [none]")
-@click.option("--traces-share", metavar="SHARE", help="Share of the calls that are traced, from 0 to 1.  [0.01]")
-@click.option("--seed", metavar="N", help="Seed of every random choice.  [a new one]")
-@click.option("--insecure", is_flag=True, default=None, help="Allow listeners off the loopback without TLS.")
-@click.option("--tls-cert", metavar="FILE", help="This process's certificate; every listener then uses mutual TLS.")
-@click.option("--tls-key", metavar="FILE", help="Its key.")
-@click.option("--tls-client-ca", metavar="FILE", help="Certificate authorities that are trusted.")
-@click.option("--tls-revoked", metavar="FILE", help="List of the serial numbers of revoked certificates.")
-@click.option(
-    "--trust-domain", metavar="NAME", help="Trust domain in the URI names of certificates.  [that of --tls-cert]"
-)
-@click.option("--reflection/--no-reflection", default=None, help="Serve gRPC reflection.  [only without TLS]")
-@click.option("--calls-per-second", metavar="N", help="API calls per second of one principal.  [50000]")
-@click.option("--calls-burst", metavar="N", help="Burst of API calls of one principal after a pause.  [50000]")
-@click.option("--calls-at-once", metavar="N", help="Concurrent API calls of one principal.  [5000]")
-@click.option("--streams-per-connection", metavar="N", help="Concurrent API calls on one connection.  [1000]")
-@click.option("--http-connections", metavar="N", help="Maximum of open HTTP connections.  [500]")
-@click.option("--api-connections", metavar="N", help="Maximum of open API connections.  [2000]")
-@click.option("--agent-connections", metavar="N", help="Maximum of open connections of agents.  [10000]")
-@click.option(
-    "--address-share", metavar="SHARE", help="Share of the connections of --http and --agents for one address.  [0.25]"
-)
+@setting_options
 @click.option(
     "--config",
     metavar="FILE",

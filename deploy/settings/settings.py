@@ -3,6 +3,9 @@
 The sources of a value, in this order: a flag of `dpuplane serve`; the environment (`DPUPLANE_` and the name of the
 field, such as `DPUPLANE_TOPIC_PREFIX`); the YAML file of `--config`; the default below. Only this package reads the
 environment.
+
+The options of `serve` are generated from the model (deploy/cli/setting_options.py). pydantic-settings would replace the
+few lines of `load_settings`, and loses the name of the file and the limit of its size in the messages.
 """
 
 from __future__ import annotations
@@ -40,8 +43,14 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    data: Path | None = Field(None, description="Folder of the embedded log, owned by one process with every role.")
-    kafka: str = Field("", description="HOST:PORT,... of the Kafka cluster that holds the log, instead of `data`.")
+    data: Path | None = Field(
+        None, title="DIR", description="Folder of the embedded log, owned by one process with every role."
+    )
+    kafka: str = Field(
+        "",
+        title="HOST:PORT,...",
+        description="HOST:PORT,... of the Kafka cluster that holds the log, instead of `data`.",
+    )
     kafka_security_protocol: SecurityProtocol = Field(
         "PLAINTEXT",
         description="Protocol of the connections to brokers: PLAINTEXT, SSL (mutual TLS) or SASL_SSL (password).",
@@ -66,13 +75,20 @@ class Settings(BaseModel):
     partitions: int | None = Field(
         None, ge=1, le=1_000, description="Partitions of a new log; default 12. An existing log keeps its number."
     )
-    role: str = Field("all", description="Role of this process. With `data` it is always `all`.")
-    zones: str = Field("", description="Zones (Z,...) that the relay serves; empty for every zone.")
-    listen: Address = Field(Address("127.0.0.1", 7080), description="gRPC: commands and queries.")
+    role: str = Field(
+        "all", title="ROLE", description="all, api, relay, provisioner or decisions. With `data` it is always all."
+    )
+    zones: str = Field("", title="Z,...", description="Zones (Z,...) that the relay serves; empty for every zone.")
+    listen: Address = Field(
+        Address("127.0.0.1", 7080), description="gRPC: commands and queries; port 0 takes a free one."
+    )
     http: Address = Field(Address("127.0.0.1", 7081), description="HTTP: the page, /metrics, /healthz, /readyz.")
     agents: Address = Field(Address("127.0.0.1", 7082), description="WebSocket: the agents of DPUs.")
     simulate: int = Field(
-        0, ge=0, le=10_000, description="Number of simulated DPUs per zone, in a process of role `all`."
+        0,
+        ge=0,
+        le=10_000,
+        description="Number of simulated DPUs per zone, in a process of role all; no hardware is written to.",
     )
     simulate_fail: str = Field(
         "",
@@ -115,6 +131,7 @@ class Settings(BaseModel):
     agent_connections: int = Field(10_000, ge=1, le=60_000, description="Maximum of open connections to `agents`.")
     address_share: float = Field(
         0.25,
+        title="SHARE",
         gt=0,
         le=1,
         description="Share of the connections of `http` and of `agents` that one address (for IPv6 one /64 network) "
@@ -122,6 +139,7 @@ class Settings(BaseModel):
     )
     state: Path | None = Field(
         None,
+        title="DIR",
         description="Folder of this process's saved state, so that a restart does not fold the whole log. "
         "Default: none on Kafka; a folder inside `data`.",
     )
@@ -138,7 +156,7 @@ class Settings(BaseModel):
     )
     decisions: bool = Field(
         True,
-        description="Write every decision to the topic `decisions`, for analysts: on Kafka, in a process of its own.",
+        description="Write every decision to a topic of its own, for analysts: on Kafka, in a process of its own.",
     )
     as_of_servers: int = Field(
         2, ge=0, le=16, description="Processes that answer queries of the past (--as-of), one per point; 0 for none."
@@ -150,12 +168,14 @@ class Settings(BaseModel):
     )
     traces: str = Field(
         "",
+        title="URL",
         pattern=r"^(https?://.+)?$",
         description="URL of an OpenTelemetry collector (OTLP over HTTP: http://HOST:4318/v1/traces) for traces "
         "of single commands from the API to the devices; empty for none. Needs dpuplane[otel].",
     )
     traces_share: float = Field(
         0.01,
+        title="SHARE",
         ge=0,
         le=1,
         description="Share of the calls that are traced. A call with a sampled traceparent is always traced.",

@@ -42,7 +42,8 @@ def kafka_image(docker_host: str, root_image: str, tmp_path_factory: pytest.Temp
 @pytest.fixture(scope="session")
 def prometheus_image(docker_host: str, root_image: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     context = tmp_path_factory.mktemp("prometheus-image")
-    shutil.copy(prometheus.executable("prometheus"), context / "prometheus")
+    for name in ("prometheus", "promtool"):
+        shutil.copy(prometheus.executable(name), context / name)
     build(docker_host, PROMETHEUS, context, IMAGES / "prometheus.Dockerfile", root_image)
     return PROMETHEUS
 

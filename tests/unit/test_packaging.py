@@ -10,6 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 
 from tests.support.wheelhouse import ROOT
@@ -17,8 +18,8 @@ from tests.support.wheelhouse import ROOT
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 LOCKS = ROOT / "deploy" / "locks"
 _PIN = re.compile(r"^([A-Za-z0-9._-]+)==([^ ;\\]+)(.*(?:\n    .*)*)", re.MULTILINE)
-INTERNALS = ("aiokafka", "rocksdict")
-"""Libraries whose private attributes are read, or whose file formats are relied on."""
+INTERNALS = ("aiohttp", "aiokafka", "rocksdict")
+"""Libraries whose undocumented attributes are read, or whose file formats are relied on."""
 
 
 def pins(lock: str) -> dict[str, str]:
@@ -65,6 +66,17 @@ def test_the_license_and_the_changelog_are_there() -> None:
     assert "Apache License\n                           Version 2.0" in (ROOT / "LICENSE").read_text()
     changes = (ROOT / "CHANGELOG.md").read_text()
     assert re.search(rf"^## \[(Unreleased|{re.escape(PROJECT['version'])})\]", changes, re.MULTILINE)
+
+
+def test_compose_pins_its_images_and_waits_for_health() -> None:
+    services = yaml.safe_load((ROOT / "deploy" / "docker" / "compose.yaml").read_text())["services"]
+    assert len(services) == 9
+    for name, service in services.items():
+        image = re.sub(r"\$\{\w+:-(.*)\}", r"\1", service["image"])
+        assert image == "dpuplane" or re.fullmatch(r"[\w/-]+:v?\d+\.\d+\.\d+", image), f"{name}: {image} is not pinned"
+        assert "healthcheck" in service or image == "dpuplane", f"{name}: only the plane's image brings a health check"
+        assert all(wait["condition"] == "service_healthy" for wait in service.get("depends_on", {}).values())
+    assert "HEALTHCHECK" in (ROOT / "deploy" / "docker" / "Dockerfile").read_text()
 
 
 def test_an_image_is_one_step_from_a_clone(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
-# Prometheus as the image prom/prometheus has it, from the distribution's own program.
+# Prometheus as the image prom/prometheus has it, from the distribution's own programs.
 ARG BASE
 FROM ${BASE}
-COPY prometheus /bin/prometheus
+COPY prometheus promtool /bin/
 VOLUME /prometheus
 EXPOSE 9090
 ENTRYPOINT ["/bin/prometheus"]
