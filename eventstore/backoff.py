@@ -1,7 +1,8 @@
 """Delays between retries: the ceiling doubles with each failure, up to a limit.
 
 The delay is drawn at random below the ceiling (jitter), by a generator or, in a fold, by a hash. Without jitter,
-callers that failed together would retry together.
+callers that failed together would retry together. Libraries of retries (tenacity) sleep by the wall clock and draw by
+the global generator, which a simulation cannot repeat.
 """
 
 from __future__ import annotations

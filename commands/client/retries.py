@@ -2,7 +2,8 @@
 
 A command may be sent again because it carries its id: it takes effect at most once. A client tries each server in turn,
 and stays with the one that responded. Between rounds it pauses with full jitter, and a budget bounds the share of
-retries, so that clients do not multiply the load of a plane that is slow.
+retries, so that clients do not multiply the load of a plane that is slow. gRPC's own retries stay within one channel,
+so they cannot move to the next server.
 """
 
 from __future__ import annotations

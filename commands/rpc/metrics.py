@@ -1,7 +1,8 @@
 """Metrics of the calls of a server: those of every gRPC server, the outcomes of commands, and refusals by field.
 
 Each method has the counts of go-grpc-prometheus, whose dashboards and alerts then work unchanged. They are kept by hand
-because py-grpc-prometheus counts in an interceptor, which costs a tenth of a call.
+because py-grpc-prometheus counts in an interceptor, which costs a tenth of a call, and an observation by
+prometheus_client takes 4 to 9 us (a lock, a lookup of labels) instead of 0.5 us.
 
 All label values come from outside, so all are bounded: methods and outcomes are those of the API, and the label of a
 refusal is the field at the start of its sentence, with a maximum number of distinct fields.

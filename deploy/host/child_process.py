@@ -1,7 +1,8 @@
 """Processes that a process of the plane starts for its own work, beside its event loop and its memory.
 
 A child gets its order as one line of JSON on standard input, and answers in lines of JSON on standard output. It ends
-when its standard input does, so it never outlives its parent, however that ends.
+when its standard input does, so it never outlives its parent, however that ends. A child of multiprocessing would: it
+ends with a parent that ends cleanly, and not with one that is killed.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
 A line that a peer caused has a field `peer` (its principal, or its address without one). Each peer has a burst of a few
 lines and then a few per minute, and all peers together a limit per second. The field `suppressed` of a peer's next line
-is the number of its lines that were dropped before. One agent wrote 820 kB in 6 s, and a disk that is full of such
-lines stops the plane. Lines of libraries about connections and calls name no peer; they are sampled by their text.
+is the number of its lines that were dropped before. Python's logging has filters, but none that samples.
+One agent wrote 820 kB in 6 s, and a disk that is full of such lines stops the plane. Lines of libraries about
+connections and calls name no peer; they are sampled by their text.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 Paths, bodies, content type and error codes are those of Confluent's registry: a consumer is configured with this
 address and uses its own deserializer. Ids are pinned (eventstore/avro/released.py), so every process of every plane
-gives the same responses without storage.
+gives the same responses without storage. The registries of others (Confluent's, Karapace) are processes of their own
+with a topic for their state; these few read-only paths need neither.
 
 A subject is the full name of an event type, such as `dpuplane.NodesJoined` (RecordNameStrategy): one topic holds many
 types, and one type is in several topics with any prefix. Deserializers use the id only. The topic `replicas` holds

@@ -1,7 +1,8 @@
 """The response of /metrics in Prometheus' text format, rendered in slices that yield to the event loop.
 
 A family with thousands of series takes tens of milliseconds to render, so it is rendered a few hundred series at a
-time.
+time. prometheus_client renders a whole registry at once, and its server does so in a thread that holds the same lock of
+the interpreter.
 """
 
 from __future__ import annotations
