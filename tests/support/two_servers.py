@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import random
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
 from google.protobuf.message import Message
@@ -13,17 +11,13 @@ from google.protobuf.message import Message
 from commands.queries.status import LogLocation, StatusReporter
 from commands.rpc.middleware import Call
 from commands.server import ApiServer
-from deploy.composition.roles import folds_of
-from drivers.forwarder import Forwarder
 from eventstore.ids import uuid7
-from eventstore.replicas.beacons import SingleReplica
 from eventstore.replicas.replica import Replica
-from eventstore.state_store.store import DigestStore
 from projections.rules.rule import Holdings
 from schemas.api import dpuplane_pb2 as pb
 from tests.simulation.api import Api
-from tests.support.memory_log import Contents, MemoryLog
-from tests.support.toy_log import T0
+from tests.support.memory_log import MemoryLog
+from tests.support.memory_plane import Plane, plane
 
 PARTITIONS = 3
 TIMEOUT_S = 20.0
@@ -32,13 +26,11 @@ TIMEOUT_S = 20.0
 class Server:
     """One server, called through its production handlers."""
 
-    def __init__(self, contents: Contents, name: str) -> None:
-        self._rng = random.Random(name)
-        self.log = MemoryLog(contents, _now_ms)
-        folds = folds_of(PARTITIONS)
-        self.replica = Replica(self.log, folds, store=DigestStore(), name=name, now_ms=_now_ms, rng=self._rng)
+    def __init__(self, replica: Replica, log: MemoryLog, plane: Plane) -> None:
+        self.replica = replica
+        self.log = log
         board = StatusReporter(
-            self.replica,
+            replica,
             location=LogLocation("memory"),
             roles=["api"],
             addresses={},
@@ -46,15 +38,9 @@ class Server:
             alive=lambda: [],
             stalled=lambda: {},
         )
-        options: dict[str, Any] = {"listen": "", "now_ms": _now_ms, "rng": self._rng}
-        self.commands = ApiServer(self.replica, status=board, devices=_no_devices, **options)
+        options: dict[str, Any] = {"listen": "", "now_ms": plane.now_ms, "rng": plane.rng()}
+        self.commands = ApiServer(replica, status=board, devices=_no_devices, **options)
         self._api = Api(self.commands)
-
-    async def run(self) -> None:
-        forwarder = Forwarder(self.replica, SingleReplica(self.replica.name), now_ms=_now_ms, rng=self._rng)
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self.replica.run())
-            tasks.create_task(forwarder.run())
 
     async def ask(self, method: str, request: Message, principal: str = "ann") -> pb.CommandResult:
         """Send a command. Raises Aborted."""
@@ -82,37 +68,24 @@ class Servers(NamedTuple):
 
     prompt: Server
     late: Server
-    contents: Contents
+    plane: Plane
 
     def command_id(self) -> str:
-        return uuid7(_now_ms(), random.Random(f"{asyncio.get_running_loop().time()}/{_records(self.contents)}"))
+        return uuid7(self.plane.now_ms(), self.plane.draws)
 
 
 @asynccontextmanager
 async def two_servers() -> AsyncIterator[Servers]:
     """Two servers, both ready."""
-    contents = Contents(PARTITIONS)
-    prompt, late = Server(contents, "prompt"), Server(contents, "late")
-    runs = [asyncio.ensure_future(server.run()) for server in (prompt, late)]
-    try:
-        for server in (prompt, late):
-            await server.replica.ready()
+    async with plane(PARTITIONS) as made:
+        prompt, late = [await _server(made, name) for name in ("prompt", "late")]
         late.log.failures.read_latency_s = 0.5
-        yield Servers(prompt, late, contents)
-    finally:
-        for run in runs:
-            run.cancel()
-        for run in runs:
-            with suppress(asyncio.CancelledError):
-                await run
+        yield Servers(prompt, late, made)
 
 
-def _now_ms() -> int:
-    return T0 + round(asyncio.get_running_loop().time() * 1_000)
-
-
-def _records(contents: Contents) -> int:
-    return sum(map(len, contents.records.values()))
+async def _server(made: Plane, name: str) -> Server:
+    log = MemoryLog(made.contents, made.now_ms)
+    return Server((await made.start(name, "api", log=log)).replica, log, made)
 
 
 async def _no_devices(zones: frozenset[str]) -> Holdings:

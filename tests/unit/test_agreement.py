@@ -22,7 +22,7 @@ from projections.fleet.tables.zone_table import table
 from projections.fleet.withdrawals.budgets import DENIED_BY_CHANGE, DENIED_BY_LEAVE
 from projections.forwarding.zones_to_fleet import forward
 from schemas.events import BudgetSet, Event, HoldApproved, HoldRejected, NodesJoined
-from tests.support.driven import Plane, plane
+from tests.support.memory_plane import Plane, plane
 from tests.support.virtual_loop import run_virtual
 
 NODES = [f"n{number}" for number in range(200)]

@@ -17,8 +17,9 @@ from drivers.decisions.written import AT_ONCE, REMEMBERED
 from eventstore.errors import AppendUnknown, FatalError
 from eventstore.folding.decision_listener import DecidedRecord
 from eventstore.log import DECISIONS, ZONES, Partition
-from tests.support.decision_writers import Life, World, cause_at
+from tests.support.decision_writers import DecidingPlane, cause_at, deciding_plane
 from tests.support.memory_log import MemoryLog
+from tests.support.memory_plane import Life
 from tests.support.virtual_loop import VirtualLoop
 
 pytestmark = pytest.mark.virtual_clock
@@ -28,17 +29,16 @@ TOPIC = Partition(DECISIONS, PLACE.number)
 
 
 @asynccontextmanager
-async def world_of(count: int, *, age_ms: int = 0) -> AsyncIterator[World]:
+async def world_of(count: int, *, age_ms: int = 0) -> AsyncIterator[DecidingPlane]:
     """A log with so many joins of so long ago, and nobody who writes decisions yet."""
-    world = World(1)
-    await world.start("api", "api", acts=False)  # nothing is forwarded, so the joins are all there is to decide
-    world.joined(count, age_ms=age_ms)
-    yield world
-    await world.end()
+    async with deciding_plane(1) as world:
+        await world.start("api", "api", acts=False)  # nothing is forwarded, so the joins are all there is to decide
+        world.joined(count, age_ms=age_ms)
+        yield world
 
 
-async def started(world: World, name: str = "one") -> Life:
-    life = await world.start(name, is_ready=False)
+async def started(world: DecidingPlane, name: str = "one") -> Life:
+    life = await world.start(name, "decisions", is_ready=False)
     await asyncio.sleep(5)
     return life
 
@@ -63,7 +63,7 @@ async def test_the_fold_and_what_it_saves_wait_for_the_topic() -> None:
         await life.replica.save()
         assert life.store.head(PLACE) is None, "or a restart would never write them"
         world.failures.hangs = False
-        await world.start("one")
+        await world.start("one", "decisions")
         assert world.causes(PLACE) == [*range(1, 26)]
 
 
@@ -107,30 +107,30 @@ async def test_an_append_that_was_lost_is_not_made_again_when_it_landed() -> Non
 
 
 async def test_a_log_that_is_another_stops_the_writer() -> None:
-    async with world_of(5) as world:
-        world.failures.append_error = FatalError("another log")
-        life = await world.start("one", is_ready=False)
-        with pytest.raises(ExceptionGroup) as ended:
-            await asyncio.wait_for(life.tasks[-1], 60)
-        assert ended.group_contains(FatalError, match="another log")
+    with pytest.raises(ExceptionGroup) as ended:
+        async with world_of(5) as world:
+            world.failures.append_error = FatalError("another log")
+            await world.start("one", "decisions", is_ready=False)
+            await asyncio.sleep(60)
+    assert ended.group_contains(FatalError, match="another log")
 
 
 async def test_what_is_too_old_to_be_kept_is_not_written_and_holds_up_nothing() -> None:
     async with world_of(20, age_ms=31 * 86_400_000) as world:
-        life = await world.start("one")
+        life = await world.start("one", "decisions")
         assert (world.tried(), life.replica.position(PLACE)) == ([], 21)
 
 
 async def test_the_first_in_rank_does_not_wait_for_a_clock_that_was_ahead() -> None:
     async with world_of(20, age_ms=-600_000) as world:
-        await world.start("one")
+        await world.start("one", "decisions")
         assert len(world.causes(PLACE)) == 20
 
 
 async def test_a_topic_that_is_away_at_the_start_is_waited_for() -> None:
     async with world_of(20) as world:
         world.failures.lost_ends = 7
-        await world.start("one")
+        await world.start("one", "decisions")
         assert (world.failures.lost_ends, world.causes(PLACE)) == (0, [*range(1, 21)])
 
 
@@ -139,7 +139,7 @@ async def test_a_topic_that_is_away_at_the_start_is_waited_for() -> None:
 
 async def test_who_is_not_first_in_rank_follows_what_the_first_writes() -> None:
     async with world_of(0) as world:
-        first, second = await world.start("one"), await world.start("two")
+        first, second = await world.start("one", "decisions"), await world.start("two", "decisions")
         for _ in range(200):
             world.joined(5)
             await asyncio.sleep(0.1)
@@ -150,8 +150,8 @@ async def test_who_is_not_first_in_rank_follows_what_the_first_writes() -> None:
 
 async def test_who_is_not_first_in_rank_writes_in_the_end_what_the_first_does_not() -> None:
     async with world_of(0) as world:
-        world.names.append("silent")
-        life = await world.start("one")
+        world.first.append("silent")
+        life = await world.start("one", "decisions")
         world.joined(5)
         await asyncio.sleep(TURN_MS / 1_000 - LOOK_S)
         assert world.causes(PLACE) == []
@@ -161,8 +161,8 @@ async def test_who_is_not_first_in_rank_writes_in_the_end_what_the_first_does_no
 
 async def test_who_comes_after_one_that_is_gone_writes_at_once() -> None:
     async with world_of(0) as world:
-        world.names.append("silent")
-        await world.start("one")
+        world.first.append("silent")
+        await world.start("one", "decisions")
         world.joined(5)
         await asyncio.sleep(1)
         world.gone.add("silent")
@@ -175,11 +175,11 @@ async def test_who_comes_after_one_that_is_gone_writes_at_once() -> None:
 
 async def test_what_stands_in_the_topic_is_not_written_again_though_nothing_is_saved() -> None:
     async with world_of(3 * REMEMBERED) as world:
-        await world.start("one")
-        await world.kill("one")
+        await world.start("one", "decisions")
+        world.kill("one")
         del world.disks["one"]
         world.log.attempts.clear()
-        life = await world.start("one")
+        life = await world.start("one", "decisions")
         assert (world.tried(), of(life).written) == ([], 0)
 
 
@@ -187,16 +187,16 @@ async def test_of_a_batch_that_landed_in_part_the_rest_is_written() -> None:
     async with world_of(2 * AT_ONCE) as world:
         holes = {1, 7, AT_ONCE}
         world.write_elsewhere(PLACE, [offset for offset in range(1, AT_ONCE + 1) if offset not in holes])
-        life = await world.start("one")
+        life = await world.start("one", "decisions")
         assert of(life).written == AT_ONCE + len(holes)
         assert world.causes(PLACE) == [*range(1, 2 * AT_ONCE + 1)]
 
 
 async def test_only_the_end_of_the_topic_is_read_if_the_state_is_saved(monkeypatch: pytest.MonkeyPatch) -> None:
     async with world_of(50) as world:
-        await world.start("one")
+        await world.start("one", "decisions")
         await asyncio.sleep(200)
-        await world.kill("one")
+        world.kill("one")
         world.joined(1)
         read: list[int] = []
         original = MemoryLog.read
@@ -206,7 +206,7 @@ async def test_only_the_end_of_the_topic_is_read_if_the_state_is_saved(monkeypat
             return original(self, positions)
 
         monkeypatch.setattr(MemoryLog, "read", noted)
-        life = await world.start("one")
+        life = await world.start("one", "decisions")
         assert (read, of(life).written) == ([50], 1)
 
 
@@ -233,7 +233,7 @@ async def test_rendering_leaves_the_loop_to_others(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(writing, "value_of", slowly_rendered)
     async with world_of(count) as world:
-        await world.start("one")
+        await world.start("one", "decisions")
     assert len(rendered_at) == count
     assert max(Counter(rendered_at).values()) == 2
 
@@ -242,6 +242,6 @@ async def test_a_decision_goes_to_the_partition_of_its_cause() -> None:
     async with world_of(3) as world:
         zone = next(zone for zone in map(str, range(10)) if TOPICS.partition_for(ZONES, zone, 2) != PLACE)
         world.joined(2, zone)
-        await world.start("one")
+        await world.start("one", "decisions")
         for place, count in ((PLACE, 3), (Partition(ZONES, 1 - PLACE.number), 2)):
             assert world.causes(place) == [*range(1, count + 1)]

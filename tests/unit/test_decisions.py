@@ -29,7 +29,7 @@ from schemas.events import (
     NodesLeft,
     PolicySet,
 )
-from tests.support.decision_writers import World
+from tests.support.decision_writers import DecidingPlane, deciding_plane
 from tests.support.decisions import Heard, items_of, rendered
 from tests.support.toy_log import LOG_ID
 from tests.unit.test_runs import join, log_of
@@ -85,7 +85,7 @@ def test_what_would_not_fit_a_record_is_counted() -> None:
     assert len(encode(rendered(many))) < MAX_TEXT * 1.1
 
 
-async def a_day(world: World, day: int) -> None:
+async def a_day(world: DecidingPlane, day: int) -> None:
     """Something of everything that is decided."""
     for number in range(25):
         name, zone = f"n{day}-{number}", f"z{number % 3}"
@@ -93,7 +93,7 @@ async def a_day(world: World, day: int) -> None:
         await world.say(ZONES, zone, NodesJoined(world.command(zone), zone, [name], [], [], address, b"", [], []))
         claim = IndexClaimed(world.command("d"), "d", "c", name, "", 0, "", -1)
         await world.say(CLIQUES, "d", claim)
-        await asyncio.sleep(world.rng.uniform(0, 0.1))
+        await asyncio.sleep(world.draws.uniform(0, 0.1))
     await world.say(ZONES, "z0", DpuRegistered(world.command("d"), "z0", f"dpu{day}", "", "", "simulated:x"))
     await world.say(ZONES, "z0", LifecycleRequested(world.command("d"), "z0", f"dpu{day}", "provision", "image"))
     await world.say(ZONES, "z0", NodesLeft(world.command("z0"), "z0", [f"n{day}-0", "nobody"], [], [], False, b""))
@@ -103,81 +103,76 @@ async def a_day(world: World, day: int) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 async def test_the_topic_is_a_refold_of_the_log_through_crashes_and_two_writers(seed: int) -> None:
-    world = World(seed, loss=0.2)
-    await world.start("api", "api")
-    await world.start("one")
-    await a_day(world, 1)
-    await world.start("two")
-    for day in range(2, 6):
-        await a_day(world, day)
-        victim = world.rng.choice(["one", "two"])
-        await world.kill(victim)
-        await a_day(world, day + 10)
-        await world.start(victim, is_ready=False)
-    found = await world.agree()
-    kinds = {item.kind for values in found.values() for item in items_of(decode(min(values)))}  # type: ignore[arg-type]
-    wanted = {"node_joined", "node_left", "index_assigned", "index_waiting", "dpu_phase_changed", "step_opened"}
-    assert kinds >= wanted | {"member_joined", "member_left", "policy_set", "unchanged", "forwarded"}
-    await world.end()
+    async with deciding_plane(seed, loss=0.2) as world:
+        await world.start("api", "api")
+        await world.start("one", "decisions")
+        await a_day(world, 1)
+        await world.start("two", "decisions")
+        for day in range(2, 6):
+            await a_day(world, day)
+            victim = world.draws.choice(["one", "two"])
+            world.kill(victim)
+            await a_day(world, day + 10)
+            await world.start(victim, "decisions", is_ready=False)
+        found = await world.agree()
+        kinds = {item.kind for values in found.values() for item in items_of(decode(min(values)))}  # type: ignore[arg-type]
+        wanted = {"node_joined", "node_left", "index_assigned", "index_waiting", "dpu_phase_changed", "step_opened"}
+        assert kinds >= wanted | {"member_joined", "member_left", "policy_set", "unchanged", "forwarded"}
 
 
 @pytest.mark.parametrize("seed", range(3))
 async def test_one_writer_that_is_killed_again_and_again_loses_nothing(seed: int) -> None:
-    world = World(seed, loss=0.2)
-    await world.start("api", "api")
-    for day in range(1, 5):
-        await world.start("one", is_ready=False)
-        await a_day(world, day)
-        await asyncio.sleep(world.rng.uniform(0, 1.5))
-        await world.kill("one")
-    await world.start("one")
-    await world.agree()
-    await world.end()
+    async with deciding_plane(seed, loss=0.2) as world:
+        await world.start("api", "api")
+        for day in range(1, 5):
+            await world.start("one", "decisions", is_ready=False)
+            await a_day(world, day)
+            await asyncio.sleep(world.draws.uniform(0, 1.5))
+            world.kill("one")
+        await world.start("one", "decisions")
+        await world.agree()
 
 
 async def test_decisions_of_a_thousand_commands_a_second_are_written_as_fast_as_they_are_made() -> None:
-    world = World(1)
-    await world.start("api", "api")
-    life = await world.start("one")
-    place = TOPICS.partition_for(ZONES, "z", 2)
-    for _ in range(5_000):
-        world.joined(1)
-        await asyncio.sleep(0.001)
-    assert world.contents.end(place) - life.replica.position(place) < 500
-    await world.agree()
-    await world.end()
+    async with deciding_plane(1) as world:
+        await world.start("api", "api")
+        life = await world.start("one", "decisions")
+        place = TOPICS.partition_for(ZONES, "z", 2)
+        for _ in range(5_000):
+            world.joined(1)
+            await asyncio.sleep(0.001)
+        assert world.contents.end(place) - life.replica.position(place) < 500
+        await world.agree()
 
 
 @pytest.mark.parametrize("follow", [False, True])
 async def test_decisions_are_folded_as_the_topic_has_them(follow: bool) -> None:
-    world = World(3)
-    await world.start("api", "api")
-    await world.start("one")
-    await a_day(world, 1)
-    topic = await world.agree()
-    found: dict[str, set[bytes]] = {}
-    async with aclosing(decision_batches(world.log, folds_of(2), EventFilter(), follow=follow)) as batches:
-        async for partition, records in batches:
-            assert partition.topic == DECISIONS
-            found |= {record.key.decode(): {record.value} for record in records}
-            if follow and len(found) == len(topic):
-                break
-    assert found == topic
-    await world.end()
+    async with deciding_plane(3) as world:
+        await world.start("api", "api")
+        await world.start("one", "decisions")
+        await a_day(world, 1)
+        topic = await world.agree()
+        found: dict[str, set[bytes]] = {}
+        async with aclosing(decision_batches(world.log, folds_of(2), EventFilter(), follow=follow)) as batches:
+            async for partition, records in batches:
+                assert partition.topic == DECISIONS
+                found |= {record.key.decode(): {record.value} for record in records}
+                if follow and len(found) == len(topic):
+                    break
+        assert found == topic
 
 
 async def test_only_decisions_about_the_causes_that_are_wanted_are_given() -> None:
-    world = World(3)
-    await world.start("api", "api")
-    place = TOPICS.partition_for(ZONES, "z", 2)
-    world.joined(40)
-    await asyncio.sleep(100)
-    later_ms = world.now_ms()
-    world.joined(30)
-    wanted = EventFilter(since_ms=later_ms)
-    async with aclosing(decision_batches(world.log, folds_of(2), wanted, follow=False)) as batches:
-        found = [record async for _, records in batches for record in records]
-    causes = [cause for record in found if (cause := cause_of(record.key)) is not None and cause[0] == place]
-    assert [offset for _, offset in causes] == [record.offset for record in found][: len(causes)]
-    assert len(causes) == 30 and all(record.timestamp_ms >= later_ms for record in found)
-    await world.end()
+    async with deciding_plane(3) as world:
+        await world.start("api", "api")
+        place = TOPICS.partition_for(ZONES, "z", 2)
+        world.joined(40)
+        await asyncio.sleep(100)
+        later_ms = world.now_ms()
+        world.joined(30)
+        wanted = EventFilter(since_ms=later_ms)
+        async with aclosing(decision_batches(world.log, folds_of(2), wanted, follow=False)) as batches:
+            found = [record async for _, records in batches for record in records]
+        causes = [cause for record in found if (cause := cause_of(record.key)) is not None and cause[0] == place]
+        assert [offset for _, offset in causes] == [record.offset for record in found][: len(causes)]
+        assert len(causes) == 30 and all(record.timestamp_ms >= later_ms for record in found)

@@ -9,7 +9,7 @@ import pytest
 from drivers.forwarder import WINDOW_MAX_S, Forwarder
 from eventstore.log import FLEET_0
 from schemas.events import MembershipChanged, OutboxAcknowledged, ZoneUpdated
-from tests.support.driven import Plane, plane
+from tests.support.memory_plane import Plane, plane
 
 pytestmark = pytest.mark.virtual_clock
 

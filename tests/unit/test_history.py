@@ -16,7 +16,7 @@ from projections.decisions.histories import about
 from projections.decisions.items import DecisionItem as Told
 from projections.decisions.items import flattened
 from schemas.events import BudgetSet, Envelope, HoldApproved, HoldRejected, IndexReleased, LogCreated, NodesJoined
-from tests.support.decision_writers import World
+from tests.support.decision_writers import DecidingPlane, deciding_plane
 from tests.support.decisions import Heard
 from tests.support.fleet import Fleet, Item
 from tests.unit.test_decisions import a_day
@@ -24,11 +24,11 @@ from tests.unit.test_decisions import a_day
 pytestmark = pytest.mark.virtual_clock
 
 
-async def told(world: World, subject: str) -> list[Happening]:
+async def told(world: DecidingPlane, subject: str) -> list[Happening]:
     return await history(world.log, folds_of(2), subject, lambda done, total: None)
 
 
-def spelled(world: World) -> dict[tuple[str, int], set[str]]:
+def spelled(world: DecidingPlane) -> dict[tuple[str, int], set[str]]:
     """By a fold of its own, per record: every subject, zone and clique that an item of its decision is about."""
     found: dict[tuple[str, int], set[str]] = {}
     origin = decode(world.contents.records[FLEET_0][0].value)
@@ -48,43 +48,43 @@ def spelled(world: World) -> dict[tuple[str, int], set[str]]:
 
 
 async def test_every_decision_about_a_subject_is_in_its_history() -> None:
-    world = World(3)
-    await world.start("api", "api")
-    await a_day(world, 1)
-    for number in range(40):  # a run of joins, as histories fold it
-        name, zone = f"m{number}", f"z{number % 3}"
-        event = NodesJoined(world.command(zone), zone, [name], [], [], b"", b"", [], [])
-        world.contents.add(TOPICS.partition_for(ZONES, zone, 2), world.now_ms(), zone.encode(), encode(event))
-    await world.say("cliques", "d", IndexReleased(world.command("d", "ann"), "d", "c", "n1-2", 0, ""))
-    await world.say("fleet", "7", HoldApproved(world.command("7"), 7, b"x"))
-    await world.end()
-    decisions = spelled(world)
-    subjects = set().union(*decisions.values())
-    assert subjects >= {"n1-0", "m7", "dpu1", "z0", "d/c", "p1", "nobody", "7"}
-    for subject in subjects:
-        places = [(found.partition, found.offset) for found in await told(world, subject)]
-        expected = {place for place, about in decisions.items() if subject in about}
-        assert expected <= {*places}
-        assert len(places) == len({*places})
+    async with deciding_plane(3) as world:
+        await world.start("api", "api")
+        await a_day(world, 1)
+        for number in range(40):  # a run of joins, as histories fold it
+            name, zone = f"m{number}", f"z{number % 3}"
+            event = NodesJoined(world.command(zone), zone, [name], [], [], b"", b"", [], [])
+            world.contents.add(TOPICS.partition_for(ZONES, zone, 2), world.now_ms(), zone.encode(), encode(event))
+        await world.say("cliques", "d", IndexReleased(world.command("d", "ann"), "d", "c", "n1-2", 0, ""))
+        await world.say("fleet", "7", HoldApproved(world.command("7"), 7, b"x"))
+        world.kill_all()
+        decisions = spelled(world)
+        subjects = set().union(*decisions.values())
+        assert subjects >= {"n1-0", "m7", "dpu1", "z0", "d/c", "p1", "nobody", "7"}
+        for subject in subjects:
+            places = [(found.partition, found.offset) for found in await told(world, subject)]
+            expected = {place for place, about in decisions.items() if subject in about}
+            assert expected <= {*places}
+            assert len(places) == len({*places})
 
 
 async def test_a_history_says_when_where_who_and_what() -> None:
-    world = World(3)
-    await world.start("api", "api")
-    await a_day(world, 1)
-    await world.say("cliques", "d", IndexReleased(world.command("d", "ann"), "d", "c", "n1-2", 0, ""))
-    await world.end()
-    happened = await told(world, "n1-2")
-    events = {found.event for found in happened}
-    assert events == {"NodesJoined", "MembershipChanged", "IndexClaimed", "IndexReleased"}
-    assert [found.time_ms for found in happened] == sorted(found.time_ms for found in happened)
-    released = happened[-1]
-    assert (released.actor, released.outcome) == ("ann", "done")
-    assert ("index_released", "n1-2") in [item[:2] for item in released.items]
-    freed = (await told(world, "n1-18"))[-1]  # the first in line, whom nobody named
-    assert (freed.event, freed.items[0].kind) == ("IndexReleased", "index_assigned")
-    assert all(len(found.items) <= ITEMS_SHOWN for found in await told(world, "z0"))
-    assert await told(world, "never-heard-of") == []
+    async with deciding_plane(3) as world:
+        await world.start("api", "api")
+        await a_day(world, 1)
+        await world.say("cliques", "d", IndexReleased(world.command("d", "ann"), "d", "c", "n1-2", 0, ""))
+        world.kill_all()
+        happened = await told(world, "n1-2")
+        events = {found.event for found in happened}
+        assert events == {"NodesJoined", "MembershipChanged", "IndexClaimed", "IndexReleased"}
+        assert [found.time_ms for found in happened] == sorted(found.time_ms for found in happened)
+        released = happened[-1]
+        assert (released.actor, released.outcome) == ("ann", "done")
+        assert ("index_released", "n1-2") in [item[:2] for item in released.items]
+        freed = (await told(world, "n1-18"))[-1]  # the first in line, whom nobody named
+        assert (freed.event, freed.items[0].kind) == ("IndexReleased", "index_assigned")
+        assert all(len(found.items) <= ITEMS_SHOWN for found in await told(world, "z0"))
+        assert await told(world, "never-heard-of") == []
 
 
 def test_a_rejected_edit_is_in_the_history_of_what_it_would_have_edited() -> None:

@@ -9,7 +9,7 @@ from deploy.process.local_registrar import LocalRegistrar
 from eventstore.avro.codec import decode
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import DpuRegistered, Envelope
-from tests.support.driven import plane
+from tests.support.memory_plane import plane
 
 pytestmark = pytest.mark.virtual_clock
 

@@ -40,7 +40,7 @@ from drivers.wire.protocol import TableStatus
 from eventstore.log import FLEET, FLEET_0, ZONES, Partition
 from eventstore.replicas.replica import Replica
 from eventstore.replicas.status import PartitionStatus
-from tests.support.driven import plane
+from tests.support.memory_plane import plane
 from tests.support.relays import FIRST, AgentPeer, has, relay_cluster
 from tests.support.rule_source import ALLOW, Tables
 

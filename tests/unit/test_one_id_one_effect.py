@@ -163,7 +163,7 @@ async def test_every_partition_that_knows_an_id_is_shown() -> None:
 
 async def test_a_raise_that_cannot_be_made_now_is_no_outcome() -> None:
     async with two_servers() as servers:
-        before = dict(servers.contents.records)
+        before = dict(servers.plane.contents.records)
         counts = {partition: len(records) for partition, records in before.items()}
         raising = pb.UpgradeFoldVersionRequest(command_id=servers.command_id(), topic="zones", version=99)
         assert await status_of(servers.prompt, "UpgradeFoldVersion", raising) == grpc.StatusCode.FAILED_PRECONDITION

@@ -23,7 +23,7 @@ from projections.zones.dpus.phases import (
     STEPS,
 )
 from schemas.events import DeadlinePassed, StepFailed, StepStarted
-from tests.support.driven import Plane, plane
+from tests.support.memory_plane import Plane, plane
 
 pytestmark = pytest.mark.virtual_clock
 

@@ -12,7 +12,7 @@ from drivers.provisioning.provisioner import Provisioner
 from eventstore.log import FLEET_0
 from projections.zones.dpus.phases import DPU_CONFIG, NODE_EFFECT, OS_INSTALLING, READY
 from schemas.events import Event, StepFailed, StepStarted, WritesFrozen, WritesThawed
-from tests.support.driven import Plane, plane
+from tests.support.memory_plane import Plane, plane
 
 pytestmark = pytest.mark.virtual_clock
 

@@ -10,7 +10,7 @@ from drivers.provisioning.provisioner import ProvisionerSettings
 from drivers.provisioning.steps import DeviceTiming
 from projections.zones.dpus.phases import OS_INSTALLING, PROVISIONING, READY
 from schemas.events import StepStarted
-from tests.support.driven import plane
+from tests.support.memory_plane import plane
 from tests.unit.test_provisioner import HOUR_S, QUIET, devices, provisioner
 
 pytestmark = pytest.mark.virtual_clock

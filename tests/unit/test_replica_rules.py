@@ -13,7 +13,7 @@ from drivers.wire.relay_messages import encode_frame
 from eventstore.log import FLEET_0
 from projections.fleet.tables.zone_table import table
 from schemas.events import Event, PolicySet, ZoneUpdated
-from tests.support.driven import Plane, plane
+from tests.support.memory_plane import Plane, plane
 
 pytestmark = pytest.mark.virtual_clock
 

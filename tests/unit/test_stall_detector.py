@@ -15,7 +15,7 @@ from eventstore.avro.codec import encode
 from eventstore.log import FLEET_0
 from eventstore.replica_limits import ReplicaLimits
 from schemas.events import PRESENT, Envelope, Event, MembershipChanged, OutboxAcknowledged
-from tests.support.driven import Plane, plane
+from tests.support.memory_plane import Plane, plane
 
 pytestmark = pytest.mark.virtual_clock
 

@@ -10,7 +10,7 @@ from drivers.timers import GRACE_S, RETRY_S, Timers
 from eventstore.ids import internal_envelope
 from projections.zones.dpus.phases import NODE_EFFECT, STEPS
 from schemas.events import DeadlinePassed, StepStarted
-from tests.support.driven import Plane, plane
+from tests.support.memory_plane import Plane, plane
 from tests.support.virtual_loop import run_virtual
 
 pytestmark = pytest.mark.virtual_clock
