@@ -69,7 +69,7 @@ ROWS = (
             _stat(
                 "Oldest table",
                 "Largest table age of the zones that are not frozen.",
-                "max(time() - (dpuplane_oldest_missing_change_timestamp_seconds > 0)"
+                "max(time() - dpuplane_oldest_missing_change_timestamp_seconds"
                 " unless on (plane, instance, zone) dpuplane_zone_frozen == 1) or vector(0)",
                 unit="s",
                 bad_from=60,
@@ -117,7 +117,7 @@ ROWS = (
                 "Age of the oldest change that a connected DPU of the zone lacks.",
                 (
                     Query(
-                        "topk(10, time() - (dpuplane_oldest_missing_change_timestamp_seconds > 0)) or vector(0)",
+                        "topk(10, time() - dpuplane_oldest_missing_change_timestamp_seconds) or vector(0)",
                         "{{zone}}",
                     ),
                 ),

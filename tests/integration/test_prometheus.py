@@ -44,6 +44,9 @@ async def lively(cert_issuer: CertIssuer, data: Path) -> AsyncIterator[Plane]:
             )
             await ann.calls.LeaveNodes(pb.LeaveNodesRequest(zone="nowhere", names=["nobody"]))
             await ann.calls.FreezeWrites(pb.FreezeWritesRequest(zone="z2"))
+            await ann.calls.JoinNodes(
+                pb.JoinNodesRequest(zone="z2", nodes=[pb.NodeSpec(name="m", addresses=["10.0.0.2"])])
+            )
             dpu = (await ann.queries.ListDpus(pb.ListDpusRequest(zone="z1"))).dpus[0].dpu
             await ann.calls.RequestLifecycle(
                 pb.RequestLifecycleRequest(
@@ -77,6 +80,7 @@ async def test_every_metric_rule_and_panel_works_on_a_live_plane(watched: tuple[
     assert (await until_found(prometheus, 'up{job="dpuplane"}'))[0]["value"][1] == "1"
     await until_found(prometheus, 'dpuplane_steps_total{result="done"}')
     await until_found(prometheus, 'dpuplane_zone_frozen{zone="z2"}')
+    await until_found(prometheus, 'dpuplane_oldest_missing_change_timestamp_seconds{zone="z2"}')
 
     text = await scraped(plane, cert_issuer)
     linted = promtool("check", "metrics", stdin=text)
@@ -91,7 +95,7 @@ async def test_every_metric_rule_and_panel_works_on_a_live_plane(watched: tuple[
     assert families == described, "the catalogue lists every metric and no other"
 
     joined = 'grpc_server_handled_total{grpc_method="JoinNodes",grpc_code="OK"}'
-    assert (await prometheus.series(joined))[0]["value"][1] == "1"
+    assert (await prometheus.series(joined))[0]["value"][1] == "2"
 
     rules = (await prometheus.ask("rules"))["groups"][0]["rules"]
     assert all(rule["health"] == "ok" for rule in rules), rules

@@ -100,6 +100,7 @@ def test_calls_have_the_metrics_of_every_grpc_server() -> None:
     assert f"grpc_server_handling_seconds_sum{{{labels}}} 0.303" in text
     assert 'grpc_server_started_total{grpc_method="JoinNodesStream",grpc_service="dpuplane.v1.Commands",' in text
     assert 'grpc_type="client_stream"} 0.0' in text
+    assert 'grpc_server_msg_received_total{grpc_method="JoinNodesStream"' not in text, "it was never called"
 
 
 def test_statuses_are_spelled_as_in_go() -> None:
@@ -132,7 +133,7 @@ async def test_a_scrape_in_slices_says_what_one_in_one_piece_says() -> None:
 
 
 def test_zones_beyond_the_cap_are_in_the_totals_and_those_that_need_attention_are_shown() -> None:
-    missing_ms = {f"z{number}": 1_000 * number for number in range(ZONES_MAX + 500)}
+    missing_ms = {f"z{number}": 1_000 * number for number in range(ZONES_MAX + 500)}  # z0 lacks nothing
     found = SurveyResult(missing_ms=missing_ms, frozen=["z1", "z2"])
     by_name = {family.name: family for family in relay._zones(found)}
     samples = by_name["dpuplane_oldest_missing_change_timestamp_seconds"].samples

@@ -33,7 +33,7 @@ def collect(server: ApiServer) -> Iterator[Metric]:
 
 
 def collect_calls(methods: list[MethodMetrics]) -> Iterator[Metric]:
-    """The metrics of calls. A method that was never called has 0, and no histogram: those would double a scrape."""
+    """The metrics of calls. A method that was never called has 0 calls and nothing else: that would double a scrape."""
     started, handled, seconds = (
         catalog.RPCS_STARTED.family(),
         catalog.RPCS_HANDLED.family(),
@@ -47,8 +47,8 @@ def collect_calls(methods: list[MethodMetrics]) -> Iterator[Metric]:
             handled.add_metric([*labels, GO_CODES[code]], count)
         if counts.started:
             seconds.add_metric(labels, buckets(counts.durations), counts.durations.sum_s)
-        received.add_metric(labels, counts.received_messages)
-        sent.add_metric(labels, counts.sent_messages)
+            received.add_metric(labels, counts.received_messages)
+            sent.add_metric(labels, counts.sent_messages)
     yield from (started, handled, seconds, received, sent)
 
 

@@ -167,8 +167,8 @@ CHANGE_DURATION = Histogram(
 )
 MISSING_CHANGE = Gauge(
     "dpuplane_oldest_missing_change_timestamp_seconds",
-    "Append time of the oldest change that a connected DPU of the zone lacks in hardware, 0 if none does; of up to "
-    f"{ZONES_MAX} zones.",
+    "Append time of the oldest change that a connected DPU of the zone lacks in hardware, of up to "
+    f"{ZONES_MAX} zones; a zone that lacks none has no series.",
     ("zone",),
 )
 ZONES_BEHIND = Gauge("dpuplane_zones_behind", "Zones with a connected DPU that lacks a change in hardware.")

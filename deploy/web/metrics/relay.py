@@ -38,19 +38,18 @@ def collect(relay: Relay, found: SurveyResult) -> Iterator[Metric]:
 
 
 def _zones(found: SurveyResult) -> Iterator[Metric]:
-    """The oldest missing change by zone; if there are too many zones, of those that need attention most."""
+    """The oldest missing change by zone; if too many zones miss one, of the oldest, those that are not frozen first."""
     missing, frozen = catalog.MISSING_CHANGE.family(), catalog.ZONE_FROZEN.family()
-    frozen_zones, missing_ms = set(found.frozen), found.missing_ms
-    shown = heapq.nsmallest(
-        catalog.ZONES_MAX, missing_ms, key=lambda zone: (not missing_ms[zone], zone in frozen_zones, missing_ms[zone])
-    )
+    behind = {zone: time_ms for zone, time_ms in found.missing_ms.items() if time_ms}
+    frozen_zones = set(found.frozen)
+    shown = heapq.nsmallest(catalog.ZONES_MAX, behind, key=lambda zone: (zone in frozen_zones, behind[zone]))
     for zone in sorted(shown):
-        missing.add_metric([zone], missing_ms[zone] / 1_000)
+        missing.add_metric([zone], behind[zone] / 1_000)
     for zone in sorted(found.frozen)[: catalog.ZONES_MAX]:
         frozen.add_metric([zone], 1)
     yield from (missing, frozen)
-    yield catalog.ZONES_BEHIND.family(sum(time_ms > 0 for time_ms in missing_ms.values()))
-    yield catalog.ZONES_SERVED.family(len(missing_ms))
+    yield catalog.ZONES_BEHIND.family(len(behind))
+    yield catalog.ZONES_SERVED.family(len(found.missing_ms))
 
 
 def _buckets(histogram: LatencyHistogram) -> list[tuple[str, float]]:
