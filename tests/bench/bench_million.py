@@ -38,7 +38,7 @@ SINGLE_JOINS = 40
 CHANGES = 300
 
 
-class Plane(NamedTuple):
+class PlaneFigures(NamedTuple):
     """The results of a plane of one size."""
 
     start_s: float
@@ -64,16 +64,16 @@ def figures() -> list[Figure]:
     ]
 
 
-def _measured(data: Path, nodes: int) -> Plane:
+def _measured(data: Path, nodes: int) -> PlaneFigures:
     apart(fill, data, ZONES, nodes, 1)
     return apart(_look, data, nodes)
 
 
-def _look(data: Path, nodes: int) -> Plane:
+def _look(data: Path, nodes: int) -> PlaneFigures:
     return uvloop.run(_look_at_plane(data, nodes))
 
 
-async def _look_at_plane(data: Path, nodes: int) -> Plane:
+async def _look_at_plane(data: Path, nodes: int) -> PlaneFigures:
     began_s = time.perf_counter()
     async with serving_plane(data, simulate=1) as plane:
         start_s = time.perf_counter() - began_s
@@ -81,7 +81,7 @@ async def _look_at_plane(data: Path, nodes: int) -> Plane:
         memory_bytes = resident_bytes()
         tune_garbage_collector()
         times_ms = await joined_one_by_one(plane, nodes, SINGLE_JOINS, zones=ZONES, dpus=ZONES)
-    return Plane(start_s, memory_bytes, percentile(times_ms, 0.5))
+    return PlaneFigures(start_s, memory_bytes, percentile(times_ms, 0.5))
 
 
 def _change_ms(nodes: int) -> float:

@@ -12,7 +12,7 @@ import pytest
 from eventstore.state_store.rocks_store import RocksStore
 from eventstore.state_store.store import StateStore
 from tests.contract.store import StoreContract, StoreUnderTest
-from tests.simulation.durable import Disk, DiskStore
+from tests.support.memory_disk import Disk, DiskStore
 
 
 class RocksUnderTest(StoreUnderTest):

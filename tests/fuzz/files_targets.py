@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import atexit
 import os
-from copy import copy
 from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
@@ -33,7 +32,7 @@ from tests.fuzz.log_targets import partition, records_of
 from tests.fuzz.seeds_log import lifecycle
 from tests.fuzz.target import Target, check_refusal
 from tests.support.delivered import ran
-from tests.support.kept_rows import KeptRows
+from tests.support.memory_disk import DiskStore, Saved
 from tests.support.toy_log import T0
 
 
@@ -97,17 +96,19 @@ def saved_rows(data: bytes) -> bool:
 
     Each part replaces one row, one chunk of ids or the head; its number selects which.
     """
-    store, folded = copy(_saved()), partition(ZONES)
-    store.kept = dict(store.kept)
-    keys = sorted(store.kept)
+    store, folded = DiskStore(), partition(ZONES)
+    store.disk.partitions = _saved().disk.copy()
+    saved = store.disk.partitions[folded.partition]
+    keys = _keys_of(saved)
     for part in split(data):
         which = part.number % (len(keys) + 2)
         if which < len(keys):
-            store.kept[keys[which]] = part.content
+            table, key = keys[which]
+            saved.rows[table][key] = part.content
         elif which == len(keys):
-            store.chunks = [(T0 // 60_000, part.content)]
+            saved.ids = {T0 // 60_000: [part.content]}
         else:
-            store.saved_head = part.content
+            saved.head = part.content
     found = ran(load_partition(folded, store))
     if found is not None:
         head = store.head(folded.partition)
@@ -117,9 +118,9 @@ def saved_rows(data: bytes) -> bool:
 
 
 @lru_cache
-def _saved() -> KeptRows:
+def _saved() -> DiskStore:
     """A saved zones partition with every kind of row."""
-    store, folded = KeptRows(), partition(ZONES)
+    store, folded = DiskStore(), partition(ZONES)
     for record in records_of(lifecycle()):
         folded.fold(record)
     ran(save(folded, store))
@@ -128,8 +129,13 @@ def _saved() -> KeptRows:
 
 def first_rows(count: int) -> list[tuple[int, bytes]]:
     """The numbers and contents of some rows, in the form of an input."""
-    kept = _saved().kept
-    return [(number, kept[key]) for number, key in enumerate(sorted(kept)[:count])]
+    [saved] = _saved().disk.partitions.values()
+    return [(number, saved.rows[table][key]) for number, (table, key) in enumerate(_keys_of(saved)[:count])]
+
+
+def _keys_of(saved: Saved) -> list[tuple[str, str]]:
+    """All rows, by table and key."""
+    return sorted((table, key) for table, rows in saved.rows.items() for key in rows)
 
 
 def checkpoint(data: bytes) -> bool:

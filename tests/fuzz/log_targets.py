@@ -32,7 +32,7 @@ from tests.fuzz.framing import split
 from tests.fuzz.mutators import event_mutated, history_mutated
 from tests.fuzz.target import Target, check_refusal
 from tests.support.delivered import all_of, ran
-from tests.support.kept_rows import KeptRows
+from tests.support.memory_disk import DiskStore
 from tests.support.toy_log import LOG_ID, T0, created
 
 PARTITIONS = 4
@@ -107,7 +107,7 @@ def _in_runs(topic: str, records: Sequence[Record]) -> FoldedPartition:
 
 def _with_restart(topic: str, records: Sequence[Record]) -> FoldedPartition:
     """Save after half of the records, load the saved state, and fold the rest."""
-    store, before, after = KeptRows(), partition(topic), partition(topic)
+    store, before, after = DiskStore(), partition(topic), partition(topic)
     half = len(records) // 2 + 1
     for record in records[:half]:
         before.fold(record)

@@ -53,7 +53,7 @@ class CountingRules(ReplicaRules):
         return super().snapshot(zone)
 
 
-class Plane:
+class TwoRelays:
     """Two relays, each with a replica of its own, and simulated zones that know both."""
 
     def __init__(self, log: EmbeddedLog, tasks: asyncio.TaskGroup) -> None:
@@ -166,12 +166,12 @@ class Plane:
 
 
 @asynccontextmanager
-async def plane(path: Path) -> AsyncIterator[Plane]:
+async def plane(path: Path) -> AsyncIterator[TwoRelays]:
     async with (
         EmbeddedLog.open(TOPICS, path, partition_count=PARTITIONS, now_ms=now_ms) as log,
         asyncio.TaskGroup() as tasks,
     ):
-        made = Plane(log, tasks)
+        made = TwoRelays(log, tasks)
         await made.open()
         try:
             yield made

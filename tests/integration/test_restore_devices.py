@@ -24,7 +24,7 @@ async def until(ask: Callable[[], Awaitable[Ran]], is_so: Callable[[Ran], bool])
     raise AssertionError(ran)
 
 
-class Plane:
+class PlaneAddresses:
     """What stays when the process is replaced: its addresses."""
 
     def __init__(self, api: str, agents: str) -> None:
@@ -51,7 +51,7 @@ async def test_a_dpu_that_has_more_than_the_backup_is_stated_and_waits_for_a_tha
     old, new, copy = (str(tmp_path / name) for name in ("old", "new", "copy"))
     async with AsyncExitStack() as stack:
         first = await stack.enter_async_context(serving("--data", old))
-        plane = Plane(first.address("api"), first.address("agents"))
+        plane = PlaneAddresses(first.address("api"), first.address("agents"))
         simulate = ("simulator", "--relay", plane.agents, "--dpus-per-zone", str(DPUS), "--server", plane.api)
         await stack.enter_async_context(started(*simulate))
         assert (await plane.say("nodes", "join", "n1", "--zone", "z", "--address", "10.0.0.1")).status == 0

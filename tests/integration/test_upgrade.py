@@ -23,7 +23,7 @@ NOW = (DPUPLANE,)
 _prefixes = itertools.count()
 
 
-class Plane:
+class TwoBuilds:
     """Processes of either version over one log on Kafka, each with a folder for its state that outlives it."""
 
     def __init__(self, bootstrap: str, folder: Path) -> None:
@@ -65,7 +65,7 @@ async def until_alive(server: str, *names: str) -> None:
     await asyncio.sleep(2.5)
 
 
-async def verified(plane: Plane, server: str) -> dict[str, Any]:
+async def verified(plane: TwoBuilds, server: str) -> dict[str, Any]:
     ran = await run("verify", *plane.on, "--output", "json", server=server, program=NEXT)
     assert ran.status == 0, ran
     return dict(ran.json())
@@ -74,7 +74,7 @@ async def verified(plane: Plane, server: str) -> dict[str, Any]:
 @pytest.mark.kafka
 @pytest.mark.timeout(240)
 async def test_a_log_is_raised_only_when_nobody_alive_lacks_the_rules(kafka_cluster: str, tmp_path: Path) -> None:
-    plane = Plane(kafka_cluster, tmp_path)
+    plane = TwoBuilds(kafka_cluster, tmp_path)
     async with plane.process("new", NEXT) as new:
         server = new.address("api")
         async with plane.process("old", NOW) as old:
@@ -112,7 +112,7 @@ async def test_a_log_is_raised_only_when_nobody_alive_lacks_the_rules(kafka_clus
     await _go_on(plane)
 
 
-async def _go_on(plane: Plane) -> None:
+async def _go_on(plane: TwoBuilds) -> None:
     """From what was saved before and after the raise, and from nothing: the same state. An old process halts."""
     async with plane.process("new", NEXT) as new, plane.process("fresh", NEXT):
         server = new.address("api")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple
 
-from tests.seeded.plane import Plane
+from tests.seeded.plane import SteppedPlane
 from tests.simulation.run import simulate
 
 Plant = Callable[[], AbstractContextManager[None]]
@@ -30,7 +30,7 @@ class Stepped(NamedTuple):
 
     def faults(self) -> list[str]:
         try:
-            return [str(fault) for fault in Plane(self.seed).run(self.steps, agents=self.agents)]
+            return [str(fault) for fault in SteppedPlane(self.seed).run(self.steps, agents=self.agents)]
         except AssertionError as broken:
             return [f"I20: the plane stops: {broken}"]
 

@@ -36,7 +36,6 @@ from projections.zones.rows import Dpu
 from schemas import events as e
 from tests.simulation.checkers import Fault, judge_history
 from tests.simulation.checkers.lifecycle import ACTIONS
-from tests.simulation.durable import Disk, DiskStore
 from tests.simulation.history import (
     Answered,
     BmcCalled,
@@ -51,6 +50,7 @@ from tests.simulation.history import (
 )
 from tests.simulation.workload import KINDS, Request, Workload
 from tests.support.delivered import ran
+from tests.support.memory_disk import Disk, DiskStore
 
 PARTITIONS = 2
 ZONE_NAMES = ("zone-0", "zone-1", "zone-2")
@@ -73,7 +73,7 @@ class Device:
     boot: int = 0
 
 
-class Plane(FoldedLog):
+class SteppedPlane(FoldedLog):
     """The whole stepwise plane."""
 
     def __init__(self, seed: int) -> None:

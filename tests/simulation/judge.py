@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -13,8 +12,8 @@ from projections.rules.device_table import pack
 from projections.rules.rule import Rule
 from tests.contract.engine import read_to_end
 from tests.simulation.checkers import judge_history
-from tests.simulation.durable import Disk, DiskStore
 from tests.simulation.history import BmcCalled, FinalPosition, FinalTable, HistoryEntry
+from tests.support.memory_disk import Disk, DiskStore
 from tests.support.virtual_loop import current_loop
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ async def judge(world: World, *, at_rest: bool = True) -> list[str]:
 
 def _reader(disk: Disk) -> DiskStore:
     """A read-only reader of a disk."""
-    return DiskStore(disk, random.Random(0), lambda partition, head: None)
+    return DiskStore(disk)
 
 
 def _divergences(world: World) -> Iterator[str]:

@@ -23,11 +23,11 @@ from eventstore.replicas.beacons import Beacons
 from eventstore.replicas.replica import Answer, Replica
 from eventstore.state_store.store import SavedHead
 from tests.simulation.api import Api, asked
-from tests.simulation.durable import Disk, DiskStore
 from tests.simulation.history import History, ProcessLived, StateSaved
 from tests.simulation.network import LinkEnd, Wire, WiredLog, link_pair
 from tests.simulation.roles import start_roles
 from tests.simulation.workload import Request
+from tests.support.memory_disk import Disk, DiskStore
 from tests.support.virtual_loop import current_loop, owned_by
 
 ENDS_WITHIN_S = 60.0

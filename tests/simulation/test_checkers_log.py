@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from math import inf
 
 import pytest
@@ -16,8 +15,8 @@ from eventstore.state_store.saver import save
 from schemas import events as e
 from tests.simulation.checkers import Evidence, Fault, folds, judge_history
 from tests.simulation.checkers.evidence import Freeze
-from tests.simulation.durable import Disk, DiskStore
 from tests.simulation.history import Alarm, FinalPosition, QueryAnswered, StateSaved, TableInstalled
+from tests.support.memory_disk import DiskStore
 from tests.support.written_log import ZONES_0, WrittenLog
 
 LATE = e.OutboxAcknowledged(WrittenLog().stated(), 1)
@@ -38,7 +37,7 @@ def disk_of(log: WrittenLog, count: int) -> DiskStore:
     folded = FoldedPartition(ZONES_0, {fold.version: fold}, log.evidence().log_id)
     for record in log.records[ZONES_0][:count]:
         folded.fold(record)
-    store = DiskStore(Disk(), random.Random(1), lambda *_: None)
+    store = DiskStore()
     asyncio.run(save(folded, store))
     return store
 
@@ -127,7 +126,7 @@ def test_a_partition_ends_where_it_ended_then(log: WrittenLog) -> None:
 
 def test_what_was_saved_and_the_rest_come_to_the_whole(log: WrittenLog) -> None:
     def faults(saved: DiskStore, run: Evidence) -> list[str]:
-        run.saved = {"p0": DiskStore(Disk(), random.Random(1), lambda *_: None), "p1": saved}
+        run.saved = {"p0": DiskStore(), "p1": saved}
         return list(folds.check_saved(run))
 
     assert not faults(disk_of(log, 2), log.evidence())

@@ -22,7 +22,7 @@ from eventstore.ids import uuid7
 from eventstore.log import Partition, Record
 from eventstore.state_store.saver import load_partition, save
 from schemas.events import Event
-from tests.support.kept_rows import KeptRows
+from tests.support.memory_disk import DiskStore
 from tests.support.toy_log import LOG_ID, created
 
 T = TypeVar("T")
@@ -36,7 +36,7 @@ class Delivered:
         self.records = [Record(0, now_ms, b"log", encode(created()))]
         self.commands: list[tuple[Record, LedgerEntry]] = []
         self._fold = fold
-        self._store = KeptRows()
+        self._store = DiskStore()
         self._rng = Random(1)
         self.folded = self._empty()
         self.folded.fold(self.records[0])

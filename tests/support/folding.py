@@ -13,7 +13,7 @@ from eventstore.log import Partition, Record
 from eventstore.state_store.saver import save
 from eventstore.state_store.store import digest_bytes
 from tests.support.delivered import ran
-from tests.support.kept_rows import KeptRows
+from tests.support.memory_disk import DiskStore
 from tests.support.toy_log import LOG_ID
 
 
@@ -26,7 +26,7 @@ class Folding:
         self.digests: dict[int, bytes] = {}
         self.told: dict[int, Outcome] = {}
         self.runs = 0
-        self.kept = KeptRows()
+        self.store = DiskStore()
 
     def singly(self) -> Folding:
         for record in self.records:
@@ -48,7 +48,7 @@ class Folding:
 
     def _save(self) -> None:
         assert not self.folded.halted, self.folded.halted
-        ran(save(self.folded, self.kept))
+        ran(save(self.folded, self.store))
         self.digests[self.folded.position] = digest_bytes(self.folded.digest)
 
     def on_decision(self, decided_record: DecidedRecord | DecidedRun) -> None:

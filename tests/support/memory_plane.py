@@ -24,7 +24,7 @@ from projections.zones.fold import ZonesFold
 from projections.zones.rows import Dpu
 from projections.zones.state import ZonesState
 from schemas.events import DpuRegistered, Envelope, Event, LifecycleRequested, NodesJoined, NodesLeft
-from tests.simulation.durable import Disk, DiskStore
+from tests.support.memory_disk import Disk, DiskStore
 from tests.support.memory_log import START_MS, Contents, MemoryLog
 
 P = TypeVar("P", bound="Plane")
@@ -120,7 +120,7 @@ class Plane:
         return life
 
     def _disk_of(self, name: str) -> DiskStore:
-        return DiskStore(self.disks.setdefault(name, Disk()), self.draws, lambda partition, head: None)
+        return DiskStore(self.disks.setdefault(name, Disk()))
 
     def _begin(self, name: str, life: Life) -> None:
         self.lives[name] = life

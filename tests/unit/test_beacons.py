@@ -24,7 +24,7 @@ pytestmark = pytest.mark.virtual_clock
 TOPIC = Partition(REPLICAS, 0)
 
 
-class Plane:
+class ReplicasWithBeacons:
     """Replicas over one log, each with a connection and beacons of its own."""
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class Plane:
 
 
 async def test_replicas_hear_of_each_other_with_roles_addresses_and_partitions() -> None:
-    plane = Plane()
+    plane = ReplicasWithBeacons()
     async with plane.joined("one") as one, plane.joined("other", ["relay"]) as other:
         await asyncio.sleep(3)
         assert one.alive() == other.alive()
@@ -76,7 +76,7 @@ async def test_replicas_hear_of_each_other_with_roles_addresses_and_partitions()
 
 
 async def test_replicas_hear_whose_list_of_revoked_certificates_is_not_taken_up() -> None:
-    plane = Plane()
+    plane = ReplicasWithBeacons()
     async with plane.joined("one") as one, plane.joined("other", fault="tls_revoked f: gone"):
         await asyncio.sleep(3)
         board = StatusReporter(
@@ -94,7 +94,7 @@ async def test_replicas_hear_whose_list_of_revoked_certificates_is_not_taken_up(
 
 
 async def test_replicas_find_whose_clock_differs_from_theirs_and_from_the_logs() -> None:
-    plane = Plane()
+    plane = ReplicasWithBeacons()
     right, fast = ClockSkew(plane.now_ms, lambda: 0), ClockSkew(lambda: plane.now_ms() + 3_600_000, lambda: 0)
     async with plane.joined("one", clocks=right), plane.joined("other", clocks=fast), plane.joined("silent"):
         await asyncio.sleep(3)
@@ -106,7 +106,7 @@ async def test_replicas_find_whose_clock_differs_from_theirs_and_from_the_logs()
 
 
 async def test_a_replica_with_more_to_say_of_its_partitions_than_a_record_holds_says_that_it_lives() -> None:
-    plane = Plane()
+    plane = ReplicasWithBeacons()
     async with plane.joined("one") as one, plane.joined("other") as other:
         other._replica.folded(FLEET_0).halted = "x" * (1 << 20)
         await asyncio.sleep(20)
@@ -115,7 +115,7 @@ async def test_a_replica_with_more_to_say_of_its_partitions_than_a_record_holds_
 
 
 async def test_a_replica_that_falls_silent_is_gone_after_two_seconds_and_not_before() -> None:
-    plane = Plane()
+    plane = ReplicasWithBeacons()
     async with plane.joined("one") as one, plane.joined("other"):
         await asyncio.sleep(5)
         plane.sending["other"].cancel()
@@ -128,7 +128,7 @@ async def test_a_replica_that_falls_silent_is_gone_after_two_seconds_and_not_bef
 
 
 async def test_whoever_just_began_or_is_deaf_declares_nobody_dead() -> None:
-    plane = Plane()
+    plane = ReplicasWithBeacons()
     async with plane.joined("one") as one:
         await asyncio.sleep(1)
         assert one.is_alive("was here before us"), "we have listened for one second only"
@@ -146,7 +146,7 @@ async def test_whoever_just_began_or_is_deaf_declares_nobody_dead() -> None:
 
 
 async def test_the_replicas_of_a_role_have_distinct_ranks_that_spread() -> None:
-    plane = Plane()
+    plane = ReplicasWithBeacons()
     async with (
         plane.joined("a") as a,
         plane.joined("b") as b,
@@ -181,7 +181,7 @@ async def test_the_replicas_of_a_role_have_distinct_ranks_that_spread() -> None:
     ],
 )
 async def test_what_is_no_beacon_is_passed_over(value: bytes) -> None:
-    plane = Plane()
+    plane = ReplicasWithBeacons()
     async with plane.joined("one") as one:
         await asyncio.sleep(1)
         await plane.logs["one"].append(TOPIC, b"", value)
@@ -190,7 +190,7 @@ async def test_what_is_no_beacon_is_passed_over(value: bytes) -> None:
 
 
 async def test_beacons_that_are_read_late_revive_nobody() -> None:
-    plane = Plane()
+    plane = ReplicasWithBeacons()
     async with plane.joined("one") as one:
         await asyncio.sleep(3)
         stale = Beacon(replica="gone", roles=["api"], addresses={}, version="1", supports={})
@@ -201,7 +201,7 @@ async def test_beacons_that_are_read_late_revive_nobody() -> None:
 
 
 async def test_names_that_never_come_back_are_forgotten() -> None:
-    plane = Plane()
+    plane = ReplicasWithBeacons()
     async with plane.joined("one") as one:
         for number in range(20):
             async with plane.joined(f"pod-{number}"):
@@ -212,7 +212,7 @@ async def test_names_that_never_come_back_are_forgotten() -> None:
 
 async def test_beacons_are_heard_again_where_what_was_read_last_has_expired() -> None:
     """After an outage that is longer than beacons are kept."""
-    plane = Plane()
+    plane = ReplicasWithBeacons()
     async with plane.joined("one") as one, plane.joined("other"):
         await asyncio.sleep(3)
         end = plane.contents.end(TOPIC)
@@ -226,7 +226,7 @@ async def test_beacons_are_heard_again_where_what_was_read_last_has_expired() ->
 
 @pytest.mark.parametrize("field", ["running", "digest", "marks"])
 async def test_replicas_that_disagree_find_out(field: str) -> None:
-    plane = Plane()
+    plane = ReplicasWithBeacons()
     async with plane.joined("one") as one:
         await one._replica.submit(FLEET_0, b"", Issuer().set("a", now_ms=plane.now_ms()), timeout_s=5)
         await asyncio.sleep(3)
@@ -242,7 +242,7 @@ async def test_replicas_that_disagree_find_out(field: str) -> None:
 
 async def test_a_digest_is_held_against_the_rows_that_it_is_of() -> None:
     """That of a replica which has saved further than we have says nothing of our rows, however far we have folded."""
-    plane, issue = Plane(), Issuer()
+    plane, issue = ReplicasWithBeacons(), Issuer()
     async with plane.joined("one") as one:
         await one._replica.submit(FLEET_0, b"", issue.set("a", now_ms=plane.now_ms()), timeout_s=5)
         await asyncio.sleep(3)
@@ -261,7 +261,7 @@ async def test_a_digest_is_held_against_the_rows_that_it_is_of() -> None:
 
 
 async def test_what_others_say_of_a_partition_that_is_not_folded_here_is_passed_over() -> None:
-    plane = Plane()
+    plane = ReplicasWithBeacons()
     async with plane.joined("one") as one:
         await asyncio.sleep(3)
         ours = one.alive()[0]
@@ -274,7 +274,7 @@ async def test_what_others_say_of_a_partition_that_is_not_folded_here_is_passed_
 
 
 async def test_two_busy_replicas_do_not_mistake_each_other() -> None:
-    plane = Plane()
+    plane = ReplicasWithBeacons()
     async with plane.joined("one") as one, plane.joined("other") as other:
         issue = Issuer()
         for i in range(3_000):

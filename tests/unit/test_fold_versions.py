@@ -173,7 +173,8 @@ def test_the_logs_have_every_sentence_that_a_fold_says() -> None:
 def said_in(folding: Folding) -> str:
     """All that was told, and what stands in rows in the end, a line each."""
     reasons = [reason for told in folding.told.values() for reason in (told.reason, *(i.reason for i in told.items))]
-    rows = [row.decode(errors="replace") for row in folding.kept.kept.values()]
+    saved = folding.store.disk.partitions[folding.folded.partition]
+    rows = [row.decode(errors="replace") for table in saved.rows.values() for row in table.values()]
     return "\n".join([*reasons, *rows])
 
 

@@ -13,7 +13,7 @@ import pytest
 from eventstore.log import FLEET_0
 from eventstore.replicas.replica import Replica
 from projections.fleet.fold import FleetFold
-from tests.simulation.durable import Disk, DiskStore
+from tests.support.memory_disk import Disk, DiskStore
 from tests.support.memory_log import Contents, MemoryLog
 
 
@@ -22,17 +22,17 @@ async def test_a_replica_starts_on_a_full_disk_and_saves_when_there_is_room() ->
     disk = Disk()
     disk.failures = 1.0
     log = MemoryLog(Contents(1), lambda: 0)
-    store = DiskStore(disk, random.Random(1), lambda partition, head: None)
+    store = DiskStore(disk)
     rng = random.Random(1)
     replica = Replica(log, [FleetFold(1)], store=store, name="a", now_ms=lambda: 0, rng=rng)
     running = asyncio.create_task(replica.run())
     await asyncio.wait_for(replica.ready(), 5.0)
     await asyncio.sleep(3.0)
     assert not running.done()
-    assert disk.partitions.get(FLEET_0) is None or disk.partitions[FLEET_0].head is None
+    assert disk.partitions.get(FLEET_0) is None or not disk.partitions[FLEET_0].head
     disk.failures = 0.0
     await asyncio.sleep(3.0)
-    assert disk.partitions[FLEET_0].head is not None
+    assert disk.partitions[FLEET_0].head
     running.cancel()
 
 

@@ -98,11 +98,21 @@ steps = st.lists(
 )
 ISSUE = [("join", "A", 5), ("forward", "A", 0), ("join", "B", 6), ("leave", "B", 0), ("forward", "B", 0)]
 LATE = [("join", "A", 5), ("join", "B", 6), ("leave", "B", 0), ("forward", "B", 0), ("forward", "A", 0)]
+CROSSED = [
+    ("join", "A", 5),
+    ("forward", "A", 0),
+    ("join", "B", 5),
+    ("forward", "B", 0),
+    ("join", "A", 5),
+    ("deliver", "A", 0),
+]
+"""One incarnation goes to and fro while what is forwarded and what is delivered from fleet's outbox crosses."""
 
 
 @given(steps)
 @example(ISSUE)
 @example(LATE)
+@example(CROSSED)
 def test_any_statements_in_three_partitions_end_where_they_say(steps: list[Step]) -> None:
     check(steps)
 

@@ -1,4 +1,4 @@
-"""A disk that survives crashes: a replica's saved state up to the last commit, and older copies of it.
+"""A disk in memory that survives crashes: a replica's saved state up to the last commit, and older copies of it.
 
 Every committed head is passed to `on_commit`, so that a checker can compare the replica's digest at a position with its
 own.
@@ -10,6 +10,8 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 
+import msgspec
+
 from eventstore.folding.hashes import row_hash
 from eventstore.log import Partition
 from eventstore.state_store.store import EncodedRow, SaveBatch, SavedHead, SaveFailed
@@ -17,11 +19,11 @@ from eventstore.state_store.store import EncodedRow, SaveBatch, SavedHead, SaveF
 OnCommit = Callable[[Partition, SavedHead], None]
 
 
-class _Saved:
-    """One partition on disk."""
+class Saved:
+    """One partition on disk, as bytes. Tests may damage it."""
 
     def __init__(self) -> None:
-        self.head: SavedHead | None = None
+        self.head = b""
         self.rows: dict[str, dict[str, bytes]] = {}
         self.ids: dict[int, list[bytes]] = {}
 
@@ -30,11 +32,11 @@ class Disk:
     """The saved state of one machine, and how often a save fails."""
 
     def __init__(self) -> None:
-        self.partitions: dict[Partition, _Saved] = {}
+        self.partitions: dict[Partition, Saved] = {}
         self.failures = 0.0
         self.failed = 0
 
-    def copy(self) -> dict[Partition, _Saved]:
+    def copy(self) -> dict[Partition, Saved]:
         """The current content of the disk."""
         return deepcopy(self.partitions)
 
@@ -42,9 +44,11 @@ class Disk:
 class DiskStore:
     """A Store on a disk for one life of a process: after `cut`, no call changes the disk."""
 
-    def __init__(self, disk: Disk, rng: random.Random, on_commit: OnCommit) -> None:
-        self._disk = disk
-        self._rng = rng
+    def __init__(
+        self, disk: Disk | None = None, rng: random.Random | None = None, on_commit: OnCommit = lambda *_: None
+    ) -> None:
+        self.disk = disk or Disk()
+        self._rng = rng or random.Random(0)
         self._on_commit = on_commit
         self._is_cut = False
 
@@ -53,7 +57,8 @@ class DiskStore:
         self._is_cut = True
 
     def head(self, partition: Partition) -> SavedHead | None:
-        return self._of(partition).head
+        head = self._of(partition).head
+        return msgspec.msgpack.decode(head, type=SavedHead) if head else None
 
     def rows(self, partition: Partition, table: str) -> Iterator[tuple[str, bytes]]:
         return iter(sorted(self._of(partition).rows.get(table, {}).items()))
@@ -67,7 +72,7 @@ class DiskStore:
 
     def forget(self, partition: Partition) -> None:
         self.check_writable()
-        self._disk.partitions.pop(partition, None)
+        self.disk.partitions.pop(partition, None)
 
     def flush(self) -> None:
         """Nothing to write."""
@@ -82,19 +87,19 @@ class DiskStore:
         """Raise SaveFailed if the disk currently refuses writes."""
         if self._is_cut:
             raise SaveFailed("saved state: the process is dead")
-        if self._disk.failures and self._rng.random() < self._disk.failures:
-            self._disk.failed += 1
+        if self.disk.failures and self._rng.random() < self.disk.failures:
+            self.disk.failed += 1
             raise SaveFailed("saved state: no space left on device")
 
     def committed(self, partition: Partition, head: SavedHead) -> None:
         self._on_commit(partition, head)
 
-    def _of(self, partition: Partition) -> _Saved:
-        return self._disk.partitions.setdefault(partition, _Saved())
+    def _of(self, partition: Partition) -> Saved:
+        return self.disk.partitions.setdefault(partition, Saved())
 
 
 class _Batch:
-    def __init__(self, store: DiskStore, partition: Partition, saved: _Saved) -> None:
+    def __init__(self, store: DiskStore, partition: Partition, saved: Saved) -> None:
         self._store = store
         self._partition = partition
         self._saved = saved
@@ -136,5 +141,5 @@ class _Batch:
             saved.ids.pop(bucket, None)
         for bucket, chunk in self._ids:
             saved.ids.setdefault(bucket, []).append(chunk)
-        saved.head = head
+        saved.head = msgspec.msgpack.encode(head)
         self._store.committed(self._partition, head)
