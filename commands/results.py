@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from eventstore.folding.fold import ItemOutcome
 from eventstore.log import Partition
 from eventstore.position import Position, partition_token, to_token
+from eventstore.reasons import Reason
 from eventstore.replicas.replica import Answer
 from projections.fleet.withdrawals.command_outcomes import CommandOutcome
 from schemas.api import dpuplane_pb2 as pb
@@ -27,6 +28,8 @@ def to_result(command_id: str, answer: Answer, log_id: str) -> pb.CommandResult:
         command_id=command_id,
         outcome=_CODES[outcome.code],
         reason=outcome.reason,
+        reason_code=outcome.reason_code,
+        reason_fields=outcome.reason_fields,
         position=partition_token(log_id, answer.partition, answer.offset + 1),
     )
     for name, value in outcome.result.items():
@@ -56,10 +59,17 @@ def with_fleet_outcome(answer: pb.CommandResult, outcome: CommandOutcome | None)
     """The result of a command that its zone accepted, corrected by the outcome in fleet."""
     if outcome is not None and answer.outcome in (pb.OUTCOME_DONE, pb.OUTCOME_HELD):
         answer.outcome = _CODES[outcome.code]
-        answer.reason = outcome.reason
+        set_reason(answer, outcome.reason, outcome.reason_code, outcome.reason_fields)
         if outcome.hold >= 0:
             answer.hold = outcome.hold
     return answer
+
+
+def set_reason(answer: pb.CommandResult, reason: str, code: str, fields: Mapping[str, str]) -> None:
+    """Replace the reason of a result."""
+    answer.reason, answer.reason_code = reason, code
+    answer.reason_fields.clear()
+    answer.reason_fields.update(fields)
 
 
 def _by_partition(answer: Answer, log_id: str) -> pb.PartitionResult:
@@ -67,23 +77,32 @@ def _by_partition(answer: Answer, log_id: str) -> pb.PartitionResult:
         partition=str(answer.partition),
         outcome=_CODES[answer.outcome.code],
         reason=answer.outcome.reason,
+        reason_code=answer.outcome.reason_code,
+        reason_fields=answer.outcome.reason_fields,
         position=partition_token(log_id, answer.partition, answer.offset + 1),
     )
 
 
 def _item(item: ItemOutcome) -> pb.ItemResult:
-    return pb.ItemResult(name=item.name, outcome=_CODES[item.code], reason=item.reason)
+    return pb.ItemResult(
+        name=item.name,
+        outcome=_CODES[item.code],
+        reason=item.reason,
+        reason_code=item.reason_code,
+        reason_fields=item.reason_fields,
+    )
 
 
 def expired(command_id: str) -> pb.CommandResult:
     """The result of a command that can no longer take effect: the log, read to its end, has no record of it."""
     reason = "it did not reach the log in time and can no longer take effect"
-    return pb.CommandResult(command_id=command_id, outcome=pb.OUTCOME_REFUSED, reason=reason)
+    code = Reason.COMMAND_TOO_LATE
+    return pb.CommandResult(command_id=command_id, outcome=pb.OUTCOME_REFUSED, reason=reason, reason_code=code)
 
 
-def unknown(command_id: str, reason: str) -> pb.CommandResult:
+def unknown(command_id: str, reason: str, code: Reason = Reason.AWAITING_LOG) -> pb.CommandResult:
     """The result of a command whose record may or may not be in the log; its id decides that later."""
-    return pb.CommandResult(command_id=command_id, outcome=pb.OUTCOME_UNKNOWN, reason=reason)
+    return pb.CommandResult(command_id=command_id, outcome=pb.OUTCOME_UNKNOWN, reason=reason, reason_code=code)
 
 
 def token(log_id: str, offsets: dict[Partition, int]) -> str:

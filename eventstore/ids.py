@@ -54,7 +54,7 @@ def issued_at_ms(command_id: str) -> int:
     """The time inside an id. Raises InvalidCommandId."""
     match = _UUID7(command_id)
     if match is None:
-        raise InvalidCommandId(f"command id: {command_id[:40]!a} must be a UUIDv7 in lower case with hyphens")
+        raise InvalidCommandId(f"command_id: {command_id[:40]!a} must be a UUIDv7 in lower case with hyphens")
     return int(match[1] + match[2], 16)
 
 

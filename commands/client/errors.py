@@ -6,11 +6,16 @@ A request without a connection took no effect, so its outcome is not unknown. Th
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import grpc
+from google.protobuf.message import DecodeError
+from google.rpc.error_details_pb2 import ErrorInfo
+from google.rpc.status_pb2 import Status
 
-from schemas.api.metadata import ANSWERED_KEY
+from eventstore.reasons import Fault, Reason
+from schemas.api.metadata import ANSWERED_KEY, ERROR_DOMAIN, STATUS_DETAILS_KEY
 
 _NEVER_SENT = ("failed to connect to all addresses", "errors resolving", "DNS resolution failed")
 _RETRIABLE = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED})
@@ -24,9 +29,13 @@ class CallFailed(Exception):
         super().__init__(error.details() or "")
         self.code: grpc.StatusCode = error.code()
         self.server = server
-        trailing: Any = error.trailing_metadata() or ()
-        self.is_from_plane = any(key == ANSWERED_KEY for key, _ in trailing)
+        self.is_from_plane = any(key == ANSWERED_KEY for key, _ in _trailing(error))
         """Whether a server of the plane reported it, and not the gRPC library."""
+        fault = fault_in(error)
+        self.reason = fault.reason if self.is_from_plane else None
+        """The code of an error of the plane."""
+        self.fields: Mapping[str, str] = fault.fields
+        """The named values of an error of the plane."""
 
     @property
     def details(self) -> str:
@@ -73,5 +82,31 @@ def failure(error: grpc.RpcError, server: str) -> CallFailed:
         return PositionExpired(error, server)
     if code not in _UNANSWERED:
         return Rejected(error, server)
-    is_folding = code is grpc.StatusCode.UNAVAILABLE and (error.details() or "").startswith("as_of: ")
+    is_folding = fault_in(error).reason is Reason.STILL_FOLDING
     return (StillFolding if is_folding else Unanswered)(error, server)
+
+
+def fault_in(error: grpc.RpcError) -> Fault:
+    """The fault of an error, from its details; UNAVAILABLE for one without, and for a code of a later version."""
+    sentence = error.details() or ""
+    for key, value in _trailing(error):
+        if key == STATUS_DETAILS_KEY:
+            info = _error_info(value)
+            if info.domain == ERROR_DOMAIN and info.reason in Reason.__members__:
+                return Fault(sentence, Reason[info.reason], **info.metadata)
+    return Fault(sentence, Reason.UNAVAILABLE)
+
+
+def _error_info(packed: bytes) -> ErrorInfo:
+    """The ErrorInfo of a google.rpc.Status; an empty one if there is none, or the bytes are not a status."""
+    info = ErrorInfo()
+    try:
+        any(detail.Unpack(info) for detail in Status.FromString(packed).details)
+    except DecodeError:
+        return ErrorInfo()
+    return info
+
+
+def _trailing(error: grpc.RpcError) -> Iterable[tuple[str, Any]]:
+    trailing: Any = error.trailing_metadata() or ()
+    return trailing  # type: ignore[no-any-return]

@@ -23,6 +23,7 @@ from eventstore.errors import AppendUnknown, LogUnavailable
 from eventstore.folding.ledger import AHEAD_MS
 from eventstore.ids import envelope, issued_at_ms, uuid7
 from eventstore.log import Partition
+from eventstore.reasons import Fault, Reason
 from eventstore.replicas.replica import Answer, Replica
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import Envelope, Event
@@ -57,10 +58,11 @@ class CommandHandler:
             return uuid7(self._now_ms(), self._rng)
         ahead_ms = issued_at_ms(given) - self._now_ms()
         if ahead_ms > AHEAD_MS:
-            raise PreconditionFailed(
+            reason = (
                 f"command_id: {given} is {ahead_ms} ms ahead of the clock of {self._replica.name}, over the limit of"
                 f" {AHEAD_MS} ms; nothing was appended. Synchronize both clocks"
             )
+            raise PreconditionFailed(Fault(reason, Reason.COMMAND_FROM_FUTURE, ahead_ms=ahead_ms))
         return given
 
     async def handle(self, build_event: EventBuilder[R], request: R, call: Call) -> pb.CommandResult:

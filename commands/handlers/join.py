@@ -21,6 +21,7 @@ from commands.requests import nodes
 from commands.rpc.middleware import Call
 from eventstore.errors import LogUnavailable
 from eventstore.position import from_token
+from eventstore.reasons import joined
 from projections.actors import is_node_agent
 from projections.fleet.membership.contested import faults_of_agent
 from schemas.api import dpuplane_pb2 as pb
@@ -68,8 +69,10 @@ class JoinHandler:
         reason = "the zone accepted it, and whether fleet applies it is not known yet"
         answer = await self._await_fleet(answer, deadline_s, reason)
         if answer.outcome == pb.OUTCOME_UNCHANGED:
-            faults = (fault for name in names for fault in faults_of_agent(self._reader.fleet, name, request.zone))
-            answer.reason = "; ".join(faults) or answer.reason
+            faults = [fault for name in names for fault in faults_of_agent(self._reader.fleet, name, request.zone)]
+            if faults:
+                fault = joined(faults)
+                results.set_reason(answer, str(fault), fault.reason, fault.fields)
         return answer
 
     async def _await_fleet(self, answer: pb.CommandResult, deadline_s: float, unknown: str) -> pb.CommandResult:

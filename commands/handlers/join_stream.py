@@ -14,8 +14,9 @@ from commands import results
 from commands.handlers.command_handler import CommandHandler
 from commands.requests import nodes
 from commands.rpc.authentication import Unauthenticated
+from commands.rpc.error_details import fault_of, status_of
 from commands.rpc.limits import Admission
-from commands.rpc.middleware import Call, UndecodableRequest, status_of
+from commands.rpc.middleware import Call, UndecodableRequest
 from eventstore.errors import PermanentError
 from eventstore.log import Partition
 from eventstore.position import from_token
@@ -68,8 +69,15 @@ class _SummaryBuilder:
         summary.nodes += count
         summary.not_appended += count
         if len(summary.errors) < _MAX_ERRORS:
-            status, shown_id = status_of(error).name, command_id[:_ID_CHARACTERS]
-            summary.errors.add(request=number, command_id=shown_id, status=status, reason=str(error))
+            fault = fault_of(error)
+            summary.errors.add(
+                request=number,
+                command_id=command_id[:_ID_CHARACTERS],
+                status=status_of(error).name,
+                reason=fault,
+                reason_code=fault.reason,
+                reason_fields=fault.fields,
+            )
 
     def _keep(self, answer: pb.CommandResult) -> None:
         """Add the answer to the summary, with as many of its items as fit."""

@@ -14,8 +14,11 @@ import grpc
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
 
-from commands.rpc.middleware import Call, NotFound, snake_case
+from commands.client.errors import fault_in
+from commands.rpc.error_details import NotFound
+from commands.rpc.middleware import Call, snake_case
 from eventstore.errors import LogUnavailable, PermanentError
+from eventstore.reasons import Fault, Reason
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.stubs import QueriesStub
 
@@ -139,14 +142,15 @@ def _remote_method(stub: Any, method: MethodDescriptor) -> Any:
 
 
 def _as_raised_remotely(error: grpc.aio.AioRpcError) -> Exception:
-    details = error.details() or error.code().name
+    fault = fault_in(error)
     match error.code():
         case grpc.StatusCode.NOT_FOUND:
-            return NotFound(details)
+            return NotFound(fault)
         case grpc.StatusCode.INVALID_ARGUMENT:
-            return PermanentError(details)
-        case _:
-            return LogUnavailable(f"as_of: the as-of server did not respond ({details}); try again")
+            return PermanentError(fault)
+        case code:
+            reason = f"as_of: the as-of server did not respond ({fault or code.name}); try again"
+            return LogUnavailable(Fault(reason, Reason.STILL_FOLDING))
 
 
 def _accepts_as_of(method: MethodDescriptor) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from commands import results
 from eventstore.folding.ledger import AHEAD_MS, LATE_MS
 from eventstore.ids import issued_at_ms
+from eventstore.reasons import Reason
 from eventstore.replicas.folded_log import FoldedLog
 from eventstore.replicas.status import PartitionStatus
 from schemas.api import dpuplane_pb2 as pb
@@ -50,7 +51,8 @@ class CommandStatus:
             )
         if self._is_forgotten(command_id):
             shows = f"`dpuplane events export --command {command_id}` prints its events"
-            return results.unknown(command_id, f"its outcome is no longer kept; {shows}")
+            reason = f"its outcome is no longer kept; {shows}"
+            return results.unknown(command_id, reason, Reason.OUTCOME_FORGOTTEN)
         return results.expired(command_id)
 
     def _is_forgotten(self, command_id: str) -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from commands.messages import to_message, to_port_ranges
 from commands.queries.fold_reader import FoldReader
 from commands.requests.validation import InvalidRequest
-from commands.rpc.middleware import NotFound
+from commands.rpc.error_details import NotFound
 from eventstore.log import FLEET, INSTALLS, ZONES
+from eventstore.reasons import Fault, Reason
 from projections.field_checks import quoted
 from projections.rules.rule import Held
 from projections.views.explanations import AddressView, ExplainQuery, VerdictView, explain, is_remembered
@@ -22,9 +23,11 @@ def zone_of_dpu(reader: FoldReader, dpu: str, zone: str) -> str:
     """
     found = [known for known in zones_of_dpu(dpu, reader.all_zones()) if zone in ("", known)]
     if not found:
-        raise NotFound(f"dpu: {quoted(dpu)} is not a DPU of {f'zone {quoted(zone)}' if zone else 'any zone'}")
+        reason = f"dpu: {quoted(dpu)} is not a DPU of {f'zone {quoted(zone)}' if zone else 'any zone'}"
+        raise NotFound(Fault(reason, Reason.DPU_NOT_FOUND, dpu=dpu))
     if len(found) > 1:
-        raise InvalidRequest(f"dpu: {quoted(dpu)} exists in the zones {', '.join(found)}; name its zone (--zone)")
+        reason = f"dpu: {quoted(dpu)} exists in the zones {', '.join(found)}; name its zone (--zone)"
+        raise InvalidRequest(Fault(reason, Reason.DPU_AMBIGUOUS, dpu=dpu, zones=",".join(found)))
     return found[0]
 
 
@@ -34,12 +37,13 @@ def explanation(
     """Why the DPU, whose table is `held` by its relay, allows or drops traffic of the node. Raises NotFound."""
     row = reader.zones(reader.partition_number(zone)).dpus.rows.get(dpu)
     if row is None:
-        raise NotFound(f"dpu: {quoted(dpu)} is no longer a DPU of zone {quoted(zone)}")
+        reason = f"dpu: {quoted(dpu)} is no longer a DPU of zone {quoted(zone)}"
+        raise NotFound(Fault(reason, Reason.DPU_NOT_FOUND, dpu=dpu, zone=zone))
     rows = ((number, reader.zones(number).nodes.rows.get(node)) for number in reader.partition_numbers)
     places = [(found.created_ms, number, found) for number, found in rows if found is not None]
     _, number, known = max(places, key=lambda place: place[:2], default=(0, 0, None))
     if known is None and not is_remembered(node, reader.fleet, reader.all_zones()):
-        raise NotFound(f"name: {quoted(node)} is not a node of any zone")
+        raise unknown_node(node)
     about = ExplainQuery(node, known, number, dpu, row, held, reader.generation, is_past)
     view = explain(about, reader.fleet, reader.installs(zone))
     numbers = sorted({number, reader.partition_number(zone)})
@@ -57,6 +61,11 @@ def explanation(
         notes=view.notes,
         position=reader.token(ZONES, FLEET, INSTALLS, numbers=numbers),
     )
+
+
+def unknown_node(name: str) -> NotFound:
+    """The error of a query about a node that is in no zone."""
+    return NotFound(Fault(f"name: {quoted(name)} is not a node of any zone", Reason.NODE_NOT_FOUND, node=name))
 
 
 def _address(view: AddressView) -> pb.ExplainedAddress:

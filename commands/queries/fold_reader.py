@@ -7,8 +7,10 @@ from typing import Protocol
 
 from commands import results
 from commands.queries.keeping import note_holds
-from commands.rpc.middleware import Call, NotFound
+from commands.rpc.error_details import NotFound
+from commands.rpc.middleware import Call
 from eventstore.log import CLIQUES, FLEET, FLEET_0, INSTALLS, ZONES, Partition
+from eventstore.reasons import Fault, Reason
 from eventstore.replicas.folded_log import FoldedLog
 from projections.cliques.state import CliquesState
 from projections.field_checks import quoted
@@ -96,9 +98,8 @@ class FoldReader:
         event loop, and caching it would take memory.
         """
         if len(key) > _LONGEST_KEY:
-            raise NotFound(
-                f"name: {quoted(key)} is longer than the {_LONGEST_KEY} characters allowed for zones and domains"
-            )
+            reason = f"name: {quoted(key)} is longer than the {_LONGEST_KEY} characters allowed for zones and domains"
+            raise NotFound(Fault(reason, Reason.ZONE_NOT_FOUND))
         return self._folds.partition_for(ZONES, key).number
 
     def token(self, *topics: str, numbers: Iterable[int] = ()) -> str:

@@ -18,9 +18,11 @@ from commands.queries.fold_reader import FoldReader
 from commands.queries.progress import ProgressQueries
 from commands.queries.status import DeviceSource, StatusReporter
 from commands.requests.validation import require, require_count, require_one_of
-from commands.rpc.middleware import Call, NotFound
+from commands.rpc.error_details import NotFound
+from commands.rpc.middleware import Call
 from eventstore.errors import LogUnavailable, PermanentError
 from eventstore.log import CLIQUES, FLEET, FLEET_0, INSTALLS, ZONES
+from eventstore.reasons import Fault, Reason
 from projections import field_checks
 from projections.cliques import files as clique_files
 from projections.cliques import views as clique_views
@@ -100,7 +102,7 @@ class QueriesService(ProgressQueries):
         places = (state.nodes.rows.get(request.name) for state in self._reader.all_zones())
         view = node_views.find(request.name, places, self._reader.fleet)
         if view is None:
-            raise NotFound(f"name: {field_checks.quoted(request.name)} is not a node of any zone")
+            raise explain.unknown_node(request.name)
         return to_message(pb.Node, view, position=self._everywhere())
 
     async def locate_nodes(self, request: pb.LocateNodesRequest, call: Call) -> pb.LocateNodesResponse:
@@ -206,19 +208,19 @@ class QueriesService(ProgressQueries):
             return list(self._reader.partition_numbers)
         number = self._reader.partition_number(domain)
         if domain not in self._reader.cliques(number).domains:
-            raise NotFound(
-                f"domain: {field_checks.quoted(domain)} has no clique: none was claimed in or given a capacity"
-            )
+            reason = f"domain: {field_checks.quoted(domain)} has no clique: none was claimed in or given a capacity"
+            raise NotFound(Fault(reason, Reason.CLIQUE_NOT_FOUND, domain=domain))
         return [number]
 
     def _clique(self, domain: str, clique: str) -> tuple[clique_views.CliqueView, str]:
         number = self._reader.partition_number(domain)
         view = clique_views.show(self._reader.cliques(number), domain, clique)
         if view is None:
-            raise NotFound(
+            reason = (
                 f"clique: {field_checks.quoted(f'{domain}/{clique}')} does not exist: it was never claimed in or given "
                 "a capacity"
             )
+            raise NotFound(Fault(reason, Reason.CLIQUE_NOT_FOUND, domain=domain, clique=clique))
         return view, self._reader.token(CLIQUES, numbers=[number])
 
     # --- DPUs ---------------------------------------------------------------------------------------------------------
@@ -342,16 +344,16 @@ class QueriesService(ProgressQueries):
         """An existing hold. Raises NotFound."""
         found = fleet_views.hold(self._reader.fleet, number)
         if found is None:
-            raise NotFound(f"hold: {number} is not open and keeps no node; `dpuplane history` shows past holds")
+            reason = f"hold: {number} is not open and keeps no node; `dpuplane history` shows past holds"
+            raise NotFound(Fault(reason, Reason.HOLD_NOT_FOUND, hold=number))
         return found
 
     def _zone(self, zone: str) -> int:
         """The partition of a known zone. Raises NotFound."""
         number = self._reader.partition_number(zone)
         if not zone_views.is_known(zone, self._reader.zones(number), self._reader.fleet):
-            raise NotFound(
-                f"zone: {field_checks.quoted(zone)} is not known; a zone exists from its first node or DPU on"
-            )
+            reason = f"zone: {field_checks.quoted(zone)} is not known; a zone exists from its first node or DPU on"
+            raise NotFound(Fault(reason, Reason.ZONE_NOT_FOUND, zone=zone))
         return number
 
     def _numbers(self, zone: str) -> list[int]:

@@ -8,7 +8,7 @@ interceptor costs about a tenth of a call).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, NoReturn, Protocol, TypeAlias
 
@@ -18,11 +18,11 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
 from commands.rpc.access import AccessControl
-from commands.rpc.authentication import Unauthenticated
-from commands.rpc.errors import CommandIdInUse, PositionExpired, PreconditionFailed
+from commands.rpc.error_details import PermissionDenied, fault_of, metadata_of, status_of
 from commands.rpc.limits import Admission, LimitExceeded, Limits
 from commands.rpc.metrics import MethodMetrics, RpcMetrics
 from eventstore.errors import PermanentError, TransientError
+from eventstore.reasons import Fault, Reason
 from projections import field_checks
 from projections.fleet.withdrawals.principals import Principal
 from schemas.api.metadata import ANSWERED_KEY, PRINCIPAL_KEY
@@ -53,14 +53,6 @@ class Tracing(Protocol):
         ...
 
 
-class NotFound(PermanentError):
-    """A query names something that does not exist. gRPC: NOT_FOUND."""
-
-
-class PermissionDenied(PermanentError):
-    """The principal may not call this method. gRPC: PERMISSION_DENIED."""
-
-
 class UndecodableRequest(NamedTuple):
     """The placeholder for a request that could not be decoded."""
 
@@ -68,8 +60,8 @@ class UndecodableRequest(NamedTuple):
     kind: str
 
     @property
-    def fault(self) -> str:
-        return f"request: {self.size} bytes are not a valid {self.kind}"
+    def fault(self) -> Fault:
+        return Fault(f"request: {self.size} bytes are not a valid {self.kind}", Reason.DECODING_FAILED)
 
 
 class RpcMiddleware:
@@ -162,11 +154,9 @@ class RpcMiddleware:
             self._access.authenticate(context.auth_context, context.peer)
 
     async def _abort(self, error: Exception, context: Context) -> NoReturn:
-        reason = str(error)
-        if isinstance(error, TimeoutError):  # the exception is empty, and gRPC would log it with its traceback
-            reason = "deadline: no response within the time limit of the call"
-        self.metrics.record_refusal(reason)
-        await context.abort(status_of(error), reason, _ANSWERED)
+        status, fault = status_of(error), fault_of(error)
+        self.metrics.refusals[fault.reason] += 1
+        await context.abort(status, str(fault), (*_ANSWERED, metadata_of(status, fault)))
 
     def _permitted(
         self, method: str, request: Any, proved: Principal | None, context: Context, counts: MethodMetrics
@@ -244,23 +234,3 @@ def _well_formed(request: Any) -> Any:
     if type(request) is UndecodableRequest:
         raise PermanentError(request.fault)
     return request
-
-
-_STATUSES: Mapping[type[Exception], grpc.StatusCode] = {
-    NotFound: grpc.StatusCode.NOT_FOUND,
-    PermissionDenied: grpc.StatusCode.PERMISSION_DENIED,
-    Unauthenticated: grpc.StatusCode.UNAUTHENTICATED,
-    LimitExceeded: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    PositionExpired: grpc.StatusCode.OUT_OF_RANGE,
-    CommandIdInUse: grpc.StatusCode.ALREADY_EXISTS,
-    PreconditionFailed: grpc.StatusCode.FAILED_PRECONDITION,
-}
-
-
-def status_of(error: Exception) -> grpc.StatusCode:
-    """The gRPC status of a call that ends with this error."""
-    if isinstance(error, TimeoutError):
-        return grpc.StatusCode.DEADLINE_EXCEEDED
-    if isinstance(error, TransientError):
-        return grpc.StatusCode.UNAVAILABLE
-    return _STATUSES.get(type(error), grpc.StatusCode.INVALID_ARGUMENT)

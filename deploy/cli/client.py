@@ -235,7 +235,7 @@ class Client:
         """The error of a call in the words of the command line."""
         match found:
             case NotFound():
-                return NotFoundError(found.details)
+                return NotFoundError(found.details, found.reason)
             case ServerFolds():
                 return StillFolding(found.details)
             case Rejected():

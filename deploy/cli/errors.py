@@ -6,6 +6,8 @@ from collections.abc import Collection
 
 import click
 
+from eventstore.reasons import Reason
+
 REFUSED = 1
 UNKNOWN = 3
 
@@ -23,16 +25,13 @@ class ConfirmationRequired(click.ClickException):
 
 
 LIST_COMMANDS = {
-    "zone": "zones list",
-    "node": "nodes list",
-    "name": "nodes list",
-    "dpu": "dpus list",
-    "clique": "cliques list",
-    "domain": "cliques list",
-    "policy": "policies list",
-    "hold": "holds list",
+    Reason.ZONE_NOT_FOUND: "zones list",
+    Reason.NODE_NOT_FOUND: "nodes list",
+    Reason.DPU_NOT_FOUND: "dpus list",
+    Reason.CLIQUE_NOT_FOUND: "cliques list",
+    Reason.HOLD_NOT_FOUND: "holds list",
 }
-"""The command that lists the existing names, by the field that named none of them."""
+"""The command that lists the existing names, by the code of an error about a name that is none of them."""
 
 
 class NotFoundError(click.ClickException):
@@ -40,8 +39,12 @@ class NotFoundError(click.ClickException):
 
     exit_code = REFUSED
 
+    def __init__(self, message: str, reason: Reason | None = None) -> None:
+        super().__init__(message)
+        self._reason = reason
+
     def format_message(self) -> str:
-        there = LIST_COMMANDS.get(self.message.partition(":")[0])
+        there = LIST_COMMANDS.get(self._reason) if self._reason is not None else None
         return f"{self.message}; see `dpuplane {there}`" if there else self.message
 
 

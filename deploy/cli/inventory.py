@@ -178,7 +178,13 @@ def _join(client: Client, plan: InventoryPlan, summary: pb.ImportSummary) -> Non
 
 
 def _refusal(error: pb.RequestError) -> pb.CommandResult:
-    return pb.CommandResult(command_id=error.command_id, outcome=pb.OUTCOME_REFUSED, reason=error.reason)
+    return pb.CommandResult(
+        command_id=error.command_id,
+        outcome=pb.OUTCOME_REFUSED,
+        reason=error.reason,
+        reason_code=error.reason_code,
+        reason_fields=error.reason_fields,
+    )
 
 
 def _request(batch: NodeBatch, command_id: str) -> pb.JoinNodesRequest:

@@ -10,6 +10,7 @@ import click
 
 from deploy.cli.errors import REFUSED, UNKNOWN
 from deploy.cli.output import Output, colored
+from eventstore.reasons import Reason
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.enums import outcome_name
 
@@ -51,7 +52,7 @@ def sentence(answer: pb.CommandResult) -> str:
     line = ", ".join(said)
     if answer.reason:
         line += f": {answer.reason}"
-    if answer.outcome == pb.OUTCOME_UNKNOWN and "`dpuplane " not in answer.reason:  # which has a better advice
+    if answer.outcome == pb.OUTCOME_UNKNOWN and answer.reason_code != Reason.OUTCOME_FORGOTTEN:  # nothing to ask for
         line += f"; check it with `dpuplane commands show {answer.command_id}`"
     return line
 
@@ -105,7 +106,18 @@ def _items(names: Sequence[str], answer: pb.CommandResult) -> Iterator[pb.ItemRe
     """The result of each name of a command."""
     told = {item.name: item for item in answer.items}
     for name in names:
-        yield told.get(name) or pb.ItemResult(name=name, outcome=answer.outcome, reason=answer.reason)
+        yield told.get(name) or _item_like(name, answer)
+
+
+def _item_like(name: str, answer: pb.CommandResult) -> pb.ItemResult:
+    """The result of an item that has the outcome of its command."""
+    return pb.ItemResult(
+        name=name,
+        outcome=answer.outcome,
+        reason=answer.reason,
+        reason_code=answer.reason_code,
+        reason_fields=answer.reason_fields,
+    )
 
 
 Part: TypeAlias = tuple[Sequence[str], pb.CommandResult]
@@ -121,6 +133,8 @@ def merged_result(answers: Sequence[Part]) -> pb.CommandResult:
         command_id=answers[0][1].command_id,
         outcome=decisive.outcome,
         reason=decisive.reason,
+        reason_code=decisive.reason_code,
+        reason_fields=decisive.reason_fields,
         position=merged_position([answer.position for _, answer in answers]),
     )
     if decisive.HasField("hold"):
@@ -129,7 +143,7 @@ def merged_result(answers: Sequence[Part]) -> pb.CommandResult:
         differing = {item.name for item in answer.items}
         whole.items.extend(answer.items)
         whole.items.extend(
-            pb.ItemResult(name=name, outcome=answer.outcome, reason=answer.reason)
+            _item_like(name, answer)
             for name in names
             if name not in differing and (answer.outcome, answer.reason) != (whole.outcome, whole.reason)
         )

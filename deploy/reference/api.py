@@ -16,6 +16,7 @@ from google.protobuf.descriptor_pb2 import (
 from commands.rpc.authorization import METHODS
 from deploy.reference.markdown import code, table
 from deploy.reference.markdown import page as whole
+from eventstore.reasons import Reason
 from schemas.api.generate import HERE as PROTOS
 from schemas.api.generate import describe
 
@@ -35,6 +36,10 @@ def page() -> str:
         "at `--agents` ([agent.proto](../../schemas/api/agent.proto)). Roles are those of certificates; a `node-agent` "
         "may act for its own node only.",
         *sections,
+        "## Reason codes",
+        "In `reason_code` of a refused or unknown result and `reason` of an ErrorInfo. A code keeps its meaning. "
+        "Clients must expect codes that they do not know.",
+        table(("code", ""), [(code(reason), reason.meaning) for reason in Reason]),
     )
 
 

@@ -19,6 +19,7 @@ from msgspec import structs
 from eventstore.avro.columns import EventColumns
 from eventstore.folding.state_table import StateTable
 from eventstore.log import Partition
+from eventstore.reasons import as_fault
 from schemas.events import Event
 
 OutcomeCode = Literal["done", "waiting", "held", "unchanged", "refused"]
@@ -30,29 +31,41 @@ class ItemOutcome(msgspec.Struct, frozen=True, gc=False, array_like=True):
     name: str
     code: OutcomeCode
     reason: str = ""
+    reason_code: str = ""
+    reason_fields: dict[str, str] = {}
 
 
 class Outcome(msgspec.Struct, frozen=True, array_like=True):
     """The decision of a fold about one command.
 
     `done` means that the state changed. `unchanged` means that the state already is as requested, or that the request
-    no longer applies. `reason` is one sentence, for `refused` always. `result` is what the fold gave to the caller, by
-    name; only the fold and the caller know the names.
+    no longer applies. `reason` is one sentence, for `refused` always; a refusal has it for programs too, as a code
+    (`Reason`) and named values. `result` is what the fold gave to the caller, by name; only the fold and the caller
+    know the names.
     """
 
     code: OutcomeCode
     reason: str = ""
     result: dict[str, int] = {}
     items: tuple[ItemOutcome, ...] = ()
+    reason_code: str = ""
+    reason_fields: dict[str, str] = {}
 
 
 DONE = Outcome("done")
 UNCHANGED = Outcome("unchanged")
 
 
-def refused(reason: str) -> Outcome:
-    """A refusal of a whole command."""
-    return Outcome("refused", reason)
+def refused(reason: str, items: tuple[ItemOutcome, ...] = ()) -> Outcome:
+    """A refusal of a whole command. A sentence that is no Fault names a field that is invalid."""
+    fault = as_fault(reason)
+    return Outcome("refused", str(fault), items=items, reason_code=str(fault.reason), reason_fields=fault.fields)
+
+
+def refused_item(name: str, reason: str) -> ItemOutcome:
+    """A refusal of one item of a batch, like `refused`."""
+    fault = as_fault(reason)
+    return ItemOutcome(name, "refused", str(fault), str(fault.reason), fault.fields)
 
 
 CLOCK_CORRECTION_MS = 60_000
@@ -89,7 +102,7 @@ class Decision(NamedTuple):
 
 def unchanged(reason: str) -> Decision:
     """A decision that changes nothing; the command was not wrong."""
-    return Decision(None, Outcome("unchanged", reason))
+    return Decision(None, Outcome("unchanged", str(reason)))
 
 
 def refusal(reason: str) -> Decision:

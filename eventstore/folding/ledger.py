@@ -32,6 +32,7 @@ from eventstore.folding.fold import Outcome, RecordMetadata, refused
 from eventstore.folding.id_columns import are_issued_at
 from eventstore.folding.used_ids import USED_MAX, IdRange, UsedIds
 from eventstore.ids import InvalidCommandId, issued_at_ms
+from eventstore.reasons import Fault, Reason
 from schemas.events import Envelope
 
 LATE_MS = 120_000
@@ -129,7 +130,8 @@ class Ledger:
         entry = self.entries.get(command_id)
         if entry is None or entry.content == content:
             return entry
-        other = refused(f"command id: {command_id} was used for another command, at offset {entry.offset}")
+        reason = f"command_id: {command_id} was used for another command, at offset {entry.offset}"
+        other = refused(Fault(reason, Reason.COMMAND_ID_IN_USE, offset=entry.offset))
         return LedgerEntry(content, other, entry.offset)
 
     def remember(self, envelope: Envelope, entry: LedgerEntry, time_ms: int) -> None:
@@ -226,8 +228,10 @@ class Ledger:
     def _expired(self, command_id: str) -> str:
         found = self._used.range_of(command_id)
         if found is None:
-            return f"command id: {command_id} has expired: it was used, and its outcome is no longer kept"
-        return f"command id: {command_id} has expired: ids from {found.first} to {found.last} are no longer kept"
+            reason = f"command_id: {command_id} has expired: it was used, and its outcome is no longer kept"
+        else:
+            reason = f"command_id: {command_id} has expired: ids from {found.first} to {found.last} are no longer kept"
+        return Fault(reason, Reason.COMMAND_ID_EXPIRED)
 
 
 def is_chunk(bucket: int) -> bool:
@@ -249,5 +253,9 @@ def _malformed(envelope: Envelope) -> str:
 def _untimely(late_ms: int) -> str:
     """Why a command appended `late_ms` after its issue time is refused."""
     if late_ms > 0:
-        return f"command id: expired: appended {late_ms} ms after its time, over the limit of {LATE_MS} ms"
-    return f"command id: its time is {-late_ms} ms ahead of the log, over the limit of {AHEAD_MS} ms; check the clocks"
+        reason = f"command_id: expired: appended {late_ms} ms after its time, over the limit of {LATE_MS} ms"
+        return Fault(reason, Reason.COMMAND_TOO_LATE, late_ms=late_ms)
+    reason = (
+        f"command_id: its time is {-late_ms} ms ahead of the log, over the limit of {AHEAD_MS} ms; check the clocks"
+    )
+    return Fault(reason, Reason.COMMAND_FROM_FUTURE, ahead_ms=-late_ms)

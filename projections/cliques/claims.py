@@ -18,6 +18,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from eventstore.folding.fold import Decision, Outcome, RecordMetadata, refusal
+from eventstore.reasons import Fault, Reason
 from projections.cliques.state import (
     MAX_LEFT,
     MAX_LEFT_PER_CLIQUE,
@@ -155,13 +156,16 @@ def _outdated(state: CliquesState, event: IndexClaimed, pod: Incarnation, at: Re
             if is_older(pod.created_ms, known.created_ms, at.time_ms) or (
                 pod.created_ms == known.created_ms and is_late
             ):
-                return (
+                reason = (
                     f"uid: {quoted(pod.uid)} is older than {quoted(known.uid)}, the newest uid of node {event.node!r}"
                 )
+                return Fault(reason, Reason.INCARNATION_OUTDATED, node=event.node, uid=known.uid)
         elif known.claim_state == "left" and is_late:
-            return f"uid: {quoted(pod.uid)} of node {event.node!r} was released later"
+            reason = f"uid: {quoted(pod.uid)} of node {event.node!r} was released later"
+            return Fault(reason, Reason.INCARNATION_OUTDATED, node=event.node)
         elif known.claim_state != "left" and where != key:
-            return f"clique: {event.clique!r} must be the clique of uid {quoted(pod.uid)}, {where!r}"
+            reason = f"clique: {event.clique!r} must be the clique of uid {quoted(pod.uid)}, {where!r}"
+            return Fault(reason, Reason.CLAIM_IN_OTHER_CLIQUE, node=event.node, clique=where)
     return None
 
 
@@ -200,7 +204,8 @@ def _index(clique: Clique, event: IndexClaimed, current: CliqueMember | None) ->
     if not clique.is_full:
         return lowest_free(clique.used)
     if len(clique.queue) >= MAX_QUEUE and event.node not in clique.queue:
-        return f"clique: {event.clique!r} has {MAX_QUEUE} nodes in its queue, the limit"
+        reason = f"clique: {event.clique!r} has {MAX_QUEUE} nodes in its queue, the limit"
+        return Fault(reason, Reason.LIMIT_REACHED, limit=MAX_QUEUE)
     return -1
 
 
@@ -208,11 +213,16 @@ def _requested_index_fault(clique: Clique, event: IndexClaimed, running: int) ->
     """Why a requested index is refused. `running` is the index that the claiming incarnation holds, or -1."""
     index = event.requested_index
     if index >= clique.capacity:
-        return f"requested_index: {index} must be from 0 to {clique.capacity - 1}, the clique's capacity less 1"
+        reason = f"requested_index: {index} must be from 0 to {clique.capacity - 1}, the clique's capacity less 1"
+        return Fault(reason, Reason.INDEX_OUT_OF_RANGE, index=index, capacity=clique.capacity)
     if index in clique.holders:
-        return f"requested_index: {index} is held by node {clique.holders[index]!r}, and a claim cannot take it over"
+        reason = f"requested_index: {index} is held by node {clique.holders[index]!r}, and a claim cannot take it over"
+        return Fault(reason, Reason.INDEX_IN_USE, index=index, node=clique.holders[index])
     if running >= 0:
-        return f"requested_index: {index} cannot replace {running}, which node {event.node!r} holds while its pod runs"
+        reason = (
+            f"requested_index: {index} cannot replace {running}, which node {event.node!r} holds while its pod runs"
+        )
+        return Fault(reason, Reason.INDEX_FIXED, index=running, node=event.node)
     return None
 
 

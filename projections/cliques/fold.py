@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from eventstore.folding.fold import DONE, UNCHANGED, Decision, RecordMetadata, refusal, unchanged
 from eventstore.log import CLIQUES, Partition
+from eventstore.reasons import Fault, Reason
 from projections.cliques.claims import assign_waiting, claim, is_late_copy, issued_ms, release
 from projections.cliques.state import (
     MAX_CAPACITY,
@@ -119,13 +120,13 @@ def _resize(state: CliquesState, event: CliqueCapacitySet, at: RecordMetadata) -
         reason = (
             f"capacity: {event.capacity} is too small for index {highest}, held by node {clique.holders[highest]!r}"
         )
-        return refusal(reason)
+        node = clique.holders[highest]
+        return refusal(Fault(reason, Reason.CAPACITY_TOO_SMALL, index=highest, node=node))
     if clique.capacity == event.capacity:
         return Decision(None, UNCHANGED)
     if clique.is_empty and key not in state.unused and len(state.unused) >= MAX_UNUSED:
-        return refusal(
-            f"clique: {event.clique!r} would be over the limit of {MAX_UNUSED} cliques with a capacity and no node"
-        )
+        reason = f"clique: {event.clique!r} would be over the limit of {MAX_UNUSED} cliques with a capacity and no node"
+        return refusal(Fault(reason, Reason.LIMIT_REACHED, limit=MAX_UNUSED))
     rows = assign_waiting(state, key, clique.used, event.capacity, at)
     return Decision(CliquesChange(tuple(rows.items()), capacity=(key, event.capacity)), DONE)
 
@@ -135,11 +136,14 @@ def _ready(state: CliquesState, event: DaemonReadinessReported, at: RecordMetada
     if member is None:
         return refusal(fault)
     if member.claim_state != "holds":
-        return refusal(f"node: {event.node!r} waits for an index, so its daemon has no readiness")
+        reason = f"node: {event.node!r} waits for an index, so its daemon has no readiness"
+        return refusal(Fault(reason, Reason.CLAIM_WAITING, node=event.node))
     if event.envelope.issued_at_ms < member.ready_ms:
-        return refusal(f"issued_at_ms: {event.envelope.issued_at_ms} is before that of the last report")
+        reason = f"issued_at_ms: {event.envelope.issued_at_ms} is before that of the last report"
+        return refusal(Fault(reason, Reason.REPORT_OUTDATED, node=event.node))
     if event.ready and member.session and not member.session_alive:
-        return refusal(f"session: {quoted(member.session)} has expired, so its daemon cannot be ready")
+        reason = f"session: {quoted(member.session)} has expired, so its daemon cannot be ready"
+        return refusal(Fault(reason, Reason.SESSION_EXPIRED, node=event.node, session=member.session))
     row = replace(member, ready=event.ready, ready_ms=issued_ms(event.envelope, at))
     return Decision(CliquesChange(((key, row),)), DONE) if row != member else Decision(None, UNCHANGED)
 
@@ -175,7 +179,9 @@ def _find(state: CliquesState, event: _AboutMember, uid: str) -> tuple[str, Cliq
         return key, None, fault
     member = state.members.rows.get(key)
     if member is None or member.claim_state == "left":
-        return key, None, f"node: {quoted(event.node)} has no index and no queue place in clique {event.clique!r}"
+        reason = f"node: {quoted(event.node)} has no index and no queue place in clique {event.clique!r}"
+        return key, None, Fault(reason, Reason.CLAIM_NOT_FOUND, node=event.node, clique=event.clique)
     if uid not in ("", member.uid):
-        return key, None, f"uid: {quoted(uid)} must be {quoted(member.uid)}, which node {event.node!r} runs now"
+        reason = f"uid: {quoted(uid)} must be {quoted(member.uid)}, which node {event.node!r} runs now"
+        return key, None, Fault(reason, Reason.INCARNATION_DIFFERS, node=event.node, uid=member.uid)
     return key, member, ""

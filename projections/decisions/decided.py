@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, TypeVar
 
-from eventstore.folding.fold import Outcome, RecordMetadata
+from eventstore.folding.fold import ItemOutcome, Outcome, RecordMetadata
 from eventstore.log import CLIQUES, FLEET, ZONES
 from projections.decisions import cliques as clique_decisions
 from projections.decisions import fleet as fleet_decisions
@@ -65,7 +65,7 @@ def render(event: Event, change: Any, outcome: Outcome, at: RecordMetadata) -> l
         return items
     subject = event.envelope.subject
     if outcome.code == "refused":
-        return [single_item("refused", subject, {"reason": outcome.reason})]
+        return [_refused_item(subject, outcome)]
     return [single_item("unchanged", subject, {"reason": outcome.reason} if outcome.reason else {})]
 
 
@@ -91,7 +91,14 @@ def _waiting_still(event: Event, outcome: Outcome, at: RecordMetadata) -> Iterab
 def _answered(outcome: Outcome) -> Iterable[DecisionItems]:
     """Items of a batch whose outcome differs from that of the batch."""
     for item in outcome.items:
-        yield single_item("refused" if item.code == "refused" else "unchanged", item.name, {"reason": item.reason})
+        if item.code == "refused":
+            yield _refused_item(item.name, item)
+        else:
+            yield single_item("unchanged", item.name, {"reason": item.reason})
+
+
+def _refused_item(subject: str, refused: Outcome | ItemOutcome) -> DecisionItems:
+    return single_item("refused", subject, {"reason_code": refused.reason_code, "reason": refused.reason})
 
 
 def _bounded(items: Sequence[DecisionItems]) -> Iterator[DecisionItems]:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from eventstore.folding.fold import DONE, UNCHANGED, Decision, RecordMetadata, refusal
 from eventstore.log import FLEET, Partition
+from eventstore.reasons import Fault, Reason
 from projections import field_checks
 from projections.fleet.membership.contested import faults_of_agent
 from projections.fleet.membership.effects import apply_changes, charge, hold_key
@@ -185,9 +186,8 @@ def _decide_policy_set(state: FleetState, event: PolicySet, at: RecordMetadata) 
         return refusal(fault)
     policies, policy = state.policies.rows, policy_of(event, at.offset + 1)
     if policy.name not in policies and _policies_but(state, policy.name) >= MAX_POLICIES:
-        return refusal(
-            f"name: {field_checks.quoted(policy.name)} would be more than the {MAX_POLICIES} policies allowed"
-        )
+        reason = f"name: {field_checks.quoted(policy.name)} would be more than the {MAX_POLICIES} policies allowed"
+        return refusal(Fault(reason, Reason.LIMIT_REACHED, limit=MAX_POLICIES))
     present = policies.get(policy.name)
     if present is not None and present.content() == policy.content():
         return _withdraw_edits(holds_of_edit(state, policy=policy.name))
@@ -204,7 +204,8 @@ def _decide_policy_deleted(state: FleetState, event: PolicyDeleted, at: RecordMe
     name, waiting = event.name, holds_of_edit(state, policy=event.name)
     present = state.policies.rows.get(name)
     if present is None and not waiting:
-        return refusal(f"name: {field_checks.quoted(name)} must be the name of an existing policy")
+        reason = f"name: {field_checks.quoted(name)} must be the name of an existing policy"
+        return refusal(Fault(reason, Reason.POLICY_NOT_FOUND, policy=name))
     if present is None or (name == DEFAULT and present.content() == BUILT_IN.content()):
         return _withdraw_edits(waiting)
     return Decision(*decide_edit(state, Edit(policy=name), event.envelope, at))
@@ -260,8 +261,10 @@ def _decide_thaw(state: FleetState, zone: str) -> Decision:
     if zone in state.freezes.rows:
         return Decision(FreezeChanged(zone, None), DONE)
     if zone != ANY_ZONE and ANY_ZONE in state.freezes.rows:
-        return refusal(f"zone: {field_checks.quoted(zone)} is frozen by the freeze of all zones; thaw all zones")
-    return refusal(f"zone: {field_checks.quoted(zone) if zone else 'all zones'} must be frozen before it can be thawed")
+        reason = f"zone: {field_checks.quoted(zone)} is frozen by the freeze of all zones; thaw all zones"
+        return refusal(Fault(reason, Reason.ALL_ZONES_FROZEN, zone=zone))
+    reason = f"zone: {field_checks.quoted(zone) if zone else 'all zones'} must be frozen before it can be thawed"
+    return refusal(Fault(reason, Reason.ZONE_NOT_FROZEN, zone=zone))
 
 
 def _advance(state: FleetState, source: ForwardRange) -> None:
@@ -278,9 +281,7 @@ def _change_members(state: FleetState, change: MembersChanged, at: RecordMetadat
     state.tombstones.note(change.tombstones, at.offset)
     enqueue_superseded(state, change.superseded, at)
     faults = {command_id: faults_of_agent(state, name, zone) for (name, zone), command_id in change.agents.items()}
-    refused = {
-        command_id: CommandOutcome("refused", "; ".join(of), -1, at.offset) for command_id, of in faults.items() if of
-    }
+    refused = {command_id: command_outcomes.withheld(of, at) for command_id, of in faults.items() if of}
     state.command_outcomes.note(refused)
 
 

@@ -13,6 +13,7 @@ from pyroaring import BitMap
 
 from eventstore.folding.fold import DONE, Decision, RecordMetadata, refusal
 from eventstore.log import INSTALLS, Partition
+from eventstore.reasons import Fault, Reason
 from projections.field_checks import check_name, check_text, check_zone
 from projections.installs.rows import (
     MAX_VERSIONS,
@@ -74,7 +75,8 @@ class InstallsFold:
             return refusal(entries)
         zone = state.zones.rows.get(event.zone)
         if zone is not None and event.epoch < zone.epoch:
-            return refusal(f"epoch: {event.epoch} is before {zone.epoch}, the epoch of zone {event.zone!r}")
+            reason = f"epoch: {event.epoch} is before {zone.epoch}, the epoch of zone {event.zone!r}"
+            return refusal(Fault(reason, Reason.REPORT_OUTDATED, zone=event.zone, epoch=zone.epoch))
         return Decision(_change(state, zone, event, entries), DONE)
 
     def evolve(self, state: InstallsState, change: InstallsChange, at: RecordMetadata) -> None:

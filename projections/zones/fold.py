@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from eventstore.avro.columns import EventColumns
 from eventstore.folding.fold import DONE, Decision, RecordMetadata, refusal, unchanged
 from eventstore.log import ZONES, Partition
+from eventstore.reasons import Fault, Reason
 from projections.field_checks import check_label_keys, check_networks, check_zone, quoted
 from projections.tries import fault_of_tries, with_stated
 from projections.zones.dpus import decide as dpus
@@ -128,7 +129,7 @@ def _caused(state: ZonesState, event: NodesSuperseded | ZoneLimitsSet, at: Recor
         reason = (
             f"from_offset: {event.from_offset} to {event.to_offset} must begin at {mark}, where the last forward ended"
         )
-        return refusal(reason)
+        return refusal(Fault(reason, Reason.OUT_OF_ORDER, mark=mark))
     decision = nodes.supersede(state, event, at) if isinstance(event, NodesSuperseded) else _limit(state, event, at)
     change: ZonesChange = decision.change or ZonesChange()
     return Decision(change._replace(marks=ForwardingMarks(event.to_offset, state.forwarded)), decision.outcome)
@@ -170,7 +171,8 @@ def _delete(state: ZonesState, event: ZoneDeleted) -> Decision:
         return unchanged(f"zone: {quoted(event.zone)} has no node and no DPU, and did not exist in its partition")
     if not state.is_empty(event.zone):
         there, dpus_there = state.node_counts.get(event.zone, 0), len(state.dpu_index.zone(event.zone).names)
-        return refusal(f"zone: {quoted(event.zone)} has {there} nodes and {dpus_there} DPUs and must have none")
+        reason = f"zone: {quoted(event.zone)} has {there} nodes and {dpus_there} DPUs and must have none"
+        return refusal(Fault(reason, Reason.ZONE_NOT_EMPTY, zone=event.zone, nodes=there, dpus=dpus_there))
     deleted = replace(row, deleted=True)
     snapshots = dict.fromkeys(sorted(key for key in state.snapshots.rows if key.startswith(f"{event.zone}/")))
     return Decision(
@@ -180,7 +182,8 @@ def _delete(state: ZonesState, event: ZoneDeleted) -> Decision:
 
 def _forwarded(state: ZonesState, event: OutboxAcknowledged, at: RecordMetadata) -> Decision:
     if event.to_offset > at.offset:
-        return refusal(f"to_offset: {event.to_offset} must not lie after this record, at {at.offset}")
+        reason = f"to_offset: {event.to_offset} must not lie after this record, at {at.offset}"
+        return refusal(Fault(reason, Reason.OUT_OF_ORDER))
     if event.to_offset <= state.forwarded:
         return unchanged(f"to_offset: {state.forwarded} is already confirmed by fleet")
     return Decision(ZonesChange(marks=ForwardingMarks(state.fleet_mark, event.to_offset)), DONE)

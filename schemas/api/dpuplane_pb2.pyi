@@ -29,7 +29,14 @@ OUTCOME_REFUSED: Outcome
 OUTCOME_UNCHANGED: Outcome
 
 class CommandResult(_message.Message):
-    __slots__ = ("command_id", "outcome", "reason", "index", "queue_position", "hold", "items", "position", "dry_run", "partitions")
+    __slots__ = ("command_id", "outcome", "reason", "index", "queue_position", "hold", "items", "position", "dry_run", "partitions", "reason_code", "reason_fields")
+    class ReasonFieldsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
@@ -40,6 +47,8 @@ class CommandResult(_message.Message):
     POSITION_FIELD_NUMBER: _ClassVar[int]
     DRY_RUN_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    REASON_CODE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELDS_FIELD_NUMBER: _ClassVar[int]
     command_id: str
     outcome: Outcome
     reason: str
@@ -50,19 +59,32 @@ class CommandResult(_message.Message):
     position: str
     dry_run: DryRun
     partitions: _containers.RepeatedCompositeFieldContainer[PartitionResult]
-    def __init__(self, command_id: _Optional[str] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., reason: _Optional[str] = ..., index: _Optional[int] = ..., queue_position: _Optional[int] = ..., hold: _Optional[int] = ..., items: _Optional[_Iterable[_Union[ItemResult, _Mapping]]] = ..., position: _Optional[str] = ..., dry_run: _Optional[_Union[DryRun, _Mapping]] = ..., partitions: _Optional[_Iterable[_Union[PartitionResult, _Mapping]]] = ...) -> None: ...
+    reason_code: str
+    reason_fields: _containers.ScalarMap[str, str]
+    def __init__(self, command_id: _Optional[str] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., reason: _Optional[str] = ..., index: _Optional[int] = ..., queue_position: _Optional[int] = ..., hold: _Optional[int] = ..., items: _Optional[_Iterable[_Union[ItemResult, _Mapping]]] = ..., position: _Optional[str] = ..., dry_run: _Optional[_Union[DryRun, _Mapping]] = ..., partitions: _Optional[_Iterable[_Union[PartitionResult, _Mapping]]] = ..., reason_code: _Optional[str] = ..., reason_fields: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class PartitionResult(_message.Message):
-    __slots__ = ("partition", "outcome", "reason", "position")
+    __slots__ = ("partition", "outcome", "reason", "position", "reason_code", "reason_fields")
+    class ReasonFieldsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
+    REASON_CODE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELDS_FIELD_NUMBER: _ClassVar[int]
     partition: str
     outcome: Outcome
     reason: str
     position: str
-    def __init__(self, partition: _Optional[str] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., reason: _Optional[str] = ..., position: _Optional[str] = ...) -> None: ...
+    reason_code: str
+    reason_fields: _containers.ScalarMap[str, str]
+    def __init__(self, partition: _Optional[str] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., reason: _Optional[str] = ..., position: _Optional[str] = ..., reason_code: _Optional[str] = ..., reason_fields: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class DryRun(_message.Message):
     __slots__ = ("budget", "addresses", "effects")
@@ -111,16 +133,27 @@ class RuleEffect(_message.Message):
     def __init__(self, policy: _Optional[str] = ..., action: _Optional[str] = ..., priority: _Optional[int] = ..., protocol: _Optional[str] = ..., ports: _Optional[_Iterable[_Union[PortRange, _Mapping]]] = ..., prefixes_added: _Optional[int] = ..., prefixes_removed: _Optional[int] = ..., added: _Optional[_Iterable[str]] = ..., removed: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ItemResult(_message.Message):
-    __slots__ = ("name", "outcome", "reason", "note")
+    __slots__ = ("name", "outcome", "reason", "note", "reason_code", "reason_fields")
+    class ReasonFieldsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     NAME_FIELD_NUMBER: _ClassVar[int]
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     NOTE_FIELD_NUMBER: _ClassVar[int]
+    REASON_CODE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELDS_FIELD_NUMBER: _ClassVar[int]
     name: str
     outcome: Outcome
     reason: str
     note: str
-    def __init__(self, name: _Optional[str] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., reason: _Optional[str] = ..., note: _Optional[str] = ...) -> None: ...
+    reason_code: str
+    reason_fields: _containers.ScalarMap[str, str]
+    def __init__(self, name: _Optional[str] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., reason: _Optional[str] = ..., note: _Optional[str] = ..., reason_code: _Optional[str] = ..., reason_fields: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class JoinSummary(_message.Message):
     __slots__ = ("requests", "nodes", "done", "refused", "unknown", "refusals", "position", "not_appended", "errors")
@@ -145,16 +178,27 @@ class JoinSummary(_message.Message):
     def __init__(self, requests: _Optional[int] = ..., nodes: _Optional[int] = ..., done: _Optional[int] = ..., refused: _Optional[int] = ..., unknown: _Optional[int] = ..., refusals: _Optional[_Iterable[_Union[CommandResult, _Mapping]]] = ..., position: _Optional[str] = ..., not_appended: _Optional[int] = ..., errors: _Optional[_Iterable[_Union[RequestError, _Mapping]]] = ...) -> None: ...
 
 class RequestError(_message.Message):
-    __slots__ = ("request", "command_id", "status", "reason")
+    __slots__ = ("request", "command_id", "status", "reason", "reason_code", "reason_fields")
+    class ReasonFieldsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    REASON_CODE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELDS_FIELD_NUMBER: _ClassVar[int]
     request: int
     command_id: str
     status: str
     reason: str
-    def __init__(self, request: _Optional[int] = ..., command_id: _Optional[str] = ..., status: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+    reason_code: str
+    reason_fields: _containers.ScalarMap[str, str]
+    def __init__(self, request: _Optional[int] = ..., command_id: _Optional[str] = ..., status: _Optional[str] = ..., reason: _Optional[str] = ..., reason_code: _Optional[str] = ..., reason_fields: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class ImportSummary(_message.Message):
     __slots__ = ("nodes", "zones", "cliques", "joined", "refused", "unknown", "claims", "claims_waiting", "claims_refused", "claims_unknown", "skipped_rows", "skipped", "refusals", "position", "new", "moved", "changed", "unchanged", "not_in_file", "addresses_added", "addresses_removed", "held", "holds", "dry_run", "command_id", "held_before")

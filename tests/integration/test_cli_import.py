@@ -101,6 +101,6 @@ async def test_what_an_import_asked_for_is_selected_by_its_id(run: Run, tmp_path
     shown = await run("commands", "show", first["command_id"])
     assert "it is part of an import; 3 holds of other parts are open" in shown.stderr
     bad = await run("holds", "reject", "--command", "7")
-    assert (bad.status, "'--command': command id: '7' must be a UUIDv7" in bad.stderr) == (2, True)
+    assert (bad.status, "'--command': command_id: '7' must be a UUIDv7" in bad.stderr) == (2, True)
     assert (await run("holds", "reject", "--command", first["command_id"], "--as", "alice")).status == 0
     assert (await run("holds", "list")).json["holds"] == []

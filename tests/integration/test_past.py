@@ -14,7 +14,7 @@ import grpc
 import pytest
 
 from commands.queries.as_of import AsOfQueries
-from commands.rpc.middleware import NotFound
+from commands.rpc.error_details import NotFound
 from deploy.clock import now_ms
 from deploy.operations.past.as_of_server import AsOfRequest, folded, service
 from deploy.operations.past.as_of_servers import AsOfServers

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from eventstore.folding.fold import DONE, Outcome
+from eventstore.folding.fold import DONE, Outcome, refused
 from eventstore.log import FLEET_0
+from eventstore.reasons import Fault, Reason
 from eventstore.replicas.replica import Answer
 from schemas import events as e
 from tests.simulation.checkers import commands
@@ -156,7 +157,7 @@ def test_a_hold_of_a_command_ends_in_one_way() -> None:
 
 
 def test_a_copy_that_came_after_its_id_was_forgotten_says_nothing_of_the_first() -> None:
-    expired = Outcome("refused", "command id: 1 has expired: ids from 1 to 2 are no longer kept")
+    expired = refused(Fault("command_id: 1 has expired: it was used", Reason.COMMAND_ID_EXPIRED))
     assert not one_outcome(("p0", Answer(DONE, ZONES_0, 1)), ("p1", Answer(expired, ZONES_0, 9)))
 
 

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import grpc
 from google.protobuf.message import Message
 
-from commands.rpc.middleware import Call, NotFound, snake_case
+from commands.rpc.error_details import NotFound
+from commands.rpc.middleware import Call, snake_case
 from deploy.cli.results import merged_position
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.stubs import CommandsStub, QueriesStub
@@ -97,6 +98,9 @@ def _call(service: Any, method: str, request: Message) -> Any:
     return getattr(service, snake_case(method))(request, CALL)
 
 
+_WAITS = {"pending_start_time", "unreported_start_time"}
+
+
 def comparable(answer: Message) -> Message:
     """The response without data of the answering process: its live replicas, and since when zones wait. A process
     remembers former tables only from its start on.
@@ -104,10 +108,10 @@ def comparable(answer: Message) -> Message:
     if isinstance(answer, pb.Status):
         return pb.Status(log_id=answer.log_id, generation=answer.generation, holds=answer.holds, frozen=answer.frozen)
     if isinstance(answer, pb.Zone):
-        answer.ClearField("waiting_since_ms")
+        answer.ClearField("waiting_start_time")
     if isinstance(answer, pb.ListZoneProgressResponse):
         for zone in answer.zones:
-            for field in {field.name for field, _ in zone.ListFields()} & {"pending_since_ms", "unreported_since_ms"}:
+            for field in {field.name for field, _ in zone.ListFields()} & _WAITS:
                 zone.ClearField(field)
     return answer
 

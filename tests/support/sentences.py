@@ -56,16 +56,16 @@ def _imported(module: str) -> Iterator[str]:
         if not isinstance(node, ast.ImportFrom) or (node.module or "").partition(".")[0] != "projections":
             continue
         named = str(node.module).removeprefix("projections").removeprefix(".")
-        if _file(named).is_file():
+        if module_file(named).is_file():
             yield named
         else:
             yield from (f"{named}.{alias.name}".removeprefix(".") for alias in node.names)
 
 
-def _file(module: str) -> Path:
+def module_file(module: str) -> Path:
     return Path(projections.__path__[0]).joinpath(*module.split(".")).with_suffix(".py")
 
 
 @cache
 def _tree(module: str) -> ast.Module:
-    return ast.parse(_file(module).read_text("utf-8"))
+    return ast.parse(module_file(module).read_text("utf-8"))

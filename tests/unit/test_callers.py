@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from commands.rpc.middleware import PermissionDenied, principal_of
+from commands.rpc.error_details import PermissionDenied
+from commands.rpc.middleware import principal_of
 from eventstore.errors import PermanentError
 from schemas.api.metadata import PRINCIPAL_KEY
 

@@ -7,19 +7,25 @@ from typing import Any
 
 import grpc
 import pytest
+from google.rpc.error_details_pb2 import ErrorInfo
+from google.rpc.status_pb2 import Status
 from hypothesis import given
 from hypothesis import strategies as st
 
 from commands.client.errors import CallFailed, NotFound, PositionExpired, Rejected, StillFolding, Unanswered, failure
 from commands.client.retries import BUDGET_MAX, PAUSE_S_MAX, Retries
-from schemas.api.metadata import ANSWERED_KEY
+from commands.rpc.error_details import metadata_of
+from eventstore.reasons import Fault, Reason
+from schemas.api.metadata import ANSWERED_KEY, ERROR_DOMAIN, STATUS_DETAILS_KEY
 
 UNAVAILABLE, CODES = grpc.StatusCode.UNAVAILABLE, grpc.StatusCode
 NEVER_SENT = "failed to connect to all addresses; last error: refused"
 
 
-def error(code: grpc.StatusCode, details: str = "", *, from_plane: bool = False, server: str = "a") -> CallFailed:
-    trailing = ((ANSWERED_KEY, "yes"),) if from_plane else ()
+def error(
+    code: grpc.StatusCode, details: str = "", *, from_plane: bool = False, server: str = "a", more: Any = ()
+) -> CallFailed:
+    trailing = (*more, (ANSWERED_KEY, "yes")) if from_plane else more
 
     class Raised(grpc.RpcError):
         code: Any
@@ -43,7 +49,6 @@ def error(code: grpc.StatusCode, details: str = "", *, from_plane: bool = False,
         (CODES.DEADLINE_EXCEEDED, "", Unanswered, True),
         (CODES.UNKNOWN, "", Unanswered, False),
         (CODES.INTERNAL, "", Unanswered, False),
-        (CODES.UNAVAILABLE, "as_of: folding", StillFolding, False),
     ],
 )
 def test_an_error_status_is_one_kind_of_failure(
@@ -51,6 +56,21 @@ def test_an_error_status_is_one_kind_of_failure(
 ) -> None:
     found = error(code, details)
     assert (type(found), found.is_retriable, found.details, found.server) == (kind, again, details, "a")
+
+
+def test_the_code_in_the_details_tells_that_a_server_still_folds() -> None:
+    fault = Fault("as_of: half of the log is folded", Reason.STILL_FOLDING)
+    found = error(CODES.UNAVAILABLE, fault, more=(metadata_of(CODES.UNAVAILABLE, fault),))
+    assert (type(found), found.is_retriable, found.reason) == (StillFolding, False, None), "no server of the plane"
+
+
+def test_details_of_others_and_codes_of_later_versions_are_passed_over() -> None:
+    for reason, domain in (("ZONE_NOT_FOUND", "example.org"), ("NEW", ERROR_DOMAIN)):
+        status = Status()
+        status.details.add().Pack(ErrorInfo(reason=reason, domain=domain))
+        found = error(CODES.NOT_FOUND, from_plane=True, more=((STATUS_DETAILS_KEY, status.SerializeToString()),))
+        assert found.reason is Reason.UNAVAILABLE
+    assert error(CODES.NOT_FOUND, more=((STATUS_DETAILS_KEY, b"\xff"),)).fields == {}
 
 
 def test_only_a_request_without_a_connection_was_not_sent() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from eventstore.folding.fold import Outcome
+from eventstore.folding.fold import Outcome, refused
 from projections.field_checks import MAX_AHEAD_MS
 from schemas.events import Envelope, IndexClaimed, OutboxAcknowledged, SessionExpired, SessionOpened
 from tests.support.cliques import START_MS, CliqueLog, reloaded
@@ -30,8 +30,8 @@ _ABOUT: dict[str, Callable[[CliqueLog], Outcome]] = {
 
 @pytest.mark.parametrize("about", _ABOUT)
 def test_each_names_the_field_of_a_malformed_key(about: str) -> None:
-    assert _ABOUT[about](CliqueLog("a b", "c")) == Outcome("refused", f"domain: 'a b' {_ALPHABET}")
-    assert _ABOUT[about](CliqueLog("d", "a b")) == Outcome("refused", f"clique: 'a b' {_ALPHABET}")
+    assert _ABOUT[about](CliqueLog("a b", "c")) == refused(f"domain: 'a b' {_ALPHABET}")
+    assert _ABOUT[about](CliqueLog("d", "a b")) == refused(f"clique: 'a b' {_ALPHABET}")
 
 
 def test_a_release_of_a_malformed_key_says_so(log: CliqueLog) -> None:
@@ -42,10 +42,10 @@ def test_a_release_of_a_malformed_key_says_so(log: CliqueLog) -> None:
 def test_a_session_must_be_named_by_text(log: CliqueLog) -> None:
     log.claim("n", "u")
     text = "must be at most 253 printable characters on one line"
-    assert log.hear("n", "s\n") == Outcome("refused", f"session: 's\\n' {text}")
-    assert log.hear("n", "") == Outcome("refused", "session: '' must not be empty")
+    assert log.hear("n", "s\n") == refused(f"session: 's\\n' {text}")
+    assert log.hear("n", "") == refused("session: '' must not be empty")
     opened = SessionOpened(Envelope("", "", "test", 0), "d", "c", "n", "u", "s", "edge\n")
-    assert log.append(opened) == Outcome("refused", f"edge: 'edge\\n' {text}")
+    assert log.append(opened) == refused(f"edge: 'edge\\n' {text}")
     assert not log.view().members[0].session_alive
 
 

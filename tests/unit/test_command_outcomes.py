@@ -93,7 +93,9 @@ def test_a_command_whose_hold_was_rejected_is_refused_for_good() -> None:
     fleet, hold = with_a_leave_held("a")
     fleet.reject(hold)
     reason = f"hold {hold} was rejected by 'eve': the rule tables keep the previous state"
-    assert command_outcome(fleet.state, "a") == CommandOutcome("refused", reason, hold, fleet.offset - 1)
+    assert command_outcome(fleet.state, "a") == CommandOutcome(
+        "refused", reason, hold, fleet.offset - 1, "HOLD_REJECTED", {"hold": str(hold), "rejected_by": "eve"}
+    )
     fleet.change(*(node(i)._replace(created_ms=2) for i in range(10)))
     assert not fleet.state.rejected.rows
     said = command_outcome(fleet.state, "a")

@@ -21,12 +21,13 @@ import pytest
 from deploy.composition.roles import folds_of
 from eventstore.avro.codec import decode
 from eventstore.errors import Undecodable
-from eventstore.folding.fold import Fold, Outcome, RunFold
+from eventstore.folding.fold import Fold, ItemOutcome, Outcome, RunFold
 from eventstore.log import Record
+from eventstore.reasons import Reason
 from tests.support.fleet import PARTITIONS
 from tests.support.folding import Folding
 from tests.support.pinned_logs import made, read, write
-from tests.support.sentences import modules, sentences
+from tests.support.sentences import module_file, modules, sentences
 
 GOLDEN = Path(__file__).parent / "golden" / "folds.json"
 FOLDS: dict[str, Fold[Any]] = {f"{fold.topic}.v{fold.version}": fold for fold in folds_of(PARTITIONS)}
@@ -53,6 +54,8 @@ NEVER_TOLD = {
     "certificate: {} must begin with {}": "an edge says it",
     "certificate: role {} of {} must be one of {}": "an edge says it",
     "certificate: name": "an edge says it",
+    "address: {} of {} is withheld: its agent stated it, and node {} holds it; it takes effect when that node gives it"
+    " up, or when an operator states it": "the outcome of a command in fleet",
 }
 """Sentences of the folds' modules that no log here has, and why."""
 
@@ -168,6 +171,31 @@ def test_the_logs_have_every_sentence_that_a_fold_says() -> None:
             if not any(pattern.search(said[topic]) for topic in topics):
                 missing.add(sentence)
     assert missing == NEVER_TOLD.keys()
+
+
+@pytest.mark.parametrize("label", FOLDS)
+def test_every_refusal_has_a_code_and_one_of_a_field_names_it(label: str) -> None:
+    told = singly(label).told.values()
+    every: list[Outcome | ItemOutcome] = []
+    for outcome in told:
+        every += [outcome, *outcome.items]
+    refusals = [each for each in every if each.code == "refused"]
+    assert refusals
+    for each in refusals:
+        assert each.reason_code in Reason.__members__
+        assert "field" in each.reason_fields or each.reason_code != Reason.INVALID_FIELD, each.reason
+
+
+def test_the_logs_have_every_code_that_a_fold_gives() -> None:
+    told = [outcome for label in FOLDS for outcome in singly(label).told.values()]
+    had = {outcome.reason_code for outcome in told} | {item.reason_code for outcome in told for item in outcome.items}
+    given = {
+        name
+        for module in modules(FOLDS.values())
+        for name in re.findall(r"Reason\.([A-Z_]+)", module_file(module).read_text("utf-8"))
+    }
+    of_commands_in_fleet = {"HOLD_SUPERSEDED", "ADDRESS_IN_USE"}
+    assert given - had == {"LIMIT_REACHED", *of_commands_in_fleet}
 
 
 def said_in(folding: Folding) -> str:

@@ -126,10 +126,10 @@ def test_the_id_that_was_forgotten_last_is_taken_by_no_batch() -> None:
 @pytest.mark.parametrize(
     ("late_ms", "reason"),
     [
-        (LATE_MS + 1, "command id: expired: appended 120001 ms after its time, over the limit of 120000 ms"),
+        (LATE_MS + 1, "command_id: expired: appended 120001 ms after its time, over the limit of 120000 ms"),
         (
             -AHEAD_MS - 1,
-            "command id: its time is 60001 ms ahead of the log, over the limit of 60000 ms; check the clocks",
+            "command_id: its time is 60001 ms ahead of the log, over the limit of 60000 ms; check the clocks",
         ),
     ],
 )

@@ -24,16 +24,11 @@ def said(log: ZoneLog, event: SnapshotCompleted | NodesLeft, issued_ms: int) -> 
 def test_each_refused_item_has_its_reason_and_the_whole_has_the_first(log: ZoneLog) -> None:
     newer = "has a newer incarnation in this zone, of 5"
     outcome = log.join("a", "b", created_ms=4, uid="t", address=9)
-    assert outcome == Outcome(
-        "refused",
-        f"node: 'a' {newer}",
-        items=(
-            ItemOutcome("a", "refused", f"node: 'a' {newer}"),
-            ItemOutcome("b", "refused", f"node: 'b' {newer}"),
-        ),
-    )
+    told = {name: (f"node: {name!r} {newer}", "INCARNATION_OUTDATED", {"field": "node", "node": name}) for name in "ab"}
+    assert outcome == Outcome("refused", told["a"][0], {}, outcome.items, *told["a"][1:])
+    assert outcome.items == tuple(ItemOutcome(name, "refused", *told[name]) for name in "ab")
     assert log.join("a", "c", created_ms=4, uid="t", address=9) == Outcome(
-        "done", items=(ItemOutcome("a", "refused", f"node: 'a' {newer}"),)
+        "done", items=(ItemOutcome("a", "refused", *told["a"]),)
     )
     assert sorted(log.state.nodes.rows) == ["a", "b", "c"]
 

@@ -22,6 +22,7 @@ from deploy.operations.past.as_of_server import AsOfRequest
 from deploy.settings.settings import Settings
 from eventstore.as_of import check_not_in_future, parse_as_of
 from eventstore.errors import LogUnavailable, PermanentError
+from eventstore.reasons import Fault, Reason
 
 IDLE_S = 120.0
 """A server without a request for this long is stopped."""
@@ -77,7 +78,8 @@ class AsOfServers:
         until_s = now_s() + timeout_s
         while (server := self._get_or_start(text)) is None:
             if now_s() >= until_s:
-                raise LogUnavailable(f"as_of: {len(self._servers)} other past times are being folded; try again")
+                reason = f"as_of: {len(self._servers)} other past times are being folded; try again"
+                raise LogUnavailable(Fault(reason, Reason.STILL_FOLDING))
             await asyncio.sleep(min(PAUSE_S, max(0.0, until_s - now_s())))
         return await server.ready(max(0.0, until_s - now_s()))
 
@@ -157,7 +159,7 @@ class _AsOfServer:
             async with asyncio.timeout(timeout_s):
                 return await asyncio.shield(self._serving)
         except TimeoutError:
-            raise LogUnavailable(f"as_of: {self._progress}; repeat the query") from None
+            raise LogUnavailable(Fault(f"as_of: {self._progress}; repeat the query", Reason.STILL_FOLDING)) from None
         finally:
             self._waiting -= 1
             self._asked_s = self._loop.time()

@@ -134,7 +134,7 @@ RPC_DURATION = Histogram("grpc_server_handling_seconds", "Duration of calls, fro
 RPC_RECEIVED = Counter("grpc_server_msg_received_total", "Messages received from clients.", _METHOD)
 RPC_SENT = Counter("grpc_server_msg_sent_total", "Messages sent to clients.", _METHOD)
 COMMANDS = Counter("dpuplane_commands_total", "Commands with a result, by outcome.", ("method", "outcome"))
-REFUSALS = Counter("dpuplane_refusals_total", "Refused commands and calls, by the field at fault.", ("reason",))
+REFUSALS = Counter("dpuplane_refusals_total", "Refused commands and failed calls, by reason code.", ("reason",))
 UNKNOWN = Counter("dpuplane_unknown_outcomes_total", "Commands that ended as unknown: the log did not answer in time.")
 REFUSED_ADMISSIONS = Counter(
     "dpuplane_refused_admissions_total",

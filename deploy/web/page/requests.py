@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import msgspec
 from aiohttp import web
 
-from commands.rpc.middleware import NotFound, PermissionDenied
+from commands.rpc.error_details import NotFound, PermissionDenied, fault_of
 from eventstore.errors import PermanentError, TransientError
 from projections.field_checks import quoted
 
@@ -63,8 +63,9 @@ def as_json(value: Any, status: int = 200) -> web.Response:
 
 def refused(error: Exception) -> web.Response:
     """The response for an error: one sentence and its status."""
-    reason = "response: it was not ready within the time limit" if isinstance(error, TimeoutError) else str(error)
-    return as_json({"error": reason}, _status(error))
+    fault = fault_of(error)
+    told = {"error": str(fault), "reason_code": str(fault.reason), "reason_fields": fault.fields}
+    return as_json(told, _status(error))
 
 
 def parameters(request: web.Request, allowed: Collection[str]) -> dict[str, str]:

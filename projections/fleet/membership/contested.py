@@ -13,6 +13,7 @@ from ipaddress import ip_address
 
 from msgspec.structs import replace
 
+from eventstore.reasons import Fault, Reason
 from projections.field_checks import quoted
 from projections.fleet.membership.address_index import Address
 from projections.fleet.membership.rows import Member, MembershipColumns
@@ -88,27 +89,30 @@ def _give(state: FleetState, name: str, address: Address) -> None:
     state.contest(name, before, after)
 
 
-def faults_of_agent(state: FleetState, name: str, zone: str) -> tuple[str, ...]:
+def faults_of_agent(state: FleetState, name: str, zone: str) -> tuple[Fault, ...]:
     """Why the statements of a node's agent are not effective, one sentence per part."""
     member = state.members.rows.get(name)
     if member is not None and not member.held and member.zone != zone:
-        return (
+        reason = (
             f"node: {quoted(name)} is in zone {quoted(member.zone)}, and a node agent cannot move a node; an operator"
-            f" can move it, or remove it with 'dpuplane nodes leave {name}'",
+            f" can move it, or remove it with 'dpuplane nodes leave {name}'"
         )
+        return (Fault(reason, Reason.NODE_IN_OTHER_ZONE, node=name, zone=member.zone),)
     return withheld_addresses(state, name)
 
 
-def withheld_addresses(state: FleetState, name: str) -> tuple[str, ...]:
+def withheld_addresses(state: FleetState, name: str) -> tuple[Fault, ...]:
     """Why a node is without addresses that its agent stated, a sentence for each."""
     member = state.members.rows.get(name)
-    found: list[str] = []
+    found: list[Fault] = []
     for address in (member.contested4, member.contested6) if member is not None else ():
         slots = state.slot_table.address_index.slots_of(address) if address else ()
         if slots:
             holder = min(state.slot_table.names[slot] for slot in slots)
-            found.append(
-                f"address: {str(ip_address(address))!r} of {quoted(name)} is withheld: its agent stated it, and node"
+            text = str(ip_address(address))
+            reason = (
+                f"address: {text!r} of {quoted(name)} is withheld: its agent stated it, and node"
                 f" {quoted(holder)} holds it; it takes effect when that node gives it up, or when an operator states it"
             )
+            found.append(Fault(reason, Reason.ADDRESS_IN_USE, address=text, node=holder))
     return tuple(found)

@@ -22,6 +22,7 @@ import numpy as np
 
 from eventstore.folding.fold import DONE, Decision, RecordMetadata, refusal
 from eventstore.log import partition_of
+from eventstore.reasons import Fault, Reason
 from projections.field_checks import check_zone
 from projections.fleet.membership.address_index import Address
 from projections.fleet.membership.contested import StatedAddresses, agent_bits
@@ -87,7 +88,8 @@ def decide_membership(state: FleetState, event: MembershipChanged, at: RecordMet
     if not 0 <= partition < state.partition_count:
         return refusal(f"cause_partition: {partition} must be one of the {state.partition_count} partitions")
     if event.from_offset != mark:
-        return refusal(f"from_offset: {event.from_offset} must be the mark of partition {partition}, which is {mark}")
+        reason = f"from_offset: {event.from_offset} must be the mark of partition {partition}, which is {mark}"
+        return refusal(Fault(reason, Reason.OUT_OF_ORDER, mark=mark))
     if event.to_offset <= event.from_offset:
         return refusal(f"to_offset: {event.to_offset} must be after from_offset, which is {event.from_offset}")
     items = read_columns(event)

@@ -8,12 +8,13 @@ and the statements of node agents without effect. The ledger of the zone forgets
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from eventstore.folding.fold import OutcomeCode, RecordMetadata
 from eventstore.folding.state_table import StateTable
+from eventstore.reasons import Fault, Reason, joined
 from projections.field_checks import quoted
 from projections.fleet.withdrawals.budgets import Hold
 
@@ -28,6 +29,8 @@ class CommandOutcome(msgspec.Struct, frozen=True, gc=False, array_like=True):
     reason: str
     hold: int
     offset: int
+    reason_code: str = ""
+    reason_fields: dict[str, str] = {}
 
 
 def approved(hold: int, approvers: tuple[str, ...], at: RecordMetadata) -> CommandOutcome:
@@ -37,12 +40,22 @@ def approved(hold: int, approvers: tuple[str, ...], at: RecordMetadata) -> Comma
 
 def rejected(hold: Hold, at: RecordMetadata) -> CommandOutcome:
     reason = f"hold {hold.id} was rejected by {quoted(hold.rejected_by)}: the rule tables keep the previous state"
-    return CommandOutcome("refused", reason, hold.id, at.offset)
+    fault = Fault(reason, Reason.HOLD_REJECTED, hold=hold.id, rejected_by=hold.rejected_by)
+    return _refused(fault, hold.id, at)
 
 
 def overtaken(hold: int, at: RecordMetadata) -> CommandOutcome:
     reason = f"hold {hold} ended without approval: a later command stated the same policy, labels or budget"
-    return CommandOutcome("refused", reason, hold, at.offset)
+    return _refused(Fault(reason, Reason.HOLD_SUPERSEDED, hold=hold), hold, at)
+
+
+def withheld(faults: Sequence[Fault], at: RecordMetadata) -> CommandOutcome:
+    """The outcome of a node agent's command with these faults: code and values of the first, all sentences."""
+    return _refused(joined(faults), -1, at)
+
+
+def _refused(fault: Fault, hold: int, at: RecordMetadata) -> CommandOutcome:
+    return CommandOutcome("refused", str(fault), hold, at.offset, str(fault.reason), fault.fields)
 
 
 class CommandOutcomes(StateTable[CommandOutcome]):

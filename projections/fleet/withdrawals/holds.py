@@ -18,6 +18,7 @@ from typing import NamedTuple, TypedDict
 from msgspec.structs import replace
 
 from eventstore.folding.fold import DONE, UNCHANGED, Decision, Outcome, RecordMetadata, refusal
+from eventstore.reasons import Fault, Reason
 from projections.field_checks import quoted
 from projections.fleet.membership.effects import hold_key
 from projections.fleet.membership.rows import Cause
@@ -384,9 +385,12 @@ def _open(state: FleetState, number: int) -> Hold | str:
     key = hold_key(number)
     rejected = state.rejected.rows.get(key)
     if rejected is not None:
-        return f"hold: {number} was rejected by {quoted(rejected.rejected_by)} and can no longer be approved"
+        reason = f"hold: {number} was rejected by {quoted(rejected.rejected_by)} and can no longer be approved"
+        return Fault(reason, Reason.HOLD_REJECTED, hold=number, rejected_by=rejected.rejected_by)
     hold = state.holds.rows.get(key)
-    return hold if hold is not None else f"hold: {number} is not an open hold"
+    return (
+        hold if hold is not None else Fault(f"hold: {number} is not an open hold", Reason.HOLD_NOT_FOUND, hold=number)
+    )
 
 
 def decide_approval(state: FleetState, event: HoldApproved, at: RecordMetadata) -> Decision:
@@ -396,9 +400,11 @@ def decide_approval(state: FleetState, event: HoldApproved, at: RecordMetadata) 
         return refusal(hold)
     if event.hold_hash != hold.hash:
         said = event.hold_hash[: len(hold.hash) + 1].hex()  # one byte more shows that it is too long
-        return refusal(f"hash: {said} must be the current hash of the hold, {hold.hash.hex()}")
+        reason = f"hash: {said} must be the current hash of the hold, {hold.hash.hex()}"
+        return refusal(Fault(reason, Reason.HOLD_CHANGED, hold=hold.id, hash=hold.hash.hex()))
     if person(actor) == person(hold.requested_by):
-        return refusal(f"principal: {quoted(actor)} requested this change, so other principals must approve it")
+        reason = f"principal: {quoted(actor)} requested this change, so other principals must approve it"
+        return refusal(Fault(reason, Reason.APPROVER_IS_REQUESTER, hold=hold.id, principal=actor))
     approvals = tuple({person(approver): approver for approver in (*hold.approvals, actor)}.values())
     if len(approvals) < APPROVALS:
         reason = f"hold {hold.id} has {len(approvals)} of {APPROVALS} approvals"

@@ -12,6 +12,7 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from eventstore.folding.fold import DONE, Decision, Outcome, RecordMetadata, refusal, unchanged
+from eventstore.reasons import Fault, Reason
 from projections.field_checks import MAX_AHEAD_MS, check_name, check_text, check_zone, is_printable, quoted
 from projections.installs.fold import MAX_ORDINAL
 from projections.tries import FAILURE_KINDS, Tries, in_force
@@ -55,12 +56,13 @@ def register(state: ZonesState, event: DpuRegistered, at: RecordMetadata) -> Dec
         return _add(state, event, at)
     if old.zone != event.zone:
         reason = f"dpu: {event.dpu!r} is registered in zone {old.zone!r}; delete it there first"
-        return refusal(reason)
+        return refusal(Fault(reason, Reason.DPU_IN_OTHER_ZONE, dpu=event.dpu, zone=old.zone))
     if old.effect and event.node != old.node:
-        return refusal(
+        reason = (
             f"node: {quoted(event.node)} cannot replace {quoted(old.node)}, which is out of service for dpu "
             f"{event.dpu!r}"
         )
+        return refusal(Fault(reason, Reason.NODE_OUT_OF_SERVICE, dpu=event.dpu, node=old.node))
     row = replace(old, node=event.node, bmc_address=event.bmc_address, serial=old.serial or event.serial)
     if event.serial in ("", row.serial):
         return _decide(state, event.dpu, old, row, at)
@@ -73,9 +75,11 @@ def request(state: ZonesState, event: LifecycleRequested, at: RecordMetadata) ->
     fault = check_text("image", event.image)
     if fault is None and event.image and event.request != "provision":
         fault = f"image: {quoted(event.image)} goes with provision only, not with {event.request}"
+    if fault is not None:
+        return refusal(fault)
     row = _find(state, event.zone, event.dpu)
-    if fault is not None or isinstance(row, str):
-        return refusal(fault or str(row))
+    if isinstance(row, str):
+        return refusal(row)
     return _decide(state, event.dpu, row, transition(event.dpu, row, Trigger(event.request, at, image=event.image)), at)
 
 
@@ -85,7 +89,7 @@ def apply_step_event(state: ZonesState, event: StepEvent, at: RecordMetadata) ->
         return refusal(row)
     if event.phase != row.phase:
         reason = f"phase: {quoted(event.phase)} of dpu {event.dpu!r} is no longer its phase, which is {row.phase}"
-        return refusal(reason)
+        return refusal(Fault(reason, Reason.PHASE_MISMATCH, dpu=event.dpu, phase=row.phase))
     trigger = _trigger(event, at)
     if isinstance(trigger, str):
         return refusal(trigger)
@@ -98,12 +102,13 @@ def expire(state: ZonesState, event: DeadlinePassed, at: RecordMetadata) -> Deci
     name = event.envelope.subject
     row = state.dpus.rows.get(name)
     if event.kind != STEP_DEADLINE or row is None:
-        return refusal(f"subject: {quoted(name)} has no deadline of kind {quoted(event.kind)}")
+        reason = f"subject: {quoted(name)} has no deadline of kind {quoted(event.kind)}"
+        return refusal(Fault(reason, Reason.DPU_NOT_FOUND, dpu=name))
     if row.step_state != "running" or row.deadline_ms != event.deadline_ms:
         return unchanged(f"deadline_ms: {event.deadline_ms} of dpu {name!r} has passed already")
     if at.append_ms < event.deadline_ms:
         reason = f"deadline_ms: {event.deadline_ms} of dpu {name!r} is after {at.append_ms}, the time of this record"
-        return refusal(reason)
+        return refusal(Fault(reason, Reason.ATTEMPT_TOO_EARLY, dpu=name))
     message = f"{row.provisioner!a} reported no result by the deadline"
     failed_ms = _said_ms(event, at)
     trigger = Trigger("expired", at, attempt=row.attempt, kind="transient", message=message, failed_ms=failed_ms)
@@ -114,7 +119,8 @@ def expire(state: ZonesState, event: DeadlinePassed, at: RecordMetadata) -> Deci
 def _add(state: ZonesState, event: DpuRegistered, at: RecordMetadata) -> Decision:
     index = state.dpu_index.zone(event.zone)
     if len(index.names) >= MAX_DPUS_PER_ZONE:
-        return refusal(f"zone: {event.zone!r} has {MAX_DPUS_PER_ZONE} DPUs, the limit")
+        reason = f"zone: {event.zone!r} has {MAX_DPUS_PER_ZONE} DPUs, the limit"
+        return refusal(Fault(reason, Reason.LIMIT_REACHED, zone=event.zone, limit=MAX_DPUS_PER_ZONE))
     zone = state.zone_rows.rows.get(event.zone) or Zone()
     ordinal = zone.ordinals if zone.ordinals < MAX_ORDINAL else index.lowest_free
     row = Dpu(
@@ -160,7 +166,8 @@ def _tries(state: ZonesState, row: Dpu) -> Tries:
 def _find(state: ZonesState, zone: str, dpu: str) -> Dpu | str:
     row = state.dpus.rows.get(dpu)
     if row is None or row.zone != zone:
-        return f"dpu: {quoted(dpu)} is not registered in zone {quoted(zone)}"
+        reason = f"dpu: {quoted(dpu)} is not registered in zone {quoted(zone)}"
+        return Fault(reason, Reason.DPU_NOT_FOUND, dpu=dpu, zone=zone)
     return row
 
 

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from eventstore.backoff import backoff_ceiling
 from eventstore.folding.fold import RecordMetadata
+from eventstore.reasons import Fault, Reason
 from projections.field_checks import quoted
 from projections.tries import DEFAULT_TRIES, Tries
 from projections.zones.dpus.phases import (
@@ -77,7 +78,8 @@ def transition(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
     """The row of a DPU after a trigger."""
     action = TRANSITIONS.get((row.phase, trigger.name))
     if action is None:
-        return f"{trigger.name}: does not apply to dpu {name!r} in phase {row.phase}"
+        reason = f"{trigger.name}: does not apply to dpu {name!r} in phase {row.phase}"
+        return Fault(reason, Reason.PHASE_MISMATCH, dpu=name, phase=row.phase)
     return action(name, row, trigger)
 
 
@@ -105,7 +107,9 @@ def wait_ms(row: Dpu, now_ms: int) -> int:
 def _provision(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
     image = trigger.image or row.image
     if not image:
-        return f"image: '' must name an image for dpu {name!r}, which has none yet"
+        return Fault(
+            f"image: '' must name an image for dpu {name!r}, which has none yet", Reason.IMAGE_MISSING, dpu=name
+        )
     if row.phase == PENDING:
         return replace(row, image=image, resume=NODE_EFFECT)
     return _pending(replace(row, image=image), NODE_EFFECT, trigger.at)
@@ -164,13 +168,18 @@ def _forget(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
 
 def _start(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
     if row.step_state == "running":
-        return f"attempt: {trigger.attempt} of dpu {name!r} must wait for attempt {row.attempt} of {row.provisioner!a}"
+        reason = (
+            f"attempt: {trigger.attempt} of dpu {name!r} must wait for attempt {row.attempt} of {row.provisioner!a}"
+        )
+        return Fault(reason, Reason.ATTEMPT_MISMATCH, dpu=name, attempt=row.attempt)
     if trigger.attempt != row.attempt + 1:
-        return f"attempt: {trigger.attempt} of dpu {name!r} must be {row.attempt + 1}"
+        reason = f"attempt: {trigger.attempt} of dpu {name!r} must be {row.attempt + 1}"
+        return Fault(reason, Reason.ATTEMPT_MISMATCH, dpu=name, attempt=row.attempt)
     if row.paused:
-        return f"dpu: {name!r} is paused"
+        return Fault(f"dpu: {name!r} is paused", Reason.DPU_PAUSED, dpu=name)
     if wait_ms(row, trigger.at.append_ms):
-        return f"attempt: {trigger.attempt} of dpu {name!r} must not start before {row.not_before_ms}"
+        reason = f"attempt: {trigger.attempt} of dpu {name!r} must not start before {row.not_before_ms}"
+        return Fault(reason, Reason.ATTEMPT_TOO_EARLY, dpu=name)
     return replace(
         row,
         step_state="running",
@@ -249,7 +258,8 @@ def _swap(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
 def _stale(name: str, row: Dpu, trigger: Trigger) -> str | None:
     if row.step_state == "running" and trigger.attempt == row.attempt:
         return None
-    return f"attempt: {trigger.attempt} of dpu {name!r} has ended"
+    reason = f"attempt: {trigger.attempt} of dpu {name!r} has ended"
+    return Fault(reason, Reason.ATTEMPT_MISMATCH, dpu=name, attempt=row.attempt)
 
 
 def _without_attempt(row: Dpu, trigger: Trigger) -> Dpu:

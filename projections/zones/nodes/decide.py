@@ -19,7 +19,18 @@ from itertools import repeat
 from msgspec import structs
 
 from eventstore.avro.columns import EventColumns
-from eventstore.folding.fold import DONE, UNCHANGED, Decision, ItemOutcome, Outcome, RecordMetadata, refusal, unchanged
+from eventstore.folding.fold import (
+    DONE,
+    UNCHANGED,
+    Decision,
+    ItemOutcome,
+    Outcome,
+    RecordMetadata,
+    refusal,
+    refused_item,
+    unchanged,
+)
+from eventstore.reasons import Fault, Reason
 from projections.actors import is_node_agent
 from projections.columns import expand, fault_of_nodes, incarnations
 from projections.field_checks import check_zone, quoted
@@ -59,12 +70,11 @@ def join(state: ZonesState, event: NodesJoined, at: RecordMetadata) -> Decision:
     for name, node, old in zip(event.names, stated.rows(), state.nodes.get_many(event.names), strict=True):
         row = agents.merged(name, node, old, zone or Zone()) if by_agent else node
         if isinstance(row, str):
-            items.append(_refused(name, row))
+            items.append(refused_item(name, row))
         elif old is None or not _same(old, row):
             if old is not None and is_older(row.created_ms, old.created_ms, at.time_ms):
-                items.append(
-                    _refused(name, f"node: {name!r} has a newer incarnation in this zone, of {old.created_ms}")
-                )
+                newer = f"node: {name!r} has a newer incarnation in this zone, of {old.created_ms}"
+                items.append(refused_item(name, Fault(newer, Reason.INCARNATION_OUTDATED, node=name)))
             else:
                 put[name] = row
     zones = {event.zone: Zone()} if put and event.zone not in state.zone_rows.rows else {}
@@ -98,14 +108,14 @@ def change(state: ZonesState, event: NodesChanged, at: RecordMetadata) -> Decisi
     by_agent, zone = is_node_agent(event.envelope.actor), _zone(state, event.zone)
     for (name, stated), old, meant in zip(rows.items(), before, incarnations(event), strict=False):
         if old is None or old.zone != event.zone:
-            items.append(_refused(name, _not_here(name, event.zone)))
+            items.append(refused_item(name, _not_here(name, event.zone)))
             continue
         if meant not in (None, (old.created_ms, old.uid)):
-            items.append(_refused(name, f"node: {name!r} has another incarnation in this zone, of {old.created_ms}"))
+            items.append(refused_item(name, _other_incarnation(name, old)))
             continue
         row = agents.merged(name, stated, old, zone) if by_agent else stated
         if isinstance(row, str):
-            items.append(_refused(name, row))
+            items.append(refused_item(name, row))
             continue
         row = structs.replace(row, zone=old.zone, created_ms=old.created_ms, uid=old.uid)
         if not _same(old, row):
@@ -125,14 +135,13 @@ def leave(state: ZonesState, event: NodesLeft, at: RecordMetadata) -> Decision:
     by_agent, zone = is_node_agent(event.envelope.actor), _zone(state, event.zone)
     for name, old, meant in zip(event.names, before, incarnations(event), strict=False):
         if old is None or old.zone != event.zone:
-            items.append(ItemOutcome(name, "unchanged", _not_here(name, event.zone)))
+            items.append(ItemOutcome(name, "unchanged", str(_not_here(name, event.zone))))
         elif not _is_about(old, meant):
-            other = f"node: {name!r} has another incarnation in this zone, of {old.created_ms}"
-            items.append(ItemOutcome(name, "unchanged", other))
+            items.append(ItemOutcome(name, "unchanged", str(_other_incarnation(name, old))))
         elif event.inferred and (doubt := _doubt(state, name, old, event)) is not None:
-            items.append(_refused(name, doubt))
+            items.append(refused_item(name, doubt))
         elif by_agent and (kept := agents.fault_of_leave(name, old, zone)):
-            items.append(_refused(name, kept))
+            items.append(refused_item(name, kept))
         else:
             tombstones[name] = _tombstone(old, INFERRED if event.inferred else LEFT, at)
     return _decision(event.names, items, ZonesChange(tombstones=tombstones, cause=_cause(event)))
@@ -214,18 +223,21 @@ def _doubt(state: ZonesState, name: str, old: Node, event: NodesLeft) -> str | N
     source = name.partition("/")[0] if "/" in name else ""
     last = state.snapshots.rows.get(f"{event.zone}/{source}")
     if last is None or last.list_hash != event.list_hash:
-        return (
+        reason = (
             f"list_hash: {event.list_hash.hex()[:16]!r} is not the last snapshot of source {source!r} in this partition"
         )
+        return Fault(reason, Reason.SNAPSHOT_OUTDATED, node=name, source=source)
     if old.changed > last.offset:
-        return f"node: {name!r} changed at {old.changed}, after the snapshot at {last.offset} that lacks it"
+        reason = f"node: {name!r} changed at {old.changed}, after the snapshot at {last.offset} that lacks it"
+        return Fault(reason, Reason.NODE_CHANGED_LATER, node=name)
     return None
 
 
 def _fault_of_zone(state: ZonesState, zone: str) -> str | None:
     if state.existing_zone(zone) is not None:
         return None
-    return f"zone: {quoted(zone)} is not known; a zone exists from its first node or DPU on"
+    reason = f"zone: {quoted(zone)} is not known; a zone exists from its first node or DPU on"
+    return Fault(reason, Reason.ZONE_NOT_FOUND, zone=zone)
 
 
 def _fault_of_hash(event: NodesLeft) -> str | None:
@@ -244,16 +256,19 @@ def _decision(names: Collection[str], items: Sequence[ItemOutcome], change: Zone
     if change.nodes or change.tombstones:
         return Decision(change, Outcome("done", items=tuple(items)) if items else DONE)
     if len(items) == len(names) and all(item.code == "refused" for item in items):
-        return Decision(None, Outcome("refused", items[0].reason, items=tuple(items)))
+        first = items[0]
+        refused = Outcome("refused", first.reason, {}, tuple(items), first.reason_code, first.reason_fields)
+        return Decision(None, refused)
     if not items:
         return Decision(None, UNCHANGED)
     said = next((item.reason for item in items if item.code == "unchanged"), "")
     return Decision(None, Outcome("unchanged", said, items=tuple(items)))
 
 
-def _refused(name: str, reason: str) -> ItemOutcome:
-    return ItemOutcome(name, "refused", reason)
+def _not_here(name: str, zone: str) -> Fault:
+    return Fault(f"node: {quoted(name)} is not in zone {zone!r}", Reason.NODE_NOT_FOUND, node=name, zone=zone)
 
 
-def _not_here(name: str, zone: str) -> str:
-    return f"node: {quoted(name)} is not in zone {zone!r}"
+def _other_incarnation(name: str, old: Node) -> Fault:
+    reason = f"node: {name!r} has another incarnation in this zone, of {old.created_ms}"
+    return Fault(reason, Reason.INCARNATION_DIFFERS, node=name)

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
+from eventstore.reasons import Fault, Reason
 from projections.columns import intern_labels
 from projections.field_checks import check_label_count, network, quoted
 from projections.zones.rows import Node, Zone
@@ -25,11 +26,12 @@ from schemas.events import AGENT_ADDRESS4, AGENT_ADDRESS6, AGENT_JOINED
 def merged(name: str, stated: Node, old: Node | None, zone: Zone) -> Node | str:
     """The row after a statement of the node's agent, or one sentence with the reason for a refusal."""
     if old is not None and old.zone != stated.zone:
-        return (
+        reason = (
             f"node: {quoted(name)} is in zone {old.zone!r}, and a node agent cannot move a node; an operator"
             " can move it, or"
             f" remove it with 'dpuplane nodes leave {name}'"
         )
+        return Fault(reason, Reason.NODE_IN_OTHER_ZONE, node=name, zone=old.zone)
     labels = _labels(stated, old, zone)
     if isinstance(labels, str):
         return labels
@@ -53,10 +55,11 @@ def fault_of_zone(name: str, zone: Zone | None) -> str | None:
     """Why a node agent may not join this zone: an agent cannot create a zone."""
     if zone is not None:
         return None
-    return (
+    reason = (
         f"zone: {quoted(name)} does not exist; an operator creates it with 'dpuplane zones limit {name} --create"
         " --agent-network CIDR'"
     )
+    return Fault(reason, Reason.ZONE_NOT_FOUND, zone=name)
 
 
 def fault_of_leave(name: str, old: Node, zone: Zone) -> str | None:
@@ -64,11 +67,12 @@ def fault_of_leave(name: str, old: Node, zone: Zone) -> str | None:
     kept = [key for key in sorted(old.labels) if key not in zone.agent_label_keys]
     if not kept:
         return None
-    return (
+    reason = (
         f"labels: {quoted(kept[0])} of {quoted(name)} is set by an operator, and a node agent cannot remove a node"
         " that has one;"
         f" an operator removes it with 'dpuplane nodes leave {name}'"
     )
+    return Fault(reason, Reason.NOT_PERMITTED_TO_AGENT, node=name, label=kept[0])
 
 
 def _labels(stated: Node, old: Node | None, zone: Zone) -> dict[str, str] | str:
@@ -77,11 +81,12 @@ def _labels(stated: Node, old: Node | None, zone: Zone) -> dict[str, str] | str:
     had = old.labels if old is not None else {}
     for key, value in stated.labels.items():
         if key not in keys and had.get(key) != value:
-            return (
+            reason = (
                 f"labels: {quoted(key)} must be a key that zone {stated.zone!r} permits to node agents"
                 f" ({', '.join(keys) or 'none'}); an operator allows it with 'dpuplane zones limit {stated.zone}"
                 f" --agent-label-key {key}'"
             )
+            return Fault(reason, Reason.NOT_PERMITTED_TO_AGENT, zone=stated.zone, label=key)
     labels = {key: value for key, value in had.items() if key not in keys} | stated.labels
     return check_label_count("labels", len(labels)) or intern_labels(dict(sorted(labels.items())))
 
@@ -100,16 +105,18 @@ def _fault_of_address(place: _Place, stated: int | bytes, had: int | bytes, is_a
         return None
     address = ip_address(stated)
     if had and not is_agents:
-        return (
+        reason = (
             f"address: {str(address)!r} must be {str(ip_address(had))!r} or none, because an operator stated"
             " that address of"
             f" {quoted(place.name)}"
         )
+        return Fault(reason, Reason.NOT_PERMITTED_TO_AGENT, node=place.name, address=address)
     networks, zone_name = place.zone.agent_networks, place.zone_name
     if any((found := network(text)) is not None and address in found for text in networks):
         return None
-    return (
+    reason = (
         f"address: {str(address)!r} must be in a network that zone {zone_name!r} permits to node agents"
         f" ({', '.join(networks) or 'none'}); an operator allows it with 'dpuplane zones limit {zone_name}"
         f" --agent-network {address}/{address.max_prefixlen}'"
     )
+    return Fault(reason, Reason.NOT_PERMITTED_TO_AGENT, zone=zone_name, address=address)

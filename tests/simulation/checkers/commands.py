@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -10,6 +9,7 @@ from math import inf
 
 from eventstore.folding.ledger import AHEAD_MS, LATE_MS
 from eventstore.log import Partition
+from eventstore.reasons import Reason
 from eventstore.replicas.replica import Answer
 from schemas.events import FoldVersionUpgraded
 from tests.simulation import model
@@ -17,8 +17,6 @@ from tests.simulation.checkers.evidence import Evidence, is_membership
 from tests.simulation.history import Answered, AttemptFailed, Invoked, QueryAnswered
 
 Found = Iterator[str]
-
-_EXPIRED = re.compile(r"command id: \S+ has expired: ")
 
 
 def check_acknowledged(run: Evidence) -> Found:
@@ -143,7 +141,7 @@ def _is_of_its_hold(told: Answer, logged: Answer) -> bool:
 
 def is_expired(answer: Answer) -> bool:
     """Whether a copy arrived so late that its id has expired: the outcome of the first copy is then unknown."""
-    return answer.outcome.code == "refused" and _EXPIRED.match(answer.outcome.reason) is not None
+    return answer.outcome.reason_code == Reason.COMMAND_ID_EXPIRED
 
 
 def _said(told: Answered) -> str:
