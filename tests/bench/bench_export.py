@@ -21,7 +21,7 @@ from deploy.operations.export.rows import rows
 from eventstore.avro.codec import encode
 from eventstore.embedded.log import EmbeddedLog
 from tests.bench.figures import Figure
-from tests.support.stated_log import ZONES_0, joined, stated
+from tests.support.sample_log import ZONES_0, joined, write_sample_log
 
 SINGLE = 60_000
 BATCHES, PER_BATCH = 60, 1_000
@@ -46,7 +46,7 @@ def figures() -> list[Figure]:
 
 
 async def _fill(data: Path) -> None:
-    clock = await stated(data, records=0)
+    clock = await write_sample_log(data, records=0)
     async with EmbeddedLog.open(TOPICS, data / LOG_FOLDER, now_ms=clock) as log:
         for start in range(0, SINGLE, 500):
             values = [encode(joined(number, clock.ms)) for number in range(start, start + 500)]

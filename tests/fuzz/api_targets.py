@@ -25,7 +25,7 @@ from tests.fuzz.log_targets import partition
 from tests.fuzz.messages import message_mutated
 from tests.fuzz.mutators import Bytes
 from tests.fuzz.target import Target, check_refusal
-from tests.support.toy_log import T0, created
+from tests.support.toy_records import T0, created
 
 ORIGIN = Record(0, T0, b"", encode(created()))
 

@@ -33,7 +33,7 @@ from tests.fuzz.seeds_log import lifecycle
 from tests.fuzz.target import Target, check_refusal
 from tests.support.delivered import ran
 from tests.support.memory_disk import DiskStore, Saved
-from tests.support.toy_log import T0
+from tests.support.toy_records import T0
 
 
 def _folder() -> Path:

@@ -14,7 +14,7 @@ from eventstore.ids import envelope, uuid7
 from projections.columns import fault_of_nodes
 from schemas.events import MAX_ITEMS, NodesJoined
 from tests.fuzz.target import Target, check_refusal
-from tests.support.toy_log import T0, Issuer
+from tests.support.toy_records import T0, Issuer
 
 _ISSUER = Issuer()
 

@@ -33,7 +33,7 @@ from tests.fuzz.mutators import event_mutated, history_mutated
 from tests.fuzz.target import Target, check_refusal
 from tests.support.delivered import all_of, ran
 from tests.support.memory_disk import DiskStore
-from tests.support.toy_log import LOG_ID, T0, created
+from tests.support.toy_records import LOG_ID, T0, created
 
 PARTITIONS = 4
 FOLDS: dict[str, Callable[[], Fold[Any]]] = {

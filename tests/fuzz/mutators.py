@@ -19,7 +19,7 @@ from eventstore.ids import uuid7
 from schemas.events import Envelope
 from tests.fuzz.framing import Part, joined, split
 from tests.support.samples import EVENT_TYPES, sample
-from tests.support.toy_log import T0
+from tests.support.toy_records import T0
 
 NUMBERS = (
     0,

@@ -29,7 +29,7 @@ from tests.fuzz.files_targets import first_rows
 from tests.fuzz.framing import Part, joined
 from tests.fuzz.log_targets import records_of
 from tests.fuzz.seeds_log import lifecycle
-from tests.support.toy_log import LOG_ID, T0, Issuer
+from tests.support.toy_records import LOG_ID, T0, Issuer
 
 WEB, NONE = Rule(5, "allow", "tcp", (443, 443)), Rule(9, "drop", "any", ())
 ONE, TWO, SIX = bytes((10, 0, 0, 1, 32)), bytes((10, 0, 1, 0, 24)), bytes(15) + b"\x02\x80"

@@ -18,7 +18,7 @@ from tests.fuzz.framing import Part, joined
 from tests.support.cliques import CliqueLog
 from tests.support.fleet import Fleet, Item
 from tests.support.samples import EVENT_TYPES, sample
-from tests.support.toy_log import T0
+from tests.support.toy_records import T0
 from tests.support.zones import ZONE, ZoneLog
 
 Said = Sequence[tuple[Event, RecordMetadata]]

@@ -28,7 +28,7 @@ from projections.pages import page
 from schemas.api.metadata import PRINCIPAL_KEY
 from tests.fuzz.target import Target, check_refusal
 from tests.support.memory_log import Contents, MemoryLog
-from tests.support.toy_log import LOG_ID, created
+from tests.support.toy_records import LOG_ID, created
 
 PARTITIONS = 12
 LOG = MemoryLog(Contents(PARTITIONS), lambda: 0)

@@ -35,9 +35,9 @@ from schemas.events import LogCreated, WritesFrozen
 from tests.support.embedded import Clock
 from tests.support.eventually import until
 from tests.support.kafka import KafkaUnderTest
+from tests.support.sample_log import PARTITIONS as SAMPLE_PARTITIONS
+from tests.support.sample_log import fill, write_sample_log
 from tests.support.served import PARTITIONS, Served, now_ms, served
-from tests.support.stated_log import PARTITIONS as STATED_PARTITIONS
-from tests.support.stated_log import fill, stated
 
 Contents = Mapping[Partition, list[Record]]
 
@@ -91,7 +91,7 @@ def assert_restored(before: Contents, after: Contents, manifest: Manifest) -> Lo
 
 def test_a_log_is_made_again_as_a_later_generation(tmp_path: Path) -> None:
     old, new, copy = tmp_path / "old", tmp_path / "new", tmp_path / "copy"
-    asyncio.run(stated(old))
+    asyncio.run(write_sample_log(old))
     assert run("backup", "--out", copy, "--data", old).exit_code == 0
     restored = run("restore", "--from", copy, "--data", new)
     assert restored.exit_code == 0, restored.output
@@ -102,7 +102,7 @@ def test_a_log_is_made_again_as_a_later_generation(tmp_path: Path) -> None:
 
 
 def test_a_grandchild_names_all_its_parents_and_a_generation_may_be_skipped(tmp_path: Path) -> None:
-    asyncio.run(stated(tmp_path / "first"))
+    asyncio.run(write_sample_log(tmp_path / "first"))
     for parent, child, generation in (("first", "second", "2"), ("second", "third", "7")):
         assert run("backup", "--out", tmp_path / f"of {parent}", "--data", tmp_path / parent).exit_code == 0
         where = ("--from", tmp_path / f"of {parent}", "--data", tmp_path / child)
@@ -115,7 +115,7 @@ def test_a_grandchild_names_all_its_parents_and_a_generation_may_be_skipped(tmp_
 
 
 def test_two_logs_of_one_backup_are_told_apart_by_every_dpu(tmp_path: Path) -> None:
-    asyncio.run(stated(tmp_path / "old"))
+    asyncio.run(write_sample_log(tmp_path / "old"))
     assert run("backup", "--out", tmp_path / "copy", "--data", tmp_path / "old").exit_code == 0
     for name in ("one", "other"):
         assert run("restore", "--from", tmp_path / "copy", "--data", tmp_path / name).exit_code == 0
@@ -131,7 +131,7 @@ async def origin_at(data: Path) -> LogCreated:
 
 def test_a_restored_log_still_proves_the_checkpoints_of_its_parent(tmp_path: Path) -> None:
     old, new, copy = tmp_path / "old", tmp_path / "new", tmp_path / "copy"
-    asyncio.run(stated(old))
+    asyncio.run(write_sample_log(old))
     runner = CliRunner()
     for arguments in (
         ["checkpoint", "keygen", "--key", f"{tmp_path}/key"],
@@ -176,7 +176,7 @@ def damage_file(copy: Path) -> None:
     ],
 )
 def test_nothing_is_made_of_a_damaged_backup(tmp_path: Path, damage: Callable[[Path], None], named: str) -> None:
-    asyncio.run(stated(tmp_path / "old"))
+    asyncio.run(write_sample_log(tmp_path / "old"))
     copy, new = tmp_path / "copy", tmp_path / "new"
     assert run("backup", "--out", copy, "--data", tmp_path / "old").exit_code == 0
     damage(copy)
@@ -187,7 +187,7 @@ def test_nothing_is_made_of_a_damaged_backup(tmp_path: Path, damage: Callable[[P
 
 
 def test_nothing_is_written_over(tmp_path: Path) -> None:
-    asyncio.run(stated(tmp_path / "old"))
+    asyncio.run(write_sample_log(tmp_path / "old"))
     copy = tmp_path / "copy"
     assert run("backup", "--out", copy, "--data", tmp_path / "old").exit_code == 0
     for refused in (
@@ -199,7 +199,7 @@ def test_nothing_is_written_over(tmp_path: Path) -> None:
 
 
 def test_what_an_interrupted_restore_left_is_no_log_and_in_nobody_s_way(tmp_path: Path) -> None:
-    asyncio.run(stated(tmp_path / "old"))
+    asyncio.run(write_sample_log(tmp_path / "old"))
     copy, new = tmp_path / "copy", tmp_path / "new"
     assert run("backup", "--out", copy, "--data", tmp_path / "old").exit_code == 0
     (new / f"{LOG_FOLDER}.restoring").mkdir(parents=True)
@@ -265,14 +265,14 @@ async def goes_on(copy: Path, data: Path) -> None:
 
 @pytest.mark.kafka
 async def test_a_log_goes_from_one_process_to_kafka_and_back(kafka_log: KafkaUnderTest, tmp_path: Path) -> None:
-    await stated(tmp_path / "old")
+    await write_sample_log(tmp_path / "old")
     prefix = f"{kafka_log.prefix}"
     embedded, kafka, again = (
         LogSource(tmp_path / "old"),
         LogSource(None, kafka_log.bootstrap, prefix),
         tmp_path / "again",
     )
-    kafka_log.partition_count = STATED_PARTITIONS
+    kafka_log.partition_count = SAMPLE_PARTITIONS
 
     async def restored(copy: Path, place: LogSource) -> None:
         await restore_backup(

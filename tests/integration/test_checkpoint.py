@@ -19,7 +19,7 @@ from eventstore.embedded.log import EmbeddedLog
 from eventstore.embedded.rocks import LogRow, Rocks, open_rocks
 from eventstore.log import FLEET_0, Partition, Record
 from tests.support.embedded import Clock
-from tests.support.stated_log import PARTITIONS, ZONES_0, ZONES_1, stated
+from tests.support.sample_log import PARTITIONS, ZONES_0, ZONES_1, write_sample_log
 
 
 def run(*arguments: object) -> Result:
@@ -30,7 +30,7 @@ def run(*arguments: object) -> Result:
 def data(tmp_path: Path) -> Path:
     """A log, the keys, and a checkpoint of it in which every record is found, or only its range (`rough`)."""
     folder = tmp_path / "plane"
-    asyncio.run(stated(folder, records=40))
+    asyncio.run(write_sample_log(folder, records=40))
     assert run("checkpoint", "keygen", "--key", tmp_path / "key").exit_code == 0
     for name, more in (("fine", ()), ("rough", ("--no-hashes",))):
         made = run("checkpoint", "--key", tmp_path / "key", "--out", tmp_path / name, "--data", folder, *more)
@@ -140,7 +140,7 @@ def test_another_record_in_front_is_named(data: Path) -> None:
 def test_a_log_made_again_is_another_log(data: Path) -> None:
     before = json.loads((data.parent / "fine").read_text())["statement"]["log_id"]
     shutil.rmtree(data)
-    asyncio.run(stated(data, seed=8))
+    asyncio.run(write_sample_log(data, seed=8))
     found = verify(data)
     assert found.exit_code == 1
     assert f"is not log {before}" in found.stderr

@@ -13,8 +13,8 @@ import pytest
 
 from schemas.api import dpuplane_pb2 as pb
 from tests.support.planes import DPUPLANE, READY_TIMEOUT_S, run
+from tests.support.sample_log import write_sample_log
 from tests.support.served import Served, served
-from tests.support.stated_log import stated
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ async def test_a_list_is_shown_no_longer_than_it_is_read_though_nothing_changes(
 
 
 async def test_events_are_followed_no_longer_than_they_are_read_though_none_comes(tmp_path: Path) -> None:
-    await stated(tmp_path / "plane", records=4)
+    await write_sample_log(tmp_path / "plane", records=4)
     one = ("--topic", "fleet", "--type", "LogCreated", "--from-beginning")
     await ends_with_its_reader("events", "tail", *one, "--data", str(tmp_path / "plane"))
 

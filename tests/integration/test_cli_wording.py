@@ -22,8 +22,8 @@ from eventstore.ids import internal_envelope
 from projections.rules.rule import Holdings
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import FoldVersionUpgraded
+from tests.support.sample_log import ZONES_0, write_sample_log
 from tests.support.served import Served, served
-from tests.support.stated_log import ZONES_0, stated
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ async def test_one_rule_is_counted_as_one(plane: Served) -> None:
 async def test_a_replay_to_a_moment_that_the_log_has_not_is_refused_as_a_query_is(
     at: str, said: str, tmp_path: Path
 ) -> None:
-    await stated(tmp_path, records=4)
+    await write_sample_log(tmp_path, records=4)
     ran = await asyncio.to_thread(CliRunner().invoke, cli, ["replay", "--data", str(tmp_path), "--as-of", at])
     assert (ran.exit_code, ran.stdout) == (1, "")
     assert said in ran.stderr
@@ -131,7 +131,7 @@ def test_a_folder_without_a_log_is_named_as_it_was_given(command: list[str], tmp
 
 @pytest.mark.parametrize(("output", "load"), [("json", json.loads), ("yaml", yaml.safe_load)])
 async def test_an_export_in_json_or_yaml_is_one_value(output: str, load: Callable[[str], Any], tmp_path: Path) -> None:
-    await stated(tmp_path, records=4)
+    await write_sample_log(tmp_path, records=4)
     export = ["events", "export", "--data", str(tmp_path), "--output"]
     ran = await asyncio.to_thread(CliRunner().invoke, cli, [*export, "jsonl"])
     lines = [json.loads(line) for line in ran.stdout.splitlines()]
@@ -143,7 +143,7 @@ async def test_an_export_in_json_or_yaml_is_one_value(output: str, load: Callabl
 
 
 async def test_what_a_raise_would_halt_is_said_once(plane: Served, tmp_path: Path) -> None:
-    await stated(tmp_path / "log of its own", records=4)
+    await write_sample_log(tmp_path / "log of its own", records=4)
     ran = await run(plane, "upgrade", "--version", "99", "--dry-run", "--data", str(tmp_path / "log of its own"))
     assert (ran.exit_code, "and this binary supports [1]" in ran.stdout) == (1, True), ran.output
     assert {line.partition(":")[0] for line in ran.stderr.splitlines()} == {"not ready"}
@@ -166,7 +166,7 @@ async def test_relays_that_do_not_answer_in_time_are_no_bug_of_the_server(
 
 
 async def test_a_command_that_folds_says_in_log_lines_what_it_met(tmp_path: Path) -> None:
-    clock = await stated(tmp_path, records=4)
+    clock = await write_sample_log(tmp_path, records=4)
     async with EmbeddedLog.open(TOPICS, tmp_path / LOG_FOLDER, now_ms=clock) as log:
         await log.append(ZONES_0, b"log", encode(FoldVersionUpgraded(internal_envelope("log", "ops", clock.ms), 99)))
     history = ["history", "node-0-0", "--data", str(tmp_path)]

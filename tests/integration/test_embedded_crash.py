@@ -67,7 +67,7 @@ async def test_kill_9_loses_nothing_acknowledged_and_tears_nothing(tmp_path: Pat
 
 async def test_a_full_disk_stops_appends_only_and_only_while_it_is_full(tmp_path: Path) -> None:
     child = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.support.small_disk", str(tmp_path / "log"), stdout=asyncio.subprocess.PIPE
+        sys.executable, "-m", "tests.support.small_disk", "log", str(tmp_path / "log"), stdout=asyncio.subprocess.PIPE
     )
     async with asyncio.timeout(60):
         output, _ = await child.communicate()

@@ -23,7 +23,7 @@ from eventstore.embedded.log import EmbeddedLog
 from eventstore.folding.origin import wait_for_origin
 from eventstore.log import ZONES
 from tests.support.embedded import Clock
-from tests.support.stated_log import ZONES_0, joined, stated
+from tests.support.sample_log import ZONES_0, joined, write_sample_log
 
 START_MS = Clock().ms
 NODES = 300
@@ -39,7 +39,7 @@ def data(tmp_path: Path) -> Path:
     folder = tmp_path / "plane"
 
     async def fill() -> None:
-        clock = await stated(folder, records=40)
+        clock = await write_sample_log(folder, records=40)
         async with EmbeddedLog.open(TOPICS, folder / LOG_FOLDER, now_ms=clock) as log:
             await log.append(ZONES_0, b"zone-1", encode(joined(99, clock.ms, nodes=NODES)))
             await log.append(ZONES_0, b"zone-1", b"no event")
@@ -212,7 +212,7 @@ def test_a_tail_begins_at_one_place(data: Path, arguments: tuple[str, ...], says
 
 
 async def test_a_tail_without_a_beginning_has_only_what_is_appended_from_then_on(tmp_path: Path) -> None:
-    clock = await stated(tmp_path / "plane", records=4)
+    clock = await write_sample_log(tmp_path / "plane", records=4)
     wanted = EventFilter(topics=(ZONES,))
     async with EmbeddedLog.open(TOPICS, tmp_path / "plane" / LOG_FOLDER, now_ms=clock) as log:
         before = {partition: await log.end(partition) for partition in log.partitions(ZONES)}

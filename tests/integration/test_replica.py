@@ -23,7 +23,7 @@ from tests.support.embedded import EmbeddedUnderTest
 from tests.support.faulty_log import FaultyLog, LogFaults
 from tests.support.replicas import running, toy_replica
 from tests.support.toy_fold import ToyFold
-from tests.support.toy_log import Issuer
+from tests.support.toy_records import Issuer
 
 FOLDS = [ToyFold(FLEET), ToyFold(ZONES)]
 FAULTS = LogFaults(duplicate=0.15, lost_answer=0.1, late=0.1, never=0.1, delay_max_s=0.3, backward_timestamps=0.2)

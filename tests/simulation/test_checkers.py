@@ -44,18 +44,18 @@ from tests.simulation.history import (
     TableInstalled,
     read,
 )
-from tests.support.written_log import START_MS, ZONES_0, WrittenLog
+from tests.support.written_run import START_MS, ZONES_0, WrittenRun
 
 OTHER = uuid7(START_MS, random.Random(2))
 
 
-def found(check: Callable[[Evidence], Iterator[str]], log: WrittenLog) -> list[str]:
+def found(check: Callable[[Evidence], Iterator[str]], log: WrittenRun) -> list[str]:
     return list(check(log.evidence()))
 
 
-def joined() -> tuple[WrittenLog, e.NodesJoined, int]:
+def joined() -> tuple[WrittenRun, e.NodesJoined, int]:
     """A log with one join that was answered to its client."""
-    log = WrittenLog()
+    log = WrittenRun()
     event = log.join("a")
     offset = log.ask(event)
     return log, event, offset
@@ -99,7 +99,7 @@ def test_answers() -> None:
 
 
 def test_order() -> None:
-    log = WrittenLog()
+    log = WrittenRun()
     first, second = log.join("a"), log.join("b")
     later = log.ask(first)
     log.tell(first, later)
@@ -145,7 +145,7 @@ def test_agreement() -> None:
 
 def seen(*versions: tuple[int, int, bytes]) -> Evidence:
     """A device that installed these versions; its zone has had 3 and 5."""
-    log = WrittenLog()
+    log = WrittenRun()
     for boot, version, digest in versions:
         log.history.add(TableInstalled(99.0, "z", "d", boot, 1, version, digest))
     run = log.evidence()
@@ -166,7 +166,7 @@ def test_devices() -> None:
 
 def test_freezes() -> None:
     def faults(at_s: float, version: int) -> list[str]:
-        log = WrittenLog()
+        log = WrittenRun()
         log.history.add(TableInstalled(at_s, "z", "d", 0, 1, version, b""))
         run = log.evidence()
         run.freezes = [Freeze("z", 10, 20, 5.0)]
@@ -189,7 +189,7 @@ def test_safe_order() -> None:
 
 
 def test_calls() -> None:
-    log = WrittenLog()
+    log = WrittenRun()
     log.write(ZONES_0, e.DpuRegistered(log.said(), "z", "d", "n", "s", "b"))
     log.write(ZONES_0, e.LifecycleRequested(log.said(), "z", "d", "provision", "bf-1"))
     attempt = log.evidence().folded[ZONES_0].state.dpus.rows["d"].attempt + 1
@@ -225,7 +225,7 @@ def test_a_run_without_faults_or_answers_is_invalid() -> None:
 
 
 def test_bounds() -> None:
-    log = WrittenLog()
+    log = WrittenRun()
     log.history.add(Sample(1.0, "p0", "tasks", 10))
     assert not found(stated.check_bounds, log)
     log.history.add(Sample(1.0, "p0", "tasks", 10_000))

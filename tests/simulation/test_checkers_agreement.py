@@ -11,7 +11,7 @@ from projections.zones.state import ZonesState
 from schemas import events as e
 from tests.simulation.checkers import agreement
 from tests.simulation.checkers.evidence import Evidence
-from tests.support.written_log import WrittenLog
+from tests.support.written_run import WrittenRun
 
 COUNT = 2
 A, B = (
@@ -20,7 +20,7 @@ A, B = (
 )
 
 
-class TwoZones(WrittenLog):
+class TwoZones(WrittenRun):
     """A zone in each of two partitions, each forwarded separately. No record of fleet's outbox is delivered."""
 
     def __init__(self) -> None:

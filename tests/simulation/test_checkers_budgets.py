@@ -16,10 +16,10 @@ from projections.fleet.withdrawals.budgets import Budget
 from projections.rules.policies import Policy
 from schemas import events as e
 from tests.simulation.checkers import budgets
-from tests.support.written_log import WrittenLog
+from tests.support.written_run import WrittenRun
 from tests.support.written_steps import WrittenSteps
 
-LOG = WrittenLog()
+LOG = WrittenRun()
 """Whose envelopes are used: of no matter whom or when."""
 
 NOTHING = {kind: Budget(kind, 0, 0) for kind in ("denied-by-leave", "denied-by-change")}

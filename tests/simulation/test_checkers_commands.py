@@ -11,21 +11,21 @@ from eventstore.replicas.replica import Answer
 from schemas import events as e
 from tests.simulation.checkers import commands
 from tests.simulation.history import Answered, AttemptFailed, Invoked, QueryAnswered
-from tests.support.written_log import ZONES_0, WrittenLog
+from tests.support.written_run import ZONES_0, WrittenRun
 from tests.support.written_steps import WrittenSteps
 
 REFUSED = Outcome("refused", "no")
 
 
 def test_an_answer_names_where_it_looked() -> None:
-    log = WrittenLog()
+    log = WrittenRun()
     event = log.join("a")
     log.tell(event, 7)
     told = event.envelope.command_id
     assert list(commands.check_acknowledged(log.evidence())) == [
         f"{told} was answered by zones/0@7, where no command is"
     ]
-    log = WrittenLog()
+    log = WrittenRun()
     log.tell(event, 0)
     assert list(commands.check_acknowledged(log.evidence())) == [
         f"{told} was answered by zones/0@0, where no command is"
@@ -34,7 +34,7 @@ def test_an_answer_names_where_it_looked() -> None:
 
 def tried(tries: int, failed: int) -> list[str]:
     """The report about a command in the log with so many attempts, some of which certainly failed."""
-    log = WrittenLog()
+    log = WrittenRun()
     event = log.join("a")
     for _ in range(tries):
         log.history.add(Invoked(0.0, "c", event.envelope.command_id, ZONES_0))
@@ -127,7 +127,7 @@ UNCHANGED_A = Outcome("unchanged", "so already")
 
 def one_outcome(*told: tuple[str, Answer]) -> list[str]:
     """The report about answers to one command by these processes."""
-    log = WrittenLog()
+    log = WrittenRun()
     event = log.join("a")
     for process, answer in told:
         log.history.add(Answered(9.0, "c", process, event.envelope.command_id, answer))
@@ -197,7 +197,7 @@ def ordered(*commanded: tuple[float | None, float, int]) -> list[str]:
     """The report about commands sent and answered at these times, by these records; the first is a, the second b, and
     so on.
     """
-    log = WrittenLog()
+    log = WrittenRun()
     for name, (sent_s, told_s, offset) in zip("abcdefg", commanded, strict=False):
         if sent_s is not None:
             log.history.add(Invoked(sent_s, "c", name, ZONES_0))
@@ -232,7 +232,7 @@ def test_what_counts_is_the_latest_record_that_was_answered_by_then() -> None:
 
 
 def test_a_command_that_was_told_twice_is_not_later_than_itself() -> None:
-    log = WrittenLog()
+    log = WrittenRun()
     log.history.add(Invoked(1.0, "c", "a", ZONES_0))
     for told_s, offset in ((0.5, 5), (2.0, 4)):
         log.history.add(Answered(told_s, "c", "p0", "a", Answer(DONE, ZONES_0, offset)))
@@ -244,7 +244,7 @@ def reads(least: int, fleet: int) -> list[str]:
 
     Fleet's records 2 and 4 took them.
     """
-    log = WrittenLog()
+    log = WrittenRun()
     for name in ("a", "b"):
         event = log.join(name)
         offset = log.write(ZONES_0, event)
@@ -276,14 +276,14 @@ def test_a_reader_of_fleet_finds_there_what_it_saw_of_a_zone(least: int, enough:
 
 
 def test_what_fleet_has_not_taken_no_reader_of_it_has_seen() -> None:
-    log = WrittenLog()
+    log = WrittenRun()
     log.write(ZONES_0, log.join("a"))
     log.history.add(QueryAnswered(98.0, 99.0, "s", "p0", ZONES_0, 2, 2, 1))
     assert list(commands.check_reads(log.evidence())) == ["s was told of fleet@1, which has not zones/0@2"]
 
 
 def test_fleet_has_a_change_when_it_took_more_than_what_is_before_it() -> None:
-    log = WrittenLog()
+    log = WrittenRun()
     event = log.join("a")
     offset = log.write(ZONES_0, event)
     for start, end in ((0, offset), (offset, offset + 1)):

@@ -8,7 +8,7 @@ import pytest
 
 from eventstore.log import DECISIONS, Partition, Record
 from tests.simulation.checkers.decisions import IN_FLIGHT_MAX, check_complete, check_decided, check_turns
-from tests.support.written_log import ZONES_0, WrittenLog
+from tests.support.written_run import ZONES_0, WrittenRun
 
 TOPIC = Partition(DECISIONS, 0)
 COUNT = IN_FLIGHT_MAX + 20
@@ -20,14 +20,14 @@ def keys() -> dict[str, bytes]:
     return joins().evidence().decided
 
 
-def joins() -> WrittenLog:
-    log = WrittenLog()
+def joins() -> WrittenRun:
+    log = WrittenRun()
     for number in range(COUNT):
         log.write(ZONES_0, log.join(f"n{number}"))
     return log
 
 
-def writes(log: WrittenLog, keys: dict[str, bytes], offsets: Iterable[int]) -> WrittenLog:
+def writes(log: WrittenRun, keys: dict[str, bytes], offsets: Iterable[int]) -> WrittenRun:
     """With decisions about these records of zones/0 in this order."""
     found = [f"zones/0/{offset}" for offset in offsets]
     log.records[TOPIC] = [Record(place, log.now_ms, key.encode(), keys[key]) for place, key in enumerate(found)]

@@ -14,7 +14,7 @@ from schemas import events as e
 from tests.simulation.checkers import Evidence, devices
 from tests.simulation.checkers.evidence import Freeze
 from tests.simulation.history import FinalTable, FrameStarted, History, ProcessLived, TableInstalled
-from tests.support.written_log import ZONES_0, WrittenLog
+from tests.support.written_run import ZONES_0, WrittenRun
 
 
 def seen(at_s: float, version: int, *, device: str = "d", boot: int = 0, epoch: int = 1) -> TableInstalled:
@@ -23,14 +23,14 @@ def seen(at_s: float, version: int, *, device: str = "d", boot: int = 0, epoch: 
 
 def of(*happened: Any) -> Evidence:
     """A run with these entries only."""
-    log = WrittenLog()
+    log = WrittenRun()
     for each in happened:
         log.history.add(each)
     return log.evidence()
 
 
 def test_a_device_has_a_version_once_it_is_in_the_log() -> None:
-    log = WrittenLog()
+    log = WrittenRun()
     log.now_s = 19.0
     log.write(FLEET_0, e.WritesFrozen(log.said(), "z"))
 
@@ -46,9 +46,9 @@ def test_a_device_has_a_version_once_it_is_in_the_log() -> None:
 
 
 @pytest.fixture
-def log() -> WrittenLog:
+def log() -> WrittenRun:
     """A zone with two devices and a node that was forwarded to fleet; a zone of another name has the default table."""
-    made = WrittenLog()
+    made = WrittenRun()
     for dpu in ("d0", "d1"):
         made.write(ZONES_0, e.DpuRegistered(made.said(), "z", dpu, "n", dpu, "b"))
     joined = made.join("a")
@@ -57,26 +57,26 @@ def log() -> WrittenLog:
     return made
 
 
-def whole(log: WrittenLog, device: str, zone: str = "z", **wrong: Any) -> FinalTable:
+def whole(log: WrittenRun, device: str, zone: str = "z", **wrong: Any) -> FinalTable:
     """The whole table of a device's zone, except for this fault."""
     table = tables.snapshot(log.evidence().fleet, zone)
     rules = tuple((step.rule, step.add4, step.add6) for step in table.steps)
     return replace(FinalTable(zone, device, table.to_version, table.digest, rules), **wrong)
 
 
-def equal(log: WrittenLog, *dumps: FinalTable) -> list[str]:
+def equal(log: WrittenRun, *dumps: FinalTable) -> list[str]:
     log.history = History()
     for dump in dumps:
         log.history.add(dump)
     return list(devices.check_equality(log.evidence()))
 
 
-def test_devices_that_hold_the_table_of_their_zone(log: WrittenLog) -> None:
+def test_devices_that_hold_the_table_of_their_zone(log: WrittenRun) -> None:
     assert whole(log, "d0").rules, "there is something to hold"
     assert not equal(log, whole(log, "d0"), whole(log, "d1", rules=None))
 
 
-def test_a_device_that_lags_is_found_behind_others_that_do_not_count(log: WrittenLog) -> None:
+def test_a_device_that_lags_is_found_behind_others_that_do_not_count(log: WrittenRun) -> None:
     stranger, elsewhere = whole(log, "nobody", version=0), whole(log, "d1", "y")
     late = whole(log, "d0", version=1, digest=bytes(range(16)))
     has, wants = late.digest.hex()[:8], whole(log, "d0").digest.hex()[:8]
@@ -86,17 +86,17 @@ def test_a_device_that_lags_is_found_behind_others_that_do_not_count(log: Writte
     assert equal(log, whole(log, "d0", digest=b"")), "the right version of something else"
 
 
-def test_a_device_that_lies_about_what_it_holds(log: WrittenLog) -> None:
+def test_a_device_that_lies_about_what_it_holds(log: WrittenRun) -> None:
     assert equal(log, whole(log, "d0", rules=())) == ["d0 has other rules than its digest says"]
 
 
 def test_a_zone_without_a_table_has_nothing_to_hold() -> None:
-    log = WrittenLog()
+    log = WrittenRun()
     log.write(ZONES_0, e.DpuRegistered(log.said(), "z", "d", "n", "s", "b"))
     assert not equal(log, FinalTable("z", "d", 7, b"from before the log was lost"))
 
 
-def test_a_table_that_is_not_what_the_members_come_to(log: WrittenLog) -> None:
+def test_a_table_that_is_not_what_the_members_come_to(log: WrittenRun) -> None:
     log.history.add(whole(log, "d0"))
     run = log.evidence()
     run.fleet.members.rows["a"] = replace(run.fleet.members.rows["a"], address4=1)

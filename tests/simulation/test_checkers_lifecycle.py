@@ -14,10 +14,10 @@ from projections.zones.rows import Dpu, Zone
 from schemas import events as e
 from tests.simulation.checkers import lifecycle
 from tests.simulation.history import BmcCalled
-from tests.support.written_log import ZONES_0, WrittenLog
+from tests.support.written_run import ZONES_0, WrittenRun
 from tests.support.written_steps import WrittenSteps
 
-LOG = WrittenLog()
+LOG = WrittenRun()
 """Whose envelopes are used: of no matter whom or when."""
 
 INSTALL = (

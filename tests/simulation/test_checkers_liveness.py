@@ -12,12 +12,12 @@ from eventstore.log import FLEET_0, ZONES, Partition
 from schemas import events as e
 from tests.simulation.checkers import Evidence, liveness
 from tests.simulation.history import Alarm, FaultInjected, FinalPosition, ProcessLived
-from tests.support.written_log import ZONES_0, WrittenLog
+from tests.support.written_run import ZONES_0, WrittenRun
 
 ZONES_1 = Partition(ZONES, 1)
 
 
-def joined(log: WrittenLog, name: str, *, taken: bool = True) -> tuple[e.NodesJoined, int]:
+def joined(log: WrittenRun, name: str, *, taken: bool = True) -> tuple[e.NodesJoined, int]:
     """A join, and its end position; fleet took it if `taken`, and the outbox received the acknowledgement."""
     event = log.join(name)
     end = log.write(ZONES_0, event) + 1
@@ -28,7 +28,7 @@ def joined(log: WrittenLog, name: str, *, taken: bool = True) -> tuple[e.NodesJo
 
 
 def test_nothing_is_left_to_forward() -> None:
-    log = WrittenLog()
+    log = WrittenRun()
     joined(log, "a")
     assert not list(liveness.check_forwarded(log.evidence()))
     for name in "bcde":
@@ -38,13 +38,13 @@ def test_nothing_is_left_to_forward() -> None:
     ]
 
 
-def limited(log: WrittenLog, installs: int) -> int:
+def limited(log: WrittenRun, installs: int) -> int:
     """Limits of z, stated in fleet, and where."""
     return log.write(FLEET_0, e.ZoneUpdated(log.said(), "z", False, {}, installs, 2))
 
 
 def test_zones_have_taken_all_that_fleet_caused() -> None:
-    log = WrittenLog()
+    log = WrittenRun()
     first = limited(log, 1)
     assert list(liveness.check_forwarded(log.evidence())) == ["fleet owes zones/0 the records caused by [1]"]
     log.write(ZONES_0, e.ZoneLimitsSet(log.stated(), 0, first, "y", 1, 2))
@@ -57,7 +57,7 @@ def test_zones_have_taken_all_that_fleet_caused() -> None:
 
 
 def test_fleet_has_every_node_as_its_zone_has_it() -> None:
-    log = WrittenLog()
+    log = WrittenRun()
     joined(log, "a")
     assert not list(liveness.check_union(log.evidence()))
     run = log.evidence()
@@ -67,18 +67,18 @@ def test_fleet_has_every_node_as_its_zone_has_it() -> None:
 
 
 def test_no_node_is_in_one_place_alone() -> None:
-    log = WrittenLog()
+    log = WrittenRun()
     joined(log, "a", taken=False)
     (fault,) = liveness.check_union(log.evidence())
     assert fault.endswith("fleet says None")
-    log = WrittenLog()
+    log = WrittenRun()
     log.write(FLEET_0, log.forward(log.join("a"), 0, 2))
     (fault,) = liveness.check_union(log.evidence())
     assert fault.startswith("node a: zones say None, fleet says ('z', ")
 
 
 def test_a_member_that_is_held_has_left_its_zone() -> None:
-    log = WrittenLog()
+    log = WrittenRun()
     log.write(FLEET_0, log.forward(log.join("a"), 0, 2))
     run = log.evidence()
     run.fleet.members.rows["a"] = replace(run.fleet.members.rows["a"], held=True)
@@ -86,7 +86,7 @@ def test_a_member_that_is_held_has_left_its_zone() -> None:
 
 
 def test_a_node_is_in_one_zone() -> None:
-    log = WrittenLog()
+    log = WrittenRun()
     joined(log, "a")
     run = log.evidence()
     run.folded[ZONES_1] = run.folded[ZONES_0]
@@ -94,7 +94,7 @@ def test_a_node_is_in_one_zone() -> None:
 
 
 def test_zones_have_the_limits_that_were_stated_of_them() -> None:
-    log = WrittenLog()
+    log = WrittenRun()
     log.write(FLEET_0, e.ZoneUpdated(log.said(), "y", True, {"site": "x"}, -1, -1))
     stated = limited(log, 1)
     assert list(liveness.check_limits(log.evidence())) == ["z has limits (0, 0), and (1, 2) were stated in fleet"]
@@ -102,12 +102,12 @@ def test_zones_have_the_limits_that_were_stated_of_them() -> None:
     assert not list(liveness.check_limits(log.evidence()))
 
 
-def request(log: WrittenLog, what: str) -> None:
+def request(log: WrittenRun, what: str) -> None:
     log.write(ZONES_0, e.LifecycleRequested(log.said(), "z", "d", what, "bf-1" if what == "provision" else ""))
 
 
 def test_nobody_waits_for_a_step_or_works_on_one() -> None:
-    log = WrittenLog()
+    log = WrittenRun()
     log.write(ZONES_0, e.DpuRegistered(log.said(), "z", "d", "n", "s", "b"))
     assert not list(liveness.check_idle(log.evidence()))
     request(log, "provision")
@@ -125,7 +125,7 @@ def test_nobody_waits_for_a_step_or_works_on_one() -> None:
 
 
 def test_replicas_have_folded_all_that_there_is() -> None:
-    log = WrittenLog()
+    log = WrittenRun()
     joined(log, "a")
     joined(log, "b")
     log.history.add(FinalPosition("p0", ZONES_0, 5, b"", ""))
@@ -141,7 +141,7 @@ def test_replicas_have_folded_all_that_there_is() -> None:
 
 def silent(*happened: Any, taken_s: float | None = None, end_s: float = 200.0) -> list[str]:
     """The report about a join at 100 s that fleet takes at this time, or never."""
-    log = WrittenLog()
+    log = WrittenRun()
     for each in happened:
         log.history.add(each)
     log.now_s = 99.0
@@ -207,7 +207,7 @@ def test_only_calm_time_counts(happened: list[Any], calm_s: int) -> None:
 
 
 def test_every_change_is_to_be_heard_of_and_the_first_that_is_not_is_told() -> None:
-    log = WrittenLog()
+    log = WrittenRun()
     log.now_s = 99.0
     for name in "abc":
         joined(log, name, taken=False)
@@ -220,14 +220,14 @@ def test_every_change_is_to_be_heard_of_and_the_first_that_is_not_is_told() -> N
 
 
 def test_what_fleet_does_not_have_to_hear_may_stay_unheard() -> None:
-    log = WrittenLog()
+    log = WrittenRun()
     log.write(ZONES_0, e.DpuRegistered(log.said(), "z", "d", "n", "s", "b"))
     log.now_s = 200.0
     assert not list(liveness.check_alarms(log.evidence()))
 
 
 def test_every_zones_partition_is_listened_for_until_the_end_if_that_is_known() -> None:
-    log = WrittenLog()
+    log = WrittenRun()
     joined(log, "a", taken=False)
     log.now_s = 200.0
 

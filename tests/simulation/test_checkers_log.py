@@ -17,21 +17,21 @@ from tests.simulation.checkers import Evidence, Fault, folds, judge_history
 from tests.simulation.checkers.evidence import Freeze
 from tests.simulation.history import Alarm, FinalPosition, QueryAnswered, StateSaved, TableInstalled
 from tests.support.memory_disk import DiskStore
-from tests.support.written_log import ZONES_0, WrittenLog
+from tests.support.written_run import ZONES_0, WrittenRun
 
-LATE = e.OutboxAcknowledged(WrittenLog().stated(), 1)
+LATE = e.OutboxAcknowledged(WrittenRun().stated(), 1)
 
 
 @pytest.fixture
-def log() -> WrittenLog:
+def log() -> WrittenRun:
     """A log with two joins of a zone, not forwarded to fleet."""
-    made = WrittenLog()
+    made = WrittenRun()
     for name in "ab":
         made.write(ZONES_0, made.join(name))
     return made
 
 
-def disk_of(log: WrittenLog, count: int) -> DiskStore:
+def disk_of(log: WrittenRun, count: int) -> DiskStore:
     """The saved state of the zones partition after so many records."""
     fold = next(fold for fold in folds_of(1) if fold.topic == ZONES)
     folded = FoldedPartition(ZONES_0, {fold.version: fold}, log.evidence().log_id)
@@ -46,12 +46,12 @@ def invariants(faults: list[Fault]) -> set[str]:
     return {fault.invariant for fault in faults}
 
 
-def test_what_is_owed_at_rest_is_owed_at_rest_alone(log: WrittenLog) -> None:
+def test_what_is_owed_at_rest_is_owed_at_rest_alone(log: WrittenRun) -> None:
     assert "I16" in invariants(judge_history(log.history, log.records))
     assert "I16" not in invariants(judge_history(log.history, log.records, at_rest=False))
 
 
-def test_what_a_judge_is_given_is_looked_at(log: WrittenLog) -> None:
+def test_what_a_judge_is_given_is_looked_at(log: WrittenRun) -> None:
     log.history.add(QueryAnswered(0.0, 0.1, "c", "p0", ZONES_0, 0, 3))
     log.history.add(Alarm(0.0, "p0", "zones/9", True))
 
@@ -62,18 +62,18 @@ def test_what_a_judge_is_given_is_looked_at(log: WrittenLog) -> None:
     assert found(again={}) == {"I22"}
     assert found(appended_s=lambda *_: 1.0) == {"I12"}
     assert found(appended_s=lambda *_: 0.0, end_s=31.0) == {"I20"}
-    other = WrittenLog()
+    other = WrittenRun()
     other.write(ZONES_0, other.join("x"))
     assert found(saved={"p0": disk_of(other, 2)}) == {"I11"}
 
 
-def test_five_faults_of_a_kind_are_enough(log: WrittenLog) -> None:
+def test_five_faults_of_a_kind_are_enough(log: WrittenRun) -> None:
     for _ in range(7):
         log.history.add(StateSaved("p", ZONES_0, 99, b"", b""))
     assert len(judge_history(log.history, log.records, at_rest=False)) == 5
 
 
-def test_a_log_that_halts_is_a_fault_and_so_is_one_that_nothing_follows_from(log: WrittenLog) -> None:
+def test_a_log_that_halts_is_a_fault_and_so_is_one_that_nothing_follows_from(log: WrittenRun) -> None:
     created = log.records[FLEET_0][0]
     log.records[FLEET_0][0] = Record(0, created.timestamp_ms, b"", encode(LATE))
     (fault,) = judge_history(log.history, log.records)
@@ -84,14 +84,14 @@ def test_a_log_that_halts_is_a_fault_and_so_is_one_that_nothing_follows_from(log
     assert str(fault).startswith("I20: zones/0: the fold halts at 3: ")
 
 
-def test_partitions_of_two_logs_are_no_log(log: WrittenLog) -> None:
+def test_partitions_of_two_logs_are_no_log(log: WrittenRun) -> None:
     created = e.LogCreated(log.stated(), "another", 1, 1, "")
     log.records[ZONES_0][0] = Record(0, 0, b"", encode(created))
     (fault,) = judge_history(log.history, log.records)
     assert fault.invariant == "I22" and "another" in fault.what
 
 
-def test_a_zone_is_frozen_from_its_freeze_or_that_of_all_to_its_thaw(log: WrittenLog) -> None:
+def test_a_zone_is_frozen_from_its_freeze_or_that_of_all_to_its_thaw(log: WrittenRun) -> None:
     for zone in "xyz":
         log.history.add(TableInstalled(1.0, zone, "d", 0, 1, 0, b""))
     log.write(FLEET_0, e.PolicySet(log.said(), "p", 0, "drop", "any", [], {}, {}))
@@ -110,7 +110,7 @@ def test_a_zone_is_frozen_from_its_freeze_or_that_of_all_to_its_thaw(log: Writte
 
 
 def test_a_zone_has_a_version_from_the_first_record_on_and_one_by_each_change() -> None:
-    log = WrittenLog()
+    log = WrittenRun()
     log.history.add(TableInstalled(1.0, "z", "d", 0, 1, 0, b""))
     assert list(log.evidence().tables["z"]) == [0]
     log.write(FLEET_0, log.forward(log.join("a"), 0, 2))
@@ -119,12 +119,12 @@ def test_a_zone_has_a_version_from_the_first_record_on_and_one_by_each_change() 
     assert list(log.evidence().tables["z"]) == [0, 2, 4]
 
 
-def test_a_partition_ends_where_it_ended_then(log: WrittenLog) -> None:
+def test_a_partition_ends_where_it_ended_then(log: WrittenRun) -> None:
     run = log.evidence()
     assert [run.end_at(ZONES_0, at_s) for at_s in (0.5, 1.0, 4.0, 4.9, 5.0, 99.0)] == [0, 1, 2, 2, 3, 3]
 
 
-def test_what_was_saved_and_the_rest_come_to_the_whole(log: WrittenLog) -> None:
+def test_what_was_saved_and_the_rest_come_to_the_whole(log: WrittenRun) -> None:
     def faults(saved: DiskStore, run: Evidence) -> list[str]:
         run.saved = {"p0": DiskStore(), "p1": saved}
         return list(folds.check_saved(run))
@@ -138,7 +138,7 @@ def test_what_was_saved_and_the_rest_come_to_the_whole(log: WrittenLog) -> None:
     assert faults(broken, log.evidence()) == ["what p1 saved of zones/0 cannot be used"]
 
 
-def test_a_fold_in_portions_is_the_same_fold(log: WrittenLog) -> None:
+def test_a_fold_in_portions_is_the_same_fold(log: WrittenRun) -> None:
     def faults(run: Evidence) -> list[str]:
         return [fault.removeprefix("zones/0, folded in portions, ") for fault in folds.check_portions(run)]
 
@@ -156,7 +156,7 @@ def test_a_fold_in_portions_is_the_same_fold(log: WrittenLog) -> None:
     assert faults(run) == ["remembers other commands"]
 
 
-def test_replicas_have_read_what_is_in_the_log(log: WrittenLog) -> None:
+def test_replicas_have_read_what_is_in_the_log(log: WrittenRun) -> None:
     end = log.evidence().steps[ZONES_0][-1]
     log.history.add(FinalPosition("p0", ZONES_0, end.position, end.running, ""))
     log.history.add(FinalPosition("p1", ZONES_0, end.position - 1, b"of earlier", ""))
@@ -166,7 +166,7 @@ def test_replicas_have_read_what_is_in_the_log(log: WrittenLog) -> None:
     assert list(folds.check_agreement(log.evidence())) == ["p3 has read other records of zones/0 than are in it"]
 
 
-def test_only_reports_may_hold_what_no_fold_takes(log: WrittenLog) -> None:
+def test_only_reports_may_hold_what_no_fold_takes(log: WrittenRun) -> None:
     for partition in (Partition(INSTALLS, 0), ZONES_0, ZONES_0, ZONES_0):
         log.append(partition, b"nonsense")
     (fault,) = folds.check_quarantine(log.evidence())
@@ -174,7 +174,7 @@ def test_only_reports_may_hold_what_no_fold_takes(log: WrittenLog) -> None:
     assert fault.count("Undecodable") <= 2
 
 
-def test_a_claim_of_other_digests_says_whose_it_is(log: WrittenLog) -> None:
+def test_a_claim_of_other_digests_says_whose_it_is(log: WrittenRun) -> None:
     log.history.add(StateSaved("p0", ZONES_0, 2, b"", b""))
     assert list(folds.check_claims(log.evidence())) == [
         "p0 saved zones/0 at 2 with other digests than a fresh fold has"

@@ -13,7 +13,7 @@ from projections.fleet.membership.rows import Member, ReachableState, RetainedSt
 from schemas import events as e
 from tests.seeded.bugs import does, patched
 from tests.simulation.checkers import owners
-from tests.support.written_log import ZONES_0, WrittenLog
+from tests.support.written_run import ZONES_0, WrittenRun
 from tests.support.written_steps import WrittenSteps
 
 BELIEVED = ((projections.zones.nodes.decide, "is_node_agent", does(False)),)
@@ -21,22 +21,22 @@ KEYS, NETWORKS = ["role"], ["10.7.0.0/16"]
 
 
 def by_agent(
-    log: WrittenLog, four: bytes = b"", labels: dict[str, str] | None = None, zone: str = "z"
+    log: WrittenRun, four: bytes = b"", labels: dict[str, str] | None = None, zone: str = "z"
 ) -> e.NodesJoined:
     """A join stated by the agent of node `n`."""
     said = log.said(zone, "node-agent/n")
     return e.NodesJoined(said, zone, ["n"], [], [], four, b"", [labels or {}], [0])
 
 
-def limited(*zones: str) -> WrittenLog:
+def limited(*zones: str) -> WrittenRun:
     """A log whose zones let agents state a label and a network."""
-    log = WrittenLog()
+    log = WrittenRun()
     for mark, zone in enumerate(zones):
         log.write(ZONES_0, e.ZoneLimitsSet(log.stated(), mark, mark + 1, zone, 0, 0, NETWORKS, KEYS))
     return log
 
 
-def faults(log: WrittenLog) -> list[str]:
+def faults(log: WrittenRun) -> list[str]:
     with patched(*BELIEVED):
         return [fault.partition(": ")[2] for fault in owners.check_owners(log.evidence())]
 

@@ -14,16 +14,16 @@ from schemas import events as e
 from tests.simulation.checkers import Evidence, stated
 from tests.simulation.checkers.evidence import REPLICAS_0
 from tests.simulation.history import Invoked, ProcessLived, Sample
-from tests.support.written_log import ZONES_0, WrittenLog
+from tests.support.written_run import ZONES_0, WrittenRun
 from tests.support.written_steps import WrittenSteps
 
 INSTALLS_0 = Partition(INSTALLS, 0)
 
 
 @pytest.fixture
-def log() -> WrittenLog:
+def log() -> WrittenRun:
     """A log whose zones partition has three records, the last of them at 10 s."""
-    made = WrittenLog()
+    made = WrittenRun()
     made.write(ZONES_0, made.join("a"))
     made.now_s = 9.0
     made.write(ZONES_0, made.join("b"))
@@ -34,38 +34,38 @@ def status(position: int, saved: int = 0, *, digest: str = "", running: str = ""
     return PartitionStatus(ZONES_0, position, saved, digest, running, (), 1, "", 0, 0, 0)
 
 
-def states(log: WrittenLog, at_s: float, *statuses: PartitionStatus, replica: str = "p0") -> None:
+def states(log: WrittenRun, at_s: float, *statuses: PartitionStatus, replica: str = "p0") -> None:
     """A replica's beacon at this time."""
     log.now_s = at_s - 1.0
     said = Beacon(replica=replica, roles=[], addresses={}, version="", supports={}, partitions=list(statuses))
     log.append(REPLICAS_0, msgspec.json.encode(said))
 
 
-def reports(log: WrittenLog, at_s: float, *versions: int, zone: str = "z") -> None:
+def reports(log: WrittenRun, at_s: float, *versions: int, zone: str = "z") -> None:
     """A relay's report at this time."""
     log.now_s = at_s - 1.0
     said = e.InstallsReported(log.stated(), zone, "r0", 1, 1, list(versions), [], [], [], [], {}, {})
     log.write(INSTALLS_0, said)
 
 
-def test_a_position_is_stated_once_the_log_is_so_long(log: WrittenLog) -> None:
+def test_a_position_is_stated_once_the_log_is_so_long(log: WrittenRun) -> None:
     states(log, 9.5, status(2))
     states(log, 10.0, status(3))
     assert not list(stated.check_positions(log.evidence()))
 
 
-def test_a_position_that_is_yet_to_come(log: WrittenLog) -> None:
+def test_a_position_that_is_yet_to_come(log: WrittenRun) -> None:
     states(log, 9.5, status(3))
     assert list(stated.check_positions(log.evidence())) == ["p0 stated zones/0@3, which was not there yet"]
 
 
-def test_digests_are_those_of_a_fresh_fold_at_their_positions(log: WrittenLog) -> None:
+def test_digests_are_those_of_a_fresh_fold_at_their_positions(log: WrittenRun) -> None:
     second, third = log.evidence().steps[ZONES_0][1:]
     states(log, 11.0, status(3, 2, digest=second.digest.hex(), running=third.running.hex()))
     assert not list(stated.check_digests(log.evidence()))
 
 
-def test_digests_of_another_position(log: WrittenLog) -> None:
+def test_digests_of_another_position(log: WrittenRun) -> None:
     second, third = log.evidence().steps[ZONES_0][1:]
     states(log, 11.0, status(3, 2, digest=third.digest.hex(), running=second.running.hex()))
     assert list(stated.check_digests(log.evidence())) == [
@@ -74,19 +74,19 @@ def test_digests_of_another_position(log: WrittenLog) -> None:
     ]
 
 
-def test_of_a_position_that_is_not_in_the_log_nothing_is_known(log: WrittenLog) -> None:
+def test_of_a_position_that_is_not_in_the_log_nothing_is_known(log: WrittenRun) -> None:
     states(log, 11.0, status(9, 9, digest="d", running="r"))
     assert not list(stated.check_digests(log.evidence()))
 
 
-def versions(log: WrittenLog, *found: int) -> list[str]:
+def versions(log: WrittenRun, *found: int) -> list[str]:
     """The report if a zone had these versions one after the other."""
     run = log.evidence()
     run.tables = {"z": dict.fromkeys(found, b"")}
     return list(stated.check_versions(run))
 
 
-def test_versions_go_up_to_the_end_of_the_log(log: WrittenLog) -> None:
+def test_versions_go_up_to_the_end_of_the_log(log: WrittenRun) -> None:
     log.write(FLEET_0, e.WritesFrozen(log.said(), "z"))
     assert not versions(log)
     assert not versions(log, 0, 1, 2)
@@ -102,7 +102,7 @@ def test_a_zone_of_an_empty_fleet_has_version_0() -> None:
     assert list(stated.check_versions(run)) == ["z has version 1, beyond the end of the log"]
 
 
-def test_a_version_is_reported_once_fleet_has_it(log: WrittenLog) -> None:
+def test_a_version_is_reported_once_fleet_has_it(log: WrittenRun) -> None:
     log.now_s = 19.0
     log.write(FLEET_0, e.WritesFrozen(log.said(), "z"))
     reports(log, 0.5)
@@ -113,9 +113,9 @@ def test_a_version_is_reported_once_fleet_has_it(log: WrittenLog) -> None:
     assert versions(log) == ["r0 reported version 2 of z, which was not there yet"]
 
 
-def said(speak: Callable[[WrittenLog, float], None], *counts: int) -> list[str]:
+def said(speak: Callable[[WrittenRun, float], None], *counts: int) -> list[str]:
     """The report about windows that start 10.5 s apart, each with so many records within 10 s."""
-    log = WrittenLog()
+    log = WrittenRun()
     for window, count in enumerate(counts):
         for number in range(count):
             speak(log, 100 + 10.5 * window + 10 * number / (count - 1))
@@ -135,7 +135,7 @@ def test_reports_keep_their_pace() -> None:
 
 
 def test_everybody_may_speak() -> None:
-    log = WrittenLog()
+    log = WrittenRun()
     for number in range(34):
         for who in range(3):
             states(log, 100 + number / 4, replica=f"p{who}")
@@ -144,7 +144,7 @@ def test_everybody_may_speak() -> None:
 
 
 def test_who_speaks_too_often_is_found_where_nobody_knows_when() -> None:
-    log = WrittenLog()
+    log = WrittenRun()
     for _ in range(100):
         states(log, 100.0)
     run = Evidence(log.history, log.records)
@@ -199,7 +199,7 @@ def test_what_users_say_without_effect_is_no_waste() -> None:
 
 def written(sends: int, copies: int, *, told: bool = True) -> list[str]:
     """The report about a command that was sent and is in the log so many times."""
-    log = WrittenLog()
+    log = WrittenRun()
     event = log.join("a")
     for _ in range(sends):
         log.history.add(Invoked(0.0, "c", event.envelope.command_id, ZONES_0))
@@ -224,7 +224,7 @@ def test_what_is_bounded_stays_within_its_bound() -> None:
     """The report names the highest value, once, with the time at which it was first reached."""
 
     def faults(*values: float) -> list[str]:
-        log = WrittenLog()
+        log = WrittenRun()
         for at_s, value in enumerate(values):
             log.history.add(Sample(at_s, "p0", "open files", value))
             log.history.add(Sample(at_s, "p0", "tasks", 400))

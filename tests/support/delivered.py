@@ -23,7 +23,7 @@ from eventstore.log import Partition, Record
 from eventstore.state_store.saver import load_partition, save
 from schemas.events import Event
 from tests.support.memory_disk import DiskStore
-from tests.support.toy_log import LOG_ID, created
+from tests.support.toy_records import LOG_ID, created
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from eventstore.state_store.saver import save
 from eventstore.state_store.store import digest_bytes
 from tests.support.delivered import ran
 from tests.support.memory_disk import DiskStore
-from tests.support.toy_log import LOG_ID
+from tests.support.toy_records import LOG_ID
 
 
 class Folding:

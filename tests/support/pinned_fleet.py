@@ -21,7 +21,7 @@ from schemas.events import (
 )
 from tests.support.delivered import Delivered
 from tests.support.fleet import HERE, PARTITIONS, Fleet, Item, envelope, membership
-from tests.support.toy_log import T0
+from tests.support.toy_records import T0
 
 MANY = 150
 """More than the 100 of denied-by-change, less than the 1,000 of denied-by-leave."""

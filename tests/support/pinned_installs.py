@@ -14,7 +14,7 @@ from eventstore.log import INSTALLS, Partition, Record
 from projections.installs.fold import MAX_ORDINAL, InstallsFold
 from schemas.events import MAX_ITEMS, InstallsReported
 from tests.support.delivered import Delivered
-from tests.support.toy_log import T0
+from tests.support.toy_records import T0
 
 Entry = tuple[int, int, Sequence[int], int]
 """Version, level, ordinals, and how long after the version's append time they reached it; -1 if nobody knows."""

@@ -16,7 +16,7 @@ from eventstore.ids import envelope, uuid7
 from eventstore.log import CLIQUES, FLEET, INSTALLS, ZONES, Record
 from schemas.events import Event, FoldVersionUpgraded, LogCreated
 from tests.support import pinned_cliques, pinned_fleet, pinned_installs, pinned_zones
-from tests.support.toy_log import POISON
+from tests.support.toy_records import POISON
 
 HISTORIES: dict[str, Callable[[], list[Record]]] = {
     ZONES: pinned_zones.records,

@@ -12,7 +12,7 @@ from eventstore.replica_limits import ReplicaLimits
 from eventstore.replicas.replica import Replica
 from eventstore.state_store.store import DigestStore, StateStore
 from tests.support.toy_fold import ToyFold
-from tests.support.toy_log import T0
+from tests.support.toy_records import T0
 
 
 def toy_replica(

@@ -1,6 +1,6 @@
-"""A process whose files are limited to 3 MiB at first, to test an embedded log on a full disk.
+"""A process whose files are limited to 3 MiB at first, to test an embedded log and saved state on a full disk.
 
-Run as a child (`python -m tests.support.small_disk DIRECTORY`), because the limit holds for the whole process. It
+Run as a child (`python -m tests.support.small_disk log|state DIRECTORY`): the limit holds for the whole process. It
 prints its results as one JSON object.
 """
 
@@ -16,8 +16,13 @@ from deploy.composition.topics import TOPICS
 from eventstore.embedded.log import EmbeddedLog
 from eventstore.errors import AppendUnknown
 from eventstore.log import ZONES, Partition
+from eventstore.state_store.rocks_store import RocksStore
+from eventstore.state_store.saver import load_partition, save
+from eventstore.state_store.store import SaveFailed
 from tests.contract.engine import first_values, read_all
 from tests.support.embedded import Clock
+from tests.support.toy_records import created, fact, records
+from tests.unit.test_saver import empty
 
 ZONES_0 = Partition(ZONES, 0)
 LIMIT_BYTES = 3 << 20
@@ -61,7 +66,7 @@ async def refused(log: EmbeddedLog) -> AppendUnknown | None:
     return None
 
 
-async def scenario(path: Path) -> dict[str, object]:
+async def log_scenario(path: Path) -> dict[str, object]:
     clock = Clock()
     limit_files(LIMIT_BYTES)
     async with EmbeddedLog.open(TOPICS, path, partition_count=2, now_ms=clock) as log:
@@ -85,5 +90,43 @@ async def scenario(path: Path) -> dict[str, object]:
     return seen
 
 
+async def state_scenario(path: Path) -> dict[str, object]:
+    limit_files(LIMIT_BYTES)
+    store, partition = RocksStore(path), empty()
+    for record in records([created(), *[fact(f"p{number}-" + "x" * 20_000) for number in range(300)]]):
+        partition.fold(record)
+        try:
+            await save(partition, store)
+        except SaveFailed:
+            break
+    saved, failed = partition.saved_position, 0
+    for record in records([fact("more"), fact("and more")], start=partition.position):
+        partition.fold(record)
+        try:
+            await save(partition, store)
+        except SaveFailed:
+            failed += 1
+    limit_files(1 << 30)
+    await save(partition, store)
+    store.close()
+    store = RocksStore(path)
+    again = await load_partition(empty(), store)
+    limit_files(LIMIT_BYTES)
+    for record in records([fact("last"), *[fact("y" * 50_000) for _ in range(200)]], start=partition.position):
+        partition.fold(record)
+        try:
+            await save(partition, store)
+        except SaveFailed:
+            break
+    store.close()
+    return {
+        "saved": saved,
+        "failed": failed,
+        "restored": again is not None and again.state.policies.rows.keys() >= {"more", "and more"},
+    }
+
+
+SCENARIOS = {"log": log_scenario, "state": state_scenario}
+
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(scenario(Path(sys.argv[1])))))
+    print(json.dumps(asyncio.run(SCENARIOS[sys.argv[1]](Path(sys.argv[2])))))

@@ -11,14 +11,14 @@ from schemas import events as e
 from tests.simulation.checkers import Evidence
 from tests.simulation.fresh import Step
 from tests.simulation.history import HistoryEntry
-from tests.support.written_log import START_MS, ZONES_0, WrittenLog
+from tests.support.written_run import START_MS, ZONES_0, WrittenRun
 
 
 class WrittenSteps:
     """Partitions that are empty at first. Each step advances the clock by a second, unless a test sets the time."""
 
     def __init__(self, *happened: HistoryEntry) -> None:
-        self.log = WrittenLog()
+        self.log = WrittenRun()
         self.steps: dict[Partition, list[Step]] = {partition: [] for partition in self.log.records}
         self.now_s = 0.0
         for each in happened:

@@ -18,18 +18,10 @@ from commands.rpc.denials import Denials
 from deploy.tls.auth_middleware import PUBLIC, auth_middleware
 from projections.fleet.withdrawals.principals import DPU_AGENT, PRINCIPAL_ROLES, VIEWER
 from tests.support.certs import TRUST_DOMAIN, CertIssuer
+from tests.support.embedded import Clock
 from tests.support.virtual_loop import run_virtual
 
 PATHS = {"/probe": PUBLIC, "/link": frozenset({DPU_AGENT})}
-
-
-class Clock:
-    """A clock that a test sets."""
-
-    ms = 0
-
-    def __call__(self) -> int:
-        return self.ms
 
 
 class Connection(asyncio.Transport):
@@ -86,7 +78,7 @@ async def status(
 def test_a_path_that_no_line_names_is_for_nobody(cert_issuer: CertIssuer, role: str) -> None:
     async def scenario() -> list[int]:
         paths = ("/probe", "/link", "/link/", "/devices", "/")
-        return [await status(Connection(der(cert_issuer, f"{role}/x")), path, Clock()) for path in paths]
+        return [await status(Connection(der(cert_issuer, f"{role}/x")), path, Clock(0)) for path in paths]
 
     assert run_virtual(scenario()) == [200, 200 if role == DPU_AGENT else 403, 403, 403, 403]
 
@@ -94,7 +86,7 @@ def test_a_path_that_no_line_names_is_for_nobody(cert_issuer: CertIssuer, role: 
 def test_others_come_to_what_is_left_and_to_nothing_that_a_line_names(cert_issuer: CertIssuer) -> None:
     async def scenario() -> list[int]:
         who = der(cert_issuer, "viewer/vic")
-        return [await status(Connection(who), path, Clock(), frozenset({VIEWER})) for path in ("/link", "/devices")]
+        return [await status(Connection(who), path, Clock(0), frozenset({VIEWER})) for path in ("/link", "/devices")]
 
     assert run_virtual(scenario()) == [403, 200]
 
@@ -103,7 +95,7 @@ def test_a_certificate_is_good_until_its_last_moment_and_not_in_it(cert_issuer: 
     who = der(cert_issuer, "dpu-agent/d")
 
     async def scenario(left_ms: int) -> int:
-        clock = Clock()
+        clock = Clock(0)
         clock.ms = expiry_ms(who) - left_ms
         return await status(Connection(who), "/link", clock)
 
@@ -116,7 +108,7 @@ def test_a_connection_is_broken_when_its_certificate_expires_under_a_request_and
     who = der(cert_issuer, "dpu-agent/d")
 
     async def scenario(takes_s: float) -> bool:
-        clock, connection = Clock(), Connection(who)
+        clock, connection = Clock(0), Connection(who)
         clock.ms = expiry_ms(who) - 10_000
         assert await status(connection, "/link", clock, handle=lambda: asyncio.sleep(takes_s)) == 200
         await asyncio.sleep(100)
@@ -127,8 +119,8 @@ def test_a_connection_is_broken_when_its_certificate_expires_under_a_request_and
 
 def test_nobody_comes_in_without_a_certificate_or_with_two(cert_issuer: CertIssuer) -> None:
     async def scenario() -> int:
-        found = await status(Connection(None), "/link", Clock())
-        access = AccessControl(CertificateAuthenticator(TRUST_DOMAIN, Clock()), Denials())
+        found = await status(Connection(None), "/link", Clock(0))
+        access = AccessControl(CertificateAuthenticator(TRUST_DOMAIN, Clock(0)), Denials())
         one, other = der(cert_issuer, "viewer/vic"), der(cert_issuer, "operator/olga")
         assert str(access.authenticate(lambda: {"x509_pem_cert": [one]}, lambda: "ipv4:10.0.0.1:7")) == "viewer/vic"
         with pytest.raises(Unauthenticated, match="none was given"):

@@ -13,7 +13,7 @@ from eventstore.replica_limits import ReplicaLimits
 from eventstore.state_store.rocks_store import RocksStore
 from eventstore.state_store.saver import Saver, load_partition, save
 from eventstore.state_store.store import DigestStore, SaveFailed
-from tests.support.toy_log import Issuer, created, fact, records
+from tests.support.toy_records import Issuer, created, fact, records
 from tests.unit.test_saver import FailingStore, empty
 
 

@@ -17,7 +17,7 @@ from eventstore.replicas.beacons import EVERY_S, FRESH_S, Beacon, Beacons, Singl
 from eventstore.replicas.clock_skew import LOG, ClockSkew
 from tests.support.memory_log import Contents, MemoryLog
 from tests.support.replicas import running, toy_replica
-from tests.support.toy_log import T0, Issuer
+from tests.support.toy_records import T0, Issuer
 
 pytestmark = pytest.mark.virtual_clock
 

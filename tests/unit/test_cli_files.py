@@ -25,7 +25,7 @@ from deploy.settings.settings import load_settings
 from eventstore.errors import FatalError, PermanentError
 from projections.field_checks import quoted
 from schemas.api import dpuplane_pb2 as pb
-from tests.support.stated_log import stated
+from tests.support.sample_log import write_sample_log
 
 
 def test_a_key_with_a_password_is_refused_without_a_librarys_words(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_a_file_that_does_not_fit_on_the_disk_is_no_traceback_and_not_there(tmp_
 
 
 def test_what_is_no_file_is_not_replaced_by_one(tmp_path: Path) -> None:
-    asyncio.run(stated(tmp_path / "plane", records=4))
+    asyncio.run(write_sample_log(tmp_path / "plane", records=4))
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     (tmp_path / "stdout").symlink_to(pipe)
@@ -162,7 +162,7 @@ def test_a_backup_that_does_not_fit_on_the_disk_is_no_traceback(
     async def copy(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    asyncio.run(stated(tmp_path / "plane", records=4))
+    asyncio.run(write_sample_log(tmp_path / "plane", records=4))
     monkeypatch.setattr(backups, "copy", copy)
     out = tmp_path / "copy"
     ran = CliRunner().invoke(cli, ["backup", "--data", str(tmp_path / "plane"), "--out", str(out)])

@@ -30,7 +30,7 @@ from deploy.serialization import message_to_dict
 from eventstore.ids import issued_at_ms, part_id
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.enums import outcome_name
-from tests.support.stated_log import stated
+from tests.support.sample_log import write_sample_log
 
 ID = "0197b2a4-7c00-7000-8000-000000000001"
 
@@ -383,7 +383,7 @@ def test_output_that_does_not_fit_on_its_disk_is_no_refusal_and_no_traceback(
     command: list[str], tmp_path: Path
 ) -> None:
     if command[0] == "events":
-        asyncio.run(stated(tmp_path / "plane", records=1))
+        asyncio.run(write_sample_log(tmp_path / "plane", records=1))
         command = [*command, "--data", str(tmp_path / "plane")]
     program = [sys.executable, "-c", "from deploy.cli import main; main()", *command]
     with Path("/dev/full").open("wb") as full:

@@ -12,7 +12,7 @@ from eventstore.log import CLIQUES, FLEET, FLEET_0, ZONES
 from schemas.api import dpuplane_pb2 as pb
 from tests.support.memory_log import Contents, MemoryLog
 from tests.support.replicas import running, toy_replica
-from tests.support.toy_log import T0, Issuer
+from tests.support.toy_records import T0, Issuer
 
 pytestmark = pytest.mark.virtual_clock
 

@@ -31,7 +31,7 @@ from schemas.events import (
 )
 from tests.support.decision_writers import DecidingPlane, deciding_plane
 from tests.support.decisions import Heard, items_of, rendered
-from tests.support.toy_log import LOG_ID
+from tests.support.toy_records import LOG_ID
 from tests.unit.test_runs import join, log_of
 
 pytestmark = pytest.mark.virtual_clock

@@ -26,7 +26,7 @@ from tests.contract.engine import numbered, put
 from tests.support.embedded import Clock
 from tests.support.memory_log import MemoryLog
 from tests.support.toy_fold import ToyFold
-from tests.support.toy_log import LOG_ID, T0, created, fact
+from tests.support.toy_records import LOG_ID, T0, created, fact
 from tests.unit.test_replay import FOLDS, ZONES_1, filled, state_at
 
 ZONES_0 = Partition(ZONES, 0)

@@ -38,7 +38,12 @@ async def test_a_replica_starts_on_a_full_disk_and_saves_when_there_is_room() ->
 
 async def test_saves_go_on_when_there_is_room_again(tmp_path: Path) -> None:
     child = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.support.small_state", str(tmp_path / "state"), stdout=asyncio.subprocess.PIPE
+        sys.executable,
+        "-m",
+        "tests.support.small_disk",
+        "state",
+        str(tmp_path / "state"),
+        stdout=asyncio.subprocess.PIPE,
     )
     async with asyncio.timeout(60):
         output, _ = await child.communicate()

@@ -15,7 +15,7 @@ from eventstore.replicas.replica import Replica
 from schemas.events import OutboxAcknowledged
 from tests.support.memory_log import MemoryLog
 from tests.support.replicas import running, toy_replica
-from tests.support.toy_log import T0, fact
+from tests.support.toy_records import T0, fact
 from tests.support.virtual_loop import run_virtual
 
 pytestmark = pytest.mark.virtual_clock

@@ -16,7 +16,7 @@ from eventstore.ids import envelope, uuid7
 from eventstore.log import FLEET_0
 from projections.field_checks import is_printable
 from schemas.events import Envelope
-from tests.support.toy_log import T0
+from tests.support.toy_records import T0
 
 RNG = random.Random(3)
 CONTENT = bytes(16)

@@ -14,7 +14,7 @@ from eventstore.folding.ledger import AHEAD_MS, KEEP_MS, LATE_MS, Ledger, Ledger
 from eventstore.ids import envelope, uuid7
 from eventstore.log import FLEET_0
 from schemas.events import Envelope
-from tests.support.toy_log import T0
+from tests.support.toy_records import T0
 
 CONTENT = bytes(16)
 MINUTE_MS = 60_000

@@ -17,7 +17,7 @@ from eventstore.log import FLEET_0, INSTALLS, Partition, Record
 from schemas.events import Event, StepSucceeded
 from tests.support.samples import ENVELOPE, sample
 from tests.support.toy_fold import Total, ToyFold, ToyLaterFold, ToyLaterState
-from tests.support.toy_log import LOG_ID, POISON, T0, Issuer, created, fact, records
+from tests.support.toy_records import LOG_ID, POISON, T0, Issuer, created, fact, records
 
 
 def empty(versions: Sequence[int] = (1,)) -> FoldedPartition:

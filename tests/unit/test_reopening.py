@@ -22,7 +22,7 @@ from schemas.events import LogCreated
 from tests.support.memory_log import MemoryLog
 from tests.support.replicas import running, toy_replica
 from tests.support.toy_fold import ToyFold, ToyLaterFold
-from tests.support.toy_log import LOG_ID, T0, Issuer, created, fact, records
+from tests.support.toy_records import LOG_ID, T0, Issuer, created, fact, records
 from tests.support.virtual_loop import run_virtual
 from tests.unit.test_replica import submit
 

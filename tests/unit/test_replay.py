@@ -18,7 +18,7 @@ from eventstore.state_store.store import digest_bytes
 from schemas.events import Event
 from tests.support.memory_log import Contents, MemoryLog
 from tests.support.toy_fold import ToyFold
-from tests.support.toy_log import LOG_ID, T0, created, fact
+from tests.support.toy_records import LOG_ID, T0, created, fact
 
 FOLDS = [ToyFold(FLEET), ToyFold(ZONES)]
 ZONES_1 = Partition(ZONES, 1)

@@ -19,7 +19,7 @@ from eventstore.state_store.rocks_store import RocksStore
 from schemas.events import Event, LogCreated
 from tests.support.memory_log import Contents, MemoryLog
 from tests.support.replicas import running, toy_replica
-from tests.support.toy_log import T0, Issuer, created, fact
+from tests.support.toy_records import T0, Issuer, created, fact
 from tests.support.virtual_loop import run_virtual
 
 ZONES_2 = Partition(ZONES, 2)

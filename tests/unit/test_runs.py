@@ -28,7 +28,7 @@ from projections.forwarding.zones_to_fleet import forward
 from projections.zones.fold import ZonesFold
 from projections.zones.state import ZonesChange, ZonesState
 from schemas.events import Event, NodesJoined
-from tests.support.toy_log import LOG_ID, POISON, T0, created
+from tests.support.toy_records import LOG_ID, POISON, T0, created
 from tests.support.zones import derived_of
 
 ZONES_0 = Partition(ZONES, 0)

@@ -13,7 +13,7 @@ from eventstore.replicas.replica import Replica
 from eventstore.state_store.rocks_store import RocksStore
 from tests.support.memory_log import MemoryLog
 from tests.support.replicas import running, toy_replica
-from tests.support.toy_log import T0, Issuer, fact
+from tests.support.toy_records import T0, Issuer, fact
 from tests.support.virtual_loop import run_virtual
 from tests.unit.test_replica import submit
 

@@ -23,7 +23,7 @@ from eventstore.state_store.saver import Saver, load_partition, save
 from eventstore.state_store.store import DigestStore, SaveBatch, SavedHead, SaveFailed
 from schemas.events import Event
 from tests.support.toy_fold import ToyFold, ToyLaterFold, ToyLaterState
-from tests.support.toy_log import LOG_ID, POISON, T0, Issuer, created, fact, records
+from tests.support.toy_records import LOG_ID, POISON, T0, Issuer, created, fact, records
 
 
 def empty(log_id: str = LOG_ID) -> FoldedPartition:

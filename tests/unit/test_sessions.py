@@ -21,7 +21,7 @@ from schemas.api import dpuplane_pb2 as pb
 from schemas.api.times import to_timestamp
 from tests.support.memory_log import Contents, MemoryLog
 from tests.support.replicas import running
-from tests.support.toy_log import T0
+from tests.support.toy_records import T0
 
 pytestmark = pytest.mark.virtual_clock
 

@@ -19,7 +19,7 @@ from eventstore.log import FLEET_0, ZONES, Headers, Partition, Record
 from schemas.events import MembershipChanged
 from tests.support.samples import sample
 from tests.support.toy_fold import ToyFold
-from tests.support.toy_log import LOG_ID, T0, Issuer, created, records
+from tests.support.toy_records import LOG_ID, T0, Issuer, created, records
 
 SAMPLED = b"00-%032x-%016x-01"
 ZONES_0 = Partition(ZONES, 0)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from eventstore.folding.used_ids import GAP_MS, RANGES_MAX, UsedIds
 from eventstore.ids import uuid7
-from tests.support.toy_log import T0
+from tests.support.toy_records import T0
 
 MINUTE_MS = 60_000
 

@@ -47,7 +47,7 @@ async def fill(log: EventLog, clock: Clock, *, records: int = 40, seed: int = 7)
             await log.append(Partition(INSTALLS, 0), b"zone-1", encode(installed(clock.ms)))
 
 
-async def stated(data: Path, *, records: int = 40, seed: int = 7) -> Clock:
+async def write_sample_log(data: Path, *, records: int = 40, seed: int = 7) -> Clock:
     """A plane's data folder with such a log, closed; its clock at that time."""
     clock = Clock()
     async with EmbeddedLog.open(TOPICS, data / LOG_FOLDER, partition_count=PARTITIONS, now_ms=clock) as log:

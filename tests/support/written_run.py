@@ -24,7 +24,7 @@ ZONES_0 = Partition(ZONES, 0)
 START_MS = 1_700_000_000_000
 
 
-class WrittenLog:
+class WrittenRun:
     """One partition of each topic. Each record advances the clock by a second."""
 
     def __init__(self) -> None:
