@@ -8,8 +8,9 @@ pages. The rules of a table must have one version, so they are read at once and 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from itertools import chain, islice
+from typing import Any, TypeVar
 
 from commands.messages import to_message, to_policy, to_port_ranges
 from commands.queries import explain
@@ -38,6 +39,8 @@ from projections.zones.dpus import views as dpu_views
 from projections.zones.dpus.phases import PHASES
 from projections.zones.rows import Node
 from schemas.api import dpuplane_pb2 as pb
+
+T = TypeVar("T")
 
 _RULES_PER_MESSAGE = 500
 _DEVICES_PER_MESSAGE = 1_000
@@ -273,14 +276,19 @@ class QueriesService(ProgressQueries):
 
     async def list_policies(self, request: pb.ListPoliciesRequest, call: Call) -> pb.ListPoliciesResponse:
         await self._reader.wait_for_position(request.min_position, (FLEET,), call)
-        found = fleet_views.policies(self._reader.fleet)
-        return pb.ListPoliciesResponse(policies=[to_policy(row) for row in found], position=self._reader.token(FLEET))
+        rows, next_token = _page_of(fleet_views.policies_by_key(self._reader.fleet), request)
+        return pb.ListPoliciesResponse(
+            policies=map(to_policy, rows), next_page_token=next_token, position=self._reader.token(FLEET)
+        )
 
     async def list_holds(self, request: pb.ListHoldsRequest, call: Call) -> pb.ListHoldsResponse:
         await self._reader.wait_for_position(request.min_position, (FLEET,), call)
-        found = fleet_views.holds(self._reader.fleet)
+        fleet = self._reader.fleet
+        rows, next_token = _page_of(fleet_views.open_holds(fleet), request)
         return pb.ListHoldsResponse(
-            holds=[to_message(pb.Hold, view) for view in found], position=self._reader.token(FLEET)
+            holds=[to_message(pb.Hold, fleet_views.hold_view(fleet, row)) for row in rows],
+            next_page_token=next_token,
+            position=self._reader.token(FLEET),
         )
 
     async def get_hold(self, request: pb.GetHoldRequest, call: Call) -> pb.Hold:
@@ -301,9 +309,12 @@ class QueriesService(ProgressQueries):
 
     async def list_budgets(self, request: pb.ListBudgetsRequest, call: Call) -> pb.ListBudgetsResponse:
         await self._reader.wait_for_position(request.min_position, (FLEET,), call)
-        found = fleet_views.budgets(self._reader.fleet)
+        views = {str(place): view for place, view in enumerate(fleet_views.budgets(self._reader.fleet))}
+        found, next_token = _page_of(views, request)
         return pb.ListBudgetsResponse(
-            budgets=[to_message(pb.Budget, view) for view in found], position=self._reader.token(FLEET)
+            budgets=[to_message(pb.Budget, view) for view in found],
+            next_page_token=next_token,
+            position=self._reader.token(FLEET),
         )
 
     async def explain_access(self, request: pb.ExplainAccessRequest, call: Call) -> pb.Explanation:
@@ -362,6 +373,12 @@ class QueriesService(ProgressQueries):
 
     def _everywhere(self) -> str:
         return self._reader.token(ZONES, FLEET, numbers=self._reader.partition_numbers)
+
+
+def _page_of(rows: Mapping[str, T], request: Any) -> tuple[list[T], str]:
+    """The rows of a page of fleet, in the order of their keys, and the token of the next one. Raises BadPage."""
+    found = page((FLEET_0.number,), lambda _: rows, request.page_size, request.page_token)
+    return [rows[key] for _, key in found.keys], found.next_token
 
 
 def _rule(view: zone_views.RuleView) -> pb.Rule:

@@ -7,7 +7,7 @@ import click
 from deploy.cli import param_types
 from deploy.cli.client import Client
 from deploy.cli.holds import of_the_command
-from deploy.cli.options import show_options
+from deploy.cli.options import list_all_pages, show_options
 from deploy.cli.output import Output
 from deploy.cli.results import finish
 from schemas.api import dpuplane_pb2 as pb
@@ -32,7 +32,7 @@ def show(*, client: Client, output: Output, command_id: str) -> None:
     Example: dpuplane commands show 0197b2a4-7c00-7000-8000-000000000001
     """
     answer: pb.CommandResult = client.query("GetCommand", pb.GetCommandRequest(command_id=command_id))
-    found: pb.ListHoldsResponse = client.query("ListHolds", pb.ListHoldsRequest())
+    found = list_all_pages(client, "ListHolds", pb.ListHoldsRequest(), pb.ListHoldsResponse, "holds")
     parts = [hold for hold in of_the_command(found.holds, command_id) if hold.command_id != command_id]
     if parts:
         said = f"it is part of an import; {len(parts)} holds of other parts are open"

@@ -105,7 +105,7 @@ def _cliques(client: Client, given: Mapping[str, Any]) -> Iterable[str]:
 def _policies(client: Client, _given: Mapping[str, Any]) -> Iterable[str]:
     from schemas.api import dpuplane_pb2 as pb
 
-    return (policy.name for policy in client.query("ListPolicies", pb.ListPoliciesRequest()).policies)
+    return (policy.name for policy in _pages(client, "ListPolicies", pb.ListPoliciesRequest(), "policies"))
 
 
 ZONE, NODE, DPU, DOMAIN, CLIQUE, POLICY = map(CompletedName, (_zones, _nodes, _dpus, _domains, _cliques, _policies))

@@ -143,7 +143,7 @@ def _selected(client: Client, hold: int | None, of_command: str, *, all_holds: b
     """The chosen open holds, in their present state."""
     if sum((hold is not None, bool(of_command), all_holds)) != 1:
         raise click.UsageError("give one of HOLD, --command ID and --all")
-    found: pb.ListHoldsResponse = client.query("ListHolds", pb.ListHoldsRequest())
+    found = list_all_pages(client, "ListHolds", pb.ListHoldsRequest(), pb.ListHoldsResponse, "holds")
     if of_command:
         chosen = of_the_command(found.holds, of_command)
     else:

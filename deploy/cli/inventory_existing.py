@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from commands.inventory.batches import ExistingNode
 from deploy.cli.client import Client
+from deploy.cli.options import list_all_pages
 from deploy.cli.progress import ProgressLine
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.times import to_ms
@@ -62,7 +63,7 @@ def held_by_import(
 
 
 def _holds(client: Client) -> list[pb.Hold]:
-    found: pb.ListHoldsResponse = client.query("ListHolds", pb.ListHoldsRequest())
+    found = list_all_pages(client, "ListHolds", pb.ListHoldsRequest(), pb.ListHoldsResponse, "holds")
     return [hold for hold in found.holds if hold.subject == "members"]
 
 

@@ -262,19 +262,17 @@ def list_all_pages(
     """All pages of a list as one message, sorted by the fields `by`, or in the order of the server without them. With a
     limit, so many items from the first pages, and a note on stderr if there are more."""
     whole = kind()
-    items, is_paged = getattr(whole, field), "page_token" in request.DESCRIPTOR.fields_by_name
+    items = getattr(whole, field)
     while True:
-        if limit is not None and is_paged:
+        if limit is not None:
             request.page_size = min(limit - len(items), MAX_PAGE)
         page = client.query(method, request)
         items.extend(getattr(page, field))
         whole.position = page.position  # type: ignore[attr-defined]
-        next_token = page.next_page_token if is_paged else ""
-        if (limit is not None and len(items) >= limit) or not next_token:
+        if (limit is not None and len(items) >= limit) or not page.next_page_token:
             break
-        request.page_token = next_token
-    if limit is not None and (next_token or len(items) > limit):
-        del items[limit:]
+        request.page_token = page.next_page_token
+    if limit is not None and page.next_page_token:
         click.echo(f"there are more than {limit} {field}: --limit cut the list", err=True)
     if by:
         items.sort(key=operator.attrgetter(*by))

@@ -14,6 +14,8 @@ from projections.rules.policies import Policy
 from projections.rules.rule import precedence
 
 _MAX_SHOWN_NODES = 100
+_PRIORITY_MAX = 1 << 31
+"""No priority is higher."""
 
 HELD = "held"
 LEAVE_REJECTED = "leave rejected"
@@ -47,23 +49,28 @@ class BudgetView(NamedTuple):
     min_addresses: int
 
 
-def policies(state: FleetState) -> list[Policy]:
-    """Every policy, in order of precedence."""
-    return sorted(state.policies.rows.values(), key=lambda policy: (precedence(policy.rule), policy.name))
+def policies_by_key(state: FleetState) -> dict[str, Policy]:
+    """Every policy, by a key that sorts in order of precedence, then by name."""
+    return {_policy_key(policy): policy for policy in state.policies.rows.values()}
 
 
-def holds(state: FleetState) -> list[HoldView]:
-    """Holds that wait for two principals, oldest first."""
-    return [_hold(state, hold) for hold in sorted(state.holds.rows.values(), key=lambda hold: hold.id)]
+def _policy_key(policy: Policy) -> str:
+    priority, is_allow, *_ = precedence(policy.rule)
+    return f"{priority + _PRIORITY_MAX:010}/{is_allow:d}/{policy.name}"
+
+
+def open_holds(state: FleetState) -> dict[str, Hold]:
+    """Holds that wait for two principals, by a key that sorts the oldest first."""
+    return {f"{hold.id:016}": hold for hold in state.holds.rows.values()}
 
 
 def hold(state: FleetState, number: int) -> HoldView | None:
     """An open hold, or a rejected one that still retains the previous states of nodes."""
     row = state.holds.rows.get(hold_key(number)) or state.rejected.rows.get(hold_key(number))
-    return None if row is None else _hold(state, row)
+    return None if row is None else hold_view(state, row)
 
 
-def _hold(state: FleetState, hold: Hold) -> HoldView:
+def hold_view(state: FleetState, hold: Hold) -> HoldView:
     names = state.held_names.get(hold.id, {})
     return HoldView(
         hold=hold.id,

@@ -1124,20 +1124,26 @@ class Device(_message.Message):
     def __init__(self, zone: _Optional[str] = ..., dpu: _Optional[str] = ..., epoch: _Optional[int] = ..., version: _Optional[int] = ..., digest: _Optional[str] = ...) -> None: ...
 
 class ListPoliciesRequest(_message.Message):
-    __slots__ = ("min_position", "as_of")
+    __slots__ = ("min_position", "page_size", "page_token", "as_of")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     AS_OF_FIELD_NUMBER: _ClassVar[int]
     min_position: str
+    page_size: int
+    page_token: str
     as_of: str
-    def __init__(self, min_position: _Optional[str] = ..., as_of: _Optional[str] = ...) -> None: ...
+    def __init__(self, min_position: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., as_of: _Optional[str] = ...) -> None: ...
 
 class ListPoliciesResponse(_message.Message):
-    __slots__ = ("policies", "position")
+    __slots__ = ("policies", "position", "next_page_token")
     POLICIES_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     policies: _containers.RepeatedCompositeFieldContainer[Policy]
     position: str
-    def __init__(self, policies: _Optional[_Iterable[_Union[Policy, _Mapping]]] = ..., position: _Optional[str] = ...) -> None: ...
+    next_page_token: str
+    def __init__(self, policies: _Optional[_Iterable[_Union[Policy, _Mapping]]] = ..., position: _Optional[str] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class Policy(_message.Message):
     __slots__ = ("name", "priority", "action", "protocol", "ports", "sources", "zones", "version")
@@ -1174,20 +1180,26 @@ class Policy(_message.Message):
     def __init__(self, name: _Optional[str] = ..., priority: _Optional[int] = ..., action: _Optional[str] = ..., protocol: _Optional[str] = ..., ports: _Optional[_Iterable[_Union[PortRange, _Mapping]]] = ..., sources: _Optional[_Mapping[str, str]] = ..., zones: _Optional[_Mapping[str, str]] = ..., version: _Optional[int] = ...) -> None: ...
 
 class ListHoldsRequest(_message.Message):
-    __slots__ = ("min_position", "as_of")
+    __slots__ = ("min_position", "page_size", "page_token", "as_of")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     AS_OF_FIELD_NUMBER: _ClassVar[int]
     min_position: str
+    page_size: int
+    page_token: str
     as_of: str
-    def __init__(self, min_position: _Optional[str] = ..., as_of: _Optional[str] = ...) -> None: ...
+    def __init__(self, min_position: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., as_of: _Optional[str] = ...) -> None: ...
 
 class ListHoldsResponse(_message.Message):
-    __slots__ = ("holds", "position")
+    __slots__ = ("holds", "position", "next_page_token")
     HOLDS_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     holds: _containers.RepeatedCompositeFieldContainer[Hold]
     position: str
-    def __init__(self, holds: _Optional[_Iterable[_Union[Hold, _Mapping]]] = ..., position: _Optional[str] = ...) -> None: ...
+    next_page_token: str
+    def __init__(self, holds: _Optional[_Iterable[_Union[Hold, _Mapping]]] = ..., position: _Optional[str] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class GetHoldRequest(_message.Message):
     __slots__ = ("min_position", "hold", "as_of")
@@ -1268,20 +1280,26 @@ class HoldNode(_message.Message):
     def __init__(self, name: _Optional[str] = ..., zone: _Optional[str] = ...) -> None: ...
 
 class ListBudgetsRequest(_message.Message):
-    __slots__ = ("min_position", "as_of")
+    __slots__ = ("min_position", "page_size", "page_token", "as_of")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     AS_OF_FIELD_NUMBER: _ClassVar[int]
     min_position: str
+    page_size: int
+    page_token: str
     as_of: str
-    def __init__(self, min_position: _Optional[str] = ..., as_of: _Optional[str] = ...) -> None: ...
+    def __init__(self, min_position: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., as_of: _Optional[str] = ...) -> None: ...
 
 class ListBudgetsResponse(_message.Message):
-    __slots__ = ("budgets", "position")
+    __slots__ = ("budgets", "position", "next_page_token")
     BUDGETS_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     budgets: _containers.RepeatedCompositeFieldContainer[Budget]
     position: str
-    def __init__(self, budgets: _Optional[_Iterable[_Union[Budget, _Mapping]]] = ..., position: _Optional[str] = ...) -> None: ...
+    next_page_token: str
+    def __init__(self, budgets: _Optional[_Iterable[_Union[Budget, _Mapping]]] = ..., position: _Optional[str] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class Budget(_message.Message):
     __slots__ = ("kind", "permille", "min_addresses")

@@ -407,3 +407,30 @@ async def test_health_and_reflection_answer(plane: Served) -> None:
     async for listed in reflection.ServerReflectionInfo(iter([asked])):
         names = {service.name for service in listed.list_services_response.service}
         assert {"dpuplane.v1.Commands", "dpuplane.v1.Queries"} <= names
+
+
+async def test_policies_holds_and_budgets_come_in_pages_in_their_order(plane: Served) -> None:
+    for name, priority, action in (("c", 5, "allow"), ("b", 5, "drop"), ("a", 5, "allow"), ("z", 90, "allow")):
+        policy = pb.PolicySpec(name=name, priority=priority, action=action, sources={"no": "node"})
+        answer = await plane.calls.SetPolicy(pb.SetPolicyRequest(policy=policy))
+    request = pb.ListPoliciesRequest(page_size=2, min_position=answer.position)
+    pages: list[list[str]] = []
+    while not pages or request.page_token:
+        page = await plane.queries.ListPolicies(request)
+        pages.append([policy.name for policy in page.policies])
+        request.page_token = page.next_page_token
+    assert pages == [["z", "b"], ["a", "c"], ["default"]]
+    whole = (await plane.queries.ListBudgets(pb.ListBudgetsRequest())).budgets
+    first = await plane.queries.ListBudgets(pb.ListBudgetsRequest(page_size=3))
+    rest = await plane.queries.ListBudgets(pb.ListBudgetsRequest(page_token=first.next_page_token))
+    assert ([*first.budgets, *rest.budgets], rest.next_page_token) == ([*whole], "")
+    for kind in ("Policies", "Holds", "Budgets"):
+        with pytest.raises(grpc.aio.AioRpcError, match="page_size: 1001 must be"):
+            await getattr(plane.queries, f"List{kind}")(getattr(pb, f"List{kind}Request")(page_size=1_001))
+
+
+def test_every_unary_list_is_paged() -> None:
+    for method in pb.DESCRIPTOR.services_by_name["Queries"].methods:
+        if method.name.startswith("List") and not method.server_streaming:
+            assert {"page_size", "page_token"} <= {*method.input_type.fields_by_name}
+            assert "next_page_token" in method.output_type.fields_by_name

@@ -18,6 +18,7 @@ from eventstore.folding.fold import Outcome, RecordMetadata, fold_time
 from eventstore.log import FLEET, Partition, partition_of
 from projections.fleet.fold import FleetFold, FleetState
 from projections.fleet.tables.zone_table import table
+from projections.fleet.views import HoldView, hold_view, open_holds
 from projections.fleet.withdrawals.budgets import BUDGET_KINDS, UNLIMITED_PERMILLE
 from projections.fleet.withdrawals.settled_levels import SETTLED_MS, STEP_MS
 from projections.rules.digests import digest_of, to_bytes
@@ -326,3 +327,8 @@ def actual_table(state: FleetState, zone: str) -> Device:
     """The table that the plane computed for a zone."""
     found = {each.rule: each.prefixes.content() for each in table(state, zone).sets}
     return {rule: set(networks(c.add4, c.add6)) for rule, c in found.items() if c.add4 or c.add6}
+
+
+def holds(state: FleetState) -> list[HoldView]:
+    """Views of the open holds, oldest first."""
+    return [hold_view(state, row) for _, row in sorted(open_holds(state).items())]

@@ -435,7 +435,7 @@ def test_what_is_opened_is_never_taken_for_a_stdout_that_was_closed(tmp_path: Pa
 
 def test_what_is_forgotten_is_not_to_be_asked_for_again() -> None:
     forgotten = pb.CommandResult(
-        command_id=ID, outcome=pb.OUTCOME_UNKNOWN, reason="old; `dpuplane events export` shows it"
+        command_id=ID, outcome=pb.OUTCOME_UNKNOWN, reason="old", reason_code="OUTCOME_FORGOTTEN"
     )
     assert sentence(forgotten) == f"unknown: {forgotten.reason}"
     late = pb.CommandResult(command_id=ID, outcome=pb.OUTCOME_UNKNOWN, reason="no answer in time")

@@ -9,7 +9,7 @@ import pytest
 from eventstore.folding.fold import DONE, Outcome, RecordMetadata
 from projections.decisions.fleet import items
 from projections.decisions.items import DecisionItems
-from projections.fleet.views import hold_state, holds
+from projections.fleet.views import hold_state
 from projections.fleet.withdrawals.budgets import (
     ALLOWED_BY_CHANGE,
     ALLOWED_BY_JOIN,
@@ -18,7 +18,7 @@ from projections.fleet.withdrawals.budgets import (
     DENIED_BY_LEAVE,
 )
 from schemas.events import HoldRejected
-from tests.support.fleet import HERE, Fleet, Item, actual_table, envelope, expected_table, saved_bytes
+from tests.support.fleet import HERE, Fleet, Item, actual_table, envelope, expected_table, holds, saved_bytes
 
 MANY = 150
 """More addresses than the 100 that changes may deny."""

@@ -12,7 +12,7 @@ from eventstore.folding.fold import Outcome, RecordMetadata
 from eventstore.ids import envelope, uuid7
 from eventstore.log import partition_of
 from projections.decisions.decided import render
-from projections.fleet.views import command_outcome, holds
+from projections.fleet.views import command_outcome
 from projections.fleet.withdrawals.holds import MAX_SHOWN_REASONS
 from projections.forwarding.zones_to_fleet import forward
 from schemas.events import (
@@ -27,7 +27,7 @@ from schemas.events import (
     PolicySet,
     ZoneUpdated,
 )
-from tests.support.fleet import HERE, PARTITIONS, Fleet, Item, actual_table, membership
+from tests.support.fleet import HERE, PARTITIONS, Fleet, Item, actual_table, holds, membership
 from tests.support.zones import START_MS, ZoneLog
 
 MANY = 40

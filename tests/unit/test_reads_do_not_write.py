@@ -31,6 +31,7 @@ from projections.zones.fold import ZonesFold, ZonesState
 from projections.zones.rows import Dpu
 from schemas.events import Event, InstallsReported
 from tests.support.contents import contents_of
+from tests.support.fleet import holds
 from tests.support.thresholds import with_threshold
 from tests.unit.test_clique_machine import CliqueMachine
 from tests.unit.test_fleet_machine import FleetMachine
@@ -65,7 +66,7 @@ def read_fleet(state: FleetState) -> None:
     for number in range(len(state.plan.lists)):
         for kind in BUDGET_KINDS:
             state.budget_remaining(kind, number, 1_000_000)
-    fleet_views.policies(state), fleet_views.holds(state), fleet_views.budgets(state), fleet_views.frozen(state)
+    fleet_views.policies_by_key(state), holds(state), fleet_views.budgets(state), fleet_views.frozen(state)
     fleet_views.command_outcome(state, "a", 1)
     for partition in range(state.partition_count):
         next_record(state, partition, 0)

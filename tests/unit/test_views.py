@@ -92,7 +92,7 @@ def test_times_and_durations_of_views_are_those_of_messages_and_absent_ones_are_
 def test_a_policy_keeps_its_ranges() -> None:
     row = Policy("web", 5, "allow", "tcp", (443, 443, 8000, 8080), {"a": "b"}, {}, 7)
     assert [(ports.first, ports.last) for ports in to_policy(row).ports] == [(443, 443), (8000, 8080)]
-    assert fleet_views.policies(FleetState(1))[-1].name == "default"
+    assert [*fleet_views.policies_by_key(FleetState(1)).values()][-1].name == "default"
 
 
 def joined(state: ZonesState, offset: int, name: str, zone: str = "z") -> None:

@@ -9,7 +9,7 @@ import pytest
 from eventstore.folding.fold import Outcome
 from projections.fleet.state import FleetState
 from projections.fleet.tables.zone_table import table
-from projections.fleet.views import hold_of, holds
+from projections.fleet.views import hold_of
 from projections.fleet.withdrawals import impact
 from projections.fleet.withdrawals.budgets import (
     BUCKET_MS,
@@ -22,7 +22,7 @@ from projections.fleet.withdrawals.budgets import (
 )
 from projections.fleet.withdrawals.settled_levels import BudgetBase
 from schemas.events import HoldApproved
-from tests.support.fleet import Fleet, Item, actual_table, envelope, expected_table
+from tests.support.fleet import Fleet, Item, actual_table, envelope, expected_table, holds
 
 MANY = 150
 """More than the inferred budget's 100, less than the stated one's 1,000."""

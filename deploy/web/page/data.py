@@ -83,7 +83,7 @@ class DataRoutes:
         async for part in source.queries.list_zone_progress(pb.ListZoneProgressRequest(as_of=at), source.call):
             zones.extend(part.zones)
         latency = await source.queries.get_latency(pb.GetLatencyRequest(as_of=at), source.call)
-        holds = await source.queries.list_holds(pb.ListHoldsRequest(as_of=at), source.call)
+        holds = await fleet.every_hold(source.queries, at, source.call)
         status = await source.queries.get_status(pb.GetStatusRequest(as_of=at), source.call)
         return {
             "now_ms": source.now_ms(),
@@ -127,8 +127,8 @@ class DataRoutes:
     async def holds(self, request: web.Request) -> Any:
         given = parameters(request, ("at",))
         source = self._source()
-        wanted = pb.ListHoldsRequest(as_of=given.get("at", ""))
-        return message_to_dict(await source.queries.list_holds(wanted, source.call))
+        found = await fleet.every_hold(source.queries, given.get("at", ""), source.call)
+        return message_to_dict(pb.ListHoldsResponse(holds=found))
 
     async def events(self, request: web.Request) -> Any:
         given = parameters(request, ("at", "type", "subject", "actor", "before"))

@@ -12,6 +12,8 @@ from typing import Any
 
 from google.protobuf.message import Message
 
+from commands.queries.service import QueriesService
+from commands.rpc.middleware import Call
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.times import to_ms
 
@@ -70,9 +72,21 @@ def _row(found: Message, columns: Sequence[str]) -> list[Any]:
     ]
 
 
-def holds(found: pb.ListHoldsResponse) -> list[list[Any]]:
+def holds(found: Iterable[pb.Hold]) -> list[list[Any]]:
     """The columns that change with a hold; the page queries the holds when it shows them."""
-    return [[hold.hold, hold.hash, len(hold.approved_by)] for hold in found.holds]
+    return [[hold.hold, hold.hash, len(hold.approved_by)] for hold in found]
+
+
+async def every_hold(queries: QueriesService, as_of: str, call: Call) -> list[pb.Hold]:
+    """The open holds, of all pages."""
+    found: list[pb.Hold] = []
+    request = pb.ListHoldsRequest(as_of=as_of)
+    while True:
+        answer = await queries.list_holds(request, call)
+        found += answer.holds
+        if not answer.next_page_token:
+            return found
+        request.page_token = answer.next_page_token
 
 
 def alerts(status: pb.Status) -> list[str]:

@@ -17,7 +17,7 @@ from typing import Any
 
 from commands.queries.service import QueriesService
 from commands.rpc.middleware import Call
-from deploy.web.page.fleet import alerts, holds, latency, rows, totals
+from deploy.web.page.fleet import alerts, every_hold, holds, latency, rows, totals
 from eventstore.log import CLIQUES, FLEET, ZONES
 from eventstore.replicas.replica import Replica
 from schemas.api import dpuplane_pb2 as pb
@@ -109,7 +109,7 @@ class LiveView:
         status = await self._queries.get_status(pb.GetStatusRequest(), self._call)
         return {
             "latency": latency(await self._queries.get_latency(pb.GetLatencyRequest(), self._call)),
-            "holds": holds(await self._queries.list_holds(pb.ListHoldsRequest(), self._call)),
+            "holds": holds(await every_hold(self._queries, "", self._call)),
             "alerts": alerts(status),
             "cliques": self._records(CLIQUES),
             "records": self._records(*self._replica.topics.folded),
