@@ -12,11 +12,11 @@ from commands.requests.validation import (
 )
 from eventstore.log import FLEET
 from projections import field_checks
+from projections.attempt_limits import FAILURE_KINDS, LEAVE_AS_IS, fault_of_limits
 from projections.fleet.fold import MAX_LIMIT
 from projections.fleet.views import EVERY_ZONE
 from projections.fleet.withdrawals.budgets import fault_of_budget
 from projections.rules.policies import MAX_PORT_RANGES, fault_of_policy
-from projections.tries import FAILURE_KINDS, LEAVE_AS_IS, fault_of_tries
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import (
     BudgetSet,
@@ -97,13 +97,13 @@ def update_zone(request: pb.UpdateZoneRequest, envelope: EnvelopeFactory) -> New
     parallel_installs = _limit(request, "parallel_installs")
     unavailable_nodes = _limit(request, "unavailable_nodes")
     _check_agent_limits(request)
-    tries = [
-        getattr(request, f"{kind}_tries") if request.HasField(f"{kind}_tries") else LEAVE_AS_IS
+    attempt_limits = [
+        getattr(request, f"{kind}_attempts") if request.HasField(f"{kind}_attempts") else LEAVE_AS_IS
         for kind in FAILURE_KINDS
     ]
-    require(fault_of_tries(tries))
+    require(fault_of_limits(attempt_limits))
     is_set = request.set_labels or request.set_agent_networks or request.set_agent_label_keys
-    if not is_set and {parallel_installs, unavailable_nodes, *tries} == {LEAVE_AS_IS}:
+    if not is_set and {parallel_installs, unavailable_nodes, *attempt_limits} == {LEAVE_AS_IS}:
         raise InvalidRequest("request: '' must give labels or a limit to change")
     event = ZoneUpdated(
         envelope=envelope(request.zone),
@@ -116,7 +116,7 @@ def update_zone(request: pb.UpdateZoneRequest, envelope: EnvelopeFactory) -> New
         agent_networks=list(request.agent_networks),
         set_agent_label_keys=request.set_agent_label_keys,
         agent_label_keys=list(request.agent_label_keys),
-        tries=tries,
+        attempt_limits=attempt_limits,
     )
     return NewEvent(FLEET, request.zone, event)
 

@@ -37,7 +37,7 @@ _TABLE = Table(
         Column("zone", lambda dpu: dpu.zone),
         Column("node", lambda dpu: dpu.node),
         Column("phase", lambda dpu: f"{dpu.phase} (paused)" if dpu.paused else dpu.phase),
-        Column("tries", lambda dpu: dpu.tries),
+        Column("attempts", lambda dpu: dpu.phase_attempts),
         Column("image", lambda dpu: dpu.image),
         Column("step", lambda dpu: dpu.step_state, wide=True),
         Column("percent", lambda dpu: dpu.percent, wide=True),
@@ -97,7 +97,7 @@ def show(*, client: Client, output: Output, dpu: str, zone: str) -> None:
 
 
 def _field(name: str, value: Any) -> tuple[str, object]:
-    if name in ("tries", "failures"):
+    if name in ("phase_attempts", "failures"):
         return f"{name} of this step", value
     if name in _TIMES:
         return _TIMES[name], value

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from drivers.backends.simulated_failures import FORM, STEPS
-from projections.tries import FAILURE_KINDS
+from projections.attempt_limits import FAILURE_KINDS
 
 F = TypeVar("F", bound=Callable[..., Any])
 

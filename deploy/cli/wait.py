@@ -72,7 +72,7 @@ def dpu(
 
     def look(name: str) -> WaitState:
         found: pb.Dpu = client.query("GetDpu", pb.GetDpuRequest(dpu=name, zone=zone))
-        said = f"{found.phase}{' (paused)' if found.paused else ''}, tries {found.tries}"
+        said = f"{found.phase}{' (paused)' if found.paused else ''}, attempts {found.phase_attempts}"
         return WaitState(
             found.phase == wanted,
             f"{said}: {found.message}" if found.message else said,

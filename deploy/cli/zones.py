@@ -13,8 +13,8 @@ from deploy.cli.output import Column, Output, Table
 from deploy.cli.param_types import INT32
 from deploy.cli.results import exit_status, finish
 from deploy.cli.zone_check import is_known, known_zone
+from projections.attempt_limits import FAILURE_KINDS
 from projections.field_checks import quoted
-from projections.tries import FAILURE_KINDS
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.times import to_ms
 
@@ -79,7 +79,7 @@ def fields_of(found: pb.Zone) -> list[tuple[str, object]]:
         ("dpus", found.dpus),
         ("rules", f"{found.rules} (version {found.version}, digest {found.digest})"),
         ("limits", f"{found.parallel_installs} parallel installs, {found.unavailable_nodes} unavailable nodes"),
-        ("tries of a step", ", ".join(f"{getattr(found, f'{kind}_tries')} ({kind})" for kind in FAILURE_KINDS)),
+        ("attempts at a step", ", ".join(f"{getattr(found, f'{kind}_attempts')} ({kind})" for kind in FAILURE_KINDS)),
         ("agents may state", _agents(found)),
         ("frozen", _frozen(found)),
         *((f"version {i.version}", _progress(i)) for i in found.installs),
@@ -175,9 +175,9 @@ def label(*, client: Client, output: str, zone: str, labels: tuple[str, ...], re
     metavar="KEY",
     help="A label key that node agents own; repeatable, replaces those that were set; 'none' for no key.",
 )
-@click.option("--transient-tries", type=INT32, help="Attempts at a step while the device does not respond; 0: default.")
-@click.option("--device-tries", type=INT32, help="Attempts at a step that fails on the device; 0: the default.")
-@click.option("--operator-tries", type=INT32, help="Attempts at a step that needs a person; 0: the default.")
+@click.option("--transient-attempts", type=INT32, help="Attempts at a step while the device is silent; 0: default.")
+@click.option("--device-attempts", type=INT32, help="Attempts at a step that fails on the device; 0: the default.")
+@click.option("--operator-attempts", type=INT32, help="Attempts at a step that needs a person; 0: the default.")
 @click.option("--create", is_flag=True, help="Create the zone if it is unknown.")
 @command_options
 def limit(
@@ -190,7 +190,7 @@ def limit(
     networks: tuple[str, ...],
     keys: tuple[str, ...],
     create: bool,
-    **tries: int | None,
+    **attempts: int | None,
 ) -> None:
     """Set limits of a zone: concurrent installs, attempts at a step of a DPU, and the labels and addresses of node
     agents.
@@ -198,21 +198,21 @@ def limit(
     \b
     Examples:
       dpuplane zones limit rack7 --parallel-installs 4
-      dpuplane zones limit rack7 --transient-tries 20 --device-tries 5
+      dpuplane zones limit rack7 --transient-attempts 20 --device-attempts 5
       dpuplane zones limit rack7 --agent-network 10.7.0.0/16 --agent-label-key role
     """
-    if {parallel_installs, unavailable_nodes, *tries.values()} == {None} and not networks and not keys:
+    if {parallel_installs, unavailable_nodes, *attempts.values()} == {None} and not networks and not keys:
         options = "--parallel-installs, --unavailable-nodes, --agent-network, --agent-label-key"
-        raise click.UsageError(f"give {options}, --transient-tries, --device-tries or --operator-tries")
+        raise click.UsageError(f"give {options}, --transient-attempts, --device-attempts or --operator-attempts")
     if not create:
         known_zone(client, zone, otherwise="--create creates it with these limits")
     request = pb.UpdateZoneRequest(
         zone=zone,
         parallel_installs=parallel_installs,
         unavailable_nodes=unavailable_nodes,
-        transient_tries=tries["transient_tries"],
-        device_tries=tries["device_tries"],
-        operator_tries=tries["operator_tries"],
+        transient_attempts=attempts["transient_attempts"],
+        device_attempts=attempts["device_attempts"],
+        operator_attempts=attempts["operator_attempts"],
         set_agent_networks=bool(networks),
         agent_networks=_unless_none("--agent-network", networks),
         set_agent_label_keys=bool(keys),
@@ -243,9 +243,9 @@ def delete(*, client: Client, output: str, zone: str) -> None:
             unavailable_nodes=0,
             set_agent_networks=True,
             set_agent_label_keys=True,
-            transient_tries=0,
-            device_tries=0,
-            operator_tries=0,
+            transient_attempts=0,
+            device_attempts=0,
+            operator_attempts=0,
         )
         answer = client.command("UpdateZone", nothing)
     finish(answer, output)

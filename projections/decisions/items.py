@@ -60,7 +60,7 @@ class HasZoneLimits(Protocol):
     def agent_label_keys(self) -> tuple[str, ...]: ...
 
     @property
-    def tries(self) -> tuple[int, ...]: ...
+    def attempt_limits(self) -> tuple[int, ...]: ...
 
 
 def limits_detail(limits: HasZoneLimits) -> dict[str, str]:
@@ -70,7 +70,7 @@ def limits_detail(limits: HasZoneLimits) -> dict[str, str]:
         "unavailable_nodes": str(limits.unavailable_nodes),
         "agent_networks": ",".join(limits.agent_networks),
         "agent_label_keys": ",".join(limits.agent_label_keys),
-        "tries": ",".join(map(str, limits.tries)),
+        "attempt_limits": ",".join(map(str, limits.attempt_limits)),
     }
 
 

@@ -15,6 +15,7 @@ from eventstore.folding.fold import DONE, UNCHANGED, Decision, RecordMetadata, r
 from eventstore.log import FLEET, Partition
 from eventstore.reasons import Fault, Reason
 from projections import field_checks
+from projections.attempt_limits import fault_of_limits, with_stated
 from projections.fleet.membership.contested import faults_of_agent
 from projections.fleet.membership.effects import apply_changes, charge, hold_key
 from projections.fleet.membership.joins import (
@@ -46,7 +47,6 @@ from projections.fleet.withdrawals.holds import (
 )
 from projections.fleet.zone_outbox import enqueue_limits, enqueue_superseded
 from projections.rules.policies import BUILT_IN, DEFAULT, MAX_POLICIES, fault_of_policy, policy_of
-from projections.tries import fault_of_tries, with_stated
 from schemas.events import (
     BudgetSet,
     Event,
@@ -226,7 +226,7 @@ def _decide_zone_update(state: FleetState, event: ZoneUpdated, at: RecordMetadat
         info.unavailable_nodes if event.unavailable_nodes < 0 else event.unavailable_nodes,
         tuple(sorted({*event.agent_networks})) if event.set_agent_networks else info.agent_networks,
         tuple(sorted({*event.agent_label_keys})) if event.set_agent_label_keys else info.agent_label_keys,
-        with_stated(info.tries, event.tries),
+        with_stated(info.attempt_limits, event.attempt_limits),
     )
     labels = dict(sorted(event.labels.items()))
     if not event.set_labels or labels == info.labels:
@@ -248,7 +248,7 @@ def _fault_of_zone_update(event: ZoneUpdated) -> str | None:
         or field_checks.check_labels("labels", event.labels)
         or field_checks.check_networks("agent_networks", event.agent_networks)
         or field_checks.check_label_keys("agent_label_keys", event.agent_label_keys)
-        or fault_of_tries(event.tries)
+        or fault_of_limits(event.attempt_limits)
     )
 
 

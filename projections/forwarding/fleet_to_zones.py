@@ -24,8 +24,10 @@ def next_record(state: FleetState, zone_partition: int, mark: int) -> NodesSuper
     entry = queue[place]
     envelope = Envelope("", entry.zones[0], ACTOR, entry.time_ms)
     if entry.limits is not None:
-        installs, nodes, networks, keys, tries = entry.limits
+        installs, nodes, networks, keys, attempts = entry.limits
         end = entry.offset + 1
-        return ZoneLimitsSet(envelope, mark, end, entry.zones[0], installs, nodes, list(networks), list(keys), [*tries])
+        return ZoneLimitsSet(
+            envelope, mark, end, entry.zones[0], installs, nodes, list(networks), list(keys), [*attempts]
+        )
     zones, names, created_ms, uids = entry.zones, entry.names, entry.created_ms, entry.uids
     return NodesSuperseded(envelope, mark, entry.offset + 1, zones, names, created_ms, uids, entry.mark)

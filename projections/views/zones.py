@@ -7,6 +7,7 @@ from ipaddress import IPv4Network, IPv6Network
 from itertools import chain
 from typing import NamedTuple
 
+from projections.attempt_limits import in_force
 from projections.fleet.state import ANY_ZONE, FleetState
 from projections.fleet.tables import zone_table as tables
 from projections.fleet.tables.covers import PrefixChange
@@ -15,7 +16,6 @@ from projections.installs.rows import InstallsState
 from projections.installs.views import laggards, zone_progress
 from projections.rules.prefixes import SIZE4, SIZE6, networks
 from projections.rules.rule import Rule
-from projections.tries import in_force
 from projections.zones.dpus.rollout import limits_of
 from projections.zones.rows import Zone
 from projections.zones.state import ZonesState
@@ -38,9 +38,9 @@ class ZoneView(NamedTuple):
     frozen: bool
     agent_networks: tuple[str, ...]
     agent_label_keys: tuple[str, ...]
-    transient_tries: int
-    device_tries: int
-    operator_tries: int
+    transient_attempts: int
+    device_attempts: int
+    operator_attempts: int
 
 
 class MilestoneView(NamedTuple):
@@ -101,7 +101,7 @@ def is_known(zone: str, state: ZonesState, fleet: FleetState) -> bool:
 def view(zone: str, state: ZonesState, fleet: FleetState) -> ZoneView:
     now = tables.table(fleet, zone)
     info = fleet.zone(zone)
-    tries = in_force(info.tries)
+    attempt_limits = in_force(info.attempt_limits)
     limits = limits_of(Zone(info.parallel_installs, info.unavailable_nodes))
     return ZoneView(
         zone=zone,
@@ -116,9 +116,9 @@ def view(zone: str, state: ZonesState, fleet: FleetState) -> ZoneView:
         frozen=fleet.is_frozen(zone),
         agent_networks=info.agent_networks,
         agent_label_keys=info.agent_label_keys,
-        transient_tries=tries.transient,
-        device_tries=tries.device,
-        operator_tries=tries.operator,
+        transient_attempts=attempt_limits.transient,
+        device_attempts=attempt_limits.device,
+        operator_attempts=attempt_limits.operator,
     )
 
 

@@ -16,8 +16,8 @@ from eventstore.avro.columns import EventColumns
 from eventstore.folding.fold import DONE, Decision, RecordMetadata, refusal, unchanged
 from eventstore.log import ZONES, Partition
 from eventstore.reasons import Fault, Reason
+from projections.attempt_limits import fault_of_limits, with_stated
 from projections.field_checks import check_label_keys, check_networks, check_zone, quoted
-from projections.tries import fault_of_tries, with_stated
 from projections.zones.dpus import decide as dpus
 from projections.zones.dpus.rollout import DpuChange, admit, limits_of
 from projections.zones.nodes import decide as nodes
@@ -140,7 +140,7 @@ def _limit(state: ZonesState, event: ZoneLimitsSet, at: RecordMetadata) -> Decis
         check_zone("zone", event.zone)
         or check_networks("agent_networks", event.agent_networks)
         or check_label_keys("agent_label_keys", event.agent_label_keys)
-        or fault_of_tries(event.tries)
+        or fault_of_limits(event.attempt_limits)
     )
     if fault is not None:
         return refusal(fault)
@@ -151,7 +151,7 @@ def _limit(state: ZonesState, event: ZoneLimitsSet, at: RecordMetadata) -> Decis
         old.ordinals,
         tuple(event.agent_networks),
         tuple(event.agent_label_keys),
-        with_stated(old.tries, event.tries),
+        with_stated(old.attempt_limits, event.attempt_limits),
     )
     if old.deleted and row == Zone(ordinals=old.ordinals):
         row = replace(row, deleted=True)

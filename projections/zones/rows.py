@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from projections.tries import Tries
+from projections.attempt_limits import AttemptsByFailure
 
 MAX_ACTOR = 300
 """Characters of an actor in a forward. Certificates have no longer names, so only a forged log has longer actors."""
@@ -82,8 +82,8 @@ class Zone(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     Ordinals from `ordinals` on were never used. The ordinal of a deleted DPU is not reused, because install reports of
     it remain and would be attributed to the new DPU. `agent_networks` and `agent_label_keys` bound the statements of
-    node agents. `tries` is the retry budget of a step. A zone that was `deleted` exists while it has a node or DPU
-    again. Its row stays for its ordinals, and until fleet clears its limits.
+    node agents. `attempt_limits` bounds the attempts at a step. A zone that was `deleted` exists while it has a node or
+    DPU again. Its row stays for its ordinals, and until fleet clears its limits.
     """
 
     parallel_installs: int = 0
@@ -91,7 +91,7 @@ class Zone(msgspec.Struct, frozen=True, gc=False, array_like=True):
     ordinals: int = 0
     agent_networks: tuple[str, ...] = ()
     agent_label_keys: tuple[str, ...] = ()
-    tries: Tries = Tries()
+    attempt_limits: AttemptsByFailure = AttemptsByFailure()
     deleted: bool = False
 
     def must_stay(self) -> bool:
@@ -152,9 +152,9 @@ class Dpu(msgspec.Struct, frozen=True, gc=False, array_like=True):
     percent: int = 0
     message: str = ""
     facts: dict[str, str] = {}
-    failed: Tries = Tries()
+    failed: AttemptsByFailure = AttemptsByFailure()
 
     @property
-    def tries(self) -> int:
+    def phase_attempts(self) -> int:
         """The number of attempts at the present phase, for display."""
         return self.attempt - self.entered

@@ -343,7 +343,7 @@ class LeaveNodesRequest(_message.Message):
     def __init__(self, command_id: _Optional[str] = ..., zone: _Optional[str] = ..., names: _Optional[_Iterable[str]] = ..., dry_run: _Optional[bool] = ...) -> None: ...
 
 class UpdateZoneRequest(_message.Message):
-    __slots__ = ("command_id", "zone", "set_labels", "labels", "parallel_installs", "unavailable_nodes", "set_agent_networks", "agent_networks", "set_agent_label_keys", "agent_label_keys", "transient_tries", "device_tries", "operator_tries")
+    __slots__ = ("command_id", "zone", "set_labels", "labels", "parallel_installs", "unavailable_nodes", "set_agent_networks", "agent_networks", "set_agent_label_keys", "agent_label_keys", "transient_attempts", "device_attempts", "operator_attempts")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -361,9 +361,9 @@ class UpdateZoneRequest(_message.Message):
     AGENT_NETWORKS_FIELD_NUMBER: _ClassVar[int]
     SET_AGENT_LABEL_KEYS_FIELD_NUMBER: _ClassVar[int]
     AGENT_LABEL_KEYS_FIELD_NUMBER: _ClassVar[int]
-    TRANSIENT_TRIES_FIELD_NUMBER: _ClassVar[int]
-    DEVICE_TRIES_FIELD_NUMBER: _ClassVar[int]
-    OPERATOR_TRIES_FIELD_NUMBER: _ClassVar[int]
+    TRANSIENT_ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
+    OPERATOR_ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
     command_id: str
     zone: str
     set_labels: bool
@@ -374,10 +374,10 @@ class UpdateZoneRequest(_message.Message):
     agent_networks: _containers.RepeatedScalarFieldContainer[str]
     set_agent_label_keys: bool
     agent_label_keys: _containers.RepeatedScalarFieldContainer[str]
-    transient_tries: int
-    device_tries: int
-    operator_tries: int
-    def __init__(self, command_id: _Optional[str] = ..., zone: _Optional[str] = ..., set_labels: _Optional[bool] = ..., labels: _Optional[_Mapping[str, str]] = ..., parallel_installs: _Optional[int] = ..., unavailable_nodes: _Optional[int] = ..., set_agent_networks: _Optional[bool] = ..., agent_networks: _Optional[_Iterable[str]] = ..., set_agent_label_keys: _Optional[bool] = ..., agent_label_keys: _Optional[_Iterable[str]] = ..., transient_tries: _Optional[int] = ..., device_tries: _Optional[int] = ..., operator_tries: _Optional[int] = ...) -> None: ...
+    transient_attempts: int
+    device_attempts: int
+    operator_attempts: int
+    def __init__(self, command_id: _Optional[str] = ..., zone: _Optional[str] = ..., set_labels: _Optional[bool] = ..., labels: _Optional[_Mapping[str, str]] = ..., parallel_installs: _Optional[int] = ..., unavailable_nodes: _Optional[int] = ..., set_agent_networks: _Optional[bool] = ..., agent_networks: _Optional[_Iterable[str]] = ..., set_agent_label_keys: _Optional[bool] = ..., agent_label_keys: _Optional[_Iterable[str]] = ..., transient_attempts: _Optional[int] = ..., device_attempts: _Optional[int] = ..., operator_attempts: _Optional[int] = ...) -> None: ...
 
 class DeleteZoneRequest(_message.Message):
     __slots__ = ("command_id", "zone")
@@ -744,7 +744,7 @@ class ListZonesResponse(_message.Message):
     def __init__(self, zones: _Optional[_Iterable[_Union[Zone, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., position: _Optional[str] = ...) -> None: ...
 
 class Zone(_message.Message):
-    __slots__ = ("zone", "labels", "nodes", "dpus", "rules", "version", "digest", "parallel_installs", "unavailable_nodes", "frozen", "installs", "lagging", "exceptions", "position", "agent_networks", "agent_label_keys", "freeze_time", "frozen_by", "waiting_dpus", "waiting_start_time", "waiting_steps", "transient_tries", "device_tries", "operator_tries")
+    __slots__ = ("zone", "labels", "nodes", "dpus", "rules", "version", "digest", "parallel_installs", "unavailable_nodes", "frozen", "installs", "lagging", "exceptions", "position", "agent_networks", "agent_label_keys", "freeze_time", "frozen_by", "waiting_dpus", "waiting_start_time", "waiting_steps", "transient_attempts", "device_attempts", "operator_attempts")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -773,9 +773,9 @@ class Zone(_message.Message):
     WAITING_DPUS_FIELD_NUMBER: _ClassVar[int]
     WAITING_START_TIME_FIELD_NUMBER: _ClassVar[int]
     WAITING_STEPS_FIELD_NUMBER: _ClassVar[int]
-    TRANSIENT_TRIES_FIELD_NUMBER: _ClassVar[int]
-    DEVICE_TRIES_FIELD_NUMBER: _ClassVar[int]
-    OPERATOR_TRIES_FIELD_NUMBER: _ClassVar[int]
+    TRANSIENT_ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
+    OPERATOR_ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
     zone: str
     labels: _containers.ScalarMap[str, str]
     nodes: int
@@ -797,10 +797,10 @@ class Zone(_message.Message):
     waiting_dpus: int
     waiting_start_time: _timestamp_pb2.Timestamp
     waiting_steps: int
-    transient_tries: int
-    device_tries: int
-    operator_tries: int
-    def __init__(self, zone: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., nodes: _Optional[int] = ..., dpus: _Optional[int] = ..., rules: _Optional[int] = ..., version: _Optional[int] = ..., digest: _Optional[str] = ..., parallel_installs: _Optional[int] = ..., unavailable_nodes: _Optional[int] = ..., frozen: _Optional[bool] = ..., installs: _Optional[_Iterable[_Union[Install, _Mapping]]] = ..., lagging: _Optional[_Iterable[str]] = ..., exceptions: _Optional[_Iterable[_Union[DpuException, _Mapping]]] = ..., position: _Optional[str] = ..., agent_networks: _Optional[_Iterable[str]] = ..., agent_label_keys: _Optional[_Iterable[str]] = ..., freeze_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., frozen_by: _Optional[str] = ..., waiting_dpus: _Optional[int] = ..., waiting_start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., waiting_steps: _Optional[int] = ..., transient_tries: _Optional[int] = ..., device_tries: _Optional[int] = ..., operator_tries: _Optional[int] = ...) -> None: ...
+    transient_attempts: int
+    device_attempts: int
+    operator_attempts: int
+    def __init__(self, zone: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., nodes: _Optional[int] = ..., dpus: _Optional[int] = ..., rules: _Optional[int] = ..., version: _Optional[int] = ..., digest: _Optional[str] = ..., parallel_installs: _Optional[int] = ..., unavailable_nodes: _Optional[int] = ..., frozen: _Optional[bool] = ..., installs: _Optional[_Iterable[_Union[Install, _Mapping]]] = ..., lagging: _Optional[_Iterable[str]] = ..., exceptions: _Optional[_Iterable[_Union[DpuException, _Mapping]]] = ..., position: _Optional[str] = ..., agent_networks: _Optional[_Iterable[str]] = ..., agent_label_keys: _Optional[_Iterable[str]] = ..., freeze_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., frozen_by: _Optional[str] = ..., waiting_dpus: _Optional[int] = ..., waiting_start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., waiting_steps: _Optional[int] = ..., transient_attempts: _Optional[int] = ..., device_attempts: _Optional[int] = ..., operator_attempts: _Optional[int] = ...) -> None: ...
 
 class DpuException(_message.Message):
     __slots__ = ("dpu", "version", "reason", "report_time")
@@ -1031,7 +1031,7 @@ class ListDpusResponse(_message.Message):
     def __init__(self, dpus: _Optional[_Iterable[_Union[Dpu, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., position: _Optional[str] = ...) -> None: ...
 
 class Dpu(_message.Message):
-    __slots__ = ("dpu", "zone", "ordinal", "node", "serial", "bmc_address", "image", "phase", "step_state", "tries", "attempt", "provisioner", "task", "percent", "paused", "swapped", "failures", "message", "phase_start_time", "attempt_deadline_time", "facts", "position")
+    __slots__ = ("dpu", "zone", "ordinal", "node", "serial", "bmc_address", "image", "phase", "step_state", "phase_attempts", "attempt", "provisioner", "task", "percent", "paused", "swapped", "failures", "message", "phase_start_time", "attempt_deadline_time", "facts", "position")
     class FactsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -1048,7 +1048,7 @@ class Dpu(_message.Message):
     IMAGE_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
     STEP_STATE_FIELD_NUMBER: _ClassVar[int]
-    TRIES_FIELD_NUMBER: _ClassVar[int]
+    PHASE_ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     PROVISIONER_FIELD_NUMBER: _ClassVar[int]
     TASK_FIELD_NUMBER: _ClassVar[int]
@@ -1070,7 +1070,7 @@ class Dpu(_message.Message):
     image: str
     phase: str
     step_state: str
-    tries: int
+    phase_attempts: int
     attempt: int
     provisioner: str
     task: str
@@ -1083,7 +1083,7 @@ class Dpu(_message.Message):
     attempt_deadline_time: _timestamp_pb2.Timestamp
     facts: _containers.ScalarMap[str, str]
     position: str
-    def __init__(self, dpu: _Optional[str] = ..., zone: _Optional[str] = ..., ordinal: _Optional[int] = ..., node: _Optional[str] = ..., serial: _Optional[str] = ..., bmc_address: _Optional[str] = ..., image: _Optional[str] = ..., phase: _Optional[str] = ..., step_state: _Optional[str] = ..., tries: _Optional[int] = ..., attempt: _Optional[int] = ..., provisioner: _Optional[str] = ..., task: _Optional[str] = ..., percent: _Optional[int] = ..., paused: _Optional[bool] = ..., swapped: _Optional[bool] = ..., failures: _Optional[int] = ..., message: _Optional[str] = ..., phase_start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., attempt_deadline_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., facts: _Optional[_Mapping[str, str]] = ..., position: _Optional[str] = ...) -> None: ...
+    def __init__(self, dpu: _Optional[str] = ..., zone: _Optional[str] = ..., ordinal: _Optional[int] = ..., node: _Optional[str] = ..., serial: _Optional[str] = ..., bmc_address: _Optional[str] = ..., image: _Optional[str] = ..., phase: _Optional[str] = ..., step_state: _Optional[str] = ..., phase_attempts: _Optional[int] = ..., attempt: _Optional[int] = ..., provisioner: _Optional[str] = ..., task: _Optional[str] = ..., percent: _Optional[int] = ..., paused: _Optional[bool] = ..., swapped: _Optional[bool] = ..., failures: _Optional[int] = ..., message: _Optional[str] = ..., phase_start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., attempt_deadline_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., facts: _Optional[_Mapping[str, str]] = ..., position: _Optional[str] = ...) -> None: ...
 
 class GetDpuRequest(_message.Message):
     __slots__ = ("min_position", "dpu", "zone", "as_of")

@@ -111,8 +111,8 @@ class ZoneUpdated(Event, frozen=True, gc=False):
     `agent_networks` (if `set_agent_networks`) are the networks, in CIDR notation, from which node agents may set
     addresses. `agent_label_keys` (if `set_agent_label_keys`) are the label keys that node agents of the zone own.
 
-    `tries` is the maximum of attempts at a step of a DPU, by kind of failure: transient, device, operator; empty
-    leaves all of them unchanged.
+    `attempt_limits` is the maximum of attempts at a step of a DPU, by kind of failure: transient, device, operator;
+    empty leaves all of them unchanged.
     """
 
     schema_id = 29
@@ -125,7 +125,7 @@ class ZoneUpdated(Event, frozen=True, gc=False):
     agent_networks: list[str] = []
     set_agent_label_keys: bool = False
     agent_label_keys: list[str] = []
-    tries: list[int] = []
+    attempt_limits: list[int] = []
 
 
 class WritesFrozen(Event, frozen=True, gc=False):

@@ -109,7 +109,7 @@ class ZoneLimitsSet(Event, frozen=True, gc=False):
     unavailable_nodes: int
     agent_networks: list[str] = []
     agent_label_keys: list[str] = []
-    tries: list[int] = []
+    attempt_limits: list[int] = []
 
 
 class OutboxAcknowledged(Event, frozen=True, gc=False):

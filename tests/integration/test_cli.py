@@ -334,15 +334,15 @@ async def test_a_selection_that_says_too_little_or_too_much_requests_nothing(
     assert ran.status > 0 and words in " ".join(ran.stderr.split())
 
 
-async def test_the_tries_of_a_step_are_set_and_shown_per_zone(run: Run) -> None:
+async def test_the_limits_of_attempts_are_set_and_shown_per_zone(run: Run) -> None:
     await run("nodes", "join", "n1", "--zone", "z1", "--address", "10.0.0.1")
     shown = (await run("zones", "show", "z1")).json
-    assert [shown[f"{kind}_tries"] for kind in ("transient", "device", "operator")] == [12, 3, 1]
-    done = await run("zones", "limit", "z1", "--transient-tries", "30", "--operator-tries", "2")
+    assert [shown[f"{kind}_attempts"] for kind in ("transient", "device", "operator")] == [12, 3, 1]
+    done = await run("zones", "limit", "z1", "--transient-attempts", "30", "--operator-attempts", "2")
     assert done.status == 0
     shown = (await run("zones", "show", "z1", "--min-position", done.json["position"])).json
-    assert [shown[f"{kind}_tries"] for kind in ("transient", "device", "operator")] == [30, 3, 2]
-    assert (await run("zones", "limit", "z1", "--device-tries", "101")).status == 1
+    assert [shown[f"{kind}_attempts"] for kind in ("transient", "device", "operator")] == [30, 3, 2]
+    assert (await run("zones", "limit", "z1", "--device-attempts", "101")).status == 1
 
 
 async def test_dpus_are_registered_and_driven(run: Run) -> None:

@@ -63,7 +63,7 @@ async def test_a_wait_for_several_ends_when_the_last_is_there(plane: Served) -> 
     late = await run("wait", "dpu", *selected, server=plane.address)
     assert (late.status, "0 of 2 DPUs; z1/z1-d is in Initializing" in late.stderr) == (3, True)
     named = await run("wait", "dpu", "z1-d", "z2-d", "--for", "initializing", server=plane.address)
-    assert named.stdout == "dpu z1-d, z2-d: Initializing: 2 of 2; z2-d: Initializing, tries 0\n"
+    assert named.stdout == "dpu z1-d, z2-d: Initializing: 2 of 2; z2-d: Initializing, attempts 0\n"
     zones = await run("wait", "zone", *selected, server=plane.address)
     assert (zones.status, "last seen: 0 of 2; z1: version" in zones.stderr) == (3, True)
     nothing = await run("wait", "zone", "-l", "row=8", server=plane.address)
@@ -75,7 +75,7 @@ async def test_a_wait_for_several_ends_when_the_last_is_there(plane: Served) -> 
     [
         (["node", "n1", "--for", "covered"], "zone z1 lacks 10.0.0.1; see `dpuplane policies list`"),
         (["clique", "d", "c", "--for", "ready"], "1 of 1 indices taken, 0 ready; see `dpuplane cliques show d c`"),
-        (["dpu", "d1", "--for", "ready"], "tries 0; see `dpuplane history d1`"),
+        (["dpu", "d1", "--for", "ready"], "attempts 0; see `dpuplane history d1`"),
         (["zone", "z1", "--for", "applied"], "no DPU has reported version 3 or later; see `dpuplane zones show z1`"),
         (["zone", "nowhere"], "'nowhere'"),
     ],
@@ -108,7 +108,7 @@ async def test_a_command_about_a_dpu_that_two_zones_have_asks_at_once_which(plan
             "Error: dpu: 'd1' exists in the zones z1, z2; name its zone (--zone)\n",
         )
     named = await run("wait", "dpu", "d1", "--zone", "z2", "--for", "initializing", server=plane.address)
-    assert (named.status, named.stdout) == (0, "dpu d1: Initializing: Initializing, tries 0\n")
+    assert (named.status, named.stdout) == (0, "dpu d1: Initializing: Initializing, attempts 0\n")
 
 
 async def test_a_list_is_shown_again_when_it_changes_and_ctrl_c_ends_it_with_130(plane: Served) -> None:

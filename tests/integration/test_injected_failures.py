@@ -11,7 +11,7 @@ FAILURES = ("initialize:device:1:a-dpu-0000", "drain:device:3:a-dpu-0001", "drai
 WAIT = ("--timeout", "120")
 
 
-async def test_a_user_sees_retries_and_error_and_the_ways_out_without_hardware(tmp_path: Path) -> None:
+async def test_a_user_sees_reattempts_and_error_and_the_ways_out_without_hardware(tmp_path: Path) -> None:
     errors = tmp_path / "stderr"
     flags = [part for failure in FAILURES for part in ("--simulate-fail", failure)]
     async with serving("--data", str(tmp_path / "plane"), "--simulate", "3", *flags, stderr=errors) as plane:
@@ -26,11 +26,11 @@ async def test_a_user_sees_retries_and_error_and_the_ways_out_without_hardware(t
         assert "a-dpu-0000" not in stuck
         assert "simulated: injected device failure of drain, 3 of 3" in stuck
         assert "simulated: injected operator failure of drain, 1 of 1" in stuck
-        tries = [
-            int((await run("dpus", "show", dpu, "--output", "json", server=server)).json()["tries"])
+        attempts = [
+            int((await run("dpus", "show", dpu, "--output", "json", server=server)).json()["phase_attempts"])
             for dpu in ("a-dpu-0001", "a-dpu-0002")
         ]
-        assert tries == [3, 1]
+        assert attempts == [3, 1]
         assert (await run("dpus", "retry", "a-dpu-0001", server=server)).status == 0
         assert (await run("dpus", "skip", "a-dpu-0002", server=server)).status == 0
         for dpu in ("a-dpu-0000", "a-dpu-0001", "a-dpu-0002"):

@@ -135,9 +135,9 @@ class Fleet:
     def limit(self, zone: str, installs: int, nodes: int) -> Outcome:
         return self.apply(ZoneUpdated(envelope("ann"), zone, False, {}, installs, nodes))
 
-    def tries(self, zone: str, *stated: int) -> Outcome:
+    def attempt_limits(self, zone: str, *stated: int) -> Outcome:
         """Set how often a step of a zone's DPUs is attempted, by kind of failure."""
-        return self.apply(ZoneUpdated(envelope("ann"), zone, False, {}, -1, -1, tries=[*stated]))
+        return self.apply(ZoneUpdated(envelope("ann"), zone, False, {}, -1, -1, attempt_limits=[*stated]))
 
     def agents(self, zone: str, networks: Sequence[str], keys: Sequence[str]) -> Outcome:
         """Set which fields node agents may state in a zone."""

@@ -118,10 +118,12 @@ class ZoneLog:
         zone: str = ZONE,
         networks: Sequence[str] = (),
         keys: Sequence[str] = (),
-        tries: Sequence[int] = (),
+        attempt_limits: Sequence[int] = (),
     ) -> Outcome:
         mark, said = self.state.fleet_mark, internal_envelope(zone, self.now_ms)
-        return self.append(ZoneLimitsSet(said, mark, mark + 1, zone, installs, nodes, [*networks], [*keys], [*tries]))
+        return self.append(
+            ZoneLimitsSet(said, mark, mark + 1, zone, installs, nodes, [*networks], [*keys], [*attempt_limits])
+        )
 
     def start(self, dpu: str, actor: str = "p1", *, attempt: int = 0) -> Outcome:
         row = self.row(dpu)

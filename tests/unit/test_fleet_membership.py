@@ -194,29 +194,29 @@ def test_a_partition_has_the_last_word_on_what_it_put_into_its_zones() -> None:
     assert next_record(fleet.state, 0, 0) is None
 
 
-def test_tries_go_down_to_the_zone_and_those_that_are_not_stated_stay() -> None:
+def test_limits_of_attempts_go_down_to_the_zone_and_those_that_are_not_stated_stay() -> None:
     fleet, zone = Fleet(), zone_on(2)
-    assert fleet.tries(zone, 20, -1, -1).code == "done"
-    assert fleet.tries(zone, -1, 5, 0).code == "done"
+    assert fleet.attempt_limits(zone, 20, -1, -1).code == "done"
+    assert fleet.attempt_limits(zone, -1, 5, 0).code == "done"
     fleet.limit(zone, 4, -1)
     fleet.state = fleet.reload()
     mark, found = 0, list[list[int]]()
     while (event := next_record(fleet.state, 2, mark)) is not None:
         assert isinstance(event, ZoneLimitsSet)
-        mark, found = event.to_offset, [*found, event.tries]
+        mark, found = event.to_offset, [*found, event.attempt_limits]
     assert found == [[20, 0, 0], [20, 5, 0], [20, 5, 0]]
 
 
 @pytest.mark.parametrize(
     ("stated", "reason"),
     [
-        ((1, 2), "tries: 2 numbers must be 3, for transient, device, operator"),
-        ((-2, 0, 0), "transient_tries: -2 must be from -1 to 100"),
-        ((0, 0, 101), "operator_tries: 101 must be from -1 to 100"),
+        ((1, 2), "attempt_limits: 2 numbers must be 3, for transient, device, operator"),
+        ((-2, 0, 0), "transient_attempts: -2 must be from -1 to 100"),
+        ((0, 0, 101), "operator_attempts: 101 must be from -1 to 100"),
     ],
 )
-def test_tries_that_cannot_be_are_refused(stated: tuple[int, ...], reason: str) -> None:
-    assert Fleet().tries("z", *stated).reason == reason
+def test_impossible_limits_of_attempts_are_refused(stated: tuple[int, ...], reason: str) -> None:
+    assert Fleet().attempt_limits("z", *stated).reason == reason
 
 
 def test_limits_go_down_to_the_zone_once_per_change() -> None:

@@ -9,13 +9,13 @@ from msgspec.structs import replace
 
 from eventstore.folding.fold import RecordMetadata
 from eventstore.ids import internal_envelope
+from projections.attempt_limits import DEFAULT_LIMITS, FAILURE_KINDS, AttemptsByFailure, in_force
 from projections.field_checks import MAX_AHEAD_MS
 from projections.installs.fold import MAX_ORDINAL
-from projections.tries import DEFAULT_TRIES, FAILURE_KINDS, Tries, in_force
 from projections.zones.dpus.lifecycle import (
     BACKOFF_MS,
     LONGEST_BACKOFF_MS,
-    MAX_TRIES,
+    MAX_ATTEMPTS,
     REQUESTS,
     TRANSITIONS,
     Trigger,
@@ -204,35 +204,37 @@ def test_a_step_is_tried_as_often_as_its_zone_says_and_then_waits_for_a_person(
     kind: str, stated: tuple[int, ...]
 ) -> None:
     log = provisioned()
-    log.limit(0, 0, tries=stated)
-    tries = getattr(in_force(Tries(*stated)), kind)
-    for failure in range(1, tries + 1):
+    log.limit(0, 0, attempt_limits=stated)
+    limit = getattr(in_force(AttemptsByFailure(*stated)), kind)
+    for failure in range(1, limit + 1):
         log.wait_for_backoff("d")
         assert log.start("d").code == "done"
         assert log.fail("d", kind, message="bad\nflash").code == "done"
         row = log.row("d")
         assert row.message == "bad flash"
-        assert (row.phase == ERROR) == (failure == tries)
-        assert (row.tries, row.failures, getattr(row.failed, kind)) == (failure, failure, failure)
+        assert (row.phase == ERROR) == (failure == limit)
+        assert (row.phase_attempts, row.failures, getattr(row.failed, kind)) == (failure, failure, failure)
     assert (row.resume, row.effect, row.step_state) == (NODE_EFFECT, True, "idle")
     log.request("d", "retry")
     row = log.row("d")
-    assert (row.tries, row.failures, row.failed) == (0, 0, Tries()), "tries are those of this step"
+    assert (row.phase_attempts, row.failures, row.failed) == (0, 0, AttemptsByFailure()), (
+        "attempts are those of this step"
+    )
 
 
-def test_failures_of_a_kind_use_up_the_tries_of_that_kind_only() -> None:
+def test_failures_of_a_kind_use_up_the_attempts_of_that_kind_only() -> None:
     log = provisioned()
     for kind in ("device", *["transient"] * 5, "device"):
         log.wait_for_backoff("d")
         log.start("d")
         log.fail("d", kind)
-    assert (log.row("d").phase, log.row("d").failed) == (NODE_EFFECT, Tries(5, 2, 0))
+    assert (log.row("d").phase, log.row("d").failed) == (NODE_EFFECT, AttemptsByFailure(5, 2, 0))
 
 
-def test_the_default_tries_outlast_the_reboot_of_a_bmc() -> None:
+def test_the_default_limits_outlast_the_reboot_of_a_bmc() -> None:
     """A BMC is away for up to ten minutes, and no try need take any time: its connection is refused at once."""
     shortest_ms = sum(
-        min(backoff_ms(f"d{i}", 7, failures) for i in range(2_000)) for failures in range(1, DEFAULT_TRIES.transient)
+        min(backoff_ms(f"d{i}", 7, failures) for i in range(2_000)) for failures in range(1, DEFAULT_LIMITS.transient)
     )
     assert shortest_ms > 600_000
 
@@ -300,7 +302,7 @@ def test_a_lost_provisioner_costs_no_retry_and_no_wait() -> None:
 
 def test_a_dpu_whose_every_provisioner_dies_ends_in_error() -> None:
     log = provisioned()
-    for _ in range(MAX_TRIES + sum(DEFAULT_TRIES)):
+    for _ in range(MAX_ATTEMPTS + sum(DEFAULT_LIMITS)):
         assert log.start("d").code == "done"
         log.fail("d", "lost")
     assert log.row("d").phase == ERROR
@@ -331,7 +333,7 @@ def test_retry_from_error_goes_on_where_it_failed() -> None:
     assert (log.row("d").phase, log.row("d").resume) == (ERROR, OS_INSTALLING)
     assert log.request("d", "retry").code == "done"
     row = log.row("d")
-    assert (row.phase, row.step_state, row.failures, row.tries) == (OS_INSTALLING, "open", 0, 0)
+    assert (row.phase, row.step_state, row.failures, row.phase_attempts) == (OS_INSTALLING, "open", 0, 0)
 
 
 def test_retry_takes_a_running_attempt_away_from_its_provisioner() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from eventstore.folding.fold import RecordMetadata
-from projections.tries import DEFAULT_TRIES
-from projections.zones.dpus.lifecycle import MAX_TRIES, Trigger, backoff_ms, transition
+from projections.attempt_limits import DEFAULT_LIMITS
+from projections.zones.dpus.lifecycle import MAX_ATTEMPTS, Trigger, backoff_ms, transition
 from projections.zones.dpus.phases import (
     DELETING,
     ERROR,
@@ -107,9 +107,9 @@ def test_a_provision_without_an_image_takes_the_last_one() -> None:
 
 @pytest.mark.parametrize("name", ["failed", "lost"])
 def test_the_last_try_ends_in_error_and_the_one_before_does_not(name: str) -> None:
-    most = MAX_TRIES + sum(DEFAULT_TRIES)
-    for tries, phase in ((most - 1, NODE_EFFECT), (most, ERROR)):
-        row = row_in(NODE_EFFECT, step_state="running", attempt=99, entered=99 - tries)
+    most = MAX_ATTEMPTS + sum(DEFAULT_LIMITS)
+    for attempts, phase in ((most - 1, NODE_EFFECT), (most, ERROR)):
+        row = row_in(NODE_EFFECT, step_state="running", attempt=99, entered=99 - attempts)
         after = transition("d", row, Trigger(name, AT, attempt=99, kind="transient", message="m"))
         assert isinstance(after, Dpu)
         assert (after.phase, after.message) == (phase, "m")

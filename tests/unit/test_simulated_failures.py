@@ -14,7 +14,7 @@ from drivers.backends.bmc import Action, Bmc, NeedsOperator, TaskFailed, Unreach
 from drivers.backends.simulated_bmc import BmcFaults, SimulatedBmcs
 from drivers.backends.simulated_failures import MAX_FAILURES, STEPS, Failure, parse_failures
 from drivers.provisioning.steps import ACTIONS
-from projections.tries import FAILURE_KINDS, MAX_TRIES_OF_KIND
+from projections.attempt_limits import FAILURE_KINDS, MAX_LIMIT
 
 pytestmark = pytest.mark.virtual_clock
 
@@ -22,7 +22,7 @@ FAILURES = st.builds(
     Failure,
     st.sampled_from(STEPS),
     st.sampled_from(FAILURE_KINDS),
-    st.integers(1, MAX_TRIES_OF_KIND),
+    st.integers(1, MAX_LIMIT),
     st.sampled_from(["", "d-1"]),
 )
 

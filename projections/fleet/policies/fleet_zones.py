@@ -16,9 +16,9 @@ from typing import NamedTuple
 import msgspec
 
 from eventstore.folding.state_table import StateTable
+from projections.attempt_limits import AttemptsByFailure
 from projections.fleet.tables.rulesets import RuleSet
 from projections.rules.policies import Selector, selector
-from projections.tries import Tries
 
 MAX_PREVIOUS_LISTS = 8
 """Previous lists retained per label set, or per zone: deltas start from these."""
@@ -32,7 +32,7 @@ class ZoneLimits(NamedTuple):
     unavailable_nodes: int
     agent_networks: tuple[str, ...] = ()
     agent_label_keys: tuple[str, ...] = ()
-    tries: Tries = Tries()
+    attempt_limits: AttemptsByFailure = AttemptsByFailure()
 
 
 NO_LIMITS = ZoneLimits(0, 0)
@@ -55,12 +55,12 @@ class FleetZone(msgspec.Struct, frozen=True):
     labels_version: int = 0
     agent_networks: tuple[str, ...] = ()
     agent_label_keys: tuple[str, ...] = ()
-    tries: Tries = Tries()
+    attempt_limits: AttemptsByFailure = AttemptsByFailure()
 
     @property
     def limits(self) -> ZoneLimits:
         installs, nodes = self.parallel_installs, self.unavailable_nodes
-        return ZoneLimits(installs, nodes, self.agent_networks, self.agent_label_keys, self.tries)
+        return ZoneLimits(installs, nodes, self.agent_networks, self.agent_label_keys, self.attempt_limits)
 
     def is_forgettable(self) -> bool:
         """Whether the zone has no labels and limits, and never had labels: then its history is that of UNKNOWN_ZONE."""

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from eventstore.folding.fold import DONE, Decision, Outcome, RecordMetadata, refusal, unchanged
 from eventstore.reasons import Fault, Reason
+from projections.attempt_limits import FAILURE_KINDS, AttemptsByFailure, in_force
 from projections.field_checks import MAX_AHEAD_MS, check_name, check_text, check_zone, is_printable, quoted
 from projections.installs.fold import MAX_ORDINAL
-from projections.tries import FAILURE_KINDS, Tries, in_force
 from projections.zones.dpus.lifecycle import REQUESTS, Trigger, transition
 from projections.zones.dpus.phases import INITIALIZING, PENDING
 from projections.zones.dpus.rollout import DpuChange, InstallAdmission, admit, limits_of, queue_place
@@ -93,7 +93,7 @@ def apply_step_event(state: ZonesState, event: StepEvent, at: RecordMetadata) ->
     trigger = _trigger(event, at)
     if isinstance(trigger, str):
         return refusal(trigger)
-    trigger = trigger._replace(tries=_tries(state, row))
+    trigger = trigger._replace(attempt_limits=_attempt_limits(state, row))
     return _decide(state, event.dpu, row, transition(event.dpu, row, trigger), at)
 
 
@@ -112,7 +112,7 @@ def expire(state: ZonesState, event: DeadlinePassed, at: RecordMetadata) -> Deci
     message = f"{row.provisioner!a} reported no result by the deadline"
     failed_ms = _said_ms(event, at)
     trigger = Trigger("expired", at, attempt=row.attempt, kind="transient", message=message, failed_ms=failed_ms)
-    trigger = trigger._replace(tries=_tries(state, row))
+    trigger = trigger._replace(attempt_limits=_attempt_limits(state, row))
     return _decide(state, name, row, transition(name, row, trigger), at)
 
 
@@ -159,8 +159,8 @@ def _outcome(state: ZonesState, changed: DpuChange, admitted: InstallAdmission) 
     return Outcome("waiting", reason, {"queue_position": place})
 
 
-def _tries(state: ZonesState, row: Dpu) -> Tries:
-    return in_force((state.zone_rows.rows.get(row.zone) or Zone()).tries)
+def _attempt_limits(state: ZonesState, row: Dpu) -> AttemptsByFailure:
+    return in_force((state.zone_rows.rows.get(row.zone) or Zone()).attempt_limits)
 
 
 def _find(state: ZonesState, zone: str, dpu: str) -> Dpu | str:

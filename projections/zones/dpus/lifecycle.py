@@ -19,8 +19,8 @@ from msgspec.structs import replace
 from eventstore.backoff import backoff_ceiling
 from eventstore.folding.fold import RecordMetadata
 from eventstore.reasons import Fault, Reason
+from projections.attempt_limits import DEFAULT_LIMITS, AttemptsByFailure
 from projections.field_checks import quoted
-from projections.tries import DEFAULT_TRIES, Tries
 from projections.zones.dpus.phases import (
     DELETING,
     ERROR,
@@ -38,7 +38,7 @@ from projections.zones.dpus.phases import (
 from projections.zones.dpus.rollout import enter_phase
 from projections.zones.rows import Dpu
 
-MAX_TRIES = 20
+MAX_ATTEMPTS = 20
 """Attempts at one phase beyond the retry budget, so that a DPU whose provisioners all die ends in Error, too."""
 
 BACKOFF_MS, LONGEST_BACKOFF_MS = 2_000, 300_000
@@ -65,7 +65,7 @@ class Trigger(NamedTuple):
     message: str = ""
     serial: str = ""
     failed_ms: int = 0
-    tries: Tries = DEFAULT_TRIES
+    attempt_limits: AttemptsByFailure = DEFAULT_LIMITS
 
 
 TransitionResult: TypeAlias = Dpu | str | None
@@ -217,7 +217,7 @@ def _fail(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
     failed = row.failed._replace(**{trigger.kind: getattr(row.failed, trigger.kind) + 1})
     failures = getattr(failed, trigger.kind)
     row = replace(row, failures=row.failures + 1, failed=failed)
-    if failures >= getattr(trigger.tries, trigger.kind) or row.tries >= _tries_max(trigger):
+    if failures >= getattr(trigger.attempt_limits, trigger.kind) or row.phase_attempts >= _attempts_max(trigger):
         return _error(row, row.phase, trigger)
     return replace(
         _without_attempt(row, trigger),
@@ -231,11 +231,15 @@ def _lose(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
     stale = _stale(name, row, trigger)
     if stale is not None:
         return stale
-    return _error(row, row.phase, trigger) if row.tries >= _tries_max(trigger) else _without_attempt(row, trigger)
+    return (
+        _error(row, row.phase, trigger)
+        if row.phase_attempts >= _attempts_max(trigger)
+        else _without_attempt(row, trigger)
+    )
 
 
-def _tries_max(trigger: Trigger) -> int:
-    return MAX_TRIES + sum(trigger.tries)
+def _attempts_max(trigger: Trigger) -> int:
+    return MAX_ATTEMPTS + sum(trigger.attempt_limits)
 
 
 def _swap(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
@@ -298,7 +302,7 @@ def _settled(row: Dpu, at: RecordMetadata) -> Dpu:
 
 
 def _error(row: Dpu, resume: str, trigger: Trigger) -> Dpu:
-    """The row in Error: the tries and failures of the failed step stay visible."""
+    """The row in Error: the attempts and failures of the failed step stay visible."""
     tried = {"entered": row.entered, "failures": row.failures, "failed": row.failed}
     return replace(_idle(row, ERROR, trigger.at), resume=resume, message=trigger.message, **tried)
 

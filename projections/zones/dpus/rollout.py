@@ -14,7 +14,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from eventstore.folding.fold import RecordMetadata
-from projections.tries import Tries
+from projections.attempt_limits import AttemptsByFailure
 from projections.zones.dpus.index import ZoneDpus, host_of
 from projections.zones.dpus.phases import FIRST_ALTERING_STEP, INSTALLING, NODE_EFFECT, PENDING
 from projections.zones.rows import Dpu, Zone
@@ -67,7 +67,7 @@ def enter_phase(row: Dpu, phase: str, at: RecordMetadata) -> Dpu:
         since_ms=at.time_ms,
         installed="" if phase == FIRST_ALTERING_STEP else row.installed,
         failures=0,
-        failed=Tries(),
+        failed=AttemptsByFailure(),
         not_before_ms=0,
         deadline_ms=0,
         provisioner="",

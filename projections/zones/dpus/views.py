@@ -19,7 +19,7 @@ class DpuView(NamedTuple):
     image: str
     phase: str
     step_state: str
-    tries: int
+    phase_attempts: int
     attempt: int
     provisioner: str
     task: str
@@ -44,7 +44,7 @@ def view(name: str, dpu: Dpu) -> DpuView:
         image=dpu.image,
         phase=dpu.phase,
         step_state=dpu.step_state,
-        tries=dpu.tries,
+        phase_attempts=dpu.phase_attempts,
         attempt=dpu.attempt,
         provisioner=dpu.provisioner,
         task=dpu.task,

@@ -76,11 +76,11 @@ function table(dpus, phase) {
   if (!dpus.length) return empty("Nothing is stuck.", "A DPU is listed here once a step of its lifecycle fails, somebody pauses it, or its card was exchanged.");
   return html`<div class="scroll"><table class="stack">
     <thead><tr><th scope="col">DPU</th><th scope="col">zone</th><th scope="col">phase</th><th scope="col">why</th>
-      <th scope="col">since</th><th scope="col" class="right">tries</th><th scope="col">to try</th></tr></thead>
+      <th scope="col">since</th><th scope="col" class="right">attempts</th><th scope="col">to try</th></tr></thead>
     <tbody>${dpus.map((dpu) => html`
       <tr><td class="name" data-column="DPU" title=${dpu.dpu}>${dpu.dpu}</td><td class="name" data-column="zone" title=${dpu.zone}><a href=${address(state.view, { ...Object.fromEntries(state.query), zone: dpu.zone })}>${dpu.zone}</a></td>
         <td data-column="phase">${tag(dpu.phase, { Error: "far", Ready: "good" }[dpu.phase] ?? "")}</td><td class="wide" data-column="why">${why(dpu)}</td>
-        <td class="when soft" data-column="since">${ago(timeMs(dpu.phase_start_time), state.now)}</td><td class="right" data-column="tries">${dpu.tries}</td>
+        <td class="when soft" data-column="since">${ago(timeMs(dpu.phase_start_time), state.now)}</td><td class="right" data-column="attempts">${dpu.phase_attempts}</td>
         <td class="act" data-column="to try">${attempt(dpu)}</td></tr>`)}</tbody>
   </table></div>`;
 }
