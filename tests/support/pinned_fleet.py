@@ -198,7 +198,7 @@ def _edit_holds(fleet: DeliveredFleet) -> None:
     hold = fleet.describe("z0", {"tier": "2"}).result["hold"]
     fleet.approve(hold, "bob")
     fleet.approve(hold, "cid")
-    hold = fleet.delete_policy("web").result["hold"]
+    fleet.delete_policy("web")
     fleet.budget("denied-by-change", 1_000, 10_000)
     fleet.describe("z0", {"tier": "3"})
     fleet.delete_policy("ssh", "bob")

@@ -198,6 +198,11 @@ def test_the_logs_have_every_code_that_a_fold_gives() -> None:
     assert given - had == {"LIMIT_REACHED", *of_commands_in_fleet}
 
 
+@pytest.mark.parametrize("fold", FOLDS.values(), ids=FOLDS)
+def test_a_log_to_pin_the_next_version_can_be_made(fold: Fold[Any]) -> None:
+    assert {type(event_of(record)).__name__ for record in made(fold.topic)} >= fold.accepts
+
+
 def said_in(folding: Folding) -> str:
     """All that was told, and what stands in rows in the end, a line each."""
     reasons = [reason for told in folding.told.values() for reason in (told.reason, *(i.reason for i in told.items))]
