@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 class _Contradiction(NamedTuple):
-    """A contradiction that only further folding of `lagging` could resolve."""
+    """A contradiction between the marks of zones and fleet, which only further folding of `lagging` could resolve."""
 
     lagging: Partition
     reason: str

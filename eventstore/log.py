@@ -105,7 +105,7 @@ class EventLog(Protocol):
         ...
 
     async def end(self, partition: Partition) -> int:
-        """One past the last record."""
+        """The offset after the last record."""
         ...
 
     async def position_at(self, partition: Partition, time_ms: int) -> int:

@@ -57,4 +57,4 @@ class Progress:
         self._said_s = now_s
         rate = self.records / self.seconds(now_s)
         about = {"percent": f"{self.percent(positions):.1f}", "records": self.records, "per_second": round(rate)}
-        logger.info("part of the log folded", extra=about)
+        logger.info("log partly folded", extra=about)

@@ -1,4 +1,5 @@
-"""The folds: pure functions that decide events and derive all state that is shown or driven. Four topics, four folds.
+"""The folds: pure functions that decide events and derive all state that queries and drivers read. Four topics, four
+folds.
 
     zones         nodes and DPUs of a zone: `zones/nodes`, `zones/dpus`
     fleet         state that all zones share: `fleet/membership`, `fleet/withdrawals`, `fleet/policies`; and the derived

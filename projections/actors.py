@@ -1,4 +1,4 @@
-"""Node agents among the actors of the log. Folds restrict the statements of a node agent."""
+"""Node agents among the actors of the log. Folds restrict what a node agent may set."""
 
 from __future__ import annotations
 

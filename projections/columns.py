@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 
 class NodeColumns(NamedTuple):
-    """One value per node and column, or one that repeats endlessly."""
+    """The columns of nodes as iterables with a value per node. A value that all nodes share is repeated without end."""
 
     created_ms: Iterable[int]
     uids: Iterable[str]
@@ -134,8 +134,8 @@ def _fault_of_names(names: Sequence[str], lines: str) -> str | None:
 
 
 def _are_ascending(lines: str, count: int) -> bool:
-    """Whether each of these lines of equal length sorts after the one before, as in most records; then all are
-    different."""
+    """Whether each of these lines of equal length sorts after the one before, as in most records; then no two are
+    equal."""
     width = len(lines) // count
     column = np.ndarray(count, f"S{width}", lines.encode())
     return bool((column[1:] > column[:-1]).all())

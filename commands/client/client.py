@@ -23,7 +23,7 @@ PAGE = 1_000
 
 
 class WatchedChanges(NamedTuple):
-    """Changes that belong together, and the position up to which they are all."""
+    """The changes of a list up to `position`, since the previous value of the watch."""
 
     changes: list[pb.Change]
     position: str
@@ -67,11 +67,12 @@ class PlaneClient:
 
     @property
     def servers(self) -> list[str]:
-        """The servers, the one that responded last first."""
+        """The servers, beginning with the one that responded last."""
         return self._retries.servers
 
     async def command(self, method: str, request: Any) -> pb.CommandResult:
-        """Send a command, again under its id while no server responds or its outcome is unknown. Raises CallFailed."""
+        """Send a command. Repeat it under its id while no server responds or its outcome is unknown. Raises
+        CallFailed."""
         request.command_id = request.command_id or uuid7(self._now_ms(), self._rng)
         answer: pb.CommandResult = await self._call(CommandsStub, method, request, _is_known)
         return answer

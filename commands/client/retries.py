@@ -21,7 +21,7 @@ EARNED = 0.1
 
 
 class Retries:
-    """The servers of a client, the one that responded last first, and the budget of its retries."""
+    """The servers of a client, beginning with the one that responded last, and the budget of its retries."""
 
     def __init__(self, servers: Sequence[str], *, rounds: int, rng: random.Random) -> None:
         self.servers = list(servers)
@@ -34,7 +34,7 @@ class Retries:
         return Attempts(self)
 
     def succeeded(self, server: str) -> None:
-        """Stay with this server, and earn a part of a retry."""
+        """Stay with this server, and add a fraction of a retry to the budget."""
         self.servers.remove(server)
         self.servers.insert(0, server)
         self._budget = min(BUDGET_MAX, self._budget + EARNED)
@@ -68,7 +68,8 @@ class Attempts:
         self._failures.append(error)
 
     def last_failure(self) -> CallFailed:
-        """The most telling failure: of the plane, else of a request that was sent, else the last."""
+        """The most informative failure: an error of the plane, else the failure of a request that was sent, else the
+        last."""
         from_plane = (error for error in self._failures if error.is_from_plane)
         sent = (error for error in self._failures if error.was_sent)
         return next(from_plane, None) or next(sent, None) or self._failures[-1]

@@ -4,7 +4,7 @@ Only the fleet fold knows whether another node holds an address of the request, 
 another partition. The result is `refused` then, and its reason says why.
 
 An operator's request is held only if it moves or changes a node that fleet has, so its result waits for fleet in that
-case only. Whether this replica has folded the node decides whether the call waits, and nothing else.
+case only. The state of this replica affects only whether the call waits, never its result.
 """
 
 from __future__ import annotations

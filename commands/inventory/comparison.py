@@ -10,7 +10,7 @@ from commands.inventory.plan import InventoryPlan
 
 
 class Comparison(NamedTuple):
-    """Nodes of the file by the effect of the import on them, and other effects.
+    """Counts of an import's effects: on the nodes of the file, on other nodes of its zones, and on addresses.
 
     A moved node is in another zone now. `readdressed` counts the known nodes of the file that get another address,
     moved or not. `not_in_file` nodes are in a zone of the file but not in the file: an import does not change them.
@@ -66,7 +66,7 @@ def compare(plan: InventoryPlan, existing: Mapping[str, ExistingNode]) -> Compar
 
 
 def addresses_of(node: ExistingNode) -> Iterator[int]:
-    """The addresses of a node, IPv6 negative."""
+    """The addresses of a node as numbers; an IPv6 address is a negative one."""
     yield from filter(None, (node.address4, -node.address6))
 
 

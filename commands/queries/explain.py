@@ -34,7 +34,8 @@ def zone_of_dpu(reader: FoldReader, dpu: str, zone: str) -> str:
 def explanation(
     reader: FoldReader, node: str, dpu: str, zone: str, held: Held | None, *, is_past: bool
 ) -> pb.Explanation:
-    """Why the DPU, whose table is `held` by its relay, allows or drops traffic of the node. Raises NotFound."""
+    """Why the DPU allows or drops traffic of the node. `held` is its table, as its relay reports it. Raises
+    NotFound."""
     row = reader.zones(reader.partition_number(zone)).dpus.rows.get(dpu)
     if row is None:
         reason = f"dpu: {quoted(dpu)} is no longer a DPU of zone {quoted(zone)}"

@@ -21,7 +21,7 @@ TableOf: TypeAlias = Callable[[Any], StateTable[Any]]
 
 
 class ChangeFeed:
-    """The rings of the watched tables. Use it between awaits only: it reads states and positions as one."""
+    """The rings of the watched tables. Use it between awaits only, so that states and positions match."""
 
     def __init__(self, folds: FoldedLog, most: int = CHANGES_MAX) -> None:
         self._folds = folds

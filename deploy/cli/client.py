@@ -114,7 +114,7 @@ class Client:
         return part_id(self._command_id, number) if number else self._command_id
 
     def use_one_command_id(self) -> str:
-        """Make all later commands parts of one, under the given id or a new one, which is returned."""
+        """Send all later commands as parts of one command; returns its id, which is the given one or a new one."""
         self._command_id = self._command_id or uuid7(self._now_ms(), self._rng)
         return self._command_id
 

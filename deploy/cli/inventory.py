@@ -265,7 +265,7 @@ def _print(summary: pb.ImportSummary) -> None:
 
 
 def _foreseen(summary: pb.ImportSummary) -> tuple[tuple[str, object], ...]:
-    """The rows of a dry run about holds."""
+    """The lines about holds in the output of a dry run."""
     kept = "; rule tables have their previous state; the import is compared with their last stated state"
     return (
         ("held already", f"{summary.held_before} of these nodes{kept if summary.held_before else ''}"),

@@ -260,7 +260,7 @@ def list_all_pages(
     limit: int | None = None,
 ) -> M:
     """All pages of a list as one message, sorted by the fields `by`, or in the order of the server without them. With a
-    limit, so many items from the first pages, and a note on stderr if there are more."""
+    limit, only that many items, and a note on stderr if there are more."""
     whole = kind()
     items = getattr(whole, field)
     while True:

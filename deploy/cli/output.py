@@ -116,7 +116,7 @@ def wants_color(stream: Any) -> bool:
 
 
 def colored(text: str, *, err: bool = False) -> str:
-    """A text that is, or begins with, a state, with that in its color; where no color is wanted, as it is."""
+    """Color the state with which a text begins; unchanged where no color is wanted."""
     state = text.partition(":")[0].partition(",")[0].partition(" (")[0]
     color = _COLORS.get(state.lower())
     if color is None or not wants_color(sys.stderr if err else sys.stdout):

@@ -95,8 +95,8 @@ _DURATION_FORM = "or a duration before now such as 10m"
 
 
 def _time_before(duration: str) -> int | None:
-    """The time so long before now; None if the text is no duration. Servers are sent the time: they take no duration,
-    which would be another time for each page of a list."""
+    """The present time minus a duration; None if the text is no duration. The client computes the time once, because a
+    server would compute another time for each page of a list."""
     duration_ms = parse_duration(duration)
     return None if duration_ms is None else max(0, time.time_ns() // 1_000_000 - duration_ms)
 
@@ -117,7 +117,7 @@ def as_of(_context: click.Context, _parameter: click.Parameter, given: str | Non
 
 
 def as_of_text(context: click.Context, parameter: click.Parameter, given: str) -> str:
-    """The same as text for the server, a duration as the time; empty if it was not given."""
+    """Like `as_of`, but as text for the server, in which a duration has become a time; empty if not given."""
     if not not_empty(context, parameter, given):
         return given
     return str(as_of(context, parameter, given))

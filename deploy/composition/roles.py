@@ -1,7 +1,7 @@
-"""What a process with some roles consists of: the folds it reads, the replica, and the parts that act on what they say.
+"""The parts of a process by its roles: the folds that it reads, the replica, and the actors that react to the folds.
 
-The one place where they are put together. `plane.py` gives them real listeners, a real log and a real clock; the
-simulation gives them simulated ones, so that what runs there is what runs in production.
+This module alone puts them together. `plane.py` passes a real log, clock and listeners; the simulation passes simulated
+ones, and therefore runs the code of production.
 """
 
 from __future__ import annotations
@@ -122,8 +122,8 @@ def replica_of(
     decisions: DecisionBuffer | None = None,
     tracing: LogTracing | None = None,
 ) -> Replica:
-    """The replica of a process. Only one that takes commands may make a new log. One that fills a buffer of decisions
-    folds at the pace of the writer that empties it."""
+    """The replica of a process. Only a replica that accepts commands may create a new log. A replica with a buffer of
+    decisions folds at the pace of the writer that empties it."""
     return Replica(
         log,
         folds_of(log.partition_count, roles),

@@ -1,8 +1,8 @@
 """Processes that a process of the plane starts for its own work, beside its event loop and its memory.
 
-A child gets its order as one line of JSON on standard input, and answers in lines of JSON on standard output. It ends
-when its standard input does, so it never outlives its parent, however that ends. A child of multiprocessing would: it
-ends with a parent that ends cleanly, and not with one that is killed.
+A child gets its parameters as one line of JSON on standard input, and answers in lines of JSON on standard output. It
+ends when its standard input closes, so it never outlives its parent, even if the parent is killed. A child of
+multiprocessing outlives a killed parent.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ NICE = 10
 
 
 def start_child(module: str, order: BaseModel) -> subprocess.Popen[bytes]:
-    """Run a module. Not by asyncio, which forks: that copies the page tables of all that is folded here, 10 ms for each
-    gigabyte."""
+    """Run a module in a child process. asyncio's subprocesses are not used, because they fork: a fork copies the page
+    tables of the folded state, which takes 10 ms per gigabyte."""
     process = subprocess.Popen(
         (sys.executable, "-P", "-m", module),
         stdin=subprocess.PIPE,
@@ -39,7 +39,7 @@ def start_child(module: str, order: BaseModel) -> subprocess.Popen[bytes]:
 
 
 async def answers_of(process: subprocess.Popen[bytes]) -> AsyncIterator[dict[str, object]]:
-    """What a child says, until it ends."""
+    """The answers of a child, until it ends."""
     reader = asyncio.StreamReader()
     protocol = asyncio.StreamReaderProtocol(reader)
     await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, process.stdout)
@@ -51,12 +51,12 @@ async def answers_of(process: subprocess.Popen[bytes]) -> AsyncIterator[dict[str
 
 
 def order_line() -> bytes:
-    """The order of this process."""
+    """The line with the parameters of this process."""
     return sys.stdin.buffer.readline()
 
 
 def say(line: Mapping[str, object]) -> None:
-    """Answer the parent."""
+    """Send an answer to the parent."""
     sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()
 

@@ -144,8 +144,8 @@ class Brokers:
                 self._lock = None
 
     async def _end(self, ids: Sequence[int], alone_s: float) -> None:
-        """Stop these nodes in order. A node that takes too long is killed, and so is the last of several after
-        `alone_s`.
+        """Stop these nodes in order. A node that takes too long is killed. The last running one of several nodes is
+        killed after `alone_s`.
         """
         ending = [self._nodes[number] for number in ids]
         for process in ending:

@@ -33,8 +33,8 @@ logger = logging.getLogger(__name__)
 
 
 class DecisionsProcess:
-    """Runs it until `run` is cancelled. The counts are those of all processes so far; `lag` is what the last of its
-    `reports` said."""
+    """Runs the process until `run` is cancelled. The counts cover all processes so far; `lag` is that of the latest of
+    its `reports`."""
 
     def __init__(self, settings: Settings, name: str, *, rng: Random) -> None:
         self.lag = 0
@@ -74,7 +74,7 @@ class DecisionsProcess:
             self.restarts += 1
 
     async def _run_once(self) -> str:
-        """From a start to an end; the reason of the end."""
+        """Run one process from its start to its end; returns the reason of the end."""
         try:
             process = start_child(_PROGRAM, self._order)
         except OSError as error:
@@ -96,7 +96,7 @@ class DecisionsProcess:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Close its standard input, and kill it if that does not end it."""
+    """Close the standard input of the process, and kill it if it does not end."""
     assert process.stdin is not None
     process.stdin.close()
     try:

@@ -49,7 +49,7 @@ class Order(BaseModel):
 
 
 async def write_decisions(settings: Settings, name: str, tell: Callable[[DecisionWriter], None]) -> None:
-    """Fold and write for ever, and `tell` of it each second. Raises PlaneError."""
+    """Fold and write decisions for ever, and call `tell` with the progress each second. Raises PlaneError."""
     rng = random.Random(settings.seed)
     async with AsyncExitStack() as stack:
         log = await stack.enter_async_context(open_log(settings, now_ms=now_ms, rng=rng))
@@ -90,7 +90,7 @@ async def _work(order: Order) -> None:
 
 
 def main() -> None:
-    """Write decisions, and end with standard input."""
+    """Write decisions until standard input closes."""
     os.nice(NICE)
     raise_file_limit()
     gc.disable()

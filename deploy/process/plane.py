@@ -228,8 +228,8 @@ class Plane:
         self._unready = ""
 
     def _write_decisions(self, running: _Running, buffer: DecisionBuffer) -> Ranks:
-        """Start the writer, without which the replica never becomes ready. No beacon is heard until then, so this
-        process takes itself for the first in rank: the worst that comes of it are duplicates."""
+        """Start the writer of decisions, without which the replica never becomes ready. No beacon is received until
+        then, so this process ranks itself first; at worst, it writes duplicates."""
         ranks = self._ranks()
         self.parts.decisions = writer = DecisionWriter(self.replica, buffer, ranks, now_ms=self._now_ms, rng=self._rng)
         running.start(writer.run())

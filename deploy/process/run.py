@@ -81,7 +81,7 @@ async def _serve_plane(settings: Settings, span_recorder: SpanRecorder | None) -
                 "devices are simulated, no hardware is written to", extra={"dpus_per_zone": settings.simulate}
             )
         for failure in settings.simulated_failures:
-            logger.warning("failure of simulated DPUs configured", extra={"failure": str(failure)})
+            logger.warning("simulated DPUs configured to fail", extra={"failure": str(failure)})
         sys.stdout.write(f"ready {plane.addresses_text()}\n")
         sys.stdout.flush()
         async with service_notifications(os.environ):

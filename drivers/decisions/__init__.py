@@ -1,1 +1,1 @@
-"""The writer of the decisions topic, and what it needs to know of the topic."""
+"""The writer of the decisions topic, and its knowledge of the written decisions."""

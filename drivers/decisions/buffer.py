@@ -38,7 +38,7 @@ class DecisionBuffer:
         await self._filled.wait()
 
     def decisions(self) -> Iterator[DecidedRecord]:
-        """All of them in the order of their records, those of runs one by one."""
+        """All decisions in the order of their records; those of a run are listed one by one."""
         for decided in self._decisions:
             if isinstance(decided, DecidedRecord):
                 yield decided
@@ -46,7 +46,7 @@ class DecisionBuffer:
                 yield from decided_records_of(decided)
 
     def empty(self) -> None:
-        """All decisions are written: let the replica fold on."""
+        """Drop the decisions, which are all written, so that the replica folds on."""
         self._decisions.clear()
         self._filled.clear()
         self._emptied.set()

@@ -1,8 +1,8 @@
 """The decisions topic: every decision rendered as a record, for analysts. Nothing in the plane reads it to decide.
 
-A replica folds at the pace of this writer: after each slice it waits until the decisions of the slice stand in the
-topic, and it saves its state only then. So a restart from saved state misses no decision. Decisions that were written
-but not saved are recognized in the topic, and are not written again.
+A replica folds at the pace of this writer: after each slice it waits until the topic has the decisions of the slice,
+and it saves its state only then. So a restart from saved state misses no decision. Decisions that were written but not
+saved are recognized in the topic, and are not written again.
 
 Any number of replicas may do so. The first in rank writes, the others wait until its records appear. If these do not
 appear in time, or the first in rank is gone, the next one writes. The key of a decision is the position of its cause,
@@ -104,11 +104,12 @@ class DecisionWriter:
                 ends = {partition: await self._log.end(partition) for partition in self._log.partitions(DECISIONS)}
                 return await self._starts(ends), ends
             except LogUnavailable as error:
-                logger.warning("the decisions topic cannot be read yet: %s", error)
+                logger.warning("decisions topic not read, retrying: %s", error)
             await backoff.wait()
 
     async def _starts(self, ends: Mapping[Partition, int]) -> Mapping[Partition, int]:
-        """Where the decisions may begin of records that are not folded, or whose decisions are in the buffer."""
+        """The offsets in the topic below which no decision is about a record that is not folded yet, or about one in
+        the buffer."""
         next_offsets = {status.partition: status.position for status in self._replica.partitions_status()}
         first = next(self._buffer.decisions()).at
         next_offsets[first.partition] = first.offset
@@ -122,7 +123,7 @@ class DecisionWriter:
 
     async def _follow_topic(self, starts: Mapping[Partition, int], ends: Mapping[Partition, int]) -> None:
         async def unchecked() -> None:
-            """The topic proves nothing about the log, and nothing is decided by it."""
+            """No check of the log: this topic decides nothing."""
 
         unread = {partition for partition, end in ends.items() if starts[partition] < end}
         if not unread:
@@ -166,7 +167,7 @@ class DecisionWriter:
         await self._write_batch(batch)
 
     async def _write_batch(self, batch: Sequence[DecidedRecord]) -> None:
-        """Return when each of these stands in the topic: no later decision is appended before."""
+        """Append these decisions. Returns when the topic has each of them; no later decision is appended before."""
         due = await self._due(batch)
         slices, values = _Slices(), {}
         for decision in due:
@@ -232,6 +233,6 @@ class _Slices:
 
 
 def value_of(decision: DecidedRecord) -> bytes:
-    """The value of the record that states this decision."""
+    """The value of the record of this decision."""
     event, change, outcome, at, version, _ = decision
     return encode(decided(event, change, outcome, at, version))

@@ -1,8 +1,8 @@
-"""Which decisions stand in the decisions topic, inferred from the newest of each source partition.
+"""The decisions that the decisions topic has, inferred from the newest ones of each source partition.
 
-A writer has at most AT_ONCE appends in flight, and begins a batch only when every earlier decision of the source stands
-in the topic. So if the topic shows more than AT_ONCE offsets of a source, every decision below all but the last AT_ONCE
-of them is written. Therefore a few offsets per source are enough, and reading may begin anywhere in the topic.
+A writer has at most AT_ONCE appends in flight, and begins a batch only when the topic has every earlier decision of the
+source. So only the newest AT_ONCE decisions of a source in the topic may have gaps between them: every decision before
+these is written. Therefore a few offsets per source are enough, and reading may begin anywhere in the topic.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Written:
         self._recent: set[int] = set()
 
     def add(self, offset: int) -> None:
-        """The decision about the record at this offset stands in the topic."""
+        """Record that the topic has the decision about the record at this offset."""
         if offset in self:
             return
         self._recent.add(offset)

@@ -1,4 +1,5 @@
-"""Encoded frames: each frame is encoded once, for all zones with the same list and all links at the same base version.
+"""Encoded frames: each frame is encoded once, for all zones with the same rule list and all links at the same base
+version.
 
 The smaller one of delta and snapshot is sent. The size of a snapshot is only computed for comparison if the delta is
 large and the whole table may be smaller.
@@ -31,7 +32,7 @@ class EncodedFrame(NamedTuple):
 
 
 class FrameCache:
-    """The encoded frames of the current tables, by list and base version."""
+    """The encoded frames of the current tables, by rule list and base version."""
 
     def __init__(self, source: RuleSource) -> None:
         self.encoded = 0
@@ -43,7 +44,7 @@ class FrameCache:
         """The frame from version `since` (0: the empty table) to the zone's current version, or to a later one.
 
         `current` is the last read of the zone. A frame that is not cached is computed from the present folds, in which
-        the zone may already have another list; it is cached under that list.
+        the zone may already have another rule list; it is cached under that list.
         """
         frame = self._frames.get((current.key, current.version, since))
         return frame or self._get_or_encode(zone, self._source.current(zone, current.version), since)

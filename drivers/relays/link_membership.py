@@ -55,7 +55,7 @@ class LinkMembership:
         return self.numbering.renumbered(partial(self._source.ordinals_of, self._zone.name))
 
     def attach(self, dpus: Sequence[str]) -> list[Unserved]:
-        """Set the log's ordinals of these DPUs; unknown DPUs are returned as unserved."""
+        """Give these DPUs their ordinals from the log. Returns the DPUs that the log does not know, as unserved."""
         unknown = []
         for dpu, ordinal in zip(dpus, self._source.ordinals_of(self._zone.name, dpus), strict=True):
             number = self.numbering.number_of(dpu)

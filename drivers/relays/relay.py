@@ -1,10 +1,10 @@
 """The relay: it sends the rule tables of the log to the DPUs of its zones, and reports the DPUs' tables to the log.
 
 A relay folds the log itself, so it needs no other process, and any number of relays can serve one zone. After each
-change of the log it computes each zone's table, encodes one frame per list and base version, and sends the same bytes
-to every link. A pass over all links yields every few milliseconds; the next pass takes all changes since. The cost of a
-pass hardly depends on the number of changes. Under load, a rest follows each pass, so that the process has time to read
-the log. The rest is no longer than the present delay of changes, so a single change is not delayed.
+change of the log it computes each zone's table, encodes one frame per rule list and base version, and sends the same
+bytes to every link. A pass over all links yields every few milliseconds; the next pass takes all changes since. The
+cost of a pass hardly depends on the number of changes. Under load, a rest follows each pass, so that the process has
+time to read the log. The rest is no longer than the present delay of changes, so a single change is not delayed.
 
 A DPU resumes at any relay from its (epoch, version, digest): versions are positions in the log and are the same for
 every relay. The DPUs' tables are reported to the log as aggregates (`reports`), never one by one.

@@ -38,8 +38,8 @@ class ReplicaRules:
         return is_changed
 
     def current(self, zone: str, since: int) -> CurrentTable:
-        """The current table; one shared object for all zones of a list, as a relay caches a thousand versions for each
-        of hundreds of zones.
+        """The current table; one shared object for all zones with the same rule list, because a relay caches a thousand
+        versions for each of hundreds of zones.
         """
         fleet = self._states.fleet
         now = table(fleet, zone)

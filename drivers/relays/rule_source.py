@@ -13,7 +13,7 @@ from schemas.events import InstallsReported
 
 
 class CurrentTable(NamedTuple):
-    """The current table of a zone. `key` is equal for zones with the same list."""
+    """The current table of a zone. `key` is equal for zones with the same rule list."""
 
     version: int
     digest: bytes
@@ -40,7 +40,7 @@ class RuleSource(Protocol):
 
     def current(self, zone: str, since: int) -> CurrentTable:
         """The zone's current table; `earliest_ms` is the append time of the earliest change after version `since`.
-        Zones with the same list share the result.
+        Zones with the same rule list share the result.
         """
         ...
 

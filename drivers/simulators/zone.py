@@ -82,7 +82,7 @@ class SimulatedZone:
 
     @property
     def due_at(self) -> float:
-        """The time of its next own message."""
+        """The time of the next heartbeat or repeated Hello."""
         return min([self._beat_at, *(at for at, _ in self._retries)]) if self._link is not None else NEVER
 
     def tick(self, now: float) -> None:

@@ -38,7 +38,8 @@ _ONE_BYTE = bytes((n >> 1 ^ -(n & 1)) & 255 for n in range(128)).ljust(256)
 
 
 def compile_reader(document: Mapping[str, Any], makes: Mapping[str, Callable[..., Any]]) -> RecordReader:
-    """Compile the reader of a record schema. `makes` has each record's constructor by name; fields come in order."""
+    """Compile the reader of a record schema. `makes` maps the name of each record to its constructor, which takes the
+    fields in their order."""
     names = (f"v{number}" for number in count())
     body, value = _record(document, names)
     source = "\n".join(["def read(b, i):", *_indented(body), f"    return {value}, i"])
@@ -134,7 +135,8 @@ def _block(b: bytes, i: int) -> tuple[int, int]:
 def _equal(b: bytes, i: int, end: int, n: int) -> int:
     """Count the items, of the next `n`, that equal the first one, which lies from `i` to `end`.
 
-    The search doubles its step and then halves it: a long first step makes a column of many short runs quadratic.
+    The search doubles its step and then halves it, because a long first step would take quadratic time on a column of
+    many short runs.
     """
     first, step, found, more, is_doubling = b[i:end], end - i, 1, 1, True
     while more:

@@ -167,8 +167,8 @@ class Rocks:
     def first_at(self, partition: Partition, time_ms: int, begin: int, end: int) -> int:
         """The first of these offsets that was appended at `time_ms` or later; the end if there is none.
 
-        Append times rise between two steps back of the clock, so the first such stretch that ends late enough contains
-        it.
+        The clock may have been set back. Append times rise between two such steps, so the record is in the first of
+        these ranges that ends at `time_ms` or later.
         """
         edges = [begin, *self._step_backs(partition, begin, end), end]
         for first, behind in pairwise(edges):

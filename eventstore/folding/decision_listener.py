@@ -27,7 +27,7 @@ class DecidedRecord(NamedTuple):
 
 
 class DecidedRun(NamedTuple):
-    """The decisions about a run of records, all of which are done. `first` is where the first of its records stands."""
+    """The decisions about a run of records, all of which are done. `first` is the metadata of its first record."""
 
     records: Sequence[Record]
     fold: RunFold

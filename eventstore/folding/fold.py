@@ -165,11 +165,11 @@ class MigratingFold(Protocol):
     """Rules of a later version whose state has another form than that of the version before."""
 
     def migrate(self, state: Any, at: RecordMetadata) -> Any:
-        """Migrate the state of the version before to the form of these rules: change it, or return a new one, as if
-        loaded.
+        """Migrate the state of the version before to the form of these rules: change it, or return a new one without
+        unsaved changes.
 
-        As pure and as total as `evolve`. Followers of the state get its changes at `at`, the record that raises the
-        version.
+        As pure and as total as `evolve`. Changes that watchers of the state see belong to `at`, the record that raises
+        the version.
         """
         ...
 
@@ -203,9 +203,9 @@ class RunFold(Protocol):
     def decide_run(
         self, state: Any, run: EventColumns, offsets: Sequence[int], append_ms: Sequence[int], time_ms: int
     ) -> tuple[Any, int] | None:
-        """The change of the first commands, as many as are done without any exception; None if there is none."""
+        """The change of the leading commands that are done in full, and their number; None if the first one is not."""
         ...
 
     def changes_of_run(self, change: Any) -> Iterable[Any]:
-        """The change that `decide` would have returned for each of them."""
+        """The change that `decide` would have returned for each command of the run."""
         ...

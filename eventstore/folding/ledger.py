@@ -12,13 +12,13 @@ only for the used ids, and leaves those only for a range that contains it, and r
 of the three for ever, and each of them refuses it. No clock is part of this argument. A command refused for its time is
 remembered like any other, so that no later copy of it takes effect.
 
-A clock that was fast therefore costs memory of ids only. Suppose that append times ran D ahead and are corrected at T.
-Ids used meanwhile carry times up to T + D, and a floor under all forgotten ids would refuse every command until the
-time is T + D. Entries and used ids refuse exactly the ids that were used. Only a range can refuse a fresh one, and
+A clock that was fast therefore costs only the memory for ids. Suppose that append times ran D ahead and are corrected
+at T. Ids used meanwhile carry times up to T + D, and a floor under all forgotten ids would refuse every command until
+the time is T + D. Entries and used ids refuse exactly the ids that were used. Only a range can refuse a fresh one, and
 ranges hold what was used before the last million. So nothing is refused if this partition took less than a million
 commands in the last D before T (four hours at the highest rate of joins that we measure; weeks at most rates). If it
-took more, fresh ids are refused while the present lies in a range; if the clock was fast for a shorter time than D,
-that begins D after the fast time did.
+took more, fresh ids are refused while the present lies in a range. If the clock was fast for less than D, these
+refusals begin D after the clock became fast.
 """
 
 from __future__ import annotations
@@ -199,8 +199,8 @@ class Ledger:
         return len(self._buckets.get(self._newest, ())) if self._newest & (1 << _MINUTE_BITS) - 1 == minute else 0
 
     def _bucket(self, minute: int, count: int) -> list[str]:
-        """The bucket for `count` ids of this minute: the newest, or a new one. A forgotten bucket is not filled again:
-        its ids would be the newest, but the next to be forgotten.
+        """The bucket for `count` ids of this minute: the newest, or a new one. A forgotten bucket is not filled again,
+        because its ids would be forgotten first, although they are the newest.
         """
         filled = self._filled(minute)
         if not filled or filled + count > _BUCKET_IDS:

@@ -201,8 +201,8 @@ class FoldedPartition:
         return run.entries
 
     def _advance(self, offset: int, last: Record, running: bytes, time_ms: int) -> None:
-        """Advance the position to after `last`. The folded records began at `offset`, and none but the first may cross
-        a mark.
+        """Advance the position to after `last`. The folded records began at `offset`; only the first of them may cross
+        a mark of the running hash.
         """
         if offset // MARK_RECORDS != (self.position - 1) // MARK_RECORDS:
             self.marks.append((self.position, self.running))
@@ -231,7 +231,7 @@ class FoldedPartition:
         return sum(table.changes() for table in self.tables)
 
     def rewind(self, time_ms: int) -> None:
-        """Apply to the state that the fold time goes back to `time_ms`. Idempotent."""
+        """Rewind the state, because the fold time goes back to `time_ms`. Idempotent."""
         if isinstance(self._fold, TimedFold):
             self._fold.rewind(self.state, time_ms)
         about = {"partition": self.partition, "position": self.position, "back_ms": self.time_ms - time_ms}

@@ -2,8 +2,9 @@
 
 Folded one by one, a join takes a hundred small steps of Python, the same ones for each record. A run takes each step
 for all of its records at once: hash, decode, ledger, decide, evolve. The result is the same as one by one, to the last
-byte of state, ledger and running hash (a test compares them). When a record does not qualify, the run ends before it,
-or is folded one by one; nothing has been changed by then.
+byte of state, ledger and running hash (a test compares them). A record is **plain** if a run may contain it: a command
+of that type, without headers, that is done in full. The run ends before the first other record, or all of its records
+are folded one by one; nothing has been changed by then.
 
 A run ends where work is due between two records: at a mark of the running hash, at the end of a minute of fold time
 (old ids are forgotten then), and where fold time goes back.
@@ -61,7 +62,7 @@ class RunProbe:
         self._pause_records = PAUSE_RECORDS_MIN
 
     def skip_past(self, last: Record) -> None:
-        """Too few consecutive records up to this one look plain: try no run before it."""
+        """Try no run before this record, because too few consecutive records before it look plain."""
         self.from_offset = last.offset + 1
 
     def record_result(self, plain: int, records: Sequence[Record]) -> None:

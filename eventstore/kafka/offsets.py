@@ -35,11 +35,11 @@ class OffsetLookup:
         return await self._ask(partitions, lambda consumer, wanted: consumer.beginning_offsets(list(wanted.values())))
 
     async def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
-        """One past the last offset, per partition; the last offset may be a marker."""
+        """The offset after the last one, per partition; the last offset may be that of a transaction marker."""
         return await self._ask(partitions, lambda consumer, wanted: consumer.end_offsets(list(wanted.values())))
 
     async def records_end(self, partition: Partition) -> int:
-        """One past the last record."""
+        """The offset after the last record."""
         return (await self._ask([partition], self._records_ends))[partition]  # type: ignore[no-any-return]
 
     async def first_at(self, partition: Partition, time_ms: int) -> int | None:

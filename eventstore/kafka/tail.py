@@ -31,7 +31,8 @@ class BatchSpan(NamedTuple):
 
 
 async def records_end(consumer: AIOKafkaConsumer, tp: TopicPartition, end: int) -> int:
-    """One past the last record of a partition that ends here; its begin if it has no record. Raises KafkaError."""
+    """The offset after the last record of a partition with this end offset; the begin offset if it has no record.
+    Raises KafkaError."""
     try:
         [*_, last] = await _spans(consumer, tp, end - 1, end)
     except OffsetOutOfRangeError:  # all records have expired

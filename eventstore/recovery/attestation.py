@@ -34,8 +34,9 @@ _RECORD = struct.Struct(">qqIII")
 
 
 class Attestation(msgspec.Struct, frozen=True):
-    """The attestation of a partition's first `end` offsets. `marks` are the chain before each multiple of `stride`, and
-    at last before `end`, in hex; `chained` is how many records are in it.
+    """The attestation of a partition's first `end` offsets. `marks` are values of the hash chain in hex: over the
+    records before each multiple of `stride`, and over those before `end`. `chained` is the number of records in the
+    chain.
     """
 
     end: int

@@ -97,8 +97,8 @@ def file_of(folder: Path, partition: Partition) -> Path:
 
 
 async def copy(log: EventLog, folder: Path, report: ReportProgress) -> dict[str, PartitionCopy]:
-    """Copy all partitions of events, cut so that no record refers to a missing one: what expires is cut first, fleet
-    last, and zones no earlier than fleet quotes them.
+    """Copy all partitions of events, cut so that no record refers to a missing one. Topics that expire are cut first,
+    fleet last, and zones no earlier than the offsets that fleet refers to.
     """
     kept, topics = log.topics.deciding, log.topics.with_events
     expiring = {p: await log.end(p) for topic in topics if topic not in kept for p in log.partitions(topic)}

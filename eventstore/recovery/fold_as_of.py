@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 
 class FoldedLogAsOf(FoldedLog):
-    """The plane as of a cut. It does not advance."""
+    """The folded state of all partitions as of one point in the past. Unlike a replica, it does not advance."""
 
     def __init__(
         self, log: EventLog, log_id: str, generation: int, cut: Cut, folded: Mapping[Partition, FoldedPartition]
@@ -88,7 +88,7 @@ async def _nearest(
     partitions: Sequence[Partition],
     empty: Callable[[Partition], FoldedPartition],
 ) -> dict[Partition, FoldedPartition]:
-    """The latest usable state of each partition that has one."""
+    """The latest usable saved state of each partition that has one."""
     found: dict[Partition, FoldedPartition] = {}
     missing = [partition for partition in partitions if cut.offsets[partition]]
     for state in reversed(checkpoints):

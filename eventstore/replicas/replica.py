@@ -50,7 +50,7 @@ class Replica(FoldedLog):
 
     With `creates`, it creates a missing log; otherwise it waits until there is one. `sink` takes every decision, and
     the replica waits for it after each slice, before it saves. `folded_records` counts the records folded since the
-    start; `append_ms` is the append time of the last one. Tasks wait in `fold_waits` for what is folded.
+    start; `append_ms` is the append time of the last one. Tasks that need a record to be folded wait in `fold_waits`.
     """
 
     def __init__(
@@ -258,7 +258,7 @@ class Replica(FoldedLog):
             await budget.yield_if_spent()
 
     async def _drain(self, folded: FoldedPartition) -> None:
-        """Have the decisions of this partition stored. Until they are, its state must not be saved."""
+        """Wait until the decisions about this partition are stored. Its state must not be saved before."""
         if self._sink is not None:
             self._undrained = folded
             await self._sink.drained()

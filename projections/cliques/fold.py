@@ -83,7 +83,7 @@ class CliquesFold:
                 return refusal(f"event: {type(event).__name__} is not an event of the cliques topic")
 
     def rewind(self, state: CliquesState, time_ms: int) -> None:
-        """Make records of the corrected time newer than those that a fast clock dated."""
+        """Let records after a correction of the clock count as newer than records with times of the fast clock."""
         rows = []
         for key, member in state.members.rows.items():
             said, ready, session = member.issued_ms, member.ready_ms, member.session_ms

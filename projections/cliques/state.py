@@ -65,7 +65,7 @@ class CliqueMember(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Capacity(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The number of indices of a clique, if that is not the default."""
+    """The number of indices of a clique whose number is not the default."""
 
     capacity: int
 

@@ -211,7 +211,8 @@ class FleetState:
         return self.zones.rows.get(name) or UNKNOWN_ZONE
 
     def ensure_zones(self, zones: Iterable[str], version: int) -> None:
-        """Add a row for each of these zones that has none: it has a node, or was updated."""
+        """Add a row for each of these zones that has none. The caller has just given the zone a node, labels or
+        limits."""
         for name in without_row(zones, self.zones.rows):
             self.zones.put(name, replace(UNKNOWN_ZONE, since_version=version))
 
@@ -259,7 +260,7 @@ class FleetState:
         return kept.states if kept is not None else ()
 
     def contest(self, name: str, before: Member | None, after: Member | None) -> None:
-        """Keep the index of contested addresses up to a node's row."""
+        """Update the index of contested addresses for a changed row of a node."""
         for address in (before.contested4, before.contested6) if before is not None else ():
             if address:
                 self.contested[address].discard(name)
@@ -288,7 +289,7 @@ class FleetState:
         return self.windows.rows.get(window_key(kind, self.plan.ids[number]), EMPTY_WINDOW)
 
     def exceeds(self, kind: BudgetKind, number: int, count: int, now_ms: int) -> bool:
-        """Whether turning `count` more addresses of a list would go over a budget."""
+        """Whether a budget would be exceeded if `count` more addresses of a list changed their verdict."""
         budget_remaining = self.budget_remaining(kind, number, now_ms)
         return budget_remaining is not None and count > budget_remaining
 

@@ -46,8 +46,8 @@ _Value = TypeVar("_Value", str, int)
 def forward(state: ZonesState, partition: int, mark: int) -> MembershipChanged | None:
     """The next forward of zones partition `partition`; None if fleet has all changes in this state.
 
-    `mark` is where fleet goes on. If later changes were pruned already, the caller's view of fleet lags, and the result
-    is None. The caller that appends the forward replaces its envelope.
+    `mark` is the offset at which fleet continues. If later changes were pruned already, the caller's view of fleet
+    lags, and the result is None. The caller that appends the forward replaces its envelope.
     """
     first = bisect_left(state.outbox_offsets, mark)
     if mark < state.forwarded or first == len(state.outbox_offsets):
@@ -191,7 +191,8 @@ def _sealed(items: _Items, partition: int, mark: int, end: int) -> MembershipCha
 def _causes(state: ZonesState, items: _Items) -> list[_Behind]:
     """The commands behind these items in record order, one entry per run of items with the same command.
 
-    A single new node that joined has a row, and its record has no command of its own unless the command states a uid.
+    The join of a single new node has no row in `causes`, because its uid is the command id. It has a row if the command
+    gave another uid.
     """
     first, last, count = items.changed[0], items.changed[-1], len(items.names)
     if not state.causes.rows and state.has_one_join_actor(first, last) and items.states.count(PRESENT) == count:

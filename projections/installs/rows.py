@@ -2,8 +2,9 @@
 
 Reports come from several relays: duplicated, late, overlapping. So every merge is commutative, associative and
 idempotent. A DPU reached a level of a version at the earliest reported time. A zone's DPU count is the last reported
-one. The newest exception per DPU stays, and the newest versions stay. The times at which DPUs reached a level are
-stored as bitmaps of ordinals per time, the form in which reports carry them, a few per version and level.
+one. Of the exceptions, the newest one per DPU is kept; of the versions, the newest ones are kept. For each version and
+level, a row maps times to bitmaps with the ordinals of the DPUs that reached the level at that time. Reports have the
+same form.
 
 The times are rounded up to 1/64 of their distance from the version's append time, so a row has some hundred bitmaps,
 however many reports arrive. Reports that disagree on the append time add bitmaps, up to a bound.

@@ -103,8 +103,8 @@ class ZonesFold:
                 return refusal(f"event: {type(event).__name__} is not an event of the zones topic")
 
     def rewind(self, state: ZonesState, time_ms: int) -> None:
-        """Restart the deadline of each attempt that a fast clock dated, and treat snapshots of the corrected time as
-        no older than those of the fast one."""
+        """After a correction of the clock, restart the deadlines of attempts that began at a time of the fast clock,
+        and let new snapshots count as no older than those with a time of the fast clock."""
         state.rewind(time_ms)
 
     def evolve(self, state: ZonesState, change: ZonesChange, at: RecordMetadata) -> None:
@@ -122,8 +122,8 @@ class ZonesFold:
 
 
 def _caused(state: ZonesState, event: NodesSuperseded | ZoneLimitsSet, at: RecordMetadata) -> Decision:
-    """Advance the mark with every record that fits it, even one that changes nothing; otherwise all later ones would
-    block."""
+    """Advance the mark with every record that begins at it, even if the record changes nothing. Otherwise no later
+    record would be accepted."""
     mark = state.fleet_mark
     if event.from_offset != mark or event.to_offset <= mark:
         reason = (

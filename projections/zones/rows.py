@@ -81,9 +81,9 @@ class Zone(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A zone that has, or had, a node or DPU in this partition, or a limit of its own. A limit of 0 means the default.
 
     Ordinals from `ordinals` on were never used. The ordinal of a deleted DPU is not reused, because install reports of
-    it remain and would be attributed to the new DPU. `agent_networks` and `agent_label_keys` bound the statements of
-    node agents. `attempt_limits` bounds the attempts at a step. A zone that was `deleted` exists while it has a node or
-    DPU again. Its row stays for its ordinals, and until fleet clears its limits.
+    it remain and would be attributed to the new DPU. `agent_networks` and `agent_label_keys` limit what node agents may
+    set. `attempt_limits` bounds the attempts at a step. A zone that was `deleted` exists while it has a node or DPU
+    again. Its row stays for its ordinals, and until fleet clears its limits.
     """
 
     parallel_installs: int = 0

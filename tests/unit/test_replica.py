@@ -347,6 +347,6 @@ async def test_catching_up_says_how_fast_it_folds(
     caplog.set_level(logging.INFO, progress.__name__)
     async with running(toy_replica(log, limits=ReplicaLimits(slice_records=100))):
         pass
-    said = [vars(record) for record in caplog.records if record.message == "part of the log folded"]
+    said = [vars(record) for record in caplog.records if record.message == "log partly folded"]
     assert said[-1]["records"] >= 1_000
     assert said[-1]["per_second"] > 0

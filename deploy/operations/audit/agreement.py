@@ -226,7 +226,7 @@ def _difference(node: Node, member: Member | None) -> str:
 
 
 def _undropped(zones: Mapping[int, ZonesState], fleet: FleetState) -> set[tuple[int, str]]:
-    """The nodes, by partition and name, that fleet has yet to tell their zones to drop."""
+    """The superseded nodes, by partition and name, whose removal fleet has not yet delivered to their zones."""
     entry = chain.from_iterable(_waiting(fleet, number, state) for number, state in zones.items())
     return {(record.partition, name) for record in entry for name in record.names}
 

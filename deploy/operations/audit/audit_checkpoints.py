@@ -40,7 +40,7 @@ class CheckpointContent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
-    """The content, and its signature in base64."""
+    """An audit checkpoint: its content, and the signature of the content in base64."""
 
     statement: CheckpointContent
     signature: str

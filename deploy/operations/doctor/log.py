@@ -138,7 +138,7 @@ async def _check_contents(log: EventLog, settings: Settings) -> AsyncIterator[Fi
 
 
 async def _newest_ms(log: EventLog) -> int:
-    """The append time of the newest of the last records."""
+    """The latest append time among the last records of the partitions."""
     partitions = [partition for topic in log.topics.deciding for partition in log.partitions(topic)]
     ends = {partition: await log.end(partition) for partition in partitions}
     last = await read_first(log, {partition: end - 1 for partition, end in ends.items() if end})
@@ -188,7 +188,7 @@ def check_replica(name: str, beacon: Beacon, ours: Mapping[str, set[int]]) -> Fi
 
 
 async def _hear(log: EventLog) -> tuple[dict[str, Beacon], list[int]]:
-    """Collect beacons for some seconds, and how far the brokers' clock was behind this host's at each."""
+    """Collect beacons for some seconds, and for each the delay of the brokers' clock against this host's."""
     place = Partition(REPLICAS, 0)
     heard: dict[str, Beacon] = {}
     skews: list[int] = []

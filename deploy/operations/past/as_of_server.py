@@ -82,7 +82,7 @@ def service(past: FoldedLogAsOf, settings: Settings) -> QueriesService:
 
 
 class _Settled:
-    """A log position that is final: the log is folded up to its cut."""
+    """Refuses a minimum position: a log folded up to a cut has no later one."""
 
     async def wait_for_token(self, token: str, topics: object, timeout_s: float) -> None:
         if token:

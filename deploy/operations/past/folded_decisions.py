@@ -1,7 +1,7 @@
 """The decisions of a log, made by folding it from the beginning: for planes without a decisions topic, and for history.
 
-Partitions are folded one after the other, so that one state at a time is in memory, unless what is appended is to be
-followed.
+Partitions are folded one after the other, so that only one state is in memory. Only when new records are followed are
+all partitions folded at once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Decided = DecidedRecord | DecidedRun
 
 
 class _Collected:
-    """A DecisionListener that remembers what it is told."""
+    """A DecisionListener that collects the decisions."""
 
     def __init__(self) -> None:
         self._decisions: list[Decided] = []
@@ -41,8 +41,8 @@ class _Collected:
 async def fold_decisions(
     log: EventLog, folds: Sequence[Fold[Any]], ends: Mapping[Partition, int], *, follow: bool = False
 ) -> AsyncGenerator[tuple[FoldedPartition, list[Decided]], None]:
-    """Fold these partitions up to their ends, and give what was decided of each batch of records. With `follow`, fold
-    on for ever, all of them at once. Raises as EventLog does."""
+    """Fold these partitions up to their ends, and yield the decisions about each batch of records. With `follow`, fold
+    all partitions at once, and continue with new records for ever. Raises as EventLog does."""
     origin = await wait_for_origin(log)
     rules: dict[str, dict[int, Fold[Any]]] = {}
     for fold in folds:
@@ -70,7 +70,7 @@ def _fold(folded: FoldedPartition, records: Sequence[Record]) -> None:
 async def decision_lines(
     log: EventLog, folds: Sequence[Fold[Any]], event_filter: EventFilter, *, follow: bool, from_end: bool
 ) -> AsyncGenerator[dict[str, object], None]:
-    """The same as lines. With `from_end`, of those causes alone that are appended from now on."""
+    """The decisions as lines of JSON. With `from_end`, only those about records that are appended from now on."""
     found = decision_batches(log, folds, event_filter, follow=follow, from_end=from_end)
     async with aclosing(found):
         async for partition, records in found:
@@ -87,8 +87,8 @@ async def decision_batches(
     from_end: bool = False,
     report: ReportProgress = silent,
 ) -> AsyncGenerator[Batch, None]:
-    """Records as the decisions topic has them, in order of their causes, of those causes that lie in the range of the
-    filter. Each has the offset and append time of its cause."""
+    """The decisions about the records in the range of the filter, as records of the decisions topic, in the order of
+    the records that they are about. Each has the offset and append time of that record."""
     follow = follow and event_filter.until is None
     begins, ends = await range_of(log, event_filter._replace(topics=log.topics.deciding))
     begins = ends if from_end else begins

@@ -1,4 +1,4 @@
-"""Prometheus metrics of a process, read from its parts at each scrape: no value is counted twice.
+"""Prometheus metrics of a process, read from its parts at each scrape, so that no part keeps a second copy of a count.
 
 The parts are created one by one while a process starts. A part that does not exist yet, or not in this role, is left
 out. `deploy.web.metrics.catalog` describes each metric.
@@ -33,7 +33,8 @@ from eventstore.replicas.replica import Replica
 
 
 class DecisionCounts(Protocol):
-    """How far the decisions topic is: the writer of this process, or the process that this one started for it."""
+    """Progress of the decisions topic, as reported by the writer in this process or by the process that this one
+    started."""
 
     @property
     def written(self) -> int: ...

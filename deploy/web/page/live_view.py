@@ -31,7 +31,7 @@ Items = dict[str, Any]
 
 
 class LiveView:
-    """`run` refreshes the view; `changes` yields what changed since."""
+    """`run` refreshes the view; `changes` returns the changes since a revision."""
 
     def __init__(self, queries: QueriesService, replica: Replica, call: Call, now_ms: Callable[[], int]) -> None:
         self._queries = queries

@@ -43,7 +43,7 @@ def column4(packed: bytes) -> Column4:
 
 
 class _Batch(NamedTuple):
-    """Addresses that these slots hold, each of them alone."""
+    """Addresses with one holder each: the slot at the same place in `slots`."""
 
     column: Column4
     slots: Sequence[int]
@@ -84,7 +84,7 @@ class AddressIndex:
             self.shared[address] = (*self.shared.get(address, (first,)), slot)
 
     def add_batch(self, column: Column4, slots: Sequence[int]) -> None:
-        """These slots hold addresses that no other slot holds."""
+        """Add slots with addresses that no other slot holds."""
         self._held4 |= column.given
         batch = _Batch(column, slots)
         if len(column.values) > _SMALL_BATCH:
@@ -93,12 +93,13 @@ class AddressIndex:
             self._add_to_index(batch)
 
     def add_all6(self, addresses: Sequence[Address], slots: Iterable[int]) -> None:
-        """These slots hold IPv6 addresses that no other slot holds; b"" is none."""
+        """Add slots with IPv6 addresses that no other slot holds; b"" is none."""
         self._first.update(zip(addresses, slots, strict=True))
         self._first.pop(b"", None)
 
     def restore4(self, values: array[int]) -> None:
-        """Fill an empty index: slots, from the first on, hold these addresses, of which several slots may hold one."""
+        """Fill an empty index with the address of each slot, in the order of the slots; several slots may hold one
+        address."""
         if column4(values.tobytes()).repeats:
             for slot, address in enumerate(values):
                 if address:
@@ -132,7 +133,7 @@ class AddressIndex:
             self.shared[address] = left
 
     def _indexed(self, address: Address) -> int | None:
-        """A slot that holds an address, which is in the index from now on."""
+        """A slot that holds an address, after its batch was added to the index; None if no slot holds it."""
         first = self._first.get(address)
         if first is None and isinstance(address, int) and address in self._held4:
             self._add_to_index(self._batches.pop(self._batch_of(address)))

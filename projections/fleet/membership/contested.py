@@ -43,7 +43,7 @@ class StatedAddresses:
                         self._taken[address] = name
 
     def admit(self, name: str, member: Member, bits: int) -> Member:
-        """A node as it was stated, with the addresses that another node holds as contested ones."""
+        """The row of a stated node, in which each address that another node holds is a contested one."""
         contested4 = bits & AGENT_ADDRESS4 and self._is_of_another(name, member.address4)
         contested6 = bits & AGENT_ADDRESS6 and self._is_of_another(name, member.address6)
         if contested4:
@@ -53,7 +53,8 @@ class StatedAddresses:
         return member
 
     def _is_of_another(self, name: str, address: Address) -> bool:
-        """Whether another node has an address already. If not, this node has it before every later agent."""
+        """Whether another node already has an address. If not, the address is this node's for the agents that follow in
+        the record."""
         if not address:
             return False
         holders = {
@@ -65,7 +66,8 @@ class StatedAddresses:
 
 
 def grant(state: FleetState, addresses: Iterable[Address]) -> Mapping[Address, int]:
-    """Give each of these that no node holds to the first node, by name, that waits for it. Returns the sets of each."""
+    """Give each of these addresses that no node holds to the first node, by name, that waits for it. Returns the rule
+    sets of each granted address."""
     granted: dict[Address, int] = {}
     for address in addresses:
         waiting = (name for name in state.contested.get(address, ()) if state.members.rows[name].slot >= 0)

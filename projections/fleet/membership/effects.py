@@ -146,8 +146,8 @@ def _account(state: FleetState, name: str, before: _Held, after: _Held) -> set[i
 
 
 def _end_empty(state: FleetState, holds: Iterable[int]) -> None:
-    """End the holds that contain no node any more. Called at the end of a record, because its last node may be the
-    first to enter a hold that all others leave."""
+    """End the holds that contain no node any more. Called at the end of a record: a hold may be empty within a record,
+    and the last node of the record may enter it again."""
     for hold in sorted(holds):
         if not state.held_names.get(hold):
             _table_of(state, hold).remove(hold_key(hold))
@@ -170,7 +170,7 @@ def record_set_changes(
     version: int,
     earliest_ms: int,
 ) -> None:
-    """Record addresses, by the bits of sets, that entered these sets and left those."""
+    """Record the addresses that entered rule sets (`gained`) and left rule sets (`lost`), by the bits of the sets."""
     added, removed = _by_set(gained), _by_set(lost)
     most = incremental_max(state.slot_table.addresses)
     for bit in sorted(added.keys() | removed.keys()):
@@ -191,7 +191,7 @@ def _by_set(by_bits: Mapping[int, Sequence[Address]]) -> dict[int, Sequence[Addr
 
 
 def charge(state: FleetState, charges: Iterable[tuple[BudgetKind, str, int]], now_ms: int) -> None:
-    """Count withdrawals of addresses: kind, list id, how many."""
+    """Count changed verdicts against the budgets: kind, list id, number of addresses."""
     for kind, list_id, count in charges:
         key = window_key(kind, list_id)
         state.windows.put(key, state.windows.rows.get(key, EMPTY_WINDOW).charged(now_ms, count))

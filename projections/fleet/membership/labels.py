@@ -50,7 +50,8 @@ class LabelSets:
     def use(self, number: int, count: int) -> None:
         """Add `count` members (negative for fewer) to this label set; without members the set is removed.
 
-        Its group may not exist after the next plan, and free slots read the last number there is.
+        A removed set leaves its group at once: the group may not exist after the next plan, and free slots (number -1)
+        read the group of the last set.
         """
         self._uses[number] += count
         if not self._uses[number]:

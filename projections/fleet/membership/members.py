@@ -25,13 +25,13 @@ _BATCH_LOOKUP_MIN = 16
 
 
 class NewNames(NamedTuple):
-    """Names that are of no member, and their lookup, if they were looked up together."""
+    """Names that no member has, and the result of their lookup, if they were looked up together."""
 
     lookup: Lookup | None
 
 
 class MemberRows(MutableMapping[str, Member]):
-    """Members by name, in no order that means anything. `_names` has the columnar member of each slot, if it has
+    """Members by name, in no particular order. `_names` has the name of the columnar member in each slot, if there is
     one."""
 
     def __init__(self, slot_table: SlotTable) -> None:
@@ -104,7 +104,7 @@ class MemberRows(MutableMapping[str, Member]):
         return NewNames(lookup) if lookup is not None and lookup.is_empty() else None
 
     def rows(self) -> dict[str, Member]:
-        """All of them, as rows."""
+        """All members, as rows."""
         columnar = [(name, slot) for slot, name in enumerate(self._names) if name is not None]
         rows = self._some([slot for _, slot in columnar])
         return self._single | {name: row for (name, _), row in zip(columnar, rows, strict=True)}

@@ -33,7 +33,7 @@ def as_int(address: Address) -> int:
 
 
 def places_of(slots: Sequence[int]) -> slice | npt.NDArray[np.int64]:
-    """Ascending slots as an index of columns; neighbours are a slice, which is faster."""
+    """Ascending slots as an index into columns: a slice if they are consecutive, because that is faster."""
     if slots[-1] - slots[0] < len(slots):
         return slice(slots[0], slots[-1] + 1)
     return np.array(slots, np.int64)
@@ -64,7 +64,8 @@ class Column6(NamedTuple):
 
 
 class LabelColumn(NamedTuple):
-    """The label sets of new members: each one's number, and per label set its members and their addresses."""
+    """The label sets of new members: the number of each member's set, and per set the counts of its members and of
+    their addresses."""
 
     numbers: npt.NDArray[np.int32]
     uses: Mapping[int, int]

@@ -25,8 +25,8 @@ MAX_PREVIOUS_LISTS = 8
 
 
 class ZoneLimits(NamedTuple):
-    """The limits that fleet sends to a zone: the rollout limits, and the statements that node agents may make
-    there."""
+    """The limits that fleet sends to a zone: the rollout limits, and the addresses and label keys that node agents may
+    set there."""
 
     parallel_installs: int
     unavailable_nodes: int
@@ -149,11 +149,11 @@ class PreviousLists:
         return (*self._of_zone.get(name, ()), *shared)[-MAX_PREVIOUS_LISTS:]
 
     def add(self, labels: Selector, previous: PreviousList) -> None:
-        """Zones with these labels had this list."""
+        """Add a list that zones with these labels had."""
         self._of_labels[labels] = (*self._of_labels.get(labels, ()), previous)[-MAX_PREVIOUS_LISTS:]
 
     def label(self, name: str, previous: Collection[PreviousList]) -> None:
-        """A zone gets other labels; these are its previous lists."""
+        """Replace the previous lists of a zone, which gets other labels."""
         self._of_zone[name] = tuple(previous)[-MAX_PREVIOUS_LISTS:]
 
     def keep(self, labels: Mapping[Selector, object]) -> None:

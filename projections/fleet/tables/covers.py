@@ -70,7 +70,7 @@ NO_CHANGE = PrefixChange(b"", b"", b"", b"")
 
 
 class _HistoryStep(NamedTuple):
-    """The change from before `first` up to `version`."""
+    """The net change of the cover by all versions from `first` to `version`, both included."""
 
     first: int
     version: int

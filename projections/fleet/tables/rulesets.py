@@ -24,7 +24,7 @@ CHANGES_KEPT = 256
 
 
 def incremental_max(addresses: int) -> int:
-    """The most changes that are applied one by one to a set with so many addresses."""
+    """The maximum number of changes that are applied one by one to a set with this many addresses."""
     return max(INCREMENTAL_MAX, addresses // 128)
 
 

@@ -1,7 +1,7 @@
 """Budgets: the number of verdicts that may change in 10 minutes without the approval of two people.
 
 A budget counts effects. An address counts once in a list when its verdict there changes, on any class of traffic,
-whatever the cause: its node joined, vanished, left or changed, another node of the address came, or a policy or the
+whatever the cause: its node joined, vanished, left or changed, another node with the address joined, or a policy or the
 labels of a zone changed. Each budget's name says which changes it counts:
 
 - `denied-by-leave`: addresses that are denied because a command stated that their nodes left;
@@ -126,8 +126,8 @@ class BudgetWindow(msgspec.Struct, frozen=True, array_like=True):
         return merged_windows([BudgetWindow(((bucket, count + dict(self.buckets).get(bucket, 0)),)), self], now_ms)
 
     def rewind(self, now_ms: int) -> BudgetWindow:
-        """This window after the fold time went back to `now_ms`. Withdrawals at later times count as of now, and
-        expire one window from now, however far the clock was ahead."""
+        """This window, corrected for a fold time that goes back to `now_ms`. Changes at later times count as changes of
+        now, so they expire one window from now, however far the clock was ahead."""
         ahead = sum(count for start, count in self.buckets if start > now_ms)
         if not ahead:
             return self
@@ -165,9 +165,10 @@ class Hold(msgspec.Struct, frozen=True):
     present number of addresses that the hold retains or withholds. `nodes` is the present number of its nodes. `hash`
     identifies the effect of an approval: it changes when nodes come back, and earlier approvals stay valid, because
     they were for a larger change. A rejected hold of members, with `rejected_by`, is in a table of its own while it
-    contains a node. `shown_counts` of an edit are the counts over a budget at its request, at `asked_offset`:
-    addresses, by budget and `key_of` the zones in which they would turn together. `command_id` is that of the command
-    that requested the change. `reason` of members lacks its beginning, which counts `addresses`: see `reason_of`.
+    contains a node. `shown_counts` of an edit are the counts that exceeded a budget when it was requested, at offset
+    `asked_offset`: the number of addresses, by budget and by the zones (`key_of`) in which their verdict would change.
+    `command_id` is that of the command that requested the change. For `members`, `reason` has no count of addresses:
+    `reason_of` adds the present one.
     """
 
     id: int

@@ -341,7 +341,7 @@ def _approval_request(state: FleetState, proposal: Proposal, over: EditImpact, a
 
 
 def _key(state: FleetState, kind: BudgetKind, zones: Collection[str], asked: int) -> str:
-    """A key for the budget and for the zones in which addresses would turn together.
+    """A key for the budget and for the zones in which addresses would change their verdict together.
 
     A count shown for zones that fleet did not know yet also covers zones that fleet learned of since. A growing fleet
     gets new zones all the time, and an edit of all zones could otherwise never be approved.
@@ -448,7 +448,7 @@ def _said(edit: Edit) -> str:
 
 
 def _unseen(state: FleetState, hold: Hold, proposal: Proposal, found: EditImpact) -> EditImpact:
-    """The verdict changes of an edit now, beyond the counts that were shown when it was requested."""
+    """The verdict changes that an edit would cause now, less those that approvers saw when it was requested."""
     zones = _zones_by_move(state, proposal)
     return {
         (kind, pair): max(0, count - hold.shown_counts.get(_key(state, kind, zones[pair], hold.asked_offset), 0))

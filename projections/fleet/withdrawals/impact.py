@@ -67,7 +67,7 @@ class Impact(NamedTuple):
 
 
 class _RemovedState(NamedTuple):
-    """A reachable state that would go: the sets that hold it, and the budget that pays if no other change takes
+    """A reachable state that would go: the sets that hold it, and the budget that is charged if no other change takes
     part."""
 
     change: int
@@ -115,23 +115,23 @@ class _AddressImpact:
         return bits
 
     def denied_by(self, held: Collection[int]) -> BudgetKind:
-        """The budget of a verdict that turns to deny here."""
+        """The budget that is charged if a list begins to deny this address."""
         comes = any(added.change not in held for added in self.added)
         stated = all(removed.kind == DENIED_BY_LEAVE for removed in self.removed if removed.change not in held)
         return DENIED_BY_LEAVE if stated and not comes else DENIED_BY_CHANGE
 
     def allowed_by(self, held: Collection[int]) -> BudgetKind:
-        """The budget of a verdict that turns to allow here."""
+        """The budget that is charged if a list begins to allow this address."""
         goes = any(removed.change not in held for removed in self.removed)
         new = all(added.is_new for added in self.added if added.change not in held)
         return ALLOWED_BY_JOIN if new and not goes else ALLOWED_BY_CHANGE
 
 
 class _Totals:
-    """The verdicts that all changes turn, apart from those that are held.
+    """The verdict changes by all changes that are not held.
 
-    A round updates only the addresses of the changes that it holds. A record can be made that needs a round for each of
-    its nodes, and to go through all addresses in each round would stop the fold for seconds.
+    A round updates only the addresses of the changes that it holds. A hostile record can need a round for each of its
+    nodes: a pass over all addresses in each round would stop the fold for seconds.
     """
 
     def __init__(self, state: FleetState, impacts: Mapping[Address, _AddressImpact], held: Iterable[int]) -> None:
@@ -202,7 +202,7 @@ class _BudgetLimits:
 
 
 def evaluate(state: FleetState, changes: Sequence[MemberChange], now_ms: int, *, approved: bool = False) -> Impact:
-    """The impact of these changes, within the budgets unless they were approved."""
+    """The impact of these changes: those over a budget are held, unless they were approved."""
     balance = _Totals(
         state, _address_impacts(state, changes), () if approved else _joining_held_changes(state, changes)
     )
@@ -242,7 +242,7 @@ def _address_impacts(state: FleetState, changes: Sequence[MemberChange]) -> dict
     removed = {part.slot for change in changes for part in change.removed}
 
     def impact_of(address: Address, holder: int = -1) -> _AddressImpact:
-        """The impact on an address, which the slot `holder` holds, if it is given."""
+        """The impact on an address. `holder`, if given, is the slot that holds it."""
         found = impacts.get(address)
         if found is None:
             rest = 0
