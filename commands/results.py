@@ -84,13 +84,16 @@ def _by_partition(answer: Answer, log_id: str) -> pb.PartitionResult:
 
 
 def _item(item: ItemOutcome) -> pb.ItemResult:
-    return pb.ItemResult(
+    message = pb.ItemResult(
         name=item.name,
         outcome=_CODES[item.code],
         reason=item.reason,
         reason_code=item.reason_code,
         reason_fields=item.reason_fields,
     )
+    for name, value in item.result.items():
+        setattr(message, name, value)
+    return message
 
 
 def expired(command_id: str) -> pb.CommandResult:

@@ -148,8 +148,8 @@ def _fault_of_incarnations(event: NodesJoined | NodesChanged | NodesLeft, latest
     if not created_ms:
         return _fault_of_creation([event.envelope.issued_at_ms], latest_ms) if isinstance(event, NodesJoined) else None
     fault = (
-        _fault_of_length("created_ms", len(created_ms), count)
-        or _fault_of_length("uids", len(uids), count)
+        fault_of_length("created_ms", len(created_ms), count)
+        or fault_of_length("uids", len(uids), count)
         or _fault_of_creation(created_ms, latest_ms)
     )
     text = "".join(uids).encode(errors="surrogatepass")
@@ -169,7 +169,7 @@ def _fault_of_labels(event: NodesJoined | NodesChanged) -> str | None:
     sets, index = event.label_sets, event.label_index
     if not index:
         return f"label_index: 0 entries for {len(sets)} label sets must be one entry per name" if sets else None
-    fault = _fault_of_length("label_index", len(index), len(event.names))
+    fault = fault_of_length("label_index", len(index), len(event.names))
     if fault is not None:
         return fault
     fault = fault_of_label_numbers(index, len(sets))
@@ -297,10 +297,11 @@ def size_of_labels(labels: dict[str, str]) -> int:
     return sum(len(key) + len(value.encode()) + 4 for key, value in labels.items())
 
 
-def _fault_of_length(field: str, length: int, count: int) -> str | None:
-    if length in (1, count):
+def fault_of_length(field: str, length: int, count: int, items: str = "names") -> str | None:
+    """Why a column cannot have this many entries for so many items."""
+    if length in (0, 1, count):
         return None
-    return f"{field}: {length} entries for {count} names must be 0, one for all names, or one per name"
+    return f"{field}: {length} entries for {count} {items} must be 0, one for all {items}, or one per {items[:-1]}"
 
 
 def _unpacked4(packed: bytes) -> tuple[int, ...]:

@@ -70,11 +70,11 @@ class CommandsService:
     async def request_lifecycle(self, request: pb.RequestLifecycleRequest, call: Call) -> pb.CommandResult:
         return await self._handler.handle(dpus.request_lifecycle, request, call)
 
-    async def claim_index(self, request: pb.ClaimIndexRequest, call: Call) -> pb.CommandResult:
-        return await self._handler.handle(cliques.claim_index, request, call)
+    async def claim_indices(self, request: pb.ClaimIndicesRequest, call: Call) -> pb.CommandResult:
+        return await self._handler.handle(cliques.claim_indices, request, call)
 
-    async def release_index(self, request: pb.ReleaseIndexRequest, call: Call) -> pb.CommandResult:
-        return await self._handler.handle(cliques.release_index, request, call)
+    async def release_indices(self, request: pb.ReleaseIndicesRequest, call: Call) -> pb.CommandResult:
+        return await self._handler.handle(cliques.release_indices, request, call)
 
     async def set_clique_capacity(self, request: pb.SetCliqueCapacityRequest, call: Call) -> pb.CommandResult:
         return await self._handler.handle(cliques.set_clique_capacity, request, call)

@@ -2,40 +2,67 @@
 
 from __future__ import annotations
 
-from commands.requests.validation import EnvelopeFactory, NewEvent, require, require_range, time_of
+from collections.abc import Sequence
+from typing import TypeVar
+
+from commands.requests.validation import (
+    TIME_MS_MAX,
+    EnvelopeFactory,
+    NewEvent,
+    require,
+    require_count,
+    require_range,
+    time_of,
+)
 from eventstore.log import CLIQUES
 from projections import field_checks
+from projections.cliques.items import claims_of, releases_of
 from projections.cliques.state import MAX_CAPACITY
 from schemas.api import dpuplane_pb2 as pb
-from schemas.events import CliqueCapacitySet, DaemonReadinessReported, IndexClaimed, IndexReleased, SessionOpened
+from schemas.events import CliqueCapacitySet, DaemonReadinessReported, IndicesClaimed, IndicesReleased, SessionOpened
+
+T = TypeVar("T")
 
 
-def claim_index(request: pb.ClaimIndexRequest, envelope: EnvelopeFactory) -> NewEvent:
-    subject = _subject(request.domain, request.clique, request.node)
-    created_ms = time_of("create_time", request.create_time)
-    require(field_checks.check_uid("uid", request.uid))
-    requested_index = request.requested_index if request.HasField("requested_index") else -1
-    require_range("requested_index", requested_index, -1, MAX_CAPACITY - 1)
-    address = str(field_checks.parse_address("address", request.address)) if request.address else ""
-    event = IndexClaimed(
-        envelope=envelope(subject),
-        domain=request.domain,
-        clique=request.clique,
-        node=request.node,
-        address=address,
-        created_ms=created_ms,
-        uid=request.uid,
-        requested_index=requested_index,
+def claim_indices(request: pb.ClaimIndicesRequest, envelope: EnvelopeFactory) -> NewEvent:
+    claims = request.claims
+    require_count("claims", len(claims))
+    requested_indices = [spec.requested_index if spec.HasField("requested_index") else -1 for spec in claims]
+    event = IndicesClaimed(
+        envelope(f"{request.domain}/{request.clique}"),
+        request.domain,
+        request.clique,
+        [spec.node for spec in claims],
+        _column([spec.address for spec in claims], ""),
+        _column([time_of(f"create_time[{item}]", spec.create_time) for item, spec in enumerate(claims)], 0),
+        _column([spec.uid for spec in claims], ""),
+        _column(requested_indices, -1),
     )
-    return NewEvent(CLIQUES, request.domain, event)
+    return _valid(event, claims_of(event, TIME_MS_MAX, 0))
 
 
-def release_index(request: pb.ReleaseIndexRequest, envelope: EnvelopeFactory) -> NewEvent:
-    subject = _subject(request.domain, request.clique, request.node)
-    created_ms = time_of("create_time", request.create_time)
-    require(field_checks.check_uid("uid", request.uid))
-    event = IndexReleased(envelope(subject), request.domain, request.clique, request.node, created_ms, request.uid)
-    return NewEvent(CLIQUES, request.domain, event)
+def release_indices(request: pb.ReleaseIndicesRequest, envelope: EnvelopeFactory) -> NewEvent:
+    releases = request.releases
+    require_count("releases", len(releases))
+    event = IndicesReleased(
+        envelope(f"{request.domain}/{request.clique}"),
+        request.domain,
+        request.clique,
+        [spec.node for spec in releases],
+        _column([spec.uid for spec in releases], ""),
+    )
+    return _valid(event, releases_of(event, 0))
+
+
+def _column(values: list[T], absent: T) -> list[T]:
+    """A column of the log: empty if no item has a value."""
+    return [] if values.count(absent) == len(values) else values
+
+
+def _valid(event: IndicesClaimed | IndicesReleased, items: Sequence[object] | str) -> NewEvent:
+    """The event, if its columns have items. Raises InvalidRequest."""
+    require(items if isinstance(items, str) else None)
+    return NewEvent(CLIQUES, event.domain, event)
 
 
 def set_clique_capacity(request: pb.SetCliqueCapacityRequest, envelope: EnvelopeFactory) -> NewEvent:

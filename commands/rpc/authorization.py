@@ -46,6 +46,14 @@ def _changing(request: pb.ChangeNodesRequest) -> Iterable[str]:
     return [node.name for node in request.nodes]
 
 
+def _claiming(request: pb.ClaimIndicesRequest) -> Iterable[str]:
+    return [claim.node for claim in request.claims]
+
+
+def _releasing(request: pb.ReleaseIndicesRequest) -> Iterable[str]:
+    return [release.node for release in request.releases]
+
+
 def _names(request: Any) -> Iterable[str]:
     return list(request.names)
 
@@ -74,8 +82,8 @@ METHODS = {
     "Commands.DeleteZone": Permission(_OPERATORS),
     "Commands.RegisterDpu": Permission(_SUPPLIERS | {SIMULATOR}),
     "Commands.RequestLifecycle": Permission(_SUPPLIERS),
-    "Commands.ClaimIndex": Permission(_OPERATORS, _node),
-    "Commands.ReleaseIndex": Permission(_OPERATORS, _node),
+    "Commands.ClaimIndices": Permission(_OPERATORS, _claiming),
+    "Commands.ReleaseIndices": Permission(_OPERATORS, _releasing),
     "Commands.SetCliqueCapacity": Permission(_OPERATORS),
     "Commands.ReportDaemonReadiness": Permission(_OPERATORS, _node),
     "Commands.OpenSession": Permission(_OPERATORS, _node),

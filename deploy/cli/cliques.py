@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TextIO
 
 import click
@@ -9,19 +10,21 @@ import click
 from deploy.cli import output as out
 from deploy.cli.client import Client
 from deploy.cli.completed_names import CLIQUE, DOMAIN, NODE
-from deploy.cli.errors import NotFoundError, Refused, Unreachable
+from deploy.cli.errors import Refused, Unreachable
 from deploy.cli.options import command_options, list_all_pages, list_options, show_options
 from deploy.cli.output import Column, Output, Table
 from deploy.cli.param_types import INT32, Time
-from deploy.cli.results import exit_status, finish
+from deploy.cli.results import exit_status, finish, finish_items
 from projections.cliques.files import merge_hosts
 from projections.field_checks import PATH_QUOTED, quoted
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.times import to_timestamp
+from schemas.events import MAX_ITEMS
 
 _DOMAIN = click.argument("domain", type=DOMAIN)
 _CLIQUE = click.argument("clique", type=CLIQUE)
 _NODE = click.argument("node", type=NODE)
+_NODES = click.argument("nodes", type=NODE, nargs=-1, required=True, metavar="NODE...")
 _UID = click.option("--uid", default="", help="Uid of the claiming pod (its incarnation).")
 _MAX_CHARACTERS = 8 << 20
 """Maximum size of a hosts file. A device file has no end, and would be read for ever."""
@@ -134,7 +137,7 @@ def _print_config(found: pb.CliqueConfig, part: str, merge: str | None) -> None:
 @cliques.command()
 @_DOMAIN
 @_CLIQUE
-@_NODE
+@_NODES
 @click.option(
     "--address",
     default="",
@@ -144,48 +147,78 @@ def _print_config(found: pb.CliqueConfig, part: str, merge: str | None) -> None:
 @click.option("--created", type=Time(), default=0, help="Creation time of that incarnation; needs --uid.")
 @command_options
 def claim(
-    *, client: Client, output: str, domain: str, clique: str, node: str, address: str, uid: str, created: int
+    *,
+    client: Client,
+    output: str,
+    domain: str,
+    clique: str,
+    nodes: tuple[str, ...],
+    address: str,
+    uid: str,
+    created: int,
 ) -> None:
-    """Claim an index for a node. The node need not have joined; a warning tells if no zone knows it.
+    """Claim indices for nodes, in this order. A node need not have joined; a warning tells if no zone knows it.
 
-    Example: dpuplane cliques claim domain-1 clique-a node-3 --address 10.7.0.3
+    \b
+    Examples:
+      dpuplane cliques claim domain-1 clique-a node-3 --address 10.7.0.3
+      dpuplane cliques claim domain-1 clique-b node-4 node-5
     """
-    request = pb.ClaimIndexRequest(
-        domain=domain, clique=clique, node=node, address=address, uid=uid, create_time=to_timestamp(created)
-    )
-    answer: pb.CommandResult = client.command("ClaimIndex", request)
-    if exit_status(answer) == 0 and _is_unknown(client, node):
+    _require_one_node(nodes, {"--address": address, "--uid": uid, "--created": created})
+
+    def request(names: Sequence[str]) -> pb.ClaimIndicesRequest:
+        create_time = to_timestamp(created)
+        claims = [pb.ClaimSpec(node=node, address=address, uid=uid, create_time=create_time) for node in names]
+        return pb.ClaimIndicesRequest(domain=domain, clique=clique, claims=claims)
+
+    parts = [(names, client.command("ClaimIndices", request(names))) for names in _parts(nodes)]
+    for node in _unknown(client, [node for names, answer in parts if exit_status(answer) == 0 for node in names]):
         click.echo(f"warning: node: {quoted(node)} is not known in any zone; the claim was made all the same", err=True)
-    finish(answer, output)
+    finish_items(parts, output)
 
 
-def _is_unknown(client: Client, node: str) -> bool:
-    """Whether no zone has this node. An error of this query tells nothing about the claim."""
+def _require_one_node(nodes: Sequence[str], options: Mapping[str, object]) -> None:
+    """Raises UsageError for an option about one pod together with several nodes."""
+    given = [option for option, value in options.items() if value]
+    if len(nodes) > 1 and given:
+        raise click.UsageError(f"{given[0]} describes the pod of one node: claim or release that node by itself")
+
+
+def _parts(nodes: Sequence[str]) -> list[list[str]]:
+    """The nodes of each record, each node once."""
+    unique = list(dict.fromkeys(nodes))
+    return [unique[start : start + MAX_ITEMS] for start in range(0, len(unique), MAX_ITEMS)]
+
+
+def _unknown(client: Client, nodes: Sequence[str]) -> list[str]:
+    """The nodes that no zone has. An error of this query tells nothing about the claims."""
+    located: set[str] = set()
     try:
-        client.query("GetNode", pb.GetNodeRequest(name=node))
-    except NotFoundError:
-        return True
+        for names in _parts(nodes):
+            located.update(client.query("LocateNodes", pb.LocateNodesRequest(names=names)).zones)
     except (Refused, Unreachable):
-        return False
-    return False
+        return []
+    return [node for node in nodes if node not in located]
 
 
 @cliques.command()
 @_DOMAIN
 @_CLIQUE
-@_NODE
+@_NODES
 @_UID
-@click.option("--created", type=Time(), default=0, help="Creation time of that incarnation; needs --uid.")
 @command_options
-def release(*, client: Client, output: str, domain: str, clique: str, node: str, uid: str, created: int) -> None:
-    """Release a node's index, or its place in the queue.
+def release(*, client: Client, output: str, domain: str, clique: str, nodes: tuple[str, ...], uid: str) -> None:
+    """Release the indices of nodes, or their places in the queue.
 
-    Example: dpuplane cliques release domain-1 clique-a node-3
+    Example: dpuplane cliques release domain-1 clique-a node-3 node-4
     """
-    request = pb.ReleaseIndexRequest(
-        domain=domain, clique=clique, node=node, uid=uid, create_time=to_timestamp(created)
-    )
-    finish(client.command("ReleaseIndex", request), output)
+    _require_one_node(nodes, {"--uid": uid})
+
+    def request(names: Sequence[str]) -> pb.ReleaseIndicesRequest:
+        releases = [pb.ReleaseSpec(node=node, uid=uid) for node in names]
+        return pb.ReleaseIndicesRequest(domain=domain, clique=clique, releases=releases)
+
+    finish_items([(names, client.command("ReleaseIndices", request(names))) for names in _parts(nodes)], output)
 
 
 @cliques.command()

@@ -1,18 +1,20 @@
 """`dpuplane import`: joins and clique claims from an inventory file.
 
-The whole file is read and checked before any request is sent. Joins are one stream of batches; claims are concurrent
-calls; a summary has all outcomes. The id of every request derives from `--command-id`, so an interrupted import can be
-repeated.
+The whole file is read and checked before any request is sent. Joins are one stream of batches; the claims of a clique
+are one call; a summary has all outcomes. The id of every request derives from `--command-id`, so an interrupted import
+can be repeated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import click
 
 from commands.inventory.batches import ExistingNode
+from commands.inventory.claims import claim_requests
 from commands.inventory.comparison import Comparison, compare
 from commands.inventory.plan import CliquePlan, ImportOptions, InventoryError, InventoryPlan, NodeBatch
 from deploy.cli import output as out
@@ -22,7 +24,7 @@ from deploy.cli.inventory_existing import held_by_import, read_existing
 from deploy.cli.inventory_options import inventory_options, read_inventory
 from deploy.cli.options import command_options, list_all_pages
 from deploy.cli.progress import ProgressLine
-from deploy.cli.results import merged_position
+from deploy.cli.results import merged_position, results_of
 from deploy.serialization import message_to_dict
 from projections.cliques.state import MAX_CAPACITY
 from projections.field_checks import quoted
@@ -199,39 +201,45 @@ def _request(batch: NodeBatch, command_id: str) -> pb.JoinNodesRequest:
 
 
 def _claim(client: Client, plan: InventoryPlan, summary: pb.ImportSummary) -> None:
-    for answer in client.pipelined("SetCliqueCapacity", map(_capacity, plan.cliques)):
-        _count(answer, summary)
-    claims = [claim for clique in plan.cliques for claim in _claims(clique)]
+    for clique, answer in zip(
+        plan.cliques, client.pipelined("SetCliqueCapacity", map(_capacity, plan.cliques)), strict=True
+    ):
+        _count([clique.clique], answer, summary)
+    requests = [claims for clique in plan.cliques for claims in claim_requests(clique)]
+    answered, count = 0, sum(len(request.claims) for request in requests)
     with ProgressLine("import") as progress:
-        for number, answer in enumerate(client.pipelined("ClaimIndex", claims), 1):
-            summary.claims += answer.outcome in (pb.OUTCOME_DONE, pb.OUTCOME_UNCHANGED)
-            summary.claims_waiting += answer.outcome == pb.OUTCOME_WAITING
-            _count(answer, summary)
-            progress.show(f"{number:,} of {len(claims):,} claims answered", number / len(claims))
+        for request, answer in zip(requests, client.pipelined("ClaimIndices", requests), strict=True):
+            outcomes = _count([claim.node for claim in request.claims], answer, summary)
+            summary.claims += outcomes[pb.OUTCOME_DONE] + outcomes[pb.OUTCOME_UNCHANGED]
+            summary.claims_waiting += outcomes[pb.OUTCOME_WAITING]
+            answered += len(request.claims)
+            progress.show(f"{answered:,} of {count:,} claims answered", answered / count)
 
 
 def _capacity(clique: CliquePlan) -> pb.SetCliqueCapacityRequest:
     return pb.SetCliqueCapacityRequest(domain=clique.domain, clique=clique.clique, capacity=clique.capacity)
 
 
-def _claims(clique: CliquePlan) -> Iterator[pb.ClaimIndexRequest]:
-    for node, address in clique.members:
-        yield pb.ClaimIndexRequest(domain=clique.domain, clique=clique.clique, node=node, address=address)
-
-
-def _count(answer: pb.CommandResult, summary: pb.ImportSummary) -> None:
-    summary.claims_refused += answer.outcome == pb.OUTCOME_REFUSED
-    summary.claims_unknown += answer.outcome == pb.OUTCOME_UNKNOWN
-    if answer.outcome in (pb.OUTCOME_REFUSED, pb.OUTCOME_UNKNOWN) and len(summary.refusals) < _MAX_REFUSALS:
-        summary.refusals.append(answer)
+def _count(names: Sequence[str], answer: pb.CommandResult, summary: pb.ImportSummary) -> Counter[pb.Outcome]:
+    """Add a result about these names to the summary; returns the count of each outcome."""
+    items = list(results_of(names, answer))
+    failed = [item for item in items if item.outcome in (pb.OUTCOME_REFUSED, pb.OUTCOME_UNKNOWN)]
+    if failed and len(summary.refusals) < _MAX_REFUSALS:
+        refusal = pb.CommandResult(command_id=answer.command_id, outcome=answer.outcome, reason=answer.reason)
+        refusal.items.extend(failed)
+        summary.refusals.append(refusal)
+    outcomes = Counter(item.outcome for item in items)
+    summary.claims_refused += outcomes[pb.OUTCOME_REFUSED]
+    summary.claims_unknown += outcomes[pb.OUTCOME_UNKNOWN]
     summary.position = merged_position([summary.position, answer.position])
+    return outcomes
 
 
 def _finish(summary: pb.ImportSummary, output: str) -> None:
     for answer in summary.refusals[:_SHOWN_REFUSALS]:
-        for item in answer.items or [pb.ItemResult(reason=answer.reason)]:
+        for item in answer.items or [pb.ItemResult(outcome=answer.outcome, reason=answer.reason)]:
             said = " ".join(filter(None, (item.name, item.reason)))
-            click.echo(f"{outcome_name(answer.outcome)}: {said}", err=True)
+            click.echo(f"{outcome_name(item.outcome)}: {said}", err=True)
     if len(summary.refusals) > _SHOWN_REFUSALS:
         more = len(summary.refusals) - _SHOWN_REFUSALS
         some = "at least " if len(summary.refusals) >= _MAX_REFUSALS else ""

@@ -42,14 +42,9 @@ def exit_status(answer: pb.CommandResult) -> int:
 
 def sentence(answer: pb.CommandResult) -> str:
     """A result in one line."""
-    said = [outcome_name(answer.outcome)]
-    if answer.HasField("index"):
-        said.append(f"index {answer.index}")
-    if answer.HasField("queue_position"):
-        said.append(f"queue position {answer.queue_position}")
+    line = _with_index(outcome_name(answer.outcome), answer)
     if answer.HasField("hold"):
-        said.append(f"hold {answer.hold}")
-    line = ", ".join(said)
+        line += f", hold {answer.hold}"
     if answer.reason:
         line += f": {answer.reason}"
     if answer.outcome == pb.OUTCOME_UNKNOWN and answer.reason_code != Reason.OUTCOME_FORGOTTEN:  # nothing to ask for
@@ -76,8 +71,17 @@ def _is_told(answer: pb.CommandResult) -> bool:
     return [(item.outcome, item.reason) for item in answer.items] == [(answer.outcome, answer.reason)]
 
 
+def _with_index(outcome: str, answer: pb.CommandResult | pb.ItemResult) -> str:
+    """The outcome of a claim with its index or queue position."""
+    if answer.HasField("index"):
+        outcome += f", index {answer.index}"
+    if answer.HasField("queue_position"):
+        outcome += f", queue position {answer.queue_position}"
+    return outcome
+
+
 def _item_line(item: pb.ItemResult, *, err: bool) -> str:
-    outcome = colored(outcome_name(item.outcome), err=err)
+    outcome = _with_index(colored(outcome_name(item.outcome), err=err), item)
     said = "; ".join(filter(None, (item.reason, item.note)))
     return f"  {item.name}: {outcome}{': ' if said else ''}{said}"
 
@@ -85,7 +89,7 @@ def _item_line(item: pb.ItemResult, *, err: bool) -> str:
 def finish_items(answers: Sequence[Part], output: str) -> None:
     """Like `finish` for commands about many names: one line per name, then the count of each outcome."""
     whole = merged_result(answers)
-    named = [item for names, answer in answers for item in _items(names, answer)]
+    named = [item for names, answer in answers for item in results_of(names, answer)]
     if len(named) == 1:
         finish(whole, output)
     if output == "table":
@@ -102,7 +106,7 @@ def finish_items(answers: Sequence[Part], output: str) -> None:
     finish(whole, output)
 
 
-def _items(names: Sequence[str], answer: pb.CommandResult) -> Iterator[pb.ItemResult]:
+def results_of(names: Sequence[str], answer: pb.CommandResult) -> Iterator[pb.ItemResult]:
     """The result of each name of a command."""
     told = {item.name: item for item in answer.items}
     for name in names:

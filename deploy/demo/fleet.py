@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from dataclasses import replace
 from ipaddress import IPv4Address
 
 from commands.inventory.batches import NodeBatch
+from commands.inventory.claims import claim_requests
 from commands.inventory.plan import ImportOptions, InventoryPlan, plan
 from schemas.api import dpuplane_pb2 as pb
 
@@ -49,11 +51,10 @@ def join(batch: NodeBatch, start: int, stop: int) -> pb.JoinNodesRequest:
     return pb.JoinNodesRequest(zone=batch.zone, columns=columns)
 
 
-def claims(fleet: InventoryPlan) -> Iterator[pb.ClaimIndexRequest]:
-    """Commands that claim an index for every member of every clique."""
+def claims(fleet: InventoryPlan, share: int = 1) -> Iterator[pb.ClaimIndicesRequest]:
+    """Commands that claim an index for one of `share` members of the cliques: at least one of each clique."""
     for clique in fleet.cliques:
-        for node, address in clique.members:
-            yield pb.ClaimIndexRequest(domain=clique.domain, clique=clique.clique, node=node, address=address)
+        yield from claim_requests(replace(clique, members=clique.members[::share]))
 
 
 def capacities(fleet: InventoryPlan) -> Iterator[pb.SetCliqueCapacityRequest]:

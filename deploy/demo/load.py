@@ -42,11 +42,12 @@ class DemoClient(PlaneClient):
             answer = await super().command(method, request)
         except CallFailed as error:
             raise _no_response(method, f"{error.code.name.lower().replace('_', ' ')}, {error.details}") from error
-        first = answer.items[0] if answer.items else answer
-        if pb.OUTCOME_UNKNOWN in (answer.outcome, first.outcome):
-            raise _no_response(method, first.reason)
-        if answer.outcome == pb.OUTCOME_REFUSED or answer.items:
-            raise DemoFailed(f"{method}: refused, {first.reason}")
+        results: list[Any] = [answer, *answer.items]
+        for each in results:
+            if each.outcome == pb.OUTCOME_UNKNOWN:
+                raise _no_response(method, each.reason)
+            if each.outcome == pb.OUTCOME_REFUSED:
+                raise DemoFailed(f"{method}: refused, {each.reason}")
         return answer
 
 

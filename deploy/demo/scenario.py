@@ -99,9 +99,9 @@ class Scenario:
 
     async def _claim(self) -> None:
         wanted = list(fleet.claims(self._fleet))
-        with self._display.step("clique indices claimed", len(wanted)) as step:
+        with self._display.step("clique indices claimed", sum(len(each.claims) for each in wanted)) as step:
             await run_all(lambda each: self._api.command("SetCliqueCapacity", each), fleet.capacities(self._fleet))
-            await self._ask("ClaimIndex", wanted, step)
+            await self._ask("ClaimIndices", wanted, step, lambda each: len(each.claims))
 
     async def _provision(self) -> None:
         wanted = [
@@ -117,15 +117,22 @@ class Scenario:
     async def _churn(self) -> None:
         leaving = [(batch, 0, max(1, len(batch.names) // CHURN_SHARE)) for batch in self._fleet.batches]
         leaves = [pb.LeaveNodesRequest(zone=b.zone, names=b.names[start:stop]) for b, start, stop in leaving]
-        moving = list(fleet.claims(self._fleet))[::CHURN_SHARE]
-        releases = [pb.ReleaseIndexRequest(domain=c.domain, clique=c.clique, node=c.node) for c in moving]
-        total = 2 * (sum(len(leave.names) for leave in leaves) + len(releases))
+        moving = list(fleet.claims(self._fleet, CHURN_SHARE))
+        releases = [
+            pb.ReleaseIndicesRequest(
+                domain=each.domain,
+                clique=each.clique,
+                releases=[pb.ReleaseSpec(node=claim.node) for claim in each.claims],
+            )
+            for each in moving
+        ]
+        total = 2 * sum(len(each) for each in (*(leave.names for leave in leaves), *(each.claims for each in moving)))
         with self._display.step("nodes and indices removed, added again", total) as step:
             await self._ask("LeaveNodes", leaves, step, lambda leave: len(leave.names))
-            await self._ask("ReleaseIndex", releases, step)
+            await self._ask("ReleaseIndices", releases, step, lambda each: len(each.releases))
             again = [fleet.join(*each) for each in leaving]
             await self._ask("JoinNodes", again, step, lambda join: len(join.columns.names))
-            await self._ask("ClaimIndex", moving, step)
+            await self._ask("ClaimIndices", moving, step, lambda each: len(each.claims))
         await self._replace_dpus()
 
     async def _replace_dpus(self) -> None:

@@ -26,13 +26,14 @@ OutcomeCode = Literal["done", "waiting", "held", "unchanged", "refused"]
 
 
 class ItemOutcome(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The outcome of one item of a batch, given only where it differs from the outcome of the whole."""
+    """The outcome of one item of a batch, given only if it has a result or differs from the outcome of the whole."""
 
     name: str
     code: OutcomeCode
     reason: str = ""
     reason_code: str = ""
     reason_fields: dict[str, str] = {}
+    result: dict[str, int] = {}
 
 
 class Outcome(msgspec.Struct, frozen=True, array_like=True):
@@ -113,10 +114,10 @@ def refusal(reason: str) -> Decision:
 def normalize(decision: Decision) -> Decision:
     """Mark a decision that changes nothing as `unchanged`.
 
-    An outcome with a result keeps its code: the repeated command has that result.
+    An outcome with a result, its own or of an item, keeps its code: the repeated command has that result.
     """
     change, outcome = decision
-    if change is not None or outcome.code != "done" or outcome.result:
+    if change is not None or outcome.code != "done" or outcome.result or any(item.result for item in outcome.items):
         return decision
     return Decision(None, UNCHANGED if outcome == DONE else structs.replace(outcome, code="unchanged"))
 

@@ -10,6 +10,7 @@ and keeps its index, because only a release (of a deleted pod) frees an index.
 
 from __future__ import annotations
 
+from functools import partial
 from operator import itemgetter
 
 from msgspec.structs import replace
@@ -18,6 +19,7 @@ from eventstore.folding.fold import DONE, UNCHANGED, Decision, RecordMetadata, r
 from eventstore.log import CLIQUES, Partition
 from eventstore.reasons import Fault, Reason
 from projections.cliques.claims import assign_waiting, claim, is_late_copy, issued_ms, release
+from projections.cliques.items import Release, claims_of, decide_in_order, releases_of
 from projections.cliques.state import (
     MAX_CAPACITY,
     MAX_UNUSED,
@@ -26,6 +28,8 @@ from projections.cliques.state import (
     CliqueMember,
     CliquesChange,
     CliquesState,
+    ItemChanges,
+    Since,
     clique_key,
 )
 from projections.field_checks import check_clique, check_text, quoted
@@ -33,8 +37,8 @@ from schemas.events import (
     CliqueCapacitySet,
     DaemonReadinessReported,
     Event,
-    IndexClaimed,
-    IndexReleased,
+    IndicesClaimed,
+    IndicesReleased,
     SessionExpired,
     SessionOpened,
 )
@@ -42,7 +46,7 @@ from schemas.events import (
 __all__ = ["Capacity", "Clique", "CliqueMember", "CliquesFold", "CliquesState"]
 
 
-_AboutMember = IndexReleased | DaemonReadinessReported | SessionOpened | SessionExpired
+_AboutMember = Release | DaemonReadinessReported | SessionOpened | SessionExpired
 
 
 class CliquesFold:
@@ -53,8 +57,8 @@ class CliquesFold:
     accepts = frozenset(
         event.__name__
         for event in (
-            IndexClaimed,
-            IndexReleased,
+            IndicesClaimed,
+            IndicesReleased,
             CliqueCapacitySet,
             DaemonReadinessReported,
             SessionOpened,
@@ -67,10 +71,16 @@ class CliquesFold:
 
     def decide(self, state: CliquesState, event: Event, at: RecordMetadata) -> Decision:
         match event:
-            case IndexClaimed():
-                return claim(state, event, at)
-            case IndexReleased():
-                return _release(state, event, at)
+            case IndicesClaimed():
+                claims = claims_of(event, at.time_ms, at.offset)
+                if isinstance(claims, str):
+                    return refusal(claims)
+                return decide_in_order(state, claims, partial(claim, at=at))
+            case IndicesReleased():
+                releases = releases_of(event, at.offset)
+                if isinstance(releases, str):
+                    return refusal(releases)
+                return decide_in_order(state, releases, partial(_release, at=at))
             case CliqueCapacitySet():
                 return _resize(state, event, at)
             case DaemonReadinessReported():
@@ -92,18 +102,20 @@ class CliquesFold:
                 rows.append((key, replace(member, issued_ms=said, ready_ms=ready, session_ms=session)))
         state.apply(CliquesChange(tuple(sorted(rows, key=itemgetter(0)))))
 
-    def evolve(self, state: CliquesState, change: CliquesChange, at: RecordMetadata) -> None:
-        state.apply(change)
+    def evolve(self, state: CliquesState, change: CliquesChange | ItemChanges, at: RecordMetadata) -> None:
+        for each in change.changes if isinstance(change, ItemChanges) else (change,):
+            if each is not None:
+                state.apply(each)
 
 
-def _release(state: CliquesState, event: IndexReleased, at: RecordMetadata) -> Decision:
+def _release(state: CliquesState, item: Release, at: RecordMetadata) -> Decision:
     """Release the index of the named incarnation. Nothing changes if another incarnation holds it."""
-    key, member, absence = _find(state, event, event.uid)
+    key, member, absence = _find(state, item, item.uid)
     if member is None:
         return unchanged(absence)
-    if is_late_copy(event.envelope, member.issued_ms):
+    if is_late_copy(item.envelope, member.issued_ms):
         return unchanged(f"uid: {quoted(member.uid)} claimed the index later and keeps it")
-    rows = release(state, key, member, issued_ms(event.envelope, at), at)
+    rows = release(state, key, member, issued_ms(item.envelope, at), item.since)
     return Decision(CliquesChange(tuple(rows.items())), DONE)
 
 
@@ -127,7 +139,7 @@ def _resize(state: CliquesState, event: CliqueCapacitySet, at: RecordMetadata) -
     if clique.is_empty and key not in state.unused and len(state.unused) >= MAX_UNUSED:
         reason = f"clique: {event.clique!r} would be over the limit of {MAX_UNUSED} cliques with a capacity and no node"
         return refusal(Fault(reason, Reason.LIMIT_REACHED, limit=MAX_UNUSED))
-    rows = assign_waiting(state, key, clique.used, event.capacity, at)
+    rows = assign_waiting(state, key, clique.used, event.capacity, Since(at.offset))
     return Decision(CliquesChange(tuple(rows.items()), capacity=(key, event.capacity)), DONE)
 
 

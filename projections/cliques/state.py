@@ -11,12 +11,13 @@ asserts the invariants: a row that violates one is a bug of the fold.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from eventstore.folding.state_table import StateTable
+from projections.overlay import Overlay
 
 DEFAULT_CAPACITY = 18
 """GB200 and GB300: an NVL72 rack has 18 compute trays."""
@@ -39,11 +40,18 @@ MAX_UNUSED = 65_536
 ClaimState = Literal["holds", "waits", "left"]
 
 
+class Since(NamedTuple):
+    """The record, and the item of it, at which a claim state began."""
+
+    offset: int
+    item: int = 0
+
+
 class CliqueMember(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The row of one node in a clique.
 
-    `last` is the index that the node holds or last held, or -1. `since` is the offset at which its claim state began:
-    it orders the queue, and the eviction of nodes that left. `created_ms` and `uid` are the incarnation of its pod. The
+    `last` is the index that the node holds or last held, or -1. `since` orders the queue, and the eviction of nodes
+    that left. `created_ms` and `uid` are the incarnation of its pod. The
     three `*_ms` are the times at which the claim (or release), the readiness and the session were issued: an older
     record is a late copy. `session_alive` is false once the session expired. An address is empty if none was given, or
     if a newer pod of the domain has it now.
@@ -51,7 +59,7 @@ class CliqueMember(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     claim_state: ClaimState
     last: int
-    since: int
+    since: Since
     address: str
     created_ms: int
     uid: str
@@ -77,6 +85,12 @@ class CliquesChange(NamedTuple):
     capacity: tuple[str, int] | None = None
 
 
+class ItemChanges(NamedTuple):
+    """The change of each item of a record, in order; None where an item changes nothing."""
+
+    changes: Sequence[CliquesChange | None]
+
+
 class Clique:
     """Derived state of one clique. Dicts of nodes are in the order in which the nodes began to wait, or left."""
 
@@ -89,6 +103,12 @@ class Clique:
         self.ready = 0
         self.queue: dict[str, None] = {}
         self.left: dict[str, None] = {}
+
+    def copy(self) -> Clique:
+        copied = Clique()
+        copied.capacity, copied.used, copied.ready = self.capacity, self.used, self.ready
+        copied.holders, copied.queue, copied.left = self.holders.copy(), self.queue.copy(), self.left.copy()
+        return copied
 
     @property
     def is_empty(self) -> bool:
@@ -131,12 +151,22 @@ class CliquesState:
         self._clear()
 
     def _clear(self) -> None:
-        self.cliques: dict[str, Clique] = {}
-        self.domains: dict[str, dict[str, None]] = {}
-        self.homes: dict[str, str] = {}
-        self.addresses: dict[str, str] = {}
-        self.left: dict[str, None] = {}
-        self.unused: set[str] = set()
+        self.cliques: MutableMapping[str, Clique] = {}
+        self.domains: MutableMapping[str, MutableMapping[str, None]] = {}
+        self.homes: MutableMapping[str, str] = {}
+        self.addresses: MutableMapping[str, str] = {}
+        self.left: MutableMapping[str, None] = {}
+        self.unused: MutableMapping[str, None] = {}
+
+    def draft(self) -> CliquesState:
+        """A state to apply changes to that leave this one as it is. It is valid until this one changes."""
+        draft = CliquesState()
+        draft.capacities.rows, draft.members.rows = Overlay(self.capacities.rows), Overlay(self.members.rows)
+        draft.cliques = Overlay(self.cliques, Clique.copy)
+        draft.domains = Overlay(self.domains, Overlay)
+        draft.homes, draft.addresses = Overlay(self.homes), Overlay(self.addresses)
+        draft.left, draft.unused = Overlay(self.left), Overlay(self.unused)
+        return draft
 
     @property
     def tables(self) -> Sequence[StateTable[Any]]:
@@ -146,7 +176,7 @@ class CliquesState:
         self._clear()
         for key, row in self.capacities.rows.items():
             self._clique(key).capacity = row.capacity
-            self.unused.add(key)
+            self.unused[key] = None
         for key, member in sorted(self.members.rows.items(), key=lambda item: (item[1].since, item[0])):
             self._add_claim(key, member)
             self._add_address(key, member)
@@ -179,7 +209,7 @@ class CliquesState:
         if capacity != DEFAULT_CAPACITY:
             self.capacities.put(key, Capacity(capacity))
             if clique.is_empty:
-                self.unused.add(key)
+                self.unused[key] = None
         elif clique.is_empty:
             self._forget(key)
         else:
@@ -211,7 +241,7 @@ class CliquesState:
         """Drop a clique without rows of nodes."""
         domain = _domain(key)
         self.capacities.remove(key)
-        self.unused.discard(key)
+        self.unused.pop(key, None)
         del self.cliques[key]
         del self.domains[domain][key]
         if not self.domains[domain]:
@@ -220,7 +250,7 @@ class CliquesState:
     def _add_claim(self, key: str, row: CliqueMember) -> None:
         clique_id, node = split_key(key)
         clique = self._clique(clique_id)
-        self.unused.discard(clique_id)
+        self.unused.pop(clique_id, None)
         if row.claim_state == "left":
             clique.left[node] = self.left[key] = None
             return

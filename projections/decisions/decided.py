@@ -73,27 +73,24 @@ def _changed(event: Event, change: Any, outcome: Outcome, at: RecordMetadata) ->
     if isinstance(event, FoldVersionUpgraded):
         raised = single_item("fold_version_upgraded", str(at.partition), {"version": str(event.version)})
         return [raised] if outcome.code == "done" else []
-    if change is None:
-        return _waiting_still(event, outcome, at)
+    if change is None and at.partition.topic != CLIQUES:
+        return _waiting_still(event, outcome)
     renderer = _RENDERERS.get(at.partition.topic)
     return renderer(event, change, outcome, at) if renderer else [single_item("changed", event.envelope.subject, {})]
 
 
-def _waiting_still(event: Event, outcome: Outcome, at: RecordMetadata) -> Iterable[DecisionItems]:
-    """The items of a repeated claim or request without change: the queue place, or the index."""
+def _waiting_still(event: Event, outcome: Outcome) -> Iterable[DecisionItems]:
+    """The items of a repeated request without change: the queue place."""
     if outcome.code == "waiting":
-        kind = "index_waiting" if at.partition.topic == CLIQUES else "dpu_waiting"
-        yield single_item(kind, event.envelope.subject, result_detail(outcome.result))
-    elif "index" in outcome.result:
-        yield single_item("index_kept", event.envelope.subject, result_detail(outcome.result))
+        yield single_item("dpu_waiting", event.envelope.subject, result_detail(outcome.result))
 
 
 def _answered(outcome: Outcome) -> Iterable[DecisionItems]:
-    """Items of a batch whose outcome differs from that of the batch."""
+    """Items of a batch that changed nothing."""
     for item in outcome.items:
         if item.code == "refused":
             yield _refused_item(item.name, item)
-        else:
+        elif item.code == "unchanged":
             yield single_item("unchanged", item.name, {"reason": item.reason})
 
 

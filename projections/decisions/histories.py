@@ -20,7 +20,7 @@ from projections.fleet.withdrawals import holds
 from projections.zones import state as zone_state
 from schemas.events import Event
 
-_FIELDS = ("names", "zones", "zone", "dpu", "node", "name")
+_FIELDS = ("names", "nodes", "zones", "zone", "dpu", "node", "name")
 
 
 def about(subject: str, event: Event, change: Any, outcome: Outcome, at: RecordMetadata) -> list[DecisionItem]:
@@ -55,6 +55,8 @@ def _is_in(subject: str, change: Any) -> bool:
             )
         case clique_state.CliquesChange():
             return any(subject in clique_state.split_key(key) for key, _ in change.rows)
+        case clique_state.ItemChanges():
+            return any(_is_in(subject, each) for each in change.changes)
         case joins.MembersAdded():
             return False  # the record itself has its names and zones
         case joins.MembersChanged():

@@ -133,7 +133,7 @@ class RuleEffect(_message.Message):
     def __init__(self, policy: _Optional[str] = ..., action: _Optional[str] = ..., priority: _Optional[int] = ..., protocol: _Optional[str] = ..., ports: _Optional[_Iterable[_Union[PortRange, _Mapping]]] = ..., prefixes_added: _Optional[int] = ..., prefixes_removed: _Optional[int] = ..., added: _Optional[_Iterable[str]] = ..., removed: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ItemResult(_message.Message):
-    __slots__ = ("name", "outcome", "reason", "note", "reason_code", "reason_fields")
+    __slots__ = ("name", "outcome", "reason", "note", "reason_code", "reason_fields", "index", "queue_position")
     class ReasonFieldsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -147,13 +147,17 @@ class ItemResult(_message.Message):
     NOTE_FIELD_NUMBER: _ClassVar[int]
     REASON_CODE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELDS_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_POSITION_FIELD_NUMBER: _ClassVar[int]
     name: str
     outcome: Outcome
     reason: str
     note: str
     reason_code: str
     reason_fields: _containers.ScalarMap[str, str]
-    def __init__(self, name: _Optional[str] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., reason: _Optional[str] = ..., note: _Optional[str] = ..., reason_code: _Optional[str] = ..., reason_fields: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    index: int
+    queue_position: int
+    def __init__(self, name: _Optional[str] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., reason: _Optional[str] = ..., note: _Optional[str] = ..., reason_code: _Optional[str] = ..., reason_fields: _Optional[_Mapping[str, str]] = ..., index: _Optional[int] = ..., queue_position: _Optional[int] = ...) -> None: ...
 
 class JoinSummary(_message.Message):
     __slots__ = ("requests", "nodes", "done", "refused", "unknown", "refusals", "position", "not_appended", "errors")
@@ -435,41 +439,51 @@ class RequestLifecycleRequest(_message.Message):
     image: str
     def __init__(self, command_id: _Optional[str] = ..., zone: _Optional[str] = ..., dpu: _Optional[str] = ..., verb: _Optional[_Union[RequestLifecycleRequest.Verb, str]] = ..., image: _Optional[str] = ...) -> None: ...
 
-class ClaimIndexRequest(_message.Message):
-    __slots__ = ("command_id", "domain", "clique", "node", "address", "create_time", "uid", "requested_index")
+class ClaimIndicesRequest(_message.Message):
+    __slots__ = ("command_id", "domain", "clique", "claims")
     COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
     DOMAIN_FIELD_NUMBER: _ClassVar[int]
     CLIQUE_FIELD_NUMBER: _ClassVar[int]
+    CLAIMS_FIELD_NUMBER: _ClassVar[int]
+    command_id: str
+    domain: str
+    clique: str
+    claims: _containers.RepeatedCompositeFieldContainer[ClaimSpec]
+    def __init__(self, command_id: _Optional[str] = ..., domain: _Optional[str] = ..., clique: _Optional[str] = ..., claims: _Optional[_Iterable[_Union[ClaimSpec, _Mapping]]] = ...) -> None: ...
+
+class ClaimSpec(_message.Message):
+    __slots__ = ("node", "address", "create_time", "uid", "requested_index")
     NODE_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
     REQUESTED_INDEX_FIELD_NUMBER: _ClassVar[int]
-    command_id: str
-    domain: str
-    clique: str
     node: str
     address: str
     create_time: _timestamp_pb2.Timestamp
     uid: str
     requested_index: int
-    def __init__(self, command_id: _Optional[str] = ..., domain: _Optional[str] = ..., clique: _Optional[str] = ..., node: _Optional[str] = ..., address: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., uid: _Optional[str] = ..., requested_index: _Optional[int] = ...) -> None: ...
+    def __init__(self, node: _Optional[str] = ..., address: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., uid: _Optional[str] = ..., requested_index: _Optional[int] = ...) -> None: ...
 
-class ReleaseIndexRequest(_message.Message):
-    __slots__ = ("command_id", "domain", "clique", "node", "create_time", "uid")
+class ReleaseIndicesRequest(_message.Message):
+    __slots__ = ("command_id", "domain", "clique", "releases")
     COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
     DOMAIN_FIELD_NUMBER: _ClassVar[int]
     CLIQUE_FIELD_NUMBER: _ClassVar[int]
-    NODE_FIELD_NUMBER: _ClassVar[int]
-    CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
-    UID_FIELD_NUMBER: _ClassVar[int]
+    RELEASES_FIELD_NUMBER: _ClassVar[int]
     command_id: str
     domain: str
     clique: str
+    releases: _containers.RepeatedCompositeFieldContainer[ReleaseSpec]
+    def __init__(self, command_id: _Optional[str] = ..., domain: _Optional[str] = ..., clique: _Optional[str] = ..., releases: _Optional[_Iterable[_Union[ReleaseSpec, _Mapping]]] = ...) -> None: ...
+
+class ReleaseSpec(_message.Message):
+    __slots__ = ("node", "uid")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
     node: str
-    create_time: _timestamp_pb2.Timestamp
     uid: str
-    def __init__(self, command_id: _Optional[str] = ..., domain: _Optional[str] = ..., clique: _Optional[str] = ..., node: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., uid: _Optional[str] = ...) -> None: ...
+    def __init__(self, node: _Optional[str] = ..., uid: _Optional[str] = ...) -> None: ...
 
 class SetCliqueCapacityRequest(_message.Message):
     __slots__ = ("command_id", "domain", "clique", "capacity")

@@ -5,32 +5,32 @@ from __future__ import annotations
 from schemas.envelope import Event
 
 
-class IndexClaimed(Event, frozen=True, gc=False):
-    """A node claims an index of a clique.
+class IndicesClaimed(Event, frozen=True, gc=False):
+    """Nodes claim indices of one clique, each decided after those before it. A node and an address occur once.
 
-    `created_ms` and `uid` are the claiming pod's incarnation; an empty uid means (issued_at_ms, command_id).
-    `requested_index` is the index that an external system already shows for the node, or -1.
+    `created_ms` and `uids` are the incarnations of the claiming pods; 0 and an empty uid mean (issued_at_ms,
+    command_id). An empty address means none. `requested_indices` are the indices that an external system already shows
+    for the nodes, or -1.
     """
 
     schema_id = 17
     domain: str
     clique: str
-    node: str
-    address: str
-    created_ms: int
-    uid: str
-    requested_index: int
+    nodes: list[str]
+    addresses: list[str]
+    created_ms: list[int]
+    uids: list[str]
+    requested_indices: list[int]
 
 
-class IndexReleased(Event, frozen=True, gc=False):
-    """A node releases its index, or its place in the queue. An empty uid means any incarnation."""
+class IndicesReleased(Event, frozen=True, gc=False):
+    """Nodes release their indices of one clique, or their places in its queue. An empty uid means any incarnation."""
 
     schema_id = 18
     domain: str
     clique: str
-    node: str
-    created_ms: int
-    uid: str
+    nodes: list[str]
+    uids: list[str]
 
 
 class CliqueCapacitySet(Event, frozen=True, gc=False):

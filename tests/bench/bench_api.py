@@ -21,7 +21,7 @@ from google.protobuf.message import Message
 
 from deploy.demo.load import run_all
 from schemas.api import dpuplane_pb2 as pb
-from schemas.api.stubs import QueriesStub
+from schemas.api.stubs import CommandsStub, QueriesStub
 from tests.bench.apart import beside, pipe, serving
 from tests.bench.echo import run_echo
 from tests.bench.figures import Figure
@@ -33,6 +33,8 @@ BULK_NODES = 200_000
 PER_MESSAGE = 1_000
 BULK_NETWORK = 1 << 24
 ZONES = 200
+CLIQUES = 200
+CLAIMERS = 18
 TIMEOUT_S = 30.0
 
 
@@ -82,12 +84,40 @@ async def _measure(plane_address: str, echo_address: str) -> list[Figure]:
         rates = [(await plane.unary(numbers, CALLS), await echo.unary(numbers, CALLS)) for _ in range(ROUNDS + 1)][1:]
         share = statistics.median(ours / bare for ours, bare in rates)
         ours, bare = (statistics.median(column) for column in zip(*rates, strict=True))
+        taken = [[await _claim(plane, f"domain-{size}-{n}", size) for size in (CLAIMERS, 1)] for n in range(ROUNDS + 1)]
+        together, singly = (statistics.median(column) for column in zip(*taken[1:], strict=True))
         bulk, sunk = await plane.bulk(_bulk_joins()), await echo.bulk(_bulk_joins())
+    claims = f"{CLIQUES * CLAIMERS:,}"
     return [
         Figure("unary joins, 200 in flight", ours, "calls/s", bare, "grpc.aio echo"),
         Figure("unary joins, share of the echo's rate", 100 * share, "%", aim=70.0),
+        Figure(
+            f"{claims} claims, one record per clique", together, "s", singly, "one record per claim", better="lower"
+        ),
         Figure("bulk joins, folded by fleet", bulk, "joins/s", sunk, "grpc.aio sink", 150e3),
     ]
+
+
+async def _claim(plane: _Server, domain: str, per_record: int) -> float:
+    """Seconds until every member of every clique has its index, with so many claims in a record."""
+    calls: Any = CommandsStub(plane.channel)
+    requests = [
+        pb.ClaimIndicesRequest(
+            domain=domain,
+            clique=f"clique-{clique}",
+            claims=[pb.ClaimSpec(node=f"node-{clique}-{start + n}") for n in range(per_record)],
+        )
+        for clique in range(CLIQUES)
+        for start in range(0, CLAIMERS, per_record)
+    ]
+
+    async def ask(request: pb.ClaimIndicesRequest) -> None:
+        answer = await calls.ClaimIndices(request, timeout=TIMEOUT_S)
+        assert all(each.HasField("index") for each in answer.items or [answer]), answer
+
+    began = time.perf_counter()
+    await run_all(ask, requests)
+    return time.perf_counter() - began
 
 
 def _path(method: str) -> str:

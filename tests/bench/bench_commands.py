@@ -30,7 +30,7 @@ from eventstore.kafka.log import KafkaLog
 from eventstore.log import CLIQUES, ZONES, EventLog, Partition
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.stubs import CommandsStub
-from schemas.events import IndexClaimed
+from schemas.events import IndicesClaimed
 from tests.bench.apart import apart, beside, pipe, serving
 from tests.bench.brokers import APPEND_S, cluster, new_prefix
 from tests.bench.echo import run_echo
@@ -120,8 +120,8 @@ async def _claim_inside(place: Place) -> list[float]:
 
         async def claim(domain: str, claimer: int) -> int:
             node = f"node-{claimer}"
-            event = IndexClaimed(
-                envelope(f"{domain}/clique-1", "bench", new_id()), domain, "clique-1", node, "", 0, "", -1
+            event = IndicesClaimed(
+                envelope(f"{domain}/clique-1", "bench", new_id()), domain, "clique-1", [node], [], [], [], []
             )
             partition = plane.replica.partition_for(CLIQUES, domain)
             answer = await plane.replica.submit(partition, domain.encode(), event, timeout_s=TIMEOUT_S)
@@ -158,11 +158,13 @@ async def _join(calls: Any, number: int) -> None:
 async def _claims(daemons: Sequence[Any], number: int) -> None:
     """Check that every claim got a different index, and that none is left."""
     requests = [
-        pb.ClaimIndexRequest(domain=f"domain-{number}", clique="clique-1", node=f"node-{claimer}")
+        pb.ClaimIndicesRequest(
+            domain=f"domain-{number}", clique="clique-1", claims=[pb.ClaimSpec(node=f"node-{claimer}")]
+        )
         for claimer in range(len(daemons))
     ]
     calls = zip(daemons, requests, strict=True)
-    answers = await asyncio.gather(*(daemon.ClaimIndex(request, timeout=TIMEOUT_S) for daemon, request in calls))
+    answers = await asyncio.gather(*(daemon.ClaimIndices(request, timeout=TIMEOUT_S) for daemon, request in calls))
     assert sorted(answer.index for answer in answers) == list(range(CLAIMERS)), answers
 
 

@@ -29,7 +29,7 @@ from eventstore.ids import envelope, uuid7
 from eventstore.log import CLIQUES, Partition
 from eventstore.state_store.rocks_store import list_checkpoints
 from schemas.api import dpuplane_pb2 as pb
-from schemas.events import IndexClaimed, IndexReleased
+from schemas.events import IndicesClaimed, IndicesReleased
 from tests.bench.apart import apart, serving
 from tests.bench.figures import Figure
 from tests.bench.planes import fill
@@ -102,7 +102,7 @@ def _churn(data: Path, records: int, began_ms: int) -> None:
         rocks.close()
 
 
-def _claims(records: int, began_ms: int) -> Iterator[tuple[int, IndexClaimed | IndexReleased]]:
+def _claims(records: int, began_ms: int) -> Iterator[tuple[int, IndicesClaimed | IndicesReleased]]:
     """Every slot of every clique in turn: claimed, released, claimed by the next incarnation."""
     rng = random.Random(6)
     for number in range(records):
@@ -113,9 +113,9 @@ def _claims(records: int, began_ms: int) -> Iterator[tuple[int, IndexClaimed | I
         said = envelope(f"clique/{domain}/{name}", "bench", uuid7(at_ms, rng))
         node, uid = f"node-{clique:05}-{member:02}", f"pod-{turn // 2}"
         if turn % 2:
-            yield at_ms, IndexReleased(said, domain, name, node, turn, uid)
+            yield at_ms, IndicesReleased(said, domain, name, [node], [uid])
         else:
-            yield at_ms, IndexClaimed(said, domain, name, node, "10.0.0.1", turn, uid, -1)
+            yield at_ms, IndicesClaimed(said, domain, name, [node], ["10.0.0.1"], [turn], [uid], [])
 
 
 if __name__ == "__main__":

@@ -14,9 +14,16 @@ from tests.simulation.api import Aborted, Api
 from tests.support.served import Served, served
 
 NODE = pb.NodeSpec(name="n", addresses=["10.0.0.1"], labels={"role": "web"})
+CLAIMS = [pb.ClaimSpec(node="n", requested_index=3), pb.ClaimSpec(node="m", requested_index=3), pb.ClaimSpec(node="k")]
 CALLS: dict[str, tuple[str, str, Message | bytes]] = {
     "a join": ("Commands", "JoinNodes", pb.JoinNodesRequest(zone="z", nodes=[NODE])),
-    "a claim": ("Commands", "ClaimIndex", pb.ClaimIndexRequest(domain="d", clique="c", node="n", requested_index=3)),
+    "a claim": ("Commands", "ClaimIndices", pb.ClaimIndicesRequest(domain="d", clique="c", claims=CLAIMS[:1])),
+    "several claims": ("Commands", "ClaimIndices", pb.ClaimIndicesRequest(domain="d", clique="c", claims=CLAIMS)),
+    "a release": (
+        "Commands",
+        "ReleaseIndices",
+        pb.ReleaseIndicesRequest(domain="d", clique="c", releases=[pb.ReleaseSpec(node="nobody")]),
+    ),
     "a refusal by the log": ("Commands", "ChangeNodes", pb.ChangeNodesRequest(zone="z", nodes=[NODE])),
     "a leave of nobody": ("Commands", "LeaveNodes", pb.LeaveNodesRequest(zone="z", names=["nobody"])),
     "a bad shape": ("Commands", "JoinNodes", pb.JoinNodesRequest(zone="Z!", nodes=[NODE])),

@@ -74,14 +74,20 @@ class Workload:
         return pb.NodeSpec(name=name, addresses=addresses, labels=self._rng.choice(LABELS))
 
     def _claim(self) -> Asked:
-        domain, clique, node = self._spot()
+        domain, clique, _ = self._spot()
+        claims = [pb.ClaimSpec(node=node, uid="pod") for node in self._claimants()]
         return self._of_domain(
-            "ClaimIndex", domain, pb.ClaimIndexRequest(domain=domain, clique=clique, node=node, uid="pod")
+            "ClaimIndices", domain, pb.ClaimIndicesRequest(domain=domain, clique=clique, claims=claims)
         )
 
+    def _claimants(self) -> list[str]:
+        return self._rng.sample(NODES[:12], self._rng.choice((1, 1, 3)))
+
     def _release(self) -> Asked:
-        domain, clique, node = self._spot()
-        return self._of_domain("ReleaseIndex", domain, pb.ReleaseIndexRequest(domain=domain, clique=clique, node=node))
+        domain, clique, _ = self._spot()
+        releases = [pb.ReleaseSpec(node=node) for node in self._claimants()]
+        request = pb.ReleaseIndicesRequest(domain=domain, clique=clique, releases=releases)
+        return self._of_domain("ReleaseIndices", domain, request)
 
     def _ready(self) -> Asked:
         domain, clique, node = self._spot()

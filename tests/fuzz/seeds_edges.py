@@ -80,6 +80,7 @@ def _commands() -> Iterable[bytes]:
     policy = pb.PolicySpec(name="web", priority=3, action="allow", protocol="tcp", sources={"a": "1"}, zones={"t": "1"})
     policy.ports.add(first=80, last=443)
     about = {"domain": "d", "clique": "c", "node": "n1"}
+    claim = pb.ClaimSpec(node="n1", address="10.0.0.1", create_time=to_timestamp(T0), uid="u", requested_index=3)
     requests = [
         pb.JoinNodesRequest(zone="z", nodes=[node], command_id=Issuer().id()),
         pb.JoinNodesRequest(zone="z", columns=columns),
@@ -89,8 +90,8 @@ def _commands() -> Iterable[bytes]:
         pb.DeleteZoneRequest(zone="z"),
         pb.RegisterDpuRequest(zone="z", dpu="d1", node="n1", serial="s", bmc_address="http://10.0.0.9:80/d1"),
         pb.RequestLifecycleRequest(zone="z", dpu="d1", verb="VERB_PROVISION", image="bf-bundle-2.10"),
-        pb.ClaimIndexRequest(**about, address="10.0.0.1", create_time=to_timestamp(T0), uid="u", requested_index=3),
-        pb.ReleaseIndexRequest(**about, create_time=to_timestamp(T0), uid="u"),
+        pb.ClaimIndicesRequest(domain="d", clique="c", claims=[claim, pb.ClaimSpec(node="n2")]),
+        pb.ReleaseIndicesRequest(domain="d", clique="c", releases=[pb.ReleaseSpec(node="n1", uid="u")]),
         pb.SetCliqueCapacityRequest(domain="d", clique="c", capacity=4),
         pb.ReportDaemonReadinessRequest(**about, uid="u", ready=True),
         pb.OpenSessionRequest(**about, uid="u", session="s1"),

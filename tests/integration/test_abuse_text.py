@@ -55,7 +55,7 @@ def requests(text: str) -> list[tuple[str, Any]]:
         ("SetPolicy", pb.SetPolicyRequest(policy=pb.PolicySpec(name="p", action=text))),
         ("SetPolicy", pb.SetPolicyRequest(policy=pb.PolicySpec(name="p", action="allow", sources={text: "v"}))),
         ("RegisterDpu", pb.RegisterDpuRequest(zone="z", dpu=text)),
-        ("ClaimIndex", pb.ClaimIndexRequest(domain=text, clique="c", node="n")),
+        ("ClaimIndices", pb.ClaimIndicesRequest(domain=text, clique="c", claims=[pb.ClaimSpec(node="n")])),
         ("ApproveHold", pb.ApproveHoldRequest(hold=1, hash=text)),
     ]
 

@@ -211,7 +211,8 @@ async def test_a_leave_is_decided_by_the_zone_that_it_names(plane: Served) -> No
 
 async def test_eighteen_concurrent_claims_and_a_nineteenth(plane: Served) -> None:
     def claim(number: int) -> Any:
-        return plane.calls.ClaimIndex(pb.ClaimIndexRequest(domain="d", clique="c", node=f"n{number}"))
+        claims = [pb.ClaimSpec(node=f"n{number}")]
+        return plane.calls.ClaimIndices(pb.ClaimIndicesRequest(domain="d", clique="c", claims=claims))
 
     answers = await asyncio.gather(*(claim(number) for number in range(19)))
     assert sorted(answer.index for answer in answers if answer.HasField("index")) == list(range(18))
@@ -321,9 +322,8 @@ async def test_pages_of_nodes_with_many_labels_have_few_of_them(plane: Served, m
 async def test_pages_of_large_cliques_have_few_of_them(plane: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("commands.queries.service._CLIQUE_NODES_PER_PAGE", 3)
     for number in range(5):
-        for member in range(1 + number % 3):
-            claim = pb.ClaimIndexRequest(domain="d", clique=f"c{number}", node=f"n{number}-{member}")
-            answer = await plane.calls.ClaimIndex(claim)
+        claims = [pb.ClaimSpec(node=f"n{number}-{member}") for member in range(1 + number % 3)]
+        answer = await plane.calls.ClaimIndices(pb.ClaimIndicesRequest(domain="d", clique=f"c{number}", claims=claims))
     pages: list[list[int]] = []
     token = ""
     while not pages or token:

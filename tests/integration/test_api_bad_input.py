@@ -51,7 +51,12 @@ SHAPES: list[tuple[str, str, Any, tuple[str, ...]]] = [
         pb.SetCliqueCapacityRequest(domain="d", clique="c", capacity=2**31 - 1),
         ("capacity", str(2**31 - 1), "from 1 to"),
     ),
-    ("nameless claim", "ClaimIndex", pb.ClaimIndexRequest(domain="d"), ("clique", "''", "must be")),
+    (
+        "nameless claim",
+        "ClaimIndices",
+        pb.ClaimIndicesRequest(domain="d", claims=[pb.ClaimSpec(node="n")]),
+        ("clique", "''", "must be"),
+    ),
     ("leave from nowhere", "LeaveNodes", pb.LeaveNodesRequest(names=["n"]), ("zone", "''", "LocateNodes")),
     (
         "pause nowhere",

@@ -104,41 +104,6 @@ async def test_refusals_exit_with_1_and_one_sentence(run: Run) -> None:
     assert (unknown_zone.status, "'nowhere'" in unknown_zone.stderr) == (1, True)
 
 
-async def test_cliques_are_claimed_shown_and_released(run: Run, tmp_path: Path) -> None:
-    assert (await run("cliques", "capacity", "d", "c", "2")).status == 0
-    first = await run("cliques", "claim", "d", "c", "n1", "--address", "10.0.0.1")
-    assert (first.json["outcome"], first.json["index"]) == ("done", 0)
-    assert first.stderr == "warning: node: 'n1' is not known in any zone; the claim was made all the same\n"
-    assert (await run("nodes", "join", "n2", "--zone", "z1")).status == 0
-    second = await run("cliques", "claim", "d", "c", "n2")
-    assert (second.json["index"], second.stderr) == (1, ""), "a zone has it"
-    third = await run("cliques", "claim", "d", "c", "n3")
-    assert (third.status, third.json["outcome"], third.json["queue_position"]) == (0, "waiting", 1)
-    assert (await run("cliques", "ready", "d", "c", "n1")).status == 0
-    shown = (await run("cliques", "show", "d", "c")).json
-    assert shown["capacity"] == 2
-    assert [(member["index"], member["node"], member["ready"]) for member in shown["members"]] == [
-        (0, "n1", True),
-        (1, "n2", False),
-    ]
-    assert [waiting["node"] for waiting in shown["waiting"]] == ["n3"]
-    assert shown["position"]
-    released = await run("cliques", "release", "d", "c", "n1")
-    assert released.status == 0
-    after = (await run("cliques", "show", "d", "c", "--min-position", released.json["position"])).json
-    assert [(member["index"], member["node"]) for member in after["members"]] == [(0, "n3"), (1, "n2")]
-    config = await run("cliques", "config", "d", "c", "--file", "hosts", "--output", "table")
-    assert len(config.stdout.splitlines()) == 2
-    hosts = tmp_path / "hosts"
-    hosts.write_text("10.9.9.9\tmine\n")
-    for _ in range(2):
-        merged = await run("cliques", "config", "d", "c", "--merge", str(hosts), "--output", "table")
-        assert merged.stdout.startswith("10.9.9.9\tmine\n") and merged.stdout.endswith(config.stdout)
-        assert len(merged.stdout.splitlines()) == 4, "a line of one's own, a heading, and one a slot"
-        hosts.write_text(merged.stdout)
-    assert (await run("cliques", "list")).json["cliques"][0]["clique"] == "c"
-
-
 async def test_the_same_command_id_twice_has_one_effect(run: Run, plane: Served) -> None:
     command_id = plane.command_id()
     first = await run("cliques", "claim", "d", "c", "n1", "--command-id", command_id)

@@ -48,7 +48,7 @@ async def test_wait_sees_what_is_there_and_what_comes(plane: Served) -> None:
     assert bare.json()["seen"].endswith("no DPUs"), "an empty zone has nothing to wait for"
     coming = asyncio.create_task(run("wait", "clique", "d", "c", "--for", "full", server=plane.address))
     await plane.calls.SetCliqueCapacity(pb.SetCliqueCapacityRequest(domain="d", clique="c", capacity=1))
-    await plane.calls.ClaimIndex(pb.ClaimIndexRequest(domain="d", clique="c", node="n1"))
+    await plane.calls.ClaimIndices(pb.ClaimIndicesRequest(domain="d", clique="c", claims=[pb.ClaimSpec(node="n1")]))
     assert (await coming).stdout == "clique d/c: full: 1 of 1 indices taken, 0 ready\n"
 
 
@@ -87,7 +87,7 @@ async def test_a_wait_that_is_over_says_what_it_saw_last(plane: Served, argument
     await plane.calls.SetPolicy(pb.SetPolicyRequest(policy=drop))
     await plane.calls.RegisterDpu(pb.RegisterDpuRequest(zone="z1", dpu="d1"))
     await plane.calls.SetCliqueCapacity(pb.SetCliqueCapacityRequest(domain="d", clique="c", capacity=1))
-    await plane.calls.ClaimIndex(pb.ClaimIndexRequest(domain="d", clique="c", node="n1"))
+    await plane.calls.ClaimIndices(pb.ClaimIndicesRequest(domain="d", clique="c", claims=[pb.ClaimSpec(node="n1")]))
     ended = await run("wait", *arguments, "--timeout", "0.5", server=plane.address)
     assert (ended.status, ended.stdout) == (3, "")
     assert "within 0.5 s; last seen: " in ended.stderr
@@ -176,7 +176,7 @@ async def on_a_terminal(*arguments: str, **environment: str) -> str:
 
 
 async def test_colours_are_for_terminals_whose_owner_wants_them(plane: Served) -> None:
-    await plane.calls.ClaimIndex(pb.ClaimIndexRequest(domain="d", clique="c", node="n1"))
+    await plane.calls.ClaimIndices(pb.ClaimIndicesRequest(domain="d", clique="c", claims=[pb.ClaimSpec(node="n1")]))
     await plane.calls.ReportDaemonReadiness(
         pb.ReportDaemonReadinessRequest(domain="d", clique="c", node="n1", ready=True)
     )
@@ -209,7 +209,7 @@ async def completed(line: str, server: str) -> list[str]:
 async def test_a_shell_completes_commands_options_and_names(plane: Served) -> None:
     await joined(plane, "rack7", "rack7-n1", "10.0.0.1")
     await joined(plane, "rack8", "rack8-n1", "10.0.0.2")
-    await plane.calls.ClaimIndex(pb.ClaimIndexRequest(domain="d", clique="c", node="n1"))
+    await plane.calls.ClaimIndices(pb.ClaimIndicesRequest(domain="d", clique="c", claims=[pb.ClaimSpec(node="n1")]))
     assert await completed("dpuplane wa", plane.address) == ["wait"]
     assert "--watch" in await completed("dpuplane zones show --", plane.address)
     assert await completed("dpuplane zones show ", plane.address) == ["rack7", "rack8"]

@@ -39,8 +39,10 @@ async def fleet(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Shown
 async def _furnish(calls: Any) -> None:
     """Something of everything that the page shows, with names and texts as an enemy would choose them."""
     for number in range(4):
-        claim = pb.ClaimIndexRequest(domain="training", clique="c1", node=f"n-1-{number}", address=f"10.1.0.{number}")
-        await calls.ClaimIndex(claim)
+        claim = pb.ClaimIndicesRequest(
+            domain="training", clique="c1", claims=[pb.ClaimSpec(node=f"n-1-{number}", address=f"10.1.0.{number}")]
+        )
+        await calls.ClaimIndices(claim)
     await calls.RegisterDpu(
         pb.RegisterDpuRequest(
             zone="rack-2",

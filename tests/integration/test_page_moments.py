@@ -25,7 +25,9 @@ async def shown(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Shown
     data: Path = tmp_path_factory.mktemp("moments") / "plane"
     async with shown_plane(data, dpus_per_zone=2) as found:
         await found.join("rack-1", "n-1", net=1)
-        await found.calls.ClaimIndex(pb.ClaimIndexRequest(domain="training", clique="c1", node="n-1"))
+        await found.calls.ClaimIndices(
+            pb.ClaimIndicesRequest(domain="training", clique="c1", claims=[pb.ClaimSpec(node="n-1")])
+        )
         yield found
 
 

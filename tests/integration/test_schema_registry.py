@@ -79,4 +79,4 @@ async def test_confluent_s_client_reads_every_topic(kafka_log: KafkaUnderTest, t
     joins = [each for each in found[f"{kafka_log.prefix}.zones"] if each.get("names") == ["n1"]]
     assert [join["zone"] for join in joins] == ["z1"]
     decided = {each["event"] for each in found[f"{kafka_log.prefix}.decisions"] if each.get("outcome") == "done"}
-    assert {"NodesJoined", "IndexClaimed"} <= decided
+    assert {"NodesJoined", "IndicesClaimed"} <= decided

@@ -178,7 +178,7 @@ async def test_dpus_and_cliques_are_watched_as_their_lists_select_them(plane: Se
         found |= {change.dpu.dpu: change for change in await batch(dpus)}
     assert (found["z1-d"].deleted, found["z1-d"].dpu.zone, found["z1-d"].dpu.phase) == (False, "z1", "Initializing")
     assert all(change.deleted for name, change in found.items() if name == "z2-d")
-    await plane.calls.ClaimIndex(pb.ClaimIndexRequest(domain="d", clique="c", node="n1"))
+    await plane.calls.ClaimIndices(pb.ClaimIndicesRequest(domain="d", clique="c", claims=[pb.ClaimSpec(node="n1")]))
     (change,) = await batch(cliques)
     assert [member.node for member in change.clique.members] == ["n1"]
 

@@ -69,11 +69,13 @@ async def test_a_nodes_agent_joins_claims_and_leaves_for_its_node_only(plane: Gu
     agent, operator = plane.caller("node-agent/n1"), plane.caller("operator/ann")
     assert (await operator.calls.JoinNodes(join("n0"))).outcome == pb.OUTCOME_DONE
     assert (await agent.calls.JoinNodes(join("n1"))).outcome == pb.OUTCOME_DONE
-    assert (await agent.calls.ClaimIndex(pb.ClaimIndexRequest(domain="d", clique="c", node="n1"))).index == 0
+    assert (
+        await agent.calls.ClaimIndices(pb.ClaimIndicesRequest(domain="d", clique="c", claims=[pb.ClaimSpec(node="n1")]))
+    ).index == 0
     for call in (
         agent.calls.JoinNodes(join("n1", "n2")),
         agent.calls.LeaveNodes(pb.LeaveNodesRequest(zone="z1", names=["n2"])),
-        agent.calls.ClaimIndex(pb.ClaimIndexRequest(domain="d", clique="c", node="n2")),
+        agent.calls.ClaimIndices(pb.ClaimIndicesRequest(domain="d", clique="c", claims=[pb.ClaimSpec(node="n2")])),
         agent.calls.ReportDaemonReadiness(
             pb.ReportDaemonReadinessRequest(domain="d", clique="c", node="n2", ready=True)
         ),

@@ -109,8 +109,9 @@ async def test_a_join_walks_from_the_api_to_the_device_and_back(tmp_path: Path) 
 
 async def test_a_claim_walks_to_the_fold_and_back(tmp_path: Path) -> None:
     async with plane_and_client(tmp_path / "plane", simulate=0) as (_, client):
-        claim = pb.ClaimIndexRequest(domain="training-7", clique="z", node="node-1", address="10.0.0.1")
-        await assert_walked("A claim", client.command("ClaimIndex", claim))
+        claims = [pb.ClaimSpec(node=f"node-{number}", address=f"10.0.0.{number}") for number in (1, 2)]
+        request = pb.ClaimIndicesRequest(domain="training-7", clique="z", claims=claims)
+        await assert_walked("A claim", client.command("ClaimIndices", request))
 
 
 async def test_a_step_walks_from_the_fold_to_the_provisioner_and_back(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Bugs in decisions: indices, members, withdrawals, tables; and in their saved state."""
+"""Bugs in decisions: members, withdrawals, tables; and in their saved state."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from typing import Any
 from msgspec.structs import replace
 
 import eventstore.state_store.saver
-import projections.cliques.claims
-import projections.cliques.fold
 import projections.fleet.fold
 import projections.fleet.membership.contested
 import projections.fleet.membership.effects
@@ -22,7 +20,6 @@ import projections.zones.nodes.decide
 from eventstore.folding.fold import DONE, Decision
 from eventstore.folding.ledger import Ledger
 from eventstore.folding.state_table import StateTable
-from projections.cliques.state import Clique
 from projections.fleet.state import FleetState
 from projections.fleet.tables.rulesets import RuleSet
 from projections.fleet.withdrawals.holds import BudgetChanged, EditHeld
@@ -31,33 +28,7 @@ from projections.rules.prefixes import Cover
 from projections.rules.rule import precedence
 from tests.seeded.bugs import Bug, Stepped, does, instead, patched
 
-# --- cliques ----------------------------------------------------------------------------------------------------------
-
-
-def _second_lowest(lowest_free: Any) -> Any:
-    def found(used: int) -> int:
-        lowest: int = lowest_free(used)
-        return lowest if used else lowest_free(1)
-
-    return found
-
-
-def _last_come_first_served(assign_waiting: Any) -> Any:
-    def served(state: Any, clique_id: str, used: int, capacity: int, at: Any) -> Any:
-        clique = state.cliques.get(clique_id)
-        if clique is None:
-            return assign_waiting(state, clique_id, used, capacity, at)
-        queue, clique.queue = clique.queue, dict.fromkeys(reversed(clique.queue))
-        try:
-            return assign_waiting(state, clique_id, used, capacity, at)
-        finally:
-            clique.queue = queue
-
-    return served
-
-
-def _any_last_index(is_free: Any) -> Any:
-    return lambda self, index: index >= 0 and index not in self.holders
+# --- holds ------------------------------------------------------------------------------------------------------------
 
 
 def _refused_but_counted(decide: Any) -> Any:
@@ -251,30 +222,6 @@ def _raises_for_strangers(decide: Any) -> Any:
 
 
 BUGS = (
-    Bug(
-        "index-not-dense",
-        "the first index of a clique is 1",
-        "I4",
-        lambda: patched((projections.cliques.claims, "lowest_free", _second_lowest)),
-        Stepped(1),
-    ),
-    Bug(
-        "last-come-first-served",
-        "a freed index goes to who waits since the shortest time",
-        "I4",
-        lambda: patched(
-            (projections.cliques.claims, "assign_waiting", _last_come_first_served),
-            (projections.cliques.fold, "assign_waiting", _last_come_first_served),
-        ),
-        Stepped(1),
-    ),
-    Bug(
-        "index-beyond-the-capacity",
-        "who comes back gets the index it had, although the clique has become smaller",
-        "I4",
-        lambda: patched((Clique, "is_free", _any_last_index)),
-        Stepped(2),
-    ),
     Bug(
         "refused-but-counted",
         "an approval by who asked for the change is refused, and counts all the same",

@@ -257,14 +257,15 @@ class SteppedPlane(FoldedLog):
         created_ms = self.now_ms
         send(e.CliqueCapacitySet(self._said(about), domain, clique, self.rng.choice((2, 3, 5))))
         for requested_index in (-1, 4):
-            for node in nodes:
+            for claimers in (nodes[:3], nodes[3:4], nodes[4:]):
+                uid = f"{created_ms}"
                 send(
-                    e.IndexClaimed(
-                        self._said(about), domain, clique, node, "", created_ms, f"{created_ms}", requested_index
+                    e.IndicesClaimed(
+                        self._said(about), domain, clique, claimers, [], [created_ms], [uid], [requested_index]
                     )
                 )
-        for node in nodes[:3]:
-            send(e.IndexReleased(self._said(about), domain, clique, node, 0, ""))
+        for leaving in (nodes[:1], nodes[1:3]):
+            send(e.IndicesReleased(self._said(about), domain, clique, leaving, []))
 
     def _move_and_leave(self) -> None:
         """A new node joins two zones and leaves the second one; each partition may be forwarded or not in between."""

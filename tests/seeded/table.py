@@ -8,12 +8,13 @@ from collections.abc import Iterator, Sequence
 from multiprocessing import get_context
 from typing import NamedTuple
 
-from tests.seeded import in_agreement, in_commands, in_decisions, in_drivers, in_folds, in_lifecycles
+from tests.seeded import in_agreement, in_cliques, in_commands, in_decisions, in_drivers, in_folds, in_lifecycles
 from tests.seeded.bugs import Bug, Simulated, Sound, Stepped
 from tests.simulation.checkers import INVARIANTS
 
 BUGS: tuple[Bug, ...] = (
     *in_commands.BUGS,
+    *in_cliques.BUGS,
     *in_folds.BUGS,
     *in_agreement.BUGS,
     *in_lifecycles.BUGS,

@@ -7,17 +7,21 @@ is sent through it; the others belong to the plane's own components.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from functools import partial
+from itertools import repeat
 from typing import Any, NoReturn
 
 import grpc
 from google.protobuf.message import Message
 
+from commands.requests.validation import TIME_MS_MAX
 from commands.server import ApiServer
 from eventstore.errors import AppendRefused, AppendUnknown, LogUnavailable
 from eventstore.log import CLIQUES, FLEET, FLEET_0, ZONES, Partition
 from eventstore.position import Position, to_token
 from eventstore.replicas.replica import Answer
+from projections.cliques.items import claims_of
 from projections.fleet import views as fleet_views
 from schemas import events as e
 from schemas.api import dpuplane_pb2 as pb
@@ -132,8 +136,6 @@ _QUERIES: dict[str, tuple[str, Any, Any]] = {
 
 
 _LIKE: dict[type[e.Event], tuple[str, type[Message]]] = {
-    e.IndexClaimed: ("ClaimIndex", pb.ClaimIndexRequest),
-    e.IndexReleased: ("ReleaseIndex", pb.ReleaseIndexRequest),
     e.CliqueCapacitySet: ("SetCliqueCapacity", pb.SetCliqueCapacityRequest),
     e.DaemonReadinessReported: ("ReportDaemonReadiness", pb.ReportDaemonReadinessRequest),
     e.SessionOpened: ("OpenSession", pb.OpenSessionRequest),
@@ -160,6 +162,16 @@ def asked(event: e.Event) -> tuple[str, Message] | None:
             return "JoinNodes", pb.JoinNodesRequest(command_id=command_id, zone=event.zone, columns=_columns(event))
         case e.NodesLeft(inferred=False, uids=[]):
             return "LeaveNodes", pb.LeaveNodesRequest(command_id=command_id, zone=event.zone, names=event.names)
+        case e.IndicesClaimed():
+            return "ClaimIndices", pb.ClaimIndicesRequest(
+                command_id=command_id, domain=event.domain, clique=event.clique, claims=_claims(event)
+            )
+        case e.IndicesReleased():
+            uids = event.uids or repeat("")
+            releases = [pb.ReleaseSpec(node=node, uid=uid) for node, uid in zip(event.nodes, uids, strict=False)]
+            return "ReleaseIndices", pb.ReleaseIndicesRequest(
+                command_id=command_id, domain=event.domain, clique=event.clique, releases=releases
+            )
         case e.PolicySet():
             return "SetPolicy", pb.SetPolicyRequest(command_id=command_id, policy=_policy(event))
         case e.HoldApproved():
@@ -178,10 +190,19 @@ def asked(event: e.Event) -> tuple[str, Message] | None:
         return None
     method, request = _LIKE[type(event)]
     said = {name: getattr(event, name, None) for name in request.DESCRIPTOR.fields_by_name}
-    if "create_time" in said:
-        said["create_time"] = to_timestamp(getattr(event, "created_ms", 0))
     given = {name: value for name, value in said.items() if value not in (None, "", -1)}
     return method, request(**{**given, "command_id": command_id})
+
+
+def _claims(event: e.IndicesClaimed) -> Iterator[pb.ClaimSpec]:
+    for claim in claims_of(event, TIME_MS_MAX, 0):
+        assert not isinstance(claim, str), "a client sends valid claims"
+        uid = claim.pod.uid if claim.names_pod else ""
+        create_time = to_timestamp(claim.pod.created_ms) if claim.names_pod else None
+        requested_index = claim.requested_index if claim.requested_index >= 0 else None
+        yield pb.ClaimSpec(
+            node=claim.node, address=claim.address, create_time=create_time, uid=uid, requested_index=requested_index
+        )
 
 
 def _columns(event: e.NodesJoined) -> pb.NodeColumns:

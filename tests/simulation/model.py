@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from projections.cliques.state import CliqueMember
 from projections.fleet.state import FleetState
-from schemas.events import IndexClaimed, NodesJoined, NodesLeft
+from schemas.events import Event, IndicesClaimed, IndicesReleased, NodesJoined, NodesLeft
 from tests.simulation.fresh import Step
 
 
@@ -54,13 +54,12 @@ class Cliques:
             if not 0 <= row.last < self._capacity.get(clique, 18):
                 yield f"index {row.last} of {clique} is beyond its capacity"
             was = before.get(key)
-            if was and was.claim_state == "waits" and not isinstance(step.event, IndexClaimed):
+            if was and was.claim_state == "waits" and not isinstance(step.event, IndicesClaimed):
                 yield from self._jumped(key, was)
             if was and was.claim_state == "holds" and was.uid == row.uid and was.last != row.last:
                 yield f"the index of {key} changed under a running incarnation"
         for key, row in step.rows.get("members", ()):
-            wished = isinstance(step.event, IndexClaimed) and step.event.requested_index >= 0
-            if row is not None and row.claim_state == "holds" and not wished:
+            if row is not None and row.claim_state == "holds" and not _may_skip(step.event, _split(key)[0]):
                 yield from self._sparse(key, row, before, {index for (c, index) in indices if c == _split(key)[0]})
 
     def _jumped(self, key: str, was: CliqueMember) -> Iterator[str]:
@@ -76,6 +75,15 @@ class Cliques:
             free = set(range(row.last)) - used
             if free:
                 yield f"{key} got index {row.last} while {min(free)} was free"
+
+
+def _may_skip(event: Event | None, clique: str) -> bool:
+    """Whether a record may free an index of this clique after it assigned a higher one: a requested index does, and so
+    do several nodes that leave the clique."""
+    if isinstance(event, IndicesClaimed):
+        is_other = clique != f"{event.domain}/{event.clique}"
+        return any(index >= 0 for index in event.requested_indices) or (is_other and len(event.nodes) > 1)
+    return isinstance(event, IndicesReleased) and len(event.nodes) > 1
 
 
 def _split(key: str) -> tuple[str, str, str]:

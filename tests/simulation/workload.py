@@ -168,19 +168,25 @@ class Workload:
     # --- cliques
 
     def _claim(self, replica: Replica) -> Request:
-        domain, clique, node = self._spot()
-        address = f"10.1.0.{1 + self._rng.randrange(12)}" if self._rng.random() < 0.5 else ""
-        uid, created = (f"pod-{self._rng.randrange(6)}", self._now_ms()) if self._rng.random() < 0.7 else ("", 0)
-        requested_index = self._rng.choice((-1, -1, -1, 0, 2))
-        said = self._said(f"{domain}/{clique}")
-        return self._of_domain(
-            replica, domain, e.IndexClaimed(said, domain, clique, node, address, created, uid, requested_index)
-        )
+        rng, (domain, clique, _) = self._rng, self._spot()
+        nodes, said = self._claimants(), self._said(f"{domain}/{clique}")
+        hosts = rng.sample(range(1, 13), len(nodes))
+        addresses = [f"10.1.0.{host}" if rng.random() < 0.5 else "" for host in hosts]
+        has_pod = [rng.random() < 0.7 for _ in nodes]
+        uids = [f"pod-{rng.randrange(6)}" if named else "" for named in has_pod]
+        created_ms = [self._now_ms() if named else 0 for named in has_pod]
+        requested = [rng.choice((-1, -1, -1, 0, 2)) for _ in nodes]
+        columns = addresses, created_ms, uids, requested
+        return self._of_domain(replica, domain, e.IndicesClaimed(said, domain, clique, nodes, *columns))
+
+    def _claimants(self) -> list[str]:
+        """The nodes of one record."""
+        return self._rng.sample(NODES[:8], self._rng.choice((1, 1, 2, 4)))
 
     def _release(self, replica: Replica) -> Request:
-        domain, clique, node = self._spot()
+        domain, clique, _ = self._spot()
         said = self._said(f"{domain}/{clique}")
-        return self._of_domain(replica, domain, e.IndexReleased(said, domain, clique, node, 0, ""))
+        return self._of_domain(replica, domain, e.IndicesReleased(said, domain, clique, self._claimants(), []))
 
     def _ready(self, replica: Replica) -> Request:
         domain, clique, node = self._spot()

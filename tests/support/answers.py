@@ -27,8 +27,13 @@ def outcome_of(answer: pb.CommandResult) -> Outcome:
         _code(answer.outcome),
         answer.reason,
         {name: getattr(answer, name) for name in ("index", "queue_position", "hold") if answer.HasField(name)},
-        items=tuple(ItemOutcome(item.name, _code(item.outcome), item.reason) for item in answer.items),
+        items=tuple(_item(item) for item in answer.items),
     )
+
+
+def _item(item: pb.ItemResult) -> ItemOutcome:
+    result = {name: getattr(item, name) for name in ("index", "queue_position") if item.HasField(name)}
+    return ItemOutcome(item.name, _code(item.outcome), item.reason, result=result)
 
 
 def _code(outcome: int) -> OutcomeCode:

@@ -17,8 +17,8 @@ from schemas.events import (
     DaemonReadinessReported,
     Envelope,
     Event,
-    IndexClaimed,
-    IndexReleased,
+    IndicesClaimed,
+    IndicesReleased,
     SessionExpired,
     SessionOpened,
 )
@@ -68,13 +68,36 @@ class CliqueLog:
         envelope = self._envelope(said_ms, internal=internal)
         created_ms = created_ms or envelope.issued_at_ms
         domain, clique = domain or self.domain, clique or self.clique
-        return self.append(IndexClaimed(envelope, domain, clique, node, address, created_ms, uid, requested_index))
+        columns = [node], [address], [created_ms], [uid], [requested_index]
+        return self.append(IndicesClaimed(envelope, domain, clique, *columns))
+
+    def claim_all(
+        self,
+        *claims: tuple[str, str, str, int, int],
+        clique: str = "",
+        said_ms: int | None = None,
+        internal: bool = False,
+    ) -> Outcome:
+        """Claims of several nodes in one record: node, uid, address, creation time and requested index of each."""
+        columns = [list(column) for column in zip(*claims, strict=True)]
+        nodes, uids, addresses, created_ms, requested_indices = columns
+        envelope, clique = self._envelope(said_ms, internal=internal), clique or self.clique
+        event = IndicesClaimed(envelope, self.domain, clique, nodes, addresses, created_ms, uids, requested_indices)
+        return self.append(event)
+
+    def release_all(
+        self, *releases: tuple[str, str], clique: str = "", said_ms: int | None = None, internal: bool = False
+    ) -> Outcome:
+        """Releases of several nodes in one record: node and uid of each."""
+        nodes, uids = zip(*releases, strict=True)
+        envelope = self._envelope(said_ms, internal=internal)
+        return self.append(IndicesReleased(envelope, self.domain, clique or self.clique, [*nodes], [*uids]))
 
     def release(
         self, node: str, uid: str = "", *, clique: str = "", said_ms: int | None = None, internal: bool = False
     ) -> Outcome:
         envelope = self._envelope(said_ms, internal=internal)
-        return self.append(IndexReleased(envelope, self.domain, clique or self.clique, node, 0, uid))
+        return self.append(IndicesReleased(envelope, self.domain, clique or self.clique, [node], [uid]))
 
     def resize(self, capacity: int, clique: str = "") -> Outcome:
         envelope = self._envelope(None, internal=False)

@@ -172,8 +172,12 @@ def _policy(rng: random.Random) -> tuple[str, Message]:
 def _claim(rng: random.Random) -> tuple[str, Message]:
     node = rng.choice(NODES)
     if rng.random() < 0.3:
-        return "ReleaseIndex", pb.ReleaseIndexRequest(domain=DOMAIN, clique="0", node=node)
-    return "ClaimIndex", pb.ClaimIndexRequest(domain=DOMAIN, clique="0", node=node, address="10.0.0.1")
+        return "ReleaseIndices", pb.ReleaseIndicesRequest(
+            domain=DOMAIN, clique="0", releases=[pb.ReleaseSpec(node=node)]
+        )
+    return "ClaimIndices", pb.ClaimIndicesRequest(
+        domain=DOMAIN, clique="0", claims=[pb.ClaimSpec(node=node, address="10.0.0.1")]
+    )
 
 
 def _dpu(rng: random.Random) -> tuple[str, Message]:

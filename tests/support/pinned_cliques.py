@@ -7,7 +7,7 @@ from random import Random
 from eventstore.log import Record
 from projections.cliques.state import MAX_CAPACITY
 from projections.field_checks import MAX_AHEAD_MS
-from schemas.events import Envelope, SessionOpened
+from schemas.events import MAX_ITEMS, Envelope, IndicesClaimed, IndicesReleased, SessionOpened
 from tests.support.cliques import START_MS, DeliveredCliques
 
 
@@ -42,6 +42,16 @@ def _malformed(log: DeliveredCliques) -> None:
     for capacity in (0, MAX_CAPACITY + 1):
         log.resize(capacity)
     log.claim("n", "u", requested_index=18)
+    none: tuple[list[str], list[int]] = [], []
+    said = Envelope("id", "d/c", "test", 0)
+    for nodes in ([], [f"n{number}" for number in range(MAX_ITEMS + 1)], ["n", "m", "n"]):
+        log.append(IndicesClaimed(said, "d", "c", nodes, none[0], none[1], none[0], none[1]))
+        log.append(IndicesReleased(said, "d", "c", nodes, []))
+    large = [f"{'n' * 200}-{number}" for number in range(MAX_ITEMS)]
+    log.append(IndicesReleased(said, "d", "c", large, ["u" * 128] * MAX_ITEMS))
+    two = ["n", "m"]
+    log.append(IndicesClaimed(said, "d", "c", two, ["10.0.0.1"], none[1], none[0], none[1]))
+    log.append(IndicesClaimed(said, "d", "c", two, none[0], [1, 2, 3], none[0], none[1]))
 
 
 def _members(log: DeliveredCliques) -> None:
@@ -124,7 +134,8 @@ def _some(log: DeliveredCliques, rng: Random) -> None:
         row = log.state.member(f"d/{log.clique}", node)
         known = row.uid if row is not None else uid
         said_ms = log.now_ms - rng.randrange(3)
-        match rng.randrange(9):
+        nodes = [node, *rng.sample([f"s{number}" for number in range(5)], 2)]
+        match rng.randrange(11):
             case 0 | 1 | 2 | 3:
                 address = rng.choice(["", f"10.3.0.{rng.randrange(1, 6)}"])
                 created_ms = rng.choice([0, START_MS + rng.randrange(5)])
@@ -149,3 +160,15 @@ def _some(log: DeliveredCliques, rng: Random) -> None:
                 log.hear(node, rng.choice("st"), known, said_ms=said_ms)
             case 8:
                 log.lose(node, rng.choice("st"))
+            case 9:
+                hosts = rng.sample(range(1, 8), len(nodes))
+                created_ms = rng.choice([0, START_MS + rng.randrange(5)])
+                claims = [
+                    (name, uid, f"10.3.0.{host}", created_ms, rng.choice([-1, -1, 2]))
+                    for name, host in zip(nodes, hosts, strict=True)
+                ]
+                log.claim_all(*claims, internal=rng.random() < 0.5, said_ms=said_ms)
+            case 10:
+                log.release_all(
+                    *((name, rng.choice(["", uid])) for name in nodes), internal=rng.random() < 0.5, said_ms=said_ms
+                )

@@ -90,8 +90,16 @@ OWN: list[tuple[str, Any, Any]] = [
     ),
     ("Commands.LeaveNodes", pb.LeaveNodesRequest(names=["n1"]), pb.LeaveNodesRequest(names=["n1", "n2"])),
     ("Commands.LeaveNodes", pb.LeaveNodesRequest(names=["n1"]), pb.LeaveNodesRequest(zone="z")),
-    ("Commands.ClaimIndex", pb.ClaimIndexRequest(node="n1"), pb.ClaimIndexRequest(node="n10")),
-    ("Commands.ReleaseIndex", pb.ReleaseIndexRequest(node="n1"), pb.ReleaseIndexRequest()),
+    (
+        "Commands.ClaimIndices",
+        pb.ClaimIndicesRequest(claims=[pb.ClaimSpec(node="n1")]),
+        pb.ClaimIndicesRequest(claims=[pb.ClaimSpec(node="n10")]),
+    ),
+    (
+        "Commands.ReleaseIndices",
+        pb.ReleaseIndicesRequest(releases=[pb.ReleaseSpec(node="n1")]),
+        pb.ReleaseIndicesRequest(),
+    ),
     (
         "Commands.ReportDaemonReadiness",
         pb.ReportDaemonReadinessRequest(node="n1"),

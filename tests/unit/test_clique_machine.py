@@ -11,7 +11,7 @@ from hypothesis.stateful import invariant, rule
 
 from projections.cliques.state import DEFAULT_CAPACITY
 from projections.cliques.views import CliqueView, show
-from schemas.events import IndexReleased
+from schemas.events import IndicesReleased
 from tests.support.cliques import DeliveredCliques, reloaded, rows_of
 from tests.support.delivered_machine import DELIVERIES, DeliveredMachine
 from tests.support.sometimes import Sometimes, sized
@@ -123,6 +123,23 @@ class CliqueMachine(DeliveredMachine):
             "a newer incarnation took over", outcome.code == "done" and before is not None and before[0] < age
         )
 
+    @rule(
+        clique=CLIQUES,
+        nodes=st.lists(NODES, min_size=2, max_size=4, unique=True),
+        age=AGES,
+        requested_index=REQUESTED_INDICES,
+    )
+    def claim_together(self, clique: str, nodes: list[str], age: int, requested_index: int) -> None:
+        """One record of several claims, which the model decides one by one; the first requests an index."""
+        wanted = [requested_index] + [-1] * (len(nodes) - 1)
+        claims = [(node, f"u{age}", "", age, index) for node, index in zip(nodes, wanted, strict=True)]
+        outcome = self.log.claim_all(*claims, clique=clique)
+        items = {item.name: item for item in outcome.items}
+        for node, index in zip(nodes, wanted, strict=True):
+            item = items[node]
+            told = item.code, item.result.get("index", -1), item.result.get("queue_position", 0)
+            assert told == self.model.claim(clique, node, (age, f"u{age}"), index)
+
     @rule(nodes=st.permutations([f"n{number}" for number in range(6)]), age=AGES)
     def burst(self, nodes: list[str], age: int) -> None:
         for node in nodes:
@@ -167,8 +184,8 @@ class CliqueMachine(DeliveredMachine):
         outcome = self.log.hear(node, f"session-{self.log.now_ms}")
         assert (outcome.code != "refused") == (self.model.place(node) == "c1")
 
-    def another(self) -> IndexReleased:
-        return IndexReleased(self.log.events[-1][0].envelope, "d", "c1", "n0", 0, "")
+    def another(self) -> IndicesReleased:
+        return IndicesReleased(self.log.events[-1][0].envelope, "d", "c1", ["n0"], [])
 
     @rule()
     def restart(self) -> None:

@@ -23,7 +23,7 @@ from projections.zones.fold import ZonesFold
 from schemas.events import (
     DpuRegistered,
     Event,
-    IndexClaimed,
+    IndicesClaimed,
     LifecycleRequested,
     NodesJoined,
     NodesLeft,
@@ -91,7 +91,7 @@ async def a_day(world: DecidingPlane, day: int) -> None:
         name, zone = f"n{day}-{number}", f"z{number % 3}"
         address = (10 << 24 | day << 16 | number + 1).to_bytes(4, "big")
         await world.say(ZONES, zone, NodesJoined(world.command(zone), zone, [name], [], [], address, b"", [], []))
-        claim = IndexClaimed(world.command("d"), "d", "c", name, "", 0, "", -1)
+        claim = IndicesClaimed(world.command("d"), "d", "c", [name], [], [], [], [])
         await world.say(CLIQUES, "d", claim)
         await asyncio.sleep(world.draws.uniform(0, 0.1))
     await world.say(ZONES, "z0", DpuRegistered(world.command("d"), "z0", f"dpu{day}", "", "", "simulated:x"))

@@ -15,7 +15,7 @@ from projections.decisions.decided import render
 from projections.decisions.histories import about
 from projections.decisions.items import DecisionItem as Told
 from projections.decisions.items import flattened
-from schemas.events import BudgetSet, Envelope, HoldApproved, HoldRejected, IndexReleased, LogCreated, NodesJoined
+from schemas.events import BudgetSet, Envelope, HoldApproved, HoldRejected, IndicesReleased, LogCreated, NodesJoined
 from tests.support.decision_writers import DecidingPlane, deciding_plane
 from tests.support.decisions import Heard
 from tests.support.fleet import Fleet, Item
@@ -55,7 +55,7 @@ async def test_every_decision_about_a_subject_is_in_its_history() -> None:
             name, zone = f"m{number}", f"z{number % 3}"
             event = NodesJoined(world.command(zone), zone, [name], [], [], b"", b"", [], [])
             world.contents.add(TOPICS.partition_for(ZONES, zone, 2), world.now_ms(), zone.encode(), encode(event))
-        await world.say("cliques", "d", IndexReleased(world.command("d", "ann"), "d", "c", "n1-2", 0, ""))
+        await world.say("cliques", "d", IndicesReleased(world.command("d", "ann"), "d", "c", ["n1-2"], []))
         await world.say("fleet", "7", HoldApproved(world.command("7"), 7, b"x"))
         world.kill_all()
         decisions = spelled(world)
@@ -72,17 +72,17 @@ async def test_a_history_says_when_where_who_and_what() -> None:
     async with deciding_plane(3) as world:
         await world.start("api", "api")
         await a_day(world, 1)
-        await world.say("cliques", "d", IndexReleased(world.command("d", "ann"), "d", "c", "n1-2", 0, ""))
+        await world.say("cliques", "d", IndicesReleased(world.command("d", "ann"), "d", "c", ["n1-2"], []))
         world.kill_all()
         happened = await told(world, "n1-2")
         events = {found.event for found in happened}
-        assert events == {"NodesJoined", "MembershipChanged", "IndexClaimed", "IndexReleased"}
+        assert events == {"NodesJoined", "MembershipChanged", "IndicesClaimed", "IndicesReleased"}
         assert [found.time_ms for found in happened] == sorted(found.time_ms for found in happened)
         released = happened[-1]
         assert (released.actor, released.outcome) == ("ann", "done")
         assert ("index_released", "n1-2") in [item[:2] for item in released.items]
         freed = (await told(world, "n1-18"))[-1]  # the first in line, whom nobody named
-        assert (freed.event, freed.items[0].kind) == ("IndexReleased", "index_assigned")
+        assert (freed.event, freed.items[0].kind) == ("IndicesReleased", "index_assigned")
         assert all(len(found.items) <= ITEMS_SHOWN for found in await told(world, "z0"))
         assert await told(world, "never-heard-of") == []
 

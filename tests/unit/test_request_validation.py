@@ -49,8 +49,8 @@ FIVE_MS = to_timestamp(5)
 YEAR_10000 = Timestamp(seconds=253_402_300_800)
 
 
-def claim(**fields: Any) -> pb.ClaimIndexRequest:
-    return pb.ClaimIndexRequest(domain="d", clique="c", node="n", **fields)
+def claim(**fields: Any) -> pb.ClaimIndicesRequest:
+    return pb.ClaimIndicesRequest(domain="d", clique="c", claims=[pb.ClaimSpec(node="n", **fields)])
 
 
 BAD: list[tuple[str, Shape, Any, tuple[str, ...]]] = [
@@ -70,7 +70,12 @@ BAD: list[tuple[str, Shape, Any, tuple[str, ...]]] = [
     ("long label", nodes.join, join(node(labels={"a": "x" * 254})), ("labels[a]", "254 characters", "at most 253")),
     ("time before 1970", nodes.join, join(node(create_time=Timestamp(seconds=-1), uid="u")), ("create_time", "-1 s")),
     ("time after 9999", nodes.join, join(node(create_time=YEAR_10000, uid="u")), ("create_time", "9999")),
-    ("a second of ns", cliques.claim_index, claim(create_time=Timestamp(nanos=1_000_000_000)), ("create_time", " ns")),
+    (
+        "a second of ns",
+        cliques.claim_indices,
+        claim(create_time=Timestamp(nanos=1_000_000_000)),
+        ("create_time[0]", " ns"),
+    ),
     ("half an incarnation", nodes.join, join(node(create_time=FIVE_MS)), ("uid", "''", "create_time")),
     (
         "an incarnation for some",
@@ -114,15 +119,15 @@ BAD: list[tuple[str, Shape, Any, tuple[str, ...]]] = [
     ("DPU without a name", dpus.register, pb.RegisterDpuRequest(zone="z1"), ("dpu", "''", "must be")),
     (
         "claim without node",
-        cliques.claim_index,
-        pb.ClaimIndexRequest(domain="d", clique="c"),
-        ("node", "''", "must be"),
+        cliques.claim_indices,
+        pb.ClaimIndicesRequest(domain="d", clique="c", claims=[pb.ClaimSpec(node="n"), pb.ClaimSpec()]),
+        ("nodes[1]", "''", "must be"),
     ),
     (
         "bad requested_index",
-        cliques.claim_index,
-        pb.ClaimIndexRequest(domain="d", clique="c", node="n", requested_index=-2),
-        ("requested_index", "-2", "from -1"),
+        cliques.claim_indices,
+        claim(requested_index=-2),
+        ("requested_indices[0]", "-2", "from -1"),
     ),
     (
         "no capacity",

@@ -46,8 +46,9 @@ async def two_edges() -> AsyncIterator[tuple[Edge, Edge]]:
     contents = Contents(2)
     one, two = Edge(contents, "one"), Edge(contents, "two")
     async with running(one.replica, two.replica):
-        claim = pb.ClaimIndexRequest(domain="d", clique="c", node="n", create_time=to_timestamp(1), uid="u")
-        assert (await one.command_handler.handle(cliques.claim_index, claim, CALL)).outcome == pb.OUTCOME_DONE
+        spec = pb.ClaimSpec(node="n", create_time=to_timestamp(1), uid="u")
+        claim = pb.ClaimIndicesRequest(domain="d", clique="c", claims=[spec])
+        assert (await one.command_handler.handle(cliques.claim_indices, claim, CALL)).outcome == pb.OUTCOME_DONE
         yield one, two
 
 
@@ -89,6 +90,7 @@ async def test_an_id_of_another_kind_of_command_is_refused() -> None:
     async with two_edges() as (one, two):
         request = opening()
         command_id = request.command_id
-        release = pb.ReleaseIndexRequest(command_id=command_id, domain="d", clique="c", node="n")
-        await one.command_handler.handle(cliques.release_index, release, CALL)
+        releases = [pb.ReleaseSpec(node="n")]
+        release = pb.ReleaseIndicesRequest(command_id=command_id, domain="d", clique="c", releases=releases)
+        await one.command_handler.handle(cliques.release_indices, release, CALL)
         assert (await two.open(request)).outcome == pb.OUTCOME_REFUSED

@@ -124,7 +124,8 @@ def check_done(run: Evidence) -> Found:
         if step.answer is None or step.answer.offset != offset or isinstance(step.event, FoldVersionUpgraded):
             continue
         outcome, where = step.answer.outcome, f"{type(step.event).__name__} at {partition}@{offset}"
-        if outcome.code == "done" and not outcome.result and not step.rows:
+        has_result = outcome.result or any(item.result for item in outcome.items)
+        if outcome.code == "done" and not has_result and not step.rows:
             yield f"{where} was done, and changed nothing"
         if outcome.code == "unchanged" and step.rows:
             yield f"{where} was unchanged, and changed {sorted(step.rows)}"

@@ -1,0 +1,58 @@
+"""A mapping with changes of its own over another mapping, which stays as it is.
+
+A fold that decides several items of one record decides each on the state after those before it, and may not change the
+state itself. An overlay costs as much as the keys that change, whatever the size of the mapping below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from typing import TypeVar
+
+V = TypeVar("V")
+
+
+class Overlay(MutableMapping[str, V]):
+    """Keys that are added come after those of `base`, as in a dict. `copy`, if given, makes the value that a first read
+    returns and that may be mutated."""
+
+    __slots__ = ("_base", "_copy", "_put", "_removed", "_size")
+
+    def __init__(self, base: Mapping[str, V], copy: Callable[[V], V] | None = None) -> None:
+        self._base = base
+        self._copy = copy
+        self._put: dict[str, V] = {}
+        self._removed: set[str] = set()
+        self._size = len(base)
+
+    def __getitem__(self, key: str) -> V:
+        if key in self._put:
+            return self._put[key]
+        if key in self._removed:
+            raise KeyError(key)
+        value = self._base[key]
+        if self._copy is not None:
+            value = self._put[key] = self._copy(value)
+        return value
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._put or (key in self._base and key not in self._removed)
+
+    def __setitem__(self, key: str, value: V) -> None:
+        self._size += key not in self
+        self._put[key] = value
+
+    def __delitem__(self, key: str) -> None:
+        if key not in self:
+            raise KeyError(key)
+        self._size -= 1
+        self._put.pop(key, None)
+        if key in self._base:
+            self._removed.add(key)
+
+    def __iter__(self) -> Iterator[str]:
+        yield from (key for key in self._base if key not in self._removed)
+        yield from (key for key in self._put if key not in self._base or key in self._removed)
+
+    def __len__(self) -> int:
+        return self._size
