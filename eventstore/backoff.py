@@ -15,5 +15,5 @@ _DOUBLINGS_MAX = 20
 
 
 def backoff_ceiling(failures: int, first: T, longest: T) -> T:
-    """The maximum delay: `first` after no failure, and twice as long after each, up to `longest`."""
+    """The maximum delay: `first` before any failure, doubled by each failure, up to `longest`."""
     return min(longest, first * (1 << min(failures, _DOUBLINGS_MAX)))

@@ -21,7 +21,7 @@ _ROUNDING_S = 0.001
 """Event loops round timers to milliseconds, up or down."""
 
 _DROPPED_MAX = 100
-"""Maximum by which futures that are done may outnumber waiting ones in the heap."""
+"""Number of done futures in the heap beyond the waiting ones, above which the done ones are removed."""
 
 
 class Deadlines:

@@ -39,12 +39,12 @@ class TopicSpec:
     retention_ms: int | None = None
     """How long records are retained; None for ever."""
     callers: Callers = "none"
-    """How callers append, by which an engine chooses whether an append batch lingers for them (linger.py). `none`: by
-    internal events and occasional commands, for which a batch would mostly wait in vain. `independent`: each waits for
-    its append and then appends again, so that a batch that shares a sync waits for them. `together`: several append at
-    the same moment, so that any batch waits for them."""
+    """The pattern of appends, by which an engine chooses whether an append batch lingers (linger.py). `none`: internal
+    events and occasional commands; lingering would mostly be useless. `independent`: each caller waits for its append
+    and then appends again; a batch lingers in an engine whose batches share a sync. `together`: several callers append
+    at the same moment; a batch lingers in every engine."""
     folds: tuple[FoldFactory, ...] = ()
-    """The rules of each fold version, the first first. An earlier version stays while there are logs that began with
+    """The rules of each fold version, in ascending order. An earlier version stays while there are logs that began with
     it."""
     readers: frozenset[str] = frozenset()
     """The roles that read the topic, and fold it if it has a fold."""

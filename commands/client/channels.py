@@ -12,7 +12,7 @@ OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 2_000),
 )
-"""The library would wait for up to two minutes before it connects again to a server that was away."""
+"""By default, the library waits for up to two minutes before it connects again to a server that was unreachable."""
 
 
 class CertificateSource(Protocol):

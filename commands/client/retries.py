@@ -17,7 +17,7 @@ PAUSE_S = 0.2
 PAUSE_S_MAX = 5.0
 BUDGET_MAX = 50.0
 EARNED = 0.1
-"""Retries that one successful call pays for: a tenth of the calls may be repeated for long."""
+"""Retries that one successful call adds to the budget: in the long term, a tenth of the calls may be repeated."""
 
 
 class Retries:

@@ -54,13 +54,14 @@ class ImportOptions:
     """Default, without a size: the first of zone and rack that the file has."""
 
     zone_size: int = 0
-    """Instead of a column: the number of nodes per zone, in file order."""
+    """The number of nodes per zone, in file order, if no column has the zone."""
 
     address_column: str = ""
     """Default, without a pool: the first of address and ip. May hold one IPv4 and one IPv6 address."""
 
     address_pool: str = ""
-    """Instead of a column: a network whose hosts are assigned, in file order, to the nodes without an address in it."""
+    """A network whose hosts are assigned, in file order, to the nodes without an address in it, if no column has the
+    address."""
 
     clique_size: int = 0
     """Number of nodes per clique, in file order; also the capacity of each clique."""

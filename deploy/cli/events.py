@@ -206,7 +206,7 @@ def _print(
     follow: bool,
     last: int | None = None,
 ) -> None:
-    """Print the selected events; with `last`, only the last so many events of the log, and then new ones."""
+    """Print the selected events; with `last`, only that many of the last events of the log, and then new ones."""
 
     async def show() -> None:
         async with opening as log:

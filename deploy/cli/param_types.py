@@ -74,8 +74,8 @@ class Seconds(FiniteRange):
 
 
 class Time(click.ParamType[int]):
-    """A time in milliseconds since the epoch: given so, in ISO 8601 (UTC without an offset), or as a duration before
-    now."""
+    """A time, converted to milliseconds since the epoch. Accepts such a number, ISO 8601 (UTC without an offset), or a
+    duration before now."""
 
     name = "time"
 

@@ -21,7 +21,7 @@ IN_FLIGHT = 200
 
 CALL_TIMEOUT_S = 30.0
 TRIES = 4
-"""Attempts at one command: 120 s in all, the time within which an id may be repeated after its creation."""
+"""Attempts at one command. They take 120 s in total, because an id may be repeated for that long after its creation."""
 
 Request = TypeVar("Request")
 

@@ -34,8 +34,7 @@ from schemas.api import dpuplane_pb2 as pb
 
 POLL_S = 0.05
 LOOK_SHARE = 4
-"""A poll of 200,000 DPUs blocks the loop that serves them for a while: the pause after it is this many times as
-long.
+"""Length of the pause after a poll, as a multiple of the poll: a poll of 200,000 DPUs blocks the loop that serves them.
 """
 COMMANDS_PER_BURST = 5_000
 """A larger fleet joins in larger commands, so that the burst remains one."""
@@ -216,7 +215,7 @@ class Scenario:
             began = time.perf_counter()
 
     def _moves(self) -> tuple[int, ...]:
-        """Counts that rise before a step is done: folded records; tables received, applied and in hardware."""
+        """Counts that show progress within a step: folded records; tables received, applied and in hardware."""
         replica = self._plane.replica
         folded = (replica.position(part) for topic in replica.topics.deciding for part in replica.partitions(topic))
         return sum(folded), *(latency.count for latency in self._relay.latency.values())
@@ -234,7 +233,7 @@ class Scenario:
         return [each for each in found if each.partition.topic in self._plane.log.topics.deciding and not each.halted]
 
     def _saved(self, ends: Mapping[Partition, int]) -> int:
-        """The number of partitions that are saved up to these ends: digests are of saved states."""
+        """The number of partitions whose state is saved up to these ends. Only saved states have digests to compare."""
         return sum(each.saved_position >= ends[each.partition] for each in self._deciding())
 
     def _dpu_rows(self, zone: str) -> Mapping[str, Dpu]:

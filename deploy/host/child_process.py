@@ -18,7 +18,7 @@ from typing import Any
 from pydantic import BaseModel
 
 NICE = 10
-"""Priority of children: whoever waits for the parent goes before them."""
+"""The niceness of children: work of the parent, which callers wait for, has priority."""
 
 # -- the side of the parent
 

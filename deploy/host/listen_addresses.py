@@ -14,7 +14,8 @@ from eventstore.errors import FatalError
 def check_free(listeners: Mapping[str, Address]) -> None:
     """Raise FatalError that names the setting, unless all addresses are available at once.
 
-    A process that found a conflict at the end of its start would have created an unwanted log, or folded one in vain.
+    Without this check, a process would find the conflict only after it has created a log that is not wanted, or folded
+    one for nothing.
     """
     with ExitStack() as held:
         for setting, address in listeners.items():

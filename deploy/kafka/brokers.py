@@ -29,7 +29,8 @@ START_S = 60.0
 STOP_S = 4.0
 """A node that has not ended after this time is killed, which costs a recovery at its next start, and no record."""
 ALONE_S = 0.3
-"""The last of several controllers has no quorum; if it is a broker, its controlled shutdown would never finish."""
+"""Time limit for the last running node of several: without a quorum of controllers, a controlled shutdown never
+finishes."""
 PAUSE_S = 0.05
 LOOK_S = 0.5
 """Interval of checks for nodes that ended by themselves."""

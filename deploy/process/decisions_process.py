@@ -17,17 +17,18 @@ BACKOFF_S = 1.0
 BACKOFF_MAX_S = 30.0
 
 STEADY_S = 60.0
-"""A process that ran for this long is started again without the backoff of its predecessors."""
+"""A process that ran for this long is started again with the shortest backoff."""
 
 END_S = 1.0
-"""How long the process may take to end after its standard input did."""
+"""Time limit for the end of the process after its standard input was closed."""
 
 NAME_MAX = 53
 """Characters of the parent's name in the name of the replica, which has 63 at most."""
 
 _PROGRAM = "deploy.process.decisions_program"
 _OTHERS = {"role": "decisions", "simulate": 0, "simulate_fail": "", "state_checkpoints": 1, "state_checkpoints_mb": 0}
-"""The settings in which the process differs from its parent: nobody queries its past."""
+"""The settings in which the process differs from its parent. It keeps the fewest checkpoints, because it answers no
+queries of the past."""
 
 logger = logging.getLogger(__name__)
 

@@ -31,10 +31,10 @@ from eventstore.errors import PlaneError
 from eventstore.replicas.beacons import Beacons
 
 SAY_S = 1.0
-"""Between two lines that say how much is written."""
+"""Interval of the lines that report progress."""
 
 GRACE_S = 0.8
-"""How long the last save may take at the end."""
+"""Time limit for the last save when the process ends."""
 
 logger = logging.getLogger(__name__)
 

@@ -51,7 +51,7 @@ class RemoteRegistrar:
         self._last_zones: frozenset[str] | None = None
         self._is_answered = True
         self._position = ""
-        """Where the zones were last listed: the position that queries about one of them wait for."""
+        """The position of the last list of zones; queries about one of the zones wait for it."""
 
     async def zones(self) -> Collection[str]:
         """The first call returns at once, later calls when the zones have changed."""

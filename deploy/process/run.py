@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 START_SECONDS = 300.0
-"""A longer start waits for something; garbage is then collected meanwhile."""
+"""Time for which garbage collection is off during a start. A start that takes longer waits for something."""
 
 COLLECT = (10_000, 5, 20)
 """The collector's thresholds: new objects before a collection of the youngest generation, and the ratios for older

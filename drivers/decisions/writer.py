@@ -35,21 +35,21 @@ logger = logging.getLogger(__name__)
 ROLE = "decisions"
 
 BATCH_BYTES = 1 << 20
-"""Size of the causes whose decisions are in flight together, apart from the last of them."""
+"""Bytes of source records after which no further decision joins a batch of appends."""
 
 SLICE_S = 0.003
-"""Rendering that is done before other tasks get the event loop."""
+"""Time of rendering after which other tasks get the event loop."""
 
 TURN_MS = 10_000
 """Each rank waits this much longer than the rank before it. Dead replicas lose their rank after two seconds."""
 
 LOOK_S = 0.5
-"""Between looks at the rank while another replica is expected to write."""
+"""Interval of checks of the rank while another replica is expected to write."""
 
 APPEND_TIMEOUT_S = 5.0
 
 SKEW_MS = 60_000
-"""How far the clocks of two brokers may differ before decisions that are written already are not recognized."""
+"""Largest difference of two brokers' clocks with which written decisions are still recognized."""
 
 RETENTION_MS = 30 * 86_400_000
 """The retention of the topic: older decisions would expire at once, and are not written."""

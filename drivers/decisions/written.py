@@ -13,7 +13,7 @@ from heapq import heappush, heappushpop
 from eventstore.log import Partition
 
 AT_ONCE = 256
-"""Appends in flight at most. They share a sync of the log, so fewer make the writer slower than the fold."""
+"""Maximum of appends in flight. They share a sync of the log; with fewer, the writer would be slower than the fold."""
 
 _KEY = re.compile(rb"([a-z]{1,32})/([0-9]{1,7})/([0-9]{1,19})")
 

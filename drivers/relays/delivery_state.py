@@ -60,7 +60,8 @@ class DeliveryState(NamedTuple):
     failures: int = 0
     not_before: float = 0.0
     since: int = 0
-    """The zone's version when the link began: latencies of older versions are not this relay's."""
+    """The zone's version when the link began. Latencies of older versions are not measured here, because another relay
+    may have sent them."""
 
 
 def arrived(status: TableStatus, target: Target, known: bytes | None) -> DeliveryState:

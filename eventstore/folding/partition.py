@@ -121,7 +121,7 @@ class FoldedPartition:
         (self._run_header,) = accepted_headers({self._run_fold.run_of}) if self._run_fold else (b"",)
 
     def halt(self, reason: str) -> None:
-        """Stop folding this partition. The reason is cut to a limit: an exception may quote a whole record, and beacons
+        """Stop folding this partition. The reason is truncated: an exception may quote a whole record, and beacons
         repeat the reason.
         """
         self.halted = reason = reason[:_REASON_SHOWN]

@@ -31,13 +31,13 @@ RUN_RECORDS_MIN = 16
 
 PAUSE_RECORDS_MIN = 64
 PAUSE_RECORDS_MAX = 2_048
-"""After a run with few plain records, this many records are folded one by one, and twice as many after each such run.
-An attempt at a run in vain costs as much as folding a hundred records, so the attempts cost at most a twentieth in a
-log without plain records.
+"""After a run with few plain records, this many records are folded one by one, and twice as many after each such run. A
+failed attempt at a run costs as much as folding a hundred records, so the attempts cost at most a twentieth in a log
+without plain records.
 """
 
 RUN_RECORDS_PLAIN = 64
-"""A run with fewer plain records was not worth an attempt."""
+"""An attempt at a run with fewer plain records costs more than it saves."""
 
 MARK_RECORDS = 1_024
 """Steps of offsets at which replicas compare running hashes, because they are rarely at the same position."""

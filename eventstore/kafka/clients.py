@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 REQUEST_MS = 5_000
 FETCH_REQUEST_MS = 3_000
-"""Shorter for fetches: a fetch can be repeated without risk, so a silent broker is abandoned sooner."""
+"""Timeout of fetch requests. It is short, because a fetch can be repeated without risk."""
 START_S_MIN = 1.0
 START_S_MAX = 8.0
 CLOSE_S = 10.0

@@ -57,7 +57,8 @@ class OffsetLookup:
     async def _records_ends(
         self, consumer: AIOKafkaConsumer, wanted: Mapping[Partition, TopicPartition]
     ) -> Mapping[TopicPartition, int]:
-        """Queried again only for partitions with new offsets."""
+        """The offset after the last record, per partition. The brokers are queried again only for partitions with new
+        offsets."""
         ends = await consumer.end_offsets(list(wanted.values()))
         for tp, end in ends.items():
             if self._looked_at.get(tp, (0, 0))[0] != end:

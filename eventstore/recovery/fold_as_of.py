@@ -75,7 +75,8 @@ async def fold_as_of(
 
 
 def _generation_at(cut: Cut, origin: LogCreated) -> int:
-    """The generation of the log at the cut. If a restore appended nothing to fleet, only the time tells it."""
+    """The generation of the log at the cut. After a restore that appended nothing to fleet, only the time of the cut
+    determines it."""
     lineage = lineage_of(origin)
     if cut.time_ms >= origin.envelope.issued_at_ms:
         return lineage.generation

@@ -285,7 +285,7 @@ class FleetState:
         return [(address, names) for names, address in sorted(found, key=repr)]
 
     def window(self, kind: BudgetKind, number: int) -> BudgetWindow:
-        """The window of a budget: the addresses of a list whose verdict changed lately."""
+        """The window of a budget: the counts of addresses of a list whose verdict changed in the last minutes."""
         return self.windows.rows.get(window_key(kind, self.plan.ids[number]), EMPTY_WINDOW)
 
     def exceeds(self, kind: BudgetKind, number: int, count: int, now_ms: int) -> bool:
@@ -326,7 +326,8 @@ class FleetState:
         self.clocks.put(SAMPLED, step_ms)
 
     def set_levels_back(self, time_ms: int) -> None:
-        """Move samples that a fast clock dated ahead to the time of its correction."""
+        """After a correction of the clock, move samples with times of the fast clock back to the time of the
+        correction."""
         step_ms = time_ms - time_ms % STEP_MS
         for key, levels in sorted(self.levels.rows.items()):
             corrected = levels.rewind(step_ms)

@@ -24,7 +24,8 @@ RECEIVED, APPLIED, IN_HARDWARE = range(3)
 LEVELS = ("received", "applied", "in_hardware")
 
 MAX_VERSIONS = 20
-"""Newest versions stored per zone. A DPU with a version has all earlier ones, so laggards are known without those."""
+"""Newest versions stored per zone. A DPU with a version has all earlier ones, so laggards are known without the older
+versions."""
 
 MAX_EXCEPTIONS = 200
 """Newest rollbacks and refusals remembered per zone."""

@@ -89,7 +89,8 @@ def laggards(
 
 
 class _Reached:
-    """Per level the earliest time of each wanted ordinal (None: any), over the versions added so far."""
+    """The earliest time at which each DPU reached each level, over the versions added so far. It covers the wanted
+    ordinals, or all ordinals if these are None."""
 
     def __init__(self, wanted: Iterable[int] | None) -> None:
         self._wanted = None if wanted is None else BitMap(wanted)

@@ -37,7 +37,8 @@ MatchOrder: TypeAlias = tuple[tuple[int, bool, int], ...]
 
 MAX_VERDICTS = 65_536
 MAX_LOSSES = 4_096
-"""Bounds of a plan's caches by combination of sets: verdicts, and losses between two. Clients can create any number."""
+"""Bound of a plan's caches of verdicts and of losses, which are by combination of sets: clients can create any number
+of combinations."""
 
 
 def text_of(key: SetKey) -> str:

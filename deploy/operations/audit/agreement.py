@@ -1,7 +1,7 @@
 """Whether zones and fleet agree on every node, at one cut of the log.
 
-Zones decide which nodes they have, and fleet decides the content of the rule tables. Each learns of the other's changes
-by records that are forwarded to fleet and delivered from fleet. All replicas and devices can equal the log while a node
+Zones decide which nodes they have, and fleet decides the content of the rule tables. They exchange their changes by
+records, which are forwarded to fleet and delivered from fleet. All replicas and devices can equal the log while a node
 is in a zone that it left. `verify` therefore compares the two folds with each other, node by node:
 
 - a node is in the zone that fleet names and in no other, with equal incarnation, addresses and labels;

@@ -21,7 +21,7 @@ ITEMS_SHOWN = 20
 """Listed items of one record; the rest is counted by kind."""
 
 Heard = Callable[[int, int], None]
-"""Called with the numbers of folded records and of all records."""
+"""A callback with the number of folded records and of all records."""
 
 
 class Happening(NamedTuple):
@@ -73,7 +73,7 @@ def of_home(happened: Sequence[Happening], homes: Mapping[str, str], zone: str) 
 def _happenings(subject: str, decided: Decided) -> Iterator[Happening]:
     if isinstance(decided, DecidedRun):
         text = subject.encode()
-        if any(text in record.value for record in decided.records):  # joins say all that they are about
+        if any(text in record.value for record in decided.records):  # the record of a join names its nodes
             for single in decided_records_of(decided):
                 yield from _happenings(subject, single)
         return

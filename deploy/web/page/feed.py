@@ -25,7 +25,7 @@ from projections.field_checks import quoted
 
 FEEDS_MAX = 64
 FEEDS_PER_VIEWER = 6
-"""The most connections that a browser opens to one server; it needs one of them for data."""
+"""A browser opens at most this many connections to one server, and needs one of them for data."""
 WRITE_S = 30.0
 SILENCE_S = 2.0
 """Longest time between messages, so that a page can tell an idle fleet from a lost connection."""

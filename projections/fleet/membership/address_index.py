@@ -21,8 +21,8 @@ BATCH_ADDRESSES = 2_000
 """Addresses of a batch at most, as many as fit a record: adding them takes a fraction of a millisecond."""
 
 _SMALL_BATCH = 256
-"""Up to this many addresses, sorting does not pay, and a batch goes to the index at once, as a lookup scans all
-batches."""
+"""Up to this many addresses, sorting costs more than it saves. Such a batch is added to the index at once, because a
+lookup scans all batches."""
 
 
 class Column4(NamedTuple):

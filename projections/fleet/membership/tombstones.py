@@ -18,26 +18,26 @@ statement, append time of the leave) ends a statement of another partition
 - of equal creation time, if it was appended before the last statement of the node that left.
 
 A join of an older incarnation that was appended after the leave stays in force: the caller's clock is slow, but the
-join is the last request. A leave is visible to a caller once fleet has folded it. A leave of equal creation time ends
-nothing that was stated after the node that left: the node had moved away before.
+join is the last request. A leave is visible to a caller once fleet has folded it. A leave does not end a later
+statement of equal creation time: in that case the node had moved to another partition before the leave.
 
-Append times of two partitions are of two clocks if the partitions have two leaders. A time ahead of the append time of
-fleet's own record is of a clock that was fast, and is ignored: then the order of arrival at fleet decides, and a
-leave ends only incarnations that are older by creation time. Clocks that differ by less than a forward takes may
-misorder statements of equal creation time that were appended within that difference.
+Append times of two partitions come from two clocks if the partitions have two leaders. A time ahead of the append time
+of fleet's own record comes from a fast clock and is ignored: then the order of arrival at fleet decides, and a leave
+ends only incarnations that are older by creation time. Clocks that differ by less than a forward takes may misorder
+statements of equal creation time that were appended within that difference.
 
-A creation time that is more than a minute ahead of fleet's own record is also of a fast clock: the statement that
+A creation time that is more than a minute ahead of fleet's own record comes from a fast clock, too: the statement that
 reaches fleet later is the newer one (`projections/incarnations`).
 
-Append times of one partition go back when its clock is put right. A leave follows the statements of its partition, so
-a last statement that has a later append time than its leave is of a clock that was fast. It decides nothing, now and
-later: the leave ends no statement of equal creation time. The time of the leave still decides about older incarnations.
+Append times of one partition go back when its clock is corrected. A leave follows the statements of its partition in
+the log. So if the last statement has a later append time than the leave, its time comes from a fast clock. This time
+decides nothing, now and later: the leave ends no statement of equal creation time. The time of the leave still decides
+about older incarnations.
 
-Fleet stores tombstones, because a partition may forward an old join after it. It keeps those of MAX_TOMBSTONES
-nodes, and evicts the oldest first. The consequence: if more nodes than that leave while a partition
-cannot forward, then a join that waits there, and that one of the evicted tombstones would end, makes its node a member
-again. `dpuplane verify` names such a node. Time does not end a tombstone, as no bound on the delay of a forward is
-known.
+Fleet stores tombstones, because a partition may forward an old join after it. It keeps those of MAX_TOMBSTONES nodes,
+and evicts the oldest first. If more nodes than that leave while a partition cannot forward, a delayed join of that
+partition may make a node a member again, because the tombstone that would have ended the join is evicted. `dpuplane
+verify` names such a node. Time does not end a tombstone, as no bound on the delay of a forward is known.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ MAX_TOMBSTONES = 100_000
 """Nodes whose tombstones are retained; they take 30 MB."""
 
 _MAX_PER_NODE = 4
-"""Tombstones of one node. More than one are needed only if an older incarnation left after a newer one had."""
+"""Tombstones of one node. More than one is needed only if an older incarnation left after a newer one."""
 
 
 class Tombstone(msgspec.Struct, frozen=True, gc=False, array_like=True):

@@ -42,7 +42,7 @@ BUDGET_KINDS: tuple[BudgetKind, ...] = (*DENIAL_KINDS, ALLOWED_BY_CHANGE, ALLOWE
 
 BUDGET_WINDOW_MS = 600_000
 BUCKET_MS = 10_000
-"""A window counts in steps of this, so it forgets a withdrawal 0 to 10 s late, never early."""
+"""Length of a bucket of a window. A change therefore leaves the window 0 to 10 s late, never early."""
 
 APPROVALS = 2
 """Principals who must approve a hold."""

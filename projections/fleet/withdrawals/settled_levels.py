@@ -1,8 +1,8 @@
 """Settled levels: the number of addresses that a list has allowed for a while, the base of the budgets.
 
-If a budget were a share of the present level, a client could inflate it: made-up nodes join until a tenth of the list
-covers all of the real ones. So a share is of the *settled* level: the smallest level of the list at the end of any
-minute of the last hour. New addresses count once they have been there for an hour.
+If a budget were a share of the present level, a client could inflate it: fake nodes could join until a tenth of the
+list is as large as the number of real nodes. So a share is of the *settled* level: the smallest level of the list at
+the end of any minute of the last hour. New addresses count once they have been there for an hour.
 
 A level is sampled once per minute of fold time, before the first record of a later minute changes it, and only if it
 differs from the sample before: a list that does not change costs nothing.

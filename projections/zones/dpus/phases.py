@@ -49,7 +49,7 @@ STEPS = {
     NODE_EFFECT_REMOVAL: Step(READY, 10 * _MINUTE_MS),
     DELETING: Step("", 10 * _MINUTE_MS),
 }
-"""In the order of a provisioning. The row of the DPU is deleted at the end of the Deleting step."""
+"""All steps, in the order of a provisioning. The row of the DPU is deleted at the end of the Deleting step."""
 
 PHASES = (INITIALIZING, PENDING, *STEPS, READY, ERROR)
 

@@ -167,8 +167,8 @@ def complete_snapshot(state: ZonesState, event: SnapshotCompleted, at: RecordMet
 def supersede(state: ZonesState, event: NodesSuperseded, at: RecordMetadata) -> Decision:
     """Remove incarnations for which fleet found a newer one in another zone.
 
-    A node that changed since stays, and fleet judges it again after the forward of that change. Otherwise two zones
-    could each drop an incarnation that moved back and forth, and the node would be in neither.
+    A node that has changed since fleet's decision stays, and fleet decides again after the forward of that change.
+    Otherwise two zones could each drop an incarnation that moved back and forth, and the node would be in neither.
     """
     if not len(event.zones) == len(event.names) == len(event.created_ms) == len(event.uids):
         return refusal("names: zones, names, created_ms and uids must have one entry per node")
