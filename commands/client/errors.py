@@ -87,7 +87,8 @@ def failure(error: grpc.RpcError, server: str) -> CallFailed:
 
 
 def fault_in(error: grpc.RpcError) -> Fault:
-    """The fault of an error, from its details; UNAVAILABLE for one without, and for a code of a later version."""
+    """The fault in the details of an error. The code is UNAVAILABLE if the error has no details, or a code of a later
+    version."""
     sentence = error.details() or ""
     for key, value in _trailing(error):
         if key == STATUS_DETAILS_KEY:

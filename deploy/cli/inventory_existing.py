@@ -47,7 +47,7 @@ def read_existing(client: Client) -> ExistingState:
 def held_by_import(
     client: Client, names: Collection[str], existing: ExistingState, position: str
 ) -> tuple[int, list[int]]:
-    """The number of nodes that holds of this import keep in their earlier state, as of a position; and these holds.
+    """The number of nodes kept in their earlier state by holds of this import, as of a position; and these holds.
 
     A hold of new nodes has no command: it belongs to this import if it changed during the import. The nodes are read
     again only in this case, because to read a large plane takes longer than to import it.

@@ -11,8 +11,8 @@ _SUBJECT = re.compile(r"(dpu|node|clique|zone) (\S+)(.*)", re.DOTALL)
 
 
 def group_sentences(sentences: Iterable[str]) -> list[str]:
-    """One sentence per group, ordered by the first sentence of each group. It counts the others and names some of
-    them."""
+    """One sentence per group, in the order in which the groups begin. Each sentence counts the other subjects of its
+    group and names some of them."""
     groups: dict[tuple[str, str], list[str]] = {}
     for sentence in sentences:
         found = _SUBJECT.fullmatch(sentence)

@@ -35,10 +35,10 @@ class Irregular(Exception):
 class EventColumns(NamedTuple):
     """Events of one type, side by side.
 
-    `columns` has the leading fields of the schema by name, those of the envelope among them: texts and numbers as one
-    value per event, arrays as the one item of each event, and bytes joined. Arrays and bytes that are empty in every
-    event are an empty column. `examples` are events with distinct values of the fields that are not in `columns`, and
-    `example_of` is the index of each event's example.
+    `columns` has the leading fields of the schema by name, those of the envelope among them: a text or a number is one
+    value per event, an array (of one item) is that item per event, and bytes are joined. Arrays and bytes that are
+    empty in every event are an empty column. `examples` are events with distinct values of the fields that are not in
+    `columns`, and `example_of` is the index of each event's example.
     """
 
     columns: Mapping[str, Any]

@@ -148,7 +148,8 @@ class FoldedPartition:
             return None
         except Exception as error:
             logger.exception(
-                "fold of a record raised, halting the partition", extra={"partition": self.partition, "offset": offset}
+                "partition halted by an exception in the fold of a record",
+                extra={"partition": self.partition, "offset": offset},
             )
             self.halt(f"offset {offset}: {type(error).__name__}: {error}")
             return None
@@ -187,7 +188,7 @@ class FoldedPartition:
             run = fold_run(self._fold, self.state, self.ledger, records, running=self.running, first=first)
         except Exception as error:
             logger.exception(
-                "fold of several records raised, halting the partition",
+                "partition halted by an exception in the fold of several records",
                 extra={"partition": self.partition, "offset": offset},
             )
             self.halt(f"run from offset {offset}: {type(error).__name__}: {error}")

@@ -1,6 +1,6 @@
 """The state of the fleet fold: saved rows, and the state derived from them.
 
-Saved: members, tombstones and the states that holds retain, policies, zones, holds, budgets and their windows, freezes,
+Saved: members, tombstones, the states retained by holds, policies, zones, holds, budgets and their windows, freezes,
 marks, the outboxes to zones, and per set the version of its last change. All else is derived and rebuilt by `rederive`:
 the plan, label sets, the slot table, the number of addresses per combination of sets (`addresses_by_sets`), covers and
 their history. History starts anew after a restart; content, versions and digests do not.
@@ -255,7 +255,7 @@ class FleetState:
         return self.plan.number_of(self.zone(zone).labels)
 
     def retained_states(self, name: str) -> tuple[ReachableState, ...]:
-        """The previous states of a node that holds retain."""
+        """The previous states of a node, as retained by holds."""
         kept = self.retained.rows.get(name)
         return kept.states if kept is not None else ()
 

@@ -48,7 +48,7 @@ def view(name: str, node: Node | Member, fleet: FleetState) -> NodeView:
 def retained_nodes(
     fleet: FleetState, zone: str, number_of: Callable[[str], int], there: Mapping[int, Container[str]]
 ) -> dict[int, dict[str, Member]]:
-    """Nodes that left and that holds retain, of one zone or of all, by the partition of their zone."""
+    """Nodes that left and are retained by holds, of one zone or of all zones, by the partition of their zone."""
     kept: dict[int, dict[str, Member]] = {}
     for names in fleet.held_names.values():
         for name in names:

@@ -60,7 +60,7 @@ class ReachableState(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class RetainedStates(msgspec.Struct, frozen=True, array_like=True):
-    """The previous states of one node that holds retain."""
+    """The previous states of one node, as retained by holds."""
 
     states: tuple[ReachableState, ...]
 
