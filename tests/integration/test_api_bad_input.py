@@ -38,7 +38,7 @@ SHAPES: list[tuple[str, str, Any, tuple[str, ...]]] = [
     ("duplicate address", "JoinNodes", join("n1", "n2", address="10.0.0.1"), ("addresses4", "'10.0.0.1'", "once")),
     ("no nodes", "JoinNodes", join(), ("nodes", "0", "from 1 to 1000")),
     ("too many nodes", "JoinNodes", join(*map(str, range(1_001))), ("nodes", "1001", "from 1 to 1000")),
-    ("bad id", "JoinNodes", join("n1", command_id="1-2"), ("command id", "'1-2'", "UUIDv7")),
+    ("bad id", "JoinNodes", join("n1", command_id="1-2"), ("command_id", "'1-2'", "UUIDv7")),
     (
         "bad capacity",
         "SetCliqueCapacity",

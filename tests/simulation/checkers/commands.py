@@ -18,6 +18,14 @@ from tests.simulation.history import Answered, AttemptFailed, Invoked, QueryAnsw
 
 Found = Iterator[str]
 
+_FOR_ITS_ID = {
+    Reason.COMMAND_ID_IN_USE,
+    Reason.COMMAND_ID_EXPIRED,
+    Reason.COMMAND_TOO_LATE,
+    Reason.COMMAND_FROM_FUTURE,
+}
+"""Codes of the refusals for the id of a command, or the time in it."""
+
 
 def check_acknowledged(run: Evidence) -> Found:
     """I1: an answered command is in the log; a command whose every attempt certainly failed is not."""
@@ -75,7 +83,7 @@ def check_taken(run: Evidence) -> Found:
         seen.add((partition, envelope.command_id))
         late_ms = step.record.timestamp_ms - envelope.issued_at_ms
         outcome = step.answer.outcome
-        if is_new and -AHEAD_MS <= late_ms <= LATE_MS and outcome.reason.startswith("command id"):
+        if is_new and -AHEAD_MS <= late_ms <= LATE_MS and outcome.reason_code in _FOR_ITS_ID:
             yield f"{partition}@{offset} was new and {late_ms} ms old, and was refused: {outcome.reason}"
 
 
