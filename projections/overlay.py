@@ -13,8 +13,8 @@ V = TypeVar("V")
 
 
 class Overlay(MutableMapping[str, V]):
-    """Keys that are added come after those of `base`, as in a dict. `copy`, if given, makes the value that a first read
-    returns and that may be mutated."""
+    """A mapping over `base` that stores its own changes. Added keys come after those of `base`, as in a dict. `copy`,
+    if given, copies a value of `base` at its first read, so that the caller may mutate the copy."""
 
     __slots__ = ("_base", "_copy", "_put", "_removed", "_size")
 

@@ -97,7 +97,8 @@ class DecisionWriter:
     # -- what stands in the topic
 
     async def _range_to_read(self) -> tuple[Mapping[Partition, int], Mapping[Partition, int]]:
-        """Where reading the topic has to begin, and where it ends at present, across outages."""
+        """The offsets from which to read the topic, and its present ends. During an outage of the log, this is
+        retried."""
         backoff = Backoff(self._rng)
         while True:
             try:

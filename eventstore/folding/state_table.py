@@ -105,7 +105,7 @@ class StateTable(Generic[Row]):
 
     def take_watched(self) -> dict[str, Row | None]:
         """The keys that changed since the last call, each with the row that was removed last. The first call begins to
-        collect them. One caller only: it takes them from all others."""
+        collect them. Only one caller may use this, because each call removes the keys that it returns."""
         taken, self._watched = self._watched or {}, {}
         return taken
 

@@ -110,7 +110,7 @@ def rounded(reached_ms: int, appended_ms: int) -> int:
 
 
 def merged_times(reached: ReachedTimes, more: Mapping[int, BitMap]) -> ReachedTimes:
-    """These times, with each of the ordinals at its earliest time."""
+    """These entries merged, so that each ordinal is only at its earliest time."""
     times = {known_ms: BitMap.deserialize(packed) for known_ms, packed in reached}
     for time_ms, ordinals in more.items():
         times[time_ms] = times[time_ms] | ordinals if time_ms in times else ordinals
