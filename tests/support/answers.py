@@ -27,13 +27,16 @@ def outcome_of(answer: pb.CommandResult) -> Outcome:
         _code(answer.outcome),
         answer.reason,
         {name: getattr(answer, name) for name in ("index", "queue_position", "hold") if answer.HasField(name)},
-        items=tuple(_item(item) for item in answer.items),
+        tuple(_item(item) for item in answer.items),
+        answer.reason_code,
+        dict(answer.reason_fields),
     )
 
 
 def _item(item: pb.ItemResult) -> ItemOutcome:
     result = {name: getattr(item, name) for name in ("index", "queue_position") if item.HasField(name)}
-    return ItemOutcome(item.name, _code(item.outcome), item.reason, result=result)
+    fields = dict(item.reason_fields)
+    return ItemOutcome(item.name, _code(item.outcome), item.reason, item.reason_code, fields, result)
 
 
 def _code(outcome: int) -> OutcomeCode:
