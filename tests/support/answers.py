@@ -29,13 +29,13 @@ def outcome_of(answer: pb.CommandResult) -> Outcome:
         {name: getattr(answer, name) for name in ("index", "queue_position", "hold") if answer.HasField(name)},
         tuple(_item(item) for item in answer.items),
         answer.reason_code,
-        dict(answer.reason_fields),
+        dict(sorted(answer.reason_fields.items())),
     )
 
 
 def _item(item: pb.ItemResult) -> ItemOutcome:
     result = {name: getattr(item, name) for name in ("index", "queue_position") if item.HasField(name)}
-    fields = dict(item.reason_fields)
+    fields = dict(sorted(item.reason_fields.items()))
     return ItemOutcome(item.name, _code(item.outcome), item.reason, item.reason_code, fields, result)
 
 
