@@ -23,7 +23,7 @@ from eventstore.replicas.beacons import Ranks
 from eventstore.replicas.replica import Replica
 from projections.fold_states import FoldStates
 from projections.zones.dpus.decide import STEP_DEADLINE
-from projections.zones.dpus.phases import STEPS
+from projections.zones.dpus.install_interfaces import step_of
 from schemas.events import DeadlinePassed
 
 logger = logging.getLogger(__name__)
@@ -117,4 +117,5 @@ class Timers:
         state = self._states.zones_at(partition)
         for name in state.dpu_index.running:
             dpu = state.dpus.rows[name]
-            yield Deadline(dpu.deadline_ms, STEP_DEADLINE, name, dpu.zone, STEPS[dpu.phase].deadline_ms)
+            limit_ms = step_of(dpu.bmc_address, dpu.phase).deadline_ms
+            yield Deadline(dpu.deadline_ms, STEP_DEADLINE, name, dpu.zone, limit_ms)

@@ -32,7 +32,6 @@ _ZONE = re.compile(rf"{_WORD}{{0,62}}")
 _CLIQUE = re.compile(rf"{_WORD}{{0,127}}")
 _LABEL_KEY = re.compile(rf"{_WORD}{{0,62}}+(?:{_MORE}{{0,190}}+/{_WORD}{{0,62}}+)?")
 _DOTTED = re.compile(r"(?:(?:0|[1-9][0-9]{0,2})\.){3}(?:0|[1-9][0-9]{0,2})")
-_BMC_ADDRESS = re.compile(r"(?:http://|simulated:)[^\s/]\S*")
 _UNPRINTABLE = re.compile(
     r"[\x00-\x1f\x7f-\xa0\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u1680\u180e\u2000-\u200f\u2028-\u202f"
     r"\u205f-\u2064\u2066-\u206f\u3000\ud800-\uf8ff\ufeff\ufff9-\ufffb\U000110bd\U000110cd\U00013430-\U00013438"
@@ -135,15 +134,6 @@ def check_uid(field: str, value: str) -> str | None:
     if len(value) <= LONGEST_UID and value.isascii() and value.isprintable():
         return None
     return f"{field}: {quoted(value)} must be at most {LONGEST_UID} printable ASCII characters on one line"
-
-
-def check_bmc_address(field: str, value: str) -> str | None:
-    """The address of a BMC, possibly empty. Drivers connect to it over HTTP, or to a simulated one,
-    `simulated:NAME`."""
-    fault = check_text(field, value)
-    if fault is None and value and not _BMC_ADDRESS.fullmatch(value):
-        return f"{field}: {quoted(value)} must be http://HOST:PORT/NAME, the only scheme with a driver"
-    return fault
 
 
 def check_label_key(field: str, value: str) -> str | None:

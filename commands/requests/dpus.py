@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from commands.requests.validation import EnvelopeFactory, InvalidRequest, NewEvent, require, require_zone
 from eventstore.log import ZONES
 from projections import field_checks
+from projections.zones.dpus.install_interfaces import check_bmc_address
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.enums import LIFECYCLE_VERBS
 from schemas.events import DpuRegistered, LifecycleRequested
@@ -32,7 +33,7 @@ def register(request: pb.RegisterDpuRequest, envelope: EnvelopeFactory) -> NewEv
     if request.node:
         require(field_checks.check_name("node", request.node))
     require(field_checks.check_text("serial", request.serial))
-    require(field_checks.check_bmc_address("bmc_address", request.bmc_address) or _check_dialed(request.bmc_address))
+    require(check_bmc_address("bmc_address", request.bmc_address) or _check_dialed(request.bmc_address))
     event = DpuRegistered(
         envelope=envelope(request.dpu),
         zone=request.zone,

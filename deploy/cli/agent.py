@@ -12,6 +12,7 @@ import click
 
 from deploy.cli.param_types import Folder, addresses
 from deploy.cli.tls import certificates_of, tls_options
+from deploy.composition.device_backends import DEVICE_BACKENDS
 from drivers.agents.store import FileTableStore, MemoryTableStore, TableStore
 from eventstore.errors import FatalError
 from projections import field_checks
@@ -56,20 +57,30 @@ def _named(fault: str | None, given: str) -> str:
     metavar="DIR",
     help="Keep the last good table in this folder over restarts.  [in memory only]",
 )
+@click.option(
+    "--backend",
+    type=click.Choice(list(DEVICE_BACKENDS)),
+    default="simulated",
+    show_default=True,
+    metavar="NAME",
+    help=f"The DPU's data plane: {', '.join(DEVICE_BACKENDS)}.",
+)
 @click.option("--seed", type=int, help="Seed of every random choice.  [a new one]")
 @tls_options
-def agent(*, relays: list[str], zone: str, dpu: str, state: Path | None, seed: int | None, **tls: Path | None) -> None:
+def agent(
+    *, relays: list[str], zone: str, dpu: str, state: Path | None, backend: str, seed: int | None, **tls: Path | None
+) -> None:
     """Run the agent of one registered DPU, until SIGTERM or SIGINT.
 
-    The agent connects to a relay, checks every frame, keeps the last good table, and reports its version. Its data
-    plane is a simulated table in this process: it forwards and drops no packets yet. Prints one line that begins with
-    `ready`.
+    The agent connects to a relay, checks every frame, keeps the last good table, and reports its version. The
+    simulated backend is a table in this process, which forwards and drops no packets. Prints one line that begins
+    with `ready`.
     """
     from deploy.process.run import run_until_signal
     from deploy.telemetry.logs import configure_logs
 
     configure_logs()
-    serving = _serve(relays, zone, dpu, state, rng=random.Random(seed), certificates=certificates_of(**tls))
+    serving = _serve(relays, zone, dpu, state, backend, rng=random.Random(seed), certificates=certificates_of(**tls))
     sys.exit(run_until_signal(serving))
 
 
@@ -78,17 +89,17 @@ async def _serve(
     zone: str,
     dpu: str,
     state: Path | None,
+    backend: str,
     *,
     rng: random.Random,
     certificates: Certificates | None,
 ) -> None:
     from deploy.tls.security import dialing
     from drivers.agents.agent import Agent, AgentIdentity
-    from drivers.backends.simulated import SimulatedDevice
 
     identity = AgentIdentity(zone, dpu, boot_id=f"{rng.getrandbits(64):016x}")
     async with dialing(certificates) as dialer:
-        device = SimulatedDevice(rng=rng)
+        device = DEVICE_BACKENDS[backend](rng)
         serving = Agent(identity, relays, dial=dialer.dial, device=device, store=_store(state, dpu, zone), rng=rng)
         sys.stdout.write(f"ready dpu={dpu} zone={zone} relays={','.join(relays)}\n")
         sys.stdout.flush()

@@ -15,6 +15,7 @@ from deploy.cli.options import command_options, list_all_pages, list_options, se
 from deploy.cli.output import Column, Output, Table
 from deploy.cli.results import finish
 from deploy.serialization import message_to_dict
+from projections.zones.dpus.install_interfaces import address_forms
 from projections.zones.dpus.phases import PHASES
 from schemas.api import dpuplane_pb2 as pb
 
@@ -111,7 +112,7 @@ def _field(name: str, value: Any) -> tuple[str, object]:
 @click.option("--zone", required=True, type=ZONE, help="Its zone (rack).")
 @click.option("--node", default="", type=NODE, help="Its node (host).")
 @click.option("--serial", default="", help="Its serial number, which identifies the card.")
-@click.option("--bmc-address", default="", help="Address of its BMC: http://HOST:PORT/NAME.")
+@click.option("--bmc-address", default="", help=f"Address of its BMC: {address_forms()}.")
 @command_options
 def register(*, client: Client, output: str, dpu: str, zone: str, node: str, serial: str, bmc_address: str) -> None:
     """Register a DPU.

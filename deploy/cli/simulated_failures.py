@@ -7,14 +7,15 @@ from typing import Any, TypeVar
 
 import click
 
-from drivers.backends.simulated_failures import FORM, STEPS
+from drivers.backends.simulated_failures import FORM
 from projections.attempt_limits import FAILURE_KINDS
+from projections.zones.dpus.phases import STEP_NAMES
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _HELP = (
     "Fail the first TIMES attempts at a step, of one simulated DPU or of each."
-    f" STEP: {', '.join(STEPS)}. KIND: {', '.join(FAILURE_KINDS)}. Repeatable."
+    f" STEP: {', '.join(STEP_NAMES)}. KIND: {', '.join(FAILURE_KINDS)}. Repeatable."
 )
 
 

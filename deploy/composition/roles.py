@@ -16,6 +16,8 @@ from drivers.backends.bmc import Connect
 from drivers.decisions.buffer import DecisionBuffer
 from drivers.forwarder import Forwarder
 from drivers.internal_events import InternalEvents
+from drivers.provisioning.attempts import Executor
+from drivers.provisioning.device import DeviceExecutor
 from drivers.provisioning.provisioner import Provisioner
 from drivers.relays.delivery_hooks import DeliveryHooks
 from drivers.relays.relay import Relay, RelaySettings
@@ -27,6 +29,7 @@ from eventstore.replicas.beacons import Ranks
 from eventstore.replicas.replica import Replica
 from eventstore.replicas.tracing import LogTracing
 from eventstore.state_store.store import StateStore
+from projections.zones.dpus.phases import CLUSTER, DEVICE, NODE
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,20 @@ def _timers(context: ActorContext) -> Actor:
 
 
 def _provisioner(context: ActorContext) -> Actor:
-    return Provisioner(context.replica, context.ranks, context.connect, now_ms=context.now_ms, rng=context.rng())
+    executors = {name: make(context) for name, make in EXECUTORS.items()}
+    return Provisioner(context.replica, context.ranks, executors, now_ms=context.now_ms, rng=context.rng())
+
+
+def _device(context: ActorContext) -> Executor:
+    return DeviceExecutor(context.connect)
+
+
+EXECUTORS: Mapping[str, Callable[[ActorContext], Executor]] = {
+    DEVICE: _device,
+    NODE: _device,
+    CLUSTER: _device,
+}
+"""Executors of lifecycle steps by name. A simulated device stands for its node and its DPU cluster, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

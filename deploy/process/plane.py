@@ -21,6 +21,7 @@ import aiohttp
 
 from commands.queries.status import DeviceSource, StatusReporter
 from commands.server import ApiServer
+from deploy.composition.bmc_backends import BmcContext, connect_of
 from deploy.composition.roles import (
     ALL_ROLES,
     ROLES,
@@ -46,8 +47,7 @@ from deploy.web.metrics.collector import Parts, PlaneCollector
 from deploy.web.metrics.exposition import Exposition
 from deploy.web.metrics.survey import Survey
 from deploy.web.page.routes import PageRoutes
-from drivers.backends.bmc import Connect, by_scheme
-from drivers.backends.http_bmc import http_connect
+from drivers.backends.bmc import Connect
 from drivers.backends.simulated_bmc import SimulatedBmcs
 from drivers.decisions.buffer import DecisionBuffer
 from drivers.decisions.writer import DecisionWriter
@@ -215,7 +215,7 @@ class Plane:
         ranks = ranks or self._ranks()
         if self._beacons is not None:
             running.start(self._beacons.run())
-        connect = by_scheme(await self._backends(stack))
+        connect = await self._connect(stack)
         context = ActorContext(self.replica, ranks, connect, self._now_ms, lambda: self._rng)
         self.parts.actors = actors_of(self.roles, context)
         for actor in self.parts.actors.values():
@@ -350,16 +350,15 @@ class Plane:
     def _alive(self) -> Sequence[Beacon]:
         return self._beacons.alive() if self._beacons is not None else ()
 
-    async def _backends(self, stack: AsyncExitStack) -> dict[str, Connect]:
-        """The BMC backends by address scheme."""
+    async def _connect(self, stack: AsyncExitStack) -> Connect:
+        """The connector to BMCs."""
         connector = aiohttp.TCPConnector(limit=0)  # callers limit calls; a hanging BMC must not block the others
         session = await stack.enter_async_context(aiohttp.ClientSession(timeout=BMC_TIMEOUT, connector=connector))
-        backends = {"http": http_connect(session)}
+        simulated = None
         if self.settings.simulate:
-            loop = asyncio.get_running_loop()
             failures = self.settings.simulated_failures
-            backends["simulated"] = SimulatedBmcs(now_s=loop.time, rng=self._rng, failures=failures).connect
-        return backends
+            simulated = SimulatedBmcs(now_s=asyncio.get_running_loop().time, rng=self._rng, failures=failures)
+        return connect_of(BmcContext(session, simulated))
 
     def _simulate(self, running: _Running, relay: Relay, expected_zones: Collection[str]) -> None:
         async def dial(_address: str) -> Link:

@@ -15,21 +15,6 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias
 from eventstore.errors import PermanentError, TransientError
 from projections.field_checks import quoted
 
-Action: TypeAlias = Literal[
-    "drain",
-    "initialize",
-    "firmware",
-    "prepare",
-    "install",
-    "configure",
-    "reboot",
-    "host-network",
-    "join-cluster",
-    "check-services",
-    "undrain",
-    "release",
-]
-
 TaskState: TypeAlias = Literal["running", "done", "failed", "cancelled"]
 
 
@@ -81,8 +66,8 @@ class Bmc(Protocol):
         """Read the device."""
         ...
 
-    async def start(self, token: int, action: Action, image: str) -> Task:
-        """Start a task. Raises Unreachable while another task runs."""
+    async def start(self, token: int, action: str, image: str) -> Task:
+        """Start the task of the step with this name. Raises Unreachable while another task runs."""
         ...
 
     async def cancel(self, token: int, task: str) -> None:
@@ -91,7 +76,7 @@ class Bmc(Protocol):
 
 
 Connect: TypeAlias = Callable[[str], Bmc]
-"""The BMC at an address in the form of `DpuRegistered`. Raises NeedsOperator if no backend has its scheme."""
+"""The BMC at an address in the form of `DpuRegistered`. Raises NeedsOperator for an address that it cannot reach."""
 
 
 def by_scheme(backends: Mapping[str, Connect]) -> Connect:

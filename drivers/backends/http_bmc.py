@@ -14,7 +14,6 @@ import msgspec
 from aiohttp import web
 
 from drivers.backends.bmc import (
-    Action,
     Bmc,
     Connect,
     NeedsOperator,
@@ -39,7 +38,7 @@ _Answer = TypeVar("_Answer")
 
 class _Start(msgspec.Struct, frozen=True):
     token: int
-    action: Action
+    action: str
     image: str = ""
 
 
@@ -65,7 +64,7 @@ class HttpBmc:
     async def read(self, token: int) -> Reading:
         return await self._post("read", _Token(token), Reading)
 
-    async def start(self, token: int, action: Action, image: str) -> Task:
+    async def start(self, token: int, action: str, image: str) -> Task:
         return await self._post("start", _Start(token, action, image), Task)
 
     async def cancel(self, token: int, task: str) -> None:

@@ -12,7 +12,6 @@ from random import Random
 from typing import NamedTuple, TypeVar
 
 from drivers.backends.bmc import (
-    Action,
     Bmc,
     NeedsOperator,
     Reading,
@@ -23,6 +22,7 @@ from drivers.backends.bmc import (
 )
 from drivers.backends.simulated_failures import Failure, InjectedFailures
 from projections.field_checks import quoted
+from projections.zones.dpus.phases import STEP_NAMES
 
 SCHEME = "simulated:"
 
@@ -95,10 +95,12 @@ class SimulatedBmc:
         await self._take(token)
         return self._answer(self._device())
 
-    async def start(self, token: int, action: Action, image: str) -> Task:
+    async def start(self, token: int, action: str, image: str) -> Task:
         await self._take(token)
         if self._running is not None:
             raise Unreachable("device: another update is in progress")
+        if action not in STEP_NAMES:
+            raise NeedsOperator(f"step: {quoted(action)} must be one of {', '.join(STEP_NAMES)}")
         self._injected.check(action)
         if action == "install" and image in self.faults.no_images:
             raise NeedsOperator(f"image: {quoted(image)} does not exist on the device")

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import NamedTuple, get_args
+from typing import NamedTuple
 
-from drivers.backends.bmc import Action, NeedsOperator, TaskFailed, Unreachable
+from drivers.backends.bmc import NeedsOperator, TaskFailed, Unreachable
 from projections.attempt_limits import FAILURE_KINDS, MAX_LIMIT
 from projections.field_checks import check_name, quoted
+from projections.zones.dpus.phases import STEP_NAMES
 
 logger = logging.getLogger(__name__)
 
 FORM = "STEP:KIND:TIMES[:DPU]"
-STEPS: tuple[str, ...] = get_args(Action)
 MAX_FAILURES = 1_000
 
 _ERRORS = {"transient": Unreachable, "device": TaskFailed, "operator": NeedsOperator}
@@ -48,8 +48,8 @@ def _parse(field: str, word: str) -> Failure:
     if not 3 <= len(parts) <= 4:
         raise ValueError(f"{field}: {quoted(word)} must have the form {FORM}, as in install:transient:3")
     step, kind, times, *dpu = parts
-    if step not in STEPS:
-        raise ValueError(f"{field}: step {quoted(step)} must be one of {', '.join(STEPS)}")
+    if step not in STEP_NAMES:
+        raise ValueError(f"{field}: step {quoted(step)} must be one of {', '.join(STEP_NAMES)}")
     if kind not in FAILURE_KINDS:
         raise ValueError(f"{field}: kind {quoted(kind)} must be one of {', '.join(FAILURE_KINDS)}")
     if not (times.isascii() and times.isdigit() and len(times) <= 3 and 1 <= int(times) <= MAX_LIMIT):
@@ -67,7 +67,7 @@ class InjectedFailures:
         self._failures = [failure for failure in failures if failure.dpu in ("", dpu)]
         self._done = [0] * len(self._failures)
 
-    def check(self, step: Action) -> None:
+    def check(self, step: str) -> None:
         """Raise Unreachable, TaskFailed or NeedsOperator if this attempt at the step must fail."""
         for number, failure in enumerate(self._failures):
             if failure.step == step and self._done[number] < failure.times:

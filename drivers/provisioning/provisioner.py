@@ -1,6 +1,6 @@
 """The provisioner: it executes the pending steps of DPUs, in order of rank, and appends their results.
 
-    an open step -> StepStarted -> the fold names this attempt -> the device (steps) -> StepSucceeded or StepFailed
+    an open step -> StepStarted -> the fold names this attempt -> its executor works -> StepSucceeded or StepFailed
 
 Only the actor that the fold names calls a device, and it checks this before every call. If that actor's beacon is
 missing for too long, the replica of the lowest rank appends StepFailed (lost), and every replica may take the next
@@ -16,14 +16,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from random import Random
 from typing import Any, NamedTuple, TypeAlias
 
-from drivers.backends.bmc import Connect, SessionEnded, TaskFailed
+from drivers.backends.bmc import SessionEnded, TaskFailed
 from drivers.internal_events import InternalEvents
-from drivers.provisioning import steps
-from eventstore.errors import PermanentError, TransientError
+from drivers.provisioning.attempts import Attempt, AttemptSuperseded, CallTiming, Executor
+from eventstore.errors import FatalError, PermanentError, TransientError
 from eventstore.ids import internal_envelope
 from eventstore.log import FLEET_0, ZONES, Partition
 from eventstore.replicas.beacons import Ranks
@@ -31,8 +31,9 @@ from eventstore.replicas.replica import Replica
 from projections.field_checks import quoted
 from projections.fold_states import FoldStates
 from projections.zones.dpus.decide import LOST, MAX_MESSAGE
+from projections.zones.dpus.install_interfaces import check_executors, step_of
 from projections.zones.dpus.lifecycle import wait_ms
-from projections.zones.dpus.phases import STEPS
+from projections.zones.dpus.phases import Step
 from projections.zones.rows import Dpu
 from schemas.events import Envelope, Event, StepFailed, StepProgressed, StepStarted, StepSucceeded
 
@@ -57,7 +58,7 @@ class ProvisionerSettings(NamedTuple):
     """Time for an append, also of unknown outcome, to be folded before it is repeated."""
     retry_s: float = 1.0
     """Wait after an internal event that changed nothing, with jitter."""
-    device: steps.DeviceTiming = steps.DeviceTiming()
+    calls: CallTiming = CallTiming()
 
 
 _SETTINGS = ProvisionerSettings()
@@ -85,7 +86,7 @@ class Provisioner:
         self,
         replica: Replica,
         ranks: Ranks,
-        connect: Connect,
+        executors: Mapping[str, Executor],
         *,
         now_ms: Callable[[], int],
         rng: Random,
@@ -96,7 +97,9 @@ class Provisioner:
         self._replica = replica
         self._states = FoldStates(replica)
         self._ranks = ranks
-        self._connect = connect
+        if fault := check_executors(executors):
+            raise FatalError(fault)
+        self._executors = executors
         self._now_ms = now_ms
         self._rng = rng
         self._settings = settings
@@ -201,7 +204,7 @@ class Provisioner:
         logger.info("step started", extra=_about(step))
         try:
             event = await self._attempt(step)
-        except (steps.AttemptSuperseded, SessionEnded) as error:
+        except (AttemptSuperseded, SessionEnded) as error:
             self.ended[step.dpu.phase, "abandoned"] += 1
             logger.info(
                 "step abandoned: its attempt was superseded or its session ended", extra=_about(step, str(error))
@@ -224,7 +227,7 @@ class Provisioner:
 
         def check() -> None:
             if not self._is_ours(step):
-                raise steps.AttemptSuperseded(f"attempt {step.dpu.attempt} is over")
+                raise AttemptSuperseded(f"attempt {step.dpu.attempt} is over")
 
         async def until_thawed() -> None:
             while self._is_frozen(step):
@@ -236,12 +239,12 @@ class Provisioner:
             await self.internal_events.append(step.partition, step.dpu.zone, StepProgressed(*about, task, percent))
 
         try:
-            bmc = self._connect(step.dpu.bmc_address)
+            row = _row_of(step)
             async with asyncio.timeout(max(0.0, self._left_s(step))):
-                attempt = steps.Attempt(
-                    bmc, step.dpu, check, until_thawed, report_progress, self._calls, self._settings.device
+                attempt = Attempt(
+                    step.dpu, row, check, until_thawed, report_progress, self._calls, self._settings.calls
                 )
-                return StepSucceeded(*about, await steps.run_step(attempt))
+                return StepSucceeded(*about, dict(await self._executors[row.executor].run(attempt)))
         except SessionEnded:
             raise
         except TimeoutError:
@@ -319,7 +322,11 @@ class Provisioner:
         """
         now_s = asyncio.get_running_loop().time()
         taken_s = self._taken_s.setdefault((step.partition, step.name), now_s)
-        return taken_s + STEPS[step.dpu.phase].deadline_ms / 1_000 - now_s
+        return taken_s + _row_of(step).deadline_ms / 1_000 - now_s
+
+
+def _row_of(step: _Step) -> Step:
+    return step_of(step.dpu.bmc_address, step.dpu.phase)
 
 
 def _shortened(error: Exception) -> str:

@@ -27,7 +27,7 @@ from msgspec.structs import replace
 from eventstore.folding.fold import RecordMetadata
 from eventstore.folding.state_table import StateTable
 from projections.zones.dpus.index import DpuIndex
-from projections.zones.dpus.phases import STEPS
+from projections.zones.dpus.install_interfaces import step_of
 from projections.zones.nodes.new_nodes import NewNodes
 from projections.zones.rows import CauseRow, Dpu, ForwardingMarks, JoinActor, Node, NodeTombstone, SourceSnapshot, Zone
 
@@ -202,7 +202,7 @@ class ZonesState:
         rows: dict[str, Dpu] = {}
         for name in sorted(self.dpu_index.running):
             dpu = self.dpus.rows[name]
-            latest_ms = time_ms + STEPS[dpu.phase].deadline_ms
+            latest_ms = time_ms + step_of(dpu.bmc_address, dpu.phase).deadline_ms
             if dpu.deadline_ms > latest_ms:
                 rows[name] = replace(dpu, deadline_ms=latest_ms)
         self._change_dpus(rows)

@@ -25,6 +25,7 @@ from eventstore.replicas.lineage import lineage_of
 from projections import field_checks
 from projections.fleet.withdrawals.principals import Principal, parse_uri, uri_of
 from projections.pages import page
+from projections.zones.dpus.install_interfaces import check_bmc_address
 from schemas.api.metadata import PRINCIPAL_KEY
 from tests.fuzz.target import Target, check_refusal
 from tests.support.memory_log import Contents, MemoryLog
@@ -118,7 +119,7 @@ def _name(text: str) -> None:
         field_checks.check_label_key,
         field_checks.check_text,
     )
-    faults = [check("field", text) for check in (*checks, field_checks.check_uid, field_checks.check_bmc_address)]
+    faults = [check("field", text) for check in (*checks, field_checks.check_uid, check_bmc_address)]
     for fault in filter(None, faults):
         check_refusal(fault)
     if all(faults):

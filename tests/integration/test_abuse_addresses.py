@@ -84,7 +84,7 @@ def test_a_bmc_may_be_anywhere_in_the_fleets_own_networks(address: str) -> None:
     ["ftp://x", "https://bmc-3.example", "10.0.0.1:443", "http:x", "HTTP://10.0.0.1/d", "redfish:d", "http://", "d3"],
 )
 def test_a_bmc_is_where_some_driver_can_speak_to_it(address: str) -> None:
-    with pytest.raises(InvalidRequest, match=r"^bmc_address: .* must be http://HOST:PORT/NAME, the only scheme"):
+    with pytest.raises(InvalidRequest, match=r"^bmc_address: .* must be http://HOST:PORT/NAME or simulated:NAME$"):
         register(address)
 
 

@@ -10,15 +10,16 @@ from msgspec.structs import replace
 import projections.zones.dpus.decide
 import projections.zones.dpus.lifecycle
 from drivers.backends.simulated_bmc import SimulatedBmc
-from drivers.provisioning import steps
+from drivers.provisioning import provisioner
+from drivers.provisioning.attempts import Attempt
 from drivers.provisioning.provisioner import Provisioner
-from projections.zones.dpus.phases import OS_INSTALLING, PREPARE_IMAGE, READY, STEPS
+from projections.zones.dpus.phases import NODE_EFFECT, OS_INSTALLING, PREPARE_IMAGE, READY, REBOOTING
 from projections.zones.dpus.rollout import RolloutLimits
 from tests.seeded.bugs import Bug, Simulated, Stepped, does, patched
 
 
-def _without_install(step: Any) -> Any:
-    return {**STEPS, PREPARE_IMAGE: STEPS[PREPARE_IMAGE]._replace(next_phase=STEPS[OS_INSTALLING].next_phase)}
+def _without_install(phase_after: Any) -> Any:
+    return lambda address, phase: phase_after(address, OS_INSTALLING if phase == PREPARE_IMAGE else phase)
 
 
 def _ready_whatever(settled: Any) -> Any:
@@ -61,7 +62,7 @@ def _any_attempt(stale: Any) -> Any:
 
 
 def _without_check(call: Any) -> Any:
-    async def called(self: steps.Attempt, make: Any, *, alters: bool = True) -> Any:
+    async def called(self: Attempt, make: Any, *, alters: bool = True) -> Any:
         async with self.calls:
             return await make()
 
@@ -76,8 +77,8 @@ def _no_fence(take: Any) -> Any:
     return taken
 
 
-def _previous_action(actions: Any) -> Any:
-    return {phase: ("drain" if action == "reboot" else action) for phase, action in actions.items()}
+def _another_step(step_of: Any) -> Any:
+    return lambda address, phase: step_of(address, NODE_EFFECT if phase == REBOOTING else phase)
 
 
 BUGS = (
@@ -85,7 +86,7 @@ BUGS = (
         "transition-skipped",
         "after its image is prepared a DPU is configured, and not installed",
         "I5",
-        lambda: patched((projections.zones.dpus.lifecycle, "STEPS", _without_install)),
+        lambda: patched((projections.zones.dpus.lifecycle, "phase_after", _without_install)),
         Stepped(1),
     ),
     Bug(
@@ -138,7 +139,7 @@ BUGS = (
         "who lost an attempt goes on with it, and the BMC lets it",
         "I7",
         lambda: patched(
-            (steps.Attempt, "call", _without_check),
+            (Attempt, "call", _without_check),
             (Provisioner, "_is_ours", does(True)),
             (SimulatedBmc, "_take", _no_fence),
         ),
@@ -148,7 +149,7 @@ BUGS = (
         "wrong-action",
         "a DPU that shall reboot is drained",
         "I7",
-        lambda: patched((steps, "ACTIONS", _previous_action)),
+        lambda: patched((provisioner, "step_of", _another_step)),
         Simulated(1),
     ),
 )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from deploy.composition.topics import TOPICS
-from drivers.provisioning.steps import TOKENS_PER_MS
+from drivers.provisioning.device import TOKENS_PER_MS
 from eventstore.log import DECISIONS, REPLICAS, Partition, Record
 from projections.rules.device_table import pack
 from projections.rules.rule import Rule

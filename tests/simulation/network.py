@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from drivers.backends.bmc import Action, Bmc, Reading, Task
+from drivers.backends.bmc import Bmc, Reading, Task
 from drivers.wire.links import LinkClosed
 from eventstore.errors import AppendUnknown, LogUnavailable, PlaneError
 from eventstore.log import Batch, EventLog, Headers, Partition
@@ -146,7 +146,7 @@ class WiredBmc:
     async def read(self, token: int) -> Reading:
         return await self._call(self._bmc.read(token))
 
-    async def start(self, token: int, action: Action, image: str) -> Task:
+    async def start(self, token: int, action: str, image: str) -> Task:
         return await self._call(self._bmc.start(token, action, image))
 
     async def cancel(self, token: int, task: str) -> None:

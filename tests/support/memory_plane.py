@@ -10,8 +10,11 @@ from typing import Any, NamedTuple, TypeVar
 
 from deploy.composition.roles import ActorContext, actors_of, replica_of
 from deploy.composition.topics import TOPICS
+from drivers.backends.bmc import Connect
 from drivers.decisions.buffer import DecisionBuffer
 from drivers.decisions.writer import DecisionWriter
+from drivers.provisioning.attempts import Executor
+from drivers.provisioning.device import DeviceExecutor
 from eventstore.avro.codec import decode
 from eventstore.folding.fold import Fold
 from eventstore.ids import envelope, uuid7
@@ -20,6 +23,7 @@ from eventstore.replicas.replica import Answer, Replica
 from projections.fleet.fold import FleetFold
 from projections.fleet.state import FleetState
 from projections.fold_states import FoldStates
+from projections.zones.dpus.phases import CLUSTER, DEVICE, NODE
 from projections.zones.fold import ZonesFold
 from projections.zones.rows import Dpu
 from projections.zones.state import ZonesState
@@ -28,6 +32,11 @@ from tests.support.memory_disk import Disk, DiskStore
 from tests.support.memory_log import START_MS, Contents, MemoryLog
 
 P = TypeVar("P", bound="Plane")
+
+
+def device_executors(connect: Connect) -> dict[str, Executor]:
+    """Executors of which each does its steps on the device."""
+    return {name: DeviceExecutor(connect) for name in (DEVICE, NODE, CLUSTER)}
 
 
 class Order:
@@ -180,8 +189,8 @@ class Plane:
     async def leave(self, zone: str, *names: str) -> Answer:
         return await self.submit(zone, NodesLeft(self.command(zone), zone, list(names), [], [], False, b""))
 
-    async def register(self, name: str, *, zone: str = "z1", serial: str = "") -> None:
-        event = DpuRegistered(self.command(name), zone, name, f"node-of-{name}", serial, f"simulated:{name}")
+    async def register(self, name: str, *, zone: str = "z1", serial: str = "", scheme: str = "simulated") -> None:
+        event = DpuRegistered(self.command(name), zone, name, f"node-of-{name}", serial, f"{scheme}:{name}")
         assert (await self.submit(zone, event)).outcome.code == "done"
 
     async def request(self, name: str, request: str, image: str = "", *, zone: str = "z1") -> Answer:

@@ -23,7 +23,7 @@ from projections.zones.dpus.phases import (
     STEPS,
 )
 from schemas.events import DeadlinePassed, StepFailed, StepStarted
-from tests.support.memory_plane import Plane, plane
+from tests.support.memory_plane import Plane, device_executors, plane
 
 pytestmark = pytest.mark.virtual_clock
 
@@ -46,7 +46,7 @@ def provisioner(
     found = Provisioner(
         made.replicas[name],
         made.ranks(name),
-        bmcs.connect,
+        device_executors(bmcs.connect),
         now_ms=now_ms or made.now_ms,
         rng=made.rng(),
         settings=settings or ProvisionerSettings(),
@@ -298,7 +298,7 @@ async def test_an_address_that_no_backend_knows_is_a_persons_to_mend() -> None:
             Provisioner(
                 made.replicas["p1"],
                 made.ranks("p1"),
-                lambda address: bmcs.connect(address.replace("simulated", "redfish")),
+                device_executors(lambda address: bmcs.connect(address.replace("simulated", "redfish"))),
                 now_ms=made.now_ms,
                 rng=made.rng(),
             ).run(),

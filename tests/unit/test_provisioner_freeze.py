@@ -12,7 +12,7 @@ from drivers.provisioning.provisioner import Provisioner
 from eventstore.log import FLEET_0
 from projections.zones.dpus.phases import DPU_CONFIG, NODE_EFFECT, OS_INSTALLING, READY
 from schemas.events import Event, StepFailed, StepStarted, WritesFrozen, WritesThawed
-from tests.support.memory_plane import Plane, plane
+from tests.support.memory_plane import Plane, device_executors, plane
 
 pytestmark = pytest.mark.virtual_clock
 
@@ -28,7 +28,7 @@ class Bench:
         self._made = made
         self.bmcs = SimulatedBmcs(now_s=asyncio.get_running_loop().time, rng=made.rng(), faults=SLOW)
         self.provisioner = Provisioner(
-            made.replicas["p1"], made.ranks("p1"), self._connect, now_ms=made.now_ms, rng=made.rng()
+            made.replicas["p1"], made.ranks("p1"), device_executors(self._connect), now_ms=made.now_ms, rng=made.rng()
         )
         made.spawn("p1", self.provisioner.run())
 

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from drivers.provisioning.attempts import CallTiming
 from drivers.provisioning.provisioner import ProvisionerSettings
-from drivers.provisioning.steps import DeviceTiming
 from projections.zones.dpus.phases import OS_INSTALLING, PROVISIONING, READY
 from schemas.events import StepStarted
 from tests.support.memory_plane import plane
@@ -83,7 +83,7 @@ async def test_a_call_that_hangs_is_given_up_when_the_time_of_its_step_is_over()
     async with plane() as made:
         await made.add("p1")
         bmcs = devices(made)
-        patient = ProvisionerSettings(device=DeviceTiming(call_s=10 * HOUR_S))
+        patient = ProvisionerSettings(calls=CallTiming(call_s=10 * HOUR_S))
         found = provisioner(made, "p1", bmcs, patient)
         await made.register("d")
         bmcs.device("d").faults = QUIET._replace(hang=1.0)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from random import Random
 from typing import NamedTuple, TypeVar
 
 import pytest
 from msgspec.structs import replace
 
-from drivers.backends.bmc import Action, Bmc, NeedsOperator, Reading, SessionEnded, Task, TaskFailed, Unreachable
+from drivers.backends.bmc import Bmc, NeedsOperator, Reading, SessionEnded, Task, TaskFailed, Unreachable
 from drivers.backends.simulated_bmc import BmcFaults, SimulatedBmc
-from drivers.provisioning import steps
-from drivers.provisioning.steps import ACTIONS, TOKENS_PER_MS, Attempt, AttemptSuperseded, run_step, token_of
+from drivers.provisioning.attempts import Attempt, AttemptSuperseded, CallTiming
+from drivers.provisioning.device import TOKENS_PER_MS, DeviceExecutor, token_of
 from projections.zones.dpus.phases import CONFIG_FIRMWARE, NODE_EFFECT, OS_INSTALLING, REBOOTING, STEPS
 from projections.zones.rows import Dpu
 from tests.support.virtual_loop import run_virtual
@@ -47,7 +48,7 @@ class CutBmc:
         self._pass()
         return self._back(await self._bmc.read(token))
 
-    async def start(self, token: int, action: Action, image: str) -> Task:
+    async def start(self, token: int, action: str, image: str) -> Task:
         self._pass()
         return self._back(await self._bmc.start(token, action, image))
 
@@ -92,6 +93,19 @@ def dpu_in(phase: str, attempt: int = 11) -> Dpu:
     )
 
 
+async def run_step(
+    bmc: Bmc,
+    dpu: Dpu,
+    check: Callable[[], None],
+    thawed: Callable[[], Awaitable[None]],
+    progressed: Callable[[str, int], Awaitable[None]],
+    *,
+    calls: asyncio.Semaphore,
+) -> dict[str, str]:
+    context = Attempt(dpu, STEPS[dpu.phase], check, thawed, progressed, calls, CallTiming())
+    return await DeviceExecutor(lambda _address: bmc).run(context)
+
+
 async def attempt(
     bmc: Bmc, dpu: Dpu, *, stop_after: int = 1_000, said: list[tuple[str, int]] | None = None
 ) -> dict[str, str]:
@@ -111,13 +125,11 @@ async def attempt(
         if said is not None:
             said.append((task, percent))
 
-    return await run_step(
-        Attempt(bmc, dpu, check, thawed, progressed, asyncio.BoundedSemaphore(1), steps.DeviceTiming())
-    )
+    return await run_step(bmc, dpu, check, thawed, progressed, calls=asyncio.BoundedSemaphore(1))
 
 
 def begun(bmc: SimulatedBmc, phase: str) -> int:
-    return sum(task.action == ACTIONS[phase] for task in bmc.begun)
+    return sum(task.action == STEPS[phase].name for task in bmc.begun)
 
 
 @pytest.mark.parametrize("phase", STEPS)
@@ -126,7 +138,7 @@ async def test_a_step_run_twice_is_done_once(phase: str) -> None:
     bmc = device()
     facts = await attempt(bmc, dpu_in(phase, 11))
     assert await attempt(bmc, dpu_in(phase, 12)) == facts
-    assert [task.action for task in bmc.begun] == [ACTIONS[phase]]
+    assert [task.action for task in bmc.begun] == [STEPS[phase].name]
 
 
 @pytest.mark.parametrize("after", [False, True])
@@ -171,7 +183,7 @@ async def test_a_successor_ends_the_session_of_a_zombie_and_adopts_its_task() ->
 
 @pytest.mark.parametrize("number", [9, 11], ids=["disowned", "of this request"])
 @pytest.mark.parametrize(("action", "image"), [("install", "old"), ("firmware", "i")])
-async def test_a_task_of_another_step_or_image_is_ended_first(number: int, action: Action, image: str) -> None:
+async def test_a_task_of_another_step_or_image_is_ended_first(number: int, action: str, image: str) -> None:
     bmc, token = device(), token_of(dpu_in(OS_INSTALLING, number))
     await bmc.open(token)
     await bmc.start(token, action, image)
@@ -209,7 +221,7 @@ async def test_who_waited_for_a_place_looks_again_before_the_call() -> None:
         """Nobody listens."""
 
     await calls.acquire()
-    step = run_step(Attempt(bmc, dpu_in(OS_INSTALLING), check, thawed, progressed, calls, steps.DeviceTiming()))
+    step = run_step(bmc, dpu_in(OS_INSTALLING), check, thawed, progressed, calls=calls)
     waiting = asyncio.ensure_future(step)
     await asyncio.sleep(1.0)
     is_ours = False
@@ -229,8 +241,8 @@ async def test_who_waits_for_a_thaw_takes_no_place() -> None:
     async def progressed(task: str, percent: int) -> None:
         """Nobody listens."""
 
-    frozen = Attempt(bmc, dpu_in(OS_INSTALLING), lambda: None, thawed, progressed, calls, steps.DeviceTiming())
-    waiting = asyncio.ensure_future(run_step(frozen))
+    frozen = run_step(bmc, dpu_in(OS_INSTALLING), lambda: None, thawed, progressed, calls=calls)
+    waiting = asyncio.ensure_future(frozen)
     await asyncio.sleep(0)
     assert not calls.locked()
     thaw.set()

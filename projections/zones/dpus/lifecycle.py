@@ -21,19 +21,19 @@ from eventstore.folding.fold import RecordMetadata
 from eventstore.reasons import Fault, Reason
 from projections.attempt_limits import DEFAULT_LIMITS, AttemptsByFailure
 from projections.field_checks import quoted
+from projections.zones.dpus.install_interfaces import phase_after, step_of
 from projections.zones.dpus.phases import (
     DELETING,
     ERROR,
     INITIALIZING,
+    INSTALLED,
     INSTALLING,
     NODE_EFFECT,
     NODE_EFFECT_REMOVAL,
-    OS_INSTALLING,
     PENDING,
     PHASES,
     PROVISIONING,
     READY,
-    STEPS,
 )
 from projections.zones.dpus.rollout import enter_phase
 from projections.zones.rows import Dpu
@@ -44,10 +44,6 @@ MAX_ATTEMPTS = 20
 BACKOFF_MS, LONGEST_BACKOFF_MS = 2_000, 300_000
 
 REQUESTS = ("provision", "pause", "resume", "retry", "skip", "abort", "delete")
-
-
-_INSTALLED = frozenset(PROVISIONING[PROVISIONING.index(OS_INSTALLING) : -1])
-"""Steps after which the device must run the target image."""
 
 
 class Trigger(NamedTuple):
@@ -186,7 +182,7 @@ def _start(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
         attempt=trigger.attempt,
         provisioner=trigger.provisioner,
         not_before_ms=0,
-        deadline_ms=trigger.at.time_ms + STEPS[row.phase].deadline_ms,
+        deadline_ms=trigger.at.time_ms + step_of(row.bmc_address, row.phase).deadline_ms,
         began_ms=max(row.began_ms, row.since_ms, trigger.at.time_ms),
         percent=0,
     )
@@ -204,7 +200,7 @@ def _succeed(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
     if row.serial not in ("", serial) and row.phase != DELETING:
         return _swap(name, row, trigger._replace(serial=serial))
     image = trigger.facts.get("image", row.image)
-    if row.phase in _INSTALLED and image != row.image:
+    if row.phase in INSTALLED and image != row.image:
         message = f"image: the device reports {quoted(image)}, but {quoted(row.image)} is wanted"
         return _fail(name, row, trigger._replace(kind="device", message=message))
     return _after_step(replace(row, serial=serial, facts={**row.facts, **trigger.facts}), row.phase, trigger.at)
@@ -285,11 +281,11 @@ def _pending(row: Dpu, phase: str, at: RecordMetadata) -> Dpu:
 
 def _after_step(row: Dpu, phase: str, at: RecordMetadata) -> TransitionResult:
     """The row after a step that succeeded or was skipped."""
-    next_phase = STEPS[phase].next_phase
     if phase == DELETING:
         return None
     if phase == NODE_EFFECT_REMOVAL:
         return _settled(replace(row, effect=False), at)
+    next_phase = phase_after(row.bmc_address, phase)
     if next_phase == NODE_EFFECT_REMOVAL:
         row = replace(row, installed=row.image, swapped=False)
     return _begin_step(row, next_phase, at)

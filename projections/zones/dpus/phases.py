@@ -1,11 +1,12 @@
 """The phases of a DPU, named as in the DOCA Platform Framework, and the steps between them.
 
-A DPU is provisioned from Pending through every step to Ready. A step is work on the device or its node, executed in
-attempts; `lifecycle` has the table of transitions.
+A DPU is provisioned from Pending through the steps of its install interface (install_interfaces.py) to Ready. A step is
+executed in attempts, by the executor that its row names. `lifecycle` has the table of transitions.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 INITIALIZING = "Initializing"
@@ -27,29 +28,39 @@ DELETING = "Deleting"
 
 _MINUTE_MS = 60_000
 
+DEVICE = "device"
+"""The executor of steps on the DPU itself, through its BMC."""
+NODE = "node"
+"""The executor of steps on the DPU's host, which is a node of the source cluster."""
+CLUSTER = "cluster"
+"""The executor of steps in the DPU cluster, of which the DPU is a node."""
+
 
 class Step(NamedTuple):
-    """A phase in which a provisioner works: the phase after it, and the deadline of one attempt."""
+    """The work of one phase: what its executor is asked to do, and the deadline of one attempt."""
 
-    next_phase: str
+    name: str
+    executor: str
     deadline_ms: int
 
 
-STEPS = {
-    NODE_EFFECT: Step(INITIALIZE_INTERFACE, 30 * _MINUTE_MS),
-    INITIALIZE_INTERFACE: Step(CONFIG_FIRMWARE, 10 * _MINUTE_MS),
-    CONFIG_FIRMWARE: Step(PREPARE_IMAGE, 15 * _MINUTE_MS),
-    PREPARE_IMAGE: Step(OS_INSTALLING, 10 * _MINUTE_MS),
-    OS_INSTALLING: Step(DPU_CONFIG, 60 * _MINUTE_MS),
-    DPU_CONFIG: Step(REBOOTING, 10 * _MINUTE_MS),
-    REBOOTING: Step(HOST_NETWORK, 20 * _MINUTE_MS),
-    HOST_NETWORK: Step(CLUSTER_CONFIG, 10 * _MINUTE_MS),
-    CLUSTER_CONFIG: Step(SERVICE_READINESS, 10 * _MINUTE_MS),
-    SERVICE_READINESS: Step(NODE_EFFECT_REMOVAL, 20 * _MINUTE_MS),
-    NODE_EFFECT_REMOVAL: Step(READY, 10 * _MINUTE_MS),
-    DELETING: Step("", 10 * _MINUTE_MS),
+STEPS: Mapping[str, Step] = {
+    NODE_EFFECT: Step("drain", NODE, 30 * _MINUTE_MS),
+    INITIALIZE_INTERFACE: Step("initialize", DEVICE, 10 * _MINUTE_MS),
+    CONFIG_FIRMWARE: Step("firmware", DEVICE, 15 * _MINUTE_MS),
+    PREPARE_IMAGE: Step("prepare", DEVICE, 10 * _MINUTE_MS),
+    OS_INSTALLING: Step("install", DEVICE, 60 * _MINUTE_MS),
+    DPU_CONFIG: Step("configure", DEVICE, 10 * _MINUTE_MS),
+    REBOOTING: Step("reboot", NODE, 20 * _MINUTE_MS),
+    HOST_NETWORK: Step("host-network", NODE, 10 * _MINUTE_MS),
+    CLUSTER_CONFIG: Step("join-cluster", CLUSTER, 10 * _MINUTE_MS),
+    SERVICE_READINESS: Step("check-services", CLUSTER, 20 * _MINUTE_MS),
+    NODE_EFFECT_REMOVAL: Step("undrain", NODE, 10 * _MINUTE_MS),
+    DELETING: Step("release", DEVICE, 10 * _MINUTE_MS),
 }
 """All steps, in the order of a provisioning. The row of the DPU is deleted at the end of the Deleting step."""
+
+STEP_NAMES = tuple(step.name for step in STEPS.values())
 
 PHASES = (INITIALIZING, PENDING, *STEPS, READY, ERROR)
 
@@ -57,5 +68,8 @@ PROVISIONING = tuple(phase for phase in STEPS if phase != DELETING)
 INSTALLING = frozenset(PROVISIONING) - {NODE_EFFECT_REMOVAL}
 """Phases that count as a parallel install: from admission until only the Node Effect Removal is left."""
 
-FIRST_ALTERING_STEP = CONFIG_FIRMWARE
-"""The first step that alters the device: from here on it cannot serve with its former image."""
+ALTERING = frozenset(PROVISIONING[PROVISIONING.index(CONFIG_FIRMWARE) : -1])
+"""Steps that alter the device: from the first of them on, it cannot serve with its former image."""
+
+INSTALLED = frozenset(PROVISIONING[PROVISIONING.index(OS_INSTALLING) : -1])
+"""Steps after which the device must run the target image."""

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from eventstore.folding.fold import RecordMetadata
 from projections.attempt_limits import AttemptsByFailure
 from projections.zones.dpus.index import ZoneDpus, host_of
-from projections.zones.dpus.phases import FIRST_ALTERING_STEP, INSTALLING, NODE_EFFECT, PENDING
+from projections.zones.dpus.phases import ALTERING, INSTALLING, NODE_EFFECT, PENDING
 from projections.zones.rows import Dpu, Zone
 from projections.zones.state import ZonesState
 
@@ -65,7 +65,7 @@ def enter_phase(row: Dpu, phase: str, at: RecordMetadata) -> Dpu:
         disowned=row.attempt,
         since=at.offset,
         since_ms=at.time_ms,
-        installed="" if phase == FIRST_ALTERING_STEP else row.installed,
+        installed="" if phase in ALTERING else row.installed,
         failures=0,
         failed=AttemptsByFailure(),
         not_before_ms=0,

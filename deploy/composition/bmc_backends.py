@@ -1,0 +1,48 @@
+"""Backends of BMCs by the scheme of their addresses.
+
+A new one is a module of drivers/backends and a row here; a new scheme also needs a row of INTERFACES
+(projections/zones/dpus/install_interfaces.py), which the fold and the API read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import aiohttp
+
+from drivers.backends.bmc import Bmc, Connect, NeedsOperator, by_scheme
+from drivers.backends.http_bmc import http_connect
+from drivers.backends.simulated_bmc import SimulatedBmcs
+from projections.field_checks import quoted
+
+
+@dataclass(frozen=True, slots=True)
+class BmcContext:
+    """What a backend is made from: a client session, and the simulated BMCs of the process, if it has any."""
+
+    session: aiohttp.ClientSession
+    simulated: SimulatedBmcs | None
+
+
+def _http(context: BmcContext) -> Connect:
+    return http_connect(context.session)
+
+
+def _simulated(context: BmcContext) -> Connect:
+    return _not_simulated if context.simulated is None else context.simulated.connect
+
+
+def _not_simulated(address: str) -> Bmc:
+    raise NeedsOperator(f"bmc_address: {quoted(address)} needs a provisioner with --simulate, or a simulator's address")
+
+
+BMC_BACKENDS: Mapping[str, Callable[[BmcContext], Connect]] = {
+    "http": _http,
+    "simulated": _simulated,
+}
+
+
+def connect_of(context: BmcContext) -> Connect:
+    """The connector of a process. It refuses an address whose scheme has no backend."""
+    return by_scheme({scheme: make(context) for scheme, make in BMC_BACKENDS.items()})

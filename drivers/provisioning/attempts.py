@@ -1,0 +1,98 @@
+"""An attempt at a step of a DPU, as its executor sees it, and the protocol of executors.
+
+An executor does the steps that name it in the table of steps: on the device, on its node, or in its cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import NamedTuple, Protocol, TypeVar
+
+from drivers.backends.bmc import Unreachable
+from projections.zones.dpus.phases import Step
+from projections.zones.rows import Dpu
+
+_Result = TypeVar("_Result")
+
+
+class CallTiming(NamedTuple):
+    """Timing of the calls of an executor, in seconds."""
+
+    call_s: float = 30.0
+    """Timeout of one call."""
+    prompt_s: float = 1.0
+    """A call that takes longer releases its slot: it only waits, and must not delay other calls."""
+    poll_s: float = 0.2
+    """First interval of polling a task; each further one is 1.5 times as long."""
+    poll_max_s: float = 5.0
+    """Longest interval of polling a task."""
+
+
+class AttemptSuperseded(Exception):
+    """The log names another attempt by now: this attempt must not act or append any more."""
+
+
+class Attempt(NamedTuple):
+    """The context of an attempt. `check` raises AttemptSuperseded. `until_thawed` waits until the DPU's zone is not
+    frozen. `calls` limits the concurrent calls of this process, except calls that devices leave hanging.
+    """
+
+    dpu: Dpu
+    step: Step
+    check: Callable[[], None]
+    until_thawed: Callable[[], Awaitable[None]]
+    report_progress: Callable[[str, int], Awaitable[None]]
+    calls: asyncio.Semaphore
+    timing: CallTiming
+
+    async def call(self, make: Callable[[], Awaitable[_Result]], *, alters: bool = True) -> _Result:
+        """Make one call to the device within its time limit, if this attempt is still current. A call that alters the
+        device waits for a thaw first.
+        """
+        if alters:
+            await self.until_thawed()  # before a slot is taken: thousands may wait here, and continue together
+        async with _call_slot(self.calls, self.timing.prompt_s):
+            if alters:
+                await self.until_thawed()
+            self.check()
+            try:
+                async with asyncio.timeout(self.timing.call_s):
+                    return await make()
+            except TimeoutError:
+                raise Unreachable(f"device: no response within {self.timing.call_s:g} s") from None
+
+
+@asynccontextmanager
+async def _call_slot(places: asyncio.Semaphore, prompt_s: float) -> AsyncIterator[None]:
+    """Hold a slot for a device call. It is released after `prompt_s` seconds even if the call has not returned, so that
+    hung devices do not block the others.
+    """
+    await places.acquire()
+    is_held = True
+
+    def let_go() -> None:
+        nonlocal is_held
+        if is_held:
+            is_held = False
+            places.release()
+
+    late = asyncio.get_running_loop().call_later(prompt_s, let_go)
+    try:
+        yield
+    finally:
+        late.cancel()
+        let_go()
+
+
+class Executor(Protocol):
+    """Does steps. A step may be done twice, and an attempt may end at any call: each begins with a look at what an
+    earlier one has left."""
+
+    async def run(self, attempt: Attempt) -> Mapping[str, str]:
+        """Do the step of this attempt, with every call through `attempt.call`. Returns the facts learned.
+
+        Raises AttemptSuperseded, and the errors of drivers.backends.bmc, which stand for the kinds of failures.
+        """
+        ...

@@ -1,0 +1,86 @@
+"""Install interfaces: how DPUs are installed, by the scheme of their BMC addresses.
+
+An interface has the form of its addresses, and its steps with their executors. A new interface is a row of INTERFACES
+here, and a backend for its scheme (deploy/composition/bmc_backends.py). The order of the steps is that of STEPS.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from projections.field_checks import check_text, quoted
+from projections.zones.dpus.phases import PROVISIONING, STEPS, Step
+
+_REST = re.compile(r"[^\s/]\S*")
+
+
+class InstallInterface(NamedTuple):
+    """The form of an address after its scheme and a colon, and the steps by phase.
+
+    The phases are those of STEPS or a part of them, which has Node Effect, its removal, and Deleting.
+    """
+
+    rest: str
+    steps: Mapping[str, Step] = STEPS
+
+
+INTERFACES: Mapping[str, InstallInterface] = {
+    "http": InstallInterface("//HOST:PORT/NAME"),
+    "simulated": InstallInterface("NAME"),
+}
+"""Install interfaces by scheme."""
+
+_NO_INTERFACE = InstallInterface("")
+"""The interface of a DPU without an address: its first step fails."""
+
+
+def step_of(bmc_address: str, phase: str) -> Step:
+    """The step of a DPU in this phase. An address that was replaced during the step may have had another interface."""
+    return _interface(bmc_address).steps.get(phase) or STEPS[phase]
+
+
+def phase_after(bmc_address: str, phase: str) -> str:
+    """The phase after this step of a provisioning, before Node Effect Removal, for a DPU with this address."""
+    steps = _interface(bmc_address).steps
+    return next(later for later in PROVISIONING[PROVISIONING.index(phase) + 1 :] if later in steps)
+
+
+def address_forms() -> str:
+    """The forms of addresses, for a sentence."""
+    return " or ".join(f"{scheme}:{interface.rest}" for scheme, interface in INTERFACES.items())
+
+
+def check_bmc_address(field: str, value: str) -> str | None:
+    """The fault of a BMC's address, which may be empty."""
+    fault = check_text(field, value)
+    if fault is None and value and not _has_form(value):
+        return f"{field}: {quoted(value)} must be {address_forms()}"
+    return fault
+
+
+def check_executors(known: Collection[str]) -> str | None:
+    """The fault of a step whose executor is not among the known ones."""
+    for scheme, interface in INTERFACES.items():
+        for phase, step in interface.steps.items():
+            if step.executor not in known:
+                return (
+                    f"executor: {step.executor!r} of step {phase!r} of install interface {scheme!r} must be one of"
+                    f" {', '.join(known)}"
+                )
+    return None
+
+
+def _has_form(address: str) -> bool:
+    scheme, _, rest = address.partition(":")
+    interface = INTERFACES.get(scheme)
+    if interface is None:
+        return False
+    if interface.rest.startswith("//"):
+        return rest.startswith("//") and _REST.fullmatch(rest, 2) is not None
+    return _REST.fullmatch(rest) is not None
+
+
+def _interface(bmc_address: str) -> InstallInterface:
+    return INTERFACES.get(bmc_address.partition(":")[0], _NO_INTERFACE)
