@@ -142,8 +142,8 @@ def keys_of(packed: bytes, size: int) -> Keys:
 
 
 def holder_in(keys: Keys, address: int, width: int) -> int | None:
-    """The prefix of a cover, as a key, that holds an address: the last one that begins at or before it, if it holds
-    it."""
+    """The key of the prefix of a cover that holds this address, None if no prefix does. Only the last prefix that
+    begins at or before the address can hold it."""
     if width == WIDTH4:
         place = int(np.searchsorted(keys, np.uint64(address << 8 | 255), "right"))
     else:

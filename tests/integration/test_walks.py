@@ -1,4 +1,4 @@
-"""The walks in the README name the files that an event passes, in the order in which the event reaches them.
+"""The walks in the READMEs name the files that an event passes, in the order in which the event reaches them.
 
 Each walk is run in a plane in this process, with a profiler that notes which file runs. Files that run meanwhile and
 are not in the walk belong to background tasks, or are called by a file of the walk (codec, checks of fields, indexes).
@@ -33,9 +33,12 @@ FILES_MAX = 25
 WITHIN_S = 60.0
 
 
+READMES = {"A join": "projections", "A claim": "commands", "A step": "drivers"}
+
+
 def walk(title: str) -> list[str]:
-    """The files of this walk in the README."""
-    text = (ROOT / "README.md").read_text().partition(f"**{title}**")[2].partition("\n**")[0]
+    """The files of this walk in the README of its folder."""
+    text = (ROOT / READMES[title] / "README.md").read_text().partition(f"## {title}\n")[2].partition("\n## ")[0]
     return re.findall(r"^\d+\. `([^`]+)`", text, re.M)
 
 

@@ -8,7 +8,7 @@ replaces its addresses, labels and zone.
 An inferred leave is the only effect of missing data, so it needs evidence: the last snapshot of the node's source in
 this zone, which must be newer than the node's last change.
 
-A node agent may state only the parts of its node that it owns (agents).
+A node agent may state only the parts of its node that it owns (`field_owners`).
 """
 
 from __future__ import annotations
