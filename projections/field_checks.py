@@ -221,6 +221,12 @@ def parse_address(field: str, text: str) -> IPv4Address | IPv6Address:
     return ip_address(packed_address(field, text))
 
 
+def canonical_address(field: str, text: str) -> str:
+    """The same in the one form that compares as text. Raises BadAddress."""
+    packed = packed_address(field, text)
+    return text if _DOTTED.fullmatch(text) else str(ip_address(packed))
+
+
 def packed_address(field: str, text: str) -> bytes:
     """The same in 4 bytes, or 16. Raises BadAddress."""
     try:

@@ -16,10 +16,10 @@ from projections.columns import fault_of_length
 from projections.field_checks import (
     MAX_AHEAD_MS,
     BadAddress,
+    canonical_address,
     check_clique,
     check_name,
     check_uid,
-    parse_address,
     quoted,
 )
 from schemas.events import MAX_COMMAND_BYTES, MAX_ITEMS, Envelope, IndicesClaimed, IndicesReleased
@@ -195,7 +195,7 @@ def _addresses(event: IndicesClaimed) -> Sequence[str] | str:
     """The address of each node in its canonical form, empty for none; or the first fault."""
     try:
         found = [
-            str(parse_address(f"addresses[{item}]", text)) if text else "" for item, text in enumerate(event.addresses)
+            canonical_address(f"addresses[{item}]", text) if text else "" for item, text in enumerate(event.addresses)
         ]
     except BadAddress as error:
         return str(error)
