@@ -1,5 +1,5 @@
-"""A fold, an actor and an event type of tests run everywhere: on both engines, in the simulator, in metrics, in the
-status, in backups, verification, decisions and ACLs. `tests/support/extended_build.py` adds each with one line.
+"""A fold, an actor, an event type and backends of tests run everywhere: on both engines, in the simulator, in metrics,
+in the status, in backups, verification, decisions and ACLs. `tests/support/extended_build.py` adds each with one line.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from typing import Any
 import aiohttp
 import pytest
 
+from tests.support.lab import LAB
 from tests.support.notes import NOTES_WANTED
-from tests.support.planes import Process, Ran, run, serving
+from tests.support.planes import Process, Ran, run, serving, started
 
 EXTENDED = (sys.executable, "-m", "tests.support.extended_build")
 EXPECTED = [("LogCreated", None), *(("NoteWritten", f"note {number}") for number in range(NOTES_WANTED))]
@@ -70,10 +71,24 @@ async def check(process: Process, log: Sequence[str], folder: Path) -> None:
     assert copied["records"] == NOTES_WANTED + 1
 
 
+async def check_backends(server: str, relay: str) -> None:
+    """A DPU is provisioned through the backend of its address's scheme, and an agent applies rules by its backend."""
+    await dpuplane("nodes", "join", "n1", "--zone", "z1", "--address", "10.0.0.1", server=server)
+    await dpuplane("dpus", "register", "d1", "--zone", "z1", "--bmc-address", f"{LAB}:d1", server=server)
+    agent = ("agent", "--relay", relay, "--zone", "z1", "--dpu", "d1", "--backend", LAB)
+    async with started(*agent, program=EXTENDED):
+        await dpuplane("wait", "zone", "z1", "--for", "applied", server=server)
+    await dpuplane("dpus", "provision", "d1", "--image", "image-1", server=server)
+    await dpuplane("wait", "dpu", "d1", "--for", "ready", server=server)
+    shown: Any = (await dpuplane("dpus", "show", "d1", "--output", "json", server=server)).json()
+    assert (shown["phase"], shown["image"], shown["bmc_address"]) == ("Ready", "image-1", f"{LAB}:d1")
+
+
 async def test_it_runs_on_the_embedded_engine_and_after_a_restore(tmp_path: Path) -> None:
     data, backup, restored = (str(tmp_path / name) for name in ("data", "backup", "restored"))
     async with serving("--data", data, program=EXTENDED) as process:
         await check(process, ("--data", data), Path(backup))
+        await check_backends(process.address("api"), process.address("agents"))
         assert await process.stop() == 0
     await dpuplane("restore", "--from", backup, "--data", restored)
     assert await notes("--data", restored) == EXPECTED
@@ -88,8 +103,11 @@ async def test_it_runs_on_kafka_and_its_decisions_are_written(kafka_cluster: str
     async with (
         serving(*on, "--partitions", "2", "--role", "api", program=EXTENDED) as process,
         serving(*on, "--role", "decisions", program=EXTENDED),
+        serving(*on, "--role", "relay", program=EXTENDED) as relay,
+        serving(*on, "--role", "provisioner", program=EXTENDED),
     ):
         await check(process, on, tmp_path / "backup")
+        await check_backends(process.address("api"), relay.address("agents"))
         async with asyncio.timeout(60):
             while True:
                 lines = (await dpuplane("events", "export", "--topic", "decisions", *on)).stdout.splitlines()

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
+
+import aiohttp
 
 from commands.queries.status import LogLocation, StatusReporter
 from commands.server import ApiServer
+from deploy.composition.bmc_backends import BmcContext, connect_of
 from deploy.composition.roles import ActorContext, actors_of, relay_of, replica_of
 from deploy.operations.device_tables import local_device_source, remote_device_source
 from drivers.backends.bmc import Bmc
@@ -32,8 +35,11 @@ def start_roles(process: Process, life: Life, log: EventLog) -> None:
     def rng() -> random.Random:
         return random.Random(f"{process.rng.random()}")
 
+    # No address of the simulation needs a session of HTTP.
+    backends = connect_of(BmcContext(cast(aiohttp.ClientSession, None), process.bmcs))
+
     def connect(address: str) -> Bmc:
-        return WiredBmc(process.bmcs.connect(address))
+        return WiredBmc(backends(address))
 
     buffer = DecisionBuffer() if "decisions" in roles else None
     replica = life.replica = replica_of(roles, log, life.store, name, now_ms=now_ms, rng=rng(), decisions=buffer)

@@ -41,6 +41,10 @@ INTRODUCED_WITHIN_S = 60.0
 """Once all is well; whoever is not registered then is missed by the verdict, if it matters."""
 
 
+BMC_SCHEME = "simulated"
+"""The scheme of the addresses of BMCs; their backend is that of production."""
+
+
 class World:
     """All parts of a run."""
 
@@ -217,7 +221,7 @@ class World:
 
     async def _introduce(self, host: AgentHost) -> None:
         """Register an agent's DPU, whose serial number the plane does not have yet."""
-        said = (host.zone, host.name, "", "", f"simulated:{host.name}")
+        said = (host.zone, host.name, "", "", f"{BMC_SCHEME}:{host.name}")
         while True:
             try:
                 return await self._register(*said)

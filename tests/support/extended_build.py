@@ -1,4 +1,4 @@
-"""The plane with a fold, an actor and an event type that only tests have: each is a module and one line here.
+"""The plane with a fold, an actor, an event type and backends that only tests have: each is a module and one line here.
 
 `python -m tests.support.extended_build ...` is `dpuplane ...` of that plane; with `simulation` it is `python -m
 tests.simulation` of it. The tables are changed before any other module takes them.
@@ -29,13 +29,23 @@ def extend() -> None:
 
     api = roles.ROLES["api"]
     roles.ROLES = {**roles.ROLES, "api": replace(api, actors={**api.actors, "notes": NoteWriter})}
+    from deploy.composition import bmc_backends, device_backends
+    from projections.zones.dpus import install_interfaces
+    from tests.support import lab
+
+    install_interfaces.INTERFACES = {**install_interfaces.INTERFACES, lab.LAB: lab.INTERFACE}
+    bmc_backends.BMC_BACKENDS = {**bmc_backends.BMC_BACKENDS, lab.LAB: lab.bmc_backend}
+    device_backends.DEVICE_BACKENDS = {**device_backends.DEVICE_BACKENDS, lab.LAB: lab.device_backend}
 
 
 if __name__ == "__main__":
     extend()
     if sys.argv[1] == "simulation":
+        from tests.simulation import world
         from tests.simulation.__main__ import main as simulate
+        from tests.support.lab import LAB
 
+        world.BMC_SCHEME = LAB
         sys.exit(simulate(sys.argv[2:]))
     from deploy.cli import main
 
