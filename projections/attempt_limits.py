@@ -23,7 +23,7 @@ FAILURE_KINDS = AttemptsByFailure._fields
 DEFAULT_LIMITS = AttemptsByFailure(12, 3, 1)
 """A BMC reboot takes up to 10 minutes. The 11 delays between 12 attempts take at least 11 minutes (as tested)."""
 
-MAX_LIMIT = 100
+MAX_ATTEMPT_LIMIT = 100
 LEAVE_AS_IS = -1
 
 
@@ -33,8 +33,8 @@ def fault_of_limits(stated: Sequence[int]) -> str | None:
     if stated and len(stated) != len(FAILURE_KINDS):
         return f"attempt_limits: {len(stated)} numbers must be {len(FAILURE_KINDS)}, for {', '.join(FAILURE_KINDS)}"
     for kind, count in zip(FAILURE_KINDS, stated, strict=False):
-        if not LEAVE_AS_IS <= count <= MAX_LIMIT:
-            return f"{kind}_attempts: {count} must be from {LEAVE_AS_IS} to {MAX_LIMIT}"
+        if not LEAVE_AS_IS <= count <= MAX_ATTEMPT_LIMIT:
+            return f"{kind}_attempts: {count} must be from {LEAVE_AS_IS} to {MAX_ATTEMPT_LIMIT}"
     return None
 
 

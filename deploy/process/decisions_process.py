@@ -40,7 +40,6 @@ class DecisionsProcess:
     def __init__(self, settings: Settings, name: str, *, rng: Random) -> None:
         self.lag = 0
         self.reports = 0
-        self.restarts = 0
         self._rng = rng
         self._ended = {"written": 0, "failures": 0}
         self._running = dict(self._ended)
@@ -72,7 +71,6 @@ class DecisionsProcess:
             wait_s = self._rng.uniform(0.5, 1.0) * backoff_ceiling(failures, BACKOFF_S, BACKOFF_MAX_S)
             logger.error("decisions process ended, starting it again in %.1f s: %s", wait_s, reason)
             await asyncio.sleep(wait_s)
-            self.restarts += 1
 
     async def _run_once(self) -> str:
         """Run one process from its start to its end; returns the reason of the end."""

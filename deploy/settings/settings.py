@@ -224,7 +224,7 @@ class Settings(BaseModel):
         if self.data is not None and self.role != "all":
             raise ValueError(f"role '{self.role}' needs kafka: the embedded log has one process with every role")
         if self.role == "decisions" and not self.decisions:
-            raise ValueError("role 'decisions' writes decisions, and decisions is false")
+            raise ValueError("role: 'decisions' needs the setting decisions to be true")
         if self.simulate and self.role != "all":
             raise ValueError(f"simulate needs role 'all', not '{self.role}': use `dpuplane simulator` beside it")
         if self.simulated_failures and not self.simulate:

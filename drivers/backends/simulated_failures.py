@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from drivers.backends.bmc import NeedsOperator, TaskFailed, Unreachable
-from projections.attempt_limits import FAILURE_KINDS, MAX_LIMIT
+from projections.attempt_limits import FAILURE_KINDS, MAX_ATTEMPT_LIMIT
 from projections.field_checks import check_name, quoted
 from projections.zones.dpus.phases import STEP_NAMES
 
@@ -52,8 +52,8 @@ def _parse(field: str, word: str) -> Failure:
         raise ValueError(f"{field}: step {quoted(step)} must be one of {', '.join(STEP_NAMES)}")
     if kind not in FAILURE_KINDS:
         raise ValueError(f"{field}: kind {quoted(kind)} must be one of {', '.join(FAILURE_KINDS)}")
-    if not (times.isascii() and times.isdigit() and len(times) <= 3 and 1 <= int(times) <= MAX_LIMIT):
-        raise ValueError(f"{field}: times {quoted(times)} must be a number from 1 to {MAX_LIMIT}")
+    if not (times.isascii() and times.isdigit() and len(times) <= 3 and 1 <= int(times) <= MAX_ATTEMPT_LIMIT):
+        raise ValueError(f"{field}: times {quoted(times)} must be a number from 1 to {MAX_ATTEMPT_LIMIT}")
     if dpu and (fault := check_name("DPU", dpu[0])):
         raise ValueError(f"{field}: {fault}")
     return Failure(step, kind, int(times), *dpu)

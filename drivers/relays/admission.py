@@ -57,8 +57,6 @@ class LinkAdmission:
     def __init__(self, per_second: float, burst: int, *, now: Callable[[], float], rng: random.Random) -> None:
         self.refused = 0
         """Number of refused links, for any reason."""
-        self.over_share = 0
-        """Number of links refused because they were beyond the share of their identity."""
         self._interval_s = 1.0 / per_second
         self._burst_s = burst * self._interval_s
         self._shared_identity = (max(1.0, burst * SHARED_IDENTITY_SHARE), self._interval_s / SHARED_IDENTITY_SHARE)
@@ -74,7 +72,6 @@ class LinkAdmission:
         at_once, every_s = (DPU_AT_ONCE, DPU_EVERY_S) if is_one_dpu else self._shared_identity
         identity = self._identity(who, at_once, now)
         if wait_s := identity.take(at_once, every_s, now):
-            self.over_share += 1
             self.refused += 1
             return max(wait_s, identity.retry_at_s - now) * self._rng.uniform(1.0, 1.25)
         taken_until = max(self._taken_until, now) + self._interval_s

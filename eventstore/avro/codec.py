@@ -6,6 +6,10 @@ events are equal bytes, so the bytes of a command identify its content.
 
 Decoding dominates the cost of folding, hence two shortcuts: one lookup by the first five bytes, and readers that build
 Structs by position (eventstore/avro/reader.py). A test compares their fields with the schemas.
+
+Every event type goes through this one codec, also the few types for which fastavro is more than half as fast
+(tests/bench/bench_codec.py prints them). A second decoder would be a second answer to malformed bytes, and replicas
+must give one: fastavro reads some values of a wrong type without an error, and trusts the lengths that they declare.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from deploy.settings.settings import BadSettings, load_settings
 from drivers.backends.bmc import Bmc, NeedsOperator, TaskFailed, Unreachable
 from drivers.backends.simulated_bmc import BmcFaults, SimulatedBmcs
 from drivers.backends.simulated_failures import MAX_FAILURES, Failure, parse_failures
-from projections.attempt_limits import FAILURE_KINDS, MAX_LIMIT
+from projections.attempt_limits import FAILURE_KINDS, MAX_ATTEMPT_LIMIT
 from projections.zones.dpus.phases import STEP_NAMES
 
 pytestmark = pytest.mark.virtual_clock
@@ -22,7 +22,7 @@ FAILURES = st.builds(
     Failure,
     st.sampled_from(STEP_NAMES),
     st.sampled_from(FAILURE_KINDS),
-    st.integers(1, MAX_LIMIT),
+    st.integers(1, MAX_ATTEMPT_LIMIT),
     st.sampled_from(["", "d-1"]),
 )
 
