@@ -38,10 +38,8 @@ def test_differences_of_a_verification(count: int, last: str) -> None:
     ("count", "last"), [(20, "refused: n19 no"), (99, "and 79 more"), (100, "and at least 80 more")]
 )
 def test_refusals_of_an_import(count: int, last: str) -> None:
-    refusals = [
-        pb.CommandResult(outcome=pb.OUTCOME_REFUSED, items=[pb.ItemResult(name=f"n{number}", reason="no")])
-        for number in range(count)
-    ]
+    items = [pb.ItemResult(name=f"n{number}", outcome=pb.OUTCOME_REFUSED, reason="no") for number in range(count)]
+    refusals = [pb.CommandResult(outcome=pb.OUTCOME_REFUSED, items=[item]) for item in items]
     _, said = printed(lambda: inventory._finish(pb.ImportSummary(refusals=refusals), "json"))
     assert (said[0], said[-1], len(said)) == ("refused: n0 no", last, min(count, 21 if count > 20 else 20))
 

@@ -49,7 +49,7 @@ NEVER_TOLD = {
     "name: {} would be more than the {} policies allowed": "it takes 1,000 records",
     "clique: {} has {} nodes in its queue, the limit": "it takes 4,096 records",
     "clique: {} would be over the limit of {} cliques with a capacity and no node": "it takes 65,536 records",
-    "{}: {} must be http://HOST:PORT/NAME, the only scheme with a driver": "an edge says it",
+    "executor: {} of step {} of install interface {} must be one of {}": "a process says it at its start",
     "{}: {} must be 1 to 255 lower-case letters, digits, '.', '_' and '-', such as example.org": "an edge says it",
     "certificate: {} must begin with {}": "an edge says it",
     "certificate: role {} of {} must be one of {}": "an edge says it",
