@@ -20,12 +20,12 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from tests.faults.catalog import printed
+from tests.faults.catalog import catalog_table
 from tests.faults.fault import Fault
 from tests.faults.network_lab import NetworkLab
 from tests.faults.report import Report
-from tests.faults.run import attempt
-from tests.faults.sandbox import INSIDE, in_memory, run, why_not
+from tests.faults.run import run_trial
+from tests.faults.sandbox import INSIDE, memory_folder, run, unsupported_reason
 from tests.faults.table import FAULTS, pairs
 from tests.faults.trials import Trials
 from tests.faults.world import Engine, world_of
@@ -37,29 +37,29 @@ def main(arguments: Sequence[str]) -> int:
     """The exit status: 1 if anything failed, 2 if this machine cannot run faults."""
     options = _parse(arguments)
     if options.list:
-        print(printed())
+        print(catalog_table())
         return 0
     if not options.inside:
-        if reason := why_not():
-            print(f"cannot be tried here: {reason}")
+        if reason := unsupported_reason():
+            print(f"faults cannot run here: {reason}")
             return 2
         seed = [] if options.seed is not None else ["--seed", str(random.SystemRandom().randrange(10**9))]
         return run("tests.faults", [*arguments, *seed])
     print(f"seed {options.seed}", flush=True)
-    logging.basicConfig(level=logging.CRITICAL)  # clients of ours need not log connections that a fault cuts
+    logging.basicConfig(level=logging.CRITICAL)  # do not log connections that a fault cuts
     report = Report()
     signal.signal(signal.SIGTERM, _end)
-    folder = in_memory()
+    folder = memory_folder()
     try:
         asyncio.run(_run(options, folder, report))
     except KeyboardInterrupt:
         print("ended early")
     except Exception:
-        report.broke()
+        report.trial_broke()
         traceback.print_exc()
     finally:
         report.summarise()
-        if options.keep and (report.failed or not report.is_whole):
+        if options.keep and (report.failed or not report.is_complete):
             shutil.copytree(folder, options.keep / f"seed-{options.seed}", ignore=shutil.ignore_patterns("ballast"))
     return int(report.failed)
 
@@ -69,15 +69,17 @@ def _end(*_: object) -> None:
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.faults", description="Hurt a plane of real processes.")
-    parser.add_argument("--engine", choices=ENGINES, action="append", help="where the log is; both if not given")
-    parser.add_argument(
-        "--only", nargs="+", metavar="NAME", help="these faults, 'A + B' at once; each of them if not given"
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.faults", description="Inject faults into a plane of real processes."
     )
-    parser.add_argument("--pairs", type=int, default=0, metavar="N", help="and so many random pairs of faults")
-    parser.add_argument("--minutes", type=float, help="begin nothing more after this; random pairs until then")
-    parser.add_argument("--seed", type=int, help="of every random choice; a fresh one if not given")
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="copy what a failed run left into this folder")
+    parser.add_argument("--engine", choices=ENGINES, action="append", help="the engine of the log; both if not given")
+    parser.add_argument(
+        "--only", nargs="+", metavar="NAME", help="run these faults, 'A + B' at once; without it, each fault"
+    )
+    parser.add_argument("--pairs", type=int, default=0, metavar="N", help="also run N random pairs of faults")
+    parser.add_argument("--minutes", type=float, help="start no trial after this time; random pairs until then")
+    parser.add_argument("--seed", type=int, help="the seed of every random choice; a new one if not given")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="copy the files of a failed run into this folder")
     parser.add_argument("--list", action="store_true", help="print the catalog of all faults")
     parser.add_argument(INSIDE, action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args(arguments)
@@ -91,25 +93,25 @@ async def _run(options: argparse.Namespace, folder: Path, report: Report) -> Non
             until_s = time.monotonic() + within_s
             rng = random.Random(f"{options.seed}/{engine}")
             async with world_of(engine, network_lab, folder / engine, rng) as world:
-                report.began(engine)
-                trying = Trials(partial(attempt, world, rng=rng), report, until_s)
-                await trying.named(_named(options, engine))
-                await trying.drawn(pairs(engine, rng), _wanted(options))
-                report.ended(world)
-    report.is_whole = True
+                report.engine_started(engine)
+                trials = Trials(partial(run_trial, world, rng=rng), report, until_s)
+                await trials.run_named(_named_faults(options, engine))
+                await trials.run_drawn(pairs(engine, rng), _pair_count(options))
+                report.engine_finished(world)
+    report.is_complete = True
 
 
-def _named(options: argparse.Namespace, engine: Engine) -> Iterator[tuple[Fault, ...]]:
-    """The named faults, or each one alone if no pairs were asked for."""
-    drawing = options.pairs or options.minutes
-    for name in options.only or ([] if drawing else FAULTS):
+def _named_faults(options: argparse.Namespace, engine: Engine) -> Iterator[tuple[Fault, ...]]:
+    """The faults of `--only`; without `--only` and without random pairs, each fault alone."""
+    has_pairs = options.pairs or options.minutes
+    for name in options.only or ([] if has_pairs else FAULTS):
         faults = tuple(FAULTS[part] for part in name.split(" + "))
         if all(engine in fault.engines for fault in faults):
             yield faults
 
 
-def _wanted(options: argparse.Namespace) -> int:
-    """The number of pairs: unlimited if only a time is given."""
+def _pair_count(options: argparse.Namespace) -> int:
+    """The number of random pairs; unlimited if only `--minutes` is given."""
     return options.pairs or (sys.maxsize if options.minutes and not options.only else 0)
 
 

@@ -51,17 +51,17 @@ class Brokers:
         self.proxied = ",".join(broker.proxy.address for broker in brokers)
 
     async def ready(self) -> None:
-        """Wait until every broker has joined the cluster. A broker that ended by itself is restarted, as by a
-        supervisor.
+        """Wait until every broker has joined the cluster. Restart brokers that ended by themselves, as a supervisor
+        does. The wait is limited to READY_S.
         """
         async with asyncio.timeout(READY_S):
-            while not await self._is_whole():
+            while not await self._all_joined():
                 for broker in self.all:
                     if not broker.process.is_running:
                         broker.process.start()
                 await asyncio.sleep(0.1)
 
-    async def _is_whole(self) -> bool:
+    async def _all_joined(self) -> bool:
         if not all(broker.process.is_running for broker in self.all):
             return False
         try:
@@ -100,20 +100,20 @@ async def cluster(network_lab: NetworkLab, folder: Path, count: int = 3) -> Asyn
 
 
 def _process(lab_host: LabHost, node: Node, folder: Path, members: Mapping[Node, LabHost], jars: Path) -> Process:
-    """Start a broker as `dpuplane kafka` does, but on its host and at its address."""
+    """A broker as `dpuplane kafka` configures it, but on its lab host and at its address."""
     folder.mkdir(parents=True)
-    entering = folder / "java"
-    entering.write_text(f'#!/bin/sh\nexec {" ".join(lab_host.enter(str(java())))} "$@"\n')
-    entering.chmod(0o755)
-    process = Process(Program(entering, jars), node, folder, list(members))
+    java_wrapper = folder / "java"
+    java_wrapper.write_text(f'#!/bin/sh\nexec {" ".join(lab_host.enter(str(java())))} "$@"\n')
+    java_wrapper.chmod(0o755)
+    process = Process(Program(java_wrapper, jars), node, folder, list(members))
     settings = folder / "server.properties"
     lines = dict(line.split("=", 1) for line in settings.read_text().splitlines())
-    here = lab_host.address
+    address = lab_host.address
     voters = ",".join(f"{each.id}@{where.address}:{CONTROLLER_PORT}" for each, where in members.items())
     lines |= {
         "controller.quorum.voters": voters,
-        "listeners": f"PLAINTEXT://{here}:{PORT},CONTROLLER://{here}:{CONTROLLER_PORT},PROXIED://{here}:{PROXIED_PORT}",
-        "advertised.listeners": f"PLAINTEXT://{here}:{PORT},PROXIED://{HUB}:{19_000 + node.id}",
+        "listeners": f"PLAINTEXT://{address}:{PORT},CONTROLLER://{address}:{CONTROLLER_PORT},PROXIED://{address}:{PROXIED_PORT}",
+        "advertised.listeners": f"PLAINTEXT://{address}:{PORT},PROXIED://{HUB}:{19_000 + node.id}",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,PROXIED:PLAINTEXT",
         "inter.broker.listener.name": "PLAINTEXT",
     }

@@ -1,4 +1,4 @@
-"""The checkers in a process of their own: they run for seconds, which would block proxies and clients."""
+"""The checkers in a separate process: they run for seconds and would block the proxies and clients of this one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Case(NamedTuple):
     history: History
     log_source: LogSource
     states: Mapping[str, Path]
-    """Where each role saves its state."""
+    """The folder of each role's saved state."""
 
 
 def check(case: Case) -> tuple[list[Fault], list[str]]:
@@ -38,7 +38,7 @@ def check(case: Case) -> tuple[list[Fault], list[str]]:
     try:
         records, again = asyncio.run(_read_twice(case.log_source))
     except (PlaneError, TimeoutError) as error:
-        return [], [f"the log cannot be read: {error or f'not in {READ_S:.0f} s'}"]
+        return [], [f"the log cannot be read: {error or f'no result within {READ_S:.0f} s'}"]
     with ExitStack() as stack:
         found = judge_history(
             case.history,

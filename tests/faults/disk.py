@@ -1,4 +1,4 @@
-"""A small disk for one process: a file system in memory that can be filled completely, and emptied again."""
+"""A small disk for one process: a file system in memory, which a test can fill and free again."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class Disk:
                     return
 
     def empty(self) -> None:
-        """Free these blocks."""
+        """Free the blocks that `fill` allocated."""
         self._ballast.unlink(missing_ok=True)
 
     @property
     def free_bytes(self) -> int:
-        found = os.statvfs(self.folder)
-        return found.f_bavail * found.f_frsize
+        stat = os.statvfs(self.folder)
+        return stat.f_bavail * stat.f_frsize

@@ -26,7 +26,7 @@ class ActiveFault(NamedTuple):
 
 
 Strike: TypeAlias = Callable[[ActiveFault], AbstractAsyncContextManager[None]]
-"""Entered, it strikes; left, it has healed."""
+"""A context manager that starts the fault on entry and has healed it on exit."""
 
 
 class Fault(NamedTuple):
@@ -37,4 +37,4 @@ class Fault(NamedTuple):
     engines: tuple[Engine, ...]
     strike: Strike
     seconds: float
-    """How long it holds, over what it takes to strike and to heal."""
+    """Duration of the fault, without the time to start and to heal it."""

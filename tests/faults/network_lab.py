@@ -1,7 +1,7 @@
 """A network under the control of a run: every host (a broker, a process of the plane) has a namespace and an address.
 All their traffic passes one router, where nftables drops, rejects or thins out packets.
 
-A rule counts the packets that it matches, so a cut without an effect is detected.
+Each rule counts the packets that it matches, so that a cut without effect is detected.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 HUB = "10.77.0.1"
-"""The router, where clients, proxies and devices are too."""
+"""The address of the router. Clients, proxies and devices share it."""
 
 
 class LabHost(NamedTuple):
@@ -24,17 +24,15 @@ class LabHost(NamedTuple):
     address: str
     device: str
     holder: int
-    """The process that keeps the namespace."""
+    """The id of the process that keeps the namespace open."""
 
     def enter(self, *command: str) -> list[str]:
-        """The same command, run on this host."""
+        """The command line that runs this command on this host."""
         return ["nsenter", f"--net=/proc/{self.holder}/ns/net", *command]
 
 
 class Flow(NamedTuple):
-    """Packets of one direction: from one address to another, of connections to or from a port; an empty field matches
-    all.
-    """
+    """Packets in one direction, by addresses and ports. An empty field matches every packet."""
 
     source: str = ""
     target: str = ""
@@ -57,9 +55,9 @@ class Flow(NamedTuple):
         return Flow(self.target, self.source, self.target_port, self.source_port)
 
 
-def both(*ways: Flow) -> list[Flow]:
+def both(*flows: Flow) -> list[Flow]:
     """Both directions."""
-    return [each for way in ways for each in (way, way.back)]
+    return [each for flow in flows for each in (flow, flow.back)]
 
 
 class Hits:
@@ -79,7 +77,7 @@ class NetworkLab:
     @staticmethod
     @asynccontextmanager
     async def open() -> AsyncIterator[NetworkLab]:
-        """A network in the namespace of this process, which must not be the machine's own."""
+        """Set up the network in the namespace of this process, which must not be the machine's own."""
         network_lab = NetworkLab()
         await run("ip", "link", "set", "lo", "up")
         await run("ip", "address", "add", f"{HUB}/32", "dev", "lo")
@@ -92,7 +90,7 @@ class NetworkLab:
                 await holder.wait()
 
     async def lab_host(self, name: str) -> LabHost:
-        """A new host, linked to the router."""
+        """Add a host and link it to the router."""
         number = next(self._numbers)
         near, address, device = f"10.77.{number}.1", f"10.77.{number}.2", f"v{number}"
         pipe = asyncio.subprocess.PIPE
@@ -113,16 +111,16 @@ class NetworkLab:
         return lab_host
 
     @asynccontextmanager
-    async def rule(self, ways: Sequence[Flow], verdict: str = "drop", test: str = "") -> AsyncIterator[Hits]:
+    async def rule(self, flows: Sequence[Flow], verdict: str = "drop", test: str = "") -> AsyncIterator[Hits]:
         """Apply a rule to these packets during the context; `test` narrows the match."""
         table, hits = f"rule{next(self._rules)}", Hits()
         chains = "".join(
             f"chain {hook} {{ type filter hook {hook} priority 0;\n"
-            + "".join(f"{way.match} {test} counter {verdict}\n" for way in ways)
+            + "".join(f"{flow.match} {test} counter {verdict}\n" for flow in flows)
             + "}\n"
             for hook in ("input", "forward", "output")
         )
-        await run("nft", "-f", "-", said=f"table inet {table} {{\n{chains}}}\n")
+        await run("nft", "-f", "-", stdin=f"table inet {table} {{\n{chains}}}\n")
         try:
             yield hits
         finally:
@@ -141,11 +139,11 @@ class NetworkLab:
             await run("ip", "link", "set", lab_host.device, "up")
 
 
-async def run(*command: str, said: str = "") -> str:
+async def run(*command: str, stdin: str = "") -> str:
     """The output of a command; RuntimeError with its error text if it fails."""
     pipe = asyncio.subprocess.PIPE
     child = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe)
-    printed, complaint = await child.communicate(said.encode())
+    printed, complaint = await child.communicate(stdin.encode())
     if child.returncode:
         raise RuntimeError(f"{' '.join(command)}: {complaint.decode().strip()}")
     return printed.decode()

@@ -1,6 +1,6 @@
-"""A proxy per connection, for faults of a single connection: responses that are lost, delayed, or sent byte by byte.
+"""A TCP proxy with faults of single connections: it loses responses, delays data, or sends it byte by byte.
 
-It passes bytes on without parsing them. Its mode can change at any moment, and applies to open connections too.
+The proxy does not parse the bytes. Its mode can change at any moment, and applies to open connections too.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Literal
 
-Mode = Literal["pass", "lose answers", "delay", "crumbs", "half-open"]
+Mode = Literal["pass", "lose answers", "delay", "byte by byte", "half-open"]
 CHUNK = 65_536
 DELAY_S = 2.0
-CRUMBS_MAX = 400
-"""Single bytes of a chunk; the rest follows at once, or nothing would ever come to its end."""
+SINGLE_BYTES_MAX = 400
+"""The maximum number of single bytes per chunk. The rest follows at once; otherwise no transfer would end in time."""
 
 
 class Proxy:
@@ -39,8 +39,8 @@ class Proxy:
             server.close()
             self._drop_all()
 
-    def become(self, mode: Mode) -> None:
-        """Set the mode from now on. Leaving a mode closes the connections that lost data in it, as TCP would."""
+    def set_mode(self, mode: Mode) -> None:
+        """Set the mode. Leaving a mode that lost data closes the connections, as TCP would."""
         if self.mode in ("lose answers", "half-open"):
             self._drop_all()
         self.mode = mode
@@ -51,10 +51,10 @@ class Proxy:
         for writer in self._open:
             writer.transport.abort()
 
-    async def _serve(self, near: asyncio.StreamReader, answer: asyncio.StreamWriter) -> None:
+    async def _serve(self, client_reader: asyncio.StreamReader, answer: asyncio.StreamWriter) -> None:
         self._open.add(answer)
         try:
-            far, ask = await asyncio.open_connection(*self._target)
+            target_reader, ask = await asyncio.open_connection(*self._target)
         except OSError:
             self._open.discard(answer)
             answer.transport.abort()
@@ -62,10 +62,10 @@ class Proxy:
         self._open.add(ask)
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._pump(near, ask, is_answer=False))
-                tasks.create_task(self._pump(far, answer, is_answer=True))
+                tasks.create_task(self._pump(client_reader, ask, is_answer=False))
+                tasks.create_task(self._pump(target_reader, answer, is_answer=True))
         except* (OSError, EOFError):
-            pass  # one side ended: close the other
+            pass  # one side ended, so close the other
         finally:
             for writer in (answer, ask):
                 self._open.discard(writer)
@@ -80,20 +80,20 @@ class Proxy:
             if mode == "delay":
                 self.counts[mode] += 1
                 await self._wait(DELAY_S)
-            elif mode == "crumbs":
-                data = await self._crumbled(data, sink)
+            elif mode == "byte by byte":
+                data = await self._write_single_bytes(data, sink)
             sink.write(data)
             await sink.drain()
         raise EOFError
 
-    async def _crumbled(self, data: bytes, sink: asyncio.StreamWriter) -> bytes:
-        """Write the first bytes one by one, each in a packet of its own; the rest."""
-        for place in range(min(len(data), CRUMBS_MAX)):
+    async def _write_single_bytes(self, data: bytes, sink: asyncio.StreamWriter) -> bytes:
+        """Write the first bytes in single packets; returns the rest."""
+        for place in range(min(len(data), SINGLE_BYTES_MAX)):
             sink.write(data[place : place + 1])
             await sink.drain()
             await asyncio.sleep(0)
-            self.counts["crumbs"] += 1
-        return data[CRUMBS_MAX:]
+            self.counts["byte by byte"] += 1
+        return data[SINGLE_BYTES_MAX:]
 
     async def _wait(self, seconds: float) -> None:
         with suppress(TimeoutError):
@@ -103,6 +103,6 @@ class Proxy:
 
 @asynccontextmanager
 async def proxied(listen: tuple[str, int], target: tuple[str, int]) -> AsyncIterator[Proxy]:
-    """A running proxy."""
+    """Run a proxy during the context."""
     async with Proxy(listen, target).running() as proxy:
         yield proxy

@@ -1,4 +1,4 @@
-"""Processes of the plane, each on a host of its own whose address stays: killed, frozen, restarted."""
+"""Processes of the plane, each on a lab host with a fixed address. Faults kill, freeze and restart them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SAMPLE = re.compile(r"^(\w+)(?:\{[^}]*\})? ([0-9.e+-]+)$", re.MULTILINE)
 
 
 class Role:
-    """One process, over all its lives."""
+    """One process of the plane, across its restarts."""
 
     def __init__(self, lab_host: LabHost, arguments: Sequence[str], folder: Path, viewer: CertFiles) -> None:
         self.lab_host = lab_host
@@ -33,15 +33,15 @@ class Role:
         self.log = folder / f"{lab_host.name}.log"
         self.kills = 0
         self.ends = 0
-        """How often it has ended by itself."""
+        """The number of exits that no fault caused."""
         self._read_bytes = 0
         self._arguments = arguments
         self._viewer = viewer
         self._child: asyncio.subprocess.Process | None = None
-        self._life: asyncio.Task[None] | None = None
+        self._supervisor: asyncio.Task[None] | None = None
         self._ready = asyncio.Event()
         self._is_killed = False
-        self._deaths: list[int] = []
+        self._exits: list[int] = []
 
     @property
     def api(self) -> str:
@@ -62,10 +62,10 @@ class Role:
 
     def start(self, environment: Mapping[str, str] | None = None, program: Sequence[str] = (DPUPLANE,)) -> None:
         """Start the process, and restart it whenever it ends by itself, as a supervisor does."""
-        assert self._life is None or self._life.done()
-        self._life = asyncio.create_task(self._live({**os.environ, **(environment or {})}, program))
+        assert self._supervisor is None or self._supervisor.done()
+        self._supervisor = asyncio.create_task(self._supervise({**os.environ, **(environment or {})}, program))
 
-    async def _live(self, environment: Mapping[str, str], program: Sequence[str]) -> None:
+    async def _supervise(self, environment: Mapping[str, str], program: Sequence[str]) -> None:
         while True:
             with self.log.open("ab") as errors:
                 child = self._child = await asyncio.create_subprocess_exec(
@@ -80,7 +80,7 @@ class Role:
             status = await child.wait()
             self._ready.clear()
             if not self._is_killed or status != -signal.SIGKILL:
-                self._deaths.append(status)
+                self._exits.append(status)
                 self.ends += 1
             if self._is_killed:
                 self._is_killed = False
@@ -92,7 +92,7 @@ class Role:
         return self._ready.is_set()
 
     async def ready(self) -> None:
-        """Wait until it serves."""
+        """Wait until the process serves."""
         try:
             async with asyncio.timeout(READY_S):
                 await self._ready.wait()
@@ -100,13 +100,13 @@ class Role:
             raise RuntimeError(f"{self.name} is not ready, see {self.log}") from None
 
     async def kill(self) -> None:
-        """Send SIGKILL; return when the process has ended. It is not restarted."""
-        assert self._life is not None
-        while not self.is_running:  # it has ended by itself and is being restarted
+        """Send SIGKILL and wait until the process has ended. It is not restarted."""
+        assert self._supervisor is not None
+        while not self.is_running:  # the process has ended by itself and is being restarted
             await asyncio.sleep(0.05)
         self._is_killed = True
         self.send(signal.SIGKILL)
-        await self._life
+        await self._supervisor
         self.kills += 1
 
     def send(self, number: signal.Signals) -> None:
@@ -115,19 +115,19 @@ class Role:
             self._child.send_signal(number)
 
     async def stop(self) -> None:
-        """Stop it in every case."""
-        if self._life is not None and not self._life.done():
+        """Kill the process if it runs."""
+        if self._supervisor is not None and not self._supervisor.done():
             await self.kill()
 
-    def unread_log(self) -> str:
-        """The log lines since the last call."""
-        said = self.log.read_bytes()[self._read_bytes :]
-        self._read_bytes += len(said)
-        return said.decode(errors="replace")
+    def take_log(self) -> str:
+        """The log text since the last call."""
+        text = self.log.read_bytes()[self._read_bytes :]
+        self._read_bytes += len(text)
+        return text.decode(errors="replace")
 
-    def untold_deaths(self) -> list[int]:
-        """The exit statuses, or minus the signals, of deaths by itself since the last call."""
-        found, self._deaths = self._deaths, []
+    def take_exits(self) -> list[int]:
+        """The statuses of exits since the last call that no fault caused. A signal is a negative number."""
+        found, self._exits = self._exits, []
         return found
 
     def state(self) -> str:
@@ -135,7 +135,7 @@ class Role:
         return state_of(self.pid)
 
     async def metrics(self) -> dict[str, float]:
-        """The sum of each metric's samples; empty if it does not answer."""
+        """The sum of each metric's samples; empty if the process does not answer."""
         totals: dict[str, float] = {}
         try:
             _, text = await self._get("/metrics")
@@ -146,7 +146,7 @@ class Role:
         return totals
 
     async def clock_s(self) -> float | None:
-        """Its clock in seconds since the epoch, to the second; None if it does not answer."""
+        """The process's clock as whole seconds since the epoch; None if the process does not answer."""
         try:
             date, _ = await self._get("/healthz")
         except (aiohttp.ClientError, TimeoutError):
@@ -165,15 +165,15 @@ class Role:
 
 
 def state_of(pid: int) -> str:
-    """The state letter of a process; X (dead) if there is none."""
+    """The state letter of a process; X (dead) if the process does not exist."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
     except (FileNotFoundError, ProcessLookupError):
         return "X"
 
 
-def serving(lab_host: LabHost, cert_files: CertFiles, *arguments: str) -> list[str]:
-    """The arguments of a process that serves at its host's address."""
+def serve_arguments(lab_host: LabHost, cert_files: CertFiles, *arguments: str) -> list[str]:
+    """The arguments of a process that listens at its host's address."""
     listeners = (("--listen", API), ("--http", HTTP), ("--agents", AGENTS))
     listening = [part for flag, port in listeners for part in (flag, f"{lab_host.address}:{port}")]
     security = [
@@ -187,9 +187,9 @@ def serving(lab_host: LabHost, cert_files: CertFiles, *arguments: str) -> list[s
     return ["serve", *listening, *security, "--name", lab_host.name, "--as-of-servers", "0", *arguments]
 
 
-def simulating(
+def simulator_arguments(
     lab_host: LabHost, cert_files: CertFiles, relays: Sequence[str], servers: Sequence[str], dpus: int
 ) -> list[str]:
-    """The arguments of the process that simulates all devices, with this number in each zone."""
+    """The arguments of the process that simulates all devices, `dpus` in each zone."""
     where = ["--relay", ",".join(relays), "--server", ",".join(servers), "--bmc", f"{lab_host.address}:7090"]
     return ["simulator", *where, *cert_files.flags, "--dpus-per-zone", str(dpus)]

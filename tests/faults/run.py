@@ -1,4 +1,4 @@
-"""One trial of one or several faults on a plane under load: strike, hold, heal, wait until commands succeed, judge."""
+"""One trial of one or several faults on a plane under load: inject, hold, heal, wait until commands succeed, judge."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import NamedTuple
 
-from tests.faults.clients import GAVE_UP, PATIENCE_S
+from tests.faults.clients import COMMAND_S, GAVE_UP
 from tests.faults.fault import ActiveFault, Fault
 from tests.faults.judging import Verdict, judge
 from tests.faults.sampling import sampling
@@ -29,77 +29,85 @@ class TrialResult(NamedTuple):
     names: tuple[str, ...]
     evidence: dict[str, int]
     outcomes: Counter[str]
-    """Of the clients' tries, meanwhile."""
-    finished: int
+    """The outcomes of the clients' attempts during the trial."""
+    answered: int
     waits_s: list[float]
-    """Each client's longest wait for an answer, of the commands that the blow met."""
-    flows_after_s: float
-    """From healing until every client had an answer to a command that it sent after that."""
+    """For each client, the longest wait for an answer. It counts commands that were open when the fault started, or
+    sent up to AFTERMATH_S later.
+    """
+    recovery_s: float
+    """The time from healing until every client had an answer to a command that it sent after healing."""
     verdict: Verdict
     invalid: list[str]
-    """Why it proves nothing."""
+    """Why the trial proves nothing."""
 
     @property
-    def is_shown(self) -> bool:
-        """Whether every fault has evidence. One of several may hide another: no response can be lost on a link that is
-        down.
-        """
+    def has_evidence(self) -> bool:
+        """Whether every fault has evidence. A fault may hide another: a link that is down cannot lose a response."""
         return all(count > 0 for count in self.evidence.values())
 
     @property
-    def wrong(self) -> list[str]:
-        """The faults found, whether or not every injected one has evidence."""
-        given_up = self.outcomes[GAVE_UP]
-        silent = [f"{given_up} commands, or repeats, had no answer in {PATIENCE_S:.0f} s"] if given_up else []
-        return [*self.invalid, *self.verdict.faults, *silent]
+    def plane_problems(self) -> list[str]:
+        """The problems of the plane. Missing evidence of an injected fault is none of them."""
+        given_up_count = self.outcomes[GAVE_UP]
+        unanswered = (
+            [f"{given_up_count} commands, or repeats, had no answer within {COMMAND_S:.0f} s"] if given_up_count else []
+        )
+        return [*self.invalid, *self.verdict.faults, *unanswered]
 
     @property
     def problems(self) -> list[str]:
         """All reasons to fail, including missing evidence."""
-        idle = [f"nothing shows that it happened: no {what}" for what, count in self.evidence.items() if count <= 0]
-        return [*idle, *self.wrong]
+        without_evidence = [
+            f"no evidence of the fault: no {what}" for what, count in self.evidence.items() if count <= 0
+        ]
+        return [*without_evidence, *self.plane_problems]
 
 
-async def attempt(world: World, faults: Sequence[Fault], rng: random.Random) -> TrialResult:
-    """Try these faults at once."""
-    await world.whole()  # roles that ended by themselves meanwhile are up before the next fault
+async def run_trial(world: World, faults: Sequence[Fault], rng: random.Random) -> TrialResult:
+    """Inject these faults at the same time, and judge the plane."""
+    await world.all_ready()  # wait for roles that ended by themselves after the last trial
     before = _outcomes(world)
     async with _commands(world), sampling(world):
         await asyncio.sleep(CALM_S)
-        struck_s = time.monotonic()
-        evidence = await _strike(world, faults, rng)
+        injected_s = time.monotonic()
+        evidence = await _inject(world, faults, rng)
         healed_s = time.monotonic()
-        await world.whole()
-        flows_s = await _flowing(world, healed_s)
+        await world.all_ready()
+        flows_s = await _commands_flow(world, healed_s)
     for fault in faults:
-        world.history.add(FaultInjected(fault.name, "", struck_s, healed_s))
+        world.history.add(FaultInjected(fault.name, "", injected_s, healed_s))
     verdict = await judge(world)
-    finished = [pair for client in world.clients for pair in client.finished if pair[1] >= struck_s]
+    answered = [pair for client in world.clients for pair in client.answered_s if pair[1] >= injected_s]
     return TrialResult(
         names=tuple(fault.name for fault in faults),
         evidence=evidence,
         outcomes=_outcomes(world) - before,
-        finished=len(finished),
-        waits_s=[_longest_wait(client.finished, struck_s) for client in world.clients],
-        flows_after_s=flows_s - healed_s,
+        answered=len(answered),
+        waits_s=[_longest_wait(client.answered_s, injected_s) for client in world.clients],
+        recovery_s=flows_s - healed_s,
         verdict=verdict,
         invalid=list(invalid(world.history)),
     )
 
 
-async def _strike(world: World, faults: Sequence[Fault], rng: random.Random) -> dict[str, int]:
-    """The evidence of each fault, once all have healed. Two faults may share a count; each needs its own."""
-    blows = [ActiveFault(world, rng, Counter()) for _ in faults]
+async def _inject(world: World, faults: Sequence[Fault], rng: random.Random) -> dict[str, int]:
+    """Inject the faults and heal them; returns the evidence of each. Every fault counts its own evidence, even if two
+    faults count the same events.
+    """
+    active_faults = [ActiveFault(world, rng, Counter()) for _ in faults]
     async with AsyncExitStack() as stack:
-        for fault, active_fault in zip(faults, blows, strict=True):
+        for fault, active_fault in zip(faults, active_faults, strict=True):
             await stack.enter_async_context(fault.strike(active_fault))
-        # a role that one fault killed restarts while the other still holds, a case that single faults never reach
+        # the faults overlap, so a role that one fault killed restarts while the other fault still holds
         await asyncio.sleep(sum(fault.seconds for fault in faults))
-    return shown(faults, [active_fault.evidence for active_fault in blows])
+    return merged_evidence(faults, [active_fault.evidence for active_fault in active_faults])
 
 
-def shown(faults: Sequence[Fault], evidence: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    """The counts of each fault by its name, if there are several; a fault that counted nothing counts as none."""
+def merged_evidence(faults: Sequence[Fault], evidence: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    """The counts of all faults. With several faults, each key ends with the name of its fault. A fault that counted
+    nothing has the count "trace": 0.
+    """
     found = {}
     for fault, counts in zip(faults, evidence, strict=True):
         for what, count in (counts or {"trace": 0}).items():
@@ -109,7 +117,7 @@ def shown(faults: Sequence[Fault], evidence: Sequence[Mapping[str, int]]) -> dic
 
 @asynccontextmanager
 async def _commands(world: World) -> AsyncIterator[None]:
-    """Run clients during the context; their last commands are repeated until answered."""
+    """Run the clients during the context. They repeat their last commands until these are answered."""
     stop = asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
         for client in world.clients:
@@ -120,19 +128,19 @@ async def _commands(world: World) -> AsyncIterator[None]:
             stop.set()
 
 
-async def _flowing(world: World, since_s: float) -> float:
-    """Wait until every client has an answer to a command sent after this moment."""
+async def _commands_flow(world: World, since_s: float) -> float:
+    """The time at which the last client gets its first answer to a command that it sent after `since_s`."""
     async with asyncio.timeout(FLOW_S):
         while True:
-            first = [min((end for begun, end in c.finished if begun >= since_s), default=None) for c in world.clients]
+            first = [min((end for begun, end in c.answered_s if begun >= since_s), default=None) for c in world.clients]
             if all(first):
                 return max(filter(None, first))
             await asyncio.sleep(0.05)
 
 
-def _longest_wait(finished: Sequence[tuple[float, float]], struck_s: float) -> float:
-    met = [end - begun for begun, end in finished if end >= struck_s and begun <= struck_s + AFTERMATH_S]
-    return max(met, default=0.0)
+def _longest_wait(answered: Sequence[tuple[float, float]], injected_s: float) -> float:
+    waits_s = [end - begun for begun, end in answered if end >= injected_s and begun <= injected_s + AFTERMATH_S]
+    return max(waits_s, default=0.0)
 
 
 def _outcomes(world: World) -> Counter[str]:

@@ -1,4 +1,4 @@
-"""Samples of kernel resources in the processes of a plane: open files and memory."""
+"""Samples of the kernel resources of the plane's processes: open files and memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _RESIDENT = re.compile(r"^VmRSS:\s+(\d+) kB$", re.MULTILINE)
 
 @asynccontextmanager
 async def sampling(world: World) -> AsyncIterator[None]:
-    """Add every new maximum of each role to the history."""
+    """During the context, add every new maximum of each role to the history."""
     task = asyncio.create_task(_sample(world))
     try:
         yield
@@ -29,18 +29,18 @@ async def sampling(world: World) -> AsyncIterator[None]:
 
 
 async def _sample(world: World) -> None:
-    most = {(sample.process, sample.what): sample.value for sample in world.history.of(Sample)}
+    highest = {(sample.process, sample.what): sample.value for sample in world.history.of(Sample)}
     while True:
         for role in world.roles:
-            for what, value in held(role.pid) if role.is_running else ():
-                if value > most.get((role.name, what), 0.0):
-                    most[role.name, what] = value
+            for what, value in resources_of(role.pid) if role.is_running else ():
+                if value > highest.get((role.name, what), 0.0):
+                    highest[role.name, what] = value
                     world.history.add(Sample(time.monotonic(), role.name, what, value))
         await asyncio.sleep(EVERY_S)
 
 
-def held(pid: int) -> Iterator[tuple[str, float]]:
-    """The resources of a process, by the names of `checkers.BOUNDS`; empty if it has just ended."""
+def resources_of(pid: int) -> Iterator[tuple[str, float]]:
+    """The resources of a process, under the names in `checkers.BOUNDS`; empty if the process has ended."""
     process = Path(f"/proc/{pid}")
     with suppress(FileNotFoundError, ProcessLookupError):
         yield "open files", sum(1 for _ in (process / "fd").iterdir())
@@ -48,8 +48,8 @@ def held(pid: int) -> Iterator[tuple[str, float]]:
             yield "resident MiB", int(resident[1]) / 1024
 
 
-def most_held(world: World) -> dict[str, float]:
-    """The maximum of any role."""
+def highest_samples(world: World) -> dict[str, float]:
+    """The highest sample of each resource over all roles."""
     found: dict[str, float] = {}
     for sample in world.history.of(Sample):
         found[sample.what] = max(found.get(sample.what, 0.0), sample.value)

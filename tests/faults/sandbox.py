@@ -1,5 +1,5 @@
-"""A sandbox for a run: its own network, mounts and process ids, which the kernel removes with its first process. No
-cut, file or process of a run therefore outlives it, however it ends. It needs no root where the kernel allows user
+"""A sandbox for a run, with its own network, mounts and process ids. The kernel removes the sandbox with its first
+process, so no firewall rule, file or process outlives the run. It needs no root where the kernel allows user
 namespaces.
 """
 
@@ -20,22 +20,22 @@ _NAMESPACES = ("--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-p
 _PROBE = "nft add table inet probe && echo 1 > /proc/sys/net/ipv4/ip_forward && mount -t tmpfs tmpfs /mnt"
 
 
-def apart() -> list[str]:
-    """The command prefix that runs a command in namespaces of its own; without root, as root of a user namespace."""
+def namespace_prefix() -> list[str]:
+    """The command prefix that runs a command in separate namespaces; without root, as root of a user namespace."""
     user = () if os.geteuid() == 0 else ("--user", "--map-root-user")
     return ["unshare", *user, *_NAMESPACES]
 
 
-def why_not() -> str:
+def unsupported_reason() -> str:
     """Why this machine cannot run a sandbox; empty if it can."""
     if missing := [name for name in ("unshare", "nsenter", "ip", "nft") if shutil.which(name) is None]:
         return f"needs {', '.join(missing)} (of Debian's util-linux, iproute2, nftables)"
-    probe = subprocess.run([*apart(), "sh", "-c", _PROBE], capture_output=True, text=True, check=False)
+    probe = subprocess.run([*namespace_prefix(), "sh", "-c", _PROBE], capture_output=True, text=True, check=False)
     return f"needs network namespaces: {probe.stderr.strip()[:200]}" if probe.returncode else ""
 
 
-def in_memory() -> Path:
-    """A folder for all files of a run. Use it only inside: it is removed with the sandbox."""
+def memory_folder() -> Path:
+    """A folder in memory for all files of a run. Call it only inside the sandbox, with which the folder is removed."""
     folder = Path("/mnt")
     subprocess.run(["mount", "-t", "tmpfs", "dpuplane", str(folder)], check=True)
     return folder
@@ -43,12 +43,12 @@ def in_memory() -> Path:
 
 def command(module: str, arguments: Sequence[str]) -> list[str]:
     """The command that runs a module of the tests in a sandbox."""
-    return [*apart(), sys.executable, "-m", module, INSIDE, *arguments]
+    return [*namespace_prefix(), sys.executable, "-m", module, INSIDE, *arguments]
 
 
 def run(module: str, arguments: Sequence[str]) -> int:
-    """Run the module in a sandbox; its exit status. SIGTERM ends all processes at once; Ctrl-C reaches the module
-    itself, which prints its summary.
+    """Run the module in a sandbox; returns its exit status. SIGTERM ends all processes at once. Ctrl-C reaches the
+    module itself, which prints its summary.
     """
     with subprocess.Popen(command(module, arguments)) as child:
         signal.signal(signal.SIGTERM, lambda *_: child.kill())

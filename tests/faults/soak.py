@@ -1,4 +1,4 @@
-"""All fault finders in turns, for hours: `python -m tests.faults.soak --hours N`.
+"""Simulator, real faults and fuzzers in turns, for hours: `python -m tests.faults.soak --hours N`.
 
 Fresh seeds of the simulator, random pairs of faults on both engines, and the fuzzers take turns. The output of a
 failure is stored in a folder, with the command that repeats it. A summary is printed at the end, also after Ctrl-C.
@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 SEED_MAX = 10**9
-SAID_LAST = 3
+LINES_SHOWN = 3
 MINUTES = 20.0
 END_S = 300.0
-"""What a turn has begun ends within this."""
-HANGS = 124
-"""The exit status of what had to be ended, as `timeout` has it."""
+"""How long a turn may run beyond its minutes, to finish the work in progress."""
+HUNG = 124
+"""The exit status of a turn that was killed after its time limit, as for the command `timeout`."""
 
 
 class Turn(NamedTuple):
@@ -35,7 +35,7 @@ class Turn(NamedTuple):
     module: str
     arguments: tuple[str, ...]
     minutes: float = MINUTES
-    """It begins nothing more after these."""
+    """The turn starts no new work after this many minutes."""
 
     @property
     def within_s(self) -> float:
@@ -65,13 +65,13 @@ class Soak:
         self._folder = folder
 
     def take(self, turn: Turn) -> None:
-        """Run a turn. A turn over its time limit has failed."""
+        """Run a turn. A turn that exceeds its time limit has failed."""
         began = time.monotonic()
         path = self._folder / f"{turn.part.replace(' ', '-')}-{time.strftime('%Y%m%d-%H%M%S')}.txt"
         print(f"{time.strftime('%H:%M:%S')} {turn.part}: {shlex.join(turn.command[1:])}", flush=True)
         with path.open("w") as output:
-            status = _ran(turn.command, output.fileno(), turn.within_s)
-        said = path.read_text(errors="replace").splitlines()
+            status = _run(turn.command, output.fileno(), turn.within_s)
+        lines = path.read_text(errors="replace").splitlines()
         part = self.parts.setdefault(turn.part, Part())
         part.turns += 1
         part.seconds += time.monotonic() - began
@@ -79,12 +79,12 @@ class Soak:
             part.failed += 1
             self.kept.append(path)
             with path.open("a") as output:
-                if status == HANGS:
-                    output.write(f"\nstill at it after {turn.within_s:g} s, and ended\n")
-                output.write(f"\ntry again: {shlex.join(turn.command[1:])}\n")
+                if status == HUNG:
+                    output.write(f"\nstill running after {turn.within_s:g} s, killed\n")
+                output.write(f"\nrepeat with: {shlex.join(turn.command[1:])}\n")
         else:
             path.unlink()
-        for line in said[-SAID_LAST:]:
+        for line in lines[-LINES_SHOWN:]:
             print(f"    {line[:200]}")
 
     def summarise(self) -> None:
@@ -114,33 +114,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.faults.soak", description="Look for faults, for hours.")
-    parser.add_argument("--hours", type=float, default=1.0, help="how long")
-    parser.add_argument("--folder", type=Path, default=Path("soak"), help="where what fails is kept")
+    parser = argparse.ArgumentParser(prog="python -m tests.faults.soak", description="Search for faults for hours.")
+    parser.add_argument("--hours", type=float, default=1.0, help="duration in hours")
+    parser.add_argument("--folder", type=Path, default=Path("soak"), help="folder for the output of failures")
     return parser.parse_args(arguments)
 
 
-def _turns(chance: random.Random, folder: Path, until_s: float) -> Iterator[Turn]:
+def _turns(rng: random.Random, folder: Path, until_s: float) -> Iterator[Turn]:
     """The turns of all kinds in rotation, for ever."""
     while True:
-        seed = str(chance.randrange(SEED_MAX))
+        seed = str(rng.randrange(SEED_MAX))
         yield Turn("simulation", "tests.simulation", ("--seeds", "40", "--seed", seed))
         for engine in ("embedded", "kafka"):
-            seed = str(chance.randrange(SEED_MAX))
+            seed = str(rng.randrange(SEED_MAX))
             minutes = min(MINUTES, max(0.1, (until_s - time.monotonic()) / 60))
             pairs = ("--engine", engine, "--pairs", "6", "--seed", seed, "--keep", str(folder))
             yield Turn(f"faults on {engine}", "tests.faults", (*pairs, "--minutes", f"{minutes:.1f}"), minutes)
-        seed = str(chance.randrange(1, 2**31))
+        seed = str(rng.randrange(1, 2**31))
         yield Turn("fuzzing", "tests.fuzz", ("--seconds", "30", "--seed", seed))
 
 
-def _ran(command: Sequence[str], output: int, within_s: float) -> int:
-    """The exit status; HANGS if it had to be stopped. All of its processes are stopped too."""
+def _run(command: Sequence[str], output: int, within_s: float) -> int:
+    """Run the command; returns its exit status, or HUNG after the time limit. All its processes are killed then."""
     with subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True) as child:
         try:
             return child.wait(within_s)
         except subprocess.TimeoutExpired:
-            return HANGS
+            return HUNG
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)

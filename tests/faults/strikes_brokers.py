@@ -18,12 +18,14 @@ LED = (Partition(ZONES, 0), Partition(ZONES, 1), Partition(CLIQUES, 0), Partitio
 SHORT_S = 0.2
 WHOLE_S = 20.0
 STOP_S = 20.0
-"""A broker may take minutes to hand over what it leads where nobody can take it; supervisors do not wait so long."""
+"""Time limit for an orderly stop. A broker may try for minutes to hand over its partitions when no other broker can
+take them; a supervisor does not wait that long.
+"""
 
 
 @asynccontextmanager
 async def leader_killed(active_fault: ActiveFault) -> AsyncIterator[None]:
-    """SIGKILL of the broker that leads a partition; it stays down for as long as the fault holds."""
+    """SIGKILL of the broker that leads a partition. The broker stays down while the fault holds."""
     brokers = _brokers(active_fault)
     leader = await Operator(brokers.bootstrap, PREFIX).leader(active_fault.rng.choice(LED))
     (victim,) = (broker for broker in brokers.all if broker.process.node.id == leader)
@@ -62,7 +64,9 @@ async def all_brokers_killed(active_fault: ActiveFault) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def broker_frozen(active_fault: ActiveFault) -> AsyncIterator[None]:
-    """One broker is frozen for longer than its session timeout, and resumes after it was replaced."""
+    """One broker is frozen for longer than its session timeout, and resumes after another broker has replaced it as
+    leader.
+    """
     async with _frozen(active_fault, [active_fault.rng.choice(_brokers(active_fault).all)]):
         yield
 
@@ -75,7 +79,7 @@ async def two_brokers_frozen(active_fault: ActiveFault) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def brokers_stutter(active_fault: ActiveFault) -> AsyncIterator[None]:
+async def brokers_frozen_briefly(active_fault: ActiveFault) -> AsyncIterator[None]:
     """Freezes shorter than the session timeout, one after the other, on all brokers."""
     for _ in range(3):
         for victim in _brokers(active_fault).all:

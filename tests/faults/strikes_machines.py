@@ -23,47 +23,47 @@ FAILURES = ("dpuplane_save_failures_total", "dpuplane_append_failures_total", "d
 
 @asynccontextmanager
 async def disk_full(active_fault: ActiveFault) -> AsyncIterator[None]:
-    """The disk with a role's log or saved state is full; later it has room again."""
+    """The disk with a role's log or saved state is full, and has room again after the fault."""
     name = active_fault.rng.choice(sorted(active_fault.world.disks))
     (victim,) = (role for role in active_fault.world.roles if role.name == name)
     disk = active_fault.world.disks[name]
     before, ends = await _failures(victim), victim.ends
-    async with _kept_full(active_fault, disk):
+    async with _filled(active_fault, disk):
         yield
         counted = max(0, int(await _failures(victim) - before))
-        gave_up = victim.ends - ends  # a role that starts on a full disk ends with a log line and counts nothing
-        active_fault.evidence["failures that the role counted or ended by"] += counted + gave_up
+        gave_up = victim.ends - ends  # a role that starts on a full disk exits with a log line and without a count
+        active_fault.evidence["failures that the role counted or exited with"] += counted + gave_up
 
 
 @asynccontextmanager
-async def _kept_full(active_fault: ActiveFault, disk: Disk) -> AsyncIterator[None]:
-    """Allocate at once any room that the disk's owner frees meanwhile."""
+async def _filled(active_fault: ActiveFault, disk: Disk) -> AsyncIterator[None]:
+    """During the context, allocate any room that the owner of the disk frees."""
 
-    async def keep() -> None:
+    async def refill() -> None:
         while True:
             disk.fill()
-            active_fault.evidence["times that the disk was full"] += disk.free_bytes == 0
+            active_fault.evidence["samples of a full disk"] += disk.free_bytes == 0
             await asyncio.sleep(TOP_UP_S)
 
     async with asyncio.TaskGroup() as tasks:
-        keeping = tasks.create_task(keep())
+        task = tasks.create_task(refill())
         try:
             yield
         finally:
-            keeping.cancel()
+            task.cancel()
             disk.empty()
 
 
 @asynccontextmanager
 async def clock_ahead(active_fault: ActiveFault) -> AsyncIterator[None]:
-    """A role's clock jumps two hours ahead, and later back."""
+    """A role's clock jumps two hours ahead, and back after the fault."""
     async with _faked(active_fault, [HOURS_S]):
         yield
 
 
 @asynccontextmanager
 async def clock_behind(active_fault: ActiveFault) -> AsyncIterator[None]:
-    """A role's clock jumps two hours back, and later ahead."""
+    """A role's clock jumps two hours back, and ahead after the fault."""
     async with _faked(active_fault, [-HOURS_S]):
         yield
 
@@ -78,7 +78,7 @@ async def clock_strobes(active_fault: ActiveFault) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def _faked(active_fault: ActiveFault, offsets_s: list[int]) -> AsyncIterator[None]:
-    """Restart a role under a fake clock, and set that clock while it runs. Its monotonic clock stays true."""
+    """Restart a role under a fake wall clock, and set that clock while the role runs. Its monotonic clock is real."""
     victim = active_fault.rng.choice(active_fault.world.roles)
     file = active_fault.world.folder / f"clock of {victim.name}"
     await victim.kill()
@@ -95,10 +95,8 @@ async def _faked(active_fault: ActiveFault, offsets_s: list[int]) -> AsyncIterat
     for offset_s in offsets_s:
         _set(file, offset_s)
         await asyncio.sleep(STROBE_S)
-    shown_s = await victim.clock_s()
-    active_fault.evidence["seconds off, as it shows itself"] = (
-        0 if shown_s is None else round(abs(shown_s - time.time()))
-    )
+    clock_s = await victim.clock_s()
+    active_fault.evidence["seconds off, by its own clock"] = 0 if clock_s is None else round(abs(clock_s - time.time()))
     try:
         yield
     finally:
@@ -108,7 +106,7 @@ async def _faked(active_fault: ActiveFault, offsets_s: list[int]) -> AsyncIterat
 
 
 def _set(file: Path, offset_s: int) -> None:
-    """Replace the file in one step, so that no reader sees half of it."""
+    """Replace the file in one step, so that no reader sees a part of it."""
     new = file.with_suffix(".new")
     new.write_text(f"{offset_s:+d}\n")
     new.rename(file)

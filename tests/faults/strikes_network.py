@@ -18,20 +18,20 @@ from tests.faults.roles import AGENTS, API, Role
 @asynccontextmanager
 async def cut_from_log(active_fault: ActiveFault) -> AsyncIterator[None]:
     """All packets between a role and the brokers are dropped."""
-    async with _dropping(active_fault, both(*_to_log(active_fault, _any_role(active_fault)))):
+    async with _dropping(active_fault, both(*_log_flows(active_fault, _any_role(active_fault)))):
         yield
 
 
 @asynccontextmanager
 async def log_answers_lost(active_fault: ActiveFault) -> AsyncIterator[None]:
     """A role's packets reach the brokers; their responses are dropped."""
-    async with _dropping(active_fault, [way.back for way in _to_log(active_fault, _any_role(active_fault))]):
+    async with _dropping(active_fault, [flow.back for flow in _log_flows(active_fault, _any_role(active_fault))]):
         yield
 
 
 @asynccontextmanager
 async def broker_isolated(active_fault: ActiveFault) -> AsyncIterator[None]:
-    """One broker is disconnected from the others only; clients still reach it as a leader."""
+    """One broker is disconnected from the other brokers, but clients still reach it as a leader."""
     assert active_fault.world.brokers is not None
     victim, *others = active_fault.rng.sample(active_fault.world.brokers.all, 3)
     async with _dropping(
@@ -50,7 +50,7 @@ async def brokers_bridged(active_fault: ActiveFault) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def controllers_deaf(active_fault: ActiveFault) -> AsyncIterator[None]:
+async def controller_answers_lost(active_fault: ActiveFault) -> AsyncIterator[None]:
     """Packets from brokers to the controllers arrive; their responses are dropped, whichever controller leads."""
     assert active_fault.world.brokers is not None
     controllers = [broker.lab_host.address for broker in active_fault.world.brokers.all]
@@ -61,7 +61,7 @@ async def controllers_deaf(active_fault: ActiveFault) -> AsyncIterator[None]:
 @asynccontextmanager
 async def cut_from_devices(active_fault: ActiveFault) -> AsyncIterator[None]:
     """Packets between relays and devices are dropped; all other traffic passes."""
-    relays = [Flow(target=relay.lab_host.address, target_port=AGENTS) for relay in active_fault.world.of("relay")]
+    relays = [Flow(target=relay.lab_host.address, target_port=AGENTS) for relay in active_fault.world.roles_of("relay")]
     async with _dropping(active_fault, both(*relays)):
         yield
 
@@ -69,13 +69,13 @@ async def cut_from_devices(active_fault: ActiveFault) -> AsyncIterator[None]:
 @asynccontextmanager
 async def api_answers_lost(active_fault: ActiveFault) -> AsyncIterator[None]:
     """Commands reach a server; its responses are dropped."""
-    victim = active_fault.rng.choice(active_fault.world.of("api")).lab_host.address
+    victim = active_fault.rng.choice(active_fault.world.roles_of("api")).lab_host.address
     async with _dropping(active_fault, [Flow(target=victim, target_port=API).back]):
         yield
 
 
 @asynccontextmanager
-async def cable_pulled(active_fault: ActiveFault) -> AsyncIterator[None]:
+async def link_down(active_fault: ActiveFault) -> AsyncIterator[None]:
     """A role's link is down in both directions, and its kernel reports it."""
     victim = _any_role(active_fault)
     async with active_fault.world.network_lab.link_down(victim.lab_host):
@@ -84,8 +84,8 @@ async def cable_pulled(active_fault: ActiveFault) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def cable_flaps(active_fault: ActiveFault) -> AsyncIterator[None]:
-    """A role's link goes down and up."""
+async def link_flaps(active_fault: ActiveFault) -> AsyncIterator[None]:
+    """A role's link goes down and up several times."""
     victim = _any_role(active_fault)
     for _ in range(6):
         async with active_fault.world.network_lab.link_down(victim.lab_host):
@@ -95,25 +95,27 @@ async def cable_flaps(active_fault: ActiveFault) -> AsyncIterator[None]:
     yield
 
 
-# --- what still gets through
+# --- lossy, slow and reset networks
 
 
 @asynccontextmanager
 async def packets_lost(active_fault: ActiveFault) -> AsyncIterator[None]:
     """15 % of all packets are lost."""
-    async with _dropping(active_fault, _everything(active_fault), test="numgen random mod 100 < 15"):
+    async with _dropping(active_fault, _all_flows(active_fault), test="numgen random mod 100 < 15"):
         yield
 
 
 @asynccontextmanager
 async def large_packets_lost(active_fault: ActiveFault) -> AsyncIterator[None]:
     """A black hole on the way to the brokers: packets over 600 bytes are dropped without notice."""
-    async with _dropping(active_fault, both(*_to_log(active_fault, _any_role(active_fault))), test="ip length > 600"):
+    async with _dropping(
+        active_fault, both(*_log_flows(active_fault, _any_role(active_fault))), test="ip length > 600"
+    ):
         yield
 
 
 @asynccontextmanager
-async def narrow_network(active_fault: ActiveFault) -> AsyncIterator[None]:
+async def low_bandwidth(active_fault: ActiveFault) -> AsyncIterator[None]:
     """A role's bandwidth is 20 kB/s."""
     victim = _any_role(active_fault).lab_host.address
     async with _dropping(active_fault, both(Flow(source=victim)), test="limit rate over 20 kbytes/second"):
@@ -122,11 +124,11 @@ async def narrow_network(active_fault: ActiveFault) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def connections_reset(active_fault: ActiveFault) -> AsyncIterator[None]:
-    """Every connection of a role ends in a reset, again and again."""
+    """Every connection of a role is reset, several times."""
     victim = _any_role(active_fault).lab_host.address
     for _ in range(5):
-        ways = both(Flow(source=victim), Flow(target=victim))
-        async with active_fault.world.network_lab.rule(ways, "reject with tcp reset", "meta l4proto tcp") as hits:
+        flows = both(Flow(source=victim), Flow(target=victim))
+        async with active_fault.world.network_lab.rule(flows, "reject with tcp reset", "meta l4proto tcp") as hits:
             await asyncio.sleep(0.3)
         active_fault.evidence["packets answered by a reset"] += hits.packets
         await asyncio.sleep(active_fault.rng.uniform(0.2, 1.0))
@@ -138,83 +140,83 @@ async def connections_reset(active_fault: ActiveFault) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def produce_answers_lost(active_fault: ActiveFault) -> AsyncIterator[None]:
-    """Brokers accept the appends of the second API, and the connection closes before the response."""
-    async with _treated(active_fault, "log", "lose answers"):
+    """Brokers accept the appends of `api-2`, and the connections close without the responses."""
+    async with _proxied(active_fault, "log", "lose answers"):
         yield
 
 
 @asynccontextmanager
 async def log_delayed(active_fault: ActiveFault) -> AsyncIterator[None]:
     """Each request and response between the second API and the brokers is delayed by 2 s."""
-    async with _treated(active_fault, "log", "delay"):
+    async with _proxied(active_fault, "log", "delay"):
         yield
 
 
 @asynccontextmanager
-async def log_in_crumbs(active_fault: ActiveFault) -> AsyncIterator[None]:
+async def log_byte_by_byte(active_fault: ActiveFault) -> AsyncIterator[None]:
     """Traffic between brokers and the second API arrives byte by byte."""
-    async with _treated(active_fault, "log", "crumbs"):
+    async with _proxied(active_fault, "log", "byte by byte"):
         yield
 
 
 @asynccontextmanager
 async def log_half_open(active_fault: ActiveFault) -> AsyncIterator[None]:
     """The second API's connections to the brokers stay open, and no data passes."""
-    async with _treated(active_fault, "log", "half-open"):
+    async with _proxied(active_fault, "log", "half-open"):
         yield
 
 
 @asynccontextmanager
 async def api_call_answers_lost(active_fault: ActiveFault) -> AsyncIterator[None]:
-    """A server's responses are lost, and the connection closes at the end."""
-    async with _treated(active_fault, "api", "lose answers"):
+    """A server's responses are lost, and its connections close when the fault heals."""
+    async with _proxied(active_fault, "api", "lose answers"):
         yield
 
 
 @asynccontextmanager
-async def api_in_crumbs(active_fault: ActiveFault) -> AsyncIterator[None]:
+async def api_byte_by_byte(active_fault: ActiveFault) -> AsyncIterator[None]:
     """Commands and their responses arrive byte by byte."""
-    async with _treated(active_fault, "api", "crumbs"):
+    async with _proxied(active_fault, "api", "byte by byte"):
         yield
 
 
 @asynccontextmanager
-async def frames_in_crumbs(active_fault: ActiveFault) -> AsyncIterator[None]:
+async def frames_byte_by_byte(active_fault: ActiveFault) -> AsyncIterator[None]:
     """Frames for devices and their acknowledgements arrive byte by byte."""
-    async with _treated(active_fault, "agents", "crumbs"):
+    async with _proxied(active_fault, "agents", "byte by byte"):
         yield
 
 
 @asynccontextmanager
 async def frames_delayed(active_fault: ActiveFault) -> AsyncIterator[None]:
     """Frames for devices and their acknowledgements are delayed by 2 s."""
-    async with _treated(active_fault, "agents", "delay"):
+    async with _proxied(active_fault, "agents", "delay"):
         yield
 
 
 @asynccontextmanager
 async def device_links_half_open(active_fault: ActiveFault) -> AsyncIterator[None]:
     """Devices' links stay open, and no data passes."""
-    async with _treated(active_fault, "agents", "half-open"):
+    async with _proxied(active_fault, "agents", "half-open"):
         yield
 
 
 @asynccontextmanager
 async def device_answers_lost(active_fault: ActiveFault) -> AsyncIterator[None]:
     """Devices' acknowledgements never reach the relays."""
-    async with _treated(active_fault, "agents", "lose answers"):
+    async with _proxied(active_fault, "agents", "lose answers"):
         yield
 
 
-# --- how
+# --- helpers
 
 
 def _any_role(active_fault: ActiveFault) -> Role:
     return active_fault.rng.choice(active_fault.world.roles)
 
 
-def _to_log(active_fault: ActiveFault, role: Role) -> Iterable[Flow]:
-    """From a role to every broker, directly or through the proxies."""
+def _log_flows(active_fault: ActiveFault, role: Role) -> Iterable[Flow]:
+    """The traffic from a role to every broker, directly or through the proxies."""
     assert active_fault.world.brokers is not None
     here = role.lab_host.address
     for broker in active_fault.world.brokers.all:
@@ -222,7 +224,7 @@ def _to_log(active_fault: ActiveFault, role: Role) -> Iterable[Flow]:
         yield Flow(here, HUB, target_port=int(broker.proxy.address.rpartition(":")[2]))
 
 
-def _everything(active_fault: ActiveFault) -> Sequence[Flow]:
+def _all_flows(active_fault: ActiveFault) -> Sequence[Flow]:
     """The traffic of all hosts."""
     brokers = active_fault.world.brokers.all if active_fault.world.brokers else ()
     hosts: list[LabHost] = [each.lab_host for each in (*active_fault.world.roles, *brokers)]
@@ -230,21 +232,21 @@ def _everything(active_fault: ActiveFault) -> Sequence[Flow]:
 
 
 @asynccontextmanager
-async def _dropping(active_fault: ActiveFault, ways: Sequence[Flow], test: str = "") -> AsyncIterator[None]:
-    async with active_fault.world.network_lab.rule(ways, "drop", test) as hits:
+async def _dropping(active_fault: ActiveFault, flows: Sequence[Flow], test: str = "") -> AsyncIterator[None]:
+    async with active_fault.world.network_lab.rule(flows, "drop", test) as hits:
         yield
     active_fault.evidence["packets dropped"] += hits.packets
 
 
 @asynccontextmanager
-async def _treated(active_fault: ActiveFault, what: str, mode: Mode) -> AsyncIterator[None]:
+async def _proxied(active_fault: ActiveFault, what: str, mode: Mode) -> AsyncIterator[None]:
     proxies: list[Proxy] = [proxy for name, proxy in active_fault.world.proxies.items() if name.startswith(what)]
     before = sum(proxy.counts[mode] for proxy in proxies)
     for proxy in proxies:
-        proxy.become(mode)
+        proxy.set_mode(mode)
     try:
         yield
     finally:
         for proxy in proxies:
-            proxy.become("pass")
+            proxy.set_mode("pass")
     active_fault.evidence[f"{what}: {mode}"] += sum(proxy.counts[mode] for proxy in proxies) - before

@@ -20,7 +20,7 @@ STARTS_CUT_SHORT = 2
 
 @asynccontextmanager
 async def role_killed(active_fault: ActiveFault) -> AsyncIterator[None]:
-    """SIGKILL of one role at any moment, and a restart."""
+    """SIGKILL of one role, and a restart after a random pause."""
     victim = active_fault.rng.choice(active_fault.world.roles)
     await _kill(active_fault, victim)
     await asyncio.sleep(active_fault.rng.uniform(0, DOWN_S_MAX))
@@ -30,8 +30,8 @@ async def role_killed(active_fault: ActiveFault) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def api_killed(active_fault: ActiveFault) -> AsyncIterator[None]:
-    """SIGKILL of a process that takes commands; it stays down for as long as the fault holds."""
-    victim = active_fault.rng.choice(active_fault.world.of("api"))
+    """SIGKILL of an API process, which stays down while the fault holds."""
+    victim = active_fault.rng.choice(active_fault.world.roles_of("api"))
     await _kill(active_fault, victim)
     try:
         yield
@@ -55,7 +55,7 @@ async def all_roles_killed(active_fault: ActiveFault) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def roles_churned(active_fault: ActiveFault) -> AsyncIterator[None]:
-    """One role after the other is killed and restarted, in any order, while earlier ones are still starting."""
+    """All roles are killed and restarted one by one, in random order, while earlier ones are still starting."""
     for victim in active_fault.rng.sample(active_fault.world.roles, len(active_fault.world.roles)):
         await _kill(active_fault, victim)
         victim.start()
@@ -65,7 +65,7 @@ async def roles_churned(active_fault: ActiveFault) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def killed_while_starting(active_fault: ActiveFault) -> AsyncIterator[None]:
-    """SIGKILL while a role loads its saved state and folds the rest, before it is ready: a crash loop."""
+    """A crash loop: SIGKILL while a role loads its saved state and folds the rest of the log."""
     victim = active_fault.rng.choice(active_fault.world.roles)
     await _kill(active_fault, victim)
     for _ in range(STARTS_CUT_SHORT):
@@ -98,7 +98,7 @@ async def role_frozen(active_fault: ActiveFault) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def all_roles_frozen(active_fault: ActiveFault) -> AsyncIterator[None]:
-    """Every role is frozen, as when the machine under them stops."""
+    """Every role is frozen, as when their machine is suspended."""
     for victim in active_fault.world.roles:
         victim.send(signal.SIGSTOP)
     try:
@@ -111,17 +111,17 @@ async def all_roles_frozen(active_fault: ActiveFault) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def out_of_files(active_fault: ActiveFault) -> AsyncIterator[None]:
-    """A role cannot open any more files or connections."""
-    victim = active_fault.rng.choice(active_fault.world.of("api"))
+    """A role cannot open more files or connections."""
+    victim = active_fault.rng.choice(active_fault.world.roles_of("api"))
     soft, hard = resource.prlimit(victim.pid, resource.RLIMIT_NOFILE)
     resource.prlimit(victim.pid, resource.RLIMIT_NOFILE, (_lowest_free(victim), hard))
-    active_fault.evidence["connections refused for want of files"] = 0
+    active_fault.evidence["connections refused without file descriptors"] = 0
     try:
         for _ in range(20):
-            active_fault.evidence["connections refused for want of files"] += not await victim.metrics()
+            active_fault.evidence["connections refused without file descriptors"] += not await victim.metrics()
         yield
     finally:
-        with suppress(ProcessLookupError):  # it has ended meanwhile, and the next process has its own limit
+        with suppress(ProcessLookupError):  # the process has ended, and the next one has its own limit
             resource.prlimit(victim.pid, resource.RLIMIT_NOFILE, (soft, hard))
 
 
@@ -142,13 +142,13 @@ async def _kill(active_fault: ActiveFault, victim: Role) -> None:
 
 
 def _lowest_free(victim: Role) -> int:
-    """The number that the next file of this process would get."""
+    """The file descriptor that the process would get next."""
     used = {int(path.name) for path in Path(f"/proc/{victim.pid}/fd").iterdir()}
     return next(number for number in count() if number not in used)
 
 
 def _remove(folder: Path) -> int:
-    """Remove the files; their number."""
+    """Remove the folder; returns the number of its files."""
     count = sum(path.is_file() for path in folder.rglob("*"))
     shutil.rmtree(folder)
     return count

@@ -7,37 +7,37 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.catalog import CatalogEntry, known, printed
+from tests.faults.catalog import CatalogEntry, all_entries, catalog_table
 from tests.faults.table import FAULTS
 from tests.simulation.figures import MUST_HAPPEN
 
 TREE = Path(__file__).parents[2]
 
 
-def test_every_fault_is_there_once_and_says_what_makes_it_happen_or_why_nothing_does() -> None:
-    assert [fault.number for fault in known()] == list(range(1, 97))
-    assert not [fault for fault in known() if not fault.by and not fault.lacks]
+def test_the_catalog_has_each_fault_once_with_a_cause_or_a_reason() -> None:
+    assert [fault.number for fault in all_entries()] == list(range(1, 97))
+    assert not [fault for fault in all_entries() if not fault.by and not fault.lacks]
 
 
-@pytest.mark.parametrize("fault", known(), ids=lambda fault: str(fault.number))
-def test_what_makes_a_fault_happen_is_there(fault: CatalogEntry) -> None:
-    assert not [reference for reference in fault.by if not _is_there(reference)]
+@pytest.mark.parametrize("fault", all_entries(), ids=lambda fault: str(fault.number))
+def test_the_causes_of_a_fault_exist(fault: CatalogEntry) -> None:
+    assert not [reference for reference in fault.by if not _exists(reference)]
 
 
-def test_every_real_fault_makes_those_of_its_numbers_happen() -> None:
-    by_number = {fault.number: fault for fault in known()}
+def test_every_fault_on_real_processes_is_in_the_catalog() -> None:
+    by_number = {fault.number: fault for fault in all_entries()}
     for fault in FAULTS.values():
         assert not [number for number in fault.numbers if not by_number[number].by]
-    named = {reference.removeprefix("real: ") for fault in known() for reference in fault.by}
-    assert FAULTS.keys() <= named, "a fault that the catalog does not know of"
+    named = {reference.removeprefix("real: ") for fault in all_entries() for reference in fault.by}
+    assert FAULTS.keys() <= named, "a fault is missing in the catalog"
 
 
-def test_it_is_printed_with_a_line_for_each() -> None:
-    numbers = [line.split()[0] for line in printed().splitlines()[:-1] if line[:3].strip().isdigit()]
+def test_the_printed_catalog_has_a_line_for_each_fault() -> None:
+    numbers = [line.split()[0] for line in catalog_table().splitlines()[:-1] if line[:3].strip().isdigit()]
     assert numbers == [str(number) for number in range(1, 97)]
 
 
-def _is_there(reference: str) -> bool:
+def _exists(reference: str) -> bool:
     kind, _, name = reference.partition(": ")
     if kind == "real":
         return name in FAULTS

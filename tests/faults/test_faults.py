@@ -1,6 +1,6 @@
 """A few faults on real processes, and one fresh pair: the short form of `make faults`.
 
-The same seed draws the same victims and pairs; the exact time of a hit depends on the machine.
+The same seed draws the same victims and pairs; the exact time of each fault depends on the machine.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ import pytest
 from tests.faults import sandbox
 from tests.support.requirements import missing_requirement
 
-PATIENCE_S = 600
+TIMEOUT_S = 600
 TREE = Path(__file__).parents[2]
 
-pytestmark = pytest.mark.timeout(PATIENCE_S + 60)
+pytestmark = pytest.mark.timeout(TIMEOUT_S + 60)
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _confined() -> None:
-    if why := sandbox.why_not():
-        missing_requirement(why)
+def _needs_sandbox() -> None:
+    if reason := sandbox.unsupported_reason():
+        missing_requirement(reason)
 
 
-def _try(engine: str, *faults: str) -> None:
+def _run_faults(engine: str, *faults: str) -> None:
     seed = random.SystemRandom().randrange(10**9)
     arguments = ("--engine", engine, "--seed", str(seed), "--pairs", "1", "--only", *faults)
     print(f"python -m tests.faults {' '.join(arguments)}")
@@ -34,17 +34,17 @@ def _try(engine: str, *faults: str) -> None:
         sandbox.command("tests.faults", arguments), stdout=subprocess.PIPE, text=True, cwd=TREE
     ) as run:
         try:
-            printed, _ = run.communicate(timeout=PATIENCE_S)
+            printed, _ = run.communicate(timeout=TIMEOUT_S)
         finally:
             run.kill()
     print(printed)
     assert run.returncode == 0, printed
 
 
-def test_a_plane_on_one_machine_survives() -> None:
-    _try("embedded", "roles churned", "disk full")
+def test_an_embedded_plane_survives_its_faults() -> None:
+    _run_faults("embedded", "roles churned", "disk full")
 
 
 @pytest.mark.kafka
-def test_a_plane_on_kafka_survives() -> None:
-    _try("kafka", "leader killed", "produce answers lost")
+def test_a_plane_on_kafka_survives_its_faults() -> None:
+    _run_faults("kafka", "leader killed", "produce answers lost")

@@ -1,5 +1,5 @@
-"""A crash of a role is detected even without a log line: a supervisor's restart would hide it. A plane that does not
-answer and a log that cannot be read are faults; the run retries them and goes on.
+"""A crash of a role is detected even without a log line, although the supervisor restarts the role. A plane that does
+not respond and a log that cannot be read are problems, not exceptions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.support.certs import CertFiles
 from tests.support.eventually import until
 
 
-class Here(LabHost):
+class LocalHost(LabHost):
     """A host with the network of the tests."""
 
     def enter(self, *command: str) -> list[str]:
@@ -31,31 +31,31 @@ class Here(LabHost):
 
 
 def role(folder: Path) -> Role:
-    return Role(Here("relay-1", "127.0.0.1", "lo", os.getpid()), (), folder, CertFiles(folder, folder, folder))
+    return Role(LocalHost("relay-1", "127.0.0.1", "lo", os.getpid()), (), folder, CertFiles(folder, folder, folder))
 
 
 @pytest.mark.parametrize(
-    ("ending", "said"),
+    ("ending", "expected"),
     [
-        ("kill -SEGV $$", ["relay-1 died of SIGSEGV, which nobody sent"]),
-        ("kill -ABRT $$", ["relay-1 died of SIGABRT, which nobody sent"]),
-        ("exit 1", ["relay-1 ended by itself with status 1"]),
+        ("kill -SEGV $$", ["relay-1 was killed by SIGSEGV, which no fault sent"]),
+        ("kill -ABRT $$", ["relay-1 was killed by SIGABRT, which no fault sent"]),
+        ("exit 1", ["relay-1 exited with status 1"]),
         ("exit 3", []),
     ],
 )
-async def test_a_death_that_nobody_brought_about_is_told_once(tmp_path: Path, ending: str, said: list[str]) -> None:
+async def test_an_exit_that_no_fault_caused_is_reported_once(tmp_path: Path, ending: str, expected: list[str]) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
-    mortal = role(tmp_path)
+    restarted = role(tmp_path)
     program = f"if test -e {first}; then touch {second}; echo ready; exec sleep 60; fi; touch {first}; {ending}"
-    mortal.start(program=("sh", "-c", program))
+    restarted.start(program=("sh", "-c", program))
     await until(second.exists)
-    await mortal.stop()
-    assert mortal.ends == 1
-    assert list(bugs_of(mortal)) == said
-    assert list(bugs_of(mortal)) == []
+    await restarted.stop()
+    assert restarted.ends == 1
+    assert list(bugs_of(restarted)) == expected
+    assert list(bugs_of(restarted)) == []
 
 
-async def test_a_death_that_we_brought_about_is_none(tmp_path: Path) -> None:
+async def test_a_kill_by_a_fault_is_not_reported(tmp_path: Path) -> None:
     victim = role(tmp_path)
     victim.start(program=("sh", "-c", "echo ready; exec sleep 60"))
     await victim.ready()
@@ -64,23 +64,23 @@ async def test_a_death_that_we_brought_about_is_none(tmp_path: Path) -> None:
     assert list(bugs_of(victim)) == []
 
 
-async def test_a_plane_that_does_not_answer_is_wrong(tmp_path: Path) -> None:
+async def test_a_plane_that_does_not_respond_is_a_problem(tmp_path: Path) -> None:
     world = World("embedded", NetworkLab(), tmp_path / "world", random.Random(1))
     async with grpc.aio.insecure_channel("127.0.0.1:9") as channel:
         world.queries = QueriesStub(channel)
         found, others = await faults_of(world)
     assert not found
     assert len(others) == 1
-    assert others[0].startswith("the plane does not say how it stands: UNAVAILABLE")
+    assert others[0].startswith("the plane does not report its state: UNAVAILABLE")
 
 
-def test_a_log_that_cannot_be_read_is_wrong(tmp_path: Path) -> None:
+def test_a_log_that_cannot_be_read_is_a_problem(tmp_path: Path) -> None:
     found, others = check(Case(History(), LogSource(tmp_path), {}))
     assert not found
     assert len(others) == 1
     assert others[0].startswith("the log cannot be read: ")
 
 
-def test_a_process_that_is_gone_is_dead() -> None:
+def test_a_process_that_does_not_exist_is_dead() -> None:
     assert state_of(os.getpid()) == "R"
     assert state_of(2**22 + 1) == "X"

@@ -9,23 +9,23 @@ import pytest
 from tests.faults.soak import Soak, Turn
 
 
-def test_a_turn_that_never_ends_has_failed_and_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_output_of_a_turn_that_hangs_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.faults.soak.END_S", 0.5)
     soak = Soak(tmp_path)
     soak.take(Turn("hanging", "timeit", ("-s", "import time", "time.sleep(3600)"), minutes=0))
     assert soak.parts["hanging"].failed == 1
     [kept] = soak.kept
-    assert "still at it after 0.5 s" in kept.read_text()
-    assert "try again: -m timeit" in kept.read_text()
+    assert "still running after 0.5 s" in kept.read_text()
+    assert "repeat with: -m timeit" in kept.read_text()
 
 
-def test_a_turn_that_ends_well_leaves_nothing(tmp_path: Path) -> None:
+def test_a_successful_turn_leaves_no_file(tmp_path: Path) -> None:
     soak = Soak(tmp_path)
     soak.take(Turn("short", "timeit", ("-n", "1", "pass")))
     assert (soak.parts["short"].failed, soak.kept, [*tmp_path.iterdir()]) == (0, [], [])
 
 
-def test_a_turn_that_fails_is_kept(tmp_path: Path) -> None:
+def test_the_output_of_a_failed_turn_is_kept(tmp_path: Path) -> None:
     soak = Soak(tmp_path)
     soak.take(Turn("failing", "timeit", ("-n", "1", "1 / 0")))
     assert soak.parts["failing"].failed == 1

@@ -1,4 +1,4 @@
-"""The order of trials: the named faults, then random pairs until enough have evidence."""
+"""The order of trials: the named faults, then random pairs until enough of them have evidence."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from tests.faults.report import Report
 from tests.faults.run import TrialResult
 
 HIDDEN_IN_A_ROW = 5
-"""Of pairs; one in some ten hides one of its two, and where all of the plane is one process, or the machine is busy,
-one in four. More than these in a row, and they do not happen at all."""
+"""The maximum number of consecutive random pairs without evidence of both faults. About one pair in ten hides a fault,
+and one in four on the embedded engine or a busy machine. A longer series means that the faults have no effect.
+"""
 
 
 class Trials:
-    """Runs trials on one world, and reports them. No trial starts after a given moment of the monotonic clock."""
+    """Runs trials on one world and reports them. No trial starts after `until_s` of the monotonic clock."""
 
     def __init__(
         self,
-        attempt: Callable[[Sequence[Fault]], Awaitable[TrialResult]],
+        run_trial: Callable[[Sequence[Fault]], Awaitable[TrialResult]],
         report: Report,
         until_s: float = float("inf"),
     ) -> None:
-        self._attempt = attempt
+        self._run_trial = run_trial
         self._report = report
         self._until_s = until_s
 
@@ -31,25 +32,25 @@ class Trials:
     def _is_over(self) -> bool:
         return time.monotonic() > self._until_s
 
-    async def named(self, plan: Iterable[Sequence[Fault]]) -> None:
-        """Try each of these; a fault without evidence fails."""
+    async def run_named(self, plan: Iterable[Sequence[Fault]]) -> None:
+        """Run a trial for each of these sets of faults. A fault without evidence fails."""
         for faults in plan:
             if self._is_over:
                 return
-            self._report.tries(faults)
-            self._report.tried(await self._attempt(faults))
+            self._report.trial_started(faults)
+            self._report.trial_finished(await self._run_trial(faults))
 
-    async def drawn(self, pairs: Iterable[Sequence[Fault]], wanted: int) -> None:
-        """Try so many of these. A pair in which one fault hides the other does not count."""
+    async def run_drawn(self, pairs: Iterable[Sequence[Fault]], count: int) -> None:
+        """Run trials until `count` pairs have counted. A pair in which one fault hides the other does not count."""
         done = hidden_in_a_row = 0
         for pair in pairs:
-            if done == wanted or self._is_over:
+            if done == count or self._is_over:
                 return
-            self._report.tries(pair)
-            tried = await self._attempt(pair)
-            hidden_in_a_row = 0 if tried.is_shown else hidden_in_a_row + 1
-            if 0 < hidden_in_a_row <= HIDDEN_IN_A_ROW and not tried.wrong:
-                self._report.hid(tried)
+            self._report.trial_started(pair)
+            result = await self._run_trial(pair)
+            hidden_in_a_row = 0 if result.has_evidence else hidden_in_a_row + 1
+            if 0 < hidden_in_a_row <= HIDDEN_IN_A_ROW and not result.plane_problems:
+                self._report.pair_hidden(result)
             else:
-                self._report.tried(tried)
+                self._report.trial_finished(result)
                 done += 1

@@ -1,4 +1,4 @@
-"""A plane of real processes on one of the engines, with devices and clients, each open to faults."""
+"""A plane of real processes on one of the engines, with devices and clients. Every part can be hit by faults."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.faults.clients import RECONNECTING, Client
 from tests.faults.disk import Disk
 from tests.faults.network_lab import HUB, NetworkLab
 from tests.faults.proxy import Proxy, proxied
-from tests.faults.roles import AGENTS, API, Role, serving, simulating
+from tests.faults.roles import AGENTS, API, Role, serve_arguments, simulator_arguments
 from tests.faults.workload import ZONE_NAMES, Workload
 from tests.simulation.history import History
 from tests.support.certs import CertFiles, CertIssuer
@@ -36,7 +36,7 @@ KAFKA_ROLES = ("api-1", "api-2", "relay-1", "relay-2", "provisioner-1", "provisi
 
 
 class World:
-    """All parts of a run."""
+    """The parts of a run on one engine."""
 
     def __init__(self, engine: Engine, network_lab: NetworkLab, folder: Path, rng: random.Random) -> None:
         folder.mkdir(parents=True)
@@ -48,10 +48,10 @@ class World:
         self.roles: list[Role] = []
         self.cert_issuer = CertIssuer(folder / "certs", now=datetime.now(UTC) - DAY)
         self.disks: dict[str, Disk] = {}
-        """Where a role keeps what it must not lose, or would be slow without."""
+        """The disk of each role, with its log or its saved state."""
         self.brokers: Brokers | None = None
         self.proxies: dict[str, Proxy] = {}
-        """By what goes through them: log (by broker), api, agents (by relay)."""
+        """The proxies by their traffic: `log on BROKER`, `api`, `agents of RELAY`."""
         self.clients: list[Client] = []
         self.checking = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
         self.simulator: Role
@@ -60,18 +60,18 @@ class World:
 
     @property
     def log_source(self) -> LogSource:
-        """The log's location, for readers beside the plane."""
+        """The location of the log, for readers outside the plane."""
         if self.brokers is None:
             return LogSource(self.disks["plane"].folder / "data")
         return LogSource(None, self.brokers.bootstrap, PREFIX)
 
-    def of(self, kind: str) -> list[Role]:
+    def roles_of(self, kind: str) -> list[Role]:
         """The roles with this prefix in their name; the embedded role has every prefix."""
         return [role for role in self.roles if role.name.startswith(kind) or role.name == "plane"]
 
     @property
     def servers(self) -> list[str]:
-        return [role.api for role in self.of("api")]
+        return [role.api for role in self.roles_of("api")]
 
     @property
     def devices(self) -> int:
@@ -82,18 +82,18 @@ class World:
         brokers = self.brokers.all if self.brokers else ()
         return sum(each.kills for each in (*self.roles, *brokers))
 
-    def cert_files(self, who: str, *hosts: str) -> CertFiles:
-        """Certificates that are valid for longer than any clock error."""
-        return self.cert_issuer.issue(who, *hosts, now=datetime.now(UTC) - DAY, valid=2 * DAY)
+    def cert_files(self, principal: str, *hosts: str) -> CertFiles:
+        """Certificates whose validity exceeds every injected clock error."""
+        return self.cert_issuer.issue(principal, *hosts, now=datetime.now(UTC) - DAY, valid=2 * DAY)
 
     @property
     def states(self) -> dict[str, Path]:
-        """The folders of each role's saved state."""
+        """The folder of each role's saved state."""
         inner = "data/state" if self.engine == "embedded" else "state"
         return {name: disk.folder / inner for name, disk in self.disks.items()}
 
-    async def whole(self) -> None:
-        """Wait until every process is up."""
+    async def all_ready(self) -> None:
+        """Wait until every process is ready."""
         if self.brokers is not None:
             await self.brokers.ready()
         for role in (*self.roles, self.simulator):
@@ -102,7 +102,7 @@ class World:
     async def role(self, name: str, *arguments: str) -> Role:
         lab_host = await self.network_lab.lab_host(name)
         cert_files = self.cert_files(f"plane/{name}", lab_host.address, HUB)
-        role = Role(lab_host, serving(lab_host, cert_files, *arguments), self.folder, self.viewer)
+        role = Role(lab_host, serve_arguments(lab_host, cert_files, *arguments), self.folder, self.viewer)
         self.roles.append(role)
         return role
 
@@ -119,7 +119,7 @@ class World:
 
 @asynccontextmanager
 async def world_of(engine: Engine, network_lab: NetworkLab, folder: Path, rng: random.Random) -> AsyncIterator[World]:
-    """A running plane with its devices; clients are created but not started."""
+    """A running plane with its devices. Clients are created but not started."""
     world = World(engine, network_lab, folder, rng)
     async with AsyncExitStack() as stack:
         stack.callback(world.checking.shutdown)
@@ -128,19 +128,21 @@ async def world_of(engine: Engine, network_lab: NetworkLab, folder: Path, rng: r
             await world.role("plane", "--data", str(disk.folder / "data"), "--partitions", str(PARTITIONS))
         else:
             world.brokers = await stack.enter_async_context(cluster(network_lab, folder))
-            await _roles_on(world, world.brokers)
-        world.proxies["api"] = await _through(stack, 18_080, world.of("api")[-1], API)
-        for number, relay in enumerate(world.of("relay")):
-            world.proxies[f"agents of {relay.name}"] = await _through(stack, 18_082 + number, relay, AGENTS)
+            await _add_kafka_roles(world, world.brokers)
+        world.proxies["api"] = await _add_proxy(stack, 18_080, world.roles_of("api")[-1], API)
+        for number, relay in enumerate(world.roles_of("relay")):
+            world.proxies[f"agents of {relay.name}"] = await _add_proxy(stack, 18_082 + number, relay, AGENTS)
         relays = [proxy.address for name, proxy in world.proxies.items() if name.startswith("agents")]
         lab_host = await network_lab.lab_host("devices")
-        arguments = simulating(lab_host, world.cert_files("simulator/lab"), relays, world.servers, DPUS_PER_ZONE)
+        arguments = simulator_arguments(
+            lab_host, world.cert_files("simulator/lab"), relays, world.servers, DPUS_PER_ZONE
+        )
         world.simulator = Role(lab_host, arguments, folder, world.viewer)
         for role in (*world.roles, world.simulator):
             stack.push_async_callback(role.stop)
         for role in (*world.roles, world.simulator):
             role.start()
-        await world.whole()
+        await world.all_ready()
         servers = [*world.servers, world.proxies["api"].address]
         channel = grpc.aio.secure_channel(world.servers[0], world.viewer.channel, options=RECONNECTING)
         world.queries = QueriesStub(await stack.enter_async_context(channel))
@@ -150,8 +152,8 @@ async def world_of(engine: Engine, network_lab: NetworkLab, folder: Path, rng: r
         yield world
 
 
-async def _roles_on(world: World, brokers: Brokers) -> None:
-    """Two processes of each role. The second API reaches the brokers through their proxies."""
+async def _add_kafka_roles(world: World, brokers: Brokers) -> None:
+    """Start two processes of each role. `api-2` reaches the brokers through their proxies."""
     for broker in brokers.all:
         world.proxies[f"log on {broker.name}"] = broker.proxy
     for name in KAFKA_ROLES:
@@ -161,5 +163,5 @@ async def _roles_on(world: World, brokers: Brokers) -> None:
         await world.role(name, *log, "--role", name.split("-", maxsplit=1)[0], "--state", str(disk.folder / "state"))
 
 
-async def _through(stack: AsyncExitStack, port: int, role: Role, port_behind: int) -> Proxy:
+async def _add_proxy(stack: AsyncExitStack, port: int, role: Role, port_behind: int) -> Proxy:
     return await stack.enter_async_context(proxied((HUB, port), (role.lab_host.address, port_behind)))

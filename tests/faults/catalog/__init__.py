@@ -1,7 +1,7 @@
-"""All 96 faults that the plane must survive, by number, each with its cause in the tests or the reason for having none.
+"""All 96 faults that the plane must survive, by number, each with its cause in the tests or the reason why it has none.
 
-The cause also proves that the fault happened: a count in the simulator, evidence on real processes, or an assertion in
-the named test. A test checks that the list is complete and its references exist.
+A cause also proves that the fault happened: by a count in the simulator, by evidence on real processes, or by an
+assertion in the named test. A test checks that the list is complete and that its references exist.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ SECTIONS = {
 }
 
 
-def known() -> list[CatalogEntry]:
+def all_entries() -> list[CatalogEntry]:
     """Every fault, in order."""
     return [fault for found in SECTIONS.values() for fault in found]
 
 
-def printed() -> str:
+def catalog_table() -> str:
     """The catalog as a table."""
     lines = []
     for section, found in SECTIONS.items():
@@ -41,5 +41,7 @@ def printed() -> str:
             first, *more = [*fault.by, *lacks]
             lines.append(f"{fault.number:3}  {fault.what:72} {first}")
             lines += [" " * 78 + line for line in more]
-    made = sum(bool(fault.by) for fault in known())
-    return "\n".join([*lines, f"{len(known())} faults, {made} made to happen, {len(known()) - made} not yet"])
+    made = sum(bool(fault.by) for fault in all_entries())
+    return "\n".join(
+        [*lines, f"{len(all_entries())} faults, {made} made to happen, {len(all_entries()) - made} not yet"]
+    )

@@ -14,7 +14,7 @@ DEVICES = (
     CatalogEntry(82, "one slow device of many", (_BURST, _SLOW)),
     CatalogEntry(
         83,
-        "a driver that hangs, or never gives back a session",
+        "a driver that hangs, or never ends a session",
         (
             "simulated: steps begun on devices",
             "tests/unit/test_provisioner.py::test_a_device_that_hangs_is_let_go_at_the_deadline_and_found_again",
@@ -22,7 +22,7 @@ DEVICES = (
     ),
     CatalogEntry(
         84,
-        "answers late, twice, in another order, or for something else",
+        "responses late, twice, out of order, or for something else",
         (
             "real: device answers lost",
             "tests/unit/test_delivery_state.py::test_an_answer_to_a_frame_that_is_not_on_its_way_costs_no_waiting",
@@ -31,7 +31,7 @@ DEVICES = (
     ),
     CatalogEntry(
         85,
-        "a device that says done and did nothing, or the reverse",
+        "a device that reports success without effect, or an effect without success",
         (
             "tests/unit/test_agent.py::test_a_device_that_lies_is_found_by_its_digest_and_reconciled",
             "tests/unit/test_steps.py::test_a_device_that_says_done_and_has_done_nothing_is_found_out",
@@ -39,16 +39,16 @@ DEVICES = (
     ),
     CatalogEntry(
         86,
-        "a part of a change is applied, then a reset",
+        "a change is applied in part, then the device resets",
         (
             "simulated: device reboots",
             "tests/unit/test_agent.py::test_a_device_that_fails_is_refused_for_by_name_and_reconciled_later",
         ),
     ),
-    CatalogEntry(87, "a device comes back empty", ("simulated: device reboots", "simulated: agent crash")),
+    CatalogEntry(87, "a device restarts empty", ("simulated: device reboots", "simulated: agent crash")),
     CatalogEntry(
         88,
-        "a device comes back with an older state",
+        "a device restarts with an older state",
         (
             "simulated: device reboots",
             "tests/unit/test_delivery_state.py::test_a_dpu_that_went_back_is_led_on_from_there",
@@ -56,7 +56,7 @@ DEVICES = (
     ),
     CatalogEntry(
         89,
-        "a device that comes and goes",
+        "a device that connects and disconnects repeatedly",
         ("tests/unit/test_relay.py::test_a_dpu_that_flaps_gets_a_few_snapshots_and_then_one_a_minute",),
     ),
     CatalogEntry(
@@ -74,18 +74,18 @@ DEVICES = (
             "simulated: waiting",
             "tests/integration/test_serve_embedded.py::test_eighteen_claims_get_dense_indices_and_the_nineteenth_waits",
         ),
-        lacks="a device whose own table is full: simulated ones have no limit",
+        lacks="a device whose own table is full: simulated devices have no limit",
     ),
     CatalogEntry(
         92,
-        "somebody else flushes the rules",
+        "another program flushes the rules",
         ("tests/unit/test_agent.py::test_rules_that_somebody_else_flushed_are_back_after_the_next_heartbeat",),
     ),
-    CatalogEntry(93, "all devices come at once", (_DOOR, "real: cut from devices")),
+    CatalogEntry(93, "all devices connect at once", (_DOOR, "real: cut from devices")),
     CatalogEntry(94, "a large part of the nodes vanishes", ("simulated: held", _HOLD)),
     CatalogEntry(
         95,
-        "a wrong command for everything",
+        "a wrong command for the whole fleet",
         (
             "simulated: held",
             "tests/integration/test_abuse_api.py::test_one_stolen_operator_cannot_withdraw_the_fleet",
@@ -93,7 +93,7 @@ DEVICES = (
     ),
     CatalogEntry(
         96,
-        "the plane is away for long, and comes back with all that changed",
+        "the plane is down for long, and then has all changes at once",
         ("real: all roles killed", "simulated: isolation"),
         lacks="seven days of it",
     ),

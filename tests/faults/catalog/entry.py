@@ -8,8 +8,8 @@ NO_KUBERNETES = "there is no Kubernetes edge yet"
 
 
 class CatalogEntry(NamedTuple):
-    """A fault. `by` is its cause: `real: NAME` from the table of this lane, `simulated: NAME` from the counts of a
-    batch of simulations, or a test by its id. `lacks` is the part without a cause, with the reason.
+    """A fault. `by` lists its causes: `real: NAME` in `tests.faults.table`, `simulated: NAME` among the counts of
+    simulations, or a test by its id. `lacks` names the part of the fault without a cause, with the reason.
     """
 
     number: int

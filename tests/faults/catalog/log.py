@@ -26,12 +26,14 @@ LOG = (
     ),
     CatalogEntry(22, "fewer replicas in sync than needed", ("real: two brokers frozen", "real: broker isolated")),
     CatalogEntry(
-        23, "two of three brokers frozen, thawed, frozen", ("real: two brokers frozen", "real: brokers stutter")
+        23,
+        "two of three brokers frozen, resumed, frozen again",
+        ("real: two brokers frozen", "real: brokers frozen briefly"),
     ),
     CatalogEntry(
         24, "delayed produce and metadata requests", ("real: log delayed", "simulated: records that landed late")
     ),
-    CatalogEntry(25, "a lost answer to a produce request", ("real: produce answers lost", "real: log answers lost")),
+    CatalogEntry(25, "a lost response to a produce request", ("real: produce answers lost", "real: log answers lost")),
     CatalogEntry(
         26, "no leader for longer than a command waits", ("real: leader killed", "real: broker frozen", _FREEZES)
     ),
@@ -49,7 +51,7 @@ LOG = (
     CatalogEntry(29, "the log's end is lost (unclean election, power cut)", (_LOST_END,)),
     CatalogEntry(
         30,
-        "a topic is deleted and made again",
+        "a topic is deleted and re-created",
         (
             "tests/contract/event_log.py::test_a_running_reader_notices_a_recreated_log",
             "tests/integration/test_kafka_topics.py::test_a_recreated_log_ends_even_a_reader_that_has_read_nothing",
@@ -58,7 +60,7 @@ LOG = (
     ),
     CatalogEntry(
         31,
-        "retention deletes what was not read",
+        "retention deletes records before they are read",
         (
             "tests/contract/event_log.py::test_expired_records_move_the_beginning_for_good",
             "tests/unit/test_embedded.py::test_a_reader_that_retention_overtakes_is_told",
@@ -80,7 +82,7 @@ LOG = (
     ),
     CatalogEntry(
         34,
-        "an event of an old epoch after one of a new",
+        "an event of an old epoch after an event of a new one",
         (
             "simulated: records that landed late",
             "tests/unit/test_installs.py::test_a_new_epoch_starts_afresh_and_an_older_one_is_refused",
@@ -89,7 +91,7 @@ LOG = (
     ),
     CatalogEntry(
         35,
-        "bytes that no schema reads",
+        "bytes that no schema can decode",
         (
             _POISON,
             "tests/unit/test_codec.py::test_any_bytes_end_in_an_event_or_in_undecodable",
@@ -114,7 +116,7 @@ LOG = (
     ),
     CatalogEntry(
         38,
-        "an oversized event, a table of twice the size",
+        "an oversized event, a table twice as large",
         (
             "tests/contract/event_log.py::test_an_oversized_record_is_refused_for_certain",
             "tests/integration/test_api_bad_input.py::test_an_oversized_request_is_refused_and_the_server_goes_on",
@@ -141,7 +143,7 @@ LOG = (
         41,
         "a reader far behind catches up",
         ("real: state lost", "simulated: lost state"),
-        lacks="ten million events in one go: `make bench` measures the rate of it",
+        lacks="ten million events at once: `make bench` measures the rate of a replay",
     ),
     CatalogEntry(
         42,

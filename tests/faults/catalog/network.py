@@ -6,11 +6,11 @@ from tests.faults.catalog.entry import NO_KUBERNETES, CatalogEntry
 
 NETWORK = (
     CatalogEntry(54, "a process and the brokers are cut off", ("real: cut from log", "simulated: isolation")),
-    CatalogEntry(55, "requests pass, answers are lost", ("real: log answers lost", "real: api answers lost")),
+    CatalogEntry(55, "requests arrive, responses are lost", ("real: log answers lost", "real: api answers lost")),
     CatalogEntry(
         56,
         "brokers see different majorities",
-        ("real: brokers bridged", "real: broker isolated", "real: controllers deaf"),
+        ("real: brokers bridged", "real: broker isolated", "real: controller answers lost"),
     ),
     CatalogEntry(
         57,
@@ -20,7 +20,7 @@ NETWORK = (
     ),
     CatalogEntry(
         58,
-        "loss, delay, repetition, another order",
+        "loss, delay, duplication, reordering",
         ("real: packets lost", "real: frames delayed", "simulated: records that landed late"),
     ),
     CatalogEntry(
@@ -29,20 +29,20 @@ NETWORK = (
         (
             "real: connections reset",
             "real: log half-open",
-            "real: log in crumbs",
-            "real: api in crumbs",
-            "real: frames in crumbs",
-            "real: narrow network",
+            "real: log byte by byte",
+            "real: api byte by byte",
+            "real: frames byte by byte",
+            "real: low bandwidth",
         ),
     ),
     CatalogEntry(
-        60, "names that do not resolve, or late, or to nothing", lacks="hosts here have addresses and no names"
+        60, "names that resolve slowly, to no address, or not at all", lacks="the lab hosts have addresses and no names"
     ),
     CatalogEntry(
         61,
         "large packets vanish",
         ("real: large packets lost",),
-        lacks="networks of IPv6 only",
+        lacks="networks with IPv6 only",
     ),
     CatalogEntry(
         62,
@@ -51,11 +51,13 @@ NETWORK = (
     ),
     CatalogEntry(
         63,
-        "a machine that stood still and knows it not",
+        "a machine that was suspended without notice",
         ("real: role frozen", "real: all roles frozen"),
-        lacks="five minutes of it: the longest here is seconds, which is more than anybody waits for anybody",
+        lacks="five minutes of it: the tests take seconds, which exceeds every timeout of the plane",
     ),
     CatalogEntry(
-        64, "a part of the machines is gone or lossy", ("real: cable pulled", "real: cable flaps", "real: packets lost")
+        64,
+        "a part of the machines is unreachable or loses packets",
+        ("real: link down", "real: link flaps", "real: packets lost"),
     ),
 )

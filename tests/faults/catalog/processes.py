@@ -8,10 +8,10 @@ PROCESSES = (
     CatalogEntry(1, "kill after a command is received, before the append", ("simulated: crash", "real: role killed")),
     CatalogEntry(
         2,
-        "kill after the append, before the answer",
+        "kill after the append, before the response",
         ("simulated: crash", "real: api killed", "real: produce answers lost"),
     ),
-    CatalogEntry(3, "kill after the answer", ("simulated: crash", "real: api killed", "real: call answers lost")),
+    CatalogEntry(3, "kill after the response", ("simulated: crash", "real: api killed", "real: call answers lost")),
     CatalogEntry(
         4,
         "kill before, inside or after a save of the folds",
@@ -24,18 +24,18 @@ PROCESSES = (
     ),
     CatalogEntry(
         5,
-        "kill after a driver was told, before it answered",
+        "kill after a driver got a command, before it responded",
         ("simulated: crash", "tests/unit/test_steps.py::test_a_step_cut_off_anywhere_is_ended_by_the_next_attempt"),
     ),
     CatalogEntry(
         6,
-        "kill after a driver answered, before that is in the log",
+        "kill after a driver responded, before the result is in the log",
         ("simulated: crash", "tests/unit/test_steps.py::test_a_step_run_twice_is_done_once"),
     ),
     CatalogEntry(7, "kill before or after a Kubernetes status patch", lacks=NO_KUBERNETES),
     CatalogEntry(
         8,
-        "kill during a snapshot, its rename, before its folder is synced",
+        "kill during a snapshot, during its rename, or before the sync of its folder",
         (
             "real: killed while starting",
             "tests/unit/test_state_checkpoints.py::test_what_a_killed_process_left_half_made_is_cleared",
@@ -44,7 +44,7 @@ PROCESSES = (
     ),
     CatalogEntry(
         9,
-        "kill -9 at any instant, over and over",
+        "kill -9 at any instant, repeatedly",
         (
             "real: roles churned",
             "real: role killed",
@@ -54,7 +54,7 @@ PROCESSES = (
     ),
     CatalogEntry(
         10,
-        "a zombie: stopped, replaced, woken up",
+        "a zombie: stopped, replaced, resumed",
         (
             "real: role frozen",
             "tests/unit/test_steps.py::test_a_successor_ends_the_session_of_a_zombie_and_adopts_its_task",
@@ -62,7 +62,7 @@ PROCESSES = (
     ),
     CatalogEntry(
         11,
-        "two owners start at one instant",
+        "two owners start at the same time",
         (
             "tests/unit/test_replica.py::test_two_starters_make_one_log",
             "tests/integration/test_kafka_topics.py::test_many_may_open_a_new_log_at_once",
@@ -72,13 +72,13 @@ PROCESSES = (
     CatalogEntry(12, "the event loop is blocked for seconds", ("real: role frozen", "real: all roles frozen")),
     CatalogEntry(
         13,
-        "killed for want of memory during a replay",
+        "out-of-memory kill during a replay",
         ("real: killed while starting",),
-        lacks="the kill comes from us and not from a limit on memory",
+        lacks="the test sends the signal itself, without a memory limit",
     ),
     CatalogEntry(
         14,
-        "a crash loop: every start dies",
+        "a crash loop: every start fails",
         (
             "real: killed while starting",
             "tests/unit/test_partition.py::test_a_fold_that_raises_halts_before_the_record",
@@ -104,7 +104,7 @@ PROCESSES = (
             "tests/integration/test_kafka_topics.py::test_it_does_not_start_without_assertions",
             "tests/simulation/test_simulation.py::test_a_seed_is_the_same_run_in_any_process",
         ),
-        lacks="changes of locale and time zone: nothing in the folds reads either",
+        lacks="changes of locale and time zone, which no fold reads",
     ),
     CatalogEntry(
         18,

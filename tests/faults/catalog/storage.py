@@ -25,13 +25,13 @@ STORAGE = (
             "tests/unit/test_saver.py::test_a_failed_save_loses_no_change_and_stops_nothing",
             "tests/unit/test_embedded.py::test_appends_to_a_removed_directory_are_not_acknowledged",
         ),
-        lacks="errors of a real device: the kernels we run on have no device that fails on command",
+        lacks="errors of a real device: the test machines have no device that fails on demand",
     ),
     CatalogEntry(
         45,
         "writes that were not synced are lost",
         ("simulated: older state", "simulated: lost state"),
-        lacks="a power cut of the embedded log: nothing here loses what a process wrote and did not sync",
+        lacks="a power cut of the embedded log: no test loses data that a process wrote and did not sync",
     ),
     CatalogEntry(46, "a damaged file of the store", (_DAMAGED,)),
     CatalogEntry(47, "a damaged or missing index of the store", (_DAMAGED, "real: state lost")),
@@ -47,7 +47,7 @@ STORAGE = (
         49,
         "a snapshot older than the log's beginning",
         ("tests/unit/test_same_log.py::test_a_restart_refuses_a_log_that_is_not_the_one_it_folded",),
-        lacks="topics that decide are kept for ever, so only those for display begin late",
+        lacks="deciding topics are kept for ever, so only display topics lose their beginning",
     ),
     CatalogEntry(
         50,
@@ -67,8 +67,8 @@ STORAGE = (
     ),
     CatalogEntry(
         52,
-        "the volume of another node, or of another log",
+        "the volume of another node or of another log",
         ("tests/unit/test_saver.py::test_the_state_of_another_log_is_refused",),
     ),
-    CatalogEntry(53, "no more files or connections", ("real: out of files",)),
+    CatalogEntry(53, "out of file descriptors", ("real: out of files",)),
 )
