@@ -37,10 +37,10 @@ run_until_signal(main())
 async def test_brokers_that_are_there_are_found_while_others_names_hang(tmp_path: Path) -> None:
     resolv = tmp_path / "resolv.conf"
     resolv.write_text("nameserver 127.0.0.1\noptions timeout:1 attempts:1\n")
-    if why := sandbox.why_not():
+    if why := sandbox.unsupported_reason():
         missing_requirement(why)
     setting = f'ip link set lo up && mount --bind {resolv} "$(realpath /etc/resolv.conf)" && exec "$@"'
-    command = [*sandbox.apart(), "sh", "-c", setting, "sh", sys.executable, "-c", LOOKED_UP]
+    command = [*sandbox.namespace_prefix(), "sh", "-c", setting, "sh", sys.executable, "-c", LOOKED_UP]
     child = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     said, _ = await asyncio.wait_for(child.communicate(), 60)
     found = said.decode().split()
