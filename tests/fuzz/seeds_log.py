@@ -15,11 +15,11 @@ from eventstore.log import CLIQUES, FLEET, FLEET_0, INSTALLS, ZONES, Partition
 from projections.zones.dpus.phases import READY
 from schemas.events import Envelope, Event, InstallsReported, WritesFrozen, WritesThawed
 from tests.fuzz.framing import Part, joined
-from tests.support.cliques import CliqueLog
+from tests.support.cliques import CliquesPartition
 from tests.support.fleet import Fleet, Item
 from tests.support.samples import EVENT_TYPES, sample
 from tests.support.toy_records import T0
-from tests.support.zones import ZONE, ZoneLog
+from tests.support.zones import ZONE, ZonesPartition
 
 Said = Sequence[tuple[Event, RecordMetadata]]
 
@@ -44,7 +44,7 @@ def _samples() -> Iterable[bytes]:
 
 
 def _zones() -> Iterable[bytes]:
-    nodes, many = ZoneLog(), ZoneLog()
+    nodes, many = ZonesPartition(), ZonesPartition()
     nodes.join("n1", "n2", address=10 << 24 | 1, labels={"app": "web"})
     nodes.join("src/n3", created_ms=T0, uid="u1")
     nodes.change("n1", address=10 << 24 | 9)
@@ -59,7 +59,7 @@ def _zones() -> Iterable[bytes]:
 
 def lifecycle() -> bytes:
     """Two DPUs, with installs, a failure and a retry."""
-    dpus = ZoneLog()
+    dpus = ZonesPartition()
     dpus.register("d1", node="n1", serial="s1")
     dpus.register("d2")
     dpus.limit(5, 5)
@@ -79,7 +79,7 @@ def lifecycle() -> bytes:
 
 
 def _cliques() -> Iterable[bytes]:
-    log = CliqueLog()
+    log = CliquesPartition()
     log.resize(2)
     for number in range(3):
         log.claim(f"n{number}", f"u{number}", address=f"10.0.0.{number + 1}")

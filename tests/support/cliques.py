@@ -1,6 +1,4 @@
-"""A cliques partition for tests: a fold driven by hand, one record at a time. It checks its invariants after each
-record.
-"""
+"""A cliques partition that a test folds record by record. The invariants of its rows are checked after each record."""
 
 from __future__ import annotations
 
@@ -28,8 +26,8 @@ PARTITION = Partition(CLIQUES, 0)
 START_MS = 1_700_000_000_000
 
 
-class CliqueLog:
-    """A log of one cliques partition. Each command gets an id of its own; `internal=True` omits the id, as internal
+class CliquesPartition:
+    """A cliques fold, its state and its records. Each command gets a new id; `internal=True` omits the id, as internal
     events do.
     """
 
@@ -139,8 +137,8 @@ class CliqueLog:
         return Envelope(command_id, clique_key(self.domain, self.clique), "test", said_ms or self.now_ms + 1)
 
 
-class DeliveredCliques(CliqueLog):
-    """A clique log that delivers its records as a real log does."""
+class DeliveredCliques(CliquesPartition):
+    """A cliques partition over `Delivered`, which can repeat commands and crash the replica that folds it."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -14,7 +14,7 @@ from eventstore.log import partition_of
 from projections.forwarding.fleet_to_zones import next_record
 from projections.forwarding.zones_to_fleet import forward
 from tests.support.fleet import PARTITIONS, Fleet
-from tests.support.zones import ZoneLog
+from tests.support.zones import ZonesPartition
 
 NODE = "n"
 TURNS = 50
@@ -59,7 +59,7 @@ class Crossing:
 
     def __init__(self) -> None:
         self.fleet = Fleet()
-        self.logs = [ZoneLog() for _ in range(PARTITIONS)]
+        self.logs = [ZonesPartition() for _ in range(PARTITIONS)]
         self.words: dict[int, Word] = {}
         self._left_at: dict[int, int] = {}
         self.now = self.fleet.now_ms

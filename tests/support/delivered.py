@@ -52,7 +52,7 @@ class Delivered:
         return len(self.records)
 
     def issue(self, event: Event, now_ms: int) -> tuple[Event, RecordMetadata, Outcome]:
-        """Append a command under an id of its own, or a statement of the plane; the outcome."""
+        """Append a command under a new id, or a statement of the plane. Returns event, metadata and outcome."""
         about = event.envelope
         if about.command_id:
             about = msgspec.structs.replace(about, command_id=uuid7(now_ms, self._rng), issued_at_ms=now_ms)

@@ -1,4 +1,4 @@
-"""A zones partition for tests: a fold driven by hand. It checks its invariants after each record."""
+"""A zones partition that a test folds record by record, with checks of the rows of its DPUs."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ START_MS = 1_700_000_000_000
 ZONE = "z1"
 
 
-class ZoneLog:
-    """Each command gets an id of its own. `events` is the log so far; `now_ms` advances by 1 per record.
+class ZonesPartition:
+    """A zones fold, its state and its records. Each command gets a new id.
 
-    `actor` is the actor of later commands.
+    `events` holds the records so far. `now_ms` advances by 1 ms per record. `actor` is the actor of later commands.
     """
 
     def __init__(self) -> None:
@@ -170,8 +170,8 @@ class ZoneLog:
         return Envelope(f"id-{self.end:06d}", ZONE, self.actor, self.now_ms)
 
 
-class DeliveredZones(ZoneLog):
-    """A zone log that delivers its records as a real log does."""
+class DeliveredZones(ZonesPartition):
+    """A zones partition over `Delivered`, which can repeat commands and crash the replica that folds it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -243,8 +243,8 @@ def reloaded(state: ZonesState) -> ZonesState:
     return copy
 
 
-def replayed(log: ZoneLog) -> ZonesState:
-    """The state of a fresh fold over the same log."""
+def replayed(log: ZonesPartition) -> ZonesState:
+    """The state of a new fold of the same records."""
     fold = ZonesFold()
     state = fold.initial_state(PARTITION)
     for event, at in log.events:

@@ -1,4 +1,4 @@
-"""The agent of one DPU: keeps its last good table whatever device, relay and restarts do."""
+"""The agent of one DPU keeps its last good table through faults of its device and relay, and through restarts."""
 
 from __future__ import annotations
 
@@ -83,8 +83,8 @@ async def test_a_restart_needs_no_relay_and_resumes_by_a_delta(tmp_path: Path) -
         assert tables.snapshots == snapshots
 
 
-async def test_a_dpu_that_moves_to_another_zone_has_the_table_of_that_one(tmp_path: Path) -> None:
-    """It may be of a lower version: what the DPU had kept was newer to it for as long as nothing changed there."""
+async def test_a_dpu_that_moves_to_another_zone_gets_the_table_of_that_zone(tmp_path: Path) -> None:
+    """The new zone's table may have a lower version. The saved table of the former zone must not count as newer."""
     here, there, simulated = served(), Tables(["d"]), device()
     async with relay_cluster(here) as made:
         new_agent(made, simulated, store=FileTableStore(tmp_path / "table", "d", "z"))
@@ -92,14 +92,14 @@ async def test_a_dpu_that_moves_to_another_zone_has_the_table_of_that_one(tmp_pa
     there.put(3, {ALLOW: THIRD})
     async with relay_cluster(there) as made:
         agent = new_agent(made, simulated, store=FileTableStore(tmp_path / "table", "d", "y"), zone="y")
-        assert simulated.holds == here.table, "it forwards by what it has until it is told more"
+        assert simulated.holds == here.table, "the device keeps its table until a relay sends another"
         await asyncio.sleep(60)
         assert agent.table == simulated.holds == there.table
 
 
-async def test_what_was_in_hardware_of_a_former_log_is_nothing_of_the_table_of_a_later_one() -> None:
+async def test_after_a_restore_the_version_in_hardware_of_the_former_log_is_not_reported() -> None:
     class Lagging(SimulatedDevice):
-        """Takes a table into hardware some time later, but for the first."""
+        """A device that writes only the first table to hardware at once."""
 
         def _take(self, table: DeviceTable) -> bool:
             super()._take(table)
@@ -118,7 +118,7 @@ async def test_what_was_in_hardware_of_a_former_log_is_nothing_of_the_table_of_a
     assert levels == [(500, 500), (501, 500), (300, 0)]
 
 
-async def test_an_agent_that_is_told_to_end_as_its_link_breaks_ends() -> None:
+async def test_an_agent_cancelled_while_its_link_breaks_ends() -> None:
     async with relay_cluster(served()) as made:
         who, store, rng = AgentIdentity("z", "d", "boot"), MemoryTableStore(), random.Random(3)
         agent = Agent(who, ["r0"], dial=made.dial, device=device(), store=store, rng=rng)
@@ -131,7 +131,7 @@ async def test_an_agent_that_is_told_to_end_as_its_link_breaks_ends() -> None:
         assert done
 
 
-async def test_an_agent_without_a_kept_table_leaves_the_device_alone_until_a_relay_says_more() -> None:
+async def test_an_agent_without_a_saved_table_leaves_the_device_unchanged_until_a_relay_sends_one() -> None:
     tables, simulated = served(), device()
     simulated.holds = DeviceTable(1, 3, b"x" * 16, {ALLOW: SECOND})
     async with relay_cluster(tables) as made:
@@ -144,7 +144,7 @@ async def test_an_agent_without_a_kept_table_leaves_the_device_alone_until_a_rel
         assert agent.table == simulated.holds == tables.table
 
 
-async def test_rules_that_somebody_else_flushed_are_back_after_the_next_heartbeat() -> None:
+async def test_flushed_rules_are_restored_after_the_next_heartbeat() -> None:
     tables, simulated = served(), device()
     async with relay_cluster(tables) as made:
         new_agent(made, simulated)
@@ -154,16 +154,16 @@ async def test_rules_that_somebody_else_flushed_are_back_after_the_next_heartbea
         assert simulated.holds == tables.table
 
 
-class Moody(SimulatedDevice):
-    """Does as it is told, says yes and does nothing, or fails half-way, as the test says."""
+class FaultyDevice(SimulatedDevice):
+    """In its mode, a device applies each table, acknowledges it without applying it, or fails halfway."""
 
-    mood = "good"
+    mode = "good"
     restored = 0
 
     def apply(self, steps: Sequence[SetStep], table: DeviceTable) -> bool | Awaitable[bool]:
-        if self.mood == "lies":
+        if self.mode == "lies":
             return True
-        if self.mood == "fails":
+        if self.mode == "fails":
             self.holds = self.holds._replace(digest=b"half-way".ljust(16), rules={})
             raise DeviceFailed("port 3: command timed out")
         return super().apply(steps, table)
@@ -173,39 +173,39 @@ class Moody(SimulatedDevice):
         return super().restore(table)
 
 
-async def test_a_device_that_lies_is_found_by_its_digest_and_reconciled() -> None:
-    tables, simulated = served(), Moody(rng=random.Random(1))
+async def test_a_device_with_a_false_acknowledgement_is_found_by_its_digest_and_reconciled() -> None:
+    tables, simulated = served(), FaultyDevice(rng=random.Random(1))
     async with relay_cluster(tables) as made:
         new_agent(made, simulated)
         await asyncio.sleep(1)
-        simulated.mood = "lies"
+        simulated.mode = "lies"
         tables.put(6, {ALLOW: SECOND})
         await asyncio.sleep(0.1)
         assert made.versions() == [6]
         assert simulated.holds.version == 5
-        simulated.mood, before = "good", simulated.restored
+        simulated.mode, before = "good", simulated.restored
         await asyncio.sleep(15)
         assert simulated.holds == tables.table
         assert simulated.restored == before + 1
 
 
-async def test_a_device_that_fails_is_refused_for_by_name_and_reconciled_later() -> None:
-    tables, simulated = served(), Moody(rng=random.Random(1))
+async def test_a_failed_device_is_named_in_the_report_and_reconciled_later() -> None:
+    tables, simulated = served(), FaultyDevice(rng=random.Random(1))
     async with relay_cluster(tables) as made:
         agent = new_agent(made, simulated)
         await asyncio.sleep(1)
-        simulated.mood = "fails"
+        simulated.mode = "fails"
         tables.put(6, {ALLOW: SECOND})
         await asyncio.sleep(0.1)
         assert (agent.table.version, agent.refusals) == (5, 1)
-        simulated.mood = "good"
+        simulated.mode = "good"
         await asyncio.sleep(15)
         assert agent.table == simulated.holds == tables.table
         refused = [report.refused for report in tables.reports if report.refused]
         assert refused == [{"d": "DEVICE: port 3: command timed out"}]
 
 
-async def test_a_slow_device_says_that_it_received_and_keeps_its_link() -> None:
+async def test_an_agent_with_a_slow_device_acknowledges_receipt_and_keeps_its_link() -> None:
     tables, simulated = served(), device(DeviceFaults(latency_ms=60_000.0, spread=0.0))
     async with relay_cluster(tables) as made:
         agent = new_agent(made, simulated)
@@ -218,26 +218,22 @@ async def test_a_slow_device_says_that_it_received_and_keeps_its_link() -> None:
         assert agent.table == tables.table
         assert next(iter(made.relay.zones["z"].sessions)).link is link
         assert simulated.holds == tables.table
-        said = [
-            memory_link_pair
-            for report in tables.reports
-            for memory_link_pair in zip(report.versions, report.levels, strict=True)
-        ]
-        versions = list(dict.fromkeys(version for version, level in said if level == Level.APPLIED))
-        assert 5 < len(versions) < 15  # merged, since it takes a minute for each
+        reported = [entry for report in tables.reports for entry in zip(report.versions, report.levels, strict=True)]
+        versions = list(dict.fromkeys(version for version, level in reported if level == Level.APPLIED))
+        assert 5 < len(versions) < 15  # deltas are merged because the device takes a minute for each
         for version in versions[1:]:
-            assert said.index((version, Level.RECEIVED)) < said.index((version, Level.APPLIED))
+            assert reported.index((version, Level.RECEIVED)) < reported.index((version, Level.APPLIED))
 
 
-async def test_a_frame_that_comes_while_the_device_is_read_is_received_before_that_is_over() -> None:
-    class Pondering(SimulatedDevice):
-        """Takes a while to say what it holds."""
+async def test_a_frame_is_acknowledged_as_received_while_the_device_is_being_read() -> None:
+    class SlowToRead(SimulatedDevice):
+        """A device whose table takes 4 s to read back."""
 
         async def read_back(self) -> bytes:
             await asyncio.sleep(4)
             return await super().read_back()
 
-    held = AgentTable(Pondering(rng=random.Random(9)), MemoryTableStore(), apply_s=9.0, read_back_s=9.0, slow_s=0.1)
+    held = AgentTable(SlowToRead(rng=random.Random(9)), MemoryTableStore(), apply_s=9.0, read_back_s=9.0, slow_s=0.1)
     reading, slow = asyncio.create_task(held.read_back()), asyncio.Event()
     await asyncio.sleep(1)
     rules = {ALLOW: FIRST}
@@ -251,22 +247,22 @@ async def test_a_frame_that_comes_while_the_device_is_read_is_received_before_th
     assert isinstance(found, TableStatus) and found.applied == 5
 
 
-async def test_an_agent_leaves_a_relay_that_says_nothing_more_for_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_agent_moves_from_a_silent_relay_to_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
     tables = served()
     async with relay_cluster(tables, relays=2) as made:
         agent = new_agent(made, device(), relays=("r0", "r1"))
         await asyncio.sleep(1)
-        mute = next(relay for relay in made.relays.values() if relay.zones)
-        session = next(iter(mute.zones["z"].sessions))
+        silent = next(relay for relay in made.relays.values() if relay.zones)
+        session = next(iter(silent.zones["z"].sessions))
         monkeypatch.setattr(session.link, "send", lambda _message: None)
         tables.put(6, {ALLOW: SECOND})
         await asyncio.sleep(80)
         assert agent.table == tables.table
-        assert not mute.zones["z"].sessions
+        assert not silent.zones["z"].sessions
 
 
-class Halting(SimulatedDevice):
-    """Takes the steps to one version no further than half-way, until it is told to hold a whole table."""
+class HalfApplying(SimulatedDevice):
+    """A device that applies the delta to one version only halfway. A whole table replaces the rest; deltas do not."""
 
     halts_at = 7
 
@@ -275,16 +271,16 @@ class Halting(SimulatedDevice):
             self.holds = DeviceTable(1, table.version, b"h" * 16, {ALLOW: FIRST | SECOND | THIRD})
             await asyncio.sleep(100)
         if self.holds.version == self.halts_at:
-            self.holds = DeviceTable(1, table.version, b"h" * 16, {ALLOW: FIRST | SECOND | THIRD})  # the rest stays
+            self.holds = DeviceTable(1, table.version, b"h" * 16, {ALLOW: FIRST | SECOND | THIRD})
             return True
         return self._take(table)
 
 
-async def test_a_device_that_was_left_half_way_is_not_taken_to_be_where_it_was() -> None:
-    """The link broke while it was at work, and the next frame is another one."""
-    tables, halting = served(), Halting(NO_DEVICE_FAULTS, rng=random.Random(9))
+async def test_a_device_that_applied_half_a_delta_gets_a_whole_table_next() -> None:
+    """The link breaks while the device applies version 7, and the next frame leads to version 8."""
+    tables, half_applying = served(), HalfApplying(NO_DEVICE_FAULTS, rng=random.Random(9))
     async with relay_cluster(tables) as made:
-        agent = new_agent(made, halting)
+        agent = new_agent(made, half_applying)
         await asyncio.sleep(1)
         tables.put(6, {ALLOW: SECOND})
         await asyncio.sleep(1)
@@ -292,18 +288,18 @@ async def test_a_device_that_was_left_half_way_is_not_taken_to_be_where_it_was()
         await asyncio.sleep(1)
         made.kill("r0")
         await asyncio.sleep(20)
-        assert (agent.table.version, halting.holds.version) == (6, 7)
+        assert (agent.table.version, half_applying.holds.version) == (6, 7)
         tables.put(8, {ALLOW: FIRST})
         made.down.clear()
         while agent.table.version < 8:
             await asyncio.sleep(0.01)
-        assert halting.holds == tables.table
+        assert half_applying.holds == tables.table
 
 
 @pytest.mark.parametrize(
     "answer", [GoAway("go", (1 << 32) - 1), Welcome(1, 5, False, 1_000, [Unserved(1, "no", 1 << 31)])]
 )
-async def test_no_relay_sends_an_agent_away_for_weeks(answer: GoAway | Welcome) -> None:
+async def test_an_agent_limits_the_wait_that_a_relay_asks_for(answer: GoAway | Welcome) -> None:
     hellos: list[float] = []
 
     async def dial(_address: str) -> Link:
@@ -316,7 +312,7 @@ async def test_no_relay_sends_an_agent_away_for_weeks(answer: GoAway | Welcome) 
             if isinstance(agent_messages.decode(await link.receive()), Hello):
                 hellos.append(asyncio.get_running_loop().time())
                 link.send(relay_messages.encode(answer))
-            else:  # it lives, so the agent stays
+            else:  # with a reply to each heartbeat the agent keeps its link
                 link.send(relay_messages.encode(HeartbeatReply(1, 5, False)))
 
     serving: set[asyncio.Task[None]] = set()

@@ -1,4 +1,4 @@
-"""An agent's responses to frames, read at the relay's end of a link that the test drives."""
+"""An agent's acknowledgements of frames, read at the relay's end of a link that the test drives."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ def tables_of(epoch: int, version: int, *, second: bool = False) -> Tables:
     return tables
 
 
-async def said_to(faults: DeviceFaults, *frames: tuple[int, Delta]) -> list[FromAgent]:
-    """What an agent says to these frames, a minute and a half after each other."""
-    said: list[FromAgent] = []
+async def acknowledgements_of(faults: DeviceFaults, *frames: tuple[int, Delta]) -> list[Ack]:
+    """All acknowledgements that an agent sends for these frames, which it gets 90 s after each other."""
+    received: list[FromAgent] = []
     relays, agents = memory_link_pair("r0", "agent")
 
     async def dial(_address: str) -> Link:
         return agents
 
-    async def hear() -> None:
+    async def receive() -> None:
         while True:
-            said.append(agent_messages.decode(await relays.receive()))
-            if isinstance(said[-1], Hello):
+            received.append(agent_messages.decode(await relays.receive()))
+            if isinstance(received[-1], Hello):
                 relays.send(relay_messages.encode(Welcome(1, 5, False, 3_600_000, [])))
 
     who, store, rng = AgentIdentity("z", "d", "boot"), MemoryTableStore(), random.Random(3)
     agent = Agent(who, ["r0"], dial=dial, device=device(faults), store=store, rng=rng)
-    tasks = [asyncio.create_task(agent.run()), asyncio.create_task(hear())]
+    tasks = [asyncio.create_task(agent.run()), asyncio.create_task(receive())]
     await asyncio.sleep(1)
     for epoch, delta in frames:
         relays.send(relay_messages.encode_frame(epoch, delta))
@@ -49,22 +49,21 @@ async def said_to(faults: DeviceFaults, *frames: tuple[int, Delta]) -> list[From
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    return [message for message in said if isinstance(message, Ack)]
+    return [message for message in received if isinstance(message, Ack)]
 
 
-def test_a_frame_that_is_taken_at_once_has_one_answer() -> None:
+def test_a_frame_that_is_applied_at_once_has_one_acknowledgement() -> None:
     first, second = tables_of(1, 5), tables_of(1, 6, second=True)
     older = first.snapshot("z")
-    said = run_virtual(said_to(NO_DEVICE_FAULTS, (1, older), (1, second.snapshot("z")), (1, older)))
-    answers = [(len(ack.statuses), len(ack.refusals)) for ack in said if isinstance(ack, Ack)]
-    assert answers == [(1, 0), (1, 0), (0, 1)]
+    acks = run_virtual(acknowledgements_of(NO_DEVICE_FAULTS, (1, older), (1, second.snapshot("z")), (1, older)))
+    assert [(len(ack.statuses), len(ack.refusals)) for ack in acks] == [(1, 0), (1, 0), (0, 1)]
 
 
-def test_a_frame_of_a_later_log_is_received_by_none_of_the_table_that_is_held() -> None:
-    """Its version is a position in another log: beside the epoch that the device is still at, it means nothing."""
+def test_a_frame_of_a_later_epoch_is_not_reported_as_received_in_the_present_epoch() -> None:
+    """The frame's version is a position in another log, so it means nothing next to the epoch that the device has."""
     slow = DeviceFaults(latency_ms=60_000.0, spread=0.0)
     frames = (1, tables_of(1, 5).snapshot("z")), (2, tables_of(2, 7, second=True).snapshot("z"))
-    said = [ack for ack in run_virtual(said_to(slow, *frames)) if isinstance(ack, Ack)]
-    statuses = [(has.epoch, has.received, has.applied) for ack in said for has in ack.statuses]
+    acks = run_virtual(acknowledgements_of(slow, *frames))
+    statuses = [(has.epoch, has.received, has.applied) for ack in acks for has in ack.statuses]
     assert statuses[-1] == (2, 7, 7)
     assert {received for epoch, received, _ in statuses if epoch == 1} <= {0, 5}

@@ -13,7 +13,7 @@ from eventstore.folding.fold import Outcome
 from projections.forwarding.zones_to_fleet import forward
 from projections.zones.rows import Node
 from schemas.events import AGENT_ADDRESS4, AGENT_ADDRESS6, AGENT_JOINED, PRESENT, SUPERSEDED, NodesChanged, NodesJoined
-from tests.support.zones import ZONE, ZoneLog, nodes_joined, packed6, reloaded, replayed, rows_of
+from tests.support.zones import ZONE, ZonesPartition, nodes_joined, packed6, reloaded, replayed, rows_of
 
 NET = int(IPv4Address("10.7.0.0"))
 OTHER = int(IPv4Address("10.9.0.1"))
@@ -22,14 +22,14 @@ AGENT = "node-agent/a"
 
 def limited(
     *, networks: tuple[str, ...] = ("10.7.0.0/16", "fd00:7::/64"), keys: tuple[str, ...] = ("role",)
-) -> ZoneLog:
-    log = ZoneLog()
+) -> ZonesPartition:
+    log = ZonesPartition()
     log.limit(-1, -1, networks=networks, keys=keys)
     return log
 
 
 def as_agent(
-    log: ZoneLog, *, address: int = 0, six: str = "::", labels: dict[str, str] | None = None, zone: str = ZONE
+    log: ZonesPartition, *, address: int = 0, six: str = "::", labels: dict[str, str] | None = None, zone: str = ZONE
 ) -> Outcome:
     """A join that the agent of node `a` states."""
     log.actor = AGENT
@@ -39,14 +39,14 @@ def as_agent(
     return outcome
 
 
-def row(log: ZoneLog, name: str = "a") -> Node:
+def row(log: ZonesPartition, name: str = "a") -> Node:
     found = log.state.nodes.rows[name]
     assert isinstance(found, Node)
     return found
 
 
 def test_a_node_agent_creates_no_zone_and_the_refusal_names_the_command() -> None:
-    log = ZoneLog()
+    log = ZonesPartition()
     outcome = as_agent(log, address=NET + 1)
     assert (outcome.code, "dpuplane zones limit z1 --create" in outcome.reason) == ("refused", True)
     assert not log.state.zone_rows.rows
@@ -54,7 +54,7 @@ def test_a_node_agent_creates_no_zone_and_the_refusal_names_the_command() -> Non
 
 
 def test_no_key_and_no_network_are_the_agents_until_an_operator_says_so() -> None:
-    log = ZoneLog()
+    log = ZonesPartition()
     log.limit(4, -1)
     assert as_agent(log).code == "done"
     for stated, command in (
@@ -139,7 +139,7 @@ def test_a_node_agent_moves_no_node_and_takes_out_none_with_labels_of_an_operato
 
 
 def test_an_actor_that_nobody_proved_is_no_agent() -> None:
-    log = ZoneLog()
+    log = ZonesPartition()
     log.actor = "?node-agent/a"
     assert log.join("a", address=OTHER, labels={"trust": "high"}).code == "done"
 

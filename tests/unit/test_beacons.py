@@ -1,4 +1,4 @@
-"""Beacons on a virtual clock: live replicas, ranks, and replicas with different reads or state."""
+"""Beacons on a virtual clock: live replicas, their ranks, and the detection of different logs or states."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TOPIC = Partition(REPLICAS, 0)
 
 
 class ReplicasWithBeacons:
-    """Replicas over one log, each with a connection and beacons of its own."""
+    """Replicas over one log, each with its own connection and beacons."""
 
     def __init__(self) -> None:
         self.contents = Contents(4)
@@ -60,7 +60,7 @@ class ReplicasWithBeacons:
             run.cancel()
 
 
-async def test_replicas_hear_of_each_other_with_roles_addresses_and_partitions() -> None:
+async def test_a_beacon_has_roles_addresses_and_partitions() -> None:
     plane = ReplicasWithBeacons()
     async with plane.joined("one") as one, plane.joined("other", ["relay"]) as other:
         await asyncio.sleep(3)
@@ -75,7 +75,7 @@ async def test_replicas_hear_of_each_other_with_roles_addresses_and_partitions()
         assert {status.partition for status in beacon.partitions} >= {FLEET_0}
 
 
-async def test_replicas_hear_whose_list_of_revoked_certificates_is_not_taken_up() -> None:
+async def test_a_beacon_reports_a_rejected_list_of_revoked_certificates() -> None:
     plane = ReplicasWithBeacons()
     async with plane.joined("one") as one, plane.joined("other", fault="tls_revoked f: gone"):
         await asyncio.sleep(3)
@@ -93,7 +93,7 @@ async def test_replicas_hear_whose_list_of_revoked_certificates_is_not_taken_up(
         assert found == {"one": "tls_revoked g: gone", "other": "tls_revoked f: gone"}
 
 
-async def test_replicas_find_whose_clock_differs_from_theirs_and_from_the_logs() -> None:
+async def test_clock_offsets_to_the_log_and_to_other_replicas_are_measured() -> None:
     plane = ReplicasWithBeacons()
     right, fast = ClockSkew(plane.now_ms, lambda: 0), ClockSkew(lambda: plane.now_ms() + 3_600_000, lambda: 0)
     async with plane.joined("one", clocks=right), plane.joined("other", clocks=fast), plane.joined("silent"):
@@ -105,7 +105,7 @@ async def test_replicas_find_whose_clock_differs_from_theirs_and_from_the_logs()
         }
 
 
-async def test_a_replica_with_more_to_say_of_its_partitions_than_a_record_holds_says_that_it_lives() -> None:
+async def test_a_beacon_too_large_for_a_record_is_sent_without_its_partitions() -> None:
     plane = ReplicasWithBeacons()
     async with plane.joined("one") as one, plane.joined("other") as other:
         other._replica.folded(FLEET_0).halted = "x" * (1 << 20)
@@ -114,7 +114,7 @@ async def test_a_replica_with_more_to_say_of_its_partitions_than_a_record_holds_
         assert one.is_alive("other")
 
 
-async def test_a_replica_that_falls_silent_is_gone_after_two_seconds_and_not_before() -> None:
+async def test_a_replica_without_a_beacon_is_gone_after_two_seconds() -> None:
     plane = ReplicasWithBeacons()
     async with plane.joined("one") as one, plane.joined("other"):
         await asyncio.sleep(5)
@@ -127,17 +127,17 @@ async def test_a_replica_that_falls_silent_is_gone_after_two_seconds_and_not_bef
         assert one.is_alive("one")
 
 
-async def test_whoever_just_began_or_is_deaf_declares_nobody_dead() -> None:
+async def test_a_replica_that_just_started_or_reads_nothing_declares_no_other_gone() -> None:
     plane = ReplicasWithBeacons()
     async with plane.joined("one") as one:
         await asyncio.sleep(1)
-        assert one.is_alive("was here before us"), "we have listened for one second only"
+        assert one.is_alive("was here before us"), "the replica has read beacons for one second only"
         await asyncio.sleep(2)
         assert not one.is_alive("was here before us")
 
         plane.logs["one"].failures.append_error = AppendUnknown("no answer")
         await asyncio.sleep(3)
-        assert one.is_alive("anybody"), "we do not hear ourselves"
+        assert one.is_alive("anybody"), "the replica does not read its own beacons"
         plane.logs["one"].failures.append_error = None
         await asyncio.sleep(1)
         assert one.is_alive("anybody")
@@ -180,7 +180,7 @@ async def test_the_replicas_of_a_role_have_distinct_ranks_that_spread() -> None:
         pytest.param(b'{"beside": ' + b"[" * 100_000, id="nested"),
     ],
 )
-async def test_what_is_no_beacon_is_passed_over(value: bytes) -> None:
+async def test_a_record_that_is_not_a_beacon_is_skipped(value: bytes) -> None:
     plane = ReplicasWithBeacons()
     async with plane.joined("one") as one:
         await asyncio.sleep(1)
@@ -189,7 +189,7 @@ async def test_what_is_no_beacon_is_passed_over(value: bytes) -> None:
         assert [beacon.replica for beacon in one.alive()] == ["one"]
 
 
-async def test_beacons_that_are_read_late_revive_nobody() -> None:
+async def test_a_beacon_read_late_does_not_make_its_replica_live() -> None:
     plane = ReplicasWithBeacons()
     async with plane.joined("one") as one:
         await asyncio.sleep(3)
@@ -200,7 +200,7 @@ async def test_beacons_that_are_read_late_revive_nobody() -> None:
         assert not one.is_alive("gone")
 
 
-async def test_names_that_never_come_back_are_forgotten() -> None:
+async def test_names_of_gone_replicas_are_forgotten() -> None:
     plane = ReplicasWithBeacons()
     async with plane.joined("one") as one:
         for number in range(20):
@@ -210,8 +210,7 @@ async def test_names_that_never_come_back_are_forgotten() -> None:
         assert len(one._heard) <= 3
 
 
-async def test_beacons_are_heard_again_where_what_was_read_last_has_expired() -> None:
-    """After an outage that is longer than beacons are kept."""
+async def test_beacons_are_read_again_after_an_outage_longer_than_their_retention() -> None:
     plane = ReplicasWithBeacons()
     async with plane.joined("one") as one, plane.joined("other"):
         await asyncio.sleep(3)
@@ -225,7 +224,7 @@ async def test_beacons_are_heard_again_where_what_was_read_last_has_expired() ->
 
 
 @pytest.mark.parametrize("field", ["running", "digest", "marks"])
-async def test_replicas_that_disagree_find_out(field: str) -> None:
+async def test_replicas_detect_that_they_diverge(field: str) -> None:
     plane = ReplicasWithBeacons()
     async with plane.joined("one") as one:
         await one._replica.submit(FLEET_0, b"", Issuer().set("a", now_ms=plane.now_ms()), timeout_s=5)
@@ -240,8 +239,8 @@ async def test_replicas_that_disagree_find_out(field: str) -> None:
         assert one.divergences == 1
 
 
-async def test_a_digest_is_held_against_the_rows_that_it_is_of() -> None:
-    """That of a replica which has saved further than we have says nothing of our rows, however far we have folded."""
+async def test_a_digest_is_compared_at_its_own_saved_position() -> None:
+    """The digest of a replica that has saved further says nothing about the rows that this replica has saved."""
     plane, issue = ReplicasWithBeacons(), Issuer()
     async with plane.joined("one") as one:
         await one._replica.submit(FLEET_0, b"", issue.set("a", now_ms=plane.now_ms()), timeout_s=5)
@@ -255,12 +254,12 @@ async def test_a_digest_is_held_against_the_rows_that_it_is_of() -> None:
         theirs = msgspec.structs.replace(ours, replica="other", partitions=[further])
         await plane.logs["one"].append(TOPIC, b"", msgspec.json.encode(theirs))
         await asyncio.sleep(0.1)
-        assert mine.saved_position < mine.position, "ours was saved meanwhile, which is another case"
+        assert mine.saved_position < mine.position, "this replica saved meanwhile, so the test is void"
         assert "other" in [beacon.replica for beacon in one.alive()]
         assert one.divergences == 0
 
 
-async def test_what_others_say_of_a_partition_that_is_not_folded_here_is_passed_over() -> None:
+async def test_the_status_of_a_partition_not_folded_here_is_skipped() -> None:
     plane = ReplicasWithBeacons()
     async with plane.joined("one") as one:
         await asyncio.sleep(3)
@@ -273,7 +272,7 @@ async def test_what_others_say_of_a_partition_that_is_not_folded_here_is_passed_
         assert one.divergences == 0
 
 
-async def test_two_busy_replicas_do_not_mistake_each_other() -> None:
+async def test_two_replicas_under_load_report_no_divergence() -> None:
     plane = ReplicasWithBeacons()
     async with plane.joined("one") as one, plane.joined("other") as other:
         issue = Issuer()
@@ -283,7 +282,7 @@ async def test_two_busy_replicas_do_not_mistake_each_other() -> None:
         assert (one.divergences, other.divergences) == (0, 0)
 
 
-def test_a_plane_of_one_process_is_always_first() -> None:
+def test_a_plane_of_one_process_always_has_rank_0() -> None:
     solo = SingleReplica("me")
     assert solo.rank("zone-1", "api") == 0
     assert (solo.is_alive("me"), solo.is_alive("me before the restart")) == (True, False)

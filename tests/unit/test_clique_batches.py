@@ -25,7 +25,7 @@ from schemas.events import (
     IndicesClaimed,
     IndicesReleased,
 )
-from tests.support.cliques import PARTITION, START_MS, CliqueLog, check_invariants, reloaded, rows_of
+from tests.support.cliques import PARTITION, START_MS, CliquesPartition, check_invariants, reloaded, rows_of
 
 FULL = "no available indices within maxNodesPerIMEXDomain (2)"
 ITEMS_MAX = 4
@@ -124,13 +124,13 @@ def test_a_record_of_several_nodes_is_a_record_of_each(limit: str, history: list
 
 
 @pytest.fixture
-def log() -> CliqueLog:
-    log = CliqueLog()
+def log() -> CliquesPartition:
+    log = CliquesPartition()
     log.resize(2)
     return log
 
 
-def test_each_node_is_told_its_index_its_place_or_why_it_is_refused(log: CliqueLog) -> None:
+def test_each_node_is_told_its_index_its_place_or_why_it_is_refused(log: CliquesPartition) -> None:
     claims = ("a", "u", "", 1, -1), ("b", "u", "", 1, 0), ("c", "u", "", 1, -1), ("e", "u", "", 1, -1)
     held = "requested_index: 0 is held by node 'a', and a claim cannot take it over"
     in_use = {"field": "requested_index", "index": "0", "node": "a"}
@@ -155,13 +155,13 @@ def test_each_node_is_told_its_index_its_place_or_why_it_is_refused(log: CliqueL
     assert (refused.reason_code, refused.reason_fields) == ("INDEX_IN_USE", in_use)
 
 
-def test_a_repeated_claim_of_several_nodes_tells_the_same_and_writes_nothing(log: CliqueLog) -> None:
+def test_a_repeated_claim_of_several_nodes_tells_the_same_and_writes_nothing(log: CliquesPartition) -> None:
     first = log.claim_all(("a", "u", "", 1, -1), ("c", "u", "", 1, -1))
     again = normalize(log.fold.decide(log.state, log.events[-1][0], log.events[-1][1]))
     assert again == Decision(None, first)
 
 
-def test_a_release_of_several_nodes_tells_which_had_nothing(log: CliqueLog) -> None:
+def test_a_release_of_several_nodes_tells_which_had_nothing(log: CliquesPartition) -> None:
     log.claim_all(("a", "u", "", 1, -1), ("c", "u", "", 1, -1), ("e", "u", "", 1, -1))
     absent = "node: 'nobody' has no index and no queue place in clique 'c'"
     assert log.release_all(("a", ""), ("nobody", "")) == Outcome(
@@ -173,7 +173,7 @@ def test_a_release_of_several_nodes_tells_which_had_nothing(log: CliqueLog) -> N
     assert log.release_all(("c", "u"), ("e", "u")) == Outcome("done")
 
 
-def test_waiting_nodes_of_one_record_keep_their_order_through_a_restart(log: CliqueLog) -> None:
+def test_waiting_nodes_of_one_record_keep_their_order_through_a_restart(log: CliquesPartition) -> None:
     log.claim_all(*((node, "u", "", 1, -1) for node in ("a", "b", "z", "y", "x")))
     assert log.line() == ["z", "y", "x"]
     assert [*reloaded(log.state).cliques["d/c"].queue] == ["z", "y", "x"]
@@ -226,7 +226,7 @@ def test_a_record_that_is_too_large_is_refused() -> None:
     )
 
 
-def test_a_column_of_one_entry_applies_to_every_node(log: CliqueLog) -> None:
+def test_a_column_of_one_entry_applies_to_every_node(log: CliquesPartition) -> None:
     log.append(IndicesClaimed(ENVELOPE, "d", "c", NODES, [""], [7], ["pod"], [-1]))
     assert [(member.node, member.uid, member.create_time_ms) for member in log.view().members] == [
         ("a", "pod", 7),
@@ -234,7 +234,7 @@ def test_a_column_of_one_entry_applies_to_every_node(log: CliqueLog) -> None:
     ]
 
 
-def rendered(log: CliqueLog, number: int = -1, subject: str = "") -> list[tuple[str, str]]:
+def rendered(log: CliquesPartition, number: int = -1, subject: str = "") -> list[tuple[str, str]]:
     """Kind and subject of the items of a record of this log, folded again; about one subject, if given."""
     state = CliquesState()
     for event, at in log.events:
@@ -248,7 +248,7 @@ def rendered(log: CliqueLog, number: int = -1, subject: str = "") -> list[tuple[
     raise AssertionError("no such record")
 
 
-def test_every_node_of_a_record_is_rendered_and_has_its_own_history(log: CliqueLog) -> None:
+def test_every_node_of_a_record_is_rendered_and_has_its_own_history(log: CliquesPartition) -> None:
     log.claim("k", "u", address="10.0.0.9")
     log.claim("x", "u", clique="c2")
     claims = ("a", "u", "10.0.0.9", log.now_ms + 9, -1), ("x", "v", "", log.now_ms + 9, -1), ("b", "u", "", 1, 0)

@@ -19,7 +19,7 @@ from projections.cliques.files import (
     reload,
     slot_addresses,
 )
-from tests.support.cliques import CliqueLog
+from tests.support.cliques import CliquesPartition
 
 SLOTS = st.tuples(*[st.sampled_from([FREE_SLOT_ADDRESS, "10.0.0.1", "10.0.0.2"])] * 3)
 
@@ -41,7 +41,7 @@ def test_the_peers_file_has_one_line_per_slot_taken_or_not() -> None:
 
 
 def test_slots_without_a_daemon_or_without_an_address_stay_on_the_machine() -> None:
-    log = CliqueLog()
+    log = CliquesPartition()
     assert log.state.cliques == {}
     assert slot_addresses(log.state, "d", "c") == ()
     log.resize(3)

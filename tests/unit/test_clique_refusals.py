@@ -9,17 +9,17 @@ import pytest
 from eventstore.folding.fold import Outcome, refused
 from projections.field_checks import MAX_AHEAD_MS
 from schemas.events import Envelope, IndicesClaimed, OutboxAcknowledged, SessionExpired, SessionOpened
-from tests.support.cliques import START_MS, CliqueLog, reloaded
+from tests.support.cliques import START_MS, CliquesPartition, reloaded
 
 _ALPHABET = "must be 1 to 128 letters, digits, '.', '_' and '-', the first a letter or digit"
 
 
 @pytest.fixture
-def log() -> CliqueLog:
-    return CliqueLog()
+def log() -> CliquesPartition:
+    return CliquesPartition()
 
 
-_ABOUT: dict[str, Callable[[CliqueLog], Outcome]] = {
+_ABOUT: dict[str, Callable[[CliquesPartition], Outcome]] = {
     "claim": lambda log: log.claim("n", "u"),
     "release": lambda log: log.release("n"),
     "resize": lambda log: log.resize(3),
@@ -31,11 +31,11 @@ _ABOUT: dict[str, Callable[[CliqueLog], Outcome]] = {
 
 @pytest.mark.parametrize("about", _ABOUT)
 def test_each_names_the_field_of_a_malformed_key(about: str) -> None:
-    assert _ABOUT[about](CliqueLog("a b", "c")) == refused(f"domain: 'a b' {_ALPHABET}")
-    assert _ABOUT[about](CliqueLog("d", "a b")) == refused(f"clique: 'a b' {_ALPHABET}")
+    assert _ABOUT[about](CliquesPartition("a b", "c")) == refused(f"domain: 'a b' {_ALPHABET}")
+    assert _ABOUT[about](CliquesPartition("d", "a b")) == refused(f"clique: 'a b' {_ALPHABET}")
 
 
-def test_a_session_must_be_named_by_text(log: CliqueLog) -> None:
+def test_a_session_must_be_named_by_text(log: CliquesPartition) -> None:
     log.claim("n", "u")
     text = "must be at most 253 printable characters on one line"
     assert log.hear("n", "s\n") == refused(f"session: 's\\n' {text}")
@@ -45,7 +45,7 @@ def test_a_session_must_be_named_by_text(log: CliqueLog) -> None:
     assert not log.view().members[0].session_alive
 
 
-def test_what_changes_nothing_says_why(log: CliqueLog) -> None:
+def test_what_changes_nothing_says_why(log: CliquesPartition) -> None:
     log.now_ms = START_MS + 100
     log.claim("n", "u", said_ms=START_MS + 50)
     late = log.release("n", "u", said_ms=START_MS + 40, internal=True)
@@ -57,7 +57,7 @@ def test_what_changes_nothing_says_why(log: CliqueLog) -> None:
     assert log.indices() == {"n": 0}
 
 
-def test_a_session_is_at_an_edge_and_who_is_session_expired_cannot_be_ready(log: CliqueLog) -> None:
+def test_a_session_is_at_an_edge_and_a_node_without_one_cannot_be_ready(log: CliquesPartition) -> None:
     log.claim("n", "u")
     log.hear("n", "s")
     assert log.state.members.rows["d/c/n"].edge == "edge-1"
@@ -69,7 +69,7 @@ def test_a_session_is_at_an_edge_and_who_is_session_expired_cannot_be_ready(log:
 
 
 @pytest.mark.parametrize("internal", [True, False])
-def test_statements_of_one_moment_count_in_the_order_of_the_log(log: CliqueLog, internal: bool) -> None:
+def test_statements_of_one_moment_count_in_the_order_of_the_log(log: CliquesPartition, internal: bool) -> None:
     """A clock has whole milliseconds: what is said in the same one is news, not a late copy."""
     log.now_ms = START_MS + 100
     log.claim("n", "u", said_ms=START_MS + 10, address="10.0.0.1", internal=internal)
@@ -83,7 +83,7 @@ def test_statements_of_one_moment_count_in_the_order_of_the_log(log: CliqueLog, 
     assert not log.view().members[0].session_alive
 
 
-def test_a_late_copy_brings_no_address_back_nor_readiness_from_before_the_new_one(log: CliqueLog) -> None:
+def test_a_late_copy_brings_no_address_back_nor_readiness_from_before_the_new_one(log: CliquesPartition) -> None:
     log.now_ms = START_MS + 100
     log.claim("n", "u", said_ms=START_MS + 10, address="10.0.0.1", internal=True)
     log.claim("n", "u", said_ms=START_MS + 30, address="10.0.0.2", internal=True)
@@ -96,7 +96,7 @@ def test_a_late_copy_brings_no_address_back_nor_readiness_from_before_the_new_on
     assert log.ready("n", said_ms=START_MS + 30).code == "done"
 
 
-def test_an_address_by_command_does_not_make_older_statements_news(log: CliqueLog) -> None:
+def test_an_address_by_command_does_not_make_older_statements_news(log: CliquesPartition) -> None:
     """A command may be old and counts; the newest statement is still the newest."""
     log.now_ms = START_MS + 100
     log.claim("n", "u", said_ms=START_MS + 40, address="10.0.0.1", internal=True)
@@ -105,7 +105,7 @@ def test_an_address_by_command_does_not_make_older_statements_news(log: CliqueLo
     assert log.view().members[0].address == "10.0.0.2"
 
 
-def test_what_is_so_already_writes_nothing(log: CliqueLog) -> None:
+def test_what_is_so_already_writes_nothing(log: CliquesPartition) -> None:
     """Daemons repeat themselves every few seconds; a row that is written is saved, forwarded and shown again."""
     log.resize(3)
     log.claim("n", "u")
@@ -115,12 +115,12 @@ def test_what_is_so_already_writes_nothing(log: CliqueLog) -> None:
         assert (decision.change, decision.outcome.code) == (None, "unchanged")
 
 
-def test_an_event_of_another_topic_is_refused_by_its_name(log: CliqueLog) -> None:
+def test_an_event_of_another_topic_is_refused_by_its_name(log: CliquesPartition) -> None:
     refused = log.append(OutboxAcknowledged(Envelope("", "", "", 0), 1))
     assert refused.reason == "event: OutboxAcknowledged is not an event of the cliques topic"
 
 
-def test_who_waits_gets_the_index_last_reported_if_it_is_free_and_else_the_lowest(log: CliqueLog) -> None:
+def test_who_waits_gets_the_index_last_reported_if_it_is_free_and_else_the_lowest(log: CliquesPartition) -> None:
     """What a node's peers know of it stays true where it can: its index is in the names that they look up."""
     log.fill(4)
     for node in ("n0", "n1", "n3"):
@@ -140,7 +140,7 @@ def test_who_waits_gets_the_index_last_reported_if_it_is_free_and_else_the_lowes
     assert log.line() == ["y"]
 
 
-def test_the_index_last_reported_is_not_given_beyond_the_capacity(log: CliqueLog) -> None:
+def test_the_index_last_reported_is_not_given_beyond_the_capacity(log: CliquesPartition) -> None:
     log.fill(4)
     for node in ("n0", "n1", "n2", "n3"):
         log.release(node)
@@ -151,7 +151,7 @@ def test_the_index_last_reported_is_not_given_beyond_the_capacity(log: CliqueLog
     assert log.indices() == {"x": 0, "n3": 1}
 
 
-def test_index_zero_is_an_index_like_any_other(log: CliqueLog) -> None:
+def test_index_zero_is_an_index_like_any_other(log: CliquesPartition) -> None:
     log.fill(2)
     log.release("n0")
     log.release("n1")
@@ -167,7 +167,7 @@ def test_index_zero_is_an_index_like_any_other(log: CliqueLog) -> None:
     assert log.claim("n1", "again", requested_index=0).result["index"] == 0
 
 
-def test_a_wish_beyond_the_capacity_is_told_the_range(log: CliqueLog) -> None:
+def test_a_wish_beyond_the_capacity_is_told_the_range(log: CliquesPartition) -> None:
     log.resize(4)
     assert (
         log.claim("n", "u", requested_index=4).reason
@@ -180,7 +180,7 @@ def test_a_wish_beyond_the_capacity_is_told_the_range(log: CliqueLog) -> None:
     assert log.claim("m", "v", requested_index=3).reason == held
 
 
-def test_a_pod_may_be_a_minute_ahead_of_the_log_and_no_more(log: CliqueLog) -> None:
+def test_a_pod_may_be_a_minute_ahead_of_the_log_and_no_more(log: CliquesPartition) -> None:
     assert log.claim("n", "u", created_ms=log.now_ms + 1 + MAX_AHEAD_MS).code == "done"
     late = log.now_ms + 2 + MAX_AHEAD_MS
     latest = log.now_ms + 1 + MAX_AHEAD_MS
@@ -190,7 +190,7 @@ def test_a_pod_may_be_a_minute_ahead_of_the_log_and_no_more(log: CliqueLog) -> N
 
 def test_a_clique_is_forgotten_when_the_last_thing_known_of_it_is() -> None:
     """A capacity that was set, a place in line, a seat, who left: each keeps it, also through a restart."""
-    log = CliqueLog()
+    log = CliquesPartition()
     log.resize(1)
     log.claim("n", "u")
     log.claim("m", "v")
@@ -201,7 +201,7 @@ def test_a_clique_is_forgotten_when_the_last_thing_known_of_it_is() -> None:
     assert log.claim("n", "w").result["index"] == 0
 
 
-def test_who_is_heard_no_more_is_not_ready_and_keeps_its_index(log: CliqueLog) -> None:
+def test_who_is_heard_no_more_is_not_ready_and_keeps_its_index(log: CliquesPartition) -> None:
     log.claim("n", "u")
     log.hear("n", "s")
     log.ready("n")
@@ -211,7 +211,7 @@ def test_who_is_heard_no_more_is_not_ready_and_keeps_its_index(log: CliqueLog) -
 
 
 def test_a_node_comes_back_to_a_clique_that_is_just_about_to_forget_it(
-    log: CliqueLog, monkeypatch: pytest.MonkeyPatch
+    log: CliquesPartition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It leaves the other clique, whom that forgets is itself as it left this one, and it holds an index here."""
     monkeypatch.setattr("projections.cliques.claims.MAX_LEFT", 2)
@@ -227,7 +227,9 @@ def test_a_node_comes_back_to_a_clique_that_is_just_about_to_forget_it(
 
 
 @pytest.mark.parametrize("created_ms", [[], [0]])
-def test_a_claim_that_says_no_creation_time_is_as_old_as_its_words(log: CliqueLog, created_ms: list[int]) -> None:
+def test_a_claim_without_a_creation_time_has_the_time_of_its_statement(
+    log: CliquesPartition, created_ms: list[int]
+) -> None:
     log.now_ms = START_MS + 100
     for uid, said_ms, code in (("u", 50, "done"), ("v", 40, "refused"), ("w", 60, "done")):
         envelope = Envelope(f"id-{uid}", "d/c", "test", START_MS + said_ms)

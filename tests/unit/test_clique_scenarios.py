@@ -22,25 +22,25 @@ from projections.cliques.files import (
     reload,
 )
 from projections.cliques.views import is_domain_ready, summaries
-from tests.support.cliques import START_MS, CliqueLog, reloaded, rows_of
+from tests.support.cliques import START_MS, CliquesPartition, reloaded, rows_of
 
 TEXT = "no available indices within maxNodesPerIMEXDomain (18)"
 
 
 @pytest.fixture
-def log() -> CliqueLog:
-    return CliqueLog()
+def log() -> CliquesPartition:
+    return CliquesPartition()
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_01_eighteen_claim_at_once(log: CliqueLog, seed: int) -> None:
+def test_01_eighteen_claim_at_once(log: CliquesPartition, seed: int) -> None:
     nodes = [f"n{number}" for number in range(18)]
     random.Random(seed).shuffle(nodes)
     assert sorted(log.claim(node, node).result["index"] for node in nodes) == list(range(18))
     assert sorted(log.indices().values()) == list(range(18))
 
 
-def test_02_the_nineteenth_waits_and_the_others_are_untouched(log: CliqueLog) -> None:
+def test_02_the_nineteenth_waits_and_the_others_are_untouched(log: CliquesPartition) -> None:
     """Upstream retries for ever, every 6 s at most; ours has a place in line."""
     log.fill()
     before = log.indices()
@@ -50,7 +50,7 @@ def test_02_the_nineteenth_waits_and_the_others_are_untouched(log: CliqueLog) ->
     assert log.indices() == before
 
 
-def test_03_one_leaves_and_the_nineteenth_gets_its_index(log: CliqueLog) -> None:
+def test_03_one_leaves_and_the_nineteenth_gets_its_index(log: CliquesPartition) -> None:
     log.fill()
     log.claim("n18", "u18")
     log.claim("n19", "u19")
@@ -61,21 +61,21 @@ def test_03_one_leaves_and_the_nineteenth_gets_its_index(log: CliqueLog) -> None
     assert log.claim("n19", "u19").result["queue_position"] == 1
 
 
-def test_04_a_gap_is_filled_before_the_clique_grows(log: CliqueLog) -> None:
+def test_04_a_gap_is_filled_before_the_clique_grows(log: CliquesPartition) -> None:
     log.fill(10)
     log.release("n5")
     assert log.claim("new", "u").result["index"] == 5
     assert log.claim("newer", "v").result["index"] == 10
 
 
-def test_05_three_gaps_for_three_newcomers(log: CliqueLog) -> None:
+def test_05_three_gaps_for_three_newcomers(log: CliquesPartition) -> None:
     log.fill(12)
     for number in (11, 3, 7):
         log.release(f"n{number}")
     assert [log.claim(node, node).result["index"] for node in ("a", "b", "c")] == [3, 7, 11]
 
 
-def test_06_a_claim_repeated_changes_nothing(log: CliqueLog) -> None:
+def test_06_a_claim_repeated_changes_nothing(log: CliquesPartition) -> None:
     log.claim("a", "u", address="10.0.0.1")
     log.state.members.drain()
     for _ in range(100):
@@ -83,7 +83,7 @@ def test_06_a_claim_repeated_changes_nothing(log: CliqueLog) -> None:
     assert not any(log.state.members.drain())
 
 
-def test_07_a_new_pod_keeps_the_index_and_is_not_ready(log: CliqueLog) -> None:
+def test_07_a_new_pod_keeps_the_index_and_is_not_ready(log: CliquesPartition) -> None:
     """Upstream leaves the old status, so that a stale Ready survives."""
     log.fill(3)
     log.ready("n1")
@@ -96,7 +96,7 @@ def test_07_a_new_pod_keeps_the_index_and_is_not_ready(log: CliqueLog) -> None:
     assert is_due
 
 
-def test_08_a_node_that_left_gets_its_index_back_while_it_is_free(log: CliqueLog) -> None:
+def test_08_a_node_that_left_gets_its_index_back_while_it_is_free(log: CliquesPartition) -> None:
     """Upstream gives the lowest free one. Ours is sticky: a job that comes back finds the ids it had."""
     log.fill(6)
     for number in (1, 4):
@@ -106,14 +106,14 @@ def test_08_a_node_that_left_gets_its_index_back_while_it_is_free(log: CliqueLog
     assert log.claim("n1", "u1-new").result["index"] == 6
 
 
-def test_09_another_machine_under_the_same_name(log: CliqueLog) -> None:
+def test_09_another_machine_under_the_same_name(log: CliquesPartition) -> None:
     log.fill(2)
     log.ready("n0")
     assert log.claim("n0", "other-machine", address="10.9.0.1").result["index"] == 0
     assert not log.view().members[0].ready
 
 
-def test_10_a_graceful_stop_moves_nobody_else(log: CliqueLog) -> None:
+def test_10_a_graceful_stop_moves_nobody_else(log: CliquesPartition) -> None:
     log.fill(18)
     log.state.members.drain()
     log.release("n3", "u3")
@@ -121,7 +121,7 @@ def test_10_a_graceful_stop_moves_nobody_else(log: CliqueLog) -> None:
     assert log.indices() == {f"n{number}": number for number in range(18) if number != 3}
 
 
-def test_11_all_stop_together(log: CliqueLog) -> None:
+def test_11_all_stop_together(log: CliquesPartition) -> None:
     """Upstream: some self-removals win, the others lose to conflicts and wait for the next clean-up."""
     log.fill(18)
     for number in range(18):
@@ -130,7 +130,7 @@ def test_11_all_stop_together(log: CliqueLog) -> None:
     assert set(log.slot_addresses()) == {FREE_SLOT_ADDRESS}
 
 
-def test_12_a_restart_storm_changes_addresses_only(log: CliqueLog) -> None:
+def test_12_a_restart_storm_changes_addresses_only(log: CliquesPartition) -> None:
     log.fill(18)
     before = log.indices()
     order = list(range(18))
@@ -141,7 +141,7 @@ def test_12_a_restart_storm_changes_addresses_only(log: CliqueLog) -> None:
     assert log.slot_addresses() == tuple(f"10.1.0.{number + 1}" for number in range(18))
 
 
-def test_13_a_crash_loop_of_one_pod_writes_nothing(log: CliqueLog) -> None:
+def test_13_a_crash_loop_of_one_pod_writes_nothing(log: CliquesPartition) -> None:
     log.claim("a", "u", address="10.0.0.1", created_ms=START_MS)
     before = rows_of(log.state)
     for _ in range(10):
@@ -149,7 +149,7 @@ def test_13_a_crash_loop_of_one_pod_writes_nothing(log: CliqueLog) -> None:
     assert rows_of(log.state) == before
 
 
-def test_14_a_lost_node_is_not_ready_and_keeps_its_index(log: CliqueLog) -> None:
+def test_14_a_lost_node_is_not_ready_and_keeps_its_index(log: CliquesPartition) -> None:
     """Upstream keeps it Ready until the Node object goes: only the dead daemon itself could say otherwise."""
     log.fill(2)
     log.hear("n0", "s1")
@@ -163,7 +163,7 @@ def test_14_a_lost_node_is_not_ready_and_keeps_its_index(log: CliqueLog) -> None
     assert log.view().members[0].ready
 
 
-def test_15_a_deleted_node_frees_its_index_for_the_first_in_line(log: CliqueLog) -> None:
+def test_15_a_deleted_node_frees_its_index_for_the_first_in_line(log: CliquesPartition) -> None:
     log.fill(18)
     log.claim("n18", "u18")
     log.lose("n4", "none")
@@ -171,14 +171,14 @@ def test_15_a_deleted_node_frees_its_index_for_the_first_in_line(log: CliqueLog)
     assert log.indices()["n18"] == 4
 
 
-def test_16_two_domains_with_one_clique_id_are_independent(log: CliqueLog) -> None:
+def test_16_two_domains_with_one_clique_id_are_independent(log: CliquesPartition) -> None:
     assert log.claim("a", "u", domain="d1", address="10.0.0.1").result["index"] == 0
     assert log.claim("b", "v", domain="d2", address="10.0.0.1").result["index"] == 0
     assert (log.indices(domain="d1"), log.indices(domain="d2")) == ({"a": 0}, {"b": 0})
     assert log.view(domain="d1").members[0].address == log.view(domain="d2").members[0].address == "10.0.0.1"
 
 
-def test_17_a_node_that_moves_to_another_clique_leaves_the_first(log: CliqueLog) -> None:
+def test_17_a_node_that_moves_to_another_clique_leaves_the_first(log: CliquesPartition) -> None:
     log.fill(18)
     log.claim("n18", "u18")
     assert log.claim("n5", "u5-new", clique="c2", address="10.0.0.6").result["index"] == 0
@@ -187,7 +187,7 @@ def test_17_a_node_that_moves_to_another_clique_leaves_the_first(log: CliqueLog)
     assert log.claim("n5", "u5-new", clique="c").code == "refused"
 
 
-def test_18_one_domain_over_three_cliques(log: CliqueLog) -> None:
+def test_18_one_domain_over_three_cliques(log: CliquesPartition) -> None:
     for number in range(54):
         log.claim(f"n{number}", f"u{number}", clique=f"c{number % 3}")
     for clique in ("c0", "c1", "c2"):
@@ -199,7 +199,7 @@ def test_18_one_domain_over_three_cliques(log: CliqueLog) -> None:
     ]
 
 
-def test_19_a_claim_without_a_clique_is_refused(log: CliqueLog) -> None:
+def test_19_a_claim_without_a_clique_is_refused(log: CliquesPartition) -> None:
     """A node without the fabric is in no clique: upstream shows -1 for it, and so does who asks us."""
     log.clique = ""
     outcome = log.claim("a", "u")
@@ -208,7 +208,7 @@ def test_19_a_claim_without_a_clique_is_refused(log: CliqueLog) -> None:
     assert log.state.cliques == {}
 
 
-def test_20_a_release_that_was_said_before_the_claim_prunes_nothing(log: CliqueLog) -> None:
+def test_20_a_release_that_was_said_before_the_claim_prunes_nothing(log: CliquesPartition) -> None:
     """Upstream's clean-up, with a view older than the claim, prunes rows and so swaps indices."""
     seen_ms = log.now_ms
     log.claim("a", "u", internal=True)
@@ -218,7 +218,7 @@ def test_20_a_release_that_was_said_before_the_claim_prunes_nothing(log: CliqueL
     assert log.indices() == {"a": 0, "b": 1}
 
 
-def test_22_a_reused_address_goes_to_the_newer_pod(log: CliqueLog) -> None:
+def test_22_a_reused_address_goes_to_the_newer_pod(log: CliquesPartition) -> None:
     """Upstream's hosts map keeps one of the two at random, and a stop removes both."""
     log.claim("dead", "u", address="10.0.0.1", created_ms=START_MS)
     log.ready("dead")
@@ -236,7 +236,7 @@ def test_23_names_of_two_domains_differ() -> None:
     assert not set(names[0].split()) & set(names[1].split())
 
 
-def test_24_the_index_of_a_running_daemon_never_changes(log: CliqueLog) -> None:
+def test_24_the_index_of_a_running_daemon_never_changes(log: CliquesPartition) -> None:
     log.fill(3)
     outcome = log.claim("n2", "u2", requested_index=5)
     assert outcome.code == "refused"
@@ -245,12 +245,12 @@ def test_24_the_index_of_a_running_daemon_never_changes(log: CliqueLog) -> None:
     assert log.claim("n2", "u2").result["index"] == 2
 
 
-def test_26_two_writers_from_one_snapshot_both_get_a_row(log: CliqueLog) -> None:
+def test_26_two_writers_from_one_snapshot_both_get_a_row(log: CliquesPartition) -> None:
     assert {log.claim("a", "u").result["index"], log.claim("b", "v").result["index"]} == {0, 1}
     assert len(log.view().members) == 2
 
 
-def test_27_an_index_injected_by_hand_does_not_take_anothers(log: CliqueLog) -> None:
+def test_27_an_index_injected_by_hand_does_not_take_anothers(log: CliquesPartition) -> None:
     """Upstream accepts the row, and one name has two addresses. Here the older claim keeps."""
     log.fill(3)
     outcome = log.claim("intruder", "x", requested_index=1)
@@ -261,14 +261,14 @@ def test_27_an_index_injected_by_hand_does_not_take_anothers(log: CliqueLog) -> 
 
 
 @pytest.mark.parametrize("requested_index", [-2, 18, 1 << 40])
-def test_28_an_index_outside_the_clique_is_refused(log: CliqueLog, requested_index: int) -> None:
+def test_28_an_index_outside_the_clique_is_refused(log: CliquesPartition, requested_index: int) -> None:
     """Upstream's daemon exits on such a row."""
     outcome = log.claim("a", "u", requested_index=requested_index)
     assert outcome.code == "refused"
     assert outcome.reason.partition(": ")[2].startswith(f"{requested_index} must be from ")
 
 
-def test_29_a_domain_is_ready_when_enough_nodes_are_and_none_is_not(log: CliqueLog) -> None:
+def test_29_a_domain_is_ready_when_enough_nodes_are_and_none_is_not(log: CliquesPartition) -> None:
     assert is_domain_ready(log.state, "d", 0)
     assert not is_domain_ready(log.state, "d", 2)
     log.fill(3)
@@ -280,14 +280,14 @@ def test_29_a_domain_is_ready_when_enough_nodes_are_and_none_is_not(log: CliqueL
     assert not is_domain_ready(log.state, "d", 2)
 
 
-def test_30_a_stopped_daemon_is_not_ready_until_it_goes_on(log: CliqueLog) -> None:
+def test_30_a_stopped_daemon_is_not_ready_until_it_goes_on(log: CliquesPartition) -> None:
     log.fill(1)
     for is_ready in (True, False, True):
         log.ready("n0", is_ready)
         assert (log.view().members[0].ready, log.indices()) == (is_ready, {"n0": 0})
 
 
-def test_31_signals_are_coalesced_and_the_last_state_is_signalled(log: CliqueLog) -> None:
+def test_31_signals_are_coalesced_and_the_last_state_is_signalled(log: CliquesPartition) -> None:
     state, is_due = Reload(), False
     sent = []
     for now_ms in range(0, 60_000, 100):
@@ -302,7 +302,7 @@ def test_31_signals_are_coalesced_and_the_last_state_is_signalled(log: CliqueLog
     assert not is_due and state.wake_ms is None
 
 
-def test_32_the_hosts_file_has_every_slot_and_does_not_grow(log: CliqueLog) -> None:
+def test_32_the_hosts_file_has_every_slot_and_does_not_grow(log: CliquesPartition) -> None:
     """Upstream appends its header at each update, and leaves free slots to the network's DNS."""
     log.fill(2)
     foreign = "127.0.0.1\tlocalhost\n10.9.9.9\tgateway # by hand\n"
@@ -320,7 +320,7 @@ def test_32_the_hosts_file_has_every_slot_and_does_not_grow(log: CliqueLog) -> N
     assert [line.split("\t")[1] for line in lines[3:]] == peers_file("d", 18).splitlines()
 
 
-def test_33_a_restart_in_mid_formation_changes_no_index(log: CliqueLog) -> None:
+def test_33_a_restart_in_mid_formation_changes_no_index(log: CliquesPartition) -> None:
     log.fill(9)
     log.release("n4")
     before = log.indices()
@@ -330,7 +330,7 @@ def test_33_a_restart_in_mid_formation_changes_no_index(log: CliqueLog) -> None:
     assert [log.claim(f"m{number}", f"w{number}").result["index"] for number in range(9)] == list(range(9, 18))
 
 
-def test_34_indices_that_foreign_rows_show_are_carried_over(log: CliqueLog) -> None:
+def test_34_indices_that_foreign_rows_show_are_carried_over(log: CliquesPartition) -> None:
     """Upstream loses them when it changes where it keeps them (#1486)."""
     rows = {"a": 4, "b": 0, "c": 17}
     for node, index in rows.items():
@@ -339,7 +339,7 @@ def test_34_indices_that_foreign_rows_show_are_carried_over(log: CliqueLog) -> N
     assert log.claim("d", "pod-d").result["index"] == 1
 
 
-def test_35_a_late_copy_of_a_claim_resurrects_nothing(log: CliqueLog) -> None:
+def test_35_a_late_copy_of_a_claim_resurrects_nothing(log: CliquesPartition) -> None:
     said_ms = log.now_ms
     log.claim("a", "u", said_ms=said_ms, internal=True)
     log.release("a", "u", internal=True)
@@ -348,13 +348,13 @@ def test_35_a_late_copy_of_a_claim_resurrects_nothing(log: CliqueLog) -> None:
     assert log.claim("a", "u", internal=True).result["index"] == 0
 
 
-def test_36_the_log_replayed_gives_the_same_rows(log: CliqueLog) -> None:
+def test_36_the_log_replayed_gives_the_same_rows(log: CliquesPartition) -> None:
     log.fill(18)
     for node, uid in itertools.product(("x", "y"), ("1", "2")):
         log.claim(node, uid)
     log.release("n9")
     log.resize(20)
-    again = CliqueLog()
+    again = CliquesPartition()
     for event, _ in log.events:
         again.append(event)
     assert rows_of(again.state) == rows_of(log.state)

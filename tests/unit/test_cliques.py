@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 
 from projections.cliques.fold import CliquesFold
 from projections.cliques.state import MAX_CAPACITY, MAX_LEFT, MAX_LEFT_PER_CLIQUE, MAX_QUEUE, lowest_free
-from tests.support.cliques import START_MS, CliqueLog, check_invariants, reloaded, rows_of
+from tests.support.cliques import START_MS, CliquesPartition, check_invariants, reloaded, rows_of
 
 
 @pytest.fixture
-def log() -> CliqueLog:
-    return CliqueLog()
+def log() -> CliquesPartition:
+    return CliquesPartition()
 
 
-def test_growth_serves_the_line_in_order_and_prefers_the_index_last_reported(log: CliqueLog) -> None:
+def test_growth_serves_the_line_in_order_and_prefers_the_index_last_reported(log: CliquesPartition) -> None:
     log.resize(4)
     log.fill(4)
     log.release("n3")
@@ -29,7 +29,7 @@ def test_growth_serves_the_line_in_order_and_prefers_the_index_last_reported(log
     assert log.line() == ["y"]
 
 
-def test_a_capacity_below_an_index_in_use_is_refused(log: CliqueLog) -> None:
+def test_a_capacity_below_an_index_in_use_is_refused(log: CliquesPartition) -> None:
     log.fill(5)
     outcome = log.resize(4)
     assert outcome.code == "refused"
@@ -40,12 +40,12 @@ def test_a_capacity_below_an_index_in_use_is_refused(log: CliqueLog) -> None:
 
 
 @pytest.mark.parametrize("capacity", [0, -1, MAX_CAPACITY + 1, 1 << 62])
-def test_a_capacity_out_of_range_is_refused(log: CliqueLog, capacity: int) -> None:
+def test_a_capacity_out_of_range_is_refused(log: CliquesPartition, capacity: int) -> None:
     assert log.resize(capacity).reason == f"capacity: {capacity} must be from 1 to {MAX_CAPACITY}"
     assert log.state.cliques == {}
 
 
-def test_a_place_in_line_ends_with_its_pod(log: CliqueLog) -> None:
+def test_a_place_in_line_ends_with_its_pod(log: CliquesPartition) -> None:
     log.resize(1)
     log.claim("holder", "u")
     assert [log.claim(node, "u1").result["queue_position"] for node in ("a", "b", "c")] == [1, 2, 3]
@@ -57,7 +57,7 @@ def test_a_place_in_line_ends_with_its_pod(log: CliqueLog) -> None:
     assert log.claim("c", "u1").result["queue_position"] == 1
 
 
-def test_an_older_incarnation_changes_nothing(log: CliqueLog) -> None:
+def test_an_older_incarnation_changes_nothing(log: CliquesPartition) -> None:
     log.claim("a", "new", created_ms=START_MS + 5, address="10.0.0.5")
     before = rows_of(log.state)
     outcome = log.claim("a", "old", created_ms=START_MS + 4, address="10.0.0.4")
@@ -71,7 +71,7 @@ def test_an_older_incarnation_changes_nothing(log: CliqueLog) -> None:
     assert log.claim("a", "old", created_ms=START_MS + 4).code == "refused"
 
 
-def test_of_two_pods_of_one_second_the_later_in_the_log_is_newer(log: CliqueLog) -> None:
+def test_of_two_pods_of_one_second_the_later_in_the_log_is_newer(log: CliquesPartition) -> None:
     """Kubernetes' creation times have whole seconds, and uids no order."""
     log.claim("a", "z", created_ms=START_MS)
     log.claim("a", "b", created_ms=START_MS)
@@ -80,7 +80,7 @@ def test_of_two_pods_of_one_second_the_later_in_the_log_is_newer(log: CliqueLog)
     assert log.view().members[0].uid == "b"
 
 
-def test_a_claim_without_a_uid_is_its_own_incarnation(log: CliqueLog) -> None:
+def test_a_claim_without_a_uid_is_its_own_incarnation(log: CliquesPartition) -> None:
     assert log.claim("a").result["index"] == 0
     first = log.view().members[0].uid
     assert first == "id-0"
@@ -88,13 +88,13 @@ def test_a_claim_without_a_uid_is_its_own_incarnation(log: CliqueLog) -> None:
     assert log.view().members[0].uid == "id-1"
 
 
-def test_an_incarnation_from_the_future_is_refused(log: CliqueLog) -> None:
+def test_an_incarnation_from_the_future_is_refused(log: CliquesPartition) -> None:
     outcome = log.claim("a", "u", created_ms=START_MS + 3_600_000)
     assert outcome.code == "refused"
     assert outcome.reason.startswith(f"created_ms[0]: {START_MS + 3_600_000} must be from 0 to")
 
 
-def test_a_pod_from_a_fast_clock_gives_way_once_it_is_put_right(log: CliqueLog) -> None:
+def test_a_pod_from_a_fast_clock_gives_way_once_it_is_put_right(log: CliquesPartition) -> None:
     log.now_ms += 3_600_000
     log.claim("a", "fast", address="10.0.0.1")
     log.now_ms -= 3_600_000
@@ -107,7 +107,7 @@ def test_a_pod_from_a_fast_clock_gives_way_once_it_is_put_right(log: CliqueLog) 
     }
 
 
-def test_a_move_frees_the_index_in_the_old_clique_and_is_refused_whole(log: CliqueLog) -> None:
+def test_a_move_frees_the_index_in_the_old_clique_and_is_refused_whole(log: CliquesPartition) -> None:
     log.resize(1, "c")
     log.claim("a", "u1", address="10.0.0.1")
     log.claim("b", "v1", address="10.0.0.2")
@@ -120,7 +120,7 @@ def test_a_move_frees_the_index_in_the_old_clique_and_is_refused_whole(log: Cliq
     assert log.view("c2").members[1].address == "10.0.0.2"
 
 
-def test_an_address_is_kept_unless_another_is_given(log: CliqueLog) -> None:
+def test_an_address_is_kept_unless_another_is_given(log: CliquesPartition) -> None:
     log.claim("a", "u", address="2001:db8::1")
     log.ready("a")
     log.claim("a", "u", address="2001:DB8:0::1")
@@ -131,7 +131,7 @@ def test_an_address_is_kept_unless_another_is_given(log: CliqueLog) -> None:
     assert (log.view().members[0].address, log.view().members[0].ready) == ("10.0.0.1", False)
 
 
-def test_a_session_that_is_not_the_newest_is_ignored(log: CliqueLog) -> None:
+def test_a_session_that_is_not_the_newest_is_ignored(log: CliquesPartition) -> None:
     log.claim("a", "u")
     log.hear("a", "s1", said_ms=START_MS + 10)
     log.now_ms = START_MS + 100
@@ -146,7 +146,7 @@ def test_a_session_that_is_not_the_newest_is_ignored(log: CliqueLog) -> None:
     assert not log.view().members[0].ready
 
 
-def test_a_late_copy_of_readiness_is_ignored(log: CliqueLog) -> None:
+def test_a_late_copy_of_readiness_is_ignored(log: CliquesPartition) -> None:
     log.claim("a", "u")
     log.now_ms += 100
     log.ready("a", True, said_ms=START_MS + 50)
@@ -155,14 +155,14 @@ def test_a_late_copy_of_readiness_is_ignored(log: CliqueLog) -> None:
     assert not log.view().members[0].ready
 
 
-def test_a_fast_clock_does_not_silence_others(log: CliqueLog) -> None:
+def test_a_fast_clock_does_not_silence_others(log: CliquesPartition) -> None:
     log.claim("a", "u")
     log.ready("a", True, said_ms=START_MS + 3_600_000)
     assert log.ready("a", False).code == "done"
     assert not log.view().members[0].ready
 
 
-def test_who_waits_cannot_be_ready_but_may_have_a_session(log: CliqueLog) -> None:
+def test_who_waits_cannot_be_ready_but_may_have_a_session(log: CliquesPartition) -> None:
     log.resize(1)
     log.claim("a", "u")
     log.claim("b", "v")
@@ -172,11 +172,11 @@ def test_who_waits_cannot_be_ready_but_may_have_a_session(log: CliqueLog) -> Non
     assert log.view().members[0].session_alive
 
 
-def test_what_is_about_nobody_is_answered(log: CliqueLog) -> None:
+def test_what_is_about_nobody_is_answered(log: CliquesPartition) -> None:
     assert log.release("ghost").code == "unchanged"
     for outcome in (log.ready("ghost"), log.hear("ghost", "s"), log.lose("ghost", "s")):
         assert outcome.reason == "node: 'ghost' has no index and no queue place in clique 'c'"
-    assert rows_of(log.state) == rows_of(CliqueLog().state)
+    assert rows_of(log.state) == rows_of(CliquesPartition().state)
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_what_is_about_nobody_is_answered(log: CliqueLog) -> None:
     ],
 )
 def test_malformed_claims_are_refused(domain: str, clique: str, node: str, address: str) -> None:
-    log = CliqueLog(domain, clique)
+    log = CliquesPartition(domain, clique)
     outcome = log.claim(node, "u", address=address)
     assert outcome.code == "refused"
     assert " must be " in outcome.reason
@@ -200,7 +200,7 @@ def test_malformed_claims_are_refused(domain: str, clique: str, node: str, addre
 
 
 def test_a_slash_cannot_reach_into_another_domain() -> None:
-    log = CliqueLog("d", "c")
+    log = CliquesPartition("d", "c")
     log.claim("source/n", "u")
     log.domain, log.clique = "d/c", "source"
     log.release("n")
@@ -210,7 +210,7 @@ def test_a_slash_cannot_reach_into_another_domain() -> None:
 
 
 def test_a_clique_that_everybody_left_is_forgotten_in_its_turn() -> None:
-    log = CliqueLog(checked=False)
+    log = CliquesPartition(checked=False)
     for number in range(MAX_LEFT + 2):
         log.domain = f"domain-{number}"
         log.claim("n", "u")
@@ -221,7 +221,7 @@ def test_a_clique_that_everybody_left_is_forgotten_in_its_turn() -> None:
 
 
 def test_the_capacity_of_a_clique_is_forgotten_with_the_last_node_that_is_known_of_it(
-    log: CliqueLog, monkeypatch: pytest.MonkeyPatch
+    log: CliquesPartition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("projections.cliques.claims.MAX_LEFT", 2)
     for clique in ("first", "second", "third"):
@@ -235,7 +235,7 @@ def test_the_capacity_of_a_clique_is_forgotten_with_the_last_node_that_is_known_
 
 
 def test_a_clique_whose_last_node_is_forgotten_for_one_of_its_own_keeps_its_capacity(
-    log: CliqueLog, monkeypatch: pytest.MonkeyPatch
+    log: CliquesPartition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("projections.cliques.claims.MAX_LEFT", 1)
     log.resize(4)
@@ -245,7 +245,7 @@ def test_a_clique_whose_last_node_is_forgotten_for_one_of_its_own_keeps_its_capa
     assert log.view().capacity == 4
 
 
-def test_the_default_capacity_is_not_kept(log: CliqueLog) -> None:
+def test_the_default_capacity_is_not_kept(log: CliquesPartition) -> None:
     log.resize(4)
     log.claim("n", "u")
     assert log.resize(18).code == "done"
@@ -256,7 +256,7 @@ def test_the_default_capacity_is_not_kept(log: CliqueLog) -> None:
 
 
 def test_no_more_cliques_than_are_allowed_have_a_capacity_and_no_node(
-    log: CliqueLog, monkeypatch: pytest.MonkeyPatch
+    log: CliquesPartition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("projections.cliques.fold.MAX_UNUSED", 2)
     assert [log.resize(4, clique).code for clique in ("a", "b", "c", "a")] == ["done", "done", "refused", "unchanged"]
@@ -271,7 +271,7 @@ def test_no_more_cliques_than_are_allowed_have_a_capacity_and_no_node(
 
 
 def test_who_left_is_forgotten_oldest_first() -> None:
-    log = CliqueLog(checked=False)
+    log = CliquesPartition(checked=False)
     log.resize(MAX_CAPACITY)
     for number in range(MAX_LEFT_PER_CLIQUE + 2):
         log.claim(f"n{number}", f"u{number}")
@@ -283,7 +283,7 @@ def test_who_left_is_forgotten_oldest_first() -> None:
 
 
 def test_the_line_is_bounded() -> None:
-    log = CliqueLog(checked=False)
+    log = CliquesPartition(checked=False)
     log.fill(18)
     for number in range(MAX_QUEUE):
         assert log.claim(f"w{number}", "u").code == "waiting"
@@ -295,7 +295,7 @@ def test_the_line_is_bounded() -> None:
 
 
 def test_the_largest_clique_fills_and_restarts() -> None:
-    log = CliqueLog(checked=False)
+    log = CliquesPartition(checked=False)
     log.resize(MAX_CAPACITY)
     for number in range(MAX_CAPACITY):
         assert log.claim(f"n{number}", "u").result["index"] == number
@@ -314,7 +314,7 @@ def test_lowest_free(used: set[int]) -> None:
 
 def test_what_is_said_at_the_corrected_time_is_no_late_copy_of_what_a_fast_clock_said() -> None:
     """A daemon could not become ready, nor a pod leave, for as long as the clock had been ahead."""
-    log = CliqueLog()
+    log = CliquesPartition()
     log.fill()
     log.now_ms += 3_600_000
     assert log.claim("late", "u").code == "waiting"
@@ -329,7 +329,7 @@ def test_what_is_said_at_the_corrected_time_is_no_late_copy_of_what_a_fast_clock
     assert log.line() == ["later"]
 
 
-def test_a_claim_without_an_address_keeps_that_of_the_claim_before_it(log: CliqueLog) -> None:
+def test_a_claim_without_an_address_keeps_that_of_the_claim_before_it(log: CliquesPartition) -> None:
     log.claim("n", address="10.0.0.1")
     for clique in ("c", "c", "c2"):
         assert log.claim("n", clique=clique).code == "done"
@@ -338,14 +338,14 @@ def test_a_claim_without_an_address_keeps_that_of_the_claim_before_it(log: Cliqu
     assert log.view("c2").members[0].address == "", "a new pod has an address of its own"
 
 
-def test_an_address_that_a_newer_pod_took_does_not_come_back_by_a_claim_without_one(log: CliqueLog) -> None:
+def test_an_address_that_a_newer_pod_took_does_not_come_back_by_a_claim_without_one(log: CliquesPartition) -> None:
     log.claim("old", address="10.0.0.1")
     log.claim("new", address="10.0.0.1")
     log.claim("old")
     assert {member.node: member.address for member in log.view().members} == {"old": "", "new": "10.0.0.1"}
 
 
-def test_a_node_that_left_has_no_address_to_keep(log: CliqueLog) -> None:
+def test_a_node_that_left_has_no_address_to_keep(log: CliquesPartition) -> None:
     log.claim("n", address="10.0.0.1")
     log.release("n")
     log.claim("n")

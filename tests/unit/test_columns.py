@@ -13,7 +13,7 @@ from projections import field_checks
 from projections.columns import _check_label_set, expand, fault_of_label_numbers, fault_of_nodes
 from projections.field_checks import MAX_AHEAD_MS
 from schemas.events import MAX_ITEMS, NodesJoined, NodesLeft
-from tests.support.zones import START_MS, ZoneLog, internal_envelope, nodes_joined, packed6
+from tests.support.zones import START_MS, ZonesPartition, internal_envelope, nodes_joined, packed6
 
 SOUND = nodes_joined(internal_envelope("z1", START_MS), ["a", "b"], address=0x0A000001, created_ms=5, uid="u")
 
@@ -71,7 +71,7 @@ def test_a_fault_is_named_and_nothing_is_applied(columns: dict[str, Any], senten
     event = replace(SOUND, **columns)
     fault = fault_of_nodes(event, START_MS)
     assert fault is not None and sentence in fault and "\n" not in fault
-    log = ZoneLog()
+    log = ZonesPartition()
     assert log.append(event).reason.startswith(fault[:20])
     assert not log.state.nodes.rows and not log.state.outbox_offsets and not log.state.zones()
 
@@ -134,7 +134,7 @@ def test_addresses_in_bulk_are_judged_as_each_by_itself(fours: list[int], sixes:
 
 
 def test_a_column_of_one_stands_for_all() -> None:
-    log = ZoneLog()
+    log = ZonesPartition()
     event = replace(SOUND, label_sets=[{"a": "b"}], label_index=[0], addresses6=packed6("fd00::1") + bytes(16))
     assert log.append(event).code == "done"
     a, b = log.state.nodes.rows["a"], log.state.nodes.rows["b"]
@@ -144,7 +144,7 @@ def test_a_column_of_one_stands_for_all() -> None:
 
 
 def test_without_incarnations_the_command_is_the_incarnation_of_all() -> None:
-    log = ZoneLog()
+    log = ZonesPartition()
     log.join("a", "b")
     envelope = log.events[0][0].envelope
     assert {(n.created_ms, n.uid) for n in log.state.nodes.rows.values()} == {

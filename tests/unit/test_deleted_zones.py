@@ -7,17 +7,17 @@ from projections.views.zones import is_known
 from projections.zones.dpus.phases import DELETING
 from projections.zones.rows import Zone
 from tests.support.fleet import Fleet, Item
-from tests.support.zones import ZoneLog
+from tests.support.zones import ZonesPartition
 
 FLEET = FleetState(1)
 
 
-def known(log: ZoneLog, zone: str = "e") -> bool:
+def known(log: ZonesPartition, zone: str = "e") -> bool:
     return is_known(zone, log.state, FLEET)
 
 
 def test_a_zone_is_deleted_when_it_has_no_node_and_no_dpu() -> None:
-    log = ZoneLog()
+    log = ZonesPartition()
     log.join("n", "m", zone="e")
     assert log.delete_zone("e").reason == "zone: 'e' has 2 nodes and 0 DPUs and must have none"
     log.leave("n", "m", zone="e")
@@ -32,7 +32,7 @@ def test_a_zone_is_deleted_when_it_has_no_node_and_no_dpu() -> None:
 
 
 def test_a_zone_with_a_dpu_is_not_deleted_and_its_ordinals_are_not_used_again() -> None:
-    log = ZoneLog()
+    log = ZonesPartition()
     log.register("d", zone="e")
     assert log.delete_zone("e").reason == "zone: 'e' has 0 nodes and 1 DPUs and must have none"
     assert log.request("d", "delete", zone="e").code == "done"
@@ -47,7 +47,7 @@ def test_a_zone_with_a_dpu_is_not_deleted_and_its_ordinals_are_not_used_again() 
 
 
 def test_the_complete_lists_of_a_deleted_zone_go_with_it() -> None:
-    log = ZoneLog()
+    log = ZonesPartition()
     for zone in ("e", "e2"):
         log.join(f"s/{zone}", zone=zone)
         log.complete(b"list", source="s", zone=zone)
@@ -58,7 +58,7 @@ def test_the_complete_lists_of_a_deleted_zone_go_with_it() -> None:
 
 def test_limits_of_a_deleted_zone_stay_until_fleet_takes_them_away() -> None:
     """Fleet hands down limits in its own order: those of before a deletion may come after it."""
-    log = ZoneLog()
+    log = ZonesPartition()
     log.limit(2, 3, zone="e")
     assert known(log), "an operator made it before its first node"
     assert log.delete_zone("e").code == "done"

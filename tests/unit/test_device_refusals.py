@@ -1,4 +1,4 @@
-"""What a device says of a frame that it does not take, and that no malformed prefix hides among sound ones."""
+"""A device's refusals of frames: each has a code and a reason, and a malformed prefix is found among any others."""
 
 from __future__ import annotations
 
@@ -80,19 +80,19 @@ WHOLE = f"digest: {HELD.digest.hex()} after these steps is not {'00' * 16}"
         ),
     ],
 )
-def test_a_refusal_says_what_is_wrong_with_the_frame(frame: Delta, code: RefusalCode, reason: str) -> None:
+def test_a_refused_frame_has_a_code_and_a_reason(frame: Delta, code: RefusalCode, reason: str) -> None:
     assert apply(HELD, 1, frame, capacity=2) == FrameRefused(code, reason)
 
 
-def test_the_same_prefix_twice_in_a_step_is_refused() -> None:
+def test_a_step_with_a_repeated_prefix_is_refused() -> None:
     twice = Delta(0, 9, digest_of({ALLOW: TEN}), (step(NET + NET),))
     assert apply(HELD, 1, twice, capacity=9) == FrameRefused(
         RefusalCode.MALFORMED, f"steps: {SHOWN} adds prefixes that the table already has"
     )
 
 
-def test_a_set_that_comes_in_many_steps_and_a_rule_that_goes_are_counted_right() -> None:
-    """What the device counts is what it holds, so that it takes as much as fits, and no empty set stays."""
+def test_capacity_counts_the_held_prefixes_after_each_step() -> None:
+    """A set that is added in several steps fits exactly, and a rule without prefixes leaves the table."""
     swap = (step(bytes((11, 0, 0, 0, 8))), step(remove4=NET), step(bytes((12, 0, 0, 0, 8))))
     wanted = table(8, packed("11.0.0.0/8", "12.0.0.0/8"))
     assert apply(HELD, 1, Delta(7, 8, wanted.digest, swap), capacity=2) == wanted
@@ -101,7 +101,7 @@ def test_a_set_that_comes_in_many_steps_and_a_rule_that_goes_are_counted_right()
     assert apply(wanted, 1, empty, capacity=2) == table(9)
 
 
-def test_what_a_step_removed_makes_room_and_no_more_than_that() -> None:
+def test_a_step_may_use_the_room_that_an_earlier_step_freed() -> None:
     held = table(7, packed("10.0.0.0/8", "11.0.0.0/8", "12.0.0.0/8"))
     steps = (step(remove4=NET), step(bytes((13, 0, 0, 0, 8)) + bytes((14, 0, 0, 0, 8))))
     wanted = table(8, packed("11.0.0.0/8", "12.0.0.0/8", "13.0.0.0/8", "14.0.0.0/8"))
@@ -112,14 +112,14 @@ def test_what_a_step_removed_makes_room_and_no_more_than_that() -> None:
     )
 
 
-def test_ports_reach_as_far_as_there_are_ports() -> None:
+def test_the_whole_range_of_ports_is_accepted() -> None:
     rule: Rule = ALLOW._replace(ports=(0, 65_535))
     wanted = DeviceTable(1, 8, digest_of({rule: TEN}), {rule: TEN})
     assert apply(EMPTY_TABLE, 1, Delta(0, 8, wanted.digest, (step(NET)._replace(rule=rule),)), capacity=1) == wanted
 
 
-def judged(bits: int, prefixes: list[bytes]) -> DeviceTable | FrameRefused:
-    """What a device makes of a frame that adds these."""
+def applied_or_refused(bits: int, prefixes: list[bytes]) -> DeviceTable | FrameRefused:
+    """The result of a frame that adds these prefixes to an empty table."""
     held = b"".join(prefixes)
     adds = step(add4=held) if bits == 32 else step(add6=held)
     return apply(EMPTY_TABLE, 1, Delta(0, 1, digest_of({ALLOW: frozenset(prefixes)}), (adds,)), capacity=99)
@@ -133,22 +133,22 @@ def judged(bits: int, prefixes: list[bytes]) -> DeviceTable | FrameRefused:
         *((128, length) for length in (0, 63, 64, 65, 127, 128)),
     ],
 )
-def test_no_malformed_prefix_hides_among_sound_ones(bits: int, length: int, others: int) -> None:
-    """Every bit after the length, and every length that a family has not, alone and among few and many."""
+def test_a_malformed_prefix_is_found_among_any_number_of_valid_ones(bits: int, length: int, others: int) -> None:
+    """Covers every host bit, and lengths beyond those of the family, with few and with many other prefixes."""
     hosts = [(number + 1).to_bytes(bits // 8, "big") + bytes((bits,)) for number in range(others)]
     address = (1 << bits) - (1 << bits - length)
     spelled = [address, *(address | 1 << bit for bit in range(bits - length))]
     for each in spelled:
         prefix = each.to_bytes(bits // 8, "big") + bytes((length,))
-        after = judged(bits, [*hosts, prefix])
-        assert isinstance(after, DeviceTable) == is_sound(prefix) == (each == address)
+        after = applied_or_refused(bits, [*hosts, prefix])
+        assert isinstance(after, DeviceTable) == is_valid(prefix) == (each == address)
     for longer in (bits + 1, 255):
-        after = judged(bits, [*hosts, address.to_bytes(bits // 8, "big") + bytes((longer,))])
+        after = applied_or_refused(bits, [*hosts, address.to_bytes(bits // 8, "big") + bytes((longer,))])
         assert isinstance(after, FrameRefused) and after.code is RefusalCode.MALFORMED
 
 
-def is_sound(prefix: bytes) -> bool:
-    """As Python's own ipaddress has it."""
+def is_valid(prefix: bytes) -> bool:
+    """Whether Python's ipaddress accepts the prefix."""
     try:
         ip_network((prefix[:-1], prefix[-1]))
     except ValueError:

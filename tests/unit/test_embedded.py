@@ -1,4 +1,4 @@
-"""What the embedded log does beyond the contract: ownership, group commit, its clock, retention, readers beside it."""
+"""The embedded log beyond the contract: ownership, group commit, append times, retention, and secondary readers."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ async def test_a_second_owner_is_refused_by_the_name_of_the_directory(log: Embed
     await put(log, ZONES_0, b"v")
 
 
-async def test_a_path_that_is_no_directory_is_refused(tmp_path: Path, clock: Clock) -> None:
+async def test_a_path_that_is_not_a_directory_is_refused(tmp_path: Path, clock: Clock) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(FatalError, match=f"{tmp_path / 'file'}"):
         async with EmbeddedLog.open(TOPICS, tmp_path / "file", partition_count=2, now_ms=clock):
             pass
 
 
-async def test_a_refused_opening_lets_go_of_the_directory(tmp_path: Path, clock: Clock) -> None:
+async def test_a_refused_opening_releases_the_directory(tmp_path: Path, clock: Clock) -> None:
     for partition_count in (2, 3, 2):
         try:
             async with EmbeddedLog.open(TOPICS, tmp_path / "log", partition_count=partition_count, now_ms=clock) as log:
@@ -68,7 +68,7 @@ async def test_a_refused_opening_lets_go_of_the_directory(tmp_path: Path, clock:
             assert partition_count == 3
 
 
-async def test_a_missing_record_is_damage_and_not_a_gap(tmp_path: Path, clock: Clock) -> None:
+async def test_a_missing_record_is_reported_as_damage(tmp_path: Path, clock: Clock) -> None:
     path = tmp_path / "log"
     async with EmbeddedLog.open(TOPICS, path, partition_count=2, now_ms=clock) as log:
         await put(log, ZONES_0, *numbered("v", 10))
@@ -87,20 +87,20 @@ async def test_appends_to_a_removed_directory_are_not_acknowledged(log: Embedded
         await log.append(ZONES_0, b"zone", b"lost")
 
 
-async def test_no_more_files_end_no_log_and_acknowledge_nothing(log: EmbeddedLog) -> None:
-    """The directory cannot be looked at then, which says nothing about whether it is there."""
+async def test_a_lack_of_file_descriptors_fails_appends_but_does_not_end_the_log(log: EmbeddedLog) -> None:
+    """Without a file descriptor the log cannot check its directory, which does not mean that the directory is gone."""
     await put(log, ZONES_0, b"before")
-    with _no_more_files():
+    with _no_file_descriptors():
         with pytest.raises(LogUnavailable, match="cannot be read: Too many open files"):
             await log.append(ZONES_0, b"zone", b"meanwhile")
-        await asyncio.sleep(1.2)  # it is looked after once a second
+        await asyncio.sleep(1.2)  # the log checks its directory once a second
     await put(log, ZONES_0, b"after")
     assert [record.value for record in await read_all(log, ZONES_0)] == [b"before", b"after"]
 
 
 @contextmanager
-def _no_more_files() -> Iterator[None]:
-    """Every file that this process may have is open."""
+def _no_file_descriptors() -> Iterator[None]:
+    """Lower the limit of open files so that this process can open no other."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     lowest_free = os.open(os.devnull, os.O_RDONLY)
     os.close(lowest_free)
@@ -114,48 +114,48 @@ def _no_more_files() -> Iterator[None]:
 # -- appends
 
 
-async def test_appends_that_wait_share_one_sync(log: EmbeddedLog) -> None:
+async def test_concurrent_appends_share_one_sync(log: EmbeddedLog) -> None:
     await asyncio.gather(*[log.append(ZONES_0, b"zone", b"%d" % i) for i in range(400)])
     assert 1 <= log.batches <= 4
     assert await log.end(ZONES_0) == 400
 
 
-def waited_s(path: Path, *rounds: Sequence[tuple[Partition, int]]) -> list[float]:
-    """How long each round of appends, so many at once to each of some partitions, waited for more to come."""
+def lingered_s(path: Path, *rounds: Sequence[tuple[Partition, int]]) -> list[float]:
+    """The seconds for which each round lingered. A round appends several records to each of its partitions at once."""
 
     async def scenario() -> list[float]:
-        clock, waited = asyncio.get_running_loop().time, []
+        clock, lingered = asyncio.get_running_loop().time, []
         async with EmbeddedLog.open(TOPICS, path, partition_count=2, now_ms=Clock()) as log:
             for appends in rounds:
                 began_s = clock()
                 await asyncio.gather(*[log.append(at, b"zone", b"v") for at, count in appends for _ in range(count)])
-                waited.append(clock() - began_s)
-        return waited
+                lingered.append(clock() - began_s)
+        return lingered
 
     return run_virtual(scenario())
 
 
-def test_a_crowd_that_has_come_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_batch_of_the_expected_size_does_not_linger(tmp_path: Path) -> None:
     callers = [[(ZONES_0, count)] for count in (10, 10, 10, 4)]
-    first, grown, whole, part = waited_s(tmp_path / "log", *callers)
+    first, grown, whole, part = lingered_s(tmp_path / "log", *callers)
     assert (first, whole) == (0.0, 0.0)
-    assert grown > 0.0, "as many again may come"
-    assert part > 0.0, "six more may come"
+    assert grown > 0.0, "the number of callers may still double"
+    assert part > 0.0, "six of the ten callers may still come"
 
 
-def test_what_hardly_a_caller_waits_for_is_neither_waited_for_nor_missed(tmp_path: Path) -> None:
+def test_appends_without_waiting_callers_do_not_count_as_callers(tmp_path: Path) -> None:
     crowd, forwards = [(ZONES_0, 10)], [(ZONES_0, 8), (FLEET_0, 2)]
-    *_, whole, part, whole_again = waited_s(tmp_path / "log", *[[*crowd, (FLEET_0, 6)]] * 2, crowd, forwards, crowd)
-    assert (whole, whole_again) == (0.0, 0.0), "six forwards do not come back"
-    assert part > 0.0, "two more may come, whatever else there is"
+    *_, whole, part, whole_again = lingered_s(tmp_path / "log", *[[*crowd, (FLEET_0, 6)]] * 2, crowd, forwards, crowd)
+    assert (whole, whole_again) == (0.0, 0.0), "the batch does not wait for the six forwards"
+    assert part > 0.0, "two of the ten callers may still come, whatever fleet has"
 
 
 @pytest.mark.parametrize(("bound", "most"), [("_BATCH_RECORDS", 4), ("_BATCH_BYTES", 64)])
 def test_a_full_batch_waits_for_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str, most: int) -> None:
     callers = [[(ZONES_0, count)] for count in (10, 10, 4)]
-    assert waited_s(tmp_path / "waits", *callers)[-1] > 0.0
+    assert lingered_s(tmp_path / "waits", *callers)[-1] > 0.0
     monkeypatch.setattr(embedding, bound, most)
-    assert waited_s(tmp_path / "log", *callers)[-1] == 0.0
+    assert lingered_s(tmp_path / "log", *callers)[-1] == 0.0
 
 
 async def test_the_queue_is_bounded_and_every_append_gets_its_turn(log: EmbeddedLog) -> None:

@@ -15,11 +15,11 @@ from schemas.events import (
     PRESENT,
     NodesJoined,
 )
-from tests.support.zones import ZoneLog
+from tests.support.zones import ZonesPartition
 
 
 def test_columns_that_are_equal_throughout_are_one_long() -> None:
-    log = ZoneLog()
+    log = ZonesPartition()
     log.join("a", "b", created_ms=5, uid="u", labels={"rack": "r1"})
     log.join("c", created_ms=5, uid="u", labels={"rack": "r1"})
     event = forward(log.state, 3, 0)
@@ -33,14 +33,14 @@ def test_columns_that_are_equal_throughout_are_one_long() -> None:
 
 
 def test_no_time_is_said_of_nodes_that_all_changed_at_once() -> None:
-    log = ZoneLog()
+    log = ZonesPartition()
     log.join("a", "b")
     event = forward(log.state, 0, 0)
     assert event is not None and (event.changed_ms, event.last_present_ms) == ([], [])
 
 
 def test_columns_that_differ_have_an_entry_per_node() -> None:
-    log = ZoneLog()
+    log = ZonesPartition()
     log.join("a", "b", address=0x0A000001, created_ms=5, uid="u", labels={"rack": "r1"})
     log.join("c", zone="z2", created_ms=6, uid="v")
     log.join("d", created_ms=5, uid="u")
@@ -58,7 +58,7 @@ def test_columns_that_differ_have_an_entry_per_node() -> None:
 
 
 def test_a_node_is_forwarded_as_it_is_now_and_where_it_changed_last() -> None:
-    log = ZoneLog()
+    log = ZonesPartition()
     log.join("a", "b", created_ms=5, uid="u")
     log.change("a", address=9)
     first, rest = forward(log.state, 0, 0), forward(log.state, 0, 1)
@@ -69,7 +69,7 @@ def test_a_node_is_forwarded_as_it_is_now_and_where_it_changed_last() -> None:
 
 
 def test_what_was_overtaken_entirely_is_not_there() -> None:
-    log = ZoneLog()
+    log = ZonesPartition()
     log.join("a")
     log.leave("a")
     log.join("a")
@@ -80,7 +80,7 @@ def test_what_was_overtaken_entirely_is_not_there() -> None:
 
 def test_a_view_of_fleet_that_lags_behind_what_was_pruned_does_not_pass_for_one_that_has_all() -> None:
     """Another replica's fleet was further, and said so to the zone: here a join would be answered, and not be there."""
-    log = ZoneLog()
+    log = ZonesPartition()
     log.join("a")
     log.join("b")
     log.forwarded(2)
@@ -90,7 +90,7 @@ def test_a_view_of_fleet_that_lags_behind_what_was_pruned_does_not_pass_for_one_
 
 
 def test_a_view_of_fleet_that_lags_behind_what_was_pruned_says_nothing() -> None:
-    log = ZoneLog()
+    log = ZonesPartition()
     log.join("a")
     log.join("b")
     log.forwarded(1)
@@ -100,7 +100,7 @@ def test_a_view_of_fleet_that_lags_behind_what_was_pruned_says_nothing() -> None
 
 
 def test_records_are_taken_whole_as_many_as_there_is_room_for() -> None:
-    log = ZoneLog()
+    log = ZonesPartition()
     for i in range(5):
         log.join(*(f"n{i}-{j}" for j in range(MAX_FORWARD_ITEMS * 3 // 10)))
     event = forward(log.state, 0, 0)
@@ -109,7 +109,7 @@ def test_records_are_taken_whole_as_many_as_there_is_room_for() -> None:
 
 @pytest.mark.parametrize("distinct", [1, 100])
 def test_a_forward_is_bounded_in_bytes_and_one_record_always_fits(distinct: int) -> None:
-    log = ZoneLog()
+    log = ZonesPartition()
     for i in range(4):
         labels = [{f"key{k}": f"{n}" + "v" * 200 for k in range(2)} for n in range(distinct)]
         count = 200
@@ -126,7 +126,7 @@ def test_a_forward_is_bounded_in_bytes_and_one_record_always_fits(distinct: int)
 
 
 def test_the_largest_leave_fits_though_it_carries_uids_that_nobody_gave() -> None:
-    log = ZoneLog()
+    log = ZonesPartition()
     names = [f"{i:04d}".ljust(250, "x") for i in range(MAX_ITEMS)]
     for start in range(0, MAX_ITEMS, 250):
         part = names[start : start + 250]

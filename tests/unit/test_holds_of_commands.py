@@ -28,7 +28,7 @@ from schemas.events import (
     ZoneUpdated,
 )
 from tests.support.fleet import HERE, PARTITIONS, Fleet, Item, actual_table, holds, membership
-from tests.support.zones import START_MS, ZoneLog
+from tests.support.zones import START_MS, ZonesPartition
 
 MANY = 40
 
@@ -244,14 +244,14 @@ def left(command_id: str, *names: str, actor: str = "operator/ann") -> NodesLeft
     return NodesLeft(said(command_id, actor), "z1", list(names), [], [], False, b"")
 
 
-def causes(log: ZoneLog, mark: int = 0) -> list[tuple[str, str, int]]:
+def causes(log: ZonesPartition, mark: int = 0) -> list[tuple[str, str, int]]:
     event = forward(log.state, 0, mark)
     assert event is not None
     return list(zip(event.command_ids, event.actors, event.cause_items, strict=True))
 
 
-def logged(*events: Event) -> ZoneLog:
-    log = ZoneLog()
+def logged(*events: Event) -> ZonesPartition:
+    log = ZonesPartition()
     for event in events:
         log.append(event)
     return log
@@ -313,7 +313,7 @@ def alone(rng: Random, zone: str, uid: str = "") -> NodesJoined:
 @pytest.mark.parametrize("uid", ["", "stated"])
 def test_a_person_who_moves_a_node_alone_does_not_approve_it(fleet: Fleet, uid: str) -> None:
     fleet.budget("denied-by-change", 0, 0)
-    log = ZoneLog()
+    log = ZonesPartition()
     event = alone(Random(1), "z2", uid)
     log.append(event)
     said = forward(log.state, 0, 0)

@@ -1,4 +1,4 @@
-"""Appends to Kafka, with a producer that acknowledges, fails and hangs as it is told to."""
+"""Appends to Kafka over fake brokers that acknowledge, fail or hang."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ZONES_0 = Partition(ZONES, 0)
 
 
 class Builder:
-    """A batch that is filled."""
+    """The batch of a fake producer."""
 
     def __init__(self) -> None:
         self.values: list[bytes] = []
@@ -36,8 +36,9 @@ class Builder:
 
 
 class Brokers:
-    """What producers have sent, in order, and who of them was closed. `fails` says of which value a batch fails;
-    while `may_answer` is not set, none is acknowledged."""
+    """Fake brokers. `batches` has all sent batches in order, and `closed` the numbers of closed producers. A batch with
+    the value `fails` fails. No batch is acknowledged while `may_answer` is not set.
+    """
 
     def __init__(self) -> None:
         self.batches: list[tuple[int, str, list[bytes]]] = []
@@ -49,7 +50,7 @@ class Brokers:
 
 
 class Producer:
-    """One client of these."""
+    """A fake producer of these brokers."""
 
     def __init__(self, brokers: Brokers) -> None:
         brokers.made += 1
@@ -75,7 +76,7 @@ class Producer:
     @property
     def _client(self) -> Any:
         async def close() -> None:
-            """Nothing is open."""
+            """No connection is open."""
 
         return SimpleNamespace(close=close)
 
@@ -87,7 +88,7 @@ def brokers() -> Brokers:
 
 @asynccontextmanager
 async def appender_to(brokers: Brokers) -> AsyncIterator[KafkaAppender]:
-    class Scripted(Clients):
+    class FakeClients(Clients):
         async def started(self, make: Any) -> Any:
             return Producer(brokers)
 
@@ -95,7 +96,7 @@ async def appender_to(brokers: Brokers) -> AsyncIterator[KafkaAppender]:
         raise AssertionError(error)
 
     topics = cast("Topics", SimpleNamespace(table=TOPICS, name=lambda topic: topic))
-    appender = KafkaAppender(Scripted("", random.Random(1)), topics, fail)
+    appender = KafkaAppender(FakeClients("", random.Random(1)), topics, fail)
     yield appender
     brokers.may_answer.set()
     appender.end(LogUnavailable("log: it was closed"))
@@ -111,16 +112,14 @@ async def appender(brokers: Brokers) -> AsyncIterator[KafkaAppender]:
 async def queued(
     appender: KafkaAppender, *values: bytes, timeout_s: float = 60.0, to: Partition = ZONES_0
 ) -> list[asyncio.Task[None]]:
-    """Appends of these values to a partition, once they wait in its lane."""
+    """Start appends of these values to a partition. Returns once they wait in its queue."""
     tasks = [asyncio.create_task(appender.append(to, b"zone", value, timeout_s)) for value in values]
     for _ in range(5):
         await asyncio.sleep(0)
     return tasks
 
 
-async def test_one_batch_is_on_its_way_and_the_next_one_has_what_came_meanwhile(
-    brokers: Brokers, appender: KafkaAppender
-) -> None:
+async def test_appends_during_a_batch_form_the_next_batch(brokers: Brokers, appender: KafkaAppender) -> None:
     brokers.may_answer.clear()
     appends = await queued(appender, b"a")
     appends += await queued(appender, b"b", b"c")
@@ -131,7 +130,7 @@ async def test_one_batch_is_on_its_way_and_the_next_one_has_what_came_meanwhile(
 
 
 def batches_of(partition: Partition) -> list[int]:
-    """Ten appends at once, twice ten that come one by one, and two that come alone: how many went together."""
+    """The batch sizes of ten concurrent appends, of twice ten appends 1 ms apart, and of two single appends."""
 
     async def scenario() -> list[int]:
         clock, brokers = asyncio.get_running_loop().time, Brokers()
@@ -145,20 +144,20 @@ def batches_of(partition: Partition) -> list[int]:
                 await asyncio.gather(*appends)
             await asyncio.sleep(2.0)
             await appender.append(partition, b"", b"last of them", 60.0)
-            came_s = clock()
+            began_s = clock()
             await appender.append(partition, b"", b"alone", 60.0)
-            assert clock() == came_s
+            assert clock() == began_s
         return [len(values) for _, _, values in brokers.batches]
 
     return run_virtual(scenario())
 
 
-def test_of_a_clique_that_claims_together_nobody_goes_ahead_alone() -> None:
-    """Or all others would wait for that one's round trip before their own: they come a moment after each other."""
+def test_claims_of_one_clique_share_batches() -> None:
+    """Claims arrive a moment after each other. Without a linger, all would wait for the round trip of the first."""
     assert batches_of(Partition(CLIQUES, 0)) == [10, 10, 10, 1, 1]
 
 
-def test_those_who_do_not_come_together_are_not_waited_for() -> None:
+def test_appends_to_zones_do_not_linger() -> None:
     assert batches_of(ZONES_0) == [10, *[1] * 22]
 
 
@@ -177,7 +176,7 @@ def test_a_full_batch_waits_for_nobody(monkeypatch: pytest.MonkeyPatch, most: in
     assert (run_virtual(scenario()) > 0.0) is waits
 
 
-async def test_a_partition_waits_for_no_other(brokers: Brokers, appender: KafkaAppender) -> None:
+async def test_partitions_append_independently(brokers: Brokers, appender: KafkaAppender) -> None:
     brokers.may_answer.clear()
     appends = await queued(appender, b"a")
     appends.append(asyncio.create_task(appender.append(FLEET_0, b"", b"f", 60.0)))
@@ -187,9 +186,7 @@ async def test_a_partition_waits_for_no_other(brokers: Brokers, appender: KafkaA
     await asyncio.gather(*appends)
 
 
-async def test_a_producer_that_failed_once_is_closed_and_used_no_more(
-    brokers: Brokers, appender: KafkaAppender
-) -> None:
+async def test_a_producer_is_closed_after_its_first_failure(brokers: Brokers, appender: KafkaAppender) -> None:
     brokers.fails = b"fails"
     with pytest.raises(AppendUnknown, match=r"zones/0: .*no leader"):
         await appender.append(ZONES_0, b"zone", b"fails", 60.0)
@@ -199,15 +196,15 @@ async def test_a_producer_that_failed_once_is_closed_and_used_no_more(
     assert (appender.batches, appender.failed_batches) == (1, 1)
 
 
-async def test_what_was_taken_back_in_time_is_not_sent_and_leaves_its_room(
+async def test_a_queued_append_that_is_cancelled_is_not_sent_and_frees_its_bytes(
     brokers: Brokers, appender: KafkaAppender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(appending, "QUEUED_BYTES", 1_000)
     brokers.may_answer.clear()
     appends = await queued(appender, b"under way")
     for _ in range(5):
-        taken_back = await queued(appender, bytes(1_000))
-        taken_back[0].cancel()
+        cancelled = await queued(appender, bytes(1_000))
+        cancelled[0].cancel()
         brokers.may_answer.set()
         await asyncio.gather(*appends)
         await queued(appender)
@@ -219,7 +216,7 @@ async def test_what_was_taken_back_in_time_is_not_sent_and_leaves_its_room(
     assert [values for _, _, values in brokers.batches] == [[b"under way"], *[[b"next"]] * 5]
 
 
-async def test_who_waits_for_room_goes_on_when_there_is_some(
+async def test_an_append_that_waits_for_queue_space_continues_when_there_is_some(
     brokers: Brokers, appender: KafkaAppender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(appending, "QUEUED_BYTES", 1_000)
@@ -232,10 +229,10 @@ async def test_who_waits_for_room_goes_on_when_there_is_some(
     assert [values for _, _, values in brokers.batches] == [[b"under way"], [bytes(1_000)], [b"waits"]]
 
 
-async def test_an_end_leaves_nobody_waiting(
+async def test_the_end_of_the_appender_fails_every_waiting_append(
     brokers: Brokers, appender: KafkaAppender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not on its way, nor in the queue, nor for room in it."""
+    """Covers an append in flight, one in the queue, and one that waits for space in the queue."""
     monkeypatch.setattr(appending, "QUEUED_BYTES", 1_000)
     brokers.may_answer.clear()
     appends = await queued(appender, b"under way")

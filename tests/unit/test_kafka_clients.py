@@ -1,4 +1,4 @@
-"""The settings that the Kafka client library derives from ours are checked."""
+"""Kafka clients: the effective settings of the library are checked, and errors name the brokers."""
 
 import random
 from types import SimpleNamespace
@@ -22,7 +22,7 @@ from eventstore.kafka.clients import (
 from eventstore.kafka.topics import Setting
 
 
-async def test_brokers_that_are_down_are_named_in_a_sentence_of_ours() -> None:
+async def test_an_error_names_the_brokers_that_do_not_answer() -> None:
     clients = Clients("127.0.0.1:1,127.0.0.1:2", random.Random(1))
     with pytest.raises(LogUnavailable) as caught:
         await clients.started(make_producer)
@@ -34,7 +34,7 @@ async def test_brokers_that_are_down_are_named_in_a_sentence_of_ours() -> None:
 
 
 class Moved:
-    """A client of a cluster whose brokers have all moved: those that the first client knows take no connection."""
+    """A client of a cluster whose brokers have all moved. The first client knows only addresses that refuse it."""
 
     made = 0
     _security_protocol = "PLAINTEXT"
@@ -45,7 +45,7 @@ class Moved:
         self.cluster = SimpleNamespace(brokers=lambda: [SimpleNamespace(nodeId=1), SimpleNamespace(nodeId=2)])
 
     async def bootstrap(self) -> None:
-        """It is met where it is named to us."""
+        """The bootstrap address is still valid."""
 
     async def ready(self, node: int) -> bool:
         return self._number > 1
@@ -54,7 +54,7 @@ class Moved:
         return SimpleNamespace(brokers=[1, 2])
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """No connection is open."""
 
 
 async def test_brokers_that_have_moved_are_found_by_a_new_connection(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,7 +66,7 @@ async def test_brokers_that_have_moved_are_found_by_a_new_connection(monkeypatch
     await clients.close(1.0)
 
 
-async def test_our_own_settings_are_in_effect() -> None:
+async def test_the_settings_of_the_plane_are_in_effect() -> None:
     await make_producer(["127.0.0.1:1"], {}).stop()
     await make_consumer(["127.0.0.1:1"], {}).stop()
 
@@ -119,12 +119,12 @@ def test_what_an_exact_setting_allows(found: str, allowed: bool) -> None:
 
 
 @pytest.mark.parametrize("spoken", [(0, 11), (13, 14)])
-def test_brokers_that_cannot_tell_the_ids_of_topics_are_named_as_such(spoken: tuple[int, int]) -> None:
+def test_brokers_that_do_not_report_topic_ids_are_refused(spoken: tuple[int, int]) -> None:
     with pytest.raises(
         FatalError, match=rf"Metadata versions {spoken[0]} to {spoken[1]}, and 12 is required \(Kafka 3\.1"
     ):
         Metadata(["zones"]).prepare({Metadata.API_KEY: spoken})
 
 
-def test_brokers_that_can_are_asked() -> None:
+def test_brokers_that_report_topic_ids_are_accepted() -> None:
     assert Metadata(["zones"]).prepare({Metadata.API_KEY: (0, 13)}).API_VERSION == 12

@@ -1,4 +1,4 @@
-"""A log on Kafka against its cluster: unchanged topics, and positions by time."""
+"""Checks of a Kafka log against its cluster: topics must be unchanged, and positions are found by time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.virtual_loop import run_virtual
 
 
 class Cluster:
-    """An Admin of a cluster with these topics; `says`, if given, is asked for each answer, and may raise."""
+    """An Admin of a cluster with the plane's topics. `before_answer` runs before each answer, and may raise."""
 
     def __init__(self) -> None:
         self.found = {
@@ -36,21 +36,21 @@ class Cluster:
             )
             for spec in TOPICS
         }
-        self.says: Callable[[], None] = lambda: None
+        self.before_answer: Callable[[], None] = lambda: None
 
     async def topics(self, names: Sequence[str]) -> dict[str, Topic]:
-        self.says()
+        self.before_answer()
         return {name: topic for name, topic in self.found.items() if name in names}
 
     async def count_brokers(self) -> int:
         return 3
 
     def close(self) -> None:
-        """Nothing is open."""
+        """No connection is open."""
 
 
 def topics_of(cluster: Cluster) -> Topics:
-    """Those of the cluster as they are now."""
+    """The topics of the cluster in their present state."""
     topics = Topics(TOPICS, cast("Admin", cluster), "dpuplane")
     topics._take_up(cluster.found, None)
     return topics
@@ -64,13 +64,13 @@ def log_of(cluster: Cluster) -> KafkaLog:
 # -- the topics
 
 
-async def test_topics_that_are_as_they_were_are_in_order() -> None:
+async def test_unchanged_topics_pass_the_check() -> None:
     cluster = Cluster()
     await topics_of(cluster).check()
 
 
 @pytest.mark.parametrize("topic", ["zones", "installs", "replicas"])
-async def test_a_topic_that_was_made_again_is_another_log_whatever_is_in_it(topic: str) -> None:
+async def test_a_recreated_topic_is_a_mismatch_whatever_it_contains(topic: str) -> None:
     cluster = Cluster()
     topics, name = topics_of(cluster), f"dpuplane.{topic}"
     cluster.found[name] = cluster.found[name]._replace(id=b"another")
@@ -78,7 +78,7 @@ async def test_a_topic_that_was_made_again_is_another_log_whatever_is_in_it(topi
         await topics.check()
 
 
-async def test_a_topic_with_more_partitions_is_another_log() -> None:
+async def test_a_topic_with_more_partitions_is_a_mismatch() -> None:
     cluster = Cluster()
     topics = topics_of(cluster)
     cluster.found["dpuplane.cliques"] = cluster.found["dpuplane.cliques"]._replace(leaders=dict.fromkeys(range(5), 1))
@@ -87,18 +87,18 @@ async def test_a_topic_with_more_partitions_is_another_log() -> None:
 
 
 def test_a_broker_that_does_not_know_a_topic_yet_is_asked_again() -> None:
-    async def run(answers_without: int) -> None:
+    async def run(answers_without_topic: int) -> None:
         cluster = Cluster()
         topics, asked = topics_of(cluster), 0
         fleet = cluster.found.pop("dpuplane.fleet")
 
-        def says() -> None:
+        def show_topic_later() -> None:
             nonlocal asked
             asked += 1
-            if asked > answers_without:
+            if asked > answers_without_topic:
                 cluster.found["dpuplane.fleet"] = fleet
 
-        cluster.says = says
+        cluster.before_answer = show_topic_later
         await topics.check()
 
     run_virtual(run(3))
@@ -107,16 +107,16 @@ def test_a_broker_that_does_not_know_a_topic_yet_is_asked_again() -> None:
 
 
 @pytest.mark.virtual_clock
-async def test_a_log_is_looked_after_through_outages() -> None:
+async def test_a_log_is_checked_again_after_outages() -> None:
     cluster = Cluster()
 
-    def away() -> None:
+    def fail() -> None:
         raise LogUnavailable("no broker answers")
 
-    log, cluster.says = log_of(cluster), away
+    log, cluster.before_answer = log_of(cluster), fail
     await asyncio.sleep(10 * WATCH_S)
     log._raise_if_ended()
-    cluster.says = lambda: None
+    cluster.before_answer = lambda: None
     cluster.found["dpuplane.fleet"] = cluster.found["dpuplane.fleet"]._replace(id=b"another")
     await asyncio.sleep(2 * WATCH_S)
     with pytest.raises(LogMismatch, match=r"dpuplane\.fleet was deleted and re-created"):
@@ -127,9 +127,9 @@ async def test_a_log_is_looked_after_through_outages() -> None:
 # -- offsets
 
 
-async def test_what_is_appended_while_a_time_is_looked_for_is_later_than_it() -> None:
+async def test_a_record_appended_during_a_lookup_by_time_lies_after_the_position() -> None:
     class Growing:
-        """Something is appended between any two questions: at this time, or after."""
+        """A lookup during which another record is appended with each answer."""
 
         end = 7
 
@@ -142,26 +142,26 @@ async def test_what_is_appended_while_a_time_is_looked_for_is_later_than_it() ->
             return None if time_ms > 1_000 else self.end - 1
 
         def close(self) -> None:
-            """Nothing is open."""
+            """No connection is open."""
 
     log = log_of(Cluster())
     log._offsets = cast("OffsetLookup", Growing())
-    assert await log.position_at(FLEET_0, 2_000) == 7, "not one that came afterwards"
+    assert await log.position_at(FLEET_0, 2_000) == 7, "the end of the partition before the lookup"
     assert await log.position_at(FLEET_0, 500) == 9
     await log.close()
 
 
-async def test_where_the_records_end_is_looked_at_whenever_something_was_appended(
+async def test_the_end_is_fetched_once_after_each_append(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Looking costs a fetch, and a replica asks for every end each second."""
-    looked: list[int] = []
+    """A replica asks for every end once per second, and a lookup costs a fetch."""
+    fetched: list[int] = []
 
     async def records_end(consumer: Any, place: TopicPartition, end: int) -> int:
-        looked.append(end)
+        fetched.append(end)
         return end - 1
 
-    class Asking(Clients):
+    class FakeClients(Clients):
         async def started(self, make: Any) -> Any:
             async def end_offsets(places: list[TopicPartition]) -> dict[TopicPartition, int]:
                 return dict.fromkeys(places, ends[0])
@@ -169,37 +169,37 @@ async def test_where_the_records_end_is_looked_at_whenever_something_was_appende
             return SimpleNamespace(end_offsets=end_offsets, stop=stop, _client=SimpleNamespace(close=stop))
 
     async def stop() -> None:
-        """Nothing is open."""
+        """No connection is open."""
 
     monkeypatch.setattr(kafka_offsets, "records_end", records_end)
-    clients, ends = Asking("", random.Random(1)), [0]
+    clients, ends = FakeClients("", random.Random(1)), [0]
     offsets = OffsetLookup(clients, topics_of(Cluster()))
     assert [await offsets.records_end(FLEET_0) for ends[0] in (0, 5, 5, 8, 8)] == [0, 4, 4, 7, 7]
-    assert looked[-2:] == [5, 8]
-    assert len(looked) <= 3
+    assert fetched[-2:] == [5, 8]
+    assert len(fetched) <= 3
     offsets.close()
     await clients.close(1.0)
 
 
-# -- clients that several share
+# -- shared clients
 
 
-async def test_one_that_was_found_broken_twice_takes_no_other_with_it() -> None:
-    class Making(Clients):
+async def test_a_client_discarded_twice_does_not_discard_its_successor() -> None:
+    class FakeClients(Clients):
         async def started(self, make: Any) -> Any:
             made.append(SimpleNamespace(stop=stop, _client=SimpleNamespace(close=stop)))
             return made[-1]
 
     async def stop() -> None:
-        """Nothing is open."""
+        """No connection is open."""
 
     made: list[Any] = []
-    clients = Making("", random.Random(1))
-    kept: CachedClient[Any] = CachedClient(clients, lambda servers, access: None)
-    broken = await kept.get()
-    kept.discard(broken)
-    sound = await kept.get()
-    kept.discard(broken)
-    assert await kept.get() is sound is made[1]
-    kept.close()
+    clients = FakeClients("", random.Random(1))
+    cached: CachedClient[Any] = CachedClient(clients, lambda servers, access: None)
+    broken = await cached.get()
+    cached.discard(broken)
+    sound = await cached.get()
+    cached.discard(broken)
+    assert await cached.get() is sound is made[1]
+    cached.close()
     await clients.close(1.0)

@@ -1,4 +1,4 @@
-"""A Kafka reader that restarts: its conditions, and the proof that the log is still the same."""
+"""A Kafka reader replaces broken and silent consumers, and proves each time that the log is still the same."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from eventstore.log import DECISIONS, FLEET, FLEET_0, INSTALLS, ZONES, Partition
 from tests.support.virtual_loop import run_virtual
 
 NAMES = Topics(TOPICS, cast("Admin", None), "plane")
-"""The names of topics; nothing here asks a cluster for them."""
+"""Topic names. No test here connects to a cluster."""
 
 
 class Consumer:
-    """Has these offsets of a partition; the connection breaks like this when they are read. `stopped` once closed."""
+    """A consumer that yields these offsets of one partition, and then raises `breaks`. `stopped` is set on close."""
 
     def __init__(self, offsets: list[int], breaks: Exception | None = None) -> None:
         self._offsets = offsets
@@ -58,13 +58,13 @@ class Consumer:
     @property
     def _client(self) -> Any:
         async def close() -> None:
-            """Nothing is open."""
+            """No connection is open."""
 
         return SimpleNamespace(close=close)
 
 
-class Scripted(Clients):
-    """Starts these consumers, one after the other."""
+class ScriptedClients(Clients):
+    """Clients that start these consumers, one after the other."""
 
     def __init__(self, *consumers: Any) -> None:
         super().__init__("", random.Random(1))
@@ -81,8 +81,8 @@ class Scripted(Clients):
         await asyncio.sleep(0.1)
 
 
-class Known:
-    """Where a partition begins and ends; `begin` and `end` may move."""
+class FixedOffsets:
+    """An offset lookup whose answers a test sets: the first offset of each partition, and its end."""
 
     def __init__(self, begin: int = 0, end: int = 100) -> None:
         self.begin, self.end = begin, end
@@ -94,77 +94,77 @@ class Known:
         return dict.fromkeys(partitions, self.end)
 
 
-def reader_of(clients: Clients, known: Known, partition: Partition, position: int = 0) -> KafkaReader:
-    return KafkaReader(clients, NAMES, cast("OffsetLookup", known), {partition: position})
+def reader_of(clients: Clients, offsets: FixedOffsets, partition: Partition, position: int = 0) -> KafkaReader:
+    return KafkaReader(clients, NAMES, cast("OffsetLookup", offsets), {partition: position})
 
 
 async def read(partition: Partition, *connections: list[int]) -> list[int]:
-    """The offsets that are read, one connection after the other."""
-    reader = reader_of(Scripted(*map(Consumer, connections)), Known(), partition)
+    """The offsets that a reader yields from these connections, used one after the other."""
+    reader = reader_of(ScriptedClients(*map(Consumer, connections)), FixedOffsets(), partition)
     found: list[int] = []
     async with aclosing(reader.batches()) as batches:
         async for _, records in batches:
             found += [record.offset for record in records]
             if found[-1] == connections[-1][-1]:
                 return found
-    raise AssertionError("reading never ends by itself")
+    raise AssertionError("the reader ended by itself")
 
 
-async def test_a_reader_goes_on_behind_the_record_that_it_has_read_last() -> None:
+async def test_a_new_consumer_continues_after_the_last_record_read() -> None:
     assert await read(Partition(FLEET, 0), [0, 1], [0, 1, 2]) == [0, 1, 2]
 
 
-async def test_a_record_that_is_gone_ends_a_reader() -> None:
+async def test_a_missing_record_ends_the_reader() -> None:
     with pytest.raises(LogMismatch, match="the record at offset 1 changed"):
         await read(Partition(FLEET, 0), [0, 1], [0, 2])
 
 
-async def test_a_decision_that_brokers_have_dropped_for_its_copy_ends_no_reader() -> None:
+async def test_a_decision_that_compaction_removed_does_not_end_the_reader() -> None:
     assert await read(Partition(DECISIONS, 0), [0, 1], [0, 2, 3]) == [0, 1, 2, 3]
 
 
-async def test_a_reader_that_is_out_of_range_asks_again_where_the_log_is() -> None:
-    """A log that lost its end while it was read is no outage, and would be waited out for ever."""
-    known = Known()
-    clients = Scripted(Consumer([0, 1], OffsetOutOfRangeError()), Consumer([]), Consumer([]))
-    async with aclosing(reader_of(clients, known, FLEET_0).batches()) as batches:
+async def test_a_reader_that_is_out_of_range_looks_up_the_offsets_again() -> None:
+    """A log that was truncated during reading must be reported: no wait brings the records back."""
+    offsets = FixedOffsets()
+    clients = ScriptedClients(Consumer([0, 1], OffsetOutOfRangeError()), Consumer([]), Consumer([]))
+    async with aclosing(reader_of(clients, offsets, FLEET_0).batches()) as batches:
         await anext(batches)
-        known.end = 1
+        offsets.end = 1
         with pytest.raises(LogMismatch, match="position 2 lies outside the log, which holds 0 to 1"):
             await anext(batches)
 
 
-async def test_a_record_that_has_expired_proves_nothing_and_one_that_has_not_still_does() -> None:
+async def test_only_a_record_that_has_not_expired_proves_that_the_log_is_the_same() -> None:
     partition = Partition(INSTALLS, 0)
     for begin, then in ((2, [2, 3]), (1, [1, 2])):
-        known = Known()
-        clients = Scripted(Consumer([0, 1], OffsetOutOfRangeError()), Consumer(list(then)), Consumer([]))
-        async with aclosing(reader_of(clients, known, partition).batches()) as batches:
+        offsets = FixedOffsets()
+        clients = ScriptedClients(Consumer([0, 1], OffsetOutOfRangeError()), Consumer(list(then)), Consumer([]))
+        async with aclosing(reader_of(clients, offsets, partition).batches()) as batches:
             await anext(batches)
-            known.begin = begin
+            offsets.begin = begin
             _, records = await anext(batches)
             assert [record.offset for record in records] == [offset for offset in then if offset > 1]
-    known = Known()
-    clients = Scripted(Consumer([0, 1], OffsetOutOfRangeError()), Consumer([2]))
-    async with aclosing(reader_of(clients, known, partition).batches()) as batches:
+    offsets = FixedOffsets()
+    clients = ScriptedClients(Consumer([0, 1], OffsetOutOfRangeError()), Consumer([2]))
+    async with aclosing(reader_of(clients, offsets, partition).batches()) as batches:
         await anext(batches)
-        known.begin = 1
+        offsets.begin = 1
         with pytest.raises(LogMismatch, match="the record at offset 1 changed"):
             await anext(batches)
 
 
-async def test_a_consumer_that_broke_is_closed() -> None:
+async def test_a_broken_consumer_is_closed() -> None:
     broken = Consumer([0])
-    clients = Scripted(broken, Consumer([0, 1]))
-    async with aclosing(reader_of(clients, Known(), FLEET_0).batches()) as batches:
+    clients = ScriptedClients(broken, Consumer([0, 1]))
+    async with aclosing(reader_of(clients, FixedOffsets(), FLEET_0).batches()) as batches:
         await anext(batches)
         await anext(batches)
         assert broken.stopped
 
 
-async def test_a_reader_whose_log_is_closed_while_it_has_no_connection_ends() -> None:
-    clients = Scripted(Consumer([0]))
-    reader = reader_of(clients, Known(), FLEET_0)
+async def test_a_reader_without_a_connection_ends_when_its_log_is_closed() -> None:
+    clients = ScriptedClients(Consumer([0]))
+    reader = reader_of(clients, FixedOffsets(), FLEET_0)
     async with aclosing(reader.batches()) as batches:
         await anext(batches)
         clients.is_closed = True
@@ -176,11 +176,11 @@ async def test_a_reader_whose_log_is_closed_while_it_has_no_connection_ends() ->
                 await following
 
 
-# -- silence
+# -- silent consumers
 
 
-class Frozen(Consumer):
-    """Hears nothing of its partition any more, from so long after its start on."""
+class SilentConsumer(Consumer):
+    """A consumer without records whose last successful poll is at most `after_s` seconds after its start."""
 
     def __init__(self, after_s: float) -> None:
         super().__init__([])
@@ -195,47 +195,49 @@ class Frozen(Consumer):
         return {}
 
     def last_poll_timestamp(self, place: TopicPartition) -> int | None:
-        heard_s = min(asyncio.get_running_loop().time() - (self.began_s or 0.0), self._after_s)
-        return int(heard_s * 1_000) if self._after_s else None
+        polled_s = min(asyncio.get_running_loop().time() - (self.began_s or 0.0), self._after_s)
+        return int(polled_s * 1_000) if self._after_s else None
 
     async def stop(self) -> None:
         self.replaced_s = asyncio.get_running_loop().time()
 
 
-async def lives_of(*consumers: Frozen) -> list[float]:
-    """How long each of these was kept; the reading ends with one that breaks as a log does that is another."""
+async def lifetimes_of(*consumers: SilentConsumer) -> list[float]:
+    """The seconds until the reader replaced each consumer. An extra consumer then ends the reader by a LogMismatch."""
     last = Consumer([], LogMismatch("enough"))
     with pytest.raises(LogMismatch, match="enough"):
-        async with aclosing(reader_of(Scripted(*consumers, last), Known(), FLEET_0).batches()) as batches:
+        async with aclosing(reader_of(ScriptedClients(*consumers, last), FixedOffsets(), FLEET_0).batches()) as batches:
             await anext(batches)
     return [consumer.replaced_s - (consumer.began_s or 0.0) for consumer in consumers]
 
 
-def test_a_consumer_that_hears_nothing_is_replaced_ever_later_while_that_does_not_help() -> None:
-    lives = run_virtual(lives_of(*(Frozen(0) for _ in range(7))))
-    for life, silent_s in zip(lives, [3, 6, 12, 24, 48, 60, 60], strict=True):
-        assert silent_s <= life <= silent_s + 1
+def test_the_wait_before_a_silent_consumer_is_replaced_grows() -> None:
+    lifetimes = run_virtual(lifetimes_of(*(SilentConsumer(0) for _ in range(7))))
+    for lifetime_s, silent_s in zip(lifetimes, [3, 6, 12, 24, 48, 60, 60], strict=True):
+        assert silent_s <= lifetime_s <= silent_s + 1
 
 
-def test_one_that_heard_something_of_every_partition_makes_the_next_patience_short_again() -> None:
-    first, second, heard, after = run_virtual(lives_of(Frozen(0), Frozen(0), Frozen(10), Frozen(0)))
+def test_a_consumer_that_polled_every_partition_resets_the_wait() -> None:
+    first, second, polled, after = run_virtual(
+        lifetimes_of(SilentConsumer(0), SilentConsumer(0), SilentConsumer(10), SilentConsumer(0))
+    )
     assert (3 <= first <= 4, 6 <= second <= 7) == (True, True)
-    assert 13 <= heard <= 14
+    assert 13 <= polled <= 14
     assert 3 <= after <= 7
 
 
-class Both(Consumer):
-    """Of two partitions."""
+class EmptyConsumer(Consumer):
+    """A consumer of any number of partitions, without records."""
 
     def assign(self, places: list[TopicPartition]) -> None:
-        """Whichever they are."""
+        """Accept any partitions."""
 
     def seek(self, place: TopicPartition, offset: int) -> None:
-        """They have nothing."""
+        """Ignore the position: there is no record."""
 
 
-class Busy(Frozen):
-    """Has so many records of another partition with every poll, nothing of ours, and ends after 20 s."""
+class OneSidedConsumer(SilentConsumer):
+    """A consumer of two partitions whose polls return this many records of one and none of the other, for 20 s."""
 
     def __init__(self, records: int) -> None:
         super().__init__(0)
@@ -254,28 +256,30 @@ class Busy(Frozen):
         return {TopicPartition(NAMES.name(ZONES), 0): records}
 
     def assign(self, places: list[TopicPartition]) -> None:
-        """Both of them."""
+        """Accept any partitions."""
 
     def seek(self, place: TopicPartition, offset: int) -> None:
-        """From the beginning."""
+        """Ignore the position: every read is from the beginning."""
 
 
-async def starts_beside(busy: Busy, taken_in_s: float) -> int:
-    """How many consumers it took to read beside this busy partition, of which each batch is taken in so long."""
-    clients = Scripted(busy, Both([], LogMismatch("enough")))
+async def starts_beside(busy: OneSidedConsumer, batch_s: float) -> int:
+    """The number of consumers started while the caller takes `batch_s` seconds for each batch of the busy partition."""
+    clients = ScriptedClients(busy, EmptyConsumer([], LogMismatch("enough")))
     positions = {Partition(ZONES, 0): 0, FLEET_0: 0}
-    reader = KafkaReader(clients, NAMES, cast("OffsetLookup", Known()), positions)
+    reader = KafkaReader(clients, NAMES, cast("OffsetLookup", FixedOffsets()), positions)
     with pytest.raises(LogMismatch, match="enough"):
         async with aclosing(reader.batches()) as batches:
             async for _ in batches:
-                await asyncio.sleep(taken_in_s)
+                await asyncio.sleep(batch_s)
     return clients.starts
 
 
-def test_a_partition_that_waits_for_its_turn_is_not_silent() -> None:
-    assert run_virtual(starts_beside(Busy(SLICE_RECORDS), 0.0)) == 1
-    assert run_virtual(starts_beside(Busy(SLICE_RECORDS - 1), 0.0)) == 2, "there was room for it"
+def test_a_partition_is_not_silent_while_polls_are_full_of_others() -> None:
+    assert run_virtual(starts_beside(OneSidedConsumer(SLICE_RECORDS), 0.0)) == 1
+    assert run_virtual(starts_beside(OneSidedConsumer(SLICE_RECORDS - 1), 0.0)) == 2, (
+        "the poll had room for the silent partition's records"
+    )
 
 
-def test_a_reader_that_was_busy_elsewhere_takes_nobody_for_silent() -> None:
-    assert run_virtual(starts_beside(Busy(1), 5.0)) == 1
+def test_time_that_the_caller_spends_on_a_batch_is_not_silence() -> None:
+    assert run_virtual(starts_beside(OneSidedConsumer(1), 5.0)) == 1

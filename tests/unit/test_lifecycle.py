@@ -43,7 +43,7 @@ from projections.zones.dpus.phases import (
 )
 from projections.zones.rows import Dpu, Zone
 from schemas.events import StepFailed
-from tests.support.zones import PARTITION, START_MS, ZoneLog, check_dpus, derived_of, reloaded, replayed, rows_of
+from tests.support.zones import PARTITION, START_MS, ZonesPartition, check_dpus, derived_of, reloaded, replayed, rows_of
 
 TRIGGERS = (*REQUESTS, "started", "progressed", "succeeded", "failed", "lost", "expired", "swapped")
 
@@ -123,16 +123,16 @@ def test_the_steps_lead_from_pending_to_ready() -> None:
     assert (log.row("d").installed, log.row("d").effect) == ("image-1", False)
 
 
-def provisioned(image: str = "image-1") -> ZoneLog:
+def provisioned(image: str = "image-1") -> ZonesPartition:
     """A DPU that was let into the first step."""
-    log = ZoneLog()
+    log = ZonesPartition()
     log.register("d", node="n", serial="s")
     assert log.request("d", "provision", image).code == "done"
     return log
 
 
 def test_a_dpu_is_registered_once_and_keeps_its_ordinal() -> None:
-    log = ZoneLog()
+    log = ZonesPartition()
     for name in ("a", "b", "c"):
         log.register(name, node="n1")
     before = log.end
@@ -152,7 +152,7 @@ def test_a_dpu_is_registered_once_and_keeps_its_ordinal() -> None:
 
 
 def test_a_zone_that_gave_all_ordinals_gives_the_lowest_that_is_free() -> None:
-    log = ZoneLog()
+    log = ZonesPartition()
     for name in ("a", "b"):
         log.register(name)
     log.request("a", "delete")
@@ -437,7 +437,7 @@ def test_a_device_that_lies_about_its_image_has_failed() -> None:
 
 @pytest.mark.parametrize("phase", [INITIALIZING, NODE_EFFECT, OS_INSTALLING, READY])
 def test_another_card_must_be_provisioned_anew(phase: str) -> None:
-    log = ZoneLog()
+    log = ZonesPartition()
     log.register("d", node="n", serial="s")
     if phase != INITIALIZING:
         log.request("d", "provision", "image-1")
@@ -482,7 +482,7 @@ def test_facts_are_bounded_and_kept() -> None:
     ],
 )
 def test_a_request_that_makes_no_sense_is_refused(request_: str, image: str, reason: str) -> None:
-    log = ZoneLog()
+    log = ZonesPartition()
     log.register("d")
     assert reason in log.request("d", request_, image).reason
     assert "is not registered in zone 'z2'" in log.request("d", "pause", zone="z2").reason

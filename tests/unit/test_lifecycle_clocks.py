@@ -6,13 +6,13 @@ import pytest
 
 from projections.zones.dpus.phases import NODE_EFFECT, STEPS
 from projections.zones.fold import ZonesFold
-from tests.support.zones import ZoneLog, derived_of, reloaded, rows_of
+from tests.support.zones import ZonesPartition, derived_of, reloaded, rows_of
 
 
 @pytest.mark.parametrize("ahead_ms", [61_000, 3_600_000, 86_400_000])
 def test_an_attempt_that_began_under_a_fast_clock_ends_in_its_time_after_the_correction(ahead_ms: int) -> None:
     """Its deadline lay as far ahead as the clock had been, and nobody could end it before."""
-    log = ZoneLog()
+    log = ZonesPartition()
     log.register("early")
     log.register("late")
     for name in ("early", "late"):
@@ -33,7 +33,7 @@ def test_an_attempt_that_began_under_a_fast_clock_ends_in_its_time_after_the_cor
 
 def test_a_later_attempt_is_later_for_its_device_too_whatever_the_clock_does() -> None:
     """The token of an attempt begins with its time, and a device refuses what is older."""
-    log, began = ZoneLog(), []
+    log, began = ZonesPartition(), []
     log.register("d")
     log.request("d", "provision", "image-1")
     for jump_ms in (0, 3_600_000, -7_200_000, 50_000):
@@ -46,7 +46,7 @@ def test_a_later_attempt_is_later_for_its_device_too_whatever_the_clock_does() -
 
 
 def test_a_list_of_the_corrected_time_is_not_older_than_one_of_a_fast_clock() -> None:
-    log = ZoneLog()
+    log = ZonesPartition()
     log.now_ms += 3_600_000
     assert log.complete(b"first").code == "done"
     log.now_ms -= 3_600_000

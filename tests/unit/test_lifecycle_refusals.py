@@ -18,13 +18,13 @@ from projections.zones.dpus.phases import (
     READY,
 )
 from projections.zones.rows import Dpu
-from tests.support.zones import PARTITION, START_MS, ZoneLog
+from tests.support.zones import PARTITION, START_MS, ZonesPartition
 
 AT = RecordMetadata(PARTITION, 9, START_MS, START_MS)
 
 
-def provisioned() -> ZoneLog:
-    log = ZoneLog()
+def provisioned() -> ZonesPartition:
+    log = ZonesPartition()
     log.register("d", node="n", serial="s")
     log.request("d", "provision", "image-1")
     return log

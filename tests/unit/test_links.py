@@ -1,4 +1,4 @@
-"""The link within a process, and dialing: both ends' waits and their limits."""
+"""The in-process link, and the dialing of relays: waits and limits of both ends."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def test_messages_arrive_in_order_and_count_as_backlog_until_taken() -> No
     assert (relay.peer, agent.peer) == ("agent", "relay")
 
 
-async def test_what_was_sent_before_the_end_still_arrives() -> None:
+async def test_messages_sent_before_a_close_still_arrive() -> None:
     relay, agent = memory_link_pair("relay", "agent")
     relay.send(b"goodbye")
     await relay.close()
@@ -36,7 +36,7 @@ async def test_what_was_sent_before_the_end_still_arrives() -> None:
             end.send(b"too late")
 
 
-async def test_the_end_wakes_whoever_waits() -> None:
+async def test_an_abort_wakes_a_waiting_receiver() -> None:
     relay, agent = memory_link_pair("relay", "agent")
     waiting = asyncio.create_task(agent.receive())
     await asyncio.sleep(0)
@@ -45,7 +45,7 @@ async def test_the_end_wakes_whoever_waits() -> None:
         await waiting
 
 
-async def test_a_peer_that_takes_nothing_is_cut_off_at_the_hard_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_peer_that_does_not_read_is_disconnected_at_the_backlog_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(links, "BACKLOG_BYTES_MAX", 100)
     relay, _agent = memory_link_pair("relay", "agent")
     relay.send(bytes(90))
@@ -54,7 +54,7 @@ async def test_a_peer_that_takes_nothing_is_cut_off_at_the_hard_limit(monkeypatc
 
 
 class FakeListeners:
-    """Relays that refuse until told otherwise, and remember who knocked when."""
+    """Relays that refuse every dial until a test opens them. `dials` has the time and address of each."""
 
     def __init__(self) -> None:
         self.dials: list[tuple[float, str]] = []
@@ -76,7 +76,7 @@ def waits(dials: list[tuple[float, str]]) -> list[float]:
 
 
 @pytest.mark.virtual_clock
-async def test_relays_are_tried_in_turn_with_waits_that_grow_to_a_limit() -> None:
+async def test_relays_are_dialed_in_turn_with_waits_that_grow_to_a_limit() -> None:
     listeners = FakeListeners()
     relays = RelayConnector(["a", "b"], listeners.dial, random.Random(1), who="dpu d")
     dialing = asyncio.create_task(relays.connect())
@@ -90,7 +90,7 @@ async def test_relays_are_tried_in_turn_with_waits_that_grow_to_a_limit() -> Non
 
 
 @pytest.mark.virtual_clock
-async def test_a_busy_relay_is_left_alone_for_as_long_as_it_said() -> None:
+async def test_a_busy_relay_is_not_dialed_for_as_long_as_it_asked() -> None:
     listeners = FakeListeners()
     listeners.busy_s = 7.0
     relays = RelayConnector(["a"], listeners.dial, random.Random(1), who="dpu d")
@@ -101,7 +101,7 @@ async def test_a_busy_relay_is_left_alone_for_as_long_as_it_said() -> None:
 
 
 @pytest.mark.virtual_clock
-async def test_who_was_sent_away_comes_back_when_told_and_who_was_welcome_starts_afresh() -> None:
+async def test_a_go_away_sets_the_next_wait_and_a_welcome_resets_the_backoff() -> None:
     listeners = FakeListeners()
     listeners.open = {"a"}
     relays = RelayConnector(["a"], listeners.dial, random.Random(1), who="dpu d")

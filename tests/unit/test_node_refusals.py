@@ -7,21 +7,21 @@ from msgspec.structs import replace
 
 from eventstore.folding.fold import ItemOutcome, Outcome
 from schemas.events import NodesLeft, SnapshotCompleted
-from tests.support.zones import START_MS, ZoneLog
+from tests.support.zones import START_MS, ZonesPartition
 
 
 @pytest.fixture
-def log() -> ZoneLog:
-    made = ZoneLog()
+def log() -> ZonesPartition:
+    made = ZonesPartition()
     made.join("a", "b", created_ms=5, uid="u", address=7)
     return made
 
 
-def said(log: ZoneLog, event: SnapshotCompleted | NodesLeft, issued_ms: int) -> Outcome:
+def said(log: ZonesPartition, event: SnapshotCompleted | NodesLeft, issued_ms: int) -> Outcome:
     return log.append(replace(event, envelope=replace(event.envelope, issued_at_ms=issued_ms)))
 
 
-def test_each_refused_item_has_its_reason_and_the_whole_has_the_first(log: ZoneLog) -> None:
+def test_each_refused_item_has_its_reason_and_the_whole_has_the_first(log: ZonesPartition) -> None:
     newer = "has a newer incarnation in this zone, of 5"
     outcome = log.join("a", "b", created_ms=4, uid="t", address=9)
     told = {name: (f"node: {name!r} {newer}", "INCARNATION_OUTDATED", {"field": "node", "node": name}) for name in "ab"}
@@ -33,7 +33,7 @@ def test_each_refused_item_has_its_reason_and_the_whole_has_the_first(log: ZoneL
     assert sorted(log.state.nodes.rows) == ["a", "b", "c"]
 
 
-def test_a_change_says_which_incarnation_is_here(log: ZoneLog) -> None:
+def test_a_change_says_which_incarnation_is_here(log: ZonesPartition) -> None:
     assert log.change("x", address=9).reason == "node: 'x' is not in zone 'z1'"
     assert log.change("a", zone="z2", address=9).reason == "node: 'a' is not in zone 'z2'"
     other = "node: 'a' has another incarnation in this zone, of 5"
@@ -44,7 +44,7 @@ def test_a_change_says_which_incarnation_is_here(log: ZoneLog) -> None:
     assert (row.address4, row.created_ms, row.uid) == (9, 5, "u")
 
 
-def test_a_leave_that_has_nothing_to_do_says_why_and_is_unchanged(log: ZoneLog) -> None:
+def test_a_leave_that_has_nothing_to_do_says_why_and_is_unchanged(log: ZonesPartition) -> None:
     nowhere = "node: 'x' is not in zone 'z1'"
     assert log.leave("x") == Outcome("unchanged", nowhere, items=(ItemOutcome("x", "unchanged", nowhere),))
     other = "node: 'a' has another incarnation in this zone, of 5"
@@ -56,7 +56,7 @@ def test_a_leave_that_has_nothing_to_do_says_why_and_is_unchanged(log: ZoneLog) 
     assert "a" not in log.state.nodes.rows
 
 
-def test_an_inferred_leave_is_told_which_list_or_change_speaks_against_it(log: ZoneLog) -> None:
+def test_an_inferred_leave_is_told_which_list_or_change_speaks_against_it(log: ZonesPartition) -> None:
     short = "list_hash: 0 bytes must be from 1 to 64 for an inferred leave"
     event = NodesLeft(log.envelope(), "z1", ["a"], [], [], True, b"")
     assert log.append(event).reason == short
@@ -74,7 +74,7 @@ def test_an_inferred_leave_is_told_which_list_or_change_speaks_against_it(log: Z
     assert log.leave("s/n", list_hash=b"hi").items[0].reason == "node: 's/n' is not in zone 'z1'"
 
 
-def test_a_list_must_count_something_and_have_a_hash(log: ZoneLog) -> None:
+def test_a_list_must_count_something_and_have_a_hash(log: ZonesPartition) -> None:
     assert log.complete(b"h", count=0).reason == "count: 0 must be at least 1: an empty snapshot is never accepted"
     assert log.complete(b"").reason == "list_hash: 0 bytes must be from 1 to 64"
     assert log.complete(b"x" * 65).reason == "list_hash: 65 bytes must be from 1 to 64"
@@ -83,7 +83,7 @@ def test_a_list_must_count_something_and_have_a_hash(log: ZoneLog) -> None:
     assert log.complete(b"x", source="no source").reason.startswith("source: 'no source' must be 1 to 63 ")
 
 
-def test_of_lists_of_one_moment_the_later_in_the_log_counts(log: ZoneLog) -> None:
+def test_of_lists_of_one_moment_the_later_in_the_log_counts(log: ZonesPartition) -> None:
     log.now_ms = START_MS + 100
     event = SnapshotCompleted(log.envelope(), "z1", "", 2, b"one")
     assert said(log, event, START_MS + 50).code == "done"
@@ -93,7 +93,7 @@ def test_of_lists_of_one_moment_the_later_in_the_log_counts(log: ZoneLog) -> Non
     assert log.state.snapshots.rows["z1/"].list_hash == b"two"
 
 
-def test_a_fast_clock_does_not_outlast_its_list(log: ZoneLog) -> None:
+def test_a_fast_clock_does_not_outlast_its_list(log: ZonesPartition) -> None:
     """A list is as new as the log when it was taken, however far ahead its reader's clock was."""
     event = SnapshotCompleted(log.envelope(), "z1", "", 2, b"one")
     said(log, event, log.now_ms + 3_600_000)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from eventstore.folding.fold import Outcome
 from projections.zones.rows import NodeTombstone
 from schemas.events import INFERRED, LEFT, SUPERSEDED, NodesSuperseded
-from tests.support.zones import ZoneLog, derived_of, internal_envelope, nodes_joined, rows_of
+from tests.support.zones import ZonesPartition, derived_of, internal_envelope, nodes_joined, rows_of
 
 HOUR_MS = 3_600_000
 
@@ -19,7 +19,7 @@ def codes(outcome: Outcome) -> tuple[str, dict[str, str]]:
 
 
 def test_the_same_incarnation_as_it_is_changes_nothing() -> None:
-    log = ZoneLog()
+    log = ZonesPartition()
     log.join("a", created_ms=5, uid="u", address=7, labels={"k": "v"})
     before = rows_of(log.state)
     assert codes(log.join("a", created_ms=5, uid="u", address=7, labels={"k": "v"})) == ("unchanged", {})
@@ -27,7 +27,7 @@ def test_the_same_incarnation_as_it_is_changes_nothing() -> None:
 
 
 def test_a_newer_incarnation_replaces_and_an_older_one_does_nothing() -> None:
-    log = ZoneLog()
+    log = ZonesPartition()
     log.join("a", created_ms=5, uid="u", address=7)
     log.join("a", created_ms=6, uid="v", address=8)
     outcome = log.join("a", "b", created_ms=4, uid="w", address=9)
@@ -38,7 +38,7 @@ def test_a_newer_incarnation_replaces_and_an_older_one_does_nothing() -> None:
 
 
 def test_a_node_that_joined_while_the_clock_was_fast_joins_anew_once_it_is_put_right() -> None:
-    log = ZoneLog()
+    log = ZonesPartition()
     log.now_ms += HOUR_MS
     log.join("a", "b", address=7)
     log.now_ms -= HOUR_MS
@@ -49,14 +49,14 @@ def test_a_node_that_joined_while_the_clock_was_fast_joins_anew_once_it_is_put_r
 
 
 def test_of_two_incarnations_of_one_time_the_later_in_the_log_is_the_newer() -> None:
-    log = ZoneLog()
+    log = ZonesPartition()
     log.join("a", created_ms=5, uid="v")
     log.join("a", created_ms=5, uid="u")
     assert log.state.nodes.rows["a"].uid == "u"
 
 
 def test_a_node_moves_to_a_zone_of_the_same_partition() -> None:
-    log = ZoneLog()
+    log = ZonesPartition()
     log.join("a", "b", created_ms=5, uid="u", zone="z1")
     log.join("a", created_ms=5, uid="u", zone="z2")
     assert log.state.nodes.rows["a"].zone == "z2"
@@ -68,7 +68,7 @@ def test_a_node_moves_to_a_zone_of_the_same_partition() -> None:
 
 
 def test_a_change_needs_the_node_and_its_incarnation() -> None:
-    log = ZoneLog()
+    log = ZonesPartition()
     log.join("a", created_ms=5, uid="u", address=7)
     assert log.change("b", address=8).code == "refused"
     assert log.change("a", address=8, created_ms=4, uid="t").code == "refused"
@@ -82,7 +82,7 @@ def test_a_change_needs_the_node_and_its_incarnation() -> None:
 
 
 def test_a_leave_is_about_this_incarnation_or_a_later_one() -> None:
-    log = ZoneLog()
+    log = ZonesPartition()
     log.join("a", "b", "c", "d", created_ms=5, uid="u")
     assert codes(log.leave("a", created_ms=4, uid="u")) == ("unchanged", {"a": "unchanged"})
     assert codes(log.leave("a", created_ms=5, uid="other")) == ("unchanged", {"a": "unchanged"})
@@ -97,7 +97,7 @@ def test_a_leave_is_about_this_incarnation_or_a_later_one() -> None:
 
 
 def test_a_zone_that_never_had_a_node_is_not_known() -> None:
-    log = ZoneLog()
+    log = ZonesPartition()
     log.join("a", zone="z1")
     outcome = log.leave("a", zone="z3")
     assert (outcome.code, "zone: 'z3' is not known" in outcome.reason) == ("refused", True)
@@ -106,7 +106,7 @@ def test_a_zone_that_never_had_a_node_is_not_known() -> None:
 
 
 def test_an_inferred_leave_needs_the_last_complete_list_of_its_source() -> None:
-    log = ZoneLog()
+    log = ZonesPartition()
     log.join("k/a", "k/b", "other/c", "d")
     assert log.leave("k/a", list_hash=b"one").code == "refused"
     log.complete(b"one", source="k")
@@ -123,7 +123,7 @@ def test_an_inferred_leave_needs_the_last_complete_list_of_its_source() -> None:
 
 
 def test_a_list_is_no_witness_of_what_came_after_it() -> None:
-    log = ZoneLog()
+    log = ZonesPartition()
     log.join("k/a", "k/b", address=1)
     log.complete(b"one", source="k")
     log.join("k/new")
@@ -133,7 +133,7 @@ def test_a_list_is_no_witness_of_what_came_after_it() -> None:
 
 
 def test_an_empty_list_is_no_list() -> None:
-    log = ZoneLog()
+    log = ZonesPartition()
     log.join("k/a")
     assert "empty snapshot" in log.complete(b"none", source="k", count=0).reason
     assert log.leave("k/a", list_hash=b"none").code == "refused"
@@ -142,7 +142,7 @@ def test_an_empty_list_is_no_list() -> None:
 
 
 def test_a_list_that_was_said_before_the_last_one_does_not_replace_it() -> None:
-    log = ZoneLog()
+    log = ZonesPartition()
     log.join("k/a")
     log.complete(b"new", source="k")
     late = replace(log.events[-1][0], list_hash=b"old")
@@ -152,7 +152,7 @@ def test_a_list_that_was_said_before_the_last_one_does_not_replace_it() -> None:
 
 
 def test_nodes_that_join_one_by_one_share_equal_labels() -> None:
-    log = ZoneLog()
+    log = ZonesPartition()
     for name in ("a", "b"):
         log.join(name, labels={"rack": "r1"})
     rows = log.state.nodes.rows
@@ -160,7 +160,7 @@ def test_nodes_that_join_one_by_one_share_equal_labels() -> None:
 
 
 def superseded(
-    log: ZoneLog, mark: int, name: str, created_ms: int, uid: str, *, zone: str = "z1", heard: int | None = None
+    log: ZonesPartition, mark: int, name: str, created_ms: int, uid: str, *, zone: str = "z1", heard: int | None = None
 ) -> Outcome:
     heard = log.end if heard is None else heard
     event = NodesSuperseded(
@@ -170,7 +170,7 @@ def superseded(
 
 
 def test_a_node_that_changed_since_fleet_heard_of_it_is_not_superseded() -> None:
-    log = ZoneLog()
+    log = ZonesPartition()
     log.join("a", created_ms=5, uid="u")
     heard = log.end
     log.change("a", address=9)
@@ -181,7 +181,7 @@ def test_a_node_that_changed_since_fleet_heard_of_it_is_not_superseded() -> None
 
 
 def test_what_fleet_caused_is_taken_once_and_in_order() -> None:
-    log = ZoneLog()
+    log = ZonesPartition()
     log.join("a", "b", created_ms=5, uid="u")
     assert "where the last forward ended" in superseded(log, 1, "a", 5, "u").reason
     assert superseded(log, 0, "a", 5, "u").code == "done"
@@ -195,7 +195,7 @@ def test_what_fleet_caused_is_taken_once_and_in_order() -> None:
 
 
 def test_a_record_of_fleet_that_makes_no_sense_does_not_stop_the_next() -> None:
-    log = ZoneLog()
+    log = ZonesPartition()
     log.join("a", created_ms=5, uid="u")
     odd = NodesSuperseded(internal_envelope("z1", log.now_ms), 0, 3, ["z1"], ["a", "b"], [5], ["u"], log.end)
     assert log.append(odd).code == "refused"
@@ -203,7 +203,7 @@ def test_a_record_of_fleet_that_makes_no_sense_does_not_stop_the_next() -> None:
 
 
 def test_limits_of_minus_one_stay_and_of_zero_are_the_default() -> None:
-    log = ZoneLog()
+    log = ZonesPartition()
     for asked, kept in (((7, -1), (7, 0)), ((-1, 9), (7, 9)), ((0, 0), (0, 0))):
         assert log.limit(*asked).code == "done"
         row = log.state.zone_rows.rows["z1"]
@@ -212,7 +212,7 @@ def test_limits_of_minus_one_stay_and_of_zero_are_the_default() -> None:
 
 @given(st.integers(1, 40), st.booleans())
 def test_many_new_nodes_in_one_record_are_as_many_records_of_one(count: int, with_labels: bool) -> None:
-    together, apart = ZoneLog(), ZoneLog()
+    together, apart = ZonesPartition(), ZonesPartition()
     names = [f"n{i}" for i in range(count)]
     labels = {"a": "b"} if with_labels else None
     event = nodes_joined(together.envelope(), names, address=0x0A000000, created_ms=3, uid="u", labels=labels)
@@ -230,7 +230,7 @@ def test_many_new_nodes_in_one_record_are_as_many_records_of_one(count: int, wit
 
 
 def test_a_node_that_comes_back_takes_the_place_of_its_tombstone() -> None:
-    log = ZoneLog()
+    log = ZonesPartition()
     log.join("a", "b", created_ms=5, uid="u")
     joined_ms = log.state.nodes.rows["b"].changed_ms
     log.leave("a", "b")

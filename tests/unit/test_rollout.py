@@ -14,19 +14,19 @@ from projections.zones.dpus.phases import (
     PENDING,
     READY,
 )
-from tests.support.zones import ZoneLog, installing, unavailable
+from tests.support.zones import ZonesPartition, installing, unavailable
 
 
-def zone_of(count: int, *, installs: int, nodes: int, per_node: int = 1) -> ZoneLog:
+def zone_of(count: int, *, installs: int, nodes: int, per_node: int = 1) -> ZonesPartition:
     """DPUs d0, d1, ... on nodes n0, n1, ... under these limits."""
-    log = ZoneLog()
+    log = ZonesPartition()
     log.limit(installs, nodes)
     for i in range(count):
         log.register(f"d{i}", node=f"n{i // per_node}")
     return log
 
 
-def provision(log: ZoneLog, *numbers: int) -> list[tuple[str, int]]:
+def provision(log: ZonesPartition, *numbers: int) -> list[tuple[str, int]]:
     """Outcome and place in line of each."""
     outcomes = [log.request(f"d{i}", "provision", "image-1") for i in numbers]
     return [(outcome.code, outcome.result.get("queue_position", 0)) for outcome in outcomes]
@@ -90,7 +90,7 @@ def test_dpus_of_one_node_count_as_one_node_out_of_service() -> None:
 
 
 def test_a_dpu_without_a_node_counts_as_one() -> None:
-    log = ZoneLog()
+    log = ZonesPartition()
     log.limit(10, 1)
     log.register("a")
     log.register("b")
@@ -153,7 +153,7 @@ def test_a_dpu_that_skips_its_node_effect_has_its_node_out_of_service_all_the_sa
 
 
 def test_zones_do_not_wait_for_one_another() -> None:
-    log = ZoneLog()
+    log = ZonesPartition()
     for zone in ("z1", "z2"):
         log.limit(1, 1, zone=zone)
         log.register(f"{zone}-d", zone=zone)

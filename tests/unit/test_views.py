@@ -35,7 +35,7 @@ from schemas.api import dpuplane_pb2 as pb
 from schemas.api.times import to_ms
 from schemas.events import NodesJoined, WritesFrozen
 from tests.support.fleet import Fleet, Item
-from tests.support.zones import ZoneLog
+from tests.support.zones import ZonesPartition
 
 NOW_MS = 1_700_000_000_000
 VIEWS: list[tuple[Any, type[Message]]] = [
@@ -140,7 +140,7 @@ class Counted(dict[str, Dpu]):
 
 
 def test_dpus_are_found_by_zone_phase_and_need_without_a_look_at_zones_that_have_none() -> None:
-    log = ZoneLog()
+    log = ZonesPartition()
     for zone in ("a", "b"):
         for number in range(50):
             log.register(f"{zone}{number}", zone=zone)

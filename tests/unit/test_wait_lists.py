@@ -1,4 +1,4 @@
-"""Waits for the result of a fold are evaluated when a record may have ended them, and at no other time."""
+"""Conditions of waits are checked only when a folded record may have changed them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from eventstore.errors import LogUnavailable
 from eventstore.log import FLEET_0, ZONES, Partition
 from eventstore.replicas.replica import Replica
 from eventstore.replicas.wait_lists import FoldWaitList
-from tests.support.zones import ZoneLog
+from tests.support.zones import ZonesPartition
 
 pytestmark = pytest.mark.virtual_clock
 
@@ -23,31 +23,31 @@ ONE, TWO, THREE = (Partition(ZONES, number) for number in range(3))
 
 
 class Folded:
-    """A replica with two zones of one node each, of which fleet has taken nothing."""
+    """A replica with two zones partitions of one node each, of which fleet has received no record."""
 
     def __init__(self) -> None:
         self.marks: dict[int, int] = {}
-        self.zones = {ZONES_0: ZoneLog(), ZONES_1: ZoneLog()}
+        self.zones = {ZONES_0: ZonesPartition(), ZONES_1: ZonesPartition()}
         for log in self.zones.values():
             log.join("a")
-        self.looked_at: list[Partition] = []
+        self.checked: list[Partition] = []
         self.fold_waits = FoldWaitList()
 
     def state(self, partition: Partition) -> object:
         if partition == FLEET_0:
             return SimpleNamespace(marks=self.marks)
-        self.looked_at.append(partition)
+        self.checked.append(partition)
         return self.zones[partition].state
 
     async def folds(self, partition: Partition) -> set[Partition]:
-        """Something is folded there; whose zones are looked at for it."""
-        self.looked_at.clear()
+        """Wake the waits on a partition. Returns the zones partitions whose state the waits then check."""
+        self.checked.clear()
         self.fold_waits.wake(partition)
         await asyncio.sleep(0.01)
-        return set(self.looked_at)
+        return set(self.checked)
 
 
-async def test_only_what_may_have_ended_a_wait_looks_at_it() -> None:
+async def test_a_wait_is_checked_after_records_of_its_partitions_only() -> None:
     folded = Folded()
     waiting = PositionWaiter(cast("Replica", folded))
     wait_0 = asyncio.create_task(waiting.wait_until_forwarded(ZONES_0, 1, timeout_s=5))
@@ -63,10 +63,10 @@ async def test_only_what_may_have_ended_a_wait_looks_at_it() -> None:
     folded.zones[ZONES_1].state.outbox_offsets.clear()
     await folded.folds(ZONES_1)
     assert wait_1.done()
-    assert await folded.folds(FLEET_0) == set(), "nobody waits any more"
+    assert await folded.folds(FLEET_0) == set(), "no wait is left"
 
 
-async def test_whoever_waits_in_vain_is_told_at_the_deadline_and_forgotten() -> None:
+async def test_a_wait_fails_at_its_deadline_and_is_removed() -> None:
     folded = Folded()
     waiting = PositionWaiter(cast("Replica", folded))
     with pytest.raises(LogUnavailable, match="fleet has not received zones/0 up to 1 within the time limit"):
@@ -79,15 +79,15 @@ async def test_whoever_waits_in_vain_is_told_at_the_deadline_and_forgotten() -> 
 # -- waits of drivers
 
 
-class Need:
-    """Something that holds or does not, and how often somebody looked."""
+class Condition:
+    """A condition set by the test. `checks` counts its evaluations."""
 
     def __init__(self) -> None:
         self.holds = False
-        self.looks = 0
+        self.checks = 0
 
     def __call__(self) -> bool:
-        self.looks += 1
+        self.checks += 1
         return self.holds
 
 
@@ -96,70 +96,70 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-async def test_who_waits_for_something_returns_once_it_holds_and_is_looked_at_only_when_something_is_folded() -> None:
-    watch, need = FoldWaitList(), Need()
-    waiting = asyncio.ensure_future(watch.wait_for(need, ONE, TWO))
+async def test_a_wait_ends_when_its_condition_holds_after_a_record_of_its_partitions() -> None:
+    watch, condition = FoldWaitList(), Condition()
+    waiting = asyncio.ensure_future(watch.wait_for(condition, ONE, TWO))
     await settled()
-    assert need.looks == 1
+    assert condition.checks == 1
     watch.wake(THREE)
-    assert need.looks == 1, "it does not hang on that"
+    assert condition.checks == 1, "the condition does not depend on partition 2"
     watch.wake(ONE)
     watch.wake(TWO)
     await settled()
-    assert need.looks == 3
+    assert condition.checks == 3
     assert not waiting.done()
-    need.holds = True
+    condition.holds = True
     await settled()
-    assert not waiting.done(), "nothing was folded"
+    assert not waiting.done(), "no record was folded since"
     watch.wake(TWO)
     await settled()
     assert waiting.done()
 
 
-async def test_what_holds_already_is_not_waited_for() -> None:
-    need = Need()
-    need.holds = True
-    await asyncio.wait_for(FoldWaitList().wait_for(need, ONE), 1.0)
-    assert need.looks == 1
+async def test_a_condition_that_holds_already_ends_the_wait_at_once() -> None:
+    condition = Condition()
+    condition.holds = True
+    await asyncio.wait_for(FoldWaitList().wait_for(condition, ONE), 1.0)
+    assert condition.checks == 1
 
 
-async def test_what_holds_no_more_when_its_turn_comes_is_waited_for_again() -> None:
-    watch, need = FoldWaitList(), Need()
-    waiting = asyncio.ensure_future(watch.wait_for(need, ONE))
+async def test_a_condition_that_no_longer_holds_when_the_waiter_runs_is_waited_for_again() -> None:
+    watch, condition = FoldWaitList(), Condition()
+    waiting = asyncio.ensure_future(watch.wait_for(condition, ONE))
     await settled()
-    need.holds = True
+    condition.holds = True
     watch.wake(ONE)
-    need.holds = False
+    condition.holds = False
     await settled()
     assert not waiting.done()
-    need.holds = True
+    condition.holds = True
     watch.wake(ONE)
     await settled()
     assert waiting.done()
 
 
-async def test_nobody_is_looked_at_twice_for_what_is_folded_at_once() -> None:
-    watch, need = FoldWaitList(), Need()
-    waiting = asyncio.ensure_future(watch.wait_for(need, ONE, TWO))
+async def test_a_condition_is_checked_once_for_records_of_several_partitions() -> None:
+    watch, condition = FoldWaitList(), Condition()
+    waiting = asyncio.ensure_future(watch.wait_for(condition, ONE, TWO))
     await settled()
-    need.holds = True
+    condition.holds = True
     watch.wake(ONE, TWO)
-    assert need.looks == 2
+    assert condition.checks == 2
     await waiting
 
 
-async def test_who_has_gone_is_looked_at_no_more() -> None:
-    watch, need = FoldWaitList(), Need()
-    waiting = asyncio.ensure_future(watch.wait_for(need, ONE, TWO))
+async def test_a_cancelled_wait_is_not_checked_again() -> None:
+    watch, condition = FoldWaitList(), Condition()
+    waiting = asyncio.ensure_future(watch.wait_for(condition, ONE, TWO))
     await settled()
     waiting.cancel()
     with suppress(asyncio.CancelledError):
         await waiting
     watch.wake(ONE, TWO)
-    assert need.looks == 1
+    assert condition.checks == 1
 
 
-async def test_who_waits_for_any_change_returns_at_the_first_of_its_partitions() -> None:
+async def test_a_wait_for_any_change_ends_at_the_first_record_of_its_partitions() -> None:
     watch = FoldWaitList()
     waiting = [asyncio.ensure_future(watch.changed(ONE)), asyncio.ensure_future(watch.changed(TWO, THREE))]
     await settled()
@@ -170,15 +170,15 @@ async def test_who_waits_for_any_change_returns_at_the_first_of_its_partitions()
     await asyncio.gather(*waiting)
 
 
-async def test_a_predicate_that_raises_raises_where_it_is_waited_for_and_nowhere_else() -> None:
-    waits, need = FoldWaitList(), Need()
+async def test_a_condition_that_raises_fails_its_own_waiter_only() -> None:
+    waits, condition = FoldWaitList(), Condition()
 
     def broken() -> bool:
-        return bool(need.looks and 1 // 0)
+        return bool(condition.checks and 1 // 0)
 
-    waiting = [asyncio.ensure_future(waits.wait_for(each, ONE)) for each in (broken, need)]
+    waiting = [asyncio.ensure_future(waits.wait_for(each, ONE)) for each in (broken, condition)]
     await settled()
-    need.holds = True
+    condition.holds = True
     waits.wake(ONE)
     await settled()
     with pytest.raises(ZeroDivisionError):
@@ -186,11 +186,11 @@ async def test_a_predicate_that_raises_raises_where_it_is_waited_for_and_nowhere
     assert await waiting[1]
 
 
-async def test_what_came_to_hold_without_a_record_of_the_partition_is_seen_when_the_time_is_over() -> None:
-    waits, need = FoldWaitList(), Need()
-    waiting = asyncio.ensure_future(waits.wait_for(need, ONE, timeout_s=2.0))
+async def test_a_condition_is_checked_once_more_at_its_deadline() -> None:
+    waits, condition = FoldWaitList(), Condition()
+    waiting = asyncio.ensure_future(waits.wait_for(condition, ONE, timeout_s=2.0))
     await asyncio.sleep(1.0)
-    need.holds = True
+    condition.holds = True
     assert await waiting
-    need.holds = False
-    assert not await waits.wait_for(need, ONE, timeout_s=2.0)
+    condition.holds = False
+    assert not await waits.wait_for(condition, ONE, timeout_s=2.0)

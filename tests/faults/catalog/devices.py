@@ -33,7 +33,7 @@ DEVICES = (
         85,
         "a device that reports success without effect, or an effect without success",
         (
-            "tests/unit/test_agent.py::test_a_device_that_lies_is_found_by_its_digest_and_reconciled",
+            "tests/unit/test_agent.py::test_a_device_with_a_false_acknowledgement_is_found_by_its_digest_and_reconciled",
             "tests/unit/test_steps.py::test_a_device_that_says_done_and_has_done_nothing_is_found_out",
         ),
     ),
@@ -42,7 +42,7 @@ DEVICES = (
         "a change is applied in part, then the device resets",
         (
             "simulated: device reboots",
-            "tests/unit/test_agent.py::test_a_device_that_fails_is_refused_for_by_name_and_reconciled_later",
+            "tests/unit/test_agent.py::test_a_failed_device_is_named_in_the_report_and_reconciled_later",
         ),
     ),
     CatalogEntry(87, "a device restarts empty", ("simulated: device reboots", "simulated: agent crash")),
@@ -79,7 +79,7 @@ DEVICES = (
     CatalogEntry(
         92,
         "another program flushes the rules",
-        ("tests/unit/test_agent.py::test_rules_that_somebody_else_flushed_are_back_after_the_next_heartbeat",),
+        ("tests/unit/test_agent.py::test_flushed_rules_are_restored_after_the_next_heartbeat",),
     ),
     CatalogEntry(93, "all devices connect at once", (_DOOR, "real: cut from devices")),
     CatalogEntry(94, "a large part of the nodes vanishes", ("simulated: held", _HOLD)),
