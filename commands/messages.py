@@ -35,7 +35,8 @@ def _fields(kind: Descriptor, view: Any) -> dict[str, Any]:
 
 @cache
 def _conversions(kind: Descriptor, view: Any) -> Sequence[tuple[str, str, Callable[[Any], Any]]]:
-    """Name and message field of every field of a kind of view, and what its values become: a page has thousands."""
+    """Per field of a view of this type: its name, the name of the message's field, and the conversion of its values.
+    The result is cached, because a page has thousands of views."""
     names = view.__struct_fields__ if issubclass(view, msgspec.Struct) else view._fields
     fields = [(name, kind.fields_by_name[name.removesuffix(_MS)]) for name in names]
     return [(name, field.name, _conversion(name, field)) for name, field in fields]

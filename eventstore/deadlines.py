@@ -1,7 +1,7 @@
 """Deadlines of many futures, with one timer for all of them.
 
 Nearly every future is done long before its deadline, so a timer per future would be created, started and cancelled for
-nothing: every command needed two. The deadlines form a heap instead. Futures that are done stay in it until their
+nothing, twice per command. The deadlines form a heap instead. Futures that are done stay in the heap until their
 deadlines, or until they outnumber the waiting ones.
 """
 
@@ -21,7 +21,7 @@ _ROUNDING_S = 0.001
 """Event loops round timers to milliseconds, up or down."""
 
 _DROPPED_MAX = 100
-"""Number of done futures in the heap beyond the waiting ones, above which the done ones are removed."""
+"""The done futures are removed from the heap when they outnumber the waiting ones by more than this."""
 
 
 class Deadlines:

@@ -12,14 +12,14 @@ import asyncio
 _IDLE_EACH_S = 0.0002
 _IDLE_MIN_S = 0.001
 _IDLE_MAX_S = 0.005
-"""Idle limit: a batch is committed when no append joined it for this long. The first value counts per caller, between
-the other two.
+"""Idle limit: a batch is committed when no append joined it for this long. The limit is `_IDLE_EACH_S` times the number
+of callers, but not below the minimum or above the maximum.
 """
 _LINGER_EACH_S = 0.0004
 _LINGER_MIN_S = 0.02
 _LINGER_MAX_S = 0.08
-"""A batch is committed after this long even if appends still join it. The first value counts per caller, between the
-other two.
+"""Total limit: a batch is committed after this long even if appends still join it. The limit is `_LINGER_EACH_S` times
+the number of callers, but not below the minimum or above the maximum.
 """
 _REMEMBERED_S = 1.0
 

@@ -21,7 +21,7 @@ class InvalidPosition(PermanentError):
 
 
 class Position(NamedTuple):
-    """The next offset, per partition, that an answer depended on, in the log with this id."""
+    """The part of the log `log_id` that an answer depended on: per partition, the offset after its last record."""
 
     log_id: str
     offsets: Mapping[Partition, int]

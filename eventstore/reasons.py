@@ -117,7 +117,7 @@ class Fault(str):
 
 
 def as_fault(sentence: str) -> Fault:
-    """A sentence as a fault: one without a code is about a field."""
+    """The sentence as a Fault. A plain string becomes a Fault about an invalid field."""
     return sentence if isinstance(sentence, Fault) else Fault(sentence)
 
 

@@ -189,10 +189,11 @@ class _BadLabels(Exception):
 
 @lru_cache(1_024)
 def _check_label_set(labels: tuple[tuple[str, str], ...]) -> None:
-    """Check one label set, cached: nodes that join one by one share few sets, and a check costs as much as the rest of
-    a node.
+    """Check one label set. Results are cached: nodes that join one by one share few label sets, and this check costs as
+    much as all other checks of a node together.
 
-    It raises _BadLabels instead of returning a fault: a fault may be as long as a message, and must not fill the cache.
+    A fault is raised as _BadLabels, because exceptions are not cached: the text of a fault may be as long as a message,
+    and many such texts would fill the memory.
     """
     if fault := check_labels("labels", dict(labels)):
         raise _BadLabels(fault)
@@ -207,7 +208,8 @@ def fault_of_label_numbers(index: Sequence[int], sets: int) -> str | None:
 
 
 def _are_below(limit: int, numbers: Sequence[int]) -> bool:
-    """Whether all are from 0 to below the limit. Small numbers, the common case, are packed and compared as bytes."""
+    """Whether every number is at least 0 and below the limit. Small numbers, the common case, are packed and compared
+    as bytes."""
     try:
         packed = bytes(numbers)
     except (ValueError, OverflowError):
@@ -278,9 +280,10 @@ def _fault_of_addresses6(event: NodesJoined | NodesChanged) -> str | None:
 
 
 def _fault_of_size(event: NodesJoined | NodesChanged | NodesLeft, names_bytes: int) -> str | None:
-    """Bound the size of a record: the change of one record must fit one forward, and other programs may write records.
+    """The fault of a record that is too large; None if it fits. The changes of one record must fit one forward, and
+    other programs may write records of any size.
 
-    One node always fits, by the rules for its name, uid and labels.
+    A record of one node always fits, by the rules for its name, uid and labels.
     """
     if len(event.names) == 1:
         return None

@@ -42,7 +42,8 @@ _UNPRINTABLE = re.compile(
 with its Unicode version, and replicas under different Python versions must decide alike."""
 _LONGEST_VALUE = 253
 MAX_AHEAD_MS = 60_000
-"""How far ahead of the log a creation time may lie. One of next year would supersede every other until then."""
+"""How far ahead of the log a creation time may lie. An incarnation that claims to be of next year would supersede all
+others until then."""
 LONGEST_UID = 128
 """Bytes of a uid at most: a forward has the uid of every node, even if the request had none."""
 _LONGEST_QUOTED = 60
@@ -222,13 +223,13 @@ def parse_address(field: str, text: str) -> IPv4Address | IPv6Address:
 
 
 def canonical_address(field: str, text: str) -> str:
-    """The same in the one form that compares as text. Raises BadAddress."""
+    """The address in the spelling that the log uses, so that equal addresses are equal text. Raises BadAddress."""
     packed = packed_address(field, text)
     return text if _DOTTED.fullmatch(text) else str(ip_address(packed))
 
 
 def packed_address(field: str, text: str) -> bytes:
-    """The same in 4 bytes, or 16. Raises BadAddress."""
+    """The address in 4 bytes (IPv4) or 16 bytes (IPv6). Raises BadAddress."""
     try:
         packed = bytes(map(int, text.split("."))) if _DOTTED.fullmatch(text) else _packed(field, text)
     except ValueError:

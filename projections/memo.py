@@ -1,4 +1,5 @@
-"""Remembered results of pure functions of immutable values. They are no state: no result depends on them."""
+"""Caches of the results of pure functions of immutable values. A cache is not part of a fold's state: it changes the
+speed of a fold, and no decision."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 A fold sees one partition, so no fold can see an id that is used for two of them. This server refuses the second use
 before it appends anything: it knows the ids that it is appending now, and the ids that its folds remember. Other
-servers learn of an id when they fold its event; the operations guide says what holds across servers.
+servers learn of an id when they fold its event; the operations guide says what is guaranteed across servers.
 """
 
 from __future__ import annotations

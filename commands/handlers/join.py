@@ -76,7 +76,8 @@ class JoinHandler:
         return answer
 
     async def _await_fleet(self, answer: pb.CommandResult, deadline_s: float, unknown: str) -> pb.CommandResult:
-        """The result of the zone, corrected by the fleet fold; `unknown` says what is not known if fleet is late."""
+        """The result of the zone, corrected by the fleet fold. If fleet does not receive the event in time, the result
+        is unknown, with `unknown` as the beginning of its reason."""
         ((partition, position),) = from_token(answer.position, self._handler.log_id).offsets.items()
         left_s = deadline_s - asyncio.get_running_loop().time()
         try:

@@ -1,10 +1,10 @@
-"""Upgrades of the fold version: every partition of a topic, and only while every live replica has the later rules.
+"""Upgrades of the fold version: of every partition of a topic, and only while every live replica supports the version.
 
-A replica without them halts at the record that raises the version, so the handler checks the living replicas before
-each partition. A halted partition and a replica without the rules are temporary faults: they end the call with an error
-and are not an outcome of the command. Each partition decides its own record, also if it has the version already.
-Repeated under its id, the command continues where it ended. Partitions with different versions can coexist, because no
-message between partitions depends on the version.
+A replica that does not support the version halts at the record that raises it, so the handler checks all live replicas
+before it appends to each partition. A halted partition and a replica that lacks the version are temporary faults: they
+end the call with an error, which is not an outcome of the command. Every partition gets its own record, even if it has
+the version already. A caller who repeats the command under its id continues where it ended. Partitions with different
+versions can coexist, because no message between partitions depends on the version.
 """
 
 from __future__ import annotations

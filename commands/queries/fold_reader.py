@@ -65,7 +65,8 @@ class FoldReader:
     def with_fleet(self, answer: pb.CommandResult) -> pb.CommandResult:
         """An answer from ledgers, with the command's outcome in fleet where it differs.
 
-        A leave of a node that left before has the outcome of its zone, `unchanged`. Notes name its holds.
+        If a leave is `unchanged` because its node had left before, it stays `unchanged`, and a note names the hold that
+        keeps the node in the rule tables.
         """
         note_holds(answer, self.fleet)
         return results.with_fleet_outcome(

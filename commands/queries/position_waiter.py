@@ -1,8 +1,9 @@
-"""Read-your-writes: waits until this replica has folded a caller's position, and until fleet has taken a zone's change.
+"""Read-your-writes: waits until this replica has folded the position that a caller gives.
 
-A position of a zones partition has two meanings. A query of the zone waits until this replica has folded up to it. A
-query of fleet waits until *fleet* has taken every change that the zone accepted below it: fleet's mark has passed the
-position, or the zone has nothing below it to forward.
+A position in a partition of topic zones is awaited in two ways. A query about a zone waits until this replica has
+folded that partition up to the position. A query about the fleet waits until topic fleet has received every change that
+the partition accepted below the position: fleet's mark for the partition has passed the position, or the partition has
+no change below it left to forward.
 """
 
 from __future__ import annotations
@@ -40,8 +41,9 @@ class PositionWaiter:
                 await self.wait_until_forwarded(partition, offset, timeout_s=_remaining_s(deadline_s))
 
     async def wait_until_forwarded(self, partition: Partition, offset: int, *, timeout_s: float) -> None:
-        """Wait until fleet has taken the changes that this zones partition accepted below `offset`. Raises
-        LogUnavailable.
+        """Wait until topic fleet has received the changes that this partition of topic zones accepted below `offset`.
+
+        Raises LogUnavailable at the time limit.
         """
 
         def is_forwarded_now() -> bool:

@@ -46,8 +46,8 @@ def register(request: pb.RegisterDpuRequest, envelope: EnvelopeFactory) -> NewEv
 
 
 def request_lifecycle(request: pb.RequestLifecycleRequest, envelope: EnvelopeFactory) -> NewEvent:
-    """Request a lifecycle change of a DPU. The caller names the zone, because it is the key: a repeat under one id must
-    have the same one.
+    """Request a lifecycle change of a DPU. The caller names the zone, because the zone is the key: a command that is
+    repeated under its id must go to the same partition.
     """
     verb = _verb(request)
     require_zone(request.zone, "GetDpu")

@@ -51,7 +51,8 @@ def delete_zone(request: pb.DeleteZoneRequest, envelope: EnvelopeFactory) -> New
 
 
 def leave(request: pb.LeaveNodesRequest, envelope: EnvelopeFactory) -> NewEvent:
-    """The caller names the zone, because it is the key: a repeat under one id must have the same one."""
+    """Remove nodes. The caller names the zone, because the zone is the key: a command that is repeated under its id
+    must go to the same partition."""
     require_count("names", len(request.names))
     require_zone(request.zone, "LocateNodes")
     zone, gone = request.zone, list(request.names)

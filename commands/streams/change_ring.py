@@ -22,7 +22,7 @@ class ChangeRing:
         self._entries: deque[tuple[int, Changes]] = deque()
 
     def add(self, end: int, changes: Changes) -> None:
-        """Add what changed from the end of the ring to before the position `end`."""
+        """Add the changes by the records from the end of the ring on, up to but without position `end`."""
         assert end >= self.end, "positions only grow"
         self.end = end
         if not changes:

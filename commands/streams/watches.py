@@ -49,7 +49,8 @@ class Watches:
         self._feed = ChangeFeed(replica)
 
     async def run(self) -> None:
-        """Collect changes for ever, also without a watcher: a client watches from the position of an earlier list."""
+        """Collect changes for ever, even while there is no watcher: a client may watch from the position of a list that
+        it read earlier."""
         await self._replica.ready()
         tables = [each for request in EVERY_LIST for each in watched_list(self._reader, request).tables]
         self._feed.collect(tables)
@@ -106,7 +107,7 @@ class Watcher:
         return bool(self._pending)
 
     def next_response(self, now_s: float) -> pb.WatchResponse | None:
-        """Changes up to now, at most a message full; None if nothing has advanced. Raises PositionExpired."""
+        """The changes up to now, as many as fit one message; None if nothing has advanced. Raises PositionExpired."""
         self._advance()
         items = [*islice(self._pending, _CHANGES_PER_MESSAGE)]
         changes = [self._watched.change(item, self._pending.pop(item)) for item in items]
@@ -119,7 +120,7 @@ class Watcher:
         return pb.WatchResponse(changes=changes, position=results.token(self._replica.log_id, self._cursor))
 
     def _advance(self) -> None:
-        """Take over what has changed since the last call: states and cursor are then of one moment."""
+        """Take over the changes since the last call, and advance the cursor to the present position of the states."""
         for partition, table_of in self._watched.tables:
             changes = self._feed.ring(partition, table_of).since(self._cursor[partition])
             for key, removed in changes.items():

@@ -66,7 +66,7 @@ _OPTIONS = (
 
 
 def inventory_options(function: F) -> F:
-    """Gives a command `reading`, a function of a clique size that returns the importer's Options."""
+    """Gives a command `reading`, a function of a clique size that returns the ImportOptions."""
 
     @functools.wraps(function)
     def run(**given: Any) -> None:

@@ -53,7 +53,7 @@ def log_options(function: F) -> F:
 
 
 def _one_engine(context: click.Context, data: Path | None, kafka: str) -> tuple[Path | None, str]:
-    """The folder or the brokers; neither if a flag names a server, and only environment or file name the log.
+    """The folder of the log, or its brokers. Neither of them if a flag names a server and no flag names the log.
 
     Flags override environment and file, so --data overrides DPUPLANE_KAFKA and --kafka overrides DPUPLANE_DATA. Raises
     UsageError if both come from the same place.

@@ -167,7 +167,7 @@ def query_options(function: F) -> F:
 
 
 def query_options_in(*outputs: str) -> Callable[[F], F]:
-    """As `query_options`, for other output formats; the first is the default."""
+    """Like `query_options`, for other output formats; the first is the default."""
 
     def decorated(function: F) -> F:
         @functools.wraps(function)
@@ -185,7 +185,7 @@ def query_options_in(*outputs: str) -> Callable[[F], F]:
 
 
 def show_options(function: F) -> F:
-    """As `query_options`, and `--as-of` and `--watch`; for commands that only query the state of the plane. `output`
+    """Like `query_options`, with `--as-of` and `--watch`: for commands that only query the state of the plane. `output`
     is an Output."""
 
     @functools.wraps(function)
@@ -202,12 +202,12 @@ def show_options(function: F) -> F:
 
 
 def list_options(function: F) -> F:
-    """As `show_options`, and `--no-headers` and `--limit`; for commands that print a list."""
+    """Like `show_options`, with `--no-headers` and `--limit`: for commands that print a list."""
     return show_options(_NO_HEADERS(_LIMIT(function)))
 
 
 def command_options(function: F) -> F:
-    """As `query_options`, and `--command-id`; for commands that change the plane."""
+    """Like `query_options`, with `--command-id`: for commands that change the plane."""
 
     @functools.wraps(function)
     def run(*, servers: list[str], principal: str, timeout: float, output: str, command_id: str, **given: Any) -> None:
@@ -219,7 +219,7 @@ def command_options(function: F) -> F:
 
 
 def wait_options(function: F) -> F:
-    """As `query_options`, but `timeout` limits the whole wait, not one response."""
+    """Like `query_options`, but `timeout` limits the whole wait, not one response."""
 
     @functools.wraps(function)
     def run(*, servers: list[str], principal: str, timeout: float, output: str, **given: Any) -> None:

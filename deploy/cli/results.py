@@ -129,7 +129,8 @@ Part: TypeAlias = tuple[Sequence[str], pb.CommandResult]
 
 
 def merged_result(answers: Sequence[Part]) -> pb.CommandResult:
-    """Merge the results of several commands into one, which lists the items that differ from the whole."""
+    """Merge the results of several commands into one. It lists each item whose outcome or reason is not that of the
+    merged result."""
     if len(answers) == 1:
         return answers[0][1]
     decisive = min((answer for _, answer in answers), key=lambda answer: _PRECEDENCE.index(answer.outcome))
@@ -155,7 +156,7 @@ def merged_result(answers: Sequence[Part]) -> pb.CommandResult:
 
 
 def merged_position(tokens: Sequence[str]) -> str:
-    """The later position of each partition, of tokens of one log."""
+    """Merge the tokens of one log into one token, which has the latest position of each partition."""
     later: dict[str, int] = {}
     log_id = ""
     for token in filter(None, tokens):

@@ -1,4 +1,4 @@
-"""`dpuplane topics`: the permissions that a Kafka cluster needs for the log."""
+"""`dpuplane topics`: the permissions that each role needs on the topics of the log, as commands for Kafka's ACLs."""
 
 from __future__ import annotations
 

@@ -140,7 +140,8 @@ def zone(
 
 
 def _all_of(names: Sequence[str], look: Callable[[str], WaitState]) -> Callable[[], WaitState]:
-    """The state of several subjects. A subject that had the state once is not queried again."""
+    """A function that queries several subjects for their state. A subject is not queried again once it has reached the
+    wanted state."""
     pending = list(dict.fromkeys(names))
     count = len(pending)
 

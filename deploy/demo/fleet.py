@@ -52,7 +52,7 @@ def join(batch: NodeBatch, start: int, stop: int) -> pb.JoinNodesRequest:
 
 
 def claims(fleet: InventoryPlan, share: int = 1) -> Iterator[pb.ClaimIndicesRequest]:
-    """Commands that claim an index for one of `share` members of the cliques: at least one of each clique."""
+    """Commands that claim indices for every `share`-th member of each clique, beginning with the first."""
     for clique in fleet.cliques:
         yield from claim_requests(replace(clique, members=clique.members[::share]))
 

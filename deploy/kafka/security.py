@@ -29,7 +29,8 @@ class InvalidKafkaSecurity(LogUnavailable):
 
 
 class KafkaSecurity(NamedTuple):
-    """The settings of the same names with the prefix `kafka_`."""
+    """The security settings of connections to brokers. The names of the settings are those of the fields, with the
+    prefix `kafka_`."""
 
     security_protocol: SecurityProtocol = "PLAINTEXT"
     sasl_mechanism: Mechanism | None = None

@@ -309,7 +309,7 @@ def load_settings(flags: Mapping[str, object], config: Path | None, environment:
 def log_settings(config: Path) -> dict[str, Any]:
     """The settings in a file that locate the log and configure its connection; none if the file names no log.
 
-    Raises BadSettings, as load_settings does; the file's other settings are not checked.
+    Raises BadSettings, like `load_settings`; the file's other settings are not checked.
     """
     content = _read_config(config)
     if not content.keys() & {"data", "kafka"}:

@@ -39,7 +39,7 @@ _LOGIN = re.compile(r"//[^/@\s]*@")
 
 
 def error_sentence(error: Mapping[str, Any]) -> str:
-    """`field: value rule`, in the form of names.check_*; without the value if it may be a secret."""
+    """`field: value rule`, in the form of `field_checks.check_*`; without the value if it may be a secret."""
     field = ".".join(map(str, error["loc"]))
     if len(field) > _FIELD_SHOWN or not field.isprintable():  # a file may contain any field name
         field = quoted(field)

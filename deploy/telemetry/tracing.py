@@ -120,7 +120,7 @@ class SpanRecorder:
                 old.end()
 
     def sent(self, zone: str, version: int) -> None:
-        """A frame to this version was sent to a DPU of the zone: the first such frame starts the devices' spans."""
+        """A frame that leads to this version was sent to a DPU of the zone: the first one starts the devices' spans."""
         for awaited in self._awaited_versions.get(zone, {}).values():
             if awaited.version <= version and not awaited.devices:
                 awaited.send(self._tracer)

@@ -65,7 +65,7 @@ class Certificates:
             self.refresh()
 
     def refresh(self) -> bool:
-        """Load the files if they are new and valid. Returns whether they were."""
+        """Read the files if they have changed. Returns whether they are valid and have other content than before."""
         try:
             stamp = self._look()
             if stamp == self._stamp:

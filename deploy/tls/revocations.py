@@ -76,7 +76,7 @@ class Revocations:
             self.refresh()
 
     def refresh(self) -> bool:
-        """Load the file if it is new and valid. Returns whether it was."""
+        """Read the file if it has changed. Returns whether it is valid and lists other serial numbers than before."""
         stamp = self._look()
         if stamp == self._stamp:
             return False

@@ -47,7 +47,7 @@ class Security:
 
     @property
     def revocations_fault(self) -> str:
-        """The reason why the list of revoked certificates is not loaded; empty if it is, or if there is none."""
+        """Why the list of revoked certificates could not be loaded; empty if it is loaded, or if none is configured."""
         return "" if self.revocations is None else self.revocations.fault
 
     @property
@@ -79,7 +79,7 @@ def security_of(settings: Settings, now_ms: Callable[[], int]) -> Security | Non
 
 
 def api_options(settings: Settings, security: Security | None, connections: int) -> dict[str, Any]:
-    """The options of a CommandServer from these settings: limits, and access control with TLS."""
+    """The options of an ApiServer from these settings: limits, and access control with TLS."""
     limits = Limits(
         rate_per_s=settings.calls_per_second,
         burst=settings.calls_burst,

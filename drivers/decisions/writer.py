@@ -4,9 +4,10 @@ A replica folds at the pace of this writer: after each slice it waits until the 
 and it saves its state only then. So a restart from saved state misses no decision. Decisions that were written but not
 saved are recognized in the topic, and are not written again.
 
-Any number of replicas may do so. The first in rank writes, the others wait until its records appear. If these do not
-appear in time, or the first in rank is gone, the next one writes. The key of a decision is the position of its cause,
-and its bytes follow from the cause, so a duplicate is the same record, which compaction removes.
+Any number of replicas may have a writer. The replica of rank 0 writes, and the others wait until its records appear. If
+the records do not appear in time, or that replica is gone, the replica of the next rank writes. The key of a decision
+is the position of its cause, and its bytes follow from the cause, so a duplicate is the same record, which compaction
+removes.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ logger = logging.getLogger(__name__)
 ROLE = "decisions"
 
 BATCH_BYTES = 1 << 20
-"""Bytes of source records after which no further decision joins a batch of appends."""
+"""Size of a batch of appends, by the bytes of the decided records; the decision that reaches it is the last one."""
 
 SLICE_S = 0.003
 """Time of rendering after which other tasks get the event loop."""
@@ -109,8 +110,8 @@ class DecisionWriter:
             await backoff.wait()
 
     async def _starts(self, ends: Mapping[Partition, int]) -> Mapping[Partition, int]:
-        """The offsets in the topic below which no decision is about a record that is not folded yet, or about one in
-        the buffer."""
+        """The offsets from which to read the topic. Every decision below them is about a record that this replica has
+        folded and that is no longer in the buffer."""
         next_offsets = {status.partition: status.position for status in self._replica.partitions_status()}
         first = next(self._buffer.decisions()).at
         next_offsets[first.partition] = first.offset
@@ -154,7 +155,7 @@ class DecisionWriter:
             self._buffer.empty()
 
     async def _write_buffer(self) -> None:
-        """All decisions of a slice, some at a time."""
+        """Write the decisions of a slice that the topic lacks, batch by batch."""
         batch: list[DecidedRecord] = []
         size, slices = 0, _Slices()
         for decision in self._buffer.decisions():

@@ -16,7 +16,7 @@ class DeliveryHooks(Protocol):
         ...
 
     def sent(self, zone: str, version: int) -> None:
-        """A frame to this version was sent to a DPU of the zone."""
+        """A frame that leads to this version was sent to a DPU of the zone."""
         ...
 
     def reached(self, zone: str, version: int, level: Level) -> None:

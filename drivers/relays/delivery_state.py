@@ -81,14 +81,14 @@ def due(state: DeliveryState, target: Target, now: float) -> Due:
 
 
 def keeps_up(state: DeliveryState) -> bool:
-    """Whether the DPU was sent the version that its zone had when its link began. A DPU that keeps reconnecting was
-    not.
+    """Whether the relay has sent the DPU the version that its zone had when the link began. False for a DPU that
+    reconnects again and again before that.
     """
     return state.sent >= state.since
 
 
 def after_send(state: DeliveryState, version: int, now: float) -> DeliveryState:
-    """The state after a frame to `version` was sent."""
+    """The state after a frame that leads to `version` was sent."""
     return state._replace(sent=version, in_flight=(*state.in_flight, version), sent_at=now, repair=False)
 
 

@@ -125,8 +125,8 @@ class ServedZone(Generic[S]):
         return before != (self.current, self.frozen)
 
     def remember_latest(self) -> None:
-        """Store the version that the folds have reached since `refresh`: a frame to it is sent now, and its answer
-        follows soon.
+        """Store the version that the folds have reached since `refresh`, before a frame that leads to it is sent: the
+        answers of DPUs will name this version.
         """
         self._remember(self._source.current(self.name, self.current.version))
 

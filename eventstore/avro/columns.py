@@ -20,7 +20,8 @@ Places: TypeAlias = npt.NDArray[np.int64]
 Octets: TypeAlias = npt.NDArray[np.uint8]
 
 _NO_SHORT_LENGTH = 0b1000_0001
-"""Bits that are set in a length below 0, or in a length above 63, which takes more than this byte."""
+"""Bits of the first byte of a length. If one of them is set, the length is negative, or above 63 and continues in the
+next byte."""
 
 _BEYOND_BYTES = 4_096
 """Maximum distance of a cursor beyond the last record before a check: each field is at most 64 bytes."""
@@ -35,10 +36,11 @@ class Irregular(Exception):
 class EventColumns(NamedTuple):
     """Events of one type, side by side.
 
-    `columns` has the leading fields of the schema by name, those of the envelope among them: a text or a number is one
-    value per event, an array (of one item) is that item per event, and bytes are joined. Arrays and bytes that are
-    empty in every event are an empty column. `examples` are events with distinct values of the fields that are not in
-    `columns`, and `example_of` is the index of each event's example.
+    `columns` has the leading fields of the schema by name, including the fields of the envelope. The column of a text
+    or a number has one value per event. The column of an array has the only item of each event's array. The column of
+    bytes is one string, in which the bytes of all events are joined. If arrays or bytes are empty in every event, their
+    column is empty. `examples` are events with distinct values of the fields that are not in `columns`; `example_of`
+    has the index of each event's example.
     """
 
     columns: Mapping[str, Any]
@@ -79,8 +81,8 @@ def _leading(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def read_columns(
     fields: Sequence[tuple[str, str]], values: Sequence[bytes], begin: int, decode: Callable[[bytes], Event]
 ) -> EventColumns:
-    """Read these fields of record bodies, which begin at an offset of each value. Raises Irregular, and as `decode`
-    does."""
+    """Read these fields of record bodies, which begin at the offset `begin` of each value. Raises Irregular, and the
+    errors of `decode`."""
     scan = _Scan(values, begin)
     columns = {name: scan.column(kind) for name, kind in fields}
     rests = scan.rest()

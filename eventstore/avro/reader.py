@@ -61,7 +61,7 @@ def _record(document: Mapping[str, Any], names: Iterator[str]) -> tuple[list[str
 
 
 def _value(kind: Any, names: Iterator[str]) -> tuple[list[str], str]:
-    """The source lines that read a value, and the expression of the value."""
+    """Generate the lines of Python that read a value of this type, and the expression that then has the value."""
     target = next(names)
     match kind:
         case "string":
@@ -133,7 +133,7 @@ def _block(b: bytes, i: int) -> tuple[int, int]:
 
 
 def _equal(b: bytes, i: int, end: int, n: int) -> int:
-    """Count the items, of the next `n`, that equal the first one, which lies from `i` to `end`.
+    """Count how many of the next `n` items equal the first one, whose bytes are `b[i:end]`, before another one comes.
 
     The search doubles its step and then halves it, because a long first step would take quadratic time on a column of
     many short runs.
@@ -185,8 +185,8 @@ def _number_by_number(b: bytes, i: int, n: int, into: list[int]) -> int:
 
 
 def _texts(b: bytes, i: int, n: int, into: list[str]) -> int:
-    """Append `n` strings; return the offset after them. Neighbours of equal length, as ids are, take a third of the
-    time.
+    """Append `n` strings; return the offset after them. A run of strings of equal length, such as ids, takes a third of
+    the time.
 
     Equal neighbours share one object, because a fold may hold them for years.
     """

@@ -47,7 +47,7 @@ def _record(document: Mapping[str, Any], value: str) -> list[str]:
 
 
 def _value(kind: Any, value: str, depth: int) -> list[str]:
-    """The source lines that write the value of this expression."""
+    """Generate the lines of Python that write a value of this type; `value` is the expression of the value."""
     item = f"v{depth}"
     match kind:
         case "string":
@@ -71,7 +71,8 @@ def _value(kind: Any, value: str, depth: int) -> list[str]:
 
 
 def _unlike(items: Any, depth: int) -> list[str]:
-    """Neighbours that are one object, as details of decisions often are, are encoded once and copied."""
+    """Generate the lines that write one item. If the item is the same object as the item before it, its bytes are
+    copied and not encoded again: consecutive details of decisions are often one object."""
     item, last, at, end = (f"{name}{depth}" for name in ("v", "last", "at", "end"))
     copied = [f"if {item} is {last}:", f"    o += o[{at}:{end}]", "    continue"]
     return [*copied, f"{last}, {at} = {item}, len(o)", *_value(items, item, depth + 1), f"{end} = len(o)"]

@@ -45,7 +45,7 @@ _BATCH_RECORDS = 500
 _BATCH_BYTES = 512 << 10
 _QUEUED_BYTES = 32 << 20
 _QUEUED_RECORD_BYTES = 256
-"""Size that an empty record counts in the queue, so that the queue is bounded in records too."""
+"""Bytes that count for a record of the queue besides its content, so that the number of records is bounded too."""
 _CHECK_S = 1.0
 _STEP_BACK_MS = 60_000
 """Maximum step back of the clock that the log waits out. After a larger step the earlier time was wrong: append times
@@ -371,7 +371,7 @@ class EmbeddedLog(RocksReader):
             self._end(error)
         except Exception as error:
             self._end(FatalError(f"log directory {self._path}: {type(error).__name__}: {error}"))
-            logger.exception("log directory %s stopped by an unhandled exception", self._path)
+            logger.exception("log in directory %s stopped by an unhandled exception", self._path)
 
 
 def _failed(error: PlaneError) -> asyncio.Future[None]:

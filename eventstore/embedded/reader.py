@@ -19,7 +19,7 @@ from eventstore.log import Batch, Partition
 from eventstore.topics import TopicTable
 
 _TURN_BYTES = 64 << 10
-"""Size that is read before the event loop is yielded. A commit, a few records per partition, is below it."""
+"""Bytes that are read before the reader yields the event loop. One commit has fewer: a few records per partition."""
 _RECORD_BYTES = 100
 """Size of a record besides its value."""
 

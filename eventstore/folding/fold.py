@@ -26,7 +26,7 @@ OutcomeCode = Literal["done", "waiting", "held", "unchanged", "refused"]
 
 
 class ItemOutcome(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The outcome of one item of a batch, given only if it has a result or differs from the outcome of the whole."""
+    """The outcome of one item of a batch, given only if it has a result or differs from the outcome of the batch."""
 
     name: str
     code: OutcomeCode
@@ -40,9 +40,9 @@ class Outcome(msgspec.Struct, frozen=True, array_like=True):
     """The decision of a fold about one command.
 
     `done` means that the state changed. `unchanged` means that the state already is as requested, or that the request
-    no longer applies. `reason` is one sentence, for `refused` always; a refusal has it for programs too, as a code
-    (`Reason`) and named values. `result` is what the fold gave to the caller, by name; only the fold and the caller
-    know the names.
+    no longer applies. `reason` is one sentence, which a refusal always has. `reason_code` (a `Reason`) and
+    `reason_fields` state the same for programs; only a refusal has them. `result` has the values that the fold gave to
+    the caller, by name; only the fold and the caller know the names.
     """
 
     code: OutcomeCode
@@ -58,7 +58,7 @@ UNCHANGED = Outcome("unchanged")
 
 
 def refused(reason: str, items: tuple[ItemOutcome, ...] = ()) -> Outcome:
-    """A refusal of a whole command. A sentence that is no Fault names a field that is invalid."""
+    """A refusal of a whole command. `reason` is a Fault, or a plain sentence about an invalid field."""
     fault = as_fault(reason)
     return Outcome("refused", str(fault), items=items, reason_code=str(fault.reason), reason_fields=fault.fields)
 
@@ -114,7 +114,7 @@ def refusal(reason: str) -> Decision:
 def normalize(decision: Decision) -> Decision:
     """Mark a decision that changes nothing as `unchanged`.
 
-    An outcome with a result, its own or of an item, keeps its code: the repeated command has that result.
+    An outcome stays `done` if it, or one of its items, has a result: the caller of a repeated command gets this result.
     """
     change, outcome = decision
     if change is not None or outcome.code != "done" or outcome.result or any(item.result for item in outcome.items):
@@ -166,8 +166,8 @@ class MigratingFold(Protocol):
     """Rules of a later version whose state has another form than that of the version before."""
 
     def migrate(self, state: Any, at: RecordMetadata) -> Any:
-        """Migrate the state of the version before to the form of these rules: change it, or return a new one without
-        unsaved changes.
+        """Migrate the state of the version before to the form of these rules: change and return it, or return a new
+        state, in whose tables no row is marked as changed.
 
         As pure and as total as `evolve`. Changes that watchers of the state see belong to `at`, the record that raises
         the version.
@@ -180,8 +180,8 @@ class TimedFold(Protocol):
     """Rules whose state has times in the future: ends of windows, deadlines."""
 
     def rewind(self, state: Any, time_ms: int) -> None:
-        """The clock was corrected and the fold time goes back to `time_ms`: bring forward times that would now come too
-        late.
+        """Correct the state for a clock that was fast and has been set back to `time_ms`: bring forward the times that
+        would now come too late.
 
         As pure and as total as `evolve`.
         """
@@ -192,8 +192,8 @@ class TimedFold(Protocol):
 class RunFold(Protocol):
     """Rules that can also take consecutive commands of one type together, with the same effect as one by one.
 
-    `evolve` takes the change of a run as that of a record. The fold time of a run's first record applies to all of
-    them: no decision may depend on the difference.
+    `evolve` applies the change of a run like the change of one record. The fold time of the run's first record counts
+    for all of its records, so no decision may depend on the difference.
     """
 
     @property
@@ -204,7 +204,8 @@ class RunFold(Protocol):
     def decide_run(
         self, state: Any, run: EventColumns, offsets: Sequence[int], append_ms: Sequence[int], time_ms: int
     ) -> tuple[Any, int] | None:
-        """The change of the leading commands that are done in full, and their number; None if the first one is not."""
+        """The change by the leading commands that are done in full, and the number of these commands; None if the first
+        command is not done in full."""
         ...
 
     def changes_of_run(self, change: Any) -> Iterable[Any]:

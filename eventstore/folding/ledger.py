@@ -1,24 +1,25 @@
 """The command ids that a partition has seen, so that a command takes effect at most once, for ever.
 
-Copies of a command can land at any time: a retry, an abandoned send that lands minutes later, another process. The
-ledger refuses every id that it has taken before. It keeps an id in one of three forms, from large to small:
+Copies of a command can land at any time: a retry, an abandoned send that lands minutes later, another process. No copy
+of a command that the ledger has remembered takes effect again. The ledger remembers an id in one of three forms, one
+after the other, each smaller than the one before:
 
 1. as an **entry** with content and outcome, for ten minutes of fold time: a copy gets the outcome of the first;
-2. as an exact **used id** of 16 bytes (`used_ids`), for the last million ids that left the entries;
+2. as an **exact id** of 16 bytes (`used_ids`), for the last million ids that left the entries;
 3. within a **range** of ids, from then on.
 
-Proof of at most once: an id enters the entries when its command is decided, or refused for its time. It leaves them
-only for the used ids, and leaves those only for a range that contains it, and ranges only grow. So a used id is in one
-of the three for ever, and each of them refuses it. No clock is part of this argument. A command refused for its time is
-remembered like any other, so that no later copy of it takes effect.
+Proof of at most once. A command that is decided, or refused for its time, gets an entry. An entry is removed only when
+its id becomes an exact id. An exact id is removed only when a range contains it. Ranges only grow. So the id of the
+command is in one of the three forms for ever, and in each of them it keeps a copy of the command from being decided. No
+clock is part of this argument.
 
-A clock that was fast therefore costs only the memory for ids. Suppose that append times ran D ahead and are corrected
-at T. Ids used meanwhile carry times up to T + D, and a floor under all forgotten ids would refuse every command until
-the time is T + D. Entries and used ids refuse exactly the ids that were used. Only a range can refuse a fresh one, and
-ranges hold what was used before the last million. So nothing is refused if this partition took less than a million
-commands in the last D before T (four hours at the highest rate of joins that we measure; weeks at most rates). If it
-took more, fresh ids are refused while the present lies in a range. If the clock was fast for less than D, these
-refusals begin D after the clock became fast.
+A fast clock therefore delays no new command, as long as the exact ids reach back far enough. Suppose that append times
+ran ahead by D, and were corrected at time T. The ids used meanwhile contain times up to T + D. (A ledger that kept only
+the latest forgotten time, and refused every id up to it, would refuse every command until T + D.) Entries and exact ids
+affect only ids that were used. Only a range can refuse a new id, and ranges contain only ids used before the last
+million. So no new command is refused if this partition took less than a million commands in the last D before T (four
+hours at the highest rate of joins that we measure; weeks at most rates). If it took more, new ids are refused while the
+present time lies in a range. If the clock was fast for less than D, these refusals begin D after it became fast.
 """
 
 from __future__ import annotations
@@ -109,7 +110,8 @@ class Ledger:
         return command_id in self._used
 
     def admit(self, envelope: Envelope, content: bytes, at: RecordMetadata) -> LedgerEntry | None:
-        """None if the command is to be decided now; otherwise its outcome, from now or earlier."""
+        """None if the command is to be decided now. Otherwise its outcome: the remembered one, or a refusal by the
+        ledger."""
         self._go_to(at.time_ms // MINUTE_MS)
         command_id = envelope.command_id
         if command_id in self.entries:

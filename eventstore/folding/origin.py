@@ -22,7 +22,7 @@ from schemas.events import LogCreated
 
 _READ_TIMEOUT_S = 10.0
 FIRST_GENERATION = 1
-"""The parent of a log that was not restored from another one."""
+"""The generation of a log that was not restored from another one."""
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +66,8 @@ async def ensure_origin(log: EventLog, actor: str, now_ms: int, rng: Random) -> 
 
 
 async def read_first(log: EventLog, positions: Mapping[Partition, int]) -> dict[Partition, Record]:
-    """The first record at or after each position, which must exist. Raises LogUnavailable, LogMismatch."""
+    """The first record at or after each position. Raises LogUnavailable if a partition has no such record within 10 s,
+    and LogMismatch."""
     found: dict[Partition, Record] = {}
     try:
         async with asyncio.timeout(_READ_TIMEOUT_S), aclosing(log.read(positions)) as batches:

@@ -158,9 +158,10 @@ class FoldedPartition:
         return entry
 
     def fold_next(self, records: Sequence[Record], start: int, end: int) -> tuple[int, list[LedgerEntry]]:
-        """Fold the next record, or a run of records, of those from `start` to before `end`.
+        """Fold the record at index `start`, or a run of records from there on that ends before index `end`.
 
-        Returns the index of the next record and the outcomes of the commands that were folded. Raises as `fold` does.
+        Returns the index of the next record, and the outcomes of the commands that were folded. Raises the errors of
+        `fold`.
         """
         first = records[start]
         if first.value[:HEADER_BYTES] == self._run_header and first.offset >= self._runs.from_offset and self.first:

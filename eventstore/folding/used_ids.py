@@ -124,7 +124,7 @@ def _ranges_of(chunk: bytes) -> Iterator[IdRange]:
 
 
 def _joined(ranges: Iterable[IdRange]) -> tuple[IdRange, ...]:
-    """Ranges that cover these, at most 64 and no two within ten minutes, in order."""
+    """Ranges that cover these ranges, in order: at most 64, with ten minutes or more between two of them."""
     joined: list[IdRange] = []
     for first, last in sorted(ranges):
         if joined and _time_ms(_packed((first,))) - _time_ms(_packed((joined[-1].last,))) < GAP_MS:

@@ -194,7 +194,7 @@ class Admin:
         return len((await self._ask(Metadata([]))).brokers)
 
     async def topics(self, names: Sequence[str]) -> dict[str, Topic]:
-        """The existing topics of these."""
+        """The topics with these names that exist, by name."""
         answer = await self._ask(Metadata(names))
         found: dict[str, Topic] = {}
         for error, name, topic_id, _, partitions, *_ in answer.topics:

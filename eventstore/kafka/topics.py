@@ -100,7 +100,7 @@ class Topics:
             raise LogUnavailable(f"topics {', '.join(self._wanted())} were not ready in {_PREPARE_S:.0f} s") from error
 
     async def check(self) -> None:
-        """Raise LogMismatch unless the topics are those of `prepare`."""
+        """Raise LogMismatch unless the topics are still those that `prepare` found or created."""
         found = await self._admin.topics(self._wanted())
         for _ in range(_GONE_CHECKS):
             if len(found) == len(self._names):
@@ -192,7 +192,7 @@ async def replication_factor_of_new(admin: Admin) -> int:
 
 
 async def create_topics(admin: Admin, topics: Sequence[NewTopic]) -> None:
-    """Create topics, and wait until the cluster has done so."""
+    """Create topics. Returns when the cluster has created them."""
     await _retry_while_unavailable(lambda: admin.create(topics))
 
 

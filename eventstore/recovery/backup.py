@@ -45,8 +45,6 @@ _HEADERS = msgspec.msgpack.Decoder(tuple[tuple[str, bytes], ...])
 _BUFFER_BYTES = 1 << 20
 _RECORD_BYTES_MAX = 64 << 20
 
-"""All topics but the beacons, which describe running processes."""
-
 
 class PartitionCopy(msgspec.Struct, frozen=True):
     """A copied partition: its offsets and append times, the number of records and bytes, the running hash."""
@@ -72,7 +70,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ForwardedPositions:
-    """The position up to which fleet, as copied, has taken each zones partition."""
+    """Per partition of topic zones, the position up to which fleet has received its changes in the copied records."""
 
     def __init__(self) -> None:
         self.by_partition: dict[int, int] = {}

@@ -33,7 +33,7 @@ EVERY_S = 0.5
 FRESH_S = 2.0
 
 _PARTITIONS_EVERY = 4
-"""Beacons per beacon that lists all partitions, which is twenty times as long as the others."""
+"""One beacon in this many lists all partitions. It is twenty times as long as the others."""
 
 _APPEND_TIMEOUT_S = 2.0
 _TOPIC = Partition(REPLICAS, 0)

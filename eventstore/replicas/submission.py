@@ -2,7 +2,7 @@
 
 The outcome comes from the fold, never from the append: an append may fail after the record landed, or land twice. An
 append with an unknown end is waited for like any other, and only the deadline ends the wait. The caller then gets an
-unknown outcome. The same command, sent again, has the outcome of the first.
+unknown outcome. If the caller sends the same command again, it gets the outcome of the first.
 """
 
 from __future__ import annotations

@@ -68,8 +68,8 @@ class FoldWaitList:
         self._waiting: dict[Partition, dict[asyncio.Future[None], Callable[[], bool]]] = {}
 
     def wake(self, *partitions: Partition) -> None:
-        """Wake the tasks that wait for these partitions and whose predicate holds. A predicate that raises raises in
-        its task.
+        """Wake the tasks that wait for these partitions and whose predicate holds. An exception of a predicate is
+        raised in the task that waits for it.
         """
         for partition in partitions:
             for woken, predicate in self._waiting.get(partition, _NO_WAITERS).items():
@@ -92,7 +92,8 @@ class FoldWaitList:
     ) -> bool:
         """Return True when the predicate holds, or False at the time limit.
 
-        Only folding one of these partitions further may make it hold.
+        The predicate may depend on the folds of these partitions only: it is evaluated when one of them is folded
+        further.
         """
         try:
             async with asyncio.timeout(timeout_s):

@@ -61,7 +61,7 @@ logger = logging.getLogger(__name__)
 
 
 class RocksStateReader:
-    """The reading half of a Store, over an open database."""
+    """The reading half of a StateStore, over an open database."""
 
     def __init__(self, path: Path, access: AccessType) -> None:
         self._path = path
@@ -128,7 +128,7 @@ class RocksStateReader:
 
 
 class RocksStore(RocksStateReader):
-    """A Store in the folder `path`; With `owner`, opening checks that the state belongs to this replica."""
+    """A StateStore in the folder `path`. With `owner`, opening checks that the state belongs to this replica."""
 
     def __init__(self, path: Path, owner: str = "", retention: CheckpointRetention = _RETENTION) -> None:
         path.mkdir(parents=True, exist_ok=True)

@@ -110,7 +110,8 @@ class Saver:
             await self._save(folded, yield_loop)
 
     async def _checkpoint(self, records: int, now_s: float) -> None:
-        """Make a checkpoint if it is due. One save before that, the store flushes, which takes a while."""
+        """Make a checkpoint if it is due. The first call after that only starts a flush of the store, which takes a
+        while; the next call makes the checkpoint."""
         if not self._checkpoint_records:
             self._checkpoint_records = records + self._limits.checkpoint_records
         if now_s < self._checkpoint_s and records < self._checkpoint_records:

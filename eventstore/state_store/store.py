@@ -51,11 +51,11 @@ class SaveBatch(Protocol):
     """The changes of one partition. They take effect together at `commit`."""
 
     def replace(self, table: str, rows: Sequence[EncodedRow]) -> int:
-        """Put or remove rows; return what this adds to the digest (before reducing it modulo 2^128)."""
+        """Put or remove rows. Returns the amount to add to the digest (before it is reduced modulo 2^128)."""
         ...
 
     def add(self, table: str, keys: Sequence[str], rows: Sequence[bytes]) -> int:
-        """Put rows under keys without a row; return what this adds to the digest."""
+        """Put rows under keys that have no saved row. Returns the amount to add to the digest."""
         ...
 
     def add_ids(self, bucket: int, chunk: bytes) -> None:

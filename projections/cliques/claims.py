@@ -46,8 +46,10 @@ def issued_ms(envelope: Envelope, at: RecordMetadata) -> int:
 
 
 def is_late_copy(envelope: Envelope, since_ms: int) -> bool:
-    """Whether a record was issued before `since_ms`. A command is in the log once; an internal event may be there
-    again."""
+    """Whether a record may be a duplicate that arrived late: an internal event that was issued before `since_ms`.
+
+    The ledger drops duplicates of commands, but not of internal events, which have no command id.
+    """
     return not envelope.command_id and envelope.issued_at_ms < since_ms
 
 

@@ -93,7 +93,8 @@ class CliquesFold:
                 return refusal(f"event: {type(event).__name__} is not an event of the cliques topic")
 
     def rewind(self, state: CliquesState, time_ms: int) -> None:
-        """Let records after a correction of the clock count as newer than records with times of the fast clock."""
+        """Correct the state for a clock that was fast and has been set back to `time_ms`: later times in rows become
+        this one, so that new records do not count as older."""
         rows = []
         for key, member in state.members.rows.items():
             said, ready, session = member.issued_ms, member.ready_ms, member.session_ms

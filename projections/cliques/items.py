@@ -204,7 +204,8 @@ def _addresses(event: IndicesClaimed) -> Sequence[str] | str:
 
 
 def _fault_of_size(event: IndicesClaimed | IndicesReleased, addresses: Sequence[str]) -> str | None:
-    """Bound the size of a record: other programs may write records. One node always fits."""
+    """The fault of a record that is too large; None if it fits. Other programs may write records of any size. A record
+    of one node always fits."""
     size = sum(map(len, (*event.nodes, *event.uids, *addresses)))
     if len(event.nodes) == 1 or size <= MAX_COMMAND_BYTES:
         return None

@@ -73,7 +73,7 @@ class CliqueMember(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Capacity(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The number of indices of a clique whose number is not the default."""
+    """The number of indices of a clique, if it is not the default."""
 
     capacity: int
 
@@ -159,7 +159,8 @@ class CliquesState:
         self.unused: MutableMapping[str, None] = {}
 
     def draft(self) -> CliquesState:
-        """A state to apply changes to that leave this one as it is. It is valid until this one changes."""
+        """A draft of this state: changes are applied to the draft, and this state stays as it is. The draft is valid
+        until this state changes."""
         draft = CliquesState()
         draft.capacities.rows, draft.members.rows = Overlay(self.capacities.rows), Overlay(self.members.rows)
         draft.cliques = Overlay(self.cliques, Clique.copy)

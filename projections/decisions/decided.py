@@ -80,13 +80,13 @@ def _changed(event: Event, change: Any, outcome: Outcome, at: RecordMetadata) ->
 
 
 def _waiting_still(event: Event, outcome: Outcome) -> Iterable[DecisionItems]:
-    """The items of a repeated request without change: the queue place."""
+    """The item of a request that changed nothing because its DPU waits already: the place in the queue."""
     if outcome.code == "waiting":
         yield single_item("dpu_waiting", event.envelope.subject, result_detail(outcome.result))
 
 
 def _answered(outcome: Outcome) -> Iterable[DecisionItems]:
-    """Items of a batch that changed nothing."""
+    """The refused and unchanged items of a record that changed nothing."""
     for item in outcome.items:
         if item.code == "refused":
             yield _refused_item(item.name, item)

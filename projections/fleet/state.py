@@ -211,8 +211,8 @@ class FleetState:
         return self.zones.rows.get(name) or UNKNOWN_ZONE
 
     def ensure_zones(self, zones: Iterable[str], version: int) -> None:
-        """Add a row for each of these zones that has none. The caller has just given the zone a node, labels or
-        limits."""
+        """Add a row for each of these zones that has none. The caller gives the zone a node, labels or limits by the
+        same record."""
         for name in without_row(zones, self.zones.rows):
             self.zones.put(name, replace(UNKNOWN_ZONE, since_version=version))
 
@@ -238,7 +238,7 @@ class FleetState:
         return self.previous.of(zone, self.zone(zone))
 
     def forget_zones(self, zones: Iterable[str]) -> None:
-        """Drop the rows of zones that have no node, and nothing set now or before."""
+        """Drop the rows of those zones that have no node and no limits, and never had labels."""
         for name in set(zones):
             info = self.zones.rows.get(name)
             if info is not None and info.is_forgettable() and not self.members.rows.population(name):
@@ -326,8 +326,8 @@ class FleetState:
         self.clocks.put(SAMPLED, step_ms)
 
     def set_levels_back(self, time_ms: int) -> None:
-        """After a correction of the clock, move samples with times of the fast clock back to the time of the
-        correction."""
+        """Correct the levels for a clock that was fast and has been set back to `time_ms`: samples with a later time
+        move to the minute of this time."""
         step_ms = time_ms - time_ms % STEP_MS
         for key, levels in sorted(self.levels.rows.items()):
             corrected = levels.rewind(step_ms)

@@ -4,9 +4,10 @@ A forward is a function of the zone's state and the mark. So two forwarders, or 
 for the same range, and fleet takes the first. A record of the zone is never split: the changes of one record fit one
 forward, by the bounds on records.
 
-A node that changed again after the range is left to the range of its last change. So the first item that fleet receives
-of a node may be its tombstone. The node may be newer than another partition's incarnation, and then its leave ends that
-one too. A tombstone therefore names the incarnation that left, and the time of its last statement (`last_present_ms`).
+A node that changed again after the range is forwarded with the range of its last change. So the first item that fleet
+receives about a node may be its tombstone. If another partition has an older incarnation of the node, the leave ends
+that incarnation too. A tombstone therefore names the incarnation that left, and the time of its last statement
+(`last_present_ms`).
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def is_forwarded(state: ZonesState, mark: int, offset: int) -> bool:
 
 
 class _Items(NamedTuple):
-    """The items as columns; labels as distinct sets, and the number of each node's set."""
+    """The items as columns. `label_sets` has the distinct label sets, `label_index` the index of each node's set."""
 
     names: list[str]
     zones: list[str]

@@ -74,7 +74,8 @@ def zone_progress(
 def laggards(
     state: InstallsState, zone: str, *, level: int = APPLIED, ordinals: Iterable[int] | None = None
 ) -> list[int]:
-    """Ordinals of the DPUs below the zone's newest version, out of `ordinals` (default: one for each counted DPU)."""
+    """The DPUs that have not reached `level` with the zone's newest version, by ordinal. Only DPUs in `ordinals` count;
+    by default these are 0 to the number of DPUs in the last report."""
     row = state.zones.rows.get(zone)
     numbers = state.numbers.get(zone)
     if row is None or not numbers:
@@ -89,8 +90,8 @@ def laggards(
 
 
 class _Reached:
-    """The earliest time at which each DPU reached each level, over the versions added so far. It covers the wanted
-    ordinals, or all ordinals if these are None."""
+    """The earliest time at which each DPU reached each level, over the versions added so far. Only DPUs with the
+    `wanted` ordinals count; all DPUs, if `wanted` is None."""
 
     def __init__(self, wanted: Iterable[int] | None) -> None:
         self._wanted = None if wanted is None else BitMap(wanted)

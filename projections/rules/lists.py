@@ -108,11 +108,12 @@ class Plan:
         return self._number[selector(zone_labels)]
 
     def number_for(self, zone_labels: Selector) -> int:
-        """As `number_of`, for labels in their canonical form."""
+        """Like `number_of`, for labels in their canonical form."""
         return self._number[zone_labels]
 
     def names_of(self, zone_labels: Mapping[str, str]) -> tuple[str, ...]:
-        """Per set of the list of a zone with these labels, the policies that produce it."""
+        """The names of policies behind the list of a zone with these labels: one text per set of the list, with the
+        policies that produce the set."""
         return self._names.of(selector(zone_labels), self._name_sets)
 
     def _name_sets(self, zone_labels: Selector) -> tuple[str, ...]:
@@ -161,8 +162,8 @@ class Plan:
 
 
 def _policies_by_pair(policies: Iterable[Policy]) -> dict[tuple[str, str] | None, list[Policy]]:
-    """Policies by one of the zone labels that they select, or by None. An edit that looked at every policy for every
-    zone would be slow: most edits concern each zone, and a fleet may have a policy for each."""
+    """Policies by one of the zone labels that they require; by None if they require none. Without this index, an edit
+    would match every policy with every zone: most edits concern all zones, and a fleet may have a policy per zone."""
     found: dict[tuple[str, str] | None, list[Policy]] = {}
     for policy in policies:
         wanted = selector(policy.zones)
@@ -190,9 +191,11 @@ class _Verdicts:
 
 
 def _by_pair(keys: Iterable[SetKey]) -> tuple[int, dict[tuple[str, str], tuple[tuple[int, Selector], ...]]]:
-    """The sets that hold every node; and per label that a selector requires, its sets and the other required labels.
+    """An index of sets by required label, with which `bits_of` matches a node's labels.
 
-    A fleet may have as many label sets as nodes, and every edit of a policy matches each of them with every policy.
+    The first value has the bits of the sets that contain every node. The second maps one label of each selector to the
+    selector's other labels and the bits of its sets. Without the index, every edit of a policy would match each label
+    set (there may be one per node) with every policy.
     """
     everybody = 0
     wanting: dict[tuple[str, str], dict[Selector, int]] = {}

@@ -103,8 +103,11 @@ class ZonesFold:
                 return refusal(f"event: {type(event).__name__} is not an event of the zones topic")
 
     def rewind(self, state: ZonesState, time_ms: int) -> None:
-        """After a correction of the clock, restart the deadlines of attempts that began at a time of the fast clock,
-        and let new snapshots count as no older than those with a time of the fast clock."""
+        """Correct the state for a clock that was fast and has been set back to `time_ms`.
+
+        Deadlines that lie too far ahead become a full step from now, so that attempts still time out. Snapshots with a
+        later time get this one, so that new snapshots do not count as older.
+        """
         state.rewind(time_ms)
 
     def evolve(self, state: ZonesState, change: ZonesChange, at: RecordMetadata) -> None:

@@ -38,8 +38,8 @@ class Node(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class NodeTombstone(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The tombstone of a node that left, stored until fleet has folded it. `changed` and `changed_ms` are as those of a
-    node.
+    """The tombstone of a node that left, stored until fleet has folded it. `changed` and `changed_ms` are the offset
+    and the append time of the record that removed the node.
 
     `state` is one of the states of MembershipChanged. `last_present_ms` is the append time of the last record that
     stated the node to be present. It is 0 if the node's own agent had joined it: such a join never removes the node
@@ -82,8 +82,8 @@ class Zone(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     Ordinals from `ordinals` on were never used. The ordinal of a deleted DPU is not reused, because install reports of
     it remain and would be attributed to the new DPU. `agent_networks` and `agent_label_keys` limit what node agents may
-    set. `attempt_limits` bounds the attempts at a step. A zone that was `deleted` exists while it has a node or DPU
-    again. Its row stays for its ordinals, and until fleet clears its limits.
+    set. `attempt_limits` bounds the attempts at a step. A zone that was `deleted` exists again while it has a node or a
+    DPU. Its row is kept for its ordinals, and until fleet clears its limits.
     """
 
     parallel_installs: int = 0
@@ -100,7 +100,8 @@ class Zone(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class ForwardingMarks(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Offsets up to which this partition took records of fleet's outbox, and up to which fleet has its own changes."""
+    """`fleet` is the offset of fleet up to which this partition has accepted the records of fleet's outbox. `forwarded`
+    is the offset of this partition up to which fleet has folded its changes."""
 
     fleet: int = 0
     forwarded: int = 0
@@ -113,16 +114,7 @@ StepState = Literal["idle", "open", "running"]
 class Dpu(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A DPU: its properties, its target image, and the state of its lifecycle.
 
-    `attempt` only grows, from the offset of its registration on, so a record about an earlier attempt (or about an
-    earlier DPU of this name) never matches a later one; `entered` is its value when the present phase began. `since` is
-    the offset at which the phase began, and the place in the queue while it is Pending. `resume` is the phase after
-    Pending or Error. `installed` is the image that it serves with, empty once an install has begun to alter it.
-    `effect` means that its node is out of service for it, `swapped` that another card replaced the provisioned one.
-    `disowned` is the last attempt whose tasks on the device must not be adopted: tasks of an earlier phase, and failed
-    tasks. `began_ms` is the fold time at which the last attempt began, but never less than that of an attempt or phase
-    before it, because devices refuse older attempts. `failures` count against the phase's retries, and `failed` has the
-    same failures by kind. `facts` are the device's reported properties. In Error, `entered`, `failures` and `failed`
-    are those of the phase that failed.
+    While the DPU is in Error, `entered`, `failures` and `failed` describe the phase that failed.
     """
 
     zone: str
@@ -132,27 +124,42 @@ class Dpu(msgspec.Struct, frozen=True, gc=False, array_like=True):
     bmc_address: str
     phase: str
     attempt: int
+    """The number of the last attempt. It starts at the offset of the DPU's registration and only grows, so a record
+    about an earlier attempt, or about an earlier DPU of this name, never matches a later attempt."""
     entered: int
+    """The value of `attempt` when the present phase began."""
     since: int
+    """The offset at which the present phase began. It also orders the queue of Pending DPUs."""
     since_ms: int
     step_state: StepState = "idle"
     image: str = ""
+    """The target image."""
     installed: str = ""
+    """The image that the DPU serves with; empty once an install has begun to alter the DPU."""
     resume: str = ""
+    """The phase that follows Pending or Error."""
     effect: bool = False
+    """Whether the DPU's node is out of service for the sake of this DPU."""
     paused: bool = False
     swapped: bool = False
+    """Whether another card has replaced the provisioned one."""
     failures: int = 0
+    """The number of failures in the present phase."""
     disowned: int = 0
+    """The last attempt whose tasks on the device must not be adopted: tasks of an earlier phase, and failed tasks."""
     not_before_ms: int = 0
     deadline_ms: int = 0
     began_ms: int = 0
+    """The fold time at which the last attempt began. It is never less than the value of an earlier attempt or phase,
+    because devices refuse older attempts."""
     provisioner: str = ""
     task: str = ""
     percent: int = 0
     message: str = ""
     facts: dict[str, str] = {}
+    """The properties that the device has reported."""
     failed: AttemptsByFailure = AttemptsByFailure()
+    """The failures in the present phase by kind; each kind has its own limit of attempts."""
 
     @property
     def phase_attempts(self) -> int:

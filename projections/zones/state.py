@@ -51,7 +51,10 @@ class ZonesChange(NamedTuple):
 
 
 class ZonesState:
-    """Nodes and DPUs by name, zones by name, snapshots by `zone/source`; derived, the outbox by offset."""
+    """The tables of a partition of topic zones, and what is derived from them.
+
+    Nodes, DPUs and zones are keyed by name, snapshots by `zone/source`. The outbox is derived, and keyed by offset.
+    """
 
     def __init__(self) -> None:
         self.nodes = StateTable("nodes", Node)
@@ -109,11 +112,11 @@ class ZonesState:
         return not self.node_counts.get(zone) and not self.dpu_index.zone(zone).names
 
     def has_unforwarded_from(self, mark: int) -> bool:
-        """Whether the outbox has changes that fleet, with this mark, has not folded."""
+        """Whether the outbox has changes at or after fleet's mark, which fleet has not folded."""
         return bool(self.outbox_offsets) and self.outbox_offsets[-1] >= mark
 
     def has_forwarded_before(self, mark: int) -> bool:
-        """Whether the outbox has changes that fleet, with this mark, has folded."""
+        """Whether the outbox has changes below fleet's mark, which fleet has folded."""
         return bool(self.outbox_offsets) and self.outbox_offsets[0] < mark
 
     def count_new(self, names: Sequence[str]) -> int:

@@ -9,7 +9,7 @@ STATUS_DETAILS_KEY = "grpc-status-details-bin"
 """On an error: its google.rpc.Status, with an ErrorInfo, as gRPC libraries read it."""
 
 ERROR_DOMAIN = "dpuplane.io"
-"""The domain of the codes in ErrorInfo: they are those of the plane."""
+"""The domain of an ErrorInfo: it says that the plane defines the code."""
 
 ANSWERED_KEY = "x-dpuplane-answered"
 """On an error: a server of the plane returned it. Without this key, the client's library or a proxy failed the call."""

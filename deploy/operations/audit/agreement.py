@@ -85,7 +85,8 @@ class FoldObserver:
         self.forwards: dict[int, list[_Forward]] = {}
 
     def folds(self, folds: Sequence[Fold[Any]]) -> list[Fold[Any]]:
-        """The same folds; those of zones and fleet record leaves and forwards."""
+        """These folds, with the folds of zones and fleet replaced by folds that report leaves and forwards to this
+        observer."""
         return [self._noting(fold) for fold in folds]
 
     def _noting(self, fold: Fold[Any]) -> Fold[Any]:

@@ -1,8 +1,8 @@
 """Servers that answer queries as of a point of the past: one process for each point, started on demand.
 
-A server (as_of_server.py) runs for some time after a query, since readers of a point send several. The least recently
-used server is replaced first. No server writes to the log or to the live folds, so a query of the past costs at most
-one core at low priority, and the memory of one more replica per server.
+A server (as_of_server.py) runs for some time after a query, because a reader of a point mostly sends several queries.
+The least recently used server is replaced first. No server writes to the log or to the live folds, so a query of the
+past costs at most one core at low priority, and the memory of one more replica per server.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _PROGRAM = "deploy.operations.past.as_of_server"
 
 
 class AsOfServers:
-    """A commands.queries.as_of.Past: servers by their requested position or time. Create it with `open`."""
+    """An AsOfSource of the API: servers by their requested position or time. Create it with `open`."""
 
     def __init__(self, settings: Settings, now_ms: Callable[[], int]) -> None:
         self._settings = settings
@@ -153,7 +153,7 @@ class _AsOfServer:
         return 0.0 if self._waiting else self._loop.time() - self._asked_s
 
     async def ready(self, timeout_s: float) -> AsOfQueries:
-        """The service, once the point is folded. Raises as AsOfServers.at does."""
+        """The service, once the point is folded. Raises the errors of `AsOfServers.at`."""
         self._waiting += 1
         try:
             async with asyncio.timeout(timeout_s):

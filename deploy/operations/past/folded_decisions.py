@@ -42,7 +42,7 @@ async def fold_decisions(
     log: EventLog, folds: Sequence[Fold[Any]], ends: Mapping[Partition, int], *, follow: bool = False
 ) -> AsyncGenerator[tuple[FoldedPartition, list[Decided]], None]:
     """Fold these partitions up to their ends, and yield the decisions about each batch of records. With `follow`, fold
-    all partitions at once, and continue with new records for ever. Raises as EventLog does."""
+    all partitions at once, and continue with new records for ever. Raises the errors of EventLog."""
     origin = await wait_for_origin(log)
     rules: dict[str, dict[int, Fold[Any]]] = {}
     for fold in folds:
@@ -87,8 +87,9 @@ async def decision_batches(
     from_end: bool = False,
     report: ReportProgress = silent,
 ) -> AsyncGenerator[Batch, None]:
-    """The decisions about the records in the range of the filter, as records of the decisions topic, in the order of
-    the records that they are about. Each has the offset and append time of that record."""
+    """The decisions about the records in the range of the filter, in the form of records of the decisions topic. Each
+    decision has the offset and append time of the record that it is about, and they come in the order of these
+    records."""
     follow = follow and event_filter.until is None
     begins, ends = await range_of(log, event_filter._replace(topics=log.topics.deciding))
     begins = ends if from_end else begins

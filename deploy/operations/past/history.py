@@ -39,7 +39,7 @@ class Happening(NamedTuple):
 
 
 async def history(log: EventLog, folds: Sequence[Fold[Any]], subject: str, heard: Heard) -> list[Happening]:
-    """The history up to the present end of the log, oldest first. Raises as EventLog does."""
+    """The history up to the present end of the log, oldest first. Raises the errors of EventLog."""
     ends = {partition: await log.end(partition) for topic in log.topics.deciding for partition in log.partitions(topic)}
     found: list[Happening] = []
     done, total = dict.fromkeys(ends, 0), sum(ends.values())

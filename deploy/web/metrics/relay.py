@@ -38,7 +38,8 @@ def collect(relay: Relay, found: SurveyResult) -> Iterator[Metric]:
 
 
 def _zones(found: SurveyResult) -> Iterator[Metric]:
-    """The oldest missing change by zone; if too many zones miss one, of the oldest, those that are not frozen first."""
+    """Metrics of zones whose DPUs lack a change: the time of the oldest such change per zone. At most ZONES_MAX zones
+    are listed: zones that are not frozen come first, then zones with older changes."""
     missing, frozen = catalog.MISSING_CHANGE.family(), catalog.ZONE_FROZEN.family()
     behind = {zone: time_ms for zone, time_ms in found.missing_ms.items() if time_ms}
     frozen_zones = set(found.frozen)

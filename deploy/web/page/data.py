@@ -144,8 +144,8 @@ class DataRoutes:
         return found._asdict()
 
     async def _before(self, source: DataSource, given: dict[str, str]) -> dict[Partition, int]:
-        """The positions before which the log is read: those of the previous page, of the shown point, or the
-        log's end.
+        """The positions before which the log is read: the cursor of the previous page, else the cut at the shown point
+        of the past, else the end of the log.
         """
         partitions = [partition for topic in source.log.topics.folded for partition in source.log.partitions(topic)]
         ends = {partition: await source.log.end(partition) for partition in partitions}

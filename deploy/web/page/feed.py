@@ -25,7 +25,7 @@ from projections.field_checks import quoted
 
 FEEDS_MAX = 64
 FEEDS_PER_VIEWER = 6
-"""A browser opens at most this many connections to one server, and needs one of them for data."""
+"""One browser has no use for more: it opens at most 6 connections to a server, and needs one of them for data."""
 WRITE_S = 30.0
 SILENCE_S = 2.0
 """Longest time between messages, so that a page can tell an idle fleet from a lost connection."""
@@ -60,7 +60,7 @@ class Feeds:
                 del self._open[viewer]
 
     def _check_room(self, viewer: str) -> None:
-        """Raises NotReady if all places, or all of this viewer, are taken."""
+        """Raises NotReady if this process has FEEDS_MAX open feeds, or this viewer has FEEDS_PER_VIEWER."""
         fault = ""
         if self._open.total() >= FEEDS_MAX:
             fault = f"{FEEDS_MAX} pages are open at this process already"

@@ -1,8 +1,9 @@
 """Address index: the slots that hold each address. `shared` has the few addresses that several slots hold.
 
 A batch of joins asks only whether any slot holds any of a thousand addresses. Bitmaps answer that at a tenth of the
-cost of adding each address to the index. So a batch of IPv4 addresses is stored as received, and added to the index
-when one of them is first added again or removed: every held address is either in the index or in one batch.
+cost of adding each address to the index. So a batch of IPv4 addresses is stored as received. The whole batch is added
+to the index when one of its addresses gets another slot or is removed. Every held address is either in the index or in
+one batch.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Column4(NamedTuple):
 
 
 def column4(packed: bytes) -> Column4:
-    """Addresses as array("I") lays them out."""
+    """The column of packed addresses: four bytes each, in this machine's order of bytes, as in an array("I")."""
     values = array("I", packed)
     in_order = array("I", np.sort(np.frombuffer(packed, np.uint32)).tobytes()) if len(values) > _SMALL_BATCH else values
     given = BitMap(in_order)  # a sorted array takes a third of the time
@@ -110,7 +111,7 @@ class AddressIndex:
             self.add_batch(column4(batch.tobytes()), range(start, start + len(batch)))
 
     def restore6(self, held: Sequence[tuple[Address, int]]) -> None:
-        """As `restore4`, by address and slot."""
+        """Like `restore4`, from pairs of an IPv6 address and a slot."""
         alone = dict(held)
         if len(alone) == len(held):
             self._first.update(alone)
@@ -133,7 +134,7 @@ class AddressIndex:
             self.shared[address] = left
 
     def _indexed(self, address: Address) -> int | None:
-        """A slot that holds an address, after its batch was added to the index; None if no slot holds it."""
+        """A slot that holds an address; None if no slot holds it. Adds the address's batch to the index first."""
         first = self._first.get(address)
         if first is None and isinstance(address, int) and address in self._held4:
             self._add_to_index(self._batches.pop(self._batch_of(address)))

@@ -49,8 +49,8 @@ def apply_changes(
 
 
 def _shifts_after_grants(state: FleetState, impact: Impact) -> Iterable[AddressShift]:
-    """The impact's changes of address holders, with addresses that have become free granted to nodes that wait for
-    them."""
+    """The impact's changes of the rule sets that hold addresses. Addresses that have become free are first granted to
+    nodes that wait for them."""
     if not state.contested:
         return impact.shifts
     shifts = {shift.address: shift for shift in impact.shifts}
@@ -115,7 +115,8 @@ class _Held(NamedTuple):
 
 
 def _of_holds(name: str, member: Member | None, parts: Sequence[ReachableState]) -> _Held:
-    """The number of addresses per hold: the removed or the new ones, whichever are more."""
+    """The part of each hold that concerns this node. Its addresses are the removed ones or the new ones, whichever are
+    more."""
     counts: dict[int, int] = {}
     for part in parts:
         counts[part.hold] = counts.get(part.hold, 0) + bool(part.address4) + bool(part.address6)
@@ -146,8 +147,8 @@ def _account(state: FleetState, name: str, before: _Held, after: _Held) -> set[i
 
 
 def _end_empty(state: FleetState, holds: Iterable[int]) -> None:
-    """End the holds that contain no node any more. Called at the end of a record: a hold may be empty within a record,
-    and the last node of the record may enter it again."""
+    """End the holds that contain no node any more. Call it after all changes of a record: a hold that one change
+    empties may get a node by a later change of the same record."""
     for hold in sorted(holds):
         if not state.held_names.get(hold):
             _table_of(state, hold).remove(hold_key(hold))

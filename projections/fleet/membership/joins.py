@@ -4,11 +4,11 @@ A record counts only if it begins at fleet's mark for its zones partition, so a 
 or late, changes nothing. Nearly all records of a burst hold only new names with new addresses: these can withdraw
 nothing, and are added in a few passes over whole columns. Any other record goes node by node (`impact`).
 
-Fleet accepts every statement of a partition about its own nodes. A node that is in zones of two partitions belongs to
-the newer statement (see tombstones for the order), and fleet's outbox notifies the other zone. A node may leave one
-partition in a newer incarnation than another partition has, before fleet has folded its join. Then it leaves the other
-partition too, as if fleet had folded the join and then the leave. A node that its own agent put into another zone stays
-where it was.
+Fleet accepts every statement of a partition about its own nodes. If two partitions state one node, the node is in the
+zone of the newer statement (`tombstones` defines the order), and fleet's outbox notifies the other zone. A node may
+join and leave a second partition in a newer incarnation before fleet has folded the join. The leave then ends the older
+incarnation in the first partition too, as if fleet had folded first the join and then the leave. If a node's own agent
+joins it to another zone, the node stays in its zone.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ _ARRIVALS = frozenset({PRESENT, *range(SUPERSEDED + 1, MAX_STATE + 1)})
 
 
 class ForwardRange(NamedTuple):
-    """The range of a zones partition that a record covers: up to an offset, its earliest record appended at a time."""
+    """The changes of a partition of topic zones that one record of fleet carries: up to `to_offset`. The earliest of
+    these changes was appended at `earliest_ms`."""
 
     partition: int
     to_offset: int
@@ -184,8 +185,12 @@ def _member_changes(
 
 
 def _tombstone(items: MembershipColumns, i: int, partition: int, own: Member | None, now_ms: int) -> Tombstone:
-    """The tombstone of a leave: the newer of fleet's stored incarnation and the one that left. For one and the same
-    incarnation, the leave's own times count: append times do not show the order if a clock was corrected in between."""
+    """The tombstone of a leave. It names the incarnation that left, or the one that fleet has stored for this
+    partition, whichever is newer.
+
+    If both are the same incarnation, the times in the leave are used: stored append times do not show the order if a
+    clock was corrected in between.
+    """
     created_ms, last_present_ms = items.created_ms[i], items.last_present_ms[i]
     if own is not None and is_older(created_ms, own.created_ms, now_ms):
         created_ms, last_present_ms = own.created_ms, own.last_present_ms
@@ -266,7 +271,7 @@ def add_members(state: FleetState, change: MembersAdded, at: RecordMetadata) -> 
 
 
 def _label_column(items: MembershipColumns, numbers: Mapping[int, int]) -> LabelColumn:
-    """The label sets of new members, whose numbers are those of the record's label sets."""
+    """The label sets of new members. `numbers` maps the index of a label set in the record to its id in the fold."""
     index = np.array(items.label_index, np.int32)
     members = np.bincount(index).tolist()
     addresses = np.bincount(index[np.frombuffer(items.addresses4.values, np.uint32) > 0], minlength=len(members))

@@ -50,8 +50,8 @@ class LabelSets:
     def use(self, number: int, count: int) -> None:
         """Add `count` members (negative for fewer) to this label set; without members the set is removed.
 
-        A removed set leaves its group at once: the group may not exist after the next plan, and free slots (number -1)
-        read the group of the last set.
+        A removed set gets group 0 at once: its group may not exist under the next plan, and its entry of `_group_of`
+        may still be read, because the number -1 of a free slot reads the last entry.
         """
         self._uses[number] += count
         if not self._uses[number]:

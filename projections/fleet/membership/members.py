@@ -97,7 +97,8 @@ class MemberRows(MutableMapping[str, Member]):
         return any(self._slot(name) != UNKNOWN for name in names)
 
     def look_up_new(self, names: Sequence[str]) -> NewNames | None:
-        """What `add_columns` needs of these names; None if one of them is a member."""
+        """Look up names that are to be added, and return the argument for `add_columns`; None if one of them is a
+        member."""
         if len(names) <= _BATCH_LOOKUP_MIN or not self._columnar:
             return None if self.has_any(names) else NewNames(None)
         lookup = self._index.find(names) if self._single.keys().isdisjoint(names) else None
@@ -305,6 +306,6 @@ class Members(StateTable[Member]):
         last_present_ms: Sequence[int],
         new: NewNames,
     ) -> None:
-        """As `MemberRows.add_columns`; these members changed."""
+        """Like `MemberRows.add_columns`, and mark these members as changed."""
         self.rows.add_columns(names, slots, zones, created_ms, uids, last_present_ms=last_present_ms, new=new)
         self.touch_added(names)

@@ -28,10 +28,11 @@ _ZERO6 = bytes(16)
 class Member(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A node as its zone last described it.
 
-    `slot` is -1 if this state is not effective: because it left (`held`), or because taking it would withdraw more than
-    the budget allows (`withheld` is then the hold's id, else -1). `address6` is 16 bytes or none. `contested4` and
-    `contested6` are addresses that its agent stated and another node holds (0 and b"" for none). `last_present_ms`
-    is the append time of the last record that stated it (see `projections/fleet/membership/tombstones`).
+    `slot` is -1 if this state is not effective. Then either the node has left while a hold retains an earlier state of
+    it (`held`), or the state would exceed a budget (`withheld` is the id of the hold that delays it; -1 if there is
+    none). `address6` is 16 bytes or empty. `contested4` and `contested6` are addresses that the node's agent stated
+    while another node holds them (0 and b"" for none). `last_present_ms` is the append time of the last record that
+    stated the node (see `projections/fleet/membership/tombstones`).
     """
 
     zone: str
@@ -49,8 +50,8 @@ class Member(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class ReachableState(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A state of a node that is reachable, by slot: a previous one that a hold retains, or the present one (`hold` is
-    -1)."""
+    """A state of a node whose addresses are reachable, and the slot of this state. It is the present state (`hold` is
+    -1), or a previous state that the hold retains."""
 
     hold: int
     slot: int

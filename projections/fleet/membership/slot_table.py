@@ -64,8 +64,8 @@ class Column6(NamedTuple):
 
 
 class LabelColumn(NamedTuple):
-    """The label sets of new members: the number of each member's set, and per set the counts of its members and of
-    their addresses."""
+    """The label sets of new members: `numbers` has the id of each member's label set; `uses` counts the members and
+    `held` the addresses of each label set, by its id."""
 
     numbers: npt.NDArray[np.int32]
     uses: Mapping[int, int]
@@ -127,7 +127,7 @@ class SlotTable:
         return self._four[slot], address6, self.labels.sets[self.label[slot]]
 
     def get_many(self, slots: npt.NDArray[np.int64]) -> tuple[list[int], list[bytes], list[dict[str, str]]]:
-        """As `at` for each slot, side by side."""
+        """The addresses and labels of these slots, as three columns."""
         fours = np.asarray(self._four, np.uint32)[slots].tolist()
         sixes = np.asarray(self._six, np.uint64).reshape(-1, 2)[slots]
         if sixes.any():

@@ -1,43 +1,46 @@
-"""Tombstones of fleet, and the order of the statements that zones partitions make about a node.
+"""Tombstones of fleet, and the order of the statements about a node that come from different partitions of topic zones.
 
-Each zones partition forwards at its own pace, so statements of two partitions reach fleet in any order. Fleet's
-decisions must not depend on that order. A statement is a join or a change. If two partitions state a node, the newer
-statement is
+Each partition forwards at its own pace, so the statements of two partitions may reach fleet in any order. Fleet's
+decisions must not depend on that order.
 
-1. the one of the incarnation that was created later;
-2. for equal creation times, the one that was appended later;
-3. for equal append times, the one that reached fleet later.
+**Statements.** A statement is a join or a change of a node. If two partitions state the same node, the newer statement
+is
 
-Uids are not compared: Kubernetes counts creation in whole seconds, and uids are random. Within one partition none of
-this applies: the order of its log counts, and its last word on a node replaces the one before.
+1. the statement of the incarnation that was created later;
+2. if both creation times are equal, the statement that was appended later;
+3. if both append times are equal too, the statement that reached fleet later.
 
-A leave ends the incarnation that it names and every older one. So a tombstone (creation time, append time of the last
-statement, append time of the leave) ends a statement of another partition
+Uids are not compared: Kubernetes counts creation times in whole seconds, and uids are random. Two statements of one
+partition are not compared by these rules: the later one in the partition's log replaces the earlier one.
 
-- of an older incarnation, if it was appended no later than the leave;
-- of equal creation time, if it was appended before the last statement of the node that left.
+**Leaves.** A leave ends the incarnation that it names, and every older one. Fleet stores it as a tombstone with three
+times: the creation of the incarnation, the append of its last statement, and the append of the leave. A tombstone ends
+a statement of another partition in two cases:
 
-A join of an older incarnation that was appended after the leave stays in force: the caller's clock is slow, but the
-join is the last request. A leave is visible to a caller once fleet has folded it. A leave does not end a later
-statement of equal creation time: in that case the node had moved to another partition before the leave.
+- the statement is about an older incarnation, and was appended no later than the leave;
+- the creation times are equal, and the statement was appended before the last statement of the node that left.
 
-Append times of two partitions come from two clocks if the partitions have two leaders. A time ahead of the append time
-of fleet's own record comes from a fast clock and is ignored: then the order of arrival at fleet decides, and a leave
-ends only incarnations that are older by creation time. Clocks that differ by less than a forward takes may misorder
-statements of equal creation time that were appended within that difference.
+A join of an older incarnation that was appended after the leave stays in force: the join is the last request, although
+its caller's clock is slow. (A leave is visible to a caller only once fleet has folded it.) A leave does not end a later
+statement of equal creation time, because that node moved to another partition before the leave.
 
-A creation time that is more than a minute ahead of fleet's own record comes from a fast clock, too: the statement that
-reaches fleet later is the newer one (`projections/incarnations`).
+**Clocks that are fast now.** Two partitions with different leaders get their append times from different clocks. A time
+that is later than the append time of fleet's own record comes from a fast clock and is ignored: the order of arrival at
+fleet decides, and a leave ends only incarnations that were created earlier. Statements of equal creation time may still
+be misordered if two clocks differ by less than the time that a forward takes, and both statements were appended within
+that difference. A creation time that is more than a minute later than fleet's own record also comes from a fast clock;
+the statement that reaches fleet later is then the newer one (`projections/incarnations`).
 
-Append times of one partition go back when its clock is corrected. A leave follows the statements of its partition in
-the log. So if the last statement has a later append time than the leave, its time comes from a fast clock. This time
-decides nothing, now and later: the leave ends no statement of equal creation time. The time of the leave still decides
-about older incarnations.
+**Clocks that were corrected.** When the clock of a partition is set back, a leave may have an earlier append time than
+the node's last statement, which precedes it in the log. The time of that statement came from the fast clock and is
+ignored for good: the leave ends no statement of equal creation time. The append time of the leave still decides about
+older incarnations.
 
-Fleet stores tombstones, because a partition may forward an old join after it. It keeps those of MAX_TOMBSTONES nodes,
-and evicts the oldest first. If more nodes than that leave while a partition cannot forward, a delayed join of that
-partition may make a node a member again, because the tombstone that would have ended the join is evicted. `dpuplane
-verify` names such a node. Time does not end a tombstone, as no bound on the delay of a forward is known.
+**Retention.** A partition may forward an old join after another partition has forwarded the leave, so fleet stores
+tombstones. Time does not end a tombstone, because the delay of a forward has no known bound. Fleet keeps the tombstones
+of MAX_TOMBSTONES nodes, and evicts the oldest first. If more nodes leave while a partition cannot forward, the delayed
+join of that partition may make a node a member again, because the tombstone that would have ended the join was evicted.
+`dpuplane verify` names such a node.
 """
 
 from __future__ import annotations
@@ -59,7 +62,8 @@ _MAX_PER_NODE = 4
 
 
 class Tombstone(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The end of an incarnation in a zones partition: its last statement, and its leave, by append time."""
+    """The end of an incarnation in a partition of topic zones. `last_present_ms` is the append time of its last
+    statement, `left_ms` the append time of its leave."""
 
     partition: int
     created_ms: int
@@ -83,7 +87,7 @@ class Tombstone(msgspec.Struct, frozen=True, gc=False, array_like=True):
         return max(last_present_ms, self.left_ms) <= now_ms and self.ends(created_ms, last_present_ms)
 
     def replaces(self, other: Tombstone) -> bool:
-        """Whether this ends all that the other one ends."""
+        """Whether this tombstone ends every statement that the other one ends."""
         if self.partition != other.partition or self.left_ms < other.left_ms:
             return False
         if self.created_ms != other.created_ms:
@@ -92,7 +96,8 @@ class Tombstone(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class StatedNode(Protocol):
-    """When a node was created, and when its zone stated it last."""
+    """The two times by which statements are ordered: the creation of the node's incarnation, and the append of the
+    statement."""
 
     @property
     def created_ms(self) -> int: ...
@@ -108,14 +113,14 @@ def is_newer(received: StatedNode, known: StatedNode, now_ms: int) -> bool:
 
 
 class TombstoneRow(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The tombstones of one node, in the order in which fleet folded them, the last one at this offset."""
+    """The tombstones of one node, in the order in which fleet folded them. Fleet folded the last one at `offset`."""
 
     offset: int
     tombstones: tuple[Tombstone, ...]
 
 
 class Tombstones(StateTable[TombstoneRow]):
-    """The tombstones in fleet, by node."""
+    """The tombstones that fleet has stored, by name of the node."""
 
     __slots__ = ("_order",)
 
@@ -140,7 +145,7 @@ class Tombstones(StateTable[TombstoneRow]):
             self.remove(self._order.popitem(last=False)[0])
 
     def end(self, name: str, partition: int, created_ms: int, last_present_ms: int, *, now_ms: int) -> bool:
-        """Whether this statement of a partition ended with a leave of another partition."""
+        """Whether a stored leave of another partition has ended this statement of a partition."""
         ended = self.rows.get(name)
         return ended is not None and any(
             found.partition != partition and found.ends_late(created_ms, last_present_ms, now_ms)
@@ -156,7 +161,8 @@ class Tombstones(StateTable[TombstoneRow]):
         *,
         now_ms: int,
     ) -> bool:
-        """Whether one of these statements of a partition did."""
+        """Whether a stored leave of another partition has ended at least one of these statements of a partition. (The
+        columns have one value per statement.)"""
         if self.rows.keys().isdisjoint(names):
             return False
         columns = zip(names, created_ms, last_present_ms, strict=True)

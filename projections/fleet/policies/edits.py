@@ -1,9 +1,10 @@
 """Edits of policies and of zones' labels: their impact on every zone's list, and how they are applied.
 
-An edit is first proposed: the plan under it, and for each label set of zones the list they have and the list they would
-have. Verdict changes are counted over label sets of nodes, so an edit costs the same for a thousand nodes and zones as
-for a million. The new plan retains every set that stays in some list, with its cover and history. Zones whose list
-changes get a new version, and their previous list is retained so that a delta can still start from it.
+An edit is first proposed. The proposal has the plan that the edit would lead to; and for each label set of zones, the
+list that these zones have and the list that they would have. Verdict changes are counted over label sets of nodes, so
+an edit costs the same for a thousand nodes and zones as for a million. The new plan retains every set that stays in
+some list, with its cover and history. Zones whose list changes get a new version, and their previous list is retained
+so that a delta can still start from it.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ ListPair: TypeAlias = tuple[int, int]
 
 
 class Edit(NamedTuple):
-    """A change of one policy (None after: it is deleted), or of one zone's labels."""
+    """A change of one policy, or of the labels of one zone. `policy_after` is None if the policy is deleted."""
 
     policy: str = ""
     policy_after: Policy | None = None
@@ -53,9 +54,10 @@ class Edit(NamedTuple):
 
 
 class Proposal(NamedTuple):
-    """An edit with the plan under it, and the numbers of the lists before and after.
+    """An edit, the plan that it would lead to, and the lists that zones would change from and to, by number.
 
-    `list_changes` has them per label set of zones, `own_change` for the one zone whose labels are edited.
+    `list_changes` has the change of list per label set of zones. `own_change` is the change of the one zone whose
+    labels are edited.
     """
 
     edit: Edit
@@ -132,7 +134,7 @@ def edit_impact(state: FleetState, proposal: Proposal) -> EditImpact:
 
 
 def apply_edit(state: FleetState, proposal: Proposal, charged: EditImpact, at: RecordMetadata) -> None:
-    """Apply an edit; `charged` of it counts against the budgets."""
+    """Apply an edit. `charged` is the part of its impact that counts against the budgets."""
     edit, old, new = proposal.edit, state.plan, proposal.plan
     if edit.policy:
         after = next((policy for policy in new.policies if policy.name == edit.policy), None)
@@ -189,7 +191,8 @@ def _carry_levels(state: FleetState, proposal: Proposal) -> None:
 
 
 def _switch_sets(state: FleetState, plan: Plan, fresh: SetRow) -> None:
-    """Keep the sets that stay."""
+    """Make this plan the present one. A set that both plans have is kept, with its cover and history; any other set of
+    the plan is new, with `fresh` as its row."""
     had = {found.key: found for found in state.sets}
     for key in state.plan.keys:
         if key not in plan.keys:

@@ -86,7 +86,7 @@ NO_LIST_CHANGE = ListChange(0, 0)
 
 
 class PreviousList(NamedTuple):
-    """The list that a zone had up to (excluding) version `until`, from `since` on."""
+    """The list that a zone had from version `since` on, until it got another list at version `until`."""
 
     since: int
     until: int
@@ -136,8 +136,8 @@ class PreviousLists:
         self._of_zone: dict[str, tuple[PreviousList, ...]] = {}
 
     def of(self, name: str, info: FleetZone) -> tuple[PreviousList, ...]:
-        """The previous lists of a zone, oldest first. A change of its label set counts from when the zone got these
-        labels."""
+        """The previous lists of a zone, oldest first. A list of its label set counts only from the version at which the
+        zone got these labels."""
         changes = self._of_labels.get(selector(info.labels), ())
         if not info.labels_version:
             return changes

@@ -1,9 +1,10 @@
 """The covers of rule sets: prefixes, digests and history, computed on read and cached beside the fold.
 
-The cache of a fleet state is no part of it: the fold never reads it, and only reads fill it. A read applies few changes
-one by one, each version a step of its own in the history, and many at once: the whole cover in numpy, and the
-difference to the old one as a single step. Both give the same cover and digest; they differ only in the older versions
-from which a delta can start.
+The cache of a fleet state is not part of the state: the fold never reads it, and only reads of covers fill it. A read
+applies the changes since the last read. Few changes are applied one by one, and each version becomes a step of the
+history. For many changes, the whole cover is computed anew in numpy, and its difference to the old cover becomes a
+single step. Both ways lead to the same cover and digest, and differ only in the older versions from which a delta can
+start.
 
 History is in memory and never larger than the set itself: beyond that a snapshot is cheaper than a delta.
 """

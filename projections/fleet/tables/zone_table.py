@@ -3,11 +3,12 @@
 A table's version is the fleet position (next offset) of the record that last changed one of its sets, or its list of
 sets. It only grows, 0 is the empty table before any change, and it means the same on every replica.
 
-A delta adds first and removes last: adds from the first rule in order of precedence to the last, then removes from the
-last to the first. At every step a source's first matching rule is then its first one in the old table or its first one
-in the new: traffic that both allow stays allowed, and traffic that both deny stays denied. (While adding, all old
-prefixes are there, so the first match is no later than the old one; if it is earlier it is a new prefix, every earlier
-new one is there already, and it is the new first match. While removing, the same holds with old and new exchanged.)
+A delta adds first and removes last: it adds from the first rule in order of precedence to the last, and then removes
+from the last to the first. At every step, the first rule that matches a source is therefore its first match in the old
+table or its first match in the new one: traffic that both tables allow stays allowed, and traffic that both deny stays
+denied. Proof: while prefixes are added, all old ones are still there, so the first match is the old first match or an
+earlier rule. An earlier rule matches by a new prefix. All new prefixes of the rules before it are there already, so it
+is also the first match in the new table. While prefixes are removed, the same holds with old and new exchanged.
 
 A delta moves prefixes only within their rule, so a zone that gets another list keeps the sets that both lists share.
 """

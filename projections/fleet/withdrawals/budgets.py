@@ -142,7 +142,7 @@ def _counts(start_ms: int, now_ms: int) -> bool:
 
 
 def merged_windows(windows: Iterable[BudgetWindow], now_ms: int) -> BudgetWindow:
-    """The larger count of each bucket."""
+    """Several windows as one window, with the largest count of each bucket."""
     largest: dict[int, int] = {}
     for window in windows:
         for start, count in window.buckets:
@@ -158,39 +158,43 @@ SUBJECT_BUDGET: Final = "budget"
 
 
 class Hold(msgspec.Struct, frozen=True):
-    """A change that waits for two principals. Holds are numbered from 1 on.
-
-    `kind` is the budget that it exceeds, or would loosen. `subject` is `members`, `policy`, `zone` or `budget`.
-    `addresses` is the highest number of verdict changes in one list at the time of the request; for `members`, the
-    present number of addresses that the hold retains or withholds. `nodes` is the present number of its nodes. `hash`
-    identifies the effect of an approval: it changes when nodes come back, and earlier approvals stay valid, because
-    they were for a larger change. A rejected hold of members, with `rejected_by`, is in a table of its own while it
-    contains a node. `shown_counts` of an edit are the counts that exceeded a budget when it was requested, at offset
-    `asked_offset`: the number of addresses, by budget and by the zones (`key_of`) in which their verdict would change.
-    `command_id` is that of the command that requested the change. For `members`, `reason` has no count of addresses:
-    `reason_of` adds the present one.
-    """
+    """A change that waits for the approval of two principals."""
 
     id: int
+    """Holds are numbered from 1 on."""
     kind: str
+    """The budget that the change exceeds, or would loosen."""
     subject: str
+    """What would change: `members`, `policy`, `zone` or `budget`."""
     reason: str
+    """Why the change waits. For `members` it has no count of addresses: `reason_of` adds the present count."""
     addresses: int
+    """For `members`, the present number of addresses that the hold retains or withholds. Otherwise the highest number
+    of verdict changes in one list at the time of the request."""
     nodes: int
+    """The present number of nodes in the hold."""
     zones: tuple[str, ...]
     hash: bytes
+    """Identifies the effect of an approval. It changes when nodes come back; earlier approvals stay valid then, because
+    they were for a larger change."""
     requested_by: str
     since_ms: int
     approvals: tuple[str, ...] = ()
     rejected_by: str = ""
+    """The principal that rejected the hold. A rejected hold of members is in a table of its own while it contains a
+    node."""
     policy: str = ""
     policy_after: Policy | None = None
     zone: str = ""
     labels_after: dict[str, str] | None = None
     asked_offset: int = 0
+    """The offset at which an edit was requested, or requested again after its effect had grown."""
     shown_counts: dict[str, int] = {}
+    """For an edit, the counts that the approvers see, each of which exceeded a budget at `asked_offset`: the number of
+    addresses, by budget and by the zones in which their verdict would change (`key_of`)."""
     budget_after: Budget | None = None
     command_id: str = ""
+    """The id of the command that requested the change."""
 
 
 def reason_of(hold: Hold) -> str:
@@ -216,7 +220,7 @@ def key_of(zones: Iterable[str]) -> str:
 
 
 def add_hashes(total: bytes, *, added: bytes | None = None, removed: bytes | None = None) -> bytes:
-    """The hash of a set after an element's hash joined or left: their sum."""
+    """The hash of a set after an element was added or removed. The hash of a set is the sum of its elements' hashes."""
     value = int.from_bytes(total, "big")
     value += int.from_bytes(added or b"", "big") - int.from_bytes(removed or b"", "big")
     return (value % (1 << 128)).to_bytes(16, "big")

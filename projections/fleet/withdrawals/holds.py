@@ -67,7 +67,7 @@ class EditApplied(NamedTuple):
 
 
 class EditHeld(NamedTuple):
-    """An edit waits, and replaces older edits of the same thing that wait."""
+    """An edit waits for approval. Waiting edits of the same policy or zone end, because this one replaces them."""
 
     hold: Hold
     ended_holds: tuple[int, ...]
@@ -213,8 +213,8 @@ def _over(kind: BudgetKind, more: str) -> str:
 
 
 def _of_late(state: FleetState, kind: BudgetKind, number: int, at: RecordMetadata) -> str:
-    """The part of a reason that counts a list's earlier changes in the window, which explains a small change over a
-    budget."""
+    """The part of a reason that counts the earlier changes of a list in the window. They explain why even a small
+    change exceeds the budget."""
     spent = state.window(kind, number).spent(at.time_ms)
     return f", after {spent} in the last {BUDGET_WINDOW_MS // 60_000} minutes" if spent else ""
 
@@ -448,7 +448,7 @@ def _said(edit: Edit) -> str:
 
 
 def _unseen(state: FleetState, hold: Hold, proposal: Proposal, found: EditImpact) -> EditImpact:
-    """The verdict changes that an edit would cause now, less those that approvers saw when it was requested."""
+    """The verdict changes that an edit would cause now, minus those that approvers were shown at `asked_offset`."""
     zones = _zones_by_move(state, proposal)
     return {
         (kind, pair): max(0, count - hold.shown_counts.get(_key(state, kind, zones[pair], hold.asked_offset), 0))

@@ -219,7 +219,7 @@ def evaluate(state: FleetState, changes: Sequence[MemberChange], now_ms: int, *,
 
 
 def _joining_held_changes(state: FleetState, changes: Sequence[MemberChange]) -> list[int]:
-    """Changes of nodes whose last change is held: they are held too, unless they take it back."""
+    """Changes of nodes whose last change is held: they are held too, unless they return to the state in effect."""
     return [
         index
         for index, change in enumerate(changes)

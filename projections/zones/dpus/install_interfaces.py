@@ -19,7 +19,7 @@ _REST = re.compile(r"[^\s/]\S*")
 class InstallInterface(NamedTuple):
     """The form of an address after its scheme and a colon, and the steps by phase.
 
-    The phases are those of STEPS or a part of them, which has Node Effect, its removal, and Deleting.
+    `steps` has all phases of STEPS or some of them, and always Node Effect, Node Effect Removal and Deleting.
     """
 
     rest: str
@@ -42,7 +42,8 @@ def step_of(bmc_address: str, phase: str) -> Step:
 
 
 def phase_after(bmc_address: str, phase: str) -> str:
-    """The phase after this step of a provisioning, before Node Effect Removal, for a DPU with this address."""
+    """The phase that follows `phase` when a DPU with this address is provisioned. `phase` is a phase of provisioning
+    before Node Effect Removal."""
     steps = _interface(bmc_address).steps
     return next(later for later in PROVISIONING[PROVISIONING.index(phase) + 1 :] if later in steps)
 

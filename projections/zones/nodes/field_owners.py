@@ -100,7 +100,8 @@ class _Place(NamedTuple):
 
 
 def _fault_of_address(place: _Place, stated: int | bytes, had: int | bytes, is_agents: int) -> str | None:
-    """The fault of an address that an agent stated (0 or b"" for none) of a node that had this one."""
+    """Why an agent may not state this address of its node, which has the address `had` so far (0 or b"" for none); None
+    if it may."""
     if not stated or stated == had:
         return None
     address = ip_address(stated)

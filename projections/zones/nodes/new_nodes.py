@@ -80,7 +80,7 @@ def of_run(run: EventColumns, count: int, offsets: Sequence[int], append_ms: Seq
 
 
 def _labels_of(event: NodesJoined) -> dict[str, str] | None:
-    """The labels of the one node of this record; None if its columns do not name them."""
+    """The labels of the only node of this record; None if the label columns have another form than that of one node."""
     if not event.label_sets and not event.label_index:
         return {}
     return event.label_sets[0] if len(event.label_sets) == 1 and event.label_index == [0] else None
