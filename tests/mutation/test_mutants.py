@@ -28,7 +28,7 @@ def test_every_change_of_these_is_noticed() -> None:
 
 
 def test_a_change_that_no_test_looks_for_is_printed_and_fails() -> None:
-    ended = mutate(NUMBERING, "--tests", "tests/unit/test_numbering.py::test_who_is_named_again_keeps_the_number")
+    ended = mutate(NUMBERING, "--tests", "tests/unit/test_numbering.py::test_a_dpu_named_again_keeps_its_number")
     assert ended.returncode == 1, ended.stdout + ended.stderr
     assert "for name, ordinal, now in known if ordinal in (_NONE, now)" in ended.stdout
     assert "the score is below 95%" in ended.stdout

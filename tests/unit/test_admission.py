@@ -43,7 +43,7 @@ def test_a_bucket_holds_a_burst_and_fills_with_time() -> None:
     assert admission.refused == 30 + 40 + 30
 
 
-def test_calls_at_once_are_bounded_and_given_back() -> None:
+def test_concurrent_calls_are_limited_until_they_end() -> None:
     admission = Admission(Limits(concurrent_calls=2), Clock())
     with ExitStack() as calls:
         for _ in range(2):
@@ -55,14 +55,14 @@ def test_calls_at_once_are_bounded_and_given_back() -> None:
         pass
 
 
-def test_a_failing_call_gives_its_place_back() -> None:
+def test_a_failed_call_frees_its_slot() -> None:
     admission = Admission(Limits(concurrent_calls=1), Clock())
     for _ in range(3):
         with pytest.raises(ValueError, match="inside"), admission.admit("one"):
             raise ValueError("inside")
 
 
-async def test_messages_of_a_stream_wait_for_their_turn() -> None:
+async def test_messages_of_a_stream_wait_for_tokens() -> None:
     now_s = asyncio.get_running_loop().time
     admission, began_s = Admission(Limits(rate_per_s=1.0, burst=3.0), now_s), now_s()
     waited_s = []
@@ -73,22 +73,22 @@ async def test_messages_of_a_stream_wait_for_their_turn() -> None:
         with pytest.raises(LimitExceeded, match="calls per second"):
             admission.admit("one")
     assert waited_s == pytest.approx([0.0, 0.0, 1.0, 2.0, 3.0])
-    assert admission.refused == 1, "the call, and no message"
+    assert admission.refused == 1, "only the call was refused, and no message"
 
 
-def test_the_principal_longest_unseen_is_forgotten() -> None:
+def test_the_least_recently_seen_principal_is_forgotten() -> None:
     clock = Clock()
     admission = Admission(Limits(rate_per_s=0.0, burst=1.0, principals_max=2), clock)
     assert [admitted(admission, name, 1) for name in ("a", "b", "c")] == [1, 1, 1]
-    assert admitted(admission, "b", 1) == 0, "still remembered"
-    assert admitted(admission, "a", 1) == 1, "forgotten, so it begins anew"
+    assert admitted(admission, "b", 1) == 0, "principal b is still in memory"
+    assert admitted(admission, "a", 1) == 1, "principal a was forgotten and has a new budget"
 
 
-def test_an_answer_that_breaks_off_leaves_its_place() -> None:
+def test_a_broken_stream_frees_its_slot() -> None:
     admission = Admission(Limits(concurrent_streams=1), Clock())
     for _ in range(3):
         with pytest.raises(ConnectionError), admission.admit_stream("p"):
             with pytest.raises(LimitExceeded, match="read one to its end first"), admission.admit_stream("p"):
-                raise AssertionError("there is one already")
+                raise AssertionError("a second stream was admitted")
             raise ConnectionError("the reader is gone")
     assert admission.under_way == 0

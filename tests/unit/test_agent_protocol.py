@@ -63,12 +63,12 @@ DELTAS = st.builds(
 
 
 @given(FROM_AGENTS)
-def test_what_an_agent_says_arrives(message: FromAgent) -> None:
+def test_every_message_of_an_agent_decodes_to_itself(message: FromAgent) -> None:
     assert agent_messages.decode(agent_messages.encode(message)) == message
 
 
 @given(VERSIONS, DELTAS, MASKS)
-def test_one_frame_serves_everybody_and_a_group_is_only_appended(epoch: int, delta: Delta, group: int) -> None:
+def test_a_frame_is_encoded_once_and_the_group_is_appended(epoch: int, delta: Delta, group: int) -> None:
     data = relay_messages.encode_frame(epoch, delta)
     assert relay_messages.decode(data) == Frame(0, epoch, delta)
     assert relay_messages.decode(data + relay_messages.encode_group(group)) == Frame(group, epoch, delta)
@@ -82,12 +82,12 @@ def test_one_frame_serves_everybody_and_a_group_is_only_appended(epoch: int, del
         GoAway("zone 'z' is not served here", 2_000),
     ],
 )
-def test_what_a_relay_says_arrives(message: Welcome | HeartbeatReply | GoAway) -> None:
+def test_every_message_of_a_relay_decodes_to_itself(message: Welcome | HeartbeatReply | GoAway) -> None:
     assert relay_messages.decode(relay_messages.encode(message)) == message
 
 
 @given(st.binary(max_size=300))
-def test_noise_is_refused_by_both_ends(data: bytes) -> None:
+def test_random_bytes_are_decoded_or_refused_by_both_ends(data: bytes) -> None:
     for decode in (agent_messages.decode, relay_messages.decode):
         try:
             decode(data)
@@ -96,9 +96,7 @@ def test_noise_is_refused_by_both_ends(data: bytes) -> None:
 
 
 @given(FROM_AGENTS, DELTAS, st.data())
-def test_damaged_messages_are_read_or_refused_and_nothing_else(
-    message: FromAgent, delta: Delta, data: st.DataObject
-) -> None:
+def test_damaged_messages_are_decoded_or_refused(message: FromAgent, delta: Delta, data: st.DataObject) -> None:
     for written, decode in (
         (agent_messages.encode(message), agent_messages.decode),
         (relay_messages.encode_frame(1, delta), relay_messages.decode),
@@ -153,7 +151,7 @@ def held(**fields: Any) -> bytes:
         ),
     ],
 )
-def test_what_an_agent_must_not_say_is_refused_with_a_sentence(data: bytes, sentence: str) -> None:
+def test_an_invalid_message_of_an_agent_is_refused_with_a_reason(data: bytes, sentence: str) -> None:
     with pytest.raises(ProtocolError, match=sentence.replace("(", r"\(")):
         agent_messages.decode(data)
 
@@ -181,12 +179,12 @@ def step(**fields: Any) -> pb.Step:
         (pb.ToAgent(welcome=pb.Welcome()).SerializeToString(), "heartbeat_ms: 0"),
     ],
 )
-def test_what_a_relay_must_not_say_is_refused_with_a_sentence(data: bytes, sentence: str) -> None:
+def test_an_invalid_message_of_a_relay_is_refused_with_a_reason(data: bytes, sentence: str) -> None:
     with pytest.raises(ProtocolError, match=sentence):
         relay_messages.decode(data)
 
 
-def test_an_unknown_refusal_code_and_a_long_ugly_reason_are_taken_for_what_they_are() -> None:
+def test_an_unknown_refusal_code_is_unspecified_and_a_long_reason_is_cut() -> None:
     unknown: Any = 99
     ugly = "\x1b[31m\n" + "x" * 999
     refusal = pb.Refusal(status=pb.TableStatus(dpus=b"\x01", digest=bytes(16)), code=unknown, reason=ugly)
@@ -198,7 +196,7 @@ def test_an_unknown_refusal_code_and_a_long_ugly_reason_are_taken_for_what_they_
 
 
 @given(st.sets(st.integers(0, 300)))
-def test_sets_of_dpus_travel_as_bitmaps(numbers: set[int]) -> None:
+def test_sets_of_dpus_convert_to_bitmaps_and_back(numbers: set[int]) -> None:
     mask = protocol.union(1 << number for number in numbers)
     assert protocol.mask_of(protocol.bitmap_of(mask)) == mask
     assert protocol.numbers_of(mask) == sorted(numbers)

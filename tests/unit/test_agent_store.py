@@ -1,4 +1,4 @@
-"""The last good table over restarts: whole, or not at all."""
+"""The table store of an agent loads the last saved table whole, or an empty one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RULES = {ALLOW: packed("10.0.0.0/8", "2001:db8::/32"), DROP: packed("10.1.2.3")}
 TABLE = DeviceTable(2, 17, digest_of(RULES), RULES)
 
 
-def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
+def test_a_saved_table_is_loaded(tmp_path: Path) -> None:
     store = FileTableStore(tmp_path / "table", "d1", "z")
     assert store.load() == EMPTY_TABLE
     store.save(TABLE)
@@ -23,18 +23,18 @@ def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["table"]
 
 
-def test_the_table_of_another_dpu_is_left_out(tmp_path: Path) -> None:
+def test_the_table_of_another_dpu_is_not_loaded(tmp_path: Path) -> None:
     FileTableStore(tmp_path / "table", "d1", "z").save(TABLE)
     assert FileTableStore(tmp_path / "table", "d2", "z").load() == EMPTY_TABLE
 
 
-def test_the_table_of_another_zone_is_left_out(tmp_path: Path) -> None:
-    """Versions of two zones say nothing of each other."""
+def test_the_table_of_another_zone_is_not_loaded(tmp_path: Path) -> None:
+    """Versions of two zones cannot be compared."""
     FileTableStore(tmp_path / "table", "d1", "z").save(TABLE)
     assert FileTableStore(tmp_path / "table", "d1", "y").load() == EMPTY_TABLE
 
 
-def test_a_file_that_was_torn_or_damaged_anywhere_is_left_out(tmp_path: Path) -> None:
+def test_a_torn_or_damaged_file_is_not_loaded(tmp_path: Path) -> None:
     path = tmp_path / "table"
     store = FileTableStore(path, "d1", "z")
     store.save(TABLE)
@@ -46,7 +46,7 @@ def test_a_file_that_was_torn_or_damaged_anywhere_is_left_out(tmp_path: Path) ->
         assert store.load() == EMPTY_TABLE
 
 
-def test_a_file_half_written_does_not_replace_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_save_does_not_replace_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = FileTableStore(tmp_path / "table", "d1", "z")
     store.save(TABLE)
 

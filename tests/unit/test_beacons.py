@@ -105,7 +105,7 @@ async def test_clock_offsets_to_the_log_and_to_other_replicas_are_measured() -> 
         }
 
 
-async def test_a_beacon_too_large_for_a_record_is_sent_without_its_partitions() -> None:
+async def test_a_replica_whose_partition_list_exceeds_a_record_still_sends_beacons() -> None:
     plane = ReplicasWithBeacons()
     async with plane.joined("one") as one, plane.joined("other") as other:
         other._replica.folded(FLEET_0).halted = "x" * (1 << 20)

@@ -1,4 +1,4 @@
-"""What a relay does next about a DPU: one transition per message, and sets of DPUs that never lose a member."""
+"""The delivery state of a DPU's table: one transition per message, and groups of DPUs that never lose a member."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ def refusal(version: int, kept: int, code: RefusalCode) -> Refusal:
     return Refusal(status(kept), version, code, "because")
 
 
-def test_a_dpu_gets_what_it_lacks() -> None:
+def test_a_dpu_gets_the_frame_that_leads_to_the_target() -> None:
     assert due(arrived(TableStatus(1, 0, 0, 0, 0, NO_DIGEST), NEWEST, NO_DIGEST), NEWEST, 0.0) == "snapshot"
     assert due(state(5), NEWEST, 0.0) == "delta"
     assert due(state(9), NEWEST, 0.0) == "nothing"
     assert due(state(5), Target(1, 0, NO_DIGEST), 0.0) == "nothing"
 
 
-def test_another_epoch_takes_a_snapshot_and_a_relay_that_is_behind_waits() -> None:
+def test_a_dpu_of_another_epoch_gets_a_snapshot_and_one_ahead_of_the_relay_nothing() -> None:
     assert due(state(500, epoch=0), NEWEST, 0.0) == "snapshot"
     assert due(state(12), NEWEST, 0.0) == "nothing"
     assert due(state(12)._replace(repair=True), NEWEST, 0.0) == "nothing"
 
 
-def test_a_slow_dpu_gets_one_merged_delta_after_its_answer() -> None:
+def test_a_slow_dpu_gets_one_merged_delta_after_its_ack() -> None:
     slow = state(5)
     for version in range(6, 6 + WINDOW):
         assert due(slow, Target(1, version, b""), 0.0) == "delta"
@@ -60,22 +60,22 @@ def test_a_slow_dpu_gets_one_merged_delta_after_its_answer() -> None:
     assert (due(answered, NEWEST, 0.0), answered.sent, answered.in_flight) == ("delta", 7, (7,))
 
 
-def test_received_alone_is_no_answer() -> None:
+def test_receipt_alone_does_not_end_a_frame_in_flight() -> None:
     sent = after_send(after_send(state(5), 6, 0.0), 7, 0.0)
     assert after_ack(sent, status(5, received=7), 1, None).in_flight == (6, 7)
 
 
-def test_a_digest_that_is_not_the_versions_own_is_repaired_and_others_are_not() -> None:
+def test_a_wrong_digest_of_a_known_version_is_repaired() -> None:
     assert arrived(status(5), NEWEST, b"x" * 16).repair
     assert not arrived(status(5), NEWEST, b"d" * 16).repair
     liar = after_ack(state(5), status(5), 1, b"x" * 16)
     assert due(liar, NEWEST, 0.0) == "snapshot"
     sent = after_send(liar, 9, 0.0)
-    assert not after_heartbeat(sent, status(5), 1, b"x" * 16, lost_before=-1.0).repair  # the cure is on its way
+    assert not after_heartbeat(sent, status(5), 1, b"x" * 16, lost_before=-1.0).repair  # the snapshot is in flight
     assert due(after_ack(sent, status(9), 1, b"d" * 16), NEWEST, 0.0) == "nothing"
 
 
-def test_a_frame_that_was_lost_is_sent_again_and_one_under_way_is_not() -> None:
+def test_a_lost_frame_is_sent_again_and_one_in_flight_is_not() -> None:
     sent = after_send(state(5), 9, 10.0)
     waiting = after_heartbeat(sent, status(5), 1, None, lost_before=9.0)
     assert due(waiting, NEWEST, 20.0) == "nothing"
@@ -83,20 +83,20 @@ def test_a_frame_that_was_lost_is_sent_again_and_one_under_way_is_not() -> None:
     assert due(after_heartbeat(sent, status(5), 1, None, lost_before=11.0), NEWEST, 20.0) == "delta"
 
 
-def test_a_frame_that_was_lost_on_its_way_to_a_dpu_of_another_epoch_is_sent_again() -> None:
-    """The versions of the log that was restored lie below those that the DPU has had of the one before."""
+def test_a_lost_frame_to_a_dpu_of_another_epoch_is_sent_again() -> None:
+    """The restored log has lower versions than those that the DPU has of the former log."""
     had = status(500, epoch=0)
     sent = after_send(arrived(had, NEWEST, None), 9, 10.0)
     assert due(after_heartbeat(sent, had, 1, None, lost_before=9.0), NEWEST, 20.0) == "nothing"
     assert due(after_heartbeat(sent, had, 1, None, lost_before=11.0), NEWEST, 20.0) == "snapshot"
 
 
-def test_a_dpu_that_went_back_is_led_on_from_there() -> None:
+def test_a_dpu_that_returned_to_an_older_version_gets_a_delta_from_it() -> None:
     back = after_heartbeat(state(9), status(4), 1, None, lost_before=0.0)
     assert (due(back, NEWEST, 0.0), back.sent) == ("delta", 4)
 
 
-def test_a_wrong_base_is_met_at_once_from_the_version_that_is_kept_and_then_by_a_snapshot() -> None:
+def test_a_wrong_base_is_answered_by_a_delta_from_the_held_version_and_then_by_a_snapshot() -> None:
     first = after_refusal(after_send(state(5), 9, 0.0), refusal(9, 3, RefusalCode.BASE), 0.0, 1.0)
     assert (due(first, NEWEST, 0.0), first.sent) == ("delta", 3)
     again = after_refusal(after_send(first, 9, 0.0), refusal(9, 3, RefusalCode.BASE), 0.0, 1.0)
@@ -104,7 +104,7 @@ def test_a_wrong_base_is_met_at_once_from_the_version_that_is_kept_and_then_by_a
     assert due(again, NEWEST, again.not_before) == "snapshot"
 
 
-def test_a_wrong_digest_is_met_by_a_snapshot_at_once_the_first_time() -> None:
+def test_the_first_wrong_digest_is_answered_by_a_snapshot_at_once() -> None:
     first = after_refusal(after_send(state(5), 9, 0.0), refusal(9, 5, RefusalCode.DIGEST), 0.0, 1.0)
     assert due(first, NEWEST, 0.0) == "snapshot"
     assert (
@@ -113,7 +113,7 @@ def test_a_wrong_digest_is_met_by_a_snapshot_at_once_the_first_time() -> None:
     )
 
 
-def test_what_does_not_fit_is_tried_again_ever_more_seldom() -> None:
+def test_a_table_that_does_not_fit_is_retried_with_growing_waits() -> None:
     full, now, waits = state(5), 0.0, []
     for _ in range(20):
         full = after_refusal(after_send(full, 9, now), refusal(9, 5, RefusalCode.FULL), now, 1.0)
@@ -127,7 +127,7 @@ def test_what_does_not_fit_is_tried_again_ever_more_seldom() -> None:
     assert (fits.failures, fits.not_before) == (0, 0.0)
 
 
-def test_an_answer_to_a_frame_that_is_not_on_its_way_costs_no_waiting() -> None:
+def test_a_refusal_of_a_frame_not_in_flight_causes_no_wait() -> None:
     stale = after_refusal(after_send(state(5), 9, 0.0), refusal(7, 5, RefusalCode.FULL), 0.0, 1.0)
     assert (stale.failures, due(stale, NEWEST, 0.0)) == (0, "delta")
     older = after_refusal(after_send(state(5), 9, 0.0), refusal(9, 12, RefusalCode.OLDER), 0.0, 1.0)
@@ -139,7 +139,7 @@ CHANGES = st.lists(st.tuples(MASKS, st.integers(0, 3), st.sampled_from(("put", "
 
 
 @given(CHANGES)
-def test_every_dpu_stands_somewhere_and_only_once(changes: list[tuple[int, int, str]]) -> None:
+def test_every_dpu_has_exactly_one_state(changes: list[tuple[int, int, str]]) -> None:
     states, model = DeliveryStates(), dict[int, int]()
     for mask, version, kind in changes:
         if kind == "put":

@@ -1,4 +1,4 @@
-"""Denials: all counted, each told with its peer, few of them written."""
+"""Denials: all are counted, and a few are logged, each with its peer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from commands.rpc.denials import Denials
 from deploy.telemetry.peer_log_sampler import AT_ONCE, PeerLogSampler
 
 
-def test_a_loop_of_denials_is_counted_whole_and_written_in_part(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_loop_of_denials_is_counted_whole_and_logged_in_part(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     lines = PeerLogSampler()
     caplog.handler.addFilter(lines)

@@ -1,4 +1,4 @@
-"""A device's own judgement of frames: what it takes is exact, and nothing else ever touches its table."""
+"""A device's own checks of frames: an accepted frame leads exactly to its table, and any other changes nothing."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ def refusal(held: DeviceTable, frame: Delta, *, epoch: int = 1, capacity: int = 
 
 
 @given(RULES, RULES)
-def test_a_delta_leads_from_any_table_to_any_other(old: dict[Rule, Prefixes], new: dict[Rule, Prefixes]) -> None:
+def test_a_delta_leads_from_any_table_to_any_other_table(old: dict[Rule, Prefixes], new: dict[Rule, Prefixes]) -> None:
     held, wanted = table(3, old), table(9, new)
     assert apply(held, 1, delta(held, wanted), capacity=ROOM) == wanted
 
 
 @given(st.lists(RULES, min_size=1, max_size=6))
-def test_a_chain_of_deltas_and_a_snapshot_end_alike(versions: list[dict[Rule, Prefixes]]) -> None:
+def test_a_chain_of_deltas_and_a_snapshot_yield_the_same_table(versions: list[dict[Rule, Prefixes]]) -> None:
     held = EMPTY_TABLE._replace(epoch=1)
     for version, rules in enumerate(versions, start=1):
         wanted = table(version, rules)
@@ -79,7 +79,7 @@ def test_a_chain_of_deltas_and_a_snapshot_end_alike(versions: list[dict[Rule, Pr
 
 
 @given(RULES, RULES)
-def test_steps_never_take_away_what_both_tables_have_nor_add_what_neither_has(
+def test_steps_keep_prefixes_of_both_tables_and_add_none_of_neither(
     old: dict[Rule, Prefixes], new: dict[Rule, Prefixes]
 ) -> None:
     steps = steps_between(table(1, old), table(2, new))
@@ -98,7 +98,7 @@ def test_steps_never_take_away_what_both_tables_have_nor_add_what_neither_has(
 
 
 @given(RULES, RULES, st.data())
-def test_a_frame_that_lost_or_changed_anything_is_refused_and_nothing_changes(
+def test_an_altered_frame_is_refused_and_changes_nothing(
     old: dict[Rule, Prefixes], new: dict[Rule, Prefixes], data: st.DataObject
 ) -> None:
     held, wanted = table(3, old), table(9, new)
@@ -115,7 +115,7 @@ def test_a_frame_that_lost_or_changed_anything_is_refused_and_nothing_changes(
     assert held == table(3, old)
 
 
-def test_what_is_older_is_refused_by_epoch_first() -> None:
+def test_an_older_version_is_refused_and_epochs_are_compared_first() -> None:
     held = table(7, {ALLOW: packed("10.0.0.0/8")}, epoch=2)
     for epoch, version in ((2, 6), (1, 7), (1, 999)):
         assert refusal(held, delta(EMPTY_TABLE, table(version, {}, epoch)), epoch=epoch).code is RefusalCode.OLDER
@@ -123,7 +123,7 @@ def test_what_is_older_is_refused_by_epoch_first() -> None:
     assert apply(held, 3, delta(EMPTY_TABLE, newer), capacity=ROOM) == newer
 
 
-def test_the_same_version_again_changes_nothing_and_repairs_another_content() -> None:
+def test_a_repeated_version_changes_nothing_unless_the_content_differs() -> None:
     held = table(7, {ALLOW: packed("10.0.0.0/8")})
     assert apply(held, 1, delta(table(3, {}), held), capacity=ROOM) is held
     other = table(7, {ALLOW: packed("11.0.0.0/8")})
@@ -137,10 +137,12 @@ def test_a_delta_from_a_version_that_is_not_held_is_refused() -> None:
     assert refusal(held, Delta(7, 9, held.digest, ()), epoch=2).code is RefusalCode.BASE
 
 
-def test_what_does_not_fit_at_some_moment_is_refused() -> None:
+def test_a_delta_that_exceeds_the_capacity_at_any_step_is_refused() -> None:
     held = table(1, {ALLOW: packed("10.0.0.0/8", "11.0.0.0/8")})
     swapped = table(2, {ALLOW: packed("12.0.0.0/8", "13.0.0.0/8")})
-    assert refusal(held, delta(held, swapped), capacity=3).code is RefusalCode.FULL  # both are there for a moment
+    assert (
+        refusal(held, delta(held, swapped), capacity=3).code is RefusalCode.FULL
+    )  # the device holds old and new prefixes for a moment
     assert apply(held, 1, delta(held, swapped), capacity=4) == swapped
     assert apply(held, 1, delta(EMPTY_TABLE, swapped), capacity=2) == swapped
 
@@ -159,12 +161,12 @@ def test_what_does_not_fit_at_some_moment_is_refused() -> None:
         SetStep(ALLOW._replace(ports=(1, 65_536)), b"\x0a\x00\x00\x00\x08", b"", b"", b""),
     ],
 )
-def test_a_frame_that_makes_no_sense_is_refused(step: SetStep) -> None:
+def test_a_malformed_frame_is_refused(step: SetStep) -> None:
     digest = digests.to_bytes(digests.digest_of(ALLOW, step.add4, b""))
     assert refusal(EMPTY_TABLE, Delta(0, 1, digest, (step,))).code is RefusalCode.MALFORMED
 
 
-def test_many_prefixes_are_checked_as_few_are() -> None:
+def test_many_prefixes_are_checked_as_strictly_as_few() -> None:
     many = packed(*(f"10.{i // 250}.{i % 250}.0/24" for i in range(1000)), *(f"2001:db8:{i:x}::/48" for i in range(99)))
     wanted = table(1, {ALLOW: many})
     assert apply(EMPTY_TABLE, 1, delta(EMPTY_TABLE, wanted), capacity=ROOM) == wanted
@@ -173,7 +175,7 @@ def test_many_prefixes_are_checked_as_few_are() -> None:
 
 @pytest.mark.parametrize("prefixes", [1, 2, NUMPY_MIN, NUMPY_MIN + 1, 40])
 @pytest.mark.parametrize("family", [0, 1])
-def test_half_a_prefix_is_none_however_many_whole_ones_come_before_it(prefixes: int, family: int) -> None:
+def test_an_incomplete_prefix_is_refused_after_any_number_of_whole_ones(prefixes: int, family: int) -> None:
     both = [b"", b""]
     both[family] = b"\x00" * ([WIDTH4, WIDTH6][family] * prefixes - 1)
     with pytest.raises(ValueError, match=r"whole|multiple"):

@@ -1,7 +1,7 @@
-"""A device that failed must not say for ever that it has received what it failed to apply.
+"""A device must not report a version as received after it failed to apply it.
 
-Its refusal may be lost. What the relay hears next is a heartbeat, and one that says `received` is that of a slow
-device, for which a relay waits; so a lost refusal would stop the device's updates until its link breaks.
+The refusal may be lost, so that the relay gets only the next heartbeat. If that heartbeat reported the version as
+received, the relay would wait as for a slow device, and the device would get no update until its link breaks.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _frame(before: DeviceTable, after: DeviceTable) -> Frame:
     return Frame(dpus=0, epoch=after.epoch, delta=delta)
 
 
-async def test_an_agent_whose_device_failed_has_received_nothing_new() -> None:
+async def test_an_agent_whose_device_failed_reports_no_new_version() -> None:
     store = MemoryTableStore()
     store.save(FIRST)
     device = SimulatedDevice(FAILING, rng=random.Random(1))
@@ -44,7 +44,7 @@ async def test_an_agent_whose_device_failed_has_received_nothing_new() -> None:
     assert (held.status().applied, held.status().received) == (3, 3)
 
 
-def test_a_simulated_device_that_failed_has_received_nothing_new() -> None:
+def test_a_simulated_device_that_failed_reports_no_new_version() -> None:
     fleet = SimulatedDevices(NO_DEVICE_FAULTS, random.Random(1))
     zone = fleet.add_zone(1)
     fleet.handle_frame(zone, _frame(EMPTY_TABLE, FIRST), now=0.0)

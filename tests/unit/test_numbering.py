@@ -1,4 +1,4 @@
-"""The DPUs of a link keep their numbers, whatever Hellos say again and wherever they stand in the log."""
+"""The DPUs of a link keep their numbers through repeated Hellos and through changes of their ordinals in the log."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from drivers.relays.numbering import Numbering
 from drivers.wire.protocol import MAX_LINK_DPUS, ProtocolError
 
 
-def test_who_is_named_again_keeps_the_number() -> None:
+def test_a_dpu_named_again_keeps_its_number() -> None:
     numbering = Numbering()
     assert numbering.add(["b", "a"]) == 0b011
     assert numbering.add(["c", "b"]) == 0b101
@@ -17,7 +17,7 @@ def test_who_is_named_again_keeps_the_number() -> None:
     assert numbering.is_all(0b111)
 
 
-def test_ordinals_follow_the_log_and_leave_out_who_has_none() -> None:
+def test_ordinals_follow_the_log_and_omit_dpus_without_one() -> None:
     numbering = Numbering()
     everybody = numbering.add(["a", "b", "c"])
     numbering.set_ordinal(0, 7)
@@ -28,7 +28,7 @@ def test_ordinals_follow_the_log_and_leave_out_who_has_none() -> None:
     assert numbering.bitmap_of(everybody) == BitMap([5])
 
 
-def test_one_too_many_is_refused_and_none_of_them_is_taken() -> None:
+def test_a_hello_with_too_many_dpus_is_refused_whole() -> None:
     numbering = Numbering()
     numbering.add([f"d{number}" for number in range(MAX_LINK_DPUS - 1)])
     with pytest.raises(ProtocolError, match="more than the 10000 DPUs allowed"):

@@ -1,8 +1,8 @@
-"""The prefixes of a zone's table under every kind of change, against ipaddress and devices that take the deltas.
+"""The prefixes of a zone's table under any changes, compared with ipaddress and with devices that apply deltas.
 
-Blocks of nodes join and leave, few at a time and hundreds at once, as a set is walked in or computed whole accordingly;
-it is read or not; replicas restart; devices fall behind, reboot empty, and catch up. Each device takes frames by its
-own code, which knows nothing of how they are made.
+Blocks of nodes join and leave, a few at a time or hundreds at once, because few changes update a set step by step and
+many compute it anew. Tables are read between changes or not, replicas restart, and devices fall behind, reboot empty
+and catch up. Devices apply frames by their own code, which shares none with the code that builds frames.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ALIGNED = 40
 
 BASE4, BASE6 = int(IPv4Address("10.0.0.0")) - ALIGNED, int(IPv6Address("2001:db8::")) - ALIGNED
 MOST = 1_000
-"""Nodes, each of which has the address of its number."""
+"""Number of nodes. The number of a node gives its address."""
 
 STARTS = st.one_of(
     st.integers(0, 80), st.sampled_from([ALIGNED, ALIGNED + 64, ALIGNED + 256]), st.integers(0, MOST - 1)
@@ -33,13 +33,13 @@ STARTS = st.one_of(
 FEW_NODES = st.sampled_from([1, 1, 1, 2, 3, 16, 64])
 
 SOMETIMES = Sometimes(
-    "few addresses came",
-    "hundreds came between two reads",
-    "addresses went",
+    "a few addresses were added",
+    "hundreds were added between two reads",
+    "addresses were removed",
     "some were IPv6",
     "blocks of 64 merged into one prefix",
-    "a device took a delta over several versions",
-    "history did not say, and a device took a snapshot",
+    "a device applied a delta over several versions",
+    "history had no delta, and a device applied a snapshot",
     "a device rebooted empty",
     "a replica restarted",
     "the table was empty again",
@@ -62,7 +62,7 @@ class PrefixMachine(RuleBasedStateMachine):
         self.devices = [EMPTY_TABLE, EMPTY_TABLE]
 
     def change(self, wanted: range, six: bool, state: int) -> None:
-        """Those of these nodes whom it changes, in records of at most as many as one may hold."""
+        """Join these nodes, or remove them with `state` 1, in records of at most 500. Nodes already so are omitted."""
         numbers = [n for n in wanted if n < MOST and (n in self.present) == bool(state)]
         for start in range(0, len(numbers), 500):
             part = numbers[start : start + 500]
@@ -73,8 +73,8 @@ class PrefixMachine(RuleBasedStateMachine):
             else:
                 self.present[number] = six
         self.unread += len(numbers)
-        SOMETIMES.saw("addresses went" if state else "few addresses came", bool(numbers))
-        SOMETIMES.saw("hundreds came between two reads", not state and self.unread > INCREMENTAL_MAX)
+        SOMETIMES.saw("addresses were removed" if state else "a few addresses were added", bool(numbers))
+        SOMETIMES.saw("hundreds were added between two reads", not state and self.unread > INCREMENTAL_MAX)
         SOMETIMES.saw("some were IPv6", six and not state and bool(numbers))
 
     @rule(start=STARTS, count=FEW_NODES, six=st.booleans(), leaves=st.booleans())
@@ -87,7 +87,7 @@ class PrefixMachine(RuleBasedStateMachine):
 
     @rule(block=st.integers(0, 3), six=st.booleans(), hole=st.integers(0, 63))
     def a_block_fills_up(self, block: int, six: bool, hole: int) -> None:
-        """All of it but one, and then that one: prefixes merge all the way, and split again."""
+        """Fill a block except for one address, and then add that address: prefixes merge across all levels."""
         numbers = range(ALIGNED + 64 * block, ALIGNED + 64 * block + 64)
         self.change(range(numbers[hole], numbers[hole] + 1), six, 1)
         self.change(numbers[:hole], six, 0)
@@ -107,11 +107,11 @@ class PrefixMachine(RuleBasedStateMachine):
 
     @rule()
     def read(self) -> None:
-        """What anybody is told now is the least that holds these addresses, and no others."""
+        """Check that the table is the smallest list of prefixes that contains exactly the present addresses."""
         found = table(self.fleet.state, ZONE)
         four = [IPv4Address(BASE4 + n) for n, six in self.present.items() if not six]
         expected = covered([*four, *(IPv6Address(BASE6 + n) for n, six in self.present.items() if six)])
-        held = self.taken(EMPTY_TABLE, snapshot(self.fleet.state, ZONE))
+        held = self.applied(EMPTY_TABLE, snapshot(self.fleet.state, ZONE))
         packed = {net.network_address.packed + bytes((net.prefixlen,)) for net in expected}
         assert {prefix for prefixes in held.rules.values() for prefix in prefixes} == packed
         assert found.digest == held.digest
@@ -126,23 +126,23 @@ class PrefixMachine(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 1))
     def catch_up(self, which: int) -> None:
-        """A device takes the delta from what it has, or a snapshot where there is none."""
+        """A device applies the delta from its version, or a snapshot if there is no delta."""
         had = self.devices[which]
         version = table(self.fleet.state, ZONE).version
         found = delta(self.fleet.state, ZONE, had.version) if had.version else None
         if found is None:
-            SOMETIMES.saw("history did not say, and a device took a snapshot", had.version > 0)
-            self.devices[which] = self.taken(had, snapshot(self.fleet.state, ZONE))
+            SOMETIMES.saw("history had no delta, and a device applied a snapshot", had.version > 0)
+            self.devices[which] = self.applied(had, snapshot(self.fleet.state, ZONE))
         else:
             assert (found.from_version, found.to_version) == (had.version, version)
-            SOMETIMES.saw("a device took a delta over several versions", version > had.version + 1)
-            self.devices[which] = self.taken(had, found) if version > had.version else had
-        assert self.devices[which].rules == self.taken(EMPTY_TABLE, snapshot(self.fleet.state, ZONE)).rules
+            SOMETIMES.saw("a device applied a delta over several versions", version > had.version + 1)
+            self.devices[which] = self.applied(had, found) if version > had.version else had
+        assert self.devices[which].rules == self.applied(EMPTY_TABLE, snapshot(self.fleet.state, ZONE)).rules
 
     @precondition(lambda self: self.present)
     @rule(data=st.data(), comes=st.integers(0, MOST - 1))
     def somebody_is_asked_about(self, data: st.DataObject, comes: int) -> None:
-        """The prefix that holds an address is the one of the table that does."""
+        """Check that the prefix found for an address is a prefix of the table."""
         number = data.draw(st.one_of(st.just(comes), st.sampled_from(sorted(self.present))))
         (found,) = table(self.fleet.state, ZONE).sets or (None,)
         if found is None:
@@ -175,7 +175,7 @@ class PrefixMachine(RuleBasedStateMachine):
         for which in range(len(self.devices)):
             self.catch_up(which)
 
-    def taken(self, had: DeviceTable, frame: Delta) -> DeviceTable:
+    def applied(self, had: DeviceTable, frame: Delta) -> DeviceTable:
         after = apply(had, 1, frame, capacity=2 * MOST)
         assert isinstance(after, DeviceTable), after
         return after

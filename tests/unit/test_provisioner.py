@@ -1,4 +1,4 @@
-"""Provisioners over a real log and simulated BMCs: Ready after any fault, and never two calls on one device."""
+"""Provisioners over a real log and simulated BMCs: DPUs get Ready after any fault, and no action runs twice."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def timers(made: Plane, name: str) -> Timers:
     return found
 
 
-async def test_a_fleet_of_sound_devices_gets_ready_with_each_thing_done_once() -> None:
+async def test_a_fleet_of_sound_devices_gets_ready_with_each_action_done_once() -> None:
     async with plane() as made:
         await made.add("p1")
         bmcs = devices(made)
@@ -76,10 +76,10 @@ async def test_a_fleet_of_sound_devices_gets_ready_with_each_thing_done_once() -
             assert len(device.begun) == len({task.action for task in device.begun}) == len(PROVISIONING)
         assert {how for _, how in found.ended} == {"done"} and found.under_way == 0
         assert found.ended.total() == 60 * len(PROVISIONING)
-        assert not found._taken_s, "what is over is kept"
+        assert not found._taken_s, "ended steps are still in memory"
 
 
-async def test_bad_devices_get_ready_or_wait_for_a_person_and_are_ready_after_a_retry() -> None:
+async def test_faulty_devices_get_ready_or_end_in_error_and_get_ready_after_a_retry() -> None:
     faults = BmcFaults(latency_s=0.05, unreachable=0.02, mute=0.02, hang=0.005, fail=0.02, lie=0.02)
     async with plane() as made:
         await made.add("p1")
@@ -104,7 +104,7 @@ async def test_bad_devices_get_ready_or_wait_for_a_person_and_are_ready_after_a_
         assert all(bmcs.devices[name].image == "image-1" for name in names)
 
 
-async def test_another_takes_over_when_the_beacon_is_gone_and_adopts_the_install() -> None:
+async def test_another_provisioner_takes_over_and_adopts_the_install_when_the_beacon_is_gone() -> None:
     async with plane() as made:
         await made.add("p1")
         await made.add("p2")
@@ -122,7 +122,7 @@ async def test_another_takes_over_when_the_beacon_is_gone_and_adopts_the_install
         assert made.count(made.partition("z1"), StepFailed) == 1
 
 
-async def test_a_provisioner_that_comes_back_does_not_take_its_former_life_for_itself() -> None:
+async def test_a_restarted_provisioner_treats_its_former_attempt_as_lost() -> None:
     async with plane() as made:
         await made.add("p1")
         bmcs = devices(made, QUIET._replace(pace=10.0))
@@ -140,7 +140,7 @@ async def test_a_provisioner_that_comes_back_does_not_take_its_former_life_for_i
         assert before.startswith("p1#")
 
 
-async def test_nobody_takes_over_from_an_actor_that_lives() -> None:
+async def test_no_provisioner_takes_over_from_a_live_actor() -> None:
     async with plane() as made:
         await made.add("p1")
         await made.add("p2")
@@ -154,7 +154,7 @@ async def test_nobody_takes_over_from_an_actor_that_lives() -> None:
         assert not second.ended
 
 
-async def test_a_device_that_hangs_is_let_go_at_the_deadline_and_found_again() -> None:
+async def test_an_attempt_at_a_hanging_device_ends_at_the_deadline_and_is_retried() -> None:
     async with plane() as made:
         await made.add("p1")
         bmcs = devices(made)
@@ -172,8 +172,8 @@ async def test_a_device_that_hangs_is_let_go_at_the_deadline_and_found_again() -
 
 
 @pytest.mark.parametrize("ahead_ms", [0, 2 * HOUR_MS], ids=["clocks agree", "the log's clock was hours ahead"])
-async def test_an_attempt_whose_time_is_over_says_so_itself(ahead_ms: int) -> None:
-    """The deadline in the log may lie hours further ahead, where a clock was, and no timer can state it before."""
+async def test_a_provisioner_fails_its_own_attempt_at_the_deadline(ahead_ms: int) -> None:
+    """After a clock error the deadline in the log may lie hours ahead, and no timer may report it before then."""
     async with plane() as made:
         made.ahead_ms = ahead_ms
         await made.add("p1")
@@ -195,7 +195,7 @@ async def test_an_attempt_whose_time_is_over_says_so_itself(ahead_ms: int) -> No
 
 
 @pytest.mark.parametrize("silent", ["StepStarted", "StepSucceeded"])
-async def test_a_statement_of_which_nothing_is_known_leads_to_no_second_deed(silent: str) -> None:
+async def test_an_append_with_an_unknown_outcome_repeats_no_action(silent: str) -> None:
     async with plane() as made:
         await made.add("p1")
         bmcs = devices(made)
@@ -215,7 +215,7 @@ async def test_a_statement_of_which_nothing_is_known_leads_to_no_second_deed(sil
         assert Counter(Counter(task.action for task in bmcs.devices["d"].begun).values()) == {1: len(PROVISIONING)}
 
 
-async def test_what_a_person_must_mend_is_not_tried_again_and_goes_on_when_it_is() -> None:
+async def test_a_failure_for_the_operator_is_not_retried_before_a_request() -> None:
     async with plane() as made:
         await made.add("p1")
         bmcs = devices(made, QUIET._replace(no_images=frozenset({"image-1"})))
@@ -229,7 +229,7 @@ async def test_what_a_person_must_mend_is_not_tried_again_and_goes_on_when_it_is
         await made.until(lambda: made.dpu("d").phase == READY)
 
 
-async def test_what_failed_under_a_clock_that_was_hours_ahead_goes_on_when_that_is_set_right() -> None:
+async def test_a_failure_under_a_fast_clock_is_retried_soon_after_the_correction() -> None:
     async with plane() as made:
         made.ahead_ms = 2 * HOUR_MS
         await made.add("p1")
@@ -243,7 +243,7 @@ async def test_what_failed_under_a_clock_that_was_hours_ahead_goes_on_when_that_
         await made.until(lambda: made.dpu("d").phase == READY, timeout_s=HOUR_S)
 
 
-async def test_a_device_that_hangs_is_let_go_when_the_clock_was_hours_ahead_as_the_step_began() -> None:
+async def test_a_step_that_began_under_a_fast_clock_still_has_its_deadline() -> None:
     async with plane() as made:
         made.ahead_ms = 2 * HOUR_MS
         await made.add("p1")
@@ -258,7 +258,7 @@ async def test_a_device_that_hangs_is_let_go_when_the_clock_was_hours_ahead_as_t
         await made.until(lambda: made.dpu("d").attempt > attempt, timeout_s=HOUR_S)
 
 
-async def test_a_provisioner_whose_clock_is_hours_ahead_works_as_any_other() -> None:
+async def test_a_provisioner_with_a_fast_clock_works_as_any_other() -> None:
     async with plane() as made:
         await made.add("p1")
         found = provisioner(made, "p1", devices(made), now_ms=lambda: made.now_ms() + 2 * HOUR_MS)
@@ -266,10 +266,10 @@ async def test_a_provisioner_whose_clock_is_hours_ahead_works_as_any_other() -> 
         await made.request("d", "provision", "image-1")
         await made.until(lambda: made.dpu("d").phase == READY, timeout_s=HOUR_S / 2)
         assert {ended for _, ended in found.ended} == {"done"}
-        assert set(found.ended.values()) == {1}, "one attempt for each phase"
+        assert set(found.ended.values()) == {1}, "each phase takes one attempt"
 
 
-async def test_requests_take_hold_while_a_step_runs() -> None:
+async def test_requests_take_effect_while_a_step_runs() -> None:
     async with plane() as made:
         await made.add("p1")
         bmcs = devices(made, QUIET._replace(pace=10.0))
@@ -289,7 +289,7 @@ async def test_requests_take_hold_while_a_step_runs() -> None:
         await made.until(lambda: made.dpu("paused").phase == READY)
 
 
-async def test_an_address_that_no_backend_knows_is_a_persons_to_mend() -> None:
+async def test_an_address_without_a_backend_ends_in_error() -> None:
     async with plane() as made:
         await made.add("p1")
         bmcs = SimulatedBmcs(now_s=asyncio.get_running_loop().time, rng=made.rng())
@@ -309,7 +309,7 @@ async def test_an_address_that_no_backend_knows_is_a_persons_to_mend() -> None:
         assert "must be simulated:NAME" in made.dpu("d").message
 
 
-async def test_what_this_process_has_no_room_for_waits_for_it() -> None:
+async def test_steps_beyond_the_limit_of_a_process_wait() -> None:
     async with plane() as made:
         await made.add("p1")
         bmcs = devices(made)
@@ -328,7 +328,7 @@ async def test_what_this_process_has_no_room_for_waits_for_it() -> None:
         assert most == 3 and made.count(made.partition("z1"), StepStarted) == 12 * len(PROVISIONING)
 
 
-async def test_the_state_left_behind_has_nobody_pending_for_nothing() -> None:
+async def test_every_dpu_gets_an_install_slot_in_the_end() -> None:
     async with plane() as made:
         await made.add("p1")
         provisioner(made, "p1", devices(made))
@@ -338,7 +338,7 @@ async def test_the_state_left_behind_has_nobody_pending_for_nothing() -> None:
         await made.until(lambda: not any(d.phase == PENDING for d in made.zone("z1").dpus.rows.values()))
 
 
-async def test_a_failure_of_which_a_device_says_more_than_a_record_holds_is_stated_all_the_same() -> None:
+async def test_a_failure_with_a_huge_message_of_the_device_is_recorded() -> None:
     class Talkative(SimulatedBmc):
         async def read(self, token: int) -> Reading:
             found = await super().read(token)
@@ -356,8 +356,8 @@ async def test_a_failure_of_which_a_device_says_more_than_a_record_holds_is_stat
         assert made.dpu("d").message.startswith("task: drain-") and len(made.dpu("d").message) == 253
 
 
-async def test_devices_that_hang_hold_up_no_others() -> None:
-    """A switch of a row of racks is down, and every call to a device behind it takes as long as a call may."""
+async def test_hanging_devices_do_not_delay_others() -> None:
+    """If a switch of several racks is down, every call to a device behind it takes the maximum time of a call."""
     async with plane() as made:
         await made.add("p1")
         bmcs = devices(made)
@@ -372,7 +372,7 @@ async def test_devices_that_hang_hold_up_no_others() -> None:
         await made.until(lambda: made.dpu("sound").phase == READY, timeout_s=60)
 
 
-async def test_no_step_is_taken_over_and_over_in_a_partition_that_is_halted() -> None:
+async def test_no_step_is_started_in_a_halted_partition() -> None:
     async with plane() as made:
         replica = await made.add("p1")
         await made.register("d")
@@ -384,8 +384,9 @@ async def test_no_step_is_taken_over_and_over_in_a_partition_that_is_halted() ->
 
 
 async def test_a_dpu_that_moves_to_a_zone_of_another_partition_is_provisioned_there() -> None:
-    """Its attempts are counted from the offset of its registration, and there are fewer records where it goes: its
-    device refused each of them, as it had seen higher ones, until the retries were used up."""
+    """The device must accept attempts with lower numbers. Attempts count from the offset of the registration, which is
+    lower in the new partition.
+    """
 
     async with plane() as made:
         await made.add("p1")

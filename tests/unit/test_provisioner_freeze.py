@@ -1,4 +1,4 @@
-"""Provisioners during a freeze: no device of the zone is altered before the thaw, with any step under way."""
+"""Provisioners during a freeze: no action starts on a device of a frozen zone before the thaw."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ HOUR_S = 3_600.0
 SLOW = BmcFaults(latency_s=0.001, pace=10.0)
 
 
-class Bench:
-    """A provisioner of simulated devices. `connected` has the name of each device that was turned to."""
+class ProvisionerUnderTest:
+    """A provisioner of simulated devices. `connected` has the name of each device that it connected to."""
 
     def __init__(self, made: Plane) -> None:
         self.connected: list[str] = []
@@ -33,7 +33,7 @@ class Bench:
         made.spawn("p1", self.provisioner.run())
 
     def begun(self, name: str) -> list[str]:
-        """What a device was told to do."""
+        """The actions that began on a device."""
         return [task.action for task in self.bmcs.device(name).begun]
 
     async def freeze(self, zone: str) -> None:
@@ -54,48 +54,48 @@ class Bench:
 async def test_no_step_begins_in_a_frozen_zone_before_the_thaw() -> None:
     async with plane() as made:
         await made.add("p1")
-        bench = Bench(made)
-        await bench.freeze("z1")
+        driver = ProvisionerUnderTest(made)
+        await driver.freeze("z1")
         for name, zone in (("d", "z1"), ("e", "z2")):
             await made.register(name, zone=zone)
             await made.request(name, "provision", "image-1", zone=zone)
         await made.until(lambda: made.dpu("e", "z2").phase == READY, timeout_s=HOUR_S)
         await asyncio.sleep(HOUR_S)
         assert (made.dpu("d").phase, made.dpu("d").step_state) == (NODE_EFFECT, "open")
-        assert "d" not in bench.connected and bench.provisioner.under_way == 0
-        await bench.thaw("z1")
+        assert "d" not in driver.connected and driver.provisioner.under_way == 0
+        await driver.thaw("z1")
         await made.until(lambda: made.dpu("d").phase == READY, timeout_s=HOUR_S)
 
 
-async def test_a_step_that_runs_as_all_is_frozen_is_followed_to_its_end_and_no_other_begins() -> None:
+async def test_a_running_step_ends_during_a_freeze_and_no_other_begins() -> None:
     async with plane() as made:
         await made.add("p1")
-        bench = Bench(made)
+        driver = ProvisionerUnderTest(made)
         await made.register("d")
         await made.request("d", "provision", "image-1")
         await made.until(lambda: made.dpu("d").phase == OS_INSTALLING and made.dpu("d").percent > 0, timeout_s=HOUR_S)
-        begun = bench.begun("d")
+        begun = driver.begun("d")
         assert begun[-1] == "install"
-        await bench.freeze("")
+        await driver.freeze("")
         await asyncio.sleep(HOUR_S)
         assert (made.dpu("d").phase, made.dpu("d").step_state) == (DPU_CONFIG, "open")
-        assert bench.begun("d") == begun
-        await bench.thaw("")
+        assert driver.begun("d") == begun
+        await driver.thaw("")
         await made.until(lambda: made.dpu("d").phase == READY, timeout_s=HOUR_S)
         assert not made.count(made.partition("z1"), StepFailed)
 
 
-async def test_a_step_that_was_taken_just_before_a_freeze_alters_nothing_before_the_thaw() -> None:
+async def test_a_step_started_just_before_a_freeze_does_nothing_before_the_thaw() -> None:
     async with plane() as made:
         await made.add("p1")
-        bench = Bench(made)
+        driver = ProvisionerUnderTest(made)
         await made.register("d")
         made.log.failures.append_latency_s = 1.0
         await made.request("d", "provision", "image-1")
-        await bench.freeze("z1")
+        await driver.freeze("z1")
         await made.until(lambda: made.dpu("d").step_state == "running")
         await asyncio.sleep(HOUR_S / 10)
-        assert made.count(made.partition("z1"), StepStarted) == 1 and not bench.begun("d")
-        await bench.thaw("z1")
+        assert made.count(made.partition("z1"), StepStarted) == 1 and not driver.begun("d")
+        await driver.thaw("z1")
         await made.until(lambda: made.dpu("d").phase == READY, timeout_s=HOUR_S)
         assert not made.count(made.partition("z1"), StepFailed)

@@ -1,4 +1,4 @@
-"""Several provisioners, or one alone: the owner of a step, and a step without another provisioner to finish it."""
+"""Ownership of steps between provisioners, and steps that a single provisioner must end itself."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.test_provisioner import HOUR_S, QUIET, devices, provisioner
 pytestmark = pytest.mark.virtual_clock
 
 
-async def test_the_second_in_rank_states_no_step_that_the_first_has_taken() -> None:
+async def test_a_provisioner_of_lower_rank_starts_no_step_of_the_first() -> None:
     async with plane() as made:
         await made.add("p1")
         await made.add("p2")
@@ -31,8 +31,8 @@ async def test_the_second_in_rank_states_no_step_that_the_first_has_taken() -> N
         assert not second.internal_events.turns
 
 
-async def test_of_a_dpu_that_is_paused_nothing_is_stated() -> None:
-    """The fold would refuse it, and it would be stated again each second."""
+async def test_no_step_of_a_paused_dpu_is_started() -> None:
+    """The fold would refuse the start, and the provisioner would append it again each second."""
     async with plane() as made:
         await made.add("p1")
         bmcs = devices(made)
@@ -46,7 +46,7 @@ async def test_of_a_dpu_that_is_paused_nothing_is_stated() -> None:
         await made.until(lambda: made.dpu("d").phase == READY)
 
 
-async def test_a_beacon_that_is_gone_now_and_then_is_not_gone_for_all_that_time() -> None:
+async def test_short_gaps_of_a_beacon_do_not_add_up() -> None:
     async with plane() as made:
         await made.add("p1")
         await made.add("p2")
@@ -65,7 +65,7 @@ async def test_a_beacon_that_is_gone_now_and_then_is_not_gone_for_all_that_time(
         assert not second.ended
 
 
-async def test_a_start_that_never_lands_is_stated_again() -> None:
+async def test_a_start_that_never_lands_is_appended_again() -> None:
     async with plane() as made:
         await made.add("p1")
         bmcs = devices(made)
@@ -78,8 +78,8 @@ async def test_a_start_that_never_lands_is_stated_again() -> None:
         assert found.internal_events.failures == 1
 
 
-async def test_a_call_that_hangs_is_given_up_when_the_time_of_its_step_is_over() -> None:
-    """However long a call may take: nobody may touch the device when the log has given the attempt up."""
+async def test_a_hanging_call_is_cancelled_at_the_deadline_of_its_step() -> None:
+    """No call may reach the device after the attempt has ended in the log, even if a call may take longer."""
     async with plane() as made:
         await made.add("p1")
         bmcs = devices(made)

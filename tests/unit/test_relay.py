@@ -1,4 +1,4 @@
-"""A relay's links, driven by the test on a virtual clock: served and rejected DPUs, and reports to the log."""
+"""A relay on a virtual clock, with links that the test drives: served and rejected DPUs, and reports to the log."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.virtual_loop import VirtualLoop, run_virtual
 pytestmark = pytest.mark.virtual_clock
 
 
-async def test_a_dpu_that_is_not_registered_is_told_so_and_served_once_it_is() -> None:
+async def test_an_unregistered_dpu_gets_the_reason_and_is_served_once_registered() -> None:
     tables = Tables(["known"])
     tables.put(5, {ALLOW: FIRST})
     async with relay_cluster(tables) as made:
@@ -47,7 +47,7 @@ async def test_a_dpu_that_is_not_registered_is_told_so_and_served_once_it_is() -
         assert set(made.relay.devices()["z"]) == {"unknown"}
 
 
-async def test_the_newest_link_speaks_for_a_dpu_and_the_older_one_ends() -> None:
+async def test_a_new_link_of_a_dpu_ends_its_older_link() -> None:
     tables = Tables(["d"])
     tables.put(5, {ALLOW: FIRST})
     async with relay_cluster(tables) as made:
@@ -61,7 +61,7 @@ async def test_the_newest_link_speaks_for_a_dpu_and_the_older_one_ends() -> None
         assert len(made.relay.zones["z"].sessions) == 1
 
 
-async def test_who_holds_something_of_a_later_log_or_speaks_for_another_zone_is_turned_away() -> None:
+async def test_a_dpu_of_a_later_epoch_or_another_zone_is_rejected() -> None:
     tables = Tables(["d"])
     tables.put(5, {ALLOW: FIRST})
     async with relay_cluster(tables, settings=SETTINGS._replace(zones=frozenset({"z"}))) as made:
@@ -81,7 +81,7 @@ async def test_who_holds_something_of_a_later_log_or_speaks_for_another_zone_is_
 
 
 @pytest.mark.parametrize("dpus", [1, 2_000])
-async def test_a_link_that_never_stops_talking_lets_others_in_between(dpus: int) -> None:
+async def test_a_link_with_endless_messages_does_not_block_the_loop(dpus: int) -> None:
     names = [f"d{number}" for number in range(dpus)]
     async with relay_cluster(Tables(names)) as made:
         loud = AgentPeer(await made.dial("r0"))
@@ -91,15 +91,15 @@ async def test_a_link_that_never_stops_talking_lets_others_in_between(dpus: int)
         for _ in range(100):
             loud.hello(*names)
         size = 1 + len(agent_messages.encode(Hello("z", names, ["b"] * dpus, []))) // PIECE_BYTES
-        heard = []
+        handled = []
         while session.messages < 100 * size:
             before = session.messages
             await asyncio.sleep(0)
-            heard.append(session.messages - before)
-        assert max(heard) < TURN_PIECES + size
+            handled.append(session.messages - before)
+        assert max(handled) < TURN_PIECES + size
 
 
-async def test_links_of_unknown_zones_leave_nothing_behind() -> None:
+async def test_closed_links_of_unknown_zones_leave_no_state() -> None:
     async with relay_cluster(Tables()) as made:
         for number in range(20):
             peer = AgentPeer(await made.dial("r0"))
@@ -110,7 +110,7 @@ async def test_links_of_unknown_zones_leave_nothing_behind() -> None:
         assert made.relay.zones == {}
 
 
-async def test_a_dpu_that_keeps_up_is_sent_every_table_whole_where_that_is_shorter_than_what_changed() -> None:
+async def test_a_dpu_without_lag_gets_a_snapshot_of_each_version_if_that_is_smaller() -> None:
     tables = Tables(["d"])
     tables.put(5, {ALLOW: FIRST})
     async with relay_cluster(tables) as made:
@@ -125,7 +125,7 @@ async def test_a_dpu_that_keeps_up_is_sent_every_table_whole_where_that_is_short
         assert asyncio.get_running_loop().time() < 1
 
 
-async def test_a_dpu_that_flaps_gets_a_few_snapshots_and_then_one_a_minute() -> None:
+async def test_a_dpu_that_reconnects_often_gets_one_snapshot_per_minute() -> None:
     tables = Tables(["d"])
     tables.put(5, {ALLOW: FIRST})
     async with relay_cluster(tables) as made:
@@ -141,7 +141,7 @@ async def test_a_dpu_that_flaps_gets_a_few_snapshots_and_then_one_a_minute() -> 
         assert 10 <= len(snapshots) <= 13
 
 
-async def test_a_link_that_takes_nothing_gets_nothing_more_until_it_does() -> None:
+async def test_a_link_that_does_not_read_gets_no_more_frames_until_it_reads() -> None:
     tables = Tables(["d"])
     tables.put(5, {ALLOW: packed(*(f"10.{i // 250}.{i % 250}.0/24" for i in range(60_000)))})
     async with relay_cluster(tables) as made:
@@ -161,8 +161,8 @@ async def test_a_link_that_takes_nothing_gets_nothing_more_until_it_does() -> No
         assert merged.delta.to_version == 59
 
 
-async def test_a_version_that_a_dpu_has_before_the_relay_has_looked_is_reported() -> None:
-    """Folding goes on between two passes, and a frame is made of what is folded by then."""
+async def test_a_version_folded_between_two_passes_of_the_relay_is_reported() -> None:
+    """The replica folds between two passes of the relay, and a frame contains all that is folded when it is encoded."""
     tables = Tables(["d"])
     tables.put(5, {ALLOW: FIRST})
     async with relay_cluster(tables) as made:
@@ -182,7 +182,7 @@ async def test_a_version_that_a_dpu_has_before_the_relay_has_looked_is_reported(
         assert made.relay.zones["z"].current.version == 6
 
 
-async def test_reports_come_once_a_second_and_name_who_went_back() -> None:
+async def test_reports_name_dpus_that_returned_to_an_older_version() -> None:
     tables = Tables(["d", "e"])
     tables.put(5, {ALLOW: FIRST})
     tables.put(6, {ALLOW: SECOND})
@@ -205,7 +205,7 @@ async def test_reports_come_once_a_second_and_name_who_went_back() -> None:
 
 
 class RefusingTables(Tables):
-    """Tables of a log that takes the second report, and no first one."""
+    """Tables of a log that refuses the first report."""
 
     async def report(self, event: InstallsReported) -> None:
         await super().report(event)
@@ -213,7 +213,7 @@ class RefusingTables(Tables):
             raise AppendRefused("record: larger than the log allows")
 
 
-async def test_a_report_that_the_log_refuses_is_dropped_and_the_relay_goes_on() -> None:
+async def test_a_report_that_the_log_refuses_is_dropped_and_later_ones_are_sent() -> None:
     tables = RefusingTables(["d"])
     tables.put(5, {ALLOW: FIRST})
     async with relay_cluster(tables) as made:
@@ -249,7 +249,7 @@ async def test_a_dpu_that_is_registered_again_is_reported_by_its_new_ordinal() -
         assert not tables.reports
 
 
-async def test_what_a_dpu_says_with_a_heartbeat_is_noted_by_the_ordinal_that_it_has_by_then() -> None:
+async def test_a_heartbeat_is_reported_under_the_present_ordinal_of_its_dpu() -> None:
     tables = Tables(["a", "b"])
     tables.put(5, {ALLOW: FIRST})
     async with relay_cluster(tables) as made:
@@ -263,7 +263,7 @@ async def test_what_a_dpu_says_with_a_heartbeat_is_noted_by_the_ordinal_that_it_
 
 
 def _reported(tables: Tables) -> dict[tuple[int, int], BitMap]:
-    """Per version and level the ordinals of all reports."""
+    """The ordinals in all reports, by version and level."""
     found: dict[tuple[int, int], BitMap] = {}
     for report in tables.reports:
         for version, level, packed_ordinals in zip(report.versions, report.levels, report.ordinals, strict=True):
@@ -271,14 +271,14 @@ def _reported(tables: Tables) -> dict[tuple[int, int], BitMap]:
     return found
 
 
-async def test_a_freeze_counts_from_when_it_is_folded_not_from_when_the_relay_comes_to_it() -> None:
+async def test_a_freeze_takes_effect_as_soon_as_it_is_folded() -> None:
     tables = Tables(["d", "e"])
     tables.put(5, {ALLOW: FIRST})
     async with relay_cluster(tables) as made:
         first, second = AgentPeer(await made.dial("r0")), AgentPeer(await made.dial("r0"))
         first.hello("d")
         await first.frame()
-        tables.frozen = {"z"}  # no `wake`: the relay is still about other zones
+        tables.frozen = {"z"}  # without `wake`, as if the relay were still busy with other zones
         second.hello("e")
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(1):
@@ -288,7 +288,7 @@ async def test_a_freeze_counts_from_when_it_is_folded_not_from_when_the_relay_co
         assert (await second.frame()).delta.to_version == 5
 
 
-def test_a_freeze_of_all_zones_is_one_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_freeze_of_all_zones_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         tables = Tables(["d"])
         async with relay_cluster(tables) as made:
@@ -306,7 +306,7 @@ def test_a_freeze_of_all_zones_is_one_line_of_the_log(caplog: pytest.LogCaptureF
     assert logged == [("zones frozen", 3, "z1"), ("zones thawed", 2, "z1"), ("zones thawed", 1, "z3")]
 
 
-async def test_who_holds_what_a_restored_log_does_not_know_is_counted_and_named_when_it_gets_less() -> None:
+async def test_a_dpu_ahead_of_a_restored_log_is_counted_and_named_when_it_gets_the_older_table() -> None:
     tables = Tables(["d", "e"], epoch=2)
     tables.put(5, {ALLOW: FIRST})
     tables.unknown = {(1, 9)}
@@ -326,7 +326,7 @@ async def test_who_holds_what_a_restored_log_does_not_know_is_counted_and_named_
         assert [report.regressed for report in tables.reports if report.regressed] == [{"d": 5}]
 
 
-async def test_who_held_what_the_log_does_not_know_is_not_counted_once_it_is_gone() -> None:
+async def test_a_dpu_ahead_of_the_log_is_not_counted_once_it_is_deleted_or_disconnected() -> None:
     tables = Tables(["d", "e", "f"], epoch=2)
     tables.put(5, {ALLOW: FIRST})
     tables.unknown = {(1, 9), (3, 9)}
@@ -351,7 +351,7 @@ async def test_who_held_what_the_log_does_not_know_is_not_counted_once_it_is_gon
         assert (zone.ahead_of_log, zone.links, zone.last_reported) == ({}, {}, {"d": (1, 9)})
 
 
-async def test_a_link_that_has_lost_its_dpu_to_another_takes_nothing_from_it_when_it_ends() -> None:
+async def test_the_end_of_an_older_link_does_not_affect_the_newer_link_of_its_dpu() -> None:
     tables = Tables(["d"], epoch=2)
     tables.put(5, {ALLOW: FIRST})
     tables.unknown = {(3, 9)}
@@ -366,7 +366,7 @@ async def test_a_link_that_has_lost_its_dpu_to_another_takes_nothing_from_it_whe
         assert zone.ahead_of_log.keys() == zone.links.keys() == {"d"}
 
 
-async def test_latency_runs_from_the_change_to_the_answer_and_not_for_who_was_away() -> None:
+async def test_latency_is_measured_from_the_change_and_only_for_connected_dpus() -> None:
     tables = Tables(["d", "e"])
     tables.put(5, {ALLOW: FIRST}, at_ms=0)
     async with relay_cluster(tables) as made:
@@ -389,7 +389,7 @@ async def test_latency_runs_from_the_change_to_the_answer_and_not_for_who_was_aw
 
 
 class SlowTables(Tables):
-    """Tables of which each takes a tenth of a second to read for the first time."""
+    """Tables of which each version takes 0.1 s to read for the first time."""
 
     read = 0
 
@@ -403,7 +403,7 @@ class SlowTables(Tables):
 
 
 @pytest.mark.parametrize(("late_ms", "rest_s"), [(0, 0.0), (50, 0.05), (5_000, 0.2)])
-async def test_a_pass_is_followed_by_a_rest_if_changes_are_late_and_never_by_a_longer_one_than_they_are(
+async def test_a_relay_rests_after_a_pass_over_late_changes_for_at_most_their_lateness(
     late_ms: int, rest_s: float
 ) -> None:
     tables = SlowTables(["d"])
@@ -423,7 +423,7 @@ async def test_a_pass_is_followed_by_a_rest_if_changes_are_late_and_never_by_a_l
         assert now() - passed_s == pytest.approx(rest_s + 0.1)
 
 
-async def test_a_dpu_that_claims_what_there_is_not_hurts_only_itself() -> None:
+async def test_a_dpu_with_false_claims_affects_only_itself() -> None:
     tables = Tables(["d", "e"])
     tables.put(5, {ALLOW: FIRST})
     async with relay_cluster(tables) as made:

@@ -1,4 +1,4 @@
-"""Tables reported by DPUs and unknown to a relay: believed, but at a limited rate."""
+"""Deltas for versions that a DPU claims to have are computed at a limited rate."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tests.support.rule_source import ALLOW, Tables
 pytestmark = pytest.mark.virtual_clock
 
 
-async def test_a_dpu_that_names_ever_other_versions_has_few_ways_made_for_it() -> None:
-    """Each is made out of history, and the loop is everybody's."""
+async def test_a_dpu_that_claims_ever_other_versions_causes_few_deltas() -> None:
+    """Each delta is computed from history, which blocks the loop for all other links."""
     tables = Tables(["d", "e"])
     for version in range(1, 1_000):
         tables.put(version, {ALLOW: FIRST if version % 2 else SECOND})

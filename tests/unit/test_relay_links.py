@@ -1,4 +1,4 @@
-"""A relay's treatment of slow, silent and impersonating links, and its memory of them."""
+"""A relay's handling of slow, silent and impersonating links, and the limits of what it remembers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.virtual_clock
 
 
 def sent(made: RelayCluster) -> int:
-    """Frames that the only link was sent."""
+    """The number of frames sent on the only link."""
     [session] = made.relay.zones["z"].sessions
     return session.sent
 
@@ -32,10 +32,10 @@ def status(tables: Tables, version: int, dpus: int = 1) -> TableStatus:
     return TableStatus(dpus, tables.epoch, version, version, version, tables.history[version].digest)
 
 
-# -- what a link has not taken yet
+# -- unread frames
 
 
-async def test_a_link_with_much_untaken_gets_nothing_for_its_other_dpus_either(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_link_with_a_backlog_gets_no_frames_for_its_other_dpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "BACKLOG_BYTES", 0)
     tables = Tables(["a", "b", "c"])
     tables.put(5, {ALLOW: FIRST})
@@ -47,12 +47,12 @@ async def test_a_link_with_much_untaken_gets_nothing_for_its_other_dpus_either(m
         assert sent(made) == 1
         peer.hello("b", "c")
         await asyncio.sleep(20)
-        assert sent(made) == 1, "it has not taken that one yet"
+        assert sent(made) == 1, "the link has not read its first frame yet"
         await peer.frame()
         assert (await peer.frame()).dpus == 0b110
 
 
-async def test_a_frame_that_a_link_has_not_taken_is_late_and_not_lost() -> None:
+async def test_an_unread_frame_is_not_sent_again() -> None:
     tables = Tables(["d"])
     tables.put(5, {ALLOW: FIRST})
     async with relay_cluster(tables) as made:
@@ -69,11 +69,13 @@ async def test_a_frame_that_a_link_has_not_taken_is_late_and_not_lost() -> None:
         assert (await peer.frame()).delta.to_version == 6
         assert await peer.is_quiet(1)
         peer.say(Heartbeat([status(tables, 5)]))
-        assert ((await peer.frame()).delta.to_version, sent(made)) == (6, 2), "now it is lost"
+        assert ((await peer.frame()).delta.to_version, sent(made)) == (6, 2), (
+            "the frame was read and not received, so it is sent again"
+        )
 
 
-async def test_no_snapshot_is_sent_behind_a_frame_on_its_way() -> None:
-    """It would be a whole table more for a DPU that is about to have most of it."""
+async def test_no_snapshot_is_sent_while_a_delta_is_in_flight() -> None:
+    """The snapshot would repeat the whole table for a DPU that is about to have most of it."""
     tables = Tables(["d"])
     tables.put(5, {ALLOW: FIRST})
     async with relay_cluster(tables) as made:
@@ -90,10 +92,10 @@ async def test_no_snapshot_is_sent_behind_a_frame_on_its_way() -> None:
         assert ((await peer.frame()).delta.from_version, sent(made)) == (0, 2)
 
 
-# -- how a link speaks
+# -- the messages of a link
 
 
-async def test_who_says_a_little_all_the_time_is_not_flooding() -> None:
+async def test_a_steady_rate_of_messages_within_the_limit_is_not_flooding() -> None:
     tables = Tables(["d"])
     async with relay_cluster(tables, settings=SETTINGS._replace(messages_per_second=20)) as made:
         peer = AgentPeer(await made.dial("r0"))
@@ -108,7 +110,7 @@ async def test_who_says_a_little_all_the_time_is_not_flooding() -> None:
         assert made.relay.closed_for["flooding"] == 1
 
 
-async def test_a_link_that_falls_silent_is_told_once_and_ended() -> None:
+async def test_a_silent_link_gets_a_go_away_and_is_closed() -> None:
     tables = Tables(["d"])
     async with relay_cluster(tables) as made:
         peer = AgentPeer(await made.dial("r0"))
@@ -124,7 +126,7 @@ async def test_a_link_that_falls_silent_is_told_once_and_ended() -> None:
         assert not made.relay.devices().get("z") and made.relay.closed_for["silent"] == 1
 
 
-async def test_a_link_whose_certificate_names_a_dpu_speaks_for_no_other() -> None:
+async def test_a_link_whose_certificate_names_a_dpu_may_name_no_other() -> None:
     tables = Tables(["d", "e"])
     tables.put(5, {ALLOW: FIRST})
     async with relay_cluster(tables) as made:
@@ -143,7 +145,7 @@ async def test_a_link_whose_certificate_names_a_dpu_speaks_for_no_other() -> Non
         peer.say(has(await peer.frame()))
         peer.hello("e")
         while not isinstance(message := await peer.hear(), GoAway):
-            """What it was told before."""
+            """Skip the messages sent before the GoAway."""
         assert "'e' is not 'd'" in message.reason
 
 
@@ -151,7 +153,7 @@ async def test_a_link_whose_certificate_names_a_dpu_speaks_for_no_other() -> Non
 
 
 class LosingTables(Tables):
-    """Tables of a log whose first answers to reports are lost."""
+    """Tables of a log whose first responses to reports are lost."""
 
     lost = 3
 
@@ -161,7 +163,7 @@ class LosingTables(Tables):
             raise AppendUnknown("append to installs/0: the response was lost")
 
 
-async def test_a_report_that_may_not_be_in_the_log_is_said_again() -> None:
+async def test_a_report_with_an_unknown_outcome_is_repeated() -> None:
     tables = LosingTables(["d"])
     tables.put(5, {ALLOW: FIRST})
     async with relay_cluster(tables) as made:
@@ -172,10 +174,10 @@ async def test_a_report_that_may_not_be_in_the_log_is_said_again() -> None:
         assert [set(report.versions) for report in tables.reports] == [{5}] * (tables.lost + 1)
 
 
-# -- what a zone remembers
+# -- versions of a zone
 
 
-def test_a_zone_remembers_the_newest_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_served_zone_keeps_the_digests_of_the_newest_versions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(served_zone, "VERSIONS_MAX", 3)
     tables = run_virtual(_tables())
     zone: ServedZone[object] = ServedZone("z", tables, {})

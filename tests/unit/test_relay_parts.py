@@ -1,4 +1,4 @@
-"""The relay's small parts: histograms, admission, reports, frames, and the records of simulated devices."""
+"""Parts of a relay: latency histograms, admission, reports, the frame cache, and records of simulated devices."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.support.rule_source import ALLOW, Tables, packed
 
 
 @given(st.lists(st.integers(0, 10**7), min_size=1, max_size=300), st.floats(0.01, 1.0))
-def test_a_quantile_is_within_two_percent_of_the_true_one(samples: list[int], share: float) -> None:
+def test_a_quantile_is_accurate_to_two_percent(samples: list[int], share: float) -> None:
     histogram = LatencyHistogram()
     for sample in samples:
         histogram.add(sample)
@@ -41,14 +41,14 @@ def test_a_quantile_is_within_two_percent_of_the_true_one(samples: list[int], sh
     assert (histogram.count, histogram.max_ms) == (len(samples), max(samples))
 
 
-def test_an_empty_histogram_and_clocks_that_disagree_yield_nothing_strange() -> None:
+def test_an_empty_histogram_and_a_negative_latency_yield_zero() -> None:
     histogram = LatencyHistogram()
     assert histogram.quantile(0.99) == 0.0
     histogram.add(-50, 10)
     assert (histogram.quantile(0.99), histogram.max_ms, histogram.count) == (0.0, 0, 10)
 
 
-def test_admission_is_steady_and_spreads_those_it_sends_away() -> None:
+def test_admission_keeps_its_rate_and_spreads_the_retry_times() -> None:
     now = 0.0
     admission = LinkAdmission(50.0, 100, now=lambda: now, rng=random.Random(1))
     answers = [admission.admit(f"dpu-agent/{i}", is_one_dpu=True) for i in range(1_000)]
@@ -63,8 +63,8 @@ def test_admission_is_steady_and_spreads_those_it_sends_away() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_whoever_was_sent_away_is_let_in_when_it_comes_back_as_told(seed: int) -> None:
-    """Its place is counted from where the full bucket is served: that slack takes those who come early by jitter."""
+def test_an_agent_that_retries_at_its_time_is_admitted(seed: int) -> None:
+    """Retry times begin after the tokens of the full bucket. Agents that return early by jitter use this slack."""
     now = 0.0
     admission = LinkAdmission(50.0, 100, now=lambda: now, rng=random.Random(seed))
     for herd_at in (0.0, 1_000.0):
@@ -78,15 +78,15 @@ def test_whoever_was_sent_away_is_let_in_when_it_comes_back_as_told(seed: int) -
             assert admission.admit(name, is_one_dpu=True) == 0.0
 
 
-def test_a_herd_however_large_is_told_to_come_back_within_the_bound() -> None:
+def test_retry_times_of_any_number_of_agents_are_within_the_limit() -> None:
     admission = LinkAdmission(50.0, 100, now=lambda: 0.0, rng=random.Random(1))
     longest = max(admission.admit(f"dpu-agent/{i}", is_one_dpu=True) for i in range(5_000))
     assert ADVICE_S_MAX < longest <= 1.25 * ADVICE_S_MAX
 
 
 @pytest.mark.parametrize("is_one_dpu", [True, False], ids=["certificates", "addresses"])
-def test_whoever_asks_again_and_again_keeps_nobody_else_out(is_one_dpu: bool) -> None:
-    """Ten that took every free place, and moved the end of the line with each refusal, kept another out for 45 s."""
+def test_agents_that_retry_without_pause_do_not_lock_out_another(is_one_dpu: bool) -> None:
+    """Without the retry time per identity, ten such agents took every free token and locked out another for 45 s."""
     now = 0.0
     admission = LinkAdmission(20.0, 40, now=lambda: now, rng=random.Random(1))
     for _ in range(3_000):
@@ -105,7 +105,7 @@ def test_whoever_asks_again_and_again_keeps_nobody_else_out(is_one_dpu: bool) ->
     assert now - began < (1 if is_one_dpu else 40)
 
 
-def test_one_address_has_half_of_the_rate_and_its_agents_are_spread() -> None:
+def test_one_address_gets_half_of_the_rate_and_its_agents_are_spread() -> None:
     now = 0.0
     admission = LinkAdmission(50.0, 100, now=lambda: now, rng=random.Random(1))
     answers = [admission.admit("10.0.0.1", is_one_dpu=False) for _ in range(300)]
@@ -120,7 +120,7 @@ def test_one_address_has_half_of_the_rate_and_its_agents_are_spread() -> None:
     assert let_in > 200
 
 
-def test_identities_are_remembered_within_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_identities_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admission_module, "IDENTITIES_MAX", 3)
     admission = LinkAdmission(1_000.0, 1_000, now=lambda: 0.0, rng=random.Random(1))
     for number in range(10):
@@ -128,7 +128,7 @@ def test_identities_are_remembered_within_a_bound(monkeypatch: pytest.MonkeyPatc
     assert list(admission._identities) == ["dpu-agent/7", "dpu-agent/8", "dpu-agent/9"]
 
 
-def test_snapshots_come_a_few_at_once_and_then_one_a_minute_per_dpu() -> None:
+def test_a_dpu_gets_three_snapshots_at_once_and_then_one_per_minute() -> None:
     limiter = DpuRateLimiter(SNAPSHOTS_AT_ONCE, SNAPSHOT_EVERY_S)
     assert [limiter.wait_s([3], 0.0)[0] for _ in range(4)] == [0.0, 0.0, 0.0, 60.0]
     assert limiter.wait_s([3, 70], 30.0).tolist() == [30.0, 0.0]
@@ -136,7 +136,7 @@ def test_snapshots_come_a_few_at_once_and_then_one_a_minute_per_dpu() -> None:
     assert limiter.wait_s([3], 61.0)[0] > 50
 
 
-def test_reports_join_by_or_and_a_lost_one_is_said_again() -> None:
+def test_reports_are_united_and_a_lost_one_is_repeated() -> None:
     pending = ReportBuffer()
     pending.reach(5, Level.APPLIED, BitMap([1, 2]), 100, 150)
     pending.reach(5, Level.APPLIED, BitMap([3]), 100, 160)
@@ -150,7 +150,7 @@ def test_reports_join_by_or_and_a_lost_one_is_said_again() -> None:
     assert (event.envelope.actor, event.envelope.command_id, event.dpu_count) == ("relay/r", "", 10)
 
 
-def test_what_a_dpu_did_last_counts_though_an_earlier_report_of_it_was_lost() -> None:
+def test_a_lost_report_does_not_overwrite_a_newer_state_of_a_dpu() -> None:
     pending = ReportBuffer()
     pending.regressed, pending.refused = {"d": 7, "e": 7}, {"d": "FULL: then", "e": "FULL: then"}
     taken = pending.take(0.0)
@@ -160,7 +160,7 @@ def test_what_a_dpu_did_last_counts_though_an_earlier_report_of_it_was_lost() ->
     assert pending.refused == {"d": "DEVICE: now", "e": "FULL: then"}
 
 
-def test_reports_leave_the_sets_that_they_are_given_as_they_are() -> None:
+def test_the_report_buffer_does_not_change_its_arguments() -> None:
     pending, mine, again = ReportBuffer(), BitMap([1]), ReportBuffer()
     pending.reach(5, Level.APPLIED, mine, 100, 150)
     pending.reach(5, Level.APPLIED, BitMap([2]), 100, 160)
@@ -171,7 +171,7 @@ def test_reports_leave_the_sets_that_they_are_given_as_they_are() -> None:
     assert again.reached[5, Level.APPLIED].ordinals == BitMap([1, 2, 3])
 
 
-def test_a_report_names_few_at_a_time_and_waits_between() -> None:
+def test_a_report_names_a_limited_number_of_dpus_per_interval() -> None:
     pending = ReportBuffer()
     pending.refused = {f"d{number}": "FULL: it does not fit" for number in range(250)}
     assert pending.is_due(0.0)
@@ -184,7 +184,7 @@ def test_a_report_names_few_at_a_time_and_waits_between() -> None:
     assert not pending.is_due(1e9)
 
 
-def test_what_was_gathered_while_the_log_took_nothing_fits_into_a_record_newest_first() -> None:
+def test_a_buffer_filled_during_an_outage_fits_into_one_record() -> None:
     pending, rng = ReportBuffer(), random.Random(1)
     for version in range(100):
         for level in Level:
@@ -199,7 +199,7 @@ def test_what_was_gathered_while_the_log_took_nothing_fits_into_a_record_newest_
     assert event.versions == sorted(event.versions)
 
 
-def test_the_smaller_of_delta_and_snapshot_is_sent_and_each_encoded_once() -> None:
+def test_the_smaller_of_delta_and_snapshot_is_sent_and_encoded_once() -> None:
     tables = Tables()
     many = packed(*(f"10.{i // 250}.{i % 250}.0/24" for i in range(3_000)))
     tables.put(5, {ALLOW: many})
@@ -216,7 +216,7 @@ def test_the_smaller_of_delta_and_snapshot_is_sent_and_each_encoded_once() -> No
     assert not frames.frame("a", tables.current("a", 0), 6).is_snapshot
 
 
-def test_frames_that_lying_devices_ask_for_do_not_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_frame_cache_is_bounded_when_devices_claim_many_versions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("drivers.relays.frame_cache.CACHE_BYTES_MAX", 100_000)
     tables = Tables()
     for version in range(1, 2_000):
@@ -228,10 +228,10 @@ def test_frames_that_lying_devices_ask_for_do_not_add_up(monkeypatch: pytest.Mon
     assert frames._bytes == sum(len(frame.data) + ENTRY_BYTES for frame in frames._frames.values())
     encoded = frames.encoded
     assert not frames.frame("a", tables.current("a", 0), 1_999).is_snapshot
-    assert frames.encoded == encoded, "the newest are kept"
+    assert frames.encoded == encoded, "the newest frames stay in the cache"
 
 
-def test_two_hundred_thousand_devices_take_little_memory_and_one_table() -> None:
+def test_two_hundred_thousand_simulated_devices_share_one_table() -> None:
     fleet = SimulatedDevices(NO_DEVICE_FAULTS, random.Random(1))
     zones = [fleet.add_zone(1_000) for _ in range(200)]
     rules = {ALLOW: packed("10.0.0.0/8")}
@@ -248,7 +248,7 @@ def test_two_hundred_thousand_devices_take_little_memory_and_one_table() -> None
 
 
 @given(st.sets(st.integers(0, 99)))
-def test_devices_and_link_local_numbers_say_the_same(numbers: set[int]) -> None:
+def test_devices_and_link_local_numbers_convert_both_ways(numbers: set[int]) -> None:
     places = range(500, 600)
     devices = np.array(sorted(number + 500 for number in numbers), np.intp)
     dpus = mask(places, devices)
@@ -259,7 +259,7 @@ def test_devices_and_link_local_numbers_say_the_same(numbers: set[int]) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=40))
-def test_groups_have_equal_values_and_leave_nobody_out(rows: list[tuple[int, int]]) -> None:
+def test_every_device_is_in_one_group_of_equal_values(rows: list[tuple[int, int]]) -> None:
     first, second = np.array([9, *(a for a, _ in rows)]), np.array([9, *(b for _, b in rows)])
     devices = np.arange(1, len(rows) + 1)
     found = groups(devices, first, second)

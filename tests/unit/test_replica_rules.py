@@ -27,7 +27,7 @@ async def policy(made: Plane, priority: int, targets: dict[str, str]) -> None:
     await stated(made, PolicySet(made.command("p"), f"p{priority}", priority, "drop", "any", [], {}, targets))
 
 
-async def test_zones_of_one_list_are_told_the_same_object_of_each_version_and_no_others_are() -> None:
+async def test_zones_with_one_list_share_one_object_per_version() -> None:
     """A relay remembers a thousand versions of each of its zones."""
     async with plane() as made:
         rules = ReplicaRules(await made.add("r1"))
@@ -40,7 +40,7 @@ async def test_zones_of_one_list_are_told_the_same_object_of_each_version_and_no
         await policy(made, 3, {})
         async with asyncio.timeout(5):
             assert await rules.changed()
-        assert not rules._cache, "what was said of states that are gone is kept"
+        assert not rules._cache, "the cache still holds tables of former states"
         after = rules.current("a", before.version)
         assert after is rules.current("b", before.version)
         assert before.version < after.version
@@ -50,8 +50,8 @@ async def test_zones_of_one_list_are_told_the_same_object_of_each_version_and_no
             assert told.earliest_ms == now.earliest_ms
 
 
-async def test_a_frame_is_of_its_zones_list_though_another_zone_has_just_left_it() -> None:
-    """A relay asks for frames by what it knew at its last pass, while folding goes on."""
+async def test_a_cached_frame_is_of_the_zones_own_list_after_another_zone_left_it() -> None:
+    """A relay requests a frame with the table of its last pass, while the replica folds on."""
     async with plane() as made:
         rules = ReplicaRules(await made.add("r1"))
         frames = FrameCache(rules)
@@ -66,7 +66,7 @@ async def test_a_frame_is_of_its_zones_list_though_another_zone_has_just_left_it
         assert of_b.data == encode_frame(rules.epoch, rules.snapshot("b"))
 
 
-async def test_a_zone_is_as_it_was_while_only_others_change() -> None:
+async def test_a_zone_is_unchanged_while_only_other_zones_change() -> None:
     async with plane() as made:
         rules = ReplicaRules(await made.add("r1"))
         await stated(made, ZoneUpdated(made.command("c"), "c", True, {"tier": "1"}, -1, -1))
@@ -85,8 +85,8 @@ async def test_a_zone_is_as_it_was_while_only_others_change() -> None:
         assert zones[0].current == before
 
 
-async def test_a_dpu_has_an_ordinal_in_its_own_zone_alone() -> None:
-    """Zones share partitions, where the log knows DPUs by name."""
+async def test_a_dpu_has_an_ordinal_in_its_own_zone_only() -> None:
+    """Zones may share a partition, whose fold finds DPUs by name alone."""
     async with plane(1) as made:
         rules = ReplicaRules(await made.add("r1"))
         await made.register("d", zone="z1")

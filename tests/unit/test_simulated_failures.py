@@ -1,4 +1,4 @@
-"""Injected failures: the valid forms, their devices, and their number."""
+"""Injected failures of simulated devices: their syntax, the devices that they affect, and their number."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FAILURES = st.builds(
 
 
 @given(st.lists(FAILURES, max_size=5))
-def test_a_list_of_failures_reads_as_it_is_written(failures: list[Failure]) -> None:
+def test_a_printed_list_of_failures_parses_to_itself(failures: list[Failure]) -> None:
     assert parse_failures("fail", ",".join(map(str, failures))) == tuple(failures)
 
 
@@ -49,7 +49,7 @@ def test_a_list_of_failures_reads_as_it_is_written(failures: list[Failure]) -> N
         (",".join(["install:device:1"] * (MAX_FAILURES + 1)), "simulate_fail: 1001 failures are more than the 1000"),
     ],
 )
-def test_a_failure_that_is_written_wrong_is_refused_by_its_field(text: str, says: str) -> None:
+def test_a_malformed_failure_is_refused_with_its_field(text: str, says: str) -> None:
     with pytest.raises(BadSettings) as caught:
         load_settings({"data": "d", "simulate": 1, "simulate_fail": text}, None, {})
     assert says in str(caught.value)
@@ -69,39 +69,39 @@ def devices(text: str) -> SimulatedBmcs:
     return SimulatedBmcs(now_s=now_s, rng=Random(1), faults=faults, failures=parse_failures("fail", text))
 
 
-async def tried(bmc: Bmc, action: str, tries: int) -> list[str]:
-    """How so many tries at a step began, each in a session of its own."""
-    said: list[str] = []
-    for token in range(1, tries + 1):
+async def attempted(bmc: Bmc, action: str, attempts: int) -> list[str]:
+    """The state or error of each of these attempts at a step, each in its own session."""
+    results: list[str] = []
+    for token in range(1, attempts + 1):
         try:
             await bmc.open(token)
             task = await bmc.start(token, action, "i")
-            said.append(task.state)
+            results.append(task.state)
             await bmc.cancel(token, task.id)
         except (Unreachable, TaskFailed, NeedsOperator) as error:
-            said.append(f"{type(error).__name__}: {error}")
-    return said
+            results.append(f"{type(error).__name__}: {error}")
+    return results
 
 
-async def test_the_first_tries_at_the_step_fail_and_then_none() -> None:
+async def test_the_first_attempts_at_the_step_fail_and_later_ones_succeed() -> None:
     bmcs = devices("install:transient:2:d,install:device:1,reboot:operator:1:d")
-    assert await tried(bmcs.device("d"), "install", 5) == [
+    assert await attempted(bmcs.device("d"), "install", 5) == [
         "Unreachable: simulated: injected transient failure of install, 1 of 2",
         "Unreachable: simulated: injected transient failure of install, 2 of 2",
         "TaskFailed: simulated: injected device failure of install, 1 of 1",
         "running",
         "running",
     ]
-    assert await tried(bmcs.device("e"), "install", 2) == [
+    assert await attempted(bmcs.device("e"), "install", 2) == [
         "TaskFailed: simulated: injected device failure of install, 1 of 1",
         "running",
     ]
-    assert await tried(bmcs.device("f"), "drain", 3) == ["running"] * 3
-    assert await tried(bmcs.device("g"), "reboot", 3) == ["running"] * 3
+    assert await attempted(bmcs.device("f"), "drain", 3) == ["running"] * 3
+    assert await attempted(bmcs.device("g"), "reboot", 3) == ["running"] * 3
 
 
-async def test_a_failure_begins_nothing_on_the_device() -> None:
+async def test_an_injected_failure_starts_no_task_on_the_device() -> None:
     device = devices("install:device:3").device("d")
-    await tried(device, "install", 3)
+    await attempted(device, "install", 3)
     assert device.begun == []
     assert (await device.read(3)).tasks == ()

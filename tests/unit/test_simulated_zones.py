@@ -1,4 +1,4 @@
-"""Relays and simulated zones on a virtual clock: with any device faults, all finally have the table."""
+"""Relays and simulated zones on a virtual clock: under any device faults, every device finally has the table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.rule_source import ALLOW, Tables, packed
 pytestmark = pytest.mark.virtual_clock
 
 
-async def test_every_device_of_every_zone_has_each_version_and_each_frame_is_encoded_once() -> None:
+async def test_every_device_gets_each_version_and_each_frame_is_encoded_once() -> None:
     tables = Tables()
     tables.put(5, {ALLOW: FIRST})
     async with relay_cluster(tables) as made:
@@ -32,7 +32,7 @@ async def test_every_device_of_every_zone_has_each_version_and_each_frame_is_enc
         assert simulator.devices.tables.applied == 4
 
 
-async def test_a_burst_is_merged_for_those_who_are_behind() -> None:
+async def test_a_burst_of_versions_is_merged_for_slow_devices() -> None:
     tables = Tables()
     tables.put(5, {ALLOW: FIRST})
     async with relay_cluster(tables) as made:
@@ -49,7 +49,7 @@ async def test_a_burst_is_merged_for_those_who_are_behind() -> None:
         assert not slowest.all()
 
 
-async def test_a_zone_follows_to_the_other_relay_by_deltas() -> None:
+async def test_a_zone_that_changes_its_relay_needs_no_snapshot() -> None:
     tables = Tables()
     tables.put(5, {ALLOW: FIRST})
     async with relay_cluster(tables, relays=2) as made:
@@ -81,7 +81,7 @@ async def test_a_zone_follows_to_the_other_relay_by_deltas() -> None:
     ],
     ids=["lies", "false alarms", "failures", "losses", "reboots", "slow", "everything"],
 )
-async def test_whatever_devices_do_all_have_the_table_in_the_end(faults: DeviceFaults) -> None:
+async def test_after_any_device_faults_every_device_has_the_table(faults: DeviceFaults) -> None:
     tables = Tables()
     tables.put(5, {ALLOW: FIRST})
     async with relay_cluster(tables) as made:
@@ -97,7 +97,7 @@ async def test_whatever_devices_do_all_have_the_table_in_the_end(faults: DeviceF
         assert made.versions() == [25] * 100
 
 
-async def test_small_devices_refuse_by_name_and_keep_what_they_had() -> None:
+async def test_devices_without_room_are_named_in_reports_and_keep_their_table() -> None:
     tables = Tables()
     tables.put(5, {ALLOW: FIRST})
     async with relay_cluster(tables) as made:
@@ -115,7 +115,7 @@ async def test_small_devices_refuse_by_name_and_keep_what_they_had() -> None:
         assert made.equal_the_table(simulator)
 
 
-async def test_a_frozen_zone_gets_nothing_until_it_is_thawed() -> None:
+async def test_a_frozen_zone_gets_no_frame_until_its_thaw() -> None:
     tables = Tables()
     tables.put(5, {ALLOW: FIRST})
     async with relay_cluster(tables) as made:
@@ -133,7 +133,7 @@ async def test_a_frozen_zone_gets_nothing_until_it_is_thawed() -> None:
         assert made.versions() == [6] * 20
 
 
-async def test_devices_that_no_relay_serves_ask_again_and_are_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_devices_that_no_relay_serves_retry_and_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "drivers.simulators.zone")
     tables = Tables()
     tables.put(5, {ALLOW: FIRST})
@@ -150,22 +150,22 @@ async def test_devices_that_no_relay_serves_ask_again_and_are_told_of_once(caplo
     assert len([line for line in caplog.messages if "1 DPUs not served" in line]) == 1
 
 
-async def test_reports_say_who_reached_what_on_change_only_and_say_again_what_may_be_lost() -> None:
-    class Unsure(Tables):
-        unsure = True
+async def test_reports_are_sent_on_change_and_repeated_while_their_outcome_is_unknown() -> None:
+    class FlakyTables(Tables):
+        is_flaky = True
 
         async def report(self, event: InstallsReported) -> None:
             await super().report(event)
-            if self.unsure:
+            if self.is_flaky:
                 raise AppendUnknown("the broker did not answer")
 
-    tables = Unsure()
+    tables = FlakyTables()
     tables.put(5, {ALLOW: FIRST}, at_ms=0)
     async with relay_cluster(tables) as made:
         made.simulate(["a"], 10)
         await asyncio.sleep(10)
         assert len(tables.reports) >= 5
-        tables.unsure = False
+        tables.is_flaky = False
         await asyncio.sleep(10)
         count = len(tables.reports)
         await asyncio.sleep(60)

@@ -1,4 +1,4 @@
-"""The simulator with an unreliable plane, and the cost of idle devices."""
+"""The simulator with a registrar that fails, and the cost of idle devices."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ pytestmark = pytest.mark.virtual_clock
 SILENCES = 3
 
 
-class Away:
-    """A directory of one zone that answers each question only after it was asked some times."""
+class FlakyRegistrar:
+    """A registrar of one zone. Each request fails `SILENCES` times before it succeeds."""
 
     def __init__(self) -> None:
         self.registrations: list[str] = []
@@ -51,8 +51,8 @@ class Away:
             raise LogUnavailable("the plane does not answer")
 
 
-class Refusing(Away):
-    """One that refuses a DPU for good."""
+class RefusingRegistrar(FlakyRegistrar):
+    """A registrar that refuses one DPU for good."""
 
     async def register(self, zone: str, dpu: str, node: str, serial: str, bmc_address: str) -> None:
         if dpu == "z-dpu-0000":
@@ -64,16 +64,16 @@ async def _no_relay(address: str) -> Link:
     raise LinkClosed(f"{address} is down")
 
 
-async def test_devices_outlive_a_plane_that_goes_away_while_they_register(
+async def test_registration_is_retried_while_the_plane_is_unavailable(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, "drivers.simulators.simulator")
-    away = Away()
-    devices = Simulator(away, ["r"], dial=_no_relay, rng=random.Random(1), dpus_per_zone=3)
+    registrar = FlakyRegistrar()
+    devices = Simulator(registrar, ["r"], dial=_no_relay, rng=random.Random(1), dpus_per_zone=3)
     running = asyncio.create_task(devices.run())
     await asyncio.sleep(60)
     assert not running.done()
-    assert sorted(away.registrations) == ["z-dpu-0000", "z-dpu-0002"]
+    assert sorted(registrar.registrations) == ["z-dpu-0000", "z-dpu-0002"]
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     assert set(caplog.messages) == {"registrar not available, retrying: the plane does not answer"}
@@ -83,45 +83,45 @@ async def test_devices_outlive_a_plane_that_goes_away_while_they_register(
     )
 
 
-async def test_a_device_that_the_plane_refuses_ends_no_other(caplog: pytest.LogCaptureFixture) -> None:
-    """In `serve --simulate` it ended the plane, at every start: anybody may give a DPU the name of one to come."""
-    refusing = Refusing()
-    devices = Simulator(refusing, ["r"], dial=_no_relay, rng=random.Random(1), dpus_per_zone=4)
+async def test_a_refused_device_does_not_end_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    """Any caller may register a DPU under the name of a simulated one, which once ended `serve --simulate`."""
+    registrar = RefusingRegistrar()
+    devices = Simulator(registrar, ["r"], dial=_no_relay, rng=random.Random(1), dpus_per_zone=4)
     running = asyncio.create_task(devices.run())
     await asyncio.sleep(60)
     assert not running.done()
-    assert sorted(refusing.registrations) == ["z-dpu-0002", "z-dpu-0003"]
+    assert sorted(registrar.registrations) == ["z-dpu-0002", "z-dpu-0003"]
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     assert caplog.messages.count("simulated DPU not registered") == 1
 
 
 class CountingFleet(SimulatedDevices):
-    """Counts how often it is looked at."""
+    """Simulated devices that count their ticks."""
 
-    looks = 0
+    ticks = 0
 
     def tick(self, now: float) -> dict[int, list[Ack]]:
-        self.looks += 1
+        self.ticks += 1
         return super().tick(now)
 
 
-def _looks_in_an_hour(faults: DeviceFaults) -> int:
+def _ticks_in_an_hour(faults: DeviceFaults) -> int:
     async def scenario() -> int:
-        devices = Simulator(Away(), ["r"], dial=_no_relay, rng=random.Random(1), dpus_per_zone=3)
+        devices = Simulator(FlakyRegistrar(), ["r"], dial=_no_relay, rng=random.Random(1), dpus_per_zone=3)
         fleet = devices.devices = CountingFleet(faults, random.Random(1))
         running = asyncio.create_task(devices.run())
         await asyncio.sleep(3_600)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-        return fleet.looks
+        return fleet.ticks
 
     return run_virtual(scenario())
 
 
-def test_devices_to_which_nothing_happens_are_not_looked_at() -> None:
-    assert not _looks_in_an_hour(NO_DEVICE_FAULTS)
+def test_idle_devices_have_no_ticks() -> None:
+    assert not _ticks_in_an_hour(NO_DEVICE_FAULTS)
 
 
-def test_devices_that_reboot_by_chance_are_looked_at_every_few_seconds() -> None:
-    assert 600 <= _looks_in_an_hour(DeviceFaults(reboots_per_hour=1.0)) <= 1_000
+def test_devices_with_random_reboots_tick_every_few_seconds() -> None:
+    assert 600 <= _ticks_in_an_hour(DeviceFaults(reboots_per_hour=1.0)) <= 1_000

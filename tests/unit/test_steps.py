@@ -1,4 +1,4 @@
-"""Every step run twice and failed once at each call: an action already begun on the device is not begun again."""
+"""Every step runs twice and fails once at each call. No action that began on the device begins again."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ T = TypeVar("T")
 
 
 class Cut(NamedTuple):
-    """The call of this number is cut off, before the device has seen it, or after."""
+    """The number of a call that fails, either before it reaches the device or after."""
 
     call: int
     after: bool
 
 
 class CutBmc:
-    """A BMC with one cut in its line."""
+    """A BMC on whose connection one call fails."""
 
     def __init__(self, bmc: Bmc, cut: Cut) -> None:
         self._bmc = bmc
@@ -107,9 +107,9 @@ async def run_step(
 
 
 async def attempt(
-    bmc: Bmc, dpu: Dpu, *, stop_after: int = 1_000, said: list[tuple[str, int]] | None = None
+    bmc: Bmc, dpu: Dpu, *, stop_after: int = 1_000, progress: list[tuple[str, int]] | None = None
 ) -> dict[str, str]:
-    """Run a step; it is not the actor any more after so many calls."""
+    """Run a step. After `stop_after` checks another actor owns it."""
     calls = 0
 
     def check() -> None:
@@ -119,11 +119,11 @@ async def attempt(
             raise AttemptSuperseded("not any more")
 
     async def thawed() -> None:
-        """Nothing is frozen."""
+        """No zone is frozen."""
 
     async def progressed(task: str, percent: int) -> None:
-        if said is not None:
-            said.append((task, percent))
+        if progress is not None:
+            progress.append((task, percent))
 
     return await run_step(bmc, dpu, check, thawed, progressed, calls=asyncio.BoundedSemaphore(1))
 
@@ -134,7 +134,7 @@ def begun(bmc: SimulatedBmc, phase: str) -> int:
 
 @pytest.mark.parametrize("phase", STEPS)
 async def test_a_step_run_twice_is_done_once(phase: str) -> None:
-    """The first attempt did it, and nobody heard: the second finds it done."""
+    """The success of the first attempt was not recorded. The second attempt finds the action done."""
     bmc = device()
     facts = await attempt(bmc, dpu_in(phase, 11))
     assert await attempt(bmc, dpu_in(phase, 12)) == facts
@@ -143,7 +143,7 @@ async def test_a_step_run_twice_is_done_once(phase: str) -> None:
 
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("phase", STEPS)
-def test_a_step_cut_off_anywhere_is_ended_by_the_next_attempt(phase: str, after: bool) -> None:
+def test_a_step_that_fails_at_any_call_is_finished_by_the_next_attempt(phase: str, after: bool) -> None:
     async def scenario() -> int:
         for call in range(1, 100):
             bmc = device()
@@ -155,13 +155,13 @@ def test_a_step_cut_off_anywhere_is_ended_by_the_next_attempt(phase: str, after:
                 assert begun(bmc, phase) == len(bmc.begun) == 1
             else:
                 return call
-        raise AssertionError("it never came through")
+        raise AssertionError("the step failed at each of 100 calls")
 
     assert run_virtual(scenario()) > 4
 
 
 @pytest.mark.parametrize("phase", [NODE_EFFECT, OS_INSTALLING, REBOOTING])
-async def test_who_is_not_the_actor_any_more_makes_no_call(phase: str) -> None:
+async def test_a_superseded_attempt_makes_no_call(phase: str) -> None:
     for allowed in range(4):
         bmc = device()
         with pytest.raises(AttemptSuperseded):
@@ -172,18 +172,18 @@ async def test_who_is_not_the_actor_any_more_makes_no_call(phase: str) -> None:
 
 async def test_a_successor_ends_the_session_of_a_zombie_and_adopts_its_task() -> None:
     bmc = device()
-    said: list[tuple[str, int]] = []
+    progress: list[tuple[str, int]] = []
     zombie = asyncio.create_task(attempt(bmc, dpu_in(OS_INSTALLING, 11)))
     await asyncio.sleep(1.0)
-    assert (await attempt(bmc, dpu_in(OS_INSTALLING, 12), said=said))["image"] == "i"
+    assert (await attempt(bmc, dpu_in(OS_INSTALLING, 12), progress=progress))["image"] == "i"
     with pytest.raises(SessionEnded):
         await zombie
-    assert len(bmc.begun) == 1 and said[0][1] >= 25
+    assert len(bmc.begun) == 1 and progress[0][1] >= 25
 
 
 @pytest.mark.parametrize("number", [9, 11], ids=["disowned", "of this request"])
 @pytest.mark.parametrize(("action", "image"), [("install", "old"), ("firmware", "i")])
-async def test_a_task_of_another_step_or_image_is_ended_first(number: int, action: str, image: str) -> None:
+async def test_a_task_of_another_step_or_image_is_cancelled_first(number: int, action: str, image: str) -> None:
     bmc, token = device(), token_of(dpu_in(OS_INSTALLING, number))
     await bmc.open(token)
     await bmc.start(token, action, image)
@@ -198,7 +198,7 @@ async def test_a_task_of_another_step_or_image_is_ended_first(number: int, actio
     ]
 
 
-async def test_a_task_that_failed_is_begun_anew_by_the_next_attempt() -> None:
+async def test_a_failed_task_is_started_again_by_the_next_attempt() -> None:
     bmc = device(FAST._replace(fail=1.0))
     with pytest.raises(TaskFailed, match="ended as failed"):
         await attempt(bmc, dpu_in(OS_INSTALLING, 11))
@@ -207,7 +207,7 @@ async def test_a_task_that_failed_is_begun_anew_by_the_next_attempt() -> None:
     assert begun(bmc, OS_INSTALLING) == 2
 
 
-async def test_who_waited_for_a_place_looks_again_before_the_call() -> None:
+async def test_an_attempt_that_waited_for_a_slot_checks_its_ownership_before_the_call() -> None:
     bmc, is_ours, calls = device(), True, asyncio.Semaphore(1)
 
     def check() -> None:
@@ -215,10 +215,10 @@ async def test_who_waited_for_a_place_looks_again_before_the_call() -> None:
             raise AttemptSuperseded("not any more")
 
     async def thawed() -> None:
-        """Nothing is frozen."""
+        """No zone is frozen."""
 
     async def progressed(task: str, percent: int) -> None:
-        """Nobody listens."""
+        """Ignore the progress."""
 
     await calls.acquire()
     step = run_step(bmc, dpu_in(OS_INSTALLING), check, thawed, progressed, calls=calls)
@@ -228,18 +228,18 @@ async def test_who_waited_for_a_place_looks_again_before_the_call() -> None:
     calls.release()
     with pytest.raises(AttemptSuperseded):
         await waiting
-    await bmc.open(1)  # no session of the attempt's own is in the way
+    await bmc.open(1)  # the attempt opened no session, which would have a higher token
     assert not bmc.begun
 
 
-async def test_who_waits_for_a_thaw_takes_no_place() -> None:
+async def test_an_attempt_that_waits_for_a_thaw_takes_no_slot() -> None:
     bmc, calls, thaw = device(), asyncio.Semaphore(1), asyncio.Event()
 
     async def thawed() -> None:
         await thaw.wait()
 
     async def progressed(task: str, percent: int) -> None:
-        """Nobody listens."""
+        """Ignore the progress."""
 
     frozen = run_step(bmc, dpu_in(OS_INSTALLING), lambda: None, thawed, progressed, calls=calls)
     waiting = asyncio.ensure_future(frozen)
@@ -249,20 +249,20 @@ async def test_who_waits_for_a_thaw_takes_no_place() -> None:
     assert (await waiting)["image"] == "i"
 
 
-async def test_a_device_that_states_no_serial_is_believed() -> None:
+async def test_a_device_without_a_serial_is_accepted() -> None:
     assert "serial" not in await attempt(device(serial=""), dpu_in(NODE_EFFECT))
 
 
-async def test_what_was_disowned_is_done_again() -> None:
-    """A retry that a person asked for begins anew, whatever the device says that it did before."""
+async def test_a_disowned_action_is_done_again() -> None:
+    """A retry requested by a person starts the action again, whatever the device has done before."""
     bmc = device()
     await attempt(bmc, dpu_in(OS_INSTALLING, 11))
     await attempt(bmc, replace(dpu_in(OS_INSTALLING, 12), disowned=11))
     assert begun(bmc, OS_INSTALLING) == 2
 
 
-async def test_what_an_earlier_registration_did_is_done_again() -> None:
-    """Its attempts may have had the numbers that those of this one have."""
+async def test_an_action_of_an_earlier_registration_is_done_again() -> None:
+    """Attempts of the earlier registration may have had the same numbers."""
     bmc = device()
     former = replace(dpu_in(OS_INSTALLING), since_ms=0, began_ms=BEGAN_MS - 1)
     await attempt(bmc, former)
@@ -270,29 +270,29 @@ async def test_what_an_earlier_registration_did_is_done_again() -> None:
     assert begun(bmc, OS_INSTALLING) == 2
 
 
-def test_a_token_is_higher_than_all_before_it_in_whatever_zone_and_log() -> None:
-    told = [(0, 11), (0, 12), (5, 13), (5, TOKENS_PER_MS), (5, TOKENS_PER_MS + 1), (5_000, 3), (5_001, 1)]
-    tokens = [token_of(replace(dpu_in(NODE_EFFECT, number), began_ms=BEGAN_MS + ms)) for ms, number in told]
+def test_a_token_is_higher_than_all_earlier_ones_across_zones_and_logs() -> None:
+    attempts = [(0, 11), (0, 12), (5, 13), (5, TOKENS_PER_MS), (5, TOKENS_PER_MS + 1), (5_000, 3), (5_001, 1)]
+    tokens = [token_of(replace(dpu_in(NODE_EFFECT, number), began_ms=BEGAN_MS + ms)) for ms, number in attempts]
     assert tokens == sorted(set(tokens))
-    assert tokens[-1] < 1 << 63, "a device may keep it as a long"
+    assert tokens[-1] < 1 << 63, "a token must fit a signed 64-bit integer"
 
 
 @pytest.mark.parametrize(("phase", "word"), [(OS_INSTALLING, "image"), (REBOOTING, "boot_id")])
-async def test_a_device_that_says_done_and_has_done_nothing_is_found_out(phase: str, word: str) -> None:
+async def test_a_false_success_of_a_device_is_detected(phase: str, word: str) -> None:
     bmc = device(FAST._replace(lie=1.0))
     bmc.image = "old"
     with pytest.raises(TaskFailed, match=word):
         await attempt(bmc, dpu_in(phase))
 
 
-async def test_a_reboot_that_has_been_is_not_done_again() -> None:
+async def test_a_reboot_that_happened_is_not_repeated() -> None:
     bmc = device()
     bmc.boots = 2
     assert (await attempt(bmc, dpu_in(REBOOTING)))["boot_id"] == "boot-2"
     assert not bmc.begun
 
 
-async def test_faults_are_told_apart() -> None:
+async def test_faults_have_different_errors() -> None:
     with pytest.raises(TaskFailed, match="ended as failed"):
         await attempt(device(FAST._replace(fail=1.0)), dpu_in(CONFIG_FIRMWARE))
     with pytest.raises(NeedsOperator, match="image: 'i' does not exist on the device"):
@@ -303,14 +303,14 @@ async def test_faults_are_told_apart() -> None:
         await attempt(device(FAST._replace(hang=1.0)), dpu_in(NODE_EFFECT))
 
 
-async def test_a_long_task_is_stated_when_it_is_taken_on_and_at_each_quarter() -> None:
-    said: list[tuple[str, int]] = []
-    await attempt(device(FAST._replace(pace=60.0)), dpu_in(OS_INSTALLING), said=said)
-    assert [percent // 25 for _, percent in said] == [0, 1, 2, 3]
+async def test_progress_of_a_task_is_recorded_at_its_start_and_at_each_quarter() -> None:
+    progress: list[tuple[str, int]] = []
+    await attempt(device(FAST._replace(pace=60.0)), dpu_in(OS_INSTALLING), progress=progress)
+    assert [percent // 25 for _, percent in progress] == [0, 1, 2, 3]
 
 
-class Chatty(CutBmc):
-    """A device that adds something of its own to what it says."""
+class OddBmc(CutBmc):
+    """A BMC whose readings have a given progress and boot id."""
 
     def __init__(self, bmc: Bmc, percent: int = 10, boot_id: str = "") -> None:
         super().__init__(bmc, Cut(0, after=False))
@@ -324,16 +324,16 @@ class Chatty(CutBmc):
 
 
 @pytest.mark.parametrize(("percent", "stated"), [(10**30, 100), (-(10**30), 0)])
-async def test_progress_that_is_no_share_is_stated_as_the_nearest_one(percent: int, stated: int) -> None:
-    """What takes more than 64 bits is no number of the log's: to state it ended the provisioner."""
-    said: list[tuple[str, int]] = []
-    await attempt(Chatty(device(), percent), dpu_in(OS_INSTALLING), said=said)
-    assert {share for _, share in said} == {0, stated}
+async def test_progress_out_of_range_is_recorded_as_the_nearest_percentage(percent: int, stated: int) -> None:
+    """A number of more than 64 bits cannot be encoded, and once ended the provisioner."""
+    progress: list[tuple[str, int]] = []
+    await attempt(OddBmc(device(), percent), dpu_in(OS_INSTALLING), progress=progress)
+    assert {share for _, share in progress} == {0, stated}
 
 
 @pytest.mark.parametrize("boot_id", ["x" * 254, "two\nlines"])
-async def test_facts_that_the_log_does_not_take_are_a_fault_of_the_device(boot_id: str) -> None:
+async def test_invalid_facts_are_a_failure_of_the_device(boot_id: str) -> None:
     with pytest.raises(
         TaskFailed, match=r"^boot_id: .* printable characters on one line; the device reported this value"
     ):
-        await attempt(Chatty(device(), boot_id=boot_id), dpu_in(OS_INSTALLING))
+        await attempt(OddBmc(device(), boot_id=boot_id), dpu_in(OS_INSTALLING))

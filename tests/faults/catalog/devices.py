@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.faults.catalog.entry import CatalogEntry
 
 _HOLD = "tests/unit/test_withdrawals.py::test_a_withdrawal_over_budget_changes_no_verdict_until_two_principals_approve"
-_BURST = "tests/unit/test_simulated_zones.py::test_a_burst_is_merged_for_those_who_are_behind"
+_BURST = "tests/unit/test_simulated_zones.py::test_a_burst_of_versions_is_merged_for_slow_devices"
 _LINKS = "tests/integration/test_agent_websocket.py"
 _SLOW = f"{_LINKS}::test_a_device_that_takes_nothing_delays_nobody_and_then_gets_one_merged_delta"
 _DOOR = f"{_LINKS}::test_too_many_at_once_are_told_when_to_come_back_and_all_get_in"
@@ -17,7 +17,7 @@ DEVICES = (
         "a driver that hangs, or never ends a session",
         (
             "simulated: steps begun on devices",
-            "tests/unit/test_provisioner.py::test_a_device_that_hangs_is_let_go_at_the_deadline_and_found_again",
+            "tests/unit/test_provisioner.py::test_an_attempt_at_a_hanging_device_ends_at_the_deadline_and_is_retried",
         ),
     ),
     CatalogEntry(
@@ -25,7 +25,7 @@ DEVICES = (
         "responses late, twice, out of order, or for something else",
         (
             "real: device answers lost",
-            "tests/unit/test_delivery_state.py::test_an_answer_to_a_frame_that_is_not_on_its_way_costs_no_waiting",
+            "tests/unit/test_delivery_state.py::test_a_refusal_of_a_frame_not_in_flight_causes_no_wait",
             "tests/integration/test_tls_agents.py::test_acknowledgements_for_others_move_nobody",
         ),
     ),
@@ -34,7 +34,7 @@ DEVICES = (
         "a device that reports success without effect, or an effect without success",
         (
             "tests/unit/test_agent.py::test_a_device_with_a_false_acknowledgement_is_found_by_its_digest_and_reconciled",
-            "tests/unit/test_steps.py::test_a_device_that_says_done_and_has_done_nothing_is_found_out",
+            "tests/unit/test_steps.py::test_a_false_success_of_a_device_is_detected",
         ),
     ),
     CatalogEntry(
@@ -51,13 +51,13 @@ DEVICES = (
         "a device restarts with an older state",
         (
             "simulated: device reboots",
-            "tests/unit/test_delivery_state.py::test_a_dpu_that_went_back_is_led_on_from_there",
+            "tests/unit/test_delivery_state.py::test_a_dpu_that_returned_to_an_older_version_gets_a_delta_from_it",
         ),
     ),
     CatalogEntry(
         89,
         "a device that connects and disconnects repeatedly",
-        ("tests/unit/test_relay.py::test_a_dpu_that_flaps_gets_a_few_snapshots_and_then_one_a_minute",),
+        ("tests/unit/test_relay.py::test_a_dpu_that_reconnects_often_gets_one_snapshot_per_minute",),
     ),
     CatalogEntry(
         90,

@@ -25,7 +25,10 @@ PROCESSES = (
     CatalogEntry(
         5,
         "kill after a driver got a command, before it responded",
-        ("simulated: crash", "tests/unit/test_steps.py::test_a_step_cut_off_anywhere_is_ended_by_the_next_attempt"),
+        (
+            "simulated: crash",
+            "tests/unit/test_steps.py::test_a_step_that_fails_at_any_call_is_finished_by_the_next_attempt",
+        ),
     ),
     CatalogEntry(
         6,
@@ -39,7 +42,7 @@ PROCESSES = (
         (
             "real: killed while starting",
             "tests/unit/test_state_checkpoints.py::test_what_a_killed_process_left_half_made_is_cleared",
-            "tests/unit/test_agent_store.py::test_a_file_half_written_does_not_replace_the_old_one",
+            "tests/unit/test_agent_store.py::test_a_failed_save_does_not_replace_the_file",
         ),
     ),
     CatalogEntry(

@@ -39,7 +39,7 @@ STORAGE = (
         48,
         "a torn snapshot",
         (
-            "tests/unit/test_agent_store.py::test_a_file_that_was_torn_or_damaged_anywhere_is_left_out",
+            "tests/unit/test_agent_store.py::test_a_torn_or_damaged_file_is_not_loaded",
             "tests/integration/test_backup.py::test_nothing_is_made_of_a_damaged_backup",
         ),
     ),
