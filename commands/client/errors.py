@@ -7,15 +7,17 @@ A request without a connection took no effect, so its outcome is not unknown. Th
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 from google.protobuf.message import DecodeError
-from google.rpc.error_details_pb2 import ErrorInfo
+from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 
 from eventstore.reasons import Fault, Reason
 from schemas.api.metadata import ANSWERED_KEY, ERROR_DOMAIN, STATUS_DETAILS_KEY
+
+Detail = TypeVar("Detail", ErrorInfo, RetryInfo)
 
 _NEVER_SENT = ("failed to connect to all addresses", "errors resolving", "DNS resolution failed")
 _RETRIABLE = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED})
@@ -36,6 +38,8 @@ class CallFailed(Exception):
         """The code of an error of the plane."""
         self.fields: Mapping[str, str] = fault.fields
         """The named values of an error of the plane."""
+        self.retry_delay_s = _retry_delay_s(error) if self.is_from_plane else 0.0
+        """The pause that the plane asks for before another attempt."""
 
     @property
     def details(self) -> str:
@@ -92,20 +96,25 @@ def fault_in(error: grpc.RpcError) -> Fault:
     sentence = error.details() or ""
     for key, value in _trailing(error):
         if key == STATUS_DETAILS_KEY:
-            info = _error_info(value)
+            info = _detail(value, ErrorInfo)
             if info.domain == ERROR_DOMAIN and info.reason in Reason.__members__:
                 return Fault(sentence, Reason[info.reason], **info.metadata)
     return Fault(sentence, Reason.UNAVAILABLE)
 
 
-def _error_info(packed: bytes) -> ErrorInfo:
-    """The ErrorInfo of a google.rpc.Status; an empty one if there is none, or the bytes are not a status."""
-    info = ErrorInfo()
+def _retry_delay_s(error: grpc.RpcError) -> float:
+    delays = (_detail(value, RetryInfo).retry_delay for key, value in _trailing(error) if key == STATUS_DETAILS_KEY)
+    return max((delay.seconds + delay.nanos / 1e9 for delay in delays), default=0.0)
+
+
+def _detail(packed: bytes, kind: type[Detail]) -> Detail:
+    """The detail of this kind of a google.rpc.Status; an empty one if there is none, or the bytes are not a status."""
+    detail = kind()
     try:
-        any(detail.Unpack(info) for detail in Status.FromString(packed).details)
+        any(packed_detail.Unpack(detail) for packed_detail in Status.FromString(packed).details)
     except DecodeError:
-        return ErrorInfo()
-    return info
+        return kind()
+    return detail
 
 
 def _trailing(error: grpc.RpcError) -> Iterable[tuple[str, Any]]:

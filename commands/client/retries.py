@@ -2,8 +2,8 @@
 
 A command may be sent again because it carries its id: it takes effect at most once. A client tries each server in turn,
 and stays with the one that responded. Between rounds it pauses with full jitter, and a budget bounds the share of
-retries, so that clients do not multiply the load of a plane that is slow. gRPC's own retries stay within one channel,
-so they cannot move to the next server.
+retries, so that clients do not multiply the load of a plane that is slow. A plane that asks for a longer pause gets it.
+gRPC's own retries stay within one channel, so they cannot move to the next server.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from commands.client.errors import CallFailed
 
 PAUSE_S = 0.2
 PAUSE_S_MAX = 5.0
+RETRY_DELAY_S_MAX = 30.0
+"""The longest pause that a plane can ask for."""
 BUDGET_MAX = 50.0
 EARNED = 0.1
 """Retries that one successful call adds to the budget: in the long term, a tenth of the calls may be repeated."""
@@ -58,8 +60,9 @@ class Attempts:
 
     def __iter__(self) -> Iterator[tuple[str, float]]:
         for pause_s in self._retries.rounds():
+            asked_s = max((failure.retry_delay_s for failure in self._failures), default=0.0)
             for number, server in enumerate(list(self._retries.servers)):
-                yield server, 0.0 if number else pause_s
+                yield server, 0.0 if number else max(pause_s, min(asked_s, RETRY_DELAY_S_MAX))
 
     def failed(self, error: CallFailed) -> None:
         """Remember the failure of an attempt. Raises it if no other attempt may succeed."""

@@ -7,13 +7,14 @@ from typing import Any
 
 import grpc
 import pytest
-from google.rpc.error_details_pb2 import ErrorInfo
+from google.protobuf.duration_pb2 import Duration
+from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 from hypothesis import given
 from hypothesis import strategies as st
 
 from commands.client.errors import CallFailed, NotFound, PositionExpired, Rejected, StillFolding, Unanswered, failure
-from commands.client.retries import BUDGET_MAX, PAUSE_S_MAX, Retries
+from commands.client.retries import BUDGET_MAX, PAUSE_S_MAX, RETRY_DELAY_S_MAX, Retries
 from commands.rpc.error_details import metadata_of
 from eventstore.reasons import Fault, Reason
 from schemas.api.metadata import ANSWERED_KEY, ERROR_DOMAIN, STATUS_DETAILS_KEY
@@ -103,6 +104,20 @@ def test_a_budget_bounds_the_share_of_retries() -> None:
     for _ in range(20):
         retries.succeeded("a")
     assert sorted(len(list(retries.begin())) for _ in range(4))[:2] == [1, 1], "20 calls pay for two retries"
+
+
+@pytest.mark.parametrize("asked_s, waited_s", [(0, 0.0), (7, 7.0), (-7, 0.0), (86_400, RETRY_DELAY_S_MAX)])
+def test_the_next_round_waits_as_long_as_the_plane_asks(asked_s: int, waited_s: float) -> None:
+    status = Status()
+    status.details.add().Pack(RetryInfo(retry_delay=Duration(seconds=asked_s)))
+    more = ((STATUS_DETAILS_KEY, status.SerializeToString()),)
+    attempts = Retries(["a", "b"], rounds=2, rng=random.Random(1)).begin()
+    pauses_s = []
+    for server, pause_s in attempts:
+        pauses_s.append(pause_s)
+        attempts.failed(error(UNAVAILABLE, "loading", from_plane=True, server=server, more=more))
+    assert pauses_s[2] >= waited_s and pauses_s[2] <= max(waited_s, PAUSE_S_MAX)
+    assert [pauses_s[0], pauses_s[1], pauses_s[3]] == [0, 0, 0]
 
 
 def test_a_failure_that_no_other_attempt_mends_is_raised_at_once() -> None:
