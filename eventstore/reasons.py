@@ -27,7 +27,7 @@ class Reason(StrEnum):
         return self
 
     INVALID_FIELD = "INVALID_FIELD", "The field `field` of the request breaks a rule that needs no state."
-    LIMIT_REACHED = "LIMIT_REACHED", "There are `limit` of these already."
+    LIMIT_REACHED = "LIMIT_REACHED", "The number of these objects has reached its limit, `limit`."
 
     COMMAND_ID_IN_USE = "COMMAND_ID_IN_USE", "The command id belongs to another command."
     COMMAND_ID_EXPIRED = "COMMAND_ID_EXPIRED", "The id was used, and the outcome of its command is no longer kept."
@@ -37,7 +37,10 @@ class Reason(StrEnum):
     NODE_NOT_FOUND = "NODE_NOT_FOUND", "No node has this name, in the named zone or in any."
     NODE_IN_OTHER_ZONE = "NODE_IN_OTHER_ZONE", "The node is in `zone`, and a node agent cannot move it."
     NODE_CHANGED_LATER = "NODE_CHANGED_LATER", "The node changed after the snapshot that lacks it."
-    INCARNATION_OUTDATED = "INCARNATION_OUTDATED", "The node has a newer incarnation, or released this one."
+    INCARNATION_OUTDATED = (
+        "INCARNATION_OUTDATED",
+        "The node has a newer incarnation, or has released the index of this one.",
+    )
     INCARNATION_DIFFERS = "INCARNATION_DIFFERS", "The node has another incarnation than the request names."
     SNAPSHOT_OUTDATED = "SNAPSHOT_OUTDATED", "The snapshot is not the last one of its source."
     NOT_PERMITTED_TO_AGENT = "NOT_PERMITTED_TO_AGENT", "Only an operator may set this label or address, or remove it."
@@ -58,13 +61,13 @@ class Reason(StrEnum):
     NODE_OUT_OF_SERVICE = "NODE_OUT_OF_SERVICE", "The DPU cannot get another node while its own is out of service."
     PHASE_MISMATCH = "PHASE_MISMATCH", "The request or step does not apply in the present phase, `phase`."
     ATTEMPT_MISMATCH = "ATTEMPT_MISMATCH", "The step event is not about the running or next attempt."
-    ATTEMPT_TOO_EARLY = "ATTEMPT_TOO_EARLY", "The next attempt, or the end of this one, has not come yet."
+    ATTEMPT_TOO_EARLY = "ATTEMPT_TOO_EARLY", "The time of the next attempt, or the deadline, is not reached."
     IMAGE_MISSING = "IMAGE_MISSING", "The DPU has no image yet, so the request must name one."
 
-    CLIQUE_NOT_FOUND = "CLIQUE_NOT_FOUND", "The domain or clique was never claimed in or given a capacity."
+    CLIQUE_NOT_FOUND = "CLIQUE_NOT_FOUND", "The domain or clique has no claim, and no capacity was set."
     CLAIM_NOT_FOUND = "CLAIM_NOT_FOUND", "The node has neither an index nor a queue place in the clique."
     CLAIM_IN_OTHER_CLIQUE = "CLAIM_IN_OTHER_CLIQUE", "This incarnation has its claim in another clique of the domain."
-    CLAIM_WAITING = "CLAIM_WAITING", "The node waits for an index, so its daemon has no readiness."
+    CLAIM_WAITING = "CLAIM_WAITING", "The node waits for an index, so its daemon cannot be ready."
     INDEX_OUT_OF_RANGE = "INDEX_OUT_OF_RANGE", "The clique has no such index: its capacity is `capacity`."
     INDEX_IN_USE = "INDEX_IN_USE", "The requested index is held by `node`."
     INDEX_FIXED = "INDEX_FIXED", "The index of a running incarnation does not change."
@@ -80,7 +83,7 @@ class Reason(StrEnum):
     HOLD_CHANGED = "HOLD_CHANGED", "The hash is not the present one of the hold: look at it again."
     APPROVER_IS_REQUESTER = "APPROVER_IS_REQUESTER", "The principal requested the change, so others must approve it."
 
-    OUT_OF_ORDER = "OUT_OF_ORDER", "The plane's own record was folded already, or one before it was not."
+    OUT_OF_ORDER = "OUT_OF_ORDER", "The plane's own record was folded already, or an earlier one was not."
 
     AWAITING_LOG = "AWAITING_LOG", "Unknown: the log or a fold has not answered in time; ask again."
     OUTCOME_FORGOTTEN = "OUTCOME_FORGOTTEN", "Unknown: the plane no longer keeps the outcome; the log has its events."

@@ -40,18 +40,20 @@ class CommandStatus:
             return self._with_fleet(results.merged_result(command_id, known, self._folds.log_id))
         left_ms = latest_ms - self._now_ms()
         if left_ms > 0:
-            reason = f"it is not in the log yet; it can still reach it within {left_ms // 1000 + 1} s"
+            reason = f"the command is not in the log yet, and can still arrive within {left_ms // 1000 + 1} s"
             return results.unknown(command_id, reason)
         behind = next(filter(self._is_behind, self._folds.partitions_status()), None)
         if behind is not None:
-            return results.unknown(command_id, f"it may be in the part of {behind.partition} that is not folded yet")
+            return results.unknown(
+                command_id, f"the command may be in the part of {behind.partition} that is not folded yet"
+            )
         if self._folds.ends_seen_ms < latest_ms:
             return results.unknown(
-                command_id, "it may be in the log, whose end was last read before the command expired"
+                command_id, "the command may be in the log: the log's end was last read before the command expired"
             )
         if self._is_forgotten(command_id):
             shows = f"`dpuplane events export --command {command_id}` prints its events"
-            reason = f"its outcome is no longer kept; {shows}"
+            reason = f"the outcome of the command is no longer kept; {shows}"
             return results.unknown(command_id, reason, Reason.OUTCOME_FORGOTTEN)
         return results.expired(command_id)
 

@@ -211,7 +211,7 @@ class QueriesService(ProgressQueries):
             return list(self._reader.partition_numbers)
         number = self._reader.partition_number(domain)
         if domain not in self._reader.cliques(number).domains:
-            reason = f"domain: {field_checks.quoted(domain)} has no clique: none was claimed in or given a capacity"
+            reason = f"domain: {field_checks.quoted(domain)} has no clique: no index was claimed, and no capacity set"
             raise NotFound(Fault(reason, Reason.CLIQUE_NOT_FOUND, domain=domain))
         return [number]
 
@@ -220,8 +220,8 @@ class QueriesService(ProgressQueries):
         view = clique_views.show(self._reader.cliques(number), domain, clique)
         if view is None:
             reason = (
-                f"clique: {field_checks.quoted(f'{domain}/{clique}')} does not exist: it was never claimed in or given "
-                "a capacity"
+                f"clique: {field_checks.quoted(f'{domain}/{clique}')} does not exist: no index was claimed, and no "
+                "capacity set"
             )
             raise NotFound(Fault(reason, Reason.CLIQUE_NOT_FOUND, domain=domain, clique=clique))
         return view, self._reader.token(CLIQUES, numbers=[number])

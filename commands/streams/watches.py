@@ -84,7 +84,9 @@ class Watches:
             return {partition: self._replica.position(partition) for partition in watched.partitions}
         offsets = from_token(token, self._replica.log_id).offsets
         if missing := [partition for partition in watched.partitions if partition not in offsets]:
-            raise InvalidPosition(f"position: {missing[0]} is not in it; give the position of a response of this list")
+            raise InvalidPosition(
+                f"position: it has no offset of {missing[0]}; give the position of a response of this list"
+            )
         return {partition: offsets[partition] for partition in watched.partitions}
 
 

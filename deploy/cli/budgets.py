@@ -53,7 +53,7 @@ def list_budgets(*, client: Client, output: Output, limit: int | None) -> None:
 @click.argument("kind", type=click.Choice(BUDGET_KINDS))
 @click.option("--permille", type=INT32, help="Limit as a share of a table, in thousandths.")
 @click.option("--min-addresses", type=INT32, help="Lower bound of the limit, in addresses.")
-@click.option("--no-limit", is_flag=True, help="Hold nothing; instead of the two others.")
+@click.option("--no-limit", is_flag=True, help="Hold nothing; replaces the two other options.")
 @command_options
 def set_budget(
     *, client: Client, output: str, kind: str, permille: int | None, min_addresses: int | None, no_limit: bool

@@ -141,7 +141,7 @@ def _print_config(found: pb.CliqueConfig, part: str, merge: str | None) -> None:
 @click.option(
     "--address",
     default="",
-    help="Address of its daemon, for the hosts mapping. Without this option and --uid, the present one stays.",
+    help="Address of its daemon, for the hosts mapping. Without this option and --uid, the present address stays.",
 )
 @_UID
 @click.option("--created", type=Time(), default=0, help="Creation time of that incarnation; needs --uid.")

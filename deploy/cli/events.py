@@ -40,8 +40,8 @@ _FILTERS = (
     click.option(
         "--decisions",
         is_flag=True,
-        help="Instead of events, what was decided of each: made by folding the log, as the topic decisions on Kafka "
-        "has it. Times and positions are those of the event.",
+        help="Print the decision about each event, not the event. The log is folded again for this, and the decisions "
+        "are those in the topic decisions on Kafka. Each has the time and the position of its event.",
     ),
     click.option(
         "--type",
@@ -65,7 +65,8 @@ _FILTERS = (
         type=Time(),
         default=0,
         metavar="TIME",
-        help="Only from this append time on: ISO 8601, UTC if it names no zone, ms, or 10m for 10 minutes ago.",
+        help="Only events from this append time on: a time in ISO 8601 (UTC if it names no zone) or in milliseconds, or 10m "
+        "for 10 minutes ago.",
     ),
     click.option(
         "--from",
@@ -119,7 +120,7 @@ def tail(
             f"--until: give -n, --since, --from or {_ALL} too: without one of them, tail begins at the end of the log"
         )
     if last and wanted["decisions"]:
-        raise click.UsageError("-n: give --since or --from with --decisions, which are made in the order of the log")
+        raise click.UsageError("-n: give --since or --from with --decisions: the log can only be folded in its order")
     from_end = None if starts and last is None else last or 0
     _print(open_events(client, log_source), _wanted(**wanted), output, wanted["decisions"], follow=True, last=from_end)
 

@@ -138,8 +138,9 @@ def _refuse_foreign_cliques(client: Client, plan: InventoryPlan) -> None:
         theirs = there - planned.get(clique.clique, there)
         if theirs:
             raise Refused(
-                f"clique_domain: {quoted(domain)} has {clique.clique} already, with {quoted(min(theirs))}, which this"
-                " file does not place there; nothing was applied, name another domain with --clique-domain"
+                f"clique_domain: {quoted(domain)} already has a clique {clique.clique} with node {quoted(min(theirs))},"
+                " and this file does not put that node into the clique; nothing was applied; name another domain with"
+                " --clique-domain"
             )
 
 
@@ -274,7 +275,7 @@ def _print(summary: pb.ImportSummary) -> None:
 
 def _foreseen(summary: pb.ImportSummary) -> tuple[tuple[str, object], ...]:
     """The lines about holds in the output of a dry run."""
-    kept = "; rule tables have their previous state; the import is compared with their last stated state"
+    kept = "; the rule tables have their previous state, and this comparison uses their newest state"
     return (
         ("held already", f"{summary.held_before} of these nodes{kept if summary.held_before else ''}"),
         ("would be held", "unknown until the import is applied; see `dpuplane budgets list`"),

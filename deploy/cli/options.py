@@ -76,7 +76,8 @@ _AT = click.option(
     callback=param_types.as_of_text,
     metavar="POSITION|TIME",
     default="",
-    help="Query the past: as of the `position` of an earlier response, a time (ISO 8601 or ms), or 10m ago.",
+    help="Query the past: as of the `position` of an earlier response, a time (ISO 8601 or ms), or 10m for 10 "
+    "minutes ago.",
 )
 _WATCH = click.option("--watch", is_flag=True, help="Print again after each change, until Ctrl-C.")
 _NO_HEADERS = click.option("--no-headers", is_flag=True, help="Omit the heads of the columns.")

@@ -175,7 +175,7 @@ def label(*, client: Client, output: str, zone: str, labels: tuple[str, ...], re
     metavar="KEY",
     help="A label key that node agents own; repeatable, replaces those that were set; 'none' for no key.",
 )
-@click.option("--transient-attempts", type=INT32, help="Attempts at a step while the device is silent; 0: default.")
+@click.option("--transient-attempts", type=INT32, help="Attempts at a step while the device is silent; 0: the default.")
 @click.option("--device-attempts", type=INT32, help="Attempts at a step that fails on the device; 0: the default.")
 @click.option("--operator-attempts", type=INT32, help="Attempts at a step that needs a person; 0: the default.")
 @click.option("--create", is_flag=True, help="Create the zone if it is unknown.")

@@ -44,7 +44,7 @@ def made() -> str:
         dashboard.Dashboard("dpuplane")
         .uid("dpuplane")
         .tags(["dpuplane"])
-        .description("The plane of a fleet of DPUs: what wants a look, and on which way things are late.")
+        .description("The plane of a fleet of DPUs: faults that need an operator, and the delays from event to device.")
         .refresh("15s")
         .time("now-1h", "now")
         .timezone("browser")

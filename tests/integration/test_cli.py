@@ -359,7 +359,7 @@ async def test_another_fleet_is_not_put_into_the_cliques_of_the_first(run: Run, 
     stated = await plane.stated()
     refused = await run("import", str(other), *options)
     assert (refused.status, refused.stdout) == (1, "")
-    assert "clique_domain: 'inventory' has clique-0000 already, with 'a0'" in refused.stderr
+    assert "clique_domain: 'inventory' already has a clique clique-0000 with node 'a0'" in refused.stderr
     assert await plane.stated() == stated
     apart = ("--clique-domain", "other", "--address-pool", "10.2.0.0/16")
     assert (await run("import", str(other), *options, *apart)).json["claims"] == 6

@@ -187,7 +187,7 @@ async def test_dpus_and_cliques_are_watched_as_their_lists_select_them(plane: Se
     ("position", "said"),
     [
         ("other:zones/0=1", "log id 'other' must be that of this log"),
-        ("LOG:zones/0=1", "zones/1 is not in it; give the position of a response of this list"),
+        ("LOG:zones/0=1", "it has no offset of zones/1; give the position of a response of this list"),
         ("zones", "log id"),
     ],
 )

@@ -116,5 +116,5 @@ def test_verify_has_nothing_to_say_of_what_agrees_and_names_what_does_not() -> N
     )
     log.write(FLEET_0, ghost)
     assert list(agreement.check_verified(log.evidence())) == [
-        f"1 node in zone {A} as fleet has it, which the zone does not have: ghost"
+        f"1 node that fleet has in zone {A}, and the zone does not have: ghost"
     ]

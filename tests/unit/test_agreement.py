@@ -106,7 +106,7 @@ def test_nodes_that_stay_after_they_left_are_named(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(Tombstones, "note", lambda *_: None)
     fresh = found_in(move_and_leave)
     (group,) = fresh.agreement.groups
-    assert group.what == f"in zone {HOME}, which a leave from zone {OTHER} has ended"
+    assert group.what == f"that zone {HOME} has, in spite of a leave from zone {OTHER}"
     assert set(group.names) == set(fresh.fleet.members.rows) and group.names
     assert fresh.differences == (str(group),)
 
@@ -198,12 +198,12 @@ def test_a_leave_that_is_still_to_be_forwarded_is_pending() -> None:
 
 
 DIFFERENCES: dict[str, Callable[[Any, Any], None]] = {
-    "in zone z1, which fleet does not have": lambda zone, fleet: fleet.members.remove("n0"),
-    "in zone z1, which fleet has in zone z9": lambda zone, fleet: put(fleet, zone="z9"),
-    "in zone z1, of which fleet has another incarnation": lambda zone, fleet: put(fleet, uid="another"),
-    "in zone z1, of which fleet has other addresses": lambda zone, fleet: put(fleet, address4=1),
-    "in zone z1, of which fleet has other labels": lambda zone, fleet: put(fleet, labels={"a": "b"}),
-    "in zone z1 as fleet has it, which the zone does not have": lambda zone, fleet: zone.nodes.remove("n0"),
+    "that zone z1 has, and fleet does not have": lambda zone, fleet: fleet.members.remove("n0"),
+    "that zone z1 has, and fleet has in zone z9": lambda zone, fleet: put(fleet, zone="z9"),
+    "that zone z1 has, and fleet has in another incarnation": lambda zone, fleet: put(fleet, uid="another"),
+    "that zone z1 has, and fleet has with other addresses": lambda zone, fleet: put(fleet, address4=1),
+    "that zone z1 has, and fleet has with other labels": lambda zone, fleet: put(fleet, labels={"a": "b"}),
+    "that fleet has in zone z1, and the zone does not have": lambda zone, fleet: zone.nodes.remove("n0"),
 }
 
 

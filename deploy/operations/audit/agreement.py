@@ -188,7 +188,7 @@ class _Comparison:
         elif self._is_pending(name):
             self._pending += 1
         else:
-            what = f"in zone {member.zone} as fleet has it, which the zone does not have"
+            what = f"that fleet has in zone {member.zone}, and the zone does not have"
             self._groups.setdefault(what, []).append(name)
 
     def _is_pending(self, name: str) -> bool:
@@ -209,21 +209,21 @@ class _Comparison:
             now_ms = max(heard, told, key=lambda forward: forward.offset).append_ms
             tombstone = Tombstone(other, gone.created_ms, gone.last_present_ms, gone.changed_ms)
             if tombstone.ends_late(node.created_ms, node.changed_ms, now_ms):
-                return f"in zone {node.zone}, which a leave from zone {gone.zone} has ended"
+                return f"that zone {node.zone} has, in spite of a leave from zone {gone.zone}"
         return ""
 
 
 def _difference(node: Node, member: Member | None) -> str:
     """The difference between a zone's node and fleet's member; "" if they are equal."""
     if member is None or member.held:
-        return f"in zone {node.zone}, which fleet does not have"
+        return f"that zone {node.zone} has, and fleet does not have"
     if member.zone != node.zone:
-        return f"in zone {node.zone}, which fleet has in zone {member.zone}"
+        return f"that zone {node.zone} has, and fleet has in zone {member.zone}"
     if (member.created_ms, member.uid) != (node.created_ms, node.uid):
-        return f"in zone {node.zone}, of which fleet has another incarnation"
+        return f"that zone {node.zone} has, and fleet has in another incarnation"
     if (member.address4 or member.contested4, member.address6 or member.contested6) != (node.address4, node.address6):
-        return f"in zone {node.zone}, of which fleet has other addresses"
-    return f"in zone {node.zone}, of which fleet has other labels" if member.labels != node.labels else ""
+        return f"that zone {node.zone} has, and fleet has with other addresses"
+    return f"that zone {node.zone} has, and fleet has with other labels" if member.labels != node.labels else ""
 
 
 def _undropped(zones: Mapping[int, ZonesState], fleet: FleetState) -> set[tuple[int, str]]:
