@@ -65,7 +65,7 @@ _FILTERS = (
         type=Time(),
         default=0,
         metavar="TIME",
-        help="Only events from this append time on: a time in ISO 8601 (UTC if it names no zone) or in milliseconds, or "
+        help="Only events from this append time on: a time in ISO 8601 (UTC if it names no zone), in milliseconds, or "
         "10m for 10 minutes ago.",
     ),
     click.option(
