@@ -84,8 +84,8 @@ def _cliques() -> Iterable[bytes]:
     for number in range(3):
         log.claim(f"n{number}", f"u{number}", address=f"10.0.0.{number + 1}")
     log.ready("n0", uid="u0")
-    log.hear("n0", "session-1")
-    log.lose("n0", "session-1")
+    log.open_session("n0", "session-1")
+    log.expire_session("n0", "session-1")
     log.release("n1", "u1")
     log.claim("n0", "u9", created_ms=T0 + 5_000, requested_index=1)
     log.resize(4)

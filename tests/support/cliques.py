@@ -60,10 +60,10 @@ class CliquesPartition:
         requested_index: int = -1,
         clique: str = "",
         domain: str = "",
-        said_ms: int | None = None,
+        issued_ms: int | None = None,
         internal: bool = False,
     ) -> Outcome:
-        envelope = self._envelope(said_ms, internal=internal)
+        envelope = self._envelope(issued_ms, internal=internal)
         created_ms = created_ms or envelope.issued_at_ms
         domain, clique = domain or self.domain, clique or self.clique
         columns = [node], [address], [created_ms], [uid], [requested_index]
@@ -73,43 +73,43 @@ class CliquesPartition:
         self,
         *claims: tuple[str, str, str, int, int],
         clique: str = "",
-        said_ms: int | None = None,
+        issued_ms: int | None = None,
         internal: bool = False,
     ) -> Outcome:
         """Claims of several nodes in one record: node, uid, address, creation time and requested index of each."""
         columns = [list(column) for column in zip(*claims, strict=True)]
         nodes, uids, addresses, created_ms, requested_indices = columns
-        envelope, clique = self._envelope(said_ms, internal=internal), clique or self.clique
+        envelope, clique = self._envelope(issued_ms, internal=internal), clique or self.clique
         event = IndicesClaimed(envelope, self.domain, clique, nodes, addresses, created_ms, uids, requested_indices)
         return self.append(event)
 
     def release_all(
-        self, *releases: tuple[str, str], clique: str = "", said_ms: int | None = None, internal: bool = False
+        self, *releases: tuple[str, str], clique: str = "", issued_ms: int | None = None, internal: bool = False
     ) -> Outcome:
         """Releases of several nodes in one record: node and uid of each."""
         nodes, uids = zip(*releases, strict=True)
-        envelope = self._envelope(said_ms, internal=internal)
+        envelope = self._envelope(issued_ms, internal=internal)
         return self.append(IndicesReleased(envelope, self.domain, clique or self.clique, [*nodes], [*uids]))
 
     def release(
-        self, node: str, uid: str = "", *, clique: str = "", said_ms: int | None = None, internal: bool = False
+        self, node: str, uid: str = "", *, clique: str = "", issued_ms: int | None = None, internal: bool = False
     ) -> Outcome:
-        envelope = self._envelope(said_ms, internal=internal)
+        envelope = self._envelope(issued_ms, internal=internal)
         return self.append(IndicesReleased(envelope, self.domain, clique or self.clique, [node], [uid]))
 
     def resize(self, capacity: int, clique: str = "") -> Outcome:
         envelope = self._envelope(None, internal=False)
         return self.append(CliqueCapacitySet(envelope, self.domain, clique or self.clique, capacity))
 
-    def ready(self, node: str, ready: bool = True, uid: str = "", said_ms: int | None = None) -> Outcome:
-        envelope = self._envelope(said_ms, internal=True)
+    def ready(self, node: str, ready: bool = True, uid: str = "", issued_ms: int | None = None) -> Outcome:
+        envelope = self._envelope(issued_ms, internal=True)
         return self.append(DaemonReadinessReported(envelope, self.domain, self.clique, node, uid, ready))
 
-    def hear(self, node: str, session: str, uid: str = "", said_ms: int | None = None) -> Outcome:
-        envelope = self._envelope(said_ms, internal=True)
+    def open_session(self, node: str, session: str, uid: str = "", issued_ms: int | None = None) -> Outcome:
+        envelope = self._envelope(issued_ms, internal=True)
         return self.append(SessionOpened(envelope, self.domain, self.clique, node, uid, session, "edge-1"))
 
-    def lose(self, node: str, session: str) -> Outcome:
+    def expire_session(self, node: str, session: str) -> Outcome:
         envelope = self._envelope(None, internal=True)
         return self.append(SessionExpired(envelope, self.domain, self.clique, node, session))
 
@@ -122,7 +122,7 @@ class CliquesPartition:
         """Clique index by node."""
         return {member.node: member.index for member in self.view(clique, domain).members}
 
-    def line(self, clique: str = "") -> list[str]:
+    def waiting_nodes(self, clique: str = "") -> list[str]:
         return [waiter.node for waiter in self.view(clique).waiting]
 
     def slot_addresses(self, clique: str = "") -> tuple[str, ...]:
@@ -132,9 +132,9 @@ class CliquesPartition:
         for number in range(count):
             assert self.claim(f"n{number}", f"u{number}", address=f"10.0.0.{number + 1}").result["index"] == number
 
-    def _envelope(self, said_ms: int | None, *, internal: bool) -> Envelope:
+    def _envelope(self, issued_ms: int | None, *, internal: bool) -> Envelope:
         command_id = "" if internal else f"id-{len(self.events)}"
-        return Envelope(command_id, clique_key(self.domain, self.clique), "test", said_ms or self.now_ms + 1)
+        return Envelope(command_id, clique_key(self.domain, self.clique), "test", issued_ms or self.now_ms + 1)
 
 
 class DeliveredCliques(CliquesPartition):
@@ -170,7 +170,7 @@ def reloaded(state: CliquesState) -> CliquesState:
 
 
 def check_invariants(state: CliquesState) -> None:
-    """Check the rows: one node per index, one index per node, dense encoding only where needed, no idle line."""
+    """Check the rows: one node per index, one index per node, no free index while a node waits."""
     held: dict[tuple[str, int], str] = {}
     homes: dict[tuple[str, str], str] = {}
     addresses: set[tuple[str, str]] = set()

@@ -30,8 +30,8 @@ def _malformed(log: DeliveredCliques) -> None:
         log.release("n")
         log.resize(3)
         log.ready("n")
-        log.hear("n", "s")
-        log.lose("n", "s")
+        log.open_session("n", "s")
+        log.expire_session("n", "s")
     log.domain, log.clique = "d", "c"
     log.claim("", "u")
     log.claim("n", "u\n")
@@ -80,35 +80,35 @@ def _members(log: DeliveredCliques) -> None:
 def _pods(log: DeliveredCliques) -> None:
     """Statements at one time, late statements, and pods created within one second."""
     now = log.now_ms = log.now_ms + 100
-    log.claim("p", "u", said_ms=now - 50, address="10.1.0.1", internal=True)
-    log.claim("p", "u", said_ms=now - 60, address="10.1.0.2", internal=True)
-    log.claim("p", "u", said_ms=now - 50, address="10.1.0.3", internal=True)
-    log.release("p", "u", said_ms=now - 70, internal=True)
-    log.ready("p", said_ms=now - 60)
-    log.ready("p", said_ms=now - 40)
-    log.claim("p", "t", created_ms=now - 50, said_ms=now - 90, internal=True)
-    log.claim("p", "t", created_ms=now - 50, said_ms=now - 10, internal=True)
-    log.release("p", "t", said_ms=now - 5, internal=True)
-    log.claim("p", "t", created_ms=now - 50, said_ms=now - 8, internal=True)
+    log.claim("p", "u", issued_ms=now - 50, address="10.1.0.1", internal=True)
+    log.claim("p", "u", issued_ms=now - 60, address="10.1.0.2", internal=True)
+    log.claim("p", "u", issued_ms=now - 50, address="10.1.0.3", internal=True)
+    log.release("p", "u", issued_ms=now - 70, internal=True)
+    log.ready("p", issued_ms=now - 60)
+    log.ready("p", issued_ms=now - 40)
+    log.claim("p", "t", created_ms=now - 50, issued_ms=now - 90, internal=True)
+    log.claim("p", "t", created_ms=now - 50, issued_ms=now - 10, internal=True)
+    log.release("p", "t", issued_ms=now - 5, internal=True)
+    log.claim("p", "t", created_ms=now - 50, issued_ms=now - 8, internal=True)
     log.claim("p", "t", created_ms=now - 50)
     log.claim("n")
     log.claim("n")
 
 
 def _sessions(log: DeliveredCliques) -> None:
-    log.hear("p", "")
-    log.hear("p", "s\n")
+    log.open_session("p", "")
+    log.open_session("p", "s\n")
     log.append(SessionOpened(Envelope("", "", "test", 0), "d", "c", "p", "t", "s", "edge\n"))
-    log.hear("p", "s1")
-    log.hear("p", "s1")
-    log.hear("p", "s0", said_ms=log.now_ms - 50)
+    log.open_session("p", "s1")
+    log.open_session("p", "s1")
+    log.open_session("p", "s0", issued_ms=log.now_ms - 50)
     log.ready("p")
-    log.lose("p", "s0")
-    log.lose("p", "s1")
-    log.lose("p", "s1")
+    log.expire_session("p", "s0")
+    log.expire_session("p", "s1")
+    log.expire_session("p", "s1")
     log.ready("p")
     log.ready("p", ready=False)
-    log.hear("p", "s2")
+    log.open_session("p", "s2")
     log.ready("p")
 
 
@@ -133,7 +133,7 @@ def _some(log: DeliveredCliques, rng: Random) -> None:
         node, uid = f"r{rng.randrange(7)}", rng.choice(["", "u", "v", "w"])
         row = log.state.member(f"d/{log.clique}", node)
         known = row.uid if row is not None else uid
-        said_ms = log.now_ms - rng.randrange(3)
+        issued_ms = log.now_ms - rng.randrange(3)
         nodes = [node, *rng.sample([f"s{number}" for number in range(5)], 2)]
         match rng.randrange(11):
             case 0 | 1 | 2 | 3:
@@ -148,18 +148,18 @@ def _some(log: DeliveredCliques, rng: Random) -> None:
                     created_ms=created_ms,
                     requested_index=requested_index,
                     internal=is_internal,
-                    said_ms=said_ms,
+                    issued_ms=issued_ms,
                 )
             case 4:
-                log.release(node, rng.choice(["", known, uid]), internal=rng.random() < 0.5, said_ms=said_ms)
+                log.release(node, rng.choice(["", known, uid]), internal=rng.random() < 0.5, issued_ms=issued_ms)
             case 5:
                 log.resize(rng.randrange(1, 6))
             case 6:
-                log.ready(node, rng.random() < 0.7, known, said_ms=said_ms)
+                log.ready(node, rng.random() < 0.7, known, issued_ms=issued_ms)
             case 7:
-                log.hear(node, rng.choice("st"), known, said_ms=said_ms)
+                log.open_session(node, rng.choice("st"), known, issued_ms=issued_ms)
             case 8:
-                log.lose(node, rng.choice("st"))
+                log.expire_session(node, rng.choice("st"))
             case 9:
                 hosts = rng.sample(range(1, 8), len(nodes))
                 created_ms = rng.choice([0, START_MS + rng.randrange(5)])
@@ -167,8 +167,8 @@ def _some(log: DeliveredCliques, rng: Random) -> None:
                     (name, uid, f"10.3.0.{host}", created_ms, rng.choice([-1, -1, 2]))
                     for name, host in zip(nodes, hosts, strict=True)
                 ]
-                log.claim_all(*claims, internal=rng.random() < 0.5, said_ms=said_ms)
+                log.claim_all(*claims, internal=rng.random() < 0.5, issued_ms=issued_ms)
             case 10:
                 log.release_all(
-                    *((name, rng.choice(["", uid])) for name in nodes), internal=rng.random() < 0.5, said_ms=said_ms
+                    *((name, rng.choice(["", uid])) for name in nodes), internal=rng.random() < 0.5, issued_ms=issued_ms
                 )

@@ -175,7 +175,7 @@ def test_a_release_of_several_nodes_tells_which_had_nothing(log: CliquesPartitio
 
 def test_waiting_nodes_of_one_record_keep_their_order_through_a_restart(log: CliquesPartition) -> None:
     log.claim_all(*((node, "u", "", 1, -1) for node in ("a", "b", "z", "y", "x")))
-    assert log.line() == ["z", "y", "x"]
+    assert log.waiting_nodes() == ["z", "y", "x"]
     assert [*reloaded(log.state).cliques["d/c"].queue] == ["z", "y", "x"]
 
 

@@ -1,7 +1,7 @@
-"""The clique fold against a model that knows nothing of it, at every position of arbitrary logs.
+"""The clique fold compared with an independent model, at every position of random logs.
 
-The model keeps a dict per clique and decides as slowly and plainly as it can be said: no bitmap, no derived index, no
-change sets. Small cliques, few nodes and few incarnations, so that every rule meets every other.
+The model has one dict per clique and the simplest code: no bitmap, no derived index, no change sets. Cliques are small,
+with few nodes and few incarnations, so that all combinations of rules occur.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ REQUESTED_INDICES = st.sampled_from([-1] * 9 + [0, 2, 4])
 
 
 class Model:
-    """One domain: per clique who holds what and who waits; per node its pod; per clique and node what it last held."""
+    """One domain: the indices, waiting nodes and capacity of each clique, and the pod and last index of each node."""
 
     def __init__(self) -> None:
         self.capacity = {"c1": 18, "c2": 18}
         self.held: dict[str, dict[str, int]] = {"c1": {}, "c2": {}}
-        self.line: dict[str, list[str]] = {"c1": [], "c2": []}
+        self.waiting: dict[str, list[str]] = {"c1": [], "c2": []}
         self.last: dict[tuple[str, str], int] = {}
         self.newest: dict[tuple[str, str], tuple[int, str]] = {}
 
     def place(self, node: str) -> str | None:
-        return next((c for c in self.held if node in self.held[c] or node in self.line[c]), None)
+        return next((c for c in self.held if node in self.held[c] or node in self.waiting[c]), None)
 
     def free(self, clique: str) -> list[int]:
         return sorted(set(range(self.capacity[clique])) - set(self.held[clique].values()))
 
     def claim(self, clique: str, node: str, pod: tuple[int, str], requested_index: int) -> tuple[str, int, int]:
-        """(code, index, place)"""
+        """Decide a claim: its code, its index or -1, and its queue position or 0."""
         here = self.place(node)
         known = [self.newest[where, node] for where in {clique, here or clique} if (where, node) in self.newest]
         if any(pod[1] != other[1] and pod[0] < other[0] for other in known):
@@ -54,14 +54,14 @@ class Model:
             if here != clique:
                 self.leave(here, node)
             elif held < 0:
-                self.line[clique].remove(node)
+                self.waiting[clique].remove(node)
         self.newest[clique, node] = self.newest[clique, node] if is_same else pod
         if held < 0 or requested_index not in (-1, held):
             held = self.choose(clique, node, requested_index)
         if held < 0:
-            if node not in self.line[clique]:
-                self.line[clique].append(node)
-            return "waiting", -1, self.line[clique].index(node) + 1
+            if node not in self.waiting[clique]:
+                self.waiting[clique].append(node)
+            return "waiting", -1, self.waiting[clique].index(node) + 1
         self.held[clique][node] = self.last[clique, node] = held
         return "done", held, 0
 
@@ -72,21 +72,21 @@ class Model:
 
     def leave(self, clique: str, node: str) -> None:
         self.held[clique].pop(node, None)
-        if node in self.line[clique]:
-            self.line[clique].remove(node)
+        if node in self.waiting[clique]:
+            self.waiting[clique].remove(node)
         self.serve(clique)
 
     def serve(self, clique: str) -> None:
-        while self.line[clique] and self.free(clique):
-            node = self.line[clique].pop(0)
+        while self.waiting[clique] and self.free(clique):
+            node = self.waiting[clique].pop(0)
             index = self.choose(clique, node)
             self.held[clique][node] = self.last[clique, node] = index
 
 
 SOMETIMES = Sometimes(
-    "an index was given",
-    "a clique was full, and a node waits",
-    "who waits got an index",
+    "an index was assigned",
+    "a clique was full, and a node waited",
+    "a waiting node got an index",
     "a refusal",
     "a newer incarnation took over",
     *DELIVERIES,
@@ -116,8 +116,8 @@ class CliqueMachine(DeliveredMachine):
             outcome.result.get("queue_position", 0),
         ) == self.model.claim(clique, node, (age, f"u{age}"), requested_index)
         assert bool(outcome.reason) == (outcome.code != "done")
-        SOMETIMES.saw("an index was given", outcome.code == "done")
-        SOMETIMES.saw("a clique was full, and a node waits", outcome.code == "waiting")
+        SOMETIMES.saw("an index was assigned", outcome.code == "done")
+        SOMETIMES.saw("a clique was full, and a node waited", outcome.code == "waiting")
         SOMETIMES.saw("a refusal", outcome.code == "refused")
         SOMETIMES.saw(
             "a newer incarnation took over", outcome.code == "done" and before is not None and before[0] < age
@@ -130,7 +130,7 @@ class CliqueMachine(DeliveredMachine):
         requested_index=REQUESTED_INDICES,
     )
     def claim_together(self, clique: str, nodes: list[str], age: int, requested_index: int) -> None:
-        """One record of several claims, which the model decides one by one; the first requests an index."""
+        """One record with several claims. The model decides them one by one; the first claim requests an index."""
         wanted = [requested_index] + [-1] * (len(nodes) - 1)
         claims = [(node, f"u{age}", "", age, index) for node, index in zip(nodes, wanted, strict=True)]
         outcome = self.log.claim_all(*claims, clique=clique)
@@ -147,7 +147,7 @@ class CliqueMachine(DeliveredMachine):
 
     @rule(nodes=st.permutations([f"n{number}" for number in range(6)]), count=st.integers(2, 6))
     def storm(self, nodes: list[str], count: int) -> None:
-        """Some leave, and come back in another order."""
+        """Some nodes leave, and return in another order."""
         for node in nodes[:count]:
             self.release("c1", node, 0)
             self.no_index_changes_under_a_running_pod()
@@ -160,9 +160,9 @@ class CliqueMachine(DeliveredMachine):
         outcome = self.log.release(node, f"u{age}" if age else "", clique=clique)
         assert (outcome.code == "done") == (rows_of(self.log.state) != before)
         if self.model.place(node) == clique and age in (0, self.model.newest[clique, node][0]):
-            waited = len(self.model.line[clique]) - (node in self.model.line[clique])
+            waited = len(self.model.waiting[clique]) - (node in self.model.waiting[clique])
             self.model.leave(clique, node)
-            SOMETIMES.saw("who waits got an index", waited - len(self.model.line[clique]))
+            SOMETIMES.saw("a waiting node got an index", waited - len(self.model.waiting[clique]))
 
     @rule(clique=CLIQUES, capacity=st.sampled_from([0, 2, 2, 3, 3, 4, 18]))
     def resize(self, clique: str, capacity: int) -> None:
@@ -179,9 +179,9 @@ class CliqueMachine(DeliveredMachine):
         assert (outcome.code != "refused") == (node in self.model.held["c1"])
 
     @rule(node=NODES)
-    def hear(self, node: str) -> None:
-        """A change of a row that must move nobody, in line or out of it."""
-        outcome = self.log.hear(node, f"session-{self.log.now_ms}")
+    def open_session(self, node: str) -> None:
+        """A session changes the row of a node, but neither its index nor its place in the queue."""
+        outcome = self.log.open_session(node, f"session-{self.log.now_ms}")
         assert (outcome.code != "refused") == (self.model.place(node) == "c1")
 
     def another(self) -> IndicesReleased:
@@ -189,7 +189,7 @@ class CliqueMachine(DeliveredMachine):
 
     @rule()
     def restart(self) -> None:
-        """What is derived is derived again from the rows alone."""
+        """Check that rows alone yield the same state after a restart."""
         assert rows_of(reloaded(self.log.state)) == rows_of(self.log.state)
 
     def teardown(self) -> None:
@@ -201,7 +201,7 @@ class CliqueMachine(DeliveredMachine):
             view = self._view(clique)
             assert view.capacity == self.model.capacity[clique]
             assert {member.node: member.index for member in view.members} == self.model.held[clique]
-            assert [waiter.node for waiter in view.waiting] == self.model.line[clique]
+            assert [waiter.node for waiter in view.waiting] == self.model.waiting[clique]
 
     @invariant()
     def no_index_changes_under_a_running_pod(self) -> None:
@@ -214,7 +214,7 @@ class CliqueMachine(DeliveredMachine):
         self.ran = ran
 
     def _view(self, clique: str) -> CliqueView:
-        """What the plane says of a clique, or what a clique is that it knows nothing of."""
+        """The fold's view of a clique, or an empty view if the fold has no clique of this id."""
         return show(self.log.state, "d", clique) or CliqueView("d", clique, DEFAULT_CAPACITY, (), ())
 
 

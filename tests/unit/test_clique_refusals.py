@@ -1,4 +1,4 @@
-"""The refusals of the clique fold, and its memory that tells a late copy from a new command."""
+"""Refusals of the clique fold, and its distinction between a late copy and a new statement."""
 
 from __future__ import annotations
 
@@ -24,92 +24,92 @@ _ABOUT: dict[str, Callable[[CliquesPartition], Outcome]] = {
     "release": lambda log: log.release("n"),
     "resize": lambda log: log.resize(3),
     "ready": lambda log: log.ready("n"),
-    "session": lambda log: log.hear("n", "s"),
-    "not heard": lambda log: log.lose("n", "s"),
+    "session": lambda log: log.open_session("n", "s"),
+    "expired": lambda log: log.expire_session("n", "s"),
 }
 
 
 @pytest.mark.parametrize("about", _ABOUT)
-def test_each_names_the_field_of_a_malformed_key(about: str) -> None:
+def test_a_malformed_key_is_refused_with_its_field(about: str) -> None:
     assert _ABOUT[about](CliquesPartition("a b", "c")) == refused(f"domain: 'a b' {_ALPHABET}")
     assert _ABOUT[about](CliquesPartition("d", "a b")) == refused(f"clique: 'a b' {_ALPHABET}")
 
 
-def test_a_session_must_be_named_by_text(log: CliquesPartition) -> None:
+def test_a_session_id_must_be_printable_text(log: CliquesPartition) -> None:
     log.claim("n", "u")
     text = "must be at most 253 printable characters on one line"
-    assert log.hear("n", "s\n") == refused(f"session: 's\\n' {text}")
-    assert log.hear("n", "") == refused("session: '' must not be empty")
+    assert log.open_session("n", "s\n") == refused(f"session: 's\\n' {text}")
+    assert log.open_session("n", "") == refused("session: '' must not be empty")
     opened = SessionOpened(Envelope("", "", "test", 0), "d", "c", "n", "u", "s", "edge\n")
     assert log.append(opened) == refused(f"edge: 'edge\\n' {text}")
     assert not log.view().members[0].session_alive
 
 
-def test_what_changes_nothing_says_why(log: CliquesPartition) -> None:
+def test_an_unchanged_outcome_has_a_reason(log: CliquesPartition) -> None:
     log.now_ms = START_MS + 100
-    log.claim("n", "u", said_ms=START_MS + 50)
-    late = log.release("n", "u", said_ms=START_MS + 40, internal=True)
+    log.claim("n", "u", issued_ms=START_MS + 50)
+    late = log.release("n", "u", issued_ms=START_MS + 40, internal=True)
     assert late == Outcome("unchanged", "uid: 'u' claimed the index later and keeps it")
     assert log.release("n", "v") == Outcome("unchanged", "uid: 'v' must be 'u', which node 'n' runs now")
-    log.hear("n", "s")
-    assert log.hear("n", "s") == Outcome("unchanged", "session: 's' is this one or a newer one")
-    assert log.lose("n", "t") == Outcome("unchanged", "session: 't' is not the session that is open")
+    log.open_session("n", "s")
+    assert log.open_session("n", "s") == Outcome("unchanged", "session: 's' is this one or a newer one")
+    assert log.expire_session("n", "t") == Outcome("unchanged", "session: 't' is not the session that is open")
     assert log.indices() == {"n": 0}
 
 
 def test_a_session_is_at_an_edge_and_a_node_without_one_cannot_be_ready(log: CliquesPartition) -> None:
     log.claim("n", "u")
-    log.hear("n", "s")
+    log.open_session("n", "s")
     assert log.state.members.rows["d/c/n"].edge == "edge-1"
-    log.lose("n", "s")
+    log.expire_session("n", "s")
     assert log.ready("n").reason == "session: 's' has expired, so its daemon cannot be ready"
     assert log.ready("n", False).code == "done"
-    log.hear("n", "s2")
+    log.open_session("n", "s2")
     assert log.ready("n").code == "done"
 
 
 @pytest.mark.parametrize("internal", [True, False])
-def test_statements_of_one_moment_count_in_the_order_of_the_log(log: CliquesPartition, internal: bool) -> None:
-    """A clock has whole milliseconds: what is said in the same one is news, not a late copy."""
+def test_statements_of_one_millisecond_count_in_log_order(log: CliquesPartition, internal: bool) -> None:
+    """Times have whole milliseconds, so a statement with the time of the last one is new, and not a late copy."""
     log.now_ms = START_MS + 100
-    log.claim("n", "u", said_ms=START_MS + 10, address="10.0.0.1", internal=internal)
-    log.claim("n", "u", said_ms=START_MS + 10, address="10.0.0.2", internal=internal)
+    log.claim("n", "u", issued_ms=START_MS + 10, address="10.0.0.1", internal=internal)
+    log.claim("n", "u", issued_ms=START_MS + 10, address="10.0.0.2", internal=internal)
     assert log.view().members[0].address == "10.0.0.2"
-    log.ready("n", True, said_ms=START_MS + 20)
-    assert log.ready("n", False, said_ms=START_MS + 20).code == "done"
-    log.hear("n", "s", said_ms=START_MS + 30)
-    log.hear("n", "t", said_ms=START_MS + 30)
-    log.lose("n", "t")
+    log.ready("n", True, issued_ms=START_MS + 20)
+    assert log.ready("n", False, issued_ms=START_MS + 20).code == "done"
+    log.open_session("n", "s", issued_ms=START_MS + 30)
+    log.open_session("n", "t", issued_ms=START_MS + 30)
+    log.expire_session("n", "t")
     assert not log.view().members[0].session_alive
 
 
-def test_a_late_copy_brings_no_address_back_nor_readiness_from_before_the_new_one(log: CliquesPartition) -> None:
+def test_a_late_copy_restores_neither_address_nor_readiness(log: CliquesPartition) -> None:
     log.now_ms = START_MS + 100
-    log.claim("n", "u", said_ms=START_MS + 10, address="10.0.0.1", internal=True)
-    log.claim("n", "u", said_ms=START_MS + 30, address="10.0.0.2", internal=True)
-    log.claim("n", "u", said_ms=START_MS + 20, address="10.0.0.1", internal=True)
+    log.claim("n", "u", issued_ms=START_MS + 10, address="10.0.0.1", internal=True)
+    log.claim("n", "u", issued_ms=START_MS + 30, address="10.0.0.2", internal=True)
+    log.claim("n", "u", issued_ms=START_MS + 20, address="10.0.0.1", internal=True)
     assert log.view().members[0].address == "10.0.0.2"
     assert (
-        log.ready("n", said_ms=START_MS + 29).reason
+        log.ready("n", issued_ms=START_MS + 29).reason
         == f"issued_at_ms: {START_MS + 29} is before that of the last report"
     )
-    assert log.ready("n", said_ms=START_MS + 30).code == "done"
+    assert log.ready("n", issued_ms=START_MS + 30).code == "done"
 
 
-def test_an_address_by_command_does_not_make_older_statements_news(log: CliquesPartition) -> None:
-    """A command may be old and counts; the newest statement is still the newest."""
+def test_an_old_command_does_not_make_older_statements_count(log: CliquesPartition) -> None:
+    """An old command takes effect, but the time of the newest statement stays the same."""
     log.now_ms = START_MS + 100
-    log.claim("n", "u", said_ms=START_MS + 40, address="10.0.0.1", internal=True)
-    log.claim("n", "u", said_ms=START_MS + 10, address="10.0.0.2")
-    log.claim("n", "u", said_ms=START_MS + 20, address="10.0.0.3", internal=True)
+    log.claim("n", "u", issued_ms=START_MS + 40, address="10.0.0.1", internal=True)
+    log.claim("n", "u", issued_ms=START_MS + 10, address="10.0.0.2")
+    log.claim("n", "u", issued_ms=START_MS + 20, address="10.0.0.3", internal=True)
     assert log.view().members[0].address == "10.0.0.2"
 
 
-def test_what_is_so_already_writes_nothing(log: CliquesPartition) -> None:
-    """Daemons repeat themselves every few seconds; a row that is written is saved, forwarded and shown again."""
+def test_a_repeated_statement_writes_no_row(log: CliquesPartition) -> None:
+    """Daemons repeat statements every few seconds, and each written row would be saved and sent to watchers again."""
     log.resize(3)
     log.claim("n", "u")
-    log.ready("n", said_ms=START_MS + 1)
+    log.ready("n", issued_ms=START_MS + 1)
     for event in (log.events[0][0], log.events[2][0]):
         decision = log.fold.decide(log.state, event, log.events[2][1])
         assert (decision.change, decision.outcome.code) == (None, "unchanged")
@@ -120,8 +120,8 @@ def test_an_event_of_another_topic_is_refused_by_its_name(log: CliquesPartition)
     assert refused.reason == "event: OutboxAcknowledged is not an event of the cliques topic"
 
 
-def test_who_waits_gets_the_index_last_reported_if_it_is_free_and_else_the_lowest(log: CliquesPartition) -> None:
-    """What a node's peers know of it stays true where it can: its index is in the names that they look up."""
+def test_a_waiting_node_gets_its_last_index_if_free_or_the_lowest(log: CliquesPartition) -> None:
+    """Peers look a node up by a name that contains its index, so the index should stay the same if possible."""
     log.fill(4)
     for node in ("n0", "n1", "n3"):
         log.release(node)
@@ -129,7 +129,7 @@ def test_who_waits_gets_the_index_last_reported_if_it_is_free_and_else_the_lowes
     log.resize(1)
     for node in ("x", "n3", "n0", "n2", "y"):
         log.claim(node, f"again-{node}")
-    assert log.line() == ["n3", "n0", "n2", "y"]
+    assert log.waiting_nodes() == ["n3", "n0", "n2", "y"]
     log.resize(4)
     assert log.indices() == {"x": 0, "n0": 1, "n2": 2, "n3": 3}
     served = len(log.events) - 1
@@ -137,10 +137,10 @@ def test_who_waits_gets_the_index_last_reported_if_it_is_free_and_else_the_lowes
         *[True] * 3,
         False,
     ]
-    assert log.line() == ["y"]
+    assert log.waiting_nodes() == ["y"]
 
 
-def test_the_index_last_reported_is_not_given_beyond_the_capacity(log: CliquesPartition) -> None:
+def test_a_last_index_beyond_the_capacity_is_not_assigned(log: CliquesPartition) -> None:
     log.fill(4)
     for node in ("n0", "n1", "n2", "n3"):
         log.release(node)
@@ -151,7 +151,7 @@ def test_the_index_last_reported_is_not_given_beyond_the_capacity(log: CliquesPa
     assert log.indices() == {"x": 0, "n3": 1}
 
 
-def test_index_zero_is_an_index_like_any_other(log: CliquesPartition) -> None:
+def test_index_zero_is_treated_as_any_other_index(log: CliquesPartition) -> None:
     log.fill(2)
     log.release("n0")
     log.release("n1")
@@ -167,7 +167,7 @@ def test_index_zero_is_an_index_like_any_other(log: CliquesPartition) -> None:
     assert log.claim("n1", "again", requested_index=0).result["index"] == 0
 
 
-def test_a_wish_beyond_the_capacity_is_told_the_range(log: CliquesPartition) -> None:
+def test_a_requested_index_beyond_the_capacity_is_refused_with_the_range(log: CliquesPartition) -> None:
     log.resize(4)
     assert (
         log.claim("n", "u", requested_index=4).reason
@@ -180,7 +180,7 @@ def test_a_wish_beyond_the_capacity_is_told_the_range(log: CliquesPartition) -> 
     assert log.claim("m", "v", requested_index=3).reason == held
 
 
-def test_a_pod_may_be_a_minute_ahead_of_the_log_and_no_more(log: CliquesPartition) -> None:
+def test_a_pod_may_be_at_most_a_minute_ahead_of_the_log(log: CliquesPartition) -> None:
     assert log.claim("n", "u", created_ms=log.now_ms + 1 + MAX_AHEAD_MS).code == "done"
     late = log.now_ms + 2 + MAX_AHEAD_MS
     latest = log.now_ms + 1 + MAX_AHEAD_MS
@@ -188,8 +188,8 @@ def test_a_pod_may_be_a_minute_ahead_of_the_log_and_no_more(log: CliquesPartitio
     assert log.claim("n", "v", created_ms=late).reason == reason
 
 
-def test_a_clique_is_forgotten_when_the_last_thing_known_of_it_is() -> None:
-    """A capacity that was set, a place in line, a seat, who left: each keeps it, also through a restart."""
+def test_a_clique_with_a_capacity_is_kept_through_a_restart() -> None:
+    """Any of these keeps a clique: a capacity that was set, a waiting node, a held index, or a node that left."""
     log = CliquesPartition()
     log.resize(1)
     log.claim("n", "u")
@@ -201,19 +201,19 @@ def test_a_clique_is_forgotten_when_the_last_thing_known_of_it_is() -> None:
     assert log.claim("n", "w").result["index"] == 0
 
 
-def test_who_is_heard_no_more_is_not_ready_and_keeps_its_index(log: CliquesPartition) -> None:
+def test_a_node_with_an_expired_session_is_not_ready_and_keeps_its_index(log: CliquesPartition) -> None:
     log.claim("n", "u")
-    log.hear("n", "s")
+    log.open_session("n", "s")
     log.ready("n")
     assert log.append(SessionExpired(Envelope("", "", "test", 0), "d", "c", "n", "s")).code == "done"
     member = log.view().members[0]
     assert (member.session_alive, member.ready, log.indices()) == (False, False, {"n": 0})
 
 
-def test_a_node_comes_back_to_a_clique_that_is_just_about_to_forget_it(
+def test_a_node_returns_to_a_clique_that_is_about_to_forget_it(
     log: CliquesPartition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It leaves the other clique, whom that forgets is itself as it left this one, and it holds an index here."""
+    """The node leaves the other clique, so the fold forgets the oldest row of a node that left: its own row here."""
     monkeypatch.setattr("projections.cliques.claims.MAX_LEFT", 2)
     log.claim("n", "u1")
     log.release("n")
@@ -231,7 +231,7 @@ def test_a_claim_without_a_creation_time_has_the_time_of_its_statement(
     log: CliquesPartition, created_ms: list[int]
 ) -> None:
     log.now_ms = START_MS + 100
-    for uid, said_ms, code in (("u", 50, "done"), ("v", 40, "refused"), ("w", 60, "done")):
-        envelope = Envelope(f"id-{uid}", "d/c", "test", START_MS + said_ms)
+    for uid, issued_ms, code in (("u", 50, "done"), ("v", 40, "refused"), ("w", 60, "done")):
+        envelope = Envelope(f"id-{uid}", "d/c", "test", START_MS + issued_ms)
         assert log.append(IndicesClaimed(envelope, "d", "c", ["n"], [], created_ms, [uid], [])).code == code
     assert log.view().members[0].uid == "w"

@@ -1,8 +1,7 @@
-"""The scenarios that upstream's users met, one test each, by number.
+"""Scenarios of users of kubernetes-sigs/dra-driver-nvidia-gpu ("upstream"), one test per numbered scenario.
 
-They come from kubernetes-sigs/dra-driver-nvidia-gpu: its tests, its issues, and what its code does today. Where it does
-something else than we do, the test's docstring says so. Those missing here need a Kubernetes API server: deletion of
-objects, two caches that disagree, status objects in two formats.
+The sources are upstream's tests, issues and present code. A docstring names the behaviour of upstream where it differs.
+Missing numbers need a Kubernetes API server: deletion of objects, two caches that disagree, status in two formats.
 """
 
 from __future__ import annotations
@@ -40,8 +39,8 @@ def test_01_eighteen_claim_at_once(log: CliquesPartition, seed: int) -> None:
     assert sorted(log.indices().values()) == list(range(18))
 
 
-def test_02_the_nineteenth_waits_and_the_others_are_untouched(log: CliquesPartition) -> None:
-    """Upstream retries for ever, every 6 s at most; ours has a place in line."""
+def test_02_the_nineteenth_node_waits_and_the_others_keep_their_indices(log: CliquesPartition) -> None:
+    """Upstream retries for ever, at intervals up to 6 s. Here the node has a place in a queue."""
     log.fill()
     before = log.indices()
     outcome = log.claim("n18", "u18")
@@ -50,13 +49,13 @@ def test_02_the_nineteenth_waits_and_the_others_are_untouched(log: CliquesPartit
     assert log.indices() == before
 
 
-def test_03_one_leaves_and_the_nineteenth_gets_its_index(log: CliquesPartition) -> None:
+def test_03_the_nineteenth_node_gets_the_index_of_a_node_that_leaves(log: CliquesPartition) -> None:
     log.fill()
     log.claim("n18", "u18")
     log.claim("n19", "u19")
     assert log.release("n7", "u7").code == "done"
     assert log.indices()["n18"] == 7
-    assert log.line() == ["n19"]
+    assert log.waiting_nodes() == ["n19"]
     assert log.claim("n18", "u18").result["index"] == 7
     assert log.claim("n19", "u19").result["queue_position"] == 1
 
@@ -68,7 +67,7 @@ def test_04_a_gap_is_filled_before_the_clique_grows(log: CliquesPartition) -> No
     assert log.claim("newer", "v").result["index"] == 10
 
 
-def test_05_three_gaps_for_three_newcomers(log: CliquesPartition) -> None:
+def test_05_three_gaps_are_filled_by_three_new_nodes(log: CliquesPartition) -> None:
     log.fill(12)
     for number in (11, 3, 7):
         log.release(f"n{number}")
@@ -96,8 +95,8 @@ def test_07_a_new_pod_keeps_the_index_and_is_not_ready(log: CliquesPartition) ->
     assert is_due
 
 
-def test_08_a_node_that_left_gets_its_index_back_while_it_is_free(log: CliquesPartition) -> None:
-    """Upstream gives the lowest free one. Ours is sticky: a job that comes back finds the ids it had."""
+def test_08_a_node_that_returns_gets_its_former_index_if_free(log: CliquesPartition) -> None:
+    """Upstream assigns the lowest free index. Here indices are sticky, so that a returning job finds its former ids."""
     log.fill(6)
     for number in (1, 4):
         log.release(f"n{number}")
@@ -106,14 +105,14 @@ def test_08_a_node_that_left_gets_its_index_back_while_it_is_free(log: CliquesPa
     assert log.claim("n1", "u1-new").result["index"] == 6
 
 
-def test_09_another_machine_under_the_same_name(log: CliquesPartition) -> None:
+def test_09_another_machine_under_the_same_name_is_not_ready(log: CliquesPartition) -> None:
     log.fill(2)
     log.ready("n0")
     assert log.claim("n0", "other-machine", address="10.9.0.1").result["index"] == 0
     assert not log.view().members[0].ready
 
 
-def test_10_a_graceful_stop_moves_nobody_else(log: CliquesPartition) -> None:
+def test_10_a_graceful_stop_moves_no_other_node(log: CliquesPartition) -> None:
     log.fill(18)
     log.state.members.drain()
     log.release("n3", "u3")
@@ -121,8 +120,8 @@ def test_10_a_graceful_stop_moves_nobody_else(log: CliquesPartition) -> None:
     assert log.indices() == {f"n{number}": number for number in range(18) if number != 3}
 
 
-def test_11_all_stop_together(log: CliquesPartition) -> None:
-    """Upstream: some self-removals win, the others lose to conflicts and wait for the next clean-up."""
+def test_11_all_nodes_stop_together(log: CliquesPartition) -> None:
+    """Upstream removes some nodes at once. The removals of others fail by conflicts and wait for the next clean-up."""
     log.fill(18)
     for number in range(18):
         assert log.release(f"n{number}", f"u{number}").code == "done"
@@ -150,23 +149,23 @@ def test_13_a_crash_loop_of_one_pod_writes_nothing(log: CliquesPartition) -> Non
 
 
 def test_14_a_lost_node_is_not_ready_and_keeps_its_index(log: CliquesPartition) -> None:
-    """Upstream keeps it Ready until the Node object goes: only the dead daemon itself could say otherwise."""
+    """Upstream keeps the node Ready until its Node object is deleted: only the dead daemon could report otherwise."""
     log.fill(2)
-    log.hear("n0", "s1")
+    log.open_session("n0", "s1")
     log.ready("n0")
-    log.lose("n0", "s1")
+    log.expire_session("n0", "s1")
     member = log.view().members[0]
     assert (member.index, member.ready, member.session_alive) == (0, False, False)
     assert log.ready("n0").code == "refused"
-    log.hear("n0", "s2")
+    log.open_session("n0", "s2")
     log.ready("n0")
     assert log.view().members[0].ready
 
 
-def test_15_a_deleted_node_frees_its_index_for_the_first_in_line(log: CliquesPartition) -> None:
+def test_15_a_deleted_node_frees_its_index_for_the_first_waiting_node(log: CliquesPartition) -> None:
     log.fill(18)
     log.claim("n18", "u18")
-    log.lose("n4", "none")
+    log.expire_session("n4", "none")
     log.release("n4", "u4")
     assert log.indices()["n18"] == 4
 
@@ -187,7 +186,7 @@ def test_17_a_node_that_moves_to_another_clique_leaves_the_first(log: CliquesPar
     assert log.claim("n5", "u5-new", clique="c").code == "refused"
 
 
-def test_18_one_domain_over_three_cliques(log: CliquesPartition) -> None:
+def test_18_one_domain_has_three_cliques(log: CliquesPartition) -> None:
     for number in range(54):
         log.claim(f"n{number}", f"u{number}", clique=f"c{number % 3}")
     for clique in ("c0", "c1", "c2"):
@@ -200,7 +199,7 @@ def test_18_one_domain_over_three_cliques(log: CliquesPartition) -> None:
 
 
 def test_19_a_claim_without_a_clique_is_refused(log: CliquesPartition) -> None:
-    """A node without the fabric is in no clique: upstream shows -1 for it, and so does who asks us."""
+    """A node without a fabric is in no clique. Upstream shows index -1 for it; here the claim is refused."""
     log.clique = ""
     outcome = log.claim("a", "u")
     assert (outcome.code, outcome.result) == ("refused", {})
@@ -208,18 +207,18 @@ def test_19_a_claim_without_a_clique_is_refused(log: CliquesPartition) -> None:
     assert log.state.cliques == {}
 
 
-def test_20_a_release_that_was_said_before_the_claim_prunes_nothing(log: CliquesPartition) -> None:
-    """Upstream's clean-up, with a view older than the claim, prunes rows and so swaps indices."""
+def test_20_a_release_issued_before_the_claim_changes_nothing(log: CliquesPartition) -> None:
+    """Upstream's clean-up, with a view older than the claim, removes rows and so exchanges indices."""
     seen_ms = log.now_ms
     log.claim("a", "u", internal=True)
     log.claim("b", "v", internal=True)
-    log.release("a", "", said_ms=seen_ms, internal=True)
+    log.release("a", "", issued_ms=seen_ms, internal=True)
     log.release("b", "an-older-pod", internal=True)
     assert log.indices() == {"a": 0, "b": 1}
 
 
 def test_22_a_reused_address_goes_to_the_newer_pod(log: CliquesPartition) -> None:
-    """Upstream's hosts map keeps one of the two at random, and a stop removes both."""
+    """Upstream's hosts map keeps one of the two nodes at random, and a stop removes both."""
     log.claim("dead", "u", address="10.0.0.1", created_ms=START_MS)
     log.ready("dead")
     log.claim("new", "v", address="10.0.0.1", created_ms=START_MS + 1)
@@ -250,8 +249,8 @@ def test_26_two_writers_from_one_snapshot_both_get_a_row(log: CliquesPartition) 
     assert len(log.view().members) == 2
 
 
-def test_27_an_index_injected_by_hand_does_not_take_anothers(log: CliquesPartition) -> None:
-    """Upstream accepts the row, and one name has two addresses. Here the older claim keeps."""
+def test_27_a_requested_index_does_not_take_the_index_of_another_node(log: CliquesPartition) -> None:
+    """Upstream accepts the row, and one name has two addresses. Here the older claim keeps the index."""
     log.fill(3)
     outcome = log.claim("intruder", "x", requested_index=1)
     assert outcome.code == "refused"
@@ -262,13 +261,13 @@ def test_27_an_index_injected_by_hand_does_not_take_anothers(log: CliquesPartiti
 
 @pytest.mark.parametrize("requested_index", [-2, 18, 1 << 40])
 def test_28_an_index_outside_the_clique_is_refused(log: CliquesPartition, requested_index: int) -> None:
-    """Upstream's daemon exits on such a row."""
+    """Upstream's daemon exits on a row with such an index."""
     outcome = log.claim("a", "u", requested_index=requested_index)
     assert outcome.code == "refused"
     assert outcome.reason.partition(": ")[2].startswith(f"{requested_index} must be from ")
 
 
-def test_29_a_domain_is_ready_when_enough_nodes_are_and_none_is_not(log: CliquesPartition) -> None:
+def test_29_a_domain_is_ready_when_enough_nodes_are_ready_and_none_is_unready(log: CliquesPartition) -> None:
     assert is_domain_ready(log.state, "d", 0)
     assert not is_domain_ready(log.state, "d", 2)
     log.fill(3)
@@ -280,14 +279,14 @@ def test_29_a_domain_is_ready_when_enough_nodes_are_and_none_is_not(log: Cliques
     assert not is_domain_ready(log.state, "d", 2)
 
 
-def test_30_a_stopped_daemon_is_not_ready_until_it_goes_on(log: CliquesPartition) -> None:
+def test_30_a_stopped_daemon_is_not_ready_until_it_reports_again(log: CliquesPartition) -> None:
     log.fill(1)
     for is_ready in (True, False, True):
         log.ready("n0", is_ready)
         assert (log.view().members[0].ready, log.indices()) == (is_ready, {"n0": 0})
 
 
-def test_31_signals_are_coalesced_and_the_last_state_is_signalled(log: CliquesPartition) -> None:
+def test_31_signals_are_coalesced_and_the_last_addresses_are_signalled(log: CliquesPartition) -> None:
     state, is_due = Reload(), False
     sent = []
     for now_ms in range(0, 60_000, 100):
@@ -303,7 +302,7 @@ def test_31_signals_are_coalesced_and_the_last_state_is_signalled(log: CliquesPa
 
 
 def test_32_the_hosts_file_has_every_slot_and_does_not_grow(log: CliquesPartition) -> None:
-    """Upstream appends its header at each update, and leaves free slots to the network's DNS."""
+    """Upstream appends its header at each update, and leaves names of free slots to the DNS of the network."""
     log.fill(2)
     foreign = "127.0.0.1\tlocalhost\n10.9.9.9\tgateway # by hand\n"
     text = foreign
@@ -330,8 +329,8 @@ def test_33_a_restart_in_mid_formation_changes_no_index(log: CliquesPartition) -
     assert [log.claim(f"m{number}", f"w{number}").result["index"] for number in range(9)] == list(range(9, 18))
 
 
-def test_34_indices_that_foreign_rows_show_are_carried_over(log: CliquesPartition) -> None:
-    """Upstream loses them when it changes where it keeps them (#1486)."""
+def test_34_indices_of_foreign_rows_can_be_requested(log: CliquesPartition) -> None:
+    """Upstream loses the indices when it changes the object that stores them (upstream issue 1486)."""
     rows = {"a": 4, "b": 0, "c": 17}
     for node, index in rows.items():
         assert log.claim(node, f"pod-{node}", requested_index=index).result["index"] == index
@@ -339,11 +338,11 @@ def test_34_indices_that_foreign_rows_show_are_carried_over(log: CliquesPartitio
     assert log.claim("d", "pod-d").result["index"] == 1
 
 
-def test_35_a_late_copy_of_a_claim_resurrects_nothing(log: CliquesPartition) -> None:
-    said_ms = log.now_ms
-    log.claim("a", "u", said_ms=said_ms, internal=True)
+def test_35_a_late_copy_of_a_claim_is_refused(log: CliquesPartition) -> None:
+    issued_ms = log.now_ms
+    log.claim("a", "u", issued_ms=issued_ms, internal=True)
     log.release("a", "u", internal=True)
-    assert log.claim("a", "u", said_ms=said_ms, internal=True).code == "refused"
+    assert log.claim("a", "u", issued_ms=issued_ms, internal=True).code == "refused"
     assert log.view().members == ()
     assert log.claim("a", "u", internal=True).result["index"] == 0
 

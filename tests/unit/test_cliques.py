@@ -1,4 +1,4 @@
-"""Rules of the clique fold beyond upstream's scenarios: capacity, incarnations, sessions, bounds, bad input."""
+"""Rules of the clique fold beyond upstream's scenarios: capacity, incarnations, sessions, limits, and bad input."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def log() -> CliquesPartition:
     return CliquesPartition()
 
 
-def test_growth_serves_the_line_in_order_and_prefers_the_index_last_reported(log: CliquesPartition) -> None:
+def test_growth_serves_the_queue_in_order_and_prefers_last_indices(log: CliquesPartition) -> None:
     log.resize(4)
     log.fill(4)
     log.release("n3")
@@ -26,7 +26,7 @@ def test_growth_serves_the_line_in_order_and_prefers_the_index_last_reported(log
         assert log.claim(node, f"new-{node}").code == "waiting"
     log.resize(4)
     assert log.indices() == {"n0": 0, "n1": 1, "x": 2, "n3": 3}
-    assert log.line() == ["y"]
+    assert log.waiting_nodes() == ["y"]
 
 
 def test_a_capacity_below_an_index_in_use_is_refused(log: CliquesPartition) -> None:
@@ -45,15 +45,15 @@ def test_a_capacity_out_of_range_is_refused(log: CliquesPartition, capacity: int
     assert log.state.cliques == {}
 
 
-def test_a_place_in_line_ends_with_its_pod(log: CliquesPartition) -> None:
+def test_a_queue_place_ends_with_its_pod(log: CliquesPartition) -> None:
     log.resize(1)
     log.claim("holder", "u")
     assert [log.claim(node, "u1").result["queue_position"] for node in ("a", "b", "c")] == [1, 2, 3]
     log.release("b", "a-pod-of-before")
-    assert log.line() == ["a", "b", "c"]
+    assert log.waiting_nodes() == ["a", "b", "c"]
     assert log.claim("a", "u2").result["queue_position"] == 3
     log.release("b", "u1")
-    assert log.line() == ["c", "a"]
+    assert log.waiting_nodes() == ["c", "a"]
     assert log.claim("c", "u1").result["queue_position"] == 1
 
 
@@ -65,18 +65,18 @@ def test_an_older_incarnation_changes_nothing(log: CliquesPartition) -> None:
     assert outcome.reason == "uid: 'old' is older than 'new', the newest uid of node 'a'"
     assert log.release("a", "old").code == "unchanged"
     assert log.ready("a", uid="old").code == "refused"
-    assert log.hear("a", "s", uid="old").code == "refused"
+    assert log.open_session("a", "s", uid="old").code == "refused"
     assert rows_of(log.state) == before
     log.release("a", "new")
     assert log.claim("a", "old", created_ms=START_MS + 4).code == "refused"
 
 
-def test_of_two_pods_of_one_second_the_later_in_the_log_is_newer(log: CliquesPartition) -> None:
-    """Kubernetes' creation times have whole seconds, and uids no order."""
+def test_pods_of_one_second_are_ordered_by_the_log(log: CliquesPartition) -> None:
+    """Creation times of Kubernetes have whole seconds, and uids have no order."""
     log.claim("a", "z", created_ms=START_MS)
     log.claim("a", "b", created_ms=START_MS)
     assert log.view().members[0].uid == "b"
-    assert log.claim("a", "z", created_ms=START_MS, internal=True, said_ms=START_MS).code == "refused"
+    assert log.claim("a", "z", created_ms=START_MS, internal=True, issued_ms=START_MS).code == "refused"
     assert log.view().members[0].uid == "b"
 
 
@@ -94,7 +94,7 @@ def test_an_incarnation_from_the_future_is_refused(log: CliquesPartition) -> Non
     assert outcome.reason.startswith(f"created_ms[0]: {START_MS + 3_600_000} must be from 0 to")
 
 
-def test_a_pod_from_a_fast_clock_gives_way_once_it_is_put_right(log: CliquesPartition) -> None:
+def test_a_pod_created_by_a_fast_clock_can_be_replaced_after_the_correction(log: CliquesPartition) -> None:
     log.now_ms += 3_600_000
     log.claim("a", "fast", address="10.0.0.1")
     log.now_ms -= 3_600_000
@@ -107,7 +107,7 @@ def test_a_pod_from_a_fast_clock_gives_way_once_it_is_put_right(log: CliquesPart
     }
 
 
-def test_a_move_frees_the_index_in_the_old_clique_and_is_refused_whole(log: CliquesPartition) -> None:
+def test_a_move_frees_the_old_index_and_a_refused_move_changes_nothing(log: CliquesPartition) -> None:
     log.resize(1, "c")
     log.claim("a", "u1", address="10.0.0.1")
     log.claim("b", "v1", address="10.0.0.2")
@@ -133,15 +133,15 @@ def test_an_address_is_kept_unless_another_is_given(log: CliquesPartition) -> No
 
 def test_a_session_that_is_not_the_newest_is_ignored(log: CliquesPartition) -> None:
     log.claim("a", "u")
-    log.hear("a", "s1", said_ms=START_MS + 10)
+    log.open_session("a", "s1", issued_ms=START_MS + 10)
     log.now_ms = START_MS + 100
-    log.hear("a", "s2", said_ms=START_MS + 20)
+    log.open_session("a", "s2", issued_ms=START_MS + 20)
     log.ready("a")
-    log.lose("a", "s1")
+    log.expire_session("a", "s1")
     assert log.view().members[0].session_alive and log.view().members[0].ready
-    log.hear("a", "s1", said_ms=START_MS + 10)
-    log.lose("a", "s2")
-    log.hear("a", "s2", said_ms=START_MS + 20)
+    log.open_session("a", "s1", issued_ms=START_MS + 10)
+    log.expire_session("a", "s2")
+    log.open_session("a", "s2", issued_ms=START_MS + 20)
     assert not log.view().members[0].session_alive
     assert not log.view().members[0].ready
 
@@ -149,32 +149,32 @@ def test_a_session_that_is_not_the_newest_is_ignored(log: CliquesPartition) -> N
 def test_a_late_copy_of_readiness_is_ignored(log: CliquesPartition) -> None:
     log.claim("a", "u")
     log.now_ms += 100
-    log.ready("a", True, said_ms=START_MS + 50)
-    log.ready("a", False, said_ms=START_MS + 60)
-    assert log.ready("a", True, said_ms=START_MS + 50).code == "refused"
+    log.ready("a", True, issued_ms=START_MS + 50)
+    log.ready("a", False, issued_ms=START_MS + 60)
+    assert log.ready("a", True, issued_ms=START_MS + 50).code == "refused"
     assert not log.view().members[0].ready
 
 
 def test_a_fast_clock_does_not_silence_others(log: CliquesPartition) -> None:
     log.claim("a", "u")
-    log.ready("a", True, said_ms=START_MS + 3_600_000)
+    log.ready("a", True, issued_ms=START_MS + 3_600_000)
     assert log.ready("a", False).code == "done"
     assert not log.view().members[0].ready
 
 
-def test_who_waits_cannot_be_ready_but_may_have_a_session(log: CliquesPartition) -> None:
+def test_a_waiting_node_cannot_be_ready_but_may_have_a_session(log: CliquesPartition) -> None:
     log.resize(1)
     log.claim("a", "u")
     log.claim("b", "v")
     assert log.ready("b").reason == "node: 'b' waits for an index, so its daemon has no readiness"
-    log.hear("b", "s")
+    log.open_session("b", "s")
     log.release("a")
     assert log.view().members[0].session_alive
 
 
-def test_what_is_about_nobody_is_answered(log: CliquesPartition) -> None:
+def test_statements_about_an_unknown_node_have_an_outcome(log: CliquesPartition) -> None:
     assert log.release("ghost").code == "unchanged"
-    for outcome in (log.ready("ghost"), log.hear("ghost", "s"), log.lose("ghost", "s")):
+    for outcome in (log.ready("ghost"), log.open_session("ghost", "s"), log.expire_session("ghost", "s")):
         assert outcome.reason == "node: 'ghost' has no index and no queue place in clique 'c'"
     assert rows_of(log.state) == rows_of(CliquesPartition().state)
 
@@ -209,7 +209,7 @@ def test_a_slash_cannot_reach_into_another_domain() -> None:
     assert log.indices() == {"source/n": 0}
 
 
-def test_a_clique_that_everybody_left_is_forgotten_in_its_turn() -> None:
+def test_empty_cliques_are_forgotten_oldest_first() -> None:
     log = CliquesPartition(checked=False)
     for number in range(MAX_LEFT + 2):
         log.domain = f"domain-{number}"
@@ -220,7 +220,7 @@ def test_a_clique_that_everybody_left_is_forgotten_in_its_turn() -> None:
     assert "domain-2/c" in log.state.cliques
 
 
-def test_the_capacity_of_a_clique_is_forgotten_with_the_last_node_that_is_known_of_it(
+def test_a_capacity_is_forgotten_with_the_last_node_of_its_clique(
     log: CliquesPartition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("projections.cliques.claims.MAX_LEFT", 2)
@@ -234,7 +234,7 @@ def test_the_capacity_of_a_clique_is_forgotten_with_the_last_node_that_is_known_
     assert log.view("first").capacity == 18
 
 
-def test_a_clique_whose_last_node_is_forgotten_for_one_of_its_own_keeps_its_capacity(
+def test_a_clique_that_forgets_a_node_for_another_of_its_own_keeps_its_capacity(
     log: CliquesPartition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("projections.cliques.claims.MAX_LEFT", 1)
@@ -245,7 +245,7 @@ def test_a_clique_whose_last_node_is_forgotten_for_one_of_its_own_keeps_its_capa
     assert log.view().capacity == 4
 
 
-def test_the_default_capacity_is_not_kept(log: CliquesPartition) -> None:
+def test_the_default_capacity_has_no_row(log: CliquesPartition) -> None:
     log.resize(4)
     log.claim("n", "u")
     assert log.resize(18).code == "done"
@@ -255,7 +255,7 @@ def test_the_default_capacity_is_not_kept(log: CliquesPartition) -> None:
     assert log.state.cliques.keys() == reloaded(log.state).cliques.keys() == {"d/c"}
 
 
-def test_no_more_cliques_than_are_allowed_have_a_capacity_and_no_node(
+def test_the_number_of_cliques_with_a_capacity_and_no_node_is_limited(
     log: CliquesPartition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("projections.cliques.fold.MAX_UNUSED", 2)
@@ -270,7 +270,7 @@ def test_no_more_cliques_than_are_allowed_have_a_capacity_and_no_node(
     assert log.resize(5, "d").code == "done"
 
 
-def test_who_left_is_forgotten_oldest_first() -> None:
+def test_nodes_that_left_are_forgotten_oldest_first() -> None:
     log = CliquesPartition(checked=False)
     log.resize(MAX_CAPACITY)
     for number in range(MAX_LEFT_PER_CLIQUE + 2):
@@ -282,7 +282,7 @@ def test_who_left_is_forgotten_oldest_first() -> None:
     assert rows_of(reloaded(log.state)) == rows_of(log.state)
 
 
-def test_the_line_is_bounded() -> None:
+def test_the_queue_is_bounded() -> None:
     log = CliquesPartition(checked=False)
     log.fill(18)
     for number in range(MAX_QUEUE):
@@ -312,40 +312,40 @@ def test_lowest_free(used: set[int]) -> None:
     assert lowest_free(bitmap) == next(index for index in range(300) if index not in used)
 
 
-def test_what_is_said_at_the_corrected_time_is_no_late_copy_of_what_a_fast_clock_said() -> None:
-    """A daemon could not become ready, nor a pod leave, for as long as the clock had been ahead."""
+def test_a_statement_after_a_clock_correction_is_not_a_late_copy() -> None:
+    """Otherwise no daemon could become ready and no pod could leave for as long as the clock had been ahead."""
     log = CliquesPartition()
     log.fill()
     log.now_ms += 3_600_000
     assert log.claim("late", "u").code == "waiting"
     assert log.claim("later", "u").code == "waiting"
-    assert log.hear("n0", "s1").code == "done"
+    assert log.open_session("n0", "s1").code == "done"
     assert log.ready("n0").code == "done"
     log.now_ms -= 3_600_000
     CliquesFold().rewind(log.state, log.now_ms)
-    assert log.line() == ["late", "later"]
-    assert log.hear("n0", "s2").reason == "" and log.ready("n0", False).code == "done"
+    assert log.waiting_nodes() == ["late", "later"]
+    assert log.open_session("n0", "s2").reason == "" and log.ready("n0", False).code == "done"
     log.release("n0", internal=True)
-    assert log.line() == ["later"]
+    assert log.waiting_nodes() == ["later"]
 
 
-def test_a_claim_without_an_address_keeps_that_of_the_claim_before_it(log: CliquesPartition) -> None:
+def test_a_claim_without_an_address_keeps_the_former_address(log: CliquesPartition) -> None:
     log.claim("n", address="10.0.0.1")
     for clique in ("c", "c", "c2"):
         assert log.claim("n", clique=clique).code == "done"
         assert log.view(clique).members[0].address == "10.0.0.1"
     assert log.claim("n", "a-new-pod", clique="c2").code == "done"
-    assert log.view("c2").members[0].address == "", "a new pod has an address of its own"
+    assert log.view("c2").members[0].address == "", "a new pod does not inherit the address"
 
 
-def test_an_address_that_a_newer_pod_took_does_not_come_back_by_a_claim_without_one(log: CliquesPartition) -> None:
+def test_a_claim_without_an_address_does_not_take_back_a_lost_address(log: CliquesPartition) -> None:
     log.claim("old", address="10.0.0.1")
     log.claim("new", address="10.0.0.1")
     log.claim("old")
     assert {member.node: member.address for member in log.view().members} == {"old": "", "new": "10.0.0.1"}
 
 
-def test_a_node_that_left_has_no_address_to_keep(log: CliquesPartition) -> None:
+def test_a_node_that_left_keeps_no_address(log: CliquesPartition) -> None:
     log.claim("n", address="10.0.0.1")
     log.release("n")
     log.claim("n")

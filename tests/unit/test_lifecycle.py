@@ -1,4 +1,4 @@
-"""The lifecycle of a DPU: every pair of phase and trigger, and the course of one DPU."""
+"""The lifecycle of a DPU: every pair of phase and trigger, and the path of one DPU from Initializing to Ready."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ LEGAL = {
 
 
 def row_in(phase: str) -> Dpu:
-    """A DPU in a phase, with an attempt that runs if it is one for work."""
+    """A DPU in a phase, with a running attempt if the phase has a step."""
     running = phase in WORK
     return Dpu(
         "z1",
@@ -101,14 +101,14 @@ def test_every_pair_is_in_the_table_or_refused(phase: str, name: str) -> None:
         assert result is None or (isinstance(result, Dpu) and result.phase in PHASES)
 
 
-def test_the_table_names_nothing_else() -> None:
+def test_the_table_has_no_other_pairs() -> None:
     assert set(LEGAL) == set(TRIGGERS)
     assert set(TRANSITIONS) <= set(itertools.product(PHASES, TRIGGERS))
 
 
 @pytest.mark.parametrize("phase", [phase for phase in PHASES if phase not in (INITIALIZING, READY)])
 def test_no_phase_is_terminal(phase: str) -> None:
-    """From every phase in which something goes on, or waits, an operator can end it, and delete the DPU."""
+    """In every phase with a step, a wait or a failure, an operator may abort, and may delete the DPU."""
     for name in ("abort", "delete"):
         assert (phase, name) in TRANSITIONS
 
@@ -124,7 +124,7 @@ def test_the_steps_lead_from_pending_to_ready() -> None:
 
 
 def provisioned(image: str = "image-1") -> ZonesPartition:
-    """A DPU that was let into the first step."""
+    """A partition with one DPU in its first step."""
     log = ZonesPartition()
     log.register("d", node="n", serial="s")
     assert log.request("d", "provision", image).code == "done"
@@ -143,7 +143,7 @@ def test_a_dpu_is_registered_once_and_keeps_its_ordinal() -> None:
     log.do_step("b")
     assert "b" not in log.state.dpus.rows
     log.register("d")
-    assert log.row("d").ordinal == 3, "what was reported of b stays, and is not d's"
+    assert log.row("d").ordinal == 3, "reports of b must not count for d"
     assert log.state.dpu_index.zone("z1").names == {0: "a", 2: "c", 3: "d"}
     assert log.row("d").attempt > before
     log.limit(2, 2)
@@ -151,7 +151,7 @@ def test_a_dpu_is_registered_once_and_keeps_its_ordinal() -> None:
     assert log.row("e").ordinal == 4
 
 
-def test_a_zone_that_gave_all_ordinals_gives_the_lowest_that_is_free() -> None:
+def test_a_zone_without_unused_ordinals_assigns_the_lowest_free_one() -> None:
     log = ZonesPartition()
     for name in ("a", "b"):
         log.register(name)
@@ -164,13 +164,13 @@ def test_a_zone_that_gave_all_ordinals_gives_the_lowest_that_is_free() -> None:
     assert log.state.zone_rows.rows["z1"].ordinals == MAX_ORDINAL
 
 
-def test_a_dpu_keeps_its_node_while_that_is_out_of_service() -> None:
+def test_a_dpu_keeps_its_node_while_the_node_is_out_of_service() -> None:
     log = provisioned()
     assert "node: 'm' cannot replace 'n'" in log.register("d", node="m").reason
     assert log.register("d", node="n", bmc="sim:y").code == "done"
 
 
-def test_only_the_attempt_that_runs_is_heard() -> None:
+def test_only_statements_of_the_running_attempt_count() -> None:
     log = provisioned()
     number = log.row("d").attempt + 1
     assert "must be" in log.start("d", attempt=number + 1).reason
@@ -185,7 +185,7 @@ def test_only_the_attempt_that_runs_is_heard() -> None:
     assert log.row("d").phase == INITIALIZE_INTERFACE
 
 
-def test_what_is_said_of_a_former_dpu_of_this_name_fits_nothing() -> None:
+def test_a_statement_about_a_former_dpu_of_the_same_name_is_refused() -> None:
     log = provisioned()
     log.start("d")
     stale = log.row("d").attempt
@@ -200,9 +200,7 @@ def test_what_is_said_of_a_former_dpu_of_this_name_fits_nothing() -> None:
 
 @pytest.mark.parametrize("stated", [(), (4, 2, 3), (0, 1, 0)])
 @pytest.mark.parametrize("kind", FAILURE_KINDS)
-def test_a_step_is_tried_as_often_as_its_zone_says_and_then_waits_for_a_person(
-    kind: str, stated: tuple[int, ...]
-) -> None:
+def test_a_step_is_attempted_up_to_the_limits_of_its_zone_and_ends_in_error(kind: str, stated: tuple[int, ...]) -> None:
     log = provisioned()
     log.limit(0, 0, attempt_limits=stated)
     limit = getattr(in_force(AttemptsByFailure(*stated)), kind)
@@ -218,7 +216,7 @@ def test_a_step_is_tried_as_often_as_its_zone_says_and_then_waits_for_a_person(
     log.request("d", "retry")
     row = log.row("d")
     assert (row.phase_attempts, row.failures, row.failed) == (0, 0, AttemptsByFailure()), (
-        "attempts are those of this step"
+        "a retry resets the counts of the step"
     )
 
 
@@ -232,7 +230,7 @@ def test_failures_of_a_kind_use_up_the_attempts_of_that_kind_only() -> None:
 
 
 def test_the_default_limits_outlast_the_reboot_of_a_bmc() -> None:
-    """A BMC is away for up to ten minutes, and no try need take any time: its connection is refused at once."""
+    """A BMC may be unreachable for ten minutes, and each attempt may fail at once because its connection is refused."""
     shortest_ms = sum(
         min(backoff_ms(f"d{i}", 7, failures) for i in range(2_000)) for failures in range(1, DEFAULT_LIMITS.transient)
     )
@@ -250,18 +248,20 @@ def test_a_failed_attempt_waits_before_the_next() -> None:
     assert log.start("d").code == "done"
 
 
-def test_a_clock_of_a_broker_that_ran_ahead_makes_the_wait_a_minute_longer_at_most() -> None:
+def test_a_fast_broker_clock_prolongs_a_wait_by_at_most_a_minute() -> None:
     log = provisioned()
     log.start("d")
-    row, said_ms = log.row("d"), log.now_ms
-    failed = StepFailed(internal_envelope("d", "p1", said_ms), row.zone, "d", row.phase, row.attempt, "transient", "no")
+    row, failed_ms = log.row("d"), log.now_ms
+    failed = StepFailed(
+        internal_envelope("d", "p1", failed_ms), row.zone, "d", row.phase, row.attempt, "transient", "no"
+    )
     log.now_ms += 600_000
     assert log.append(failed).code == "done"
-    assert log.row("d").not_before_ms <= said_ms + MAX_AHEAD_MS + BACKOFF_MS
-    assert log.start("d").code == "done", "fold time stays ahead, and is no reason to wait"
+    assert log.row("d").not_before_ms <= failed_ms + MAX_AHEAD_MS + BACKOFF_MS
+    assert log.start("d").code == "done", "fold time stays ahead, which must not delay an attempt"
 
 
-def test_nothing_waits_for_a_clock_that_was_hours_ahead_as_a_failure_was_said() -> None:
+def test_a_failure_under_a_fast_clock_causes_no_wait_after_the_correction() -> None:
     log = provisioned()
     before_ms = log.now_ms
     log.now_ms += 7_200_000
@@ -280,7 +280,7 @@ def test_a_wait_lasts_no_longer_than_the_longest_backoff(left_ms: int, wait: int
     assert wait_ms(replace(row_in(NODE_EFFECT), not_before_ms=START_MS), START_MS - left_ms) == wait
 
 
-def test_the_wait_has_a_floor_jitter_and_a_ceiling() -> None:
+def test_a_backoff_has_a_minimum_jitter_and_a_maximum() -> None:
     first = [backoff_ms(f"d{i}", 7, 1) for i in range(400)]
     assert BACKOFF_MS / 2 < min(first) < BACKOFF_MS * 0.6 and max(first) > BACKOFF_MS * 0.9
     assert max(first) <= BACKOFF_MS
@@ -300,7 +300,7 @@ def test_a_lost_provisioner_costs_no_retry_and_no_wait() -> None:
     assert log.row("d").task == "task-9"
 
 
-def test_a_dpu_whose_every_provisioner_dies_ends_in_error() -> None:
+def test_a_dpu_whose_provisioners_are_all_lost_ends_in_error() -> None:
     log = provisioned()
     for _ in range(MAX_ATTEMPTS + sum(DEFAULT_LIMITS)):
         assert log.start("d").code == "done"
@@ -308,7 +308,7 @@ def test_a_dpu_whose_every_provisioner_dies_ends_in_error() -> None:
     assert log.row("d").phase == ERROR
 
 
-def test_a_deadline_counts_if_its_record_stands_after_it() -> None:
+def test_a_deadline_counts_if_its_record_is_appended_after_it() -> None:
     log = provisioned()
     log.start("d", "p1")
     deadline_ms = log.row("d").deadline_ms
@@ -325,7 +325,7 @@ def test_a_deadline_counts_if_its_record_stands_after_it() -> None:
     assert log.expire("nobody", deadline_ms).code == "refused"
 
 
-def test_retry_from_error_goes_on_where_it_failed() -> None:
+def test_a_retry_from_error_continues_at_the_failed_step() -> None:
     log = provisioned()
     log.do_until("d", OS_INSTALLING)
     log.start("d")
@@ -336,7 +336,7 @@ def test_retry_from_error_goes_on_where_it_failed() -> None:
     assert (row.phase, row.step_state, row.failures, row.phase_attempts) == (OS_INSTALLING, "open", 0, 0)
 
 
-def test_retry_takes_a_running_attempt_away_from_its_provisioner() -> None:
+def test_a_retry_supersedes_a_running_attempt() -> None:
     log = provisioned()
     log.start("d")
     number = log.row("d").attempt
@@ -346,7 +346,7 @@ def test_retry_takes_a_running_attempt_away_from_its_provisioner() -> None:
     assert log.row("d").attempt == number + 1
 
 
-def test_skip_leaves_a_step_out_running_or_failed() -> None:
+def test_a_skip_omits_a_running_or_failed_step() -> None:
     log = provisioned()
     log.start("d")
     log.request("d", "skip")
@@ -360,7 +360,7 @@ def test_skip_leaves_a_step_out_running_or_failed() -> None:
     assert (log.row("d").phase, log.row("d").effect) == (READY, False)
 
 
-def test_abort_gives_the_node_back_and_a_dpu_not_yet_altered_serves_on() -> None:
+def test_an_abort_returns_the_node_and_an_unaltered_dpu_to_service() -> None:
     log = provisioned("old")
     log.do_until("d", READY)
     log.request("d", "provision", "new")
@@ -372,7 +372,7 @@ def test_abort_gives_the_node_back_and_a_dpu_not_yet_altered_serves_on() -> None
 
 
 @pytest.mark.parametrize("failed_first", [False, True])
-def test_abort_of_an_install_ends_where_it_may_be_provisioned_anew(failed_first: bool) -> None:
+def test_a_dpu_can_be_provisioned_again_after_an_aborted_install(failed_first: bool) -> None:
     log = provisioned("old")
     log.do_until("d", READY)
     log.request("d", "provision", "new")
@@ -387,7 +387,7 @@ def test_abort_of_an_install_ends_where_it_may_be_provisioned_anew(failed_first:
     assert log.request("d", "provision").code == "done"
 
 
-def test_abort_in_line_leaves_it_as_it_was() -> None:
+def test_an_abort_in_the_queue_restores_the_former_state() -> None:
     log = provisioned("old")
     log.do_until("d", READY)
     log.limit(1, 1)
@@ -398,7 +398,7 @@ def test_abort_in_line_leaves_it_as_it_was() -> None:
     assert (log.row("d").phase, log.row("d").image) == (READY, "old")
 
 
-def test_delete_works_from_everywhere_and_can_be_forced_or_called_off() -> None:
+def test_a_delete_works_in_every_phase_and_can_be_forced_or_aborted() -> None:
     log = provisioned()
     log.request("d", "pause")
     log.request("d", "delete")
@@ -415,7 +415,7 @@ def test_delete_works_from_everywhere_and_can_be_forced_or_called_off() -> None:
     assert "d" not in log.state.dpus.rows
 
 
-def test_pause_lets_a_running_attempt_end_and_starts_no_other() -> None:
+def test_a_pause_lets_a_running_attempt_end_and_starts_no_other() -> None:
     log = provisioned()
     log.start("d")
     log.request("d", "pause")
@@ -425,7 +425,7 @@ def test_pause_lets_a_running_attempt_end_and_starts_no_other() -> None:
     assert log.start("d").code == "done"
 
 
-def test_a_device_that_lies_about_its_image_has_failed() -> None:
+def test_a_success_with_a_wrong_image_is_a_failure() -> None:
     log = provisioned()
     log.do_until("d", OS_INSTALLING)
     log.start("d")
@@ -436,7 +436,7 @@ def test_a_device_that_lies_about_its_image_has_failed() -> None:
 
 
 @pytest.mark.parametrize("phase", [INITIALIZING, NODE_EFFECT, OS_INSTALLING, READY])
-def test_another_card_must_be_provisioned_anew(phase: str) -> None:
+def test_a_swapped_card_must_be_provisioned_again(phase: str) -> None:
     log = ZonesPartition()
     log.register("d", node="n", serial="s")
     if phase != INITIALIZING:
@@ -454,14 +454,14 @@ def test_another_card_must_be_provisioned_anew(phase: str) -> None:
     assert not log.row("d").swapped
 
 
-def test_a_device_that_says_another_serial_is_another_card() -> None:
+def test_a_different_serial_of_the_device_is_a_swapped_card() -> None:
     log = provisioned()
     log.do_until("d", DPU_CONFIG)
     log.do_step("d", {"serial": "t", "image": "image-1"})
     assert (log.row("d").phase, log.row("d").serial) == (ERROR, "t")
 
 
-def test_facts_are_bounded_and_kept() -> None:
+def test_facts_are_validated_and_stored() -> None:
     log = provisioned()
     log.start("d")
     assert "17 are more than the 16" in log.succeed("d", {f"k{i}": "v" for i in range(17)}).reason
@@ -481,7 +481,7 @@ def test_facts_are_bounded_and_kept() -> None:
         ("provision", "", "image: '' must name an image"),
     ],
 )
-def test_a_request_that_makes_no_sense_is_refused(request_: str, image: str, reason: str) -> None:
+def test_an_invalid_request_is_refused(request_: str, image: str, reason: str) -> None:
     log = ZonesPartition()
     log.register("d")
     assert reason in log.request("d", request_, image).reason

@@ -1,4 +1,4 @@
-"""The lifecycle of a DPU when the clock of the log was ahead, and is corrected."""
+"""The lifecycle of a DPU after the clock of the log was ahead and was corrected."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tests.support.zones import ZonesPartition, derived_of, reloaded, rows_of
 
 
 @pytest.mark.parametrize("ahead_ms", [61_000, 3_600_000, 86_400_000])
-def test_an_attempt_that_began_under_a_fast_clock_ends_in_its_time_after_the_correction(ahead_ms: int) -> None:
-    """Its deadline lay as far ahead as the clock had been, and nobody could end it before."""
+def test_an_attempt_begun_under_a_fast_clock_gets_its_normal_deadline_after_the_correction(ahead_ms: int) -> None:
+    """Without the correction of rows the deadline would stay as far ahead as the clock had been."""
     log = ZonesPartition()
     log.register("early")
     log.register("late")
@@ -23,7 +23,7 @@ def test_an_attempt_that_began_under_a_fast_clock_ends_in_its_time_after_the_cor
     log.start("late")
     now_ms = log.now_ms - ahead_ms
     ZonesFold().rewind(log.state, now_ms)
-    assert log.row("early").deadline_ms == early_ms, "its attempt began before"
+    assert log.row("early").deadline_ms == early_ms, "this attempt began before the clock error"
     assert log.row("late").deadline_ms == now_ms + STEPS[NODE_EFFECT].deadline_ms
     assert derived_of(log.state) == derived_of(reloaded(log.state))
     rows = rows_of(log.state)
@@ -31,8 +31,8 @@ def test_an_attempt_that_began_under_a_fast_clock_ends_in_its_time_after_the_cor
     assert rows_of(log.state) == rows
 
 
-def test_a_later_attempt_is_later_for_its_device_too_whatever_the_clock_does() -> None:
-    """The token of an attempt begins with its time, and a device refuses what is older."""
+def test_tokens_of_attempts_rise_whatever_the_clock_does() -> None:
+    """The token of an attempt begins with its start time, and a device refuses a lower token."""
     log, began = ZonesPartition(), []
     log.register("d")
     log.request("d", "provision", "image-1")
@@ -45,7 +45,7 @@ def test_a_later_attempt_is_later_for_its_device_too_whatever_the_clock_does() -
     assert began == sorted(set(began))
 
 
-def test_a_list_of_the_corrected_time_is_not_older_than_one_of_a_fast_clock() -> None:
+def test_a_snapshot_after_the_correction_is_not_older_than_one_under_a_fast_clock() -> None:
     log = ZonesPartition()
     log.now_ms += 3_600_000
     assert log.complete(b"first").code == "done"

@@ -1,4 +1,4 @@
-"""Any order of requests and statements, true and false ones: limits hold, attempts only grow, replays agree."""
+"""Requests, valid statements and invalid ones in any order: limits hold, attempt numbers rise, and replays agree."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ KINDS = st.sampled_from(KINDS_OF_FAILURE)
 
 
 SOMETIMES = Sometimes(
-    "a DPU waits in line",
+    "a DPU waited in the queue",
     "a DPU is ready",
     "a DPU needs an operator",
     "a DPU was deleted",
     "the limit of installs was reached",
-    "a step ended badly",
+    "a step failed",
     "a deadline passed",
     "a refusal",
     *DELIVERIES,
@@ -70,12 +70,12 @@ class LifecycleMachine(DeliveredMachine):
             assert 1 <= outcome.result["queue_position"] <= len(line) and outcome.reason
         elif outcome.code == "done":
             assert row is None or row.phase != PENDING
-        SOMETIMES.saw("a DPU waits in line", outcome.code == "waiting")
+        SOMETIMES.saw("a DPU waited in the queue", outcome.code == "waiting")
         SOMETIMES.saw("a refusal", outcome.code == "refused")
 
     @rule(names=st.lists(NAMES, min_size=1, max_size=4, unique=True), image=st.sampled_from(["i", "j"]))
     def catch_up(self, names: list[str], image: str) -> None:
-        """Alone, rules would hardly ever lead a DPU through all of its phases."""
+        """Lead DPUs through all phases. Random rules alone would hardly ever do this."""
         for name in names:
             self.register(name, "" if name in "ab" else "n1", "")
             self.request(name, "provision", image)
@@ -87,7 +87,7 @@ class LifecycleMachine(DeliveredMachine):
         kind=st.sampled_from(["", "", "", *KINDS_OF_FAILURE]),
     )
     def go_on(self, names: list[str], kind: str) -> None:
-        """A step of each of these that has one to do."""
+        """Start and end one step of each of these DPUs, if it has a step."""
         for name in names:
             index = self.log.state.dpu_index
             if name in index.open and not self.log.row(name).paused:
@@ -106,7 +106,7 @@ class LifecycleMachine(DeliveredMachine):
 
     @rule(name=NAMES, image=st.sampled_from(["i", "j"]), late=st.booleans())
     def hang(self, name: str, image: str, late: bool) -> None:
-        """A step that begins, and of which nothing is heard any more."""
+        """Start a step that never reports a result."""
         self.register(name, "", "")
         self.request(name, "provision", image)
         if name in self.log.state.dpu_index.open and not self.log.row(name).paused:
@@ -139,21 +139,21 @@ class LifecycleMachine(DeliveredMachine):
         self.end_of(data.draw(st.sampled_from(sorted(self.log.state.dpu_index.running))), kind if fails else "", serial)
 
     def end_of(self, name: str, kind: str, serial: str) -> None:
-        """The open step of a DPU ends, badly if a kind of failure is given."""
+        """End the running step of a DPU: by a failure of this kind, or successfully if no kind is given."""
         if kind:
             assert self.log.fail(name, kind).code == "done"
         else:
             assert self.log.succeed(name, {"serial": serial} if serial else {}).code == "done"
         row = self.log.state.dpus.rows.get(name)
         assert row is None or row.step_state != "running"
-        SOMETIMES.saw("a step ended badly", bool(kind))
+        SOMETIMES.saw("a step failed", bool(kind))
         SOMETIMES.saw("a DPU was deleted", row is None)
         SOMETIMES.saw("a DPU is ready", row is not None and row.phase == READY)
         SOMETIMES.saw("a DPU needs an operator", row is not None and row.phase == ERROR)
 
     @precondition(lambda self: self.log.state.dpus.rows)
     @rule(data=st.data(), off=st.integers(-2, 2).filter(bool), fails=st.booleans())
-    def say_something_of_an_attempt_that_does_not_run(self, data: st.DataObject, off: int, fails: bool) -> None:
+    def report_an_attempt_that_does_not_run(self, data: st.DataObject, off: int, fails: bool) -> None:
         name = data.draw(st.sampled_from(sorted(self.log.state.dpus.rows)))
         number = max(0, self.log.row(name).attempt + off)
         before = rows_of(self.log.state)
@@ -178,11 +178,11 @@ class LifecycleMachine(DeliveredMachine):
     def another(self) -> NodesLeft:
         return NodesLeft(self.log.envelope(), "z1", ["n1"], [], [], False, b"")
 
-    # -- what holds
+    # -- invariants
 
     @invariant()
     def limits_hold(self) -> None:
-        """Neither count grows above its limit; it may be above after the limit was lowered."""
+        """Check that no count rises above its limit. A count may stay above a limit that was lowered."""
         now = (len(installing(self.log.state)), len(unavailable(self.log.state)))
         for count, before, limit in zip(now, self.before, limits(self.log.state), strict=True):
             assert count <= max(before, limit)
@@ -190,8 +190,8 @@ class LifecycleMachine(DeliveredMachine):
         self.before = now
 
     @invariant()
-    def nobody_waits_for_nothing(self) -> None:
-        """Who is in line, and not paused, is kept out by a limit."""
+    def a_limit_holds_back_every_waiting_dpu(self) -> None:
+        """Check that a limit holds back each DPU in the queue that is not paused."""
         rows = self.log.state.dpus.rows
         installs, nodes = limits(self.log.state)
         out = unavailable(self.log.state)

@@ -1,4 +1,4 @@
-"""The refusals of the lifecycle, and the state that they leave unchanged."""
+"""Refusals of the lifecycle, and transitions at the edges of its rules."""
 
 from __future__ import annotations
 
@@ -71,11 +71,11 @@ def row_in(phase: str, **fields: object) -> Dpu:
         ),
     ],
 )
-def test_a_statement_that_comes_at_the_wrong_time_is_told_why(row: Dpu, trigger: Trigger, reason: str) -> None:
+def test_a_statement_out_of_order_is_refused_with_the_reason(row: Dpu, trigger: Trigger, reason: str) -> None:
     assert transition("d", row, trigger) == reason
 
 
-def test_an_attempt_may_start_in_the_very_moment_its_wait_ends() -> None:
+def test_an_attempt_may_start_at_the_exact_end_of_its_wait() -> None:
     row = row_in(NODE_EFFECT, step_state="open", attempt=3, not_before_ms=START_MS)
     started = transition("d", row, Trigger("started", AT, attempt=4, provisioner="p"))
     assert isinstance(started, Dpu)
@@ -92,21 +92,21 @@ def test_a_new_attempt_shows_no_progress_of_the_one_before() -> None:
     assert log.row("d").percent == 0
 
 
-def test_a_provision_in_line_changes_the_image_and_begins_anew() -> None:
+def test_a_provision_request_in_the_queue_changes_the_image_and_restarts_the_steps() -> None:
     row = row_in(PENDING, image="old", resume=OS_INSTALLING)
     changed = transition("d", row, Trigger("provision", AT, image="new"))
     assert isinstance(changed, Dpu)
     assert (changed.phase, changed.image, changed.resume) == (PENDING, "new", NODE_EFFECT)
 
 
-def test_a_provision_without_an_image_takes_the_last_one() -> None:
+def test_a_provision_request_without_an_image_uses_the_last_image() -> None:
     changed = transition("d", row_in(READY, image="last"), Trigger("provision", AT))
     assert isinstance(changed, Dpu)
     assert (changed.phase, changed.image) == (PENDING, "last")
 
 
 @pytest.mark.parametrize("name", ["failed", "lost"])
-def test_the_last_try_ends_in_error_and_the_one_before_does_not(name: str) -> None:
+def test_only_the_last_permitted_attempt_ends_in_error(name: str) -> None:
     most = MAX_ATTEMPTS + sum(DEFAULT_LIMITS)
     for attempts, phase in ((most - 1, NODE_EFFECT), (most, ERROR)):
         row = row_in(NODE_EFFECT, step_state="running", attempt=99, entered=99 - attempts)
@@ -115,7 +115,7 @@ def test_the_last_try_ends_in_error_and_the_one_before_does_not(name: str) -> No
         assert (after.phase, after.message) == (phase, "m")
 
 
-def test_a_swap_voids_what_was_known_of_the_card_and_says_so() -> None:
+def test_a_swap_deletes_the_facts_of_the_former_card() -> None:
     facts = {"boot_id": "1"}
     row = row_in(OS_INSTALLING, installed="image-1", facts=facts)
     after = transition("d", row, Trigger("swapped", AT, serial="t"))
@@ -133,42 +133,42 @@ def test_a_swap_voids_what_was_known_of_the_card_and_says_so() -> None:
     assert not unknown.swapped
 
 
-def test_a_swap_in_line_begins_from_the_start() -> None:
+def test_a_swap_in_the_queue_restarts_the_steps() -> None:
     after = transition("d", row_in(PENDING, resume=OS_INSTALLING, facts={"a": "b"}), Trigger("swapped", AT, serial="t"))
     assert isinstance(after, Dpu)
     assert (after.phase, after.resume, after.serial, after.swapped) == (PENDING, NODE_EFFECT, "t", True)
 
 
-def test_a_swap_does_not_bring_back_a_dpu_that_is_deleted() -> None:
+def test_a_swap_does_not_end_a_deletion() -> None:
     for row in (row_in(DELETING), row_in(ERROR, resume=DELETING)):
         after = transition("d", row, Trigger("swapped", AT, serial="t"))
         assert isinstance(after, Dpu)
         assert (after.phase, after.resume, after.serial) == (row.phase, row.resume, "t")
 
 
-def test_who_waits_in_line_keeps_its_place_in_the_phase_it_goes_to() -> None:
-    """A retry of a step for which there is a line goes through the line, not past it."""
+def test_a_retry_of_a_step_with_a_queue_waits_in_the_queue() -> None:
+    """The row keeps the phase in which the DPU continues after the queue."""
     after = transition("d", row_in(ERROR, resume=OS_INSTALLING), Trigger("retry", AT))
     assert isinstance(after, Dpu)
     assert (after.phase, after.resume, after.step_state) == (PENDING, OS_INSTALLING, "idle")
 
 
-def test_abort_in_line_gives_a_node_back_that_is_out_of_service_already() -> None:
-    """As one is whose install failed, and that was told to retry while the zone was full."""
+def test_an_abort_in_the_queue_returns_a_node_that_is_out_of_service() -> None:
+    """This happens to a DPU whose install failed and whose retry was requested while the zone was full."""
     row = row_in(PENDING, effect=True, image="new", installed="old", resume=OS_INSTALLING)
     after = transition("d", row, Trigger("abort", AT))
     assert isinstance(after, Dpu)
     assert (after.phase, after.image, after.step_state) == (NODE_EFFECT_REMOVAL, "old", "open")
 
 
-def test_the_shortest_wait_is_a_millisecond(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_shortest_backoff_is_one_millisecond(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("BACKOFF_MS", "LONGEST_BACKOFF_MS"):
         monkeypatch.setattr(f"projections.zones.dpus.lifecycle.{name}", 1)
     assert backoff_ms("d", 7, 1) == backoff_ms("d", 8, 9) == 1
 
 
-def test_the_wait_before_a_retry_is_the_same_in_every_binary_of_this_fold_version() -> None:
-    """It stands in the row: replicas that drew it in another way would have other states of one log."""
+def test_the_backoff_of_a_retry_is_pinned_for_this_fold_version() -> None:
+    """The row contains the backoff, so replicas that compute it differently would have different states of one log."""
     assert [backoff_ms("d", attempt, failures) for attempt, failures in ((9, 1), (10, 2), (11, 30))] == [
         1_154,
         3_369,
@@ -176,21 +176,23 @@ def test_the_wait_before_a_retry_is_the_same_in_every_binary_of_this_fold_versio
     ]
 
 
-def test_a_serial_that_the_device_says_first_is_the_cards_from_then_on() -> None:
-    after = transition("d", row_in(NODE_EFFECT, step_state="running", attempt=3, serial=""), said({"serial": "t"}))
+def test_the_first_serial_that_a_device_reports_is_stored() -> None:
+    after = transition(
+        "d", row_in(NODE_EFFECT, step_state="running", attempt=3, serial=""), succeeded_with({"serial": "t"})
+    )
     assert isinstance(after, Dpu)
     assert (after.serial, after.swapped) == ("t", False)
-    again = transition("d", row_in(NODE_EFFECT, step_state="running", attempt=3, serial="s"), said({}))
+    again = transition("d", row_in(NODE_EFFECT, step_state="running", attempt=3, serial="s"), succeeded_with({}))
     assert isinstance(again, Dpu)
     assert again.serial == "s"
 
 
-def said(facts: dict[str, str]) -> Trigger:
+def succeeded_with(facts: dict[str, str]) -> Trigger:
     return Trigger("succeeded", AT, attempt=3, facts=facts)
 
 
-def test_only_what_turned_out_wrong_is_not_to_be_adopted_and_two_devices_do_not_retry_at_once() -> None:
-    """A task that runs on after a transient failure is taken up again by the next attempt."""
+def test_only_a_device_failure_disowns_the_task_and_devices_have_different_backoffs() -> None:
+    """The next attempt adopts a task that keeps running after a transient failure."""
     row = row_in(NODE_EFFECT, step_state="running", attempt=9, disowned=7)
     for kind, disowned in (("transient", 7), ("device", 9)):
         after = transition("d", row, Trigger("failed", AT, attempt=9, kind=kind, failed_ms=START_MS))
@@ -201,7 +203,7 @@ def test_only_what_turned_out_wrong_is_not_to_be_adopted_and_two_devices_do_not_
     assert late == "attempt: 8 of dpu 'd' has ended"
 
 
-def test_a_card_that_was_swapped_is_no_news_once_it_is_provisioned() -> None:
+def test_a_swap_is_over_once_the_card_is_provisioned() -> None:
     log = provisioned()
     log.start("d")
     log.succeed("d", {"boot_id": "1"})

@@ -1,4 +1,4 @@
-"""The refusals of the zone fold about nodes, whole and item by item."""
+"""Refusals of the zone fold about nodes: of whole records and of single items."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def log() -> ZonesPartition:
     return made
 
 
-def said(log: ZonesPartition, event: SnapshotCompleted | NodesLeft, issued_ms: int) -> Outcome:
+def issued_at(log: ZonesPartition, event: SnapshotCompleted | NodesLeft, issued_ms: int) -> Outcome:
     return log.append(replace(event, envelope=replace(event.envelope, issued_at_ms=issued_ms)))
 
 
-def test_each_refused_item_has_its_reason_and_the_whole_has_the_first(log: ZonesPartition) -> None:
+def test_each_refused_item_has_its_reason_and_the_record_has_the_first(log: ZonesPartition) -> None:
     newer = "has a newer incarnation in this zone, of 5"
     outcome = log.join("a", "b", created_ms=4, uid="t", address=9)
     told = {name: (f"node: {name!r} {newer}", "INCARNATION_OUTDATED", {"field": "node", "node": name}) for name in "ab"}
@@ -33,7 +33,7 @@ def test_each_refused_item_has_its_reason_and_the_whole_has_the_first(log: Zones
     assert sorted(log.state.nodes.rows) == ["a", "b", "c"]
 
 
-def test_a_change_says_which_incarnation_is_here(log: ZonesPartition) -> None:
+def test_a_refused_change_names_the_present_incarnation(log: ZonesPartition) -> None:
     assert log.change("x", address=9).reason == "node: 'x' is not in zone 'z1'"
     assert log.change("a", zone="z2", address=9).reason == "node: 'a' is not in zone 'z2'"
     other = "node: 'a' has another incarnation in this zone, of 5"
@@ -44,7 +44,7 @@ def test_a_change_says_which_incarnation_is_here(log: ZonesPartition) -> None:
     assert (row.address4, row.created_ms, row.uid) == (9, 5, "u")
 
 
-def test_a_leave_that_has_nothing_to_do_says_why_and_is_unchanged(log: ZonesPartition) -> None:
+def test_a_leave_without_effect_is_unchanged_with_a_reason(log: ZonesPartition) -> None:
     nowhere = "node: 'x' is not in zone 'z1'"
     assert log.leave("x") == Outcome("unchanged", nowhere, items=(ItemOutcome("x", "unchanged", nowhere),))
     other = "node: 'a' has another incarnation in this zone, of 5"
@@ -56,7 +56,7 @@ def test_a_leave_that_has_nothing_to_do_says_why_and_is_unchanged(log: ZonesPart
     assert "a" not in log.state.nodes.rows
 
 
-def test_an_inferred_leave_is_told_which_list_or_change_speaks_against_it(log: ZonesPartition) -> None:
+def test_a_refused_inferred_leave_names_the_snapshot_or_the_change(log: ZonesPartition) -> None:
     short = "list_hash: 0 bytes must be from 1 to 64 for an inferred leave"
     event = NodesLeft(log.envelope(), "z1", ["a"], [], [], True, b"")
     assert log.append(event).reason == short
@@ -74,7 +74,7 @@ def test_an_inferred_leave_is_told_which_list_or_change_speaks_against_it(log: Z
     assert log.leave("s/n", list_hash=b"hi").items[0].reason == "node: 's/n' is not in zone 'z1'"
 
 
-def test_a_list_must_count_something_and_have_a_hash(log: ZonesPartition) -> None:
+def test_a_snapshot_must_have_a_count_and_a_hash(log: ZonesPartition) -> None:
     assert log.complete(b"h", count=0).reason == "count: 0 must be at least 1: an empty snapshot is never accepted"
     assert log.complete(b"").reason == "list_hash: 0 bytes must be from 1 to 64"
     assert log.complete(b"x" * 65).reason == "list_hash: 65 bytes must be from 1 to 64"
@@ -83,19 +83,19 @@ def test_a_list_must_count_something_and_have_a_hash(log: ZonesPartition) -> Non
     assert log.complete(b"x", source="no source").reason.startswith("source: 'no source' must be 1 to 63 ")
 
 
-def test_of_lists_of_one_moment_the_later_in_the_log_counts(log: ZonesPartition) -> None:
+def test_snapshots_of_one_time_are_ordered_by_the_log(log: ZonesPartition) -> None:
     log.now_ms = START_MS + 100
     event = SnapshotCompleted(log.envelope(), "z1", "", 2, b"one")
-    assert said(log, event, START_MS + 50).code == "done"
-    assert said(log, replace(event, list_hash=b"two"), START_MS + 50).code == "done"
-    late = said(log, replace(event, list_hash=b"old"), START_MS + 49)
+    assert issued_at(log, event, START_MS + 50).code == "done"
+    assert issued_at(log, replace(event, list_hash=b"two"), START_MS + 50).code == "done"
+    late = issued_at(log, replace(event, list_hash=b"old"), START_MS + 49)
     assert late == Outcome("unchanged", f"list_hash: a snapshot of {START_MS + 50} is newer")
     assert log.state.snapshots.rows["z1/"].list_hash == b"two"
 
 
-def test_a_fast_clock_does_not_outlast_its_list(log: ZonesPartition) -> None:
-    """A list is as new as the log when it was taken, however far ahead its reader's clock was."""
+def test_a_snapshot_from_a_fast_clock_can_be_replaced(log: ZonesPartition) -> None:
+    """The time of a snapshot is at most the fold time at its record, however far ahead its reader's clock was."""
     event = SnapshotCompleted(log.envelope(), "z1", "", 2, b"one")
-    said(log, event, log.now_ms + 3_600_000)
-    assert said(log, replace(event, list_hash=b"two"), log.now_ms + 1).code == "done"
+    issued_at(log, event, log.now_ms + 3_600_000)
+    assert issued_at(log, replace(event, list_hash=b"two"), log.now_ms + 1).code == "done"
     assert log.state.snapshots.rows["z1/"].list_hash == b"two"

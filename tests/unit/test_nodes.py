@@ -1,4 +1,4 @@
-"""The effects of joins, changes and leaves, node by node; and the fast path for new nodes against the slow one."""
+"""The effects of joins, changes and leaves, node by node, and the fast path for new nodes against the slow one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def codes(outcome: Outcome) -> tuple[str, dict[str, str]]:
     return outcome.code, {item.name: item.code for item in outcome.items}
 
 
-def test_the_same_incarnation_as_it_is_changes_nothing() -> None:
+def test_a_repeated_join_changes_nothing() -> None:
     log = ZonesPartition()
     log.join("a", created_ms=5, uid="u", address=7, labels={"k": "v"})
     before = rows_of(log.state)
@@ -26,7 +26,7 @@ def test_the_same_incarnation_as_it_is_changes_nothing() -> None:
     assert rows_of(log.state) == before
 
 
-def test_a_newer_incarnation_replaces_and_an_older_one_does_nothing() -> None:
+def test_a_newer_incarnation_replaces_the_node_and_an_older_one_is_refused() -> None:
     log = ZonesPartition()
     log.join("a", created_ms=5, uid="u", address=7)
     log.join("a", created_ms=6, uid="v", address=8)
@@ -37,7 +37,7 @@ def test_a_newer_incarnation_replaces_and_an_older_one_does_nothing() -> None:
     assert outcome.code == "refused" and "newer incarnation" in outcome.reason
 
 
-def test_a_node_that_joined_while_the_clock_was_fast_joins_anew_once_it_is_put_right() -> None:
+def test_a_node_that_joined_under_a_fast_clock_may_join_again_after_the_correction() -> None:
     log = ZonesPartition()
     log.now_ms += HOUR_MS
     log.join("a", "b", address=7)
@@ -45,10 +45,12 @@ def test_a_node_that_joined_while_the_clock_was_fast_joins_anew_once_it_is_put_r
     assert codes(log.join("a", address=9)) == ("done", {})
     assert log.state.nodes.rows["a"].address4 == 9
     log.now_ms += HOUR_MS
-    assert log.join("b", created_ms=log.now_ms - HOUR_MS, uid="u").code == "refused", "its time has come"
+    assert log.join("b", created_ms=log.now_ms - HOUR_MS, uid="u").code == "refused", (
+        "fold time has reached the creation time"
+    )
 
 
-def test_of_two_incarnations_of_one_time_the_later_in_the_log_is_the_newer() -> None:
+def test_incarnations_of_one_time_are_ordered_by_the_log() -> None:
     log = ZonesPartition()
     log.join("a", created_ms=5, uid="v")
     log.join("a", created_ms=5, uid="u")
@@ -64,7 +66,7 @@ def test_a_node_moves_to_a_zone_of_the_same_partition() -> None:
     assert codes(log.leave("a", zone="z1")) == ("unchanged", {"a": "unchanged"})
     assert "a" in log.state.nodes.rows
     log.leave("b", zone="z1")
-    assert log.state.node_counts == {"z2": 1}, "nothing is kept for a zone that is empty"
+    assert log.state.node_counts == {"z2": 1}, "an empty zone has no count"
 
 
 def test_a_change_needs_the_node_and_its_incarnation() -> None:
@@ -81,7 +83,7 @@ def test_a_change_needs_the_node_and_its_incarnation() -> None:
     assert (row.address4, row.created_ms, row.uid, row.changed) == (9, 5, "u", log.end - 1)
 
 
-def test_a_leave_is_about_this_incarnation_or_a_later_one() -> None:
+def test_a_leave_must_name_the_present_incarnation_or_a_later_one() -> None:
     log = ZonesPartition()
     log.join("a", "b", "c", "d", created_ms=5, uid="u")
     assert codes(log.leave("a", created_ms=4, uid="u")) == ("unchanged", {"a": "unchanged"})
@@ -122,7 +124,7 @@ def test_an_inferred_leave_needs_the_last_complete_list_of_its_source() -> None:
     assert log.leave("d", list_hash=b"three").code == "done"
 
 
-def test_a_list_is_no_witness_of_what_came_after_it() -> None:
+def test_a_snapshot_proves_nothing_about_later_changes() -> None:
     log = ZonesPartition()
     log.join("k/a", "k/b", address=1)
     log.complete(b"one", source="k")
@@ -132,7 +134,7 @@ def test_a_list_is_no_witness_of_what_came_after_it() -> None:
     assert log.leave("k/b", list_hash=b"one").code == "done"
 
 
-def test_an_empty_list_is_no_list() -> None:
+def test_an_empty_snapshot_is_refused() -> None:
     log = ZonesPartition()
     log.join("k/a")
     assert "empty snapshot" in log.complete(b"none", source="k", count=0).reason
@@ -141,7 +143,7 @@ def test_an_empty_list_is_no_list() -> None:
     assert "list_hash" in log.leave("k/a", list_hash=b"x" * 65).reason
 
 
-def test_a_list_that_was_said_before_the_last_one_does_not_replace_it() -> None:
+def test_an_older_snapshot_does_not_replace_the_last_one() -> None:
     log = ZonesPartition()
     log.join("k/a")
     log.complete(b"new", source="k")
@@ -180,7 +182,7 @@ def test_a_node_that_changed_since_fleet_heard_of_it_is_not_superseded() -> None
     assert "a" not in log.state.nodes.rows
 
 
-def test_what_fleet_caused_is_taken_once_and_in_order() -> None:
+def test_records_caused_by_fleet_are_accepted_once_and_in_order() -> None:
     log = ZonesPartition()
     log.join("a", "b", created_ms=5, uid="u")
     assert "where the last forward ended" in superseded(log, 1, "a", 5, "u").reason
@@ -194,7 +196,7 @@ def test_what_fleet_caused_is_taken_once_and_in_order() -> None:
     assert sorted(log.state.nodes.rows) == ["a", "b"]
 
 
-def test_a_record_of_fleet_that_makes_no_sense_does_not_stop_the_next() -> None:
+def test_a_malformed_record_of_fleet_does_not_block_the_next() -> None:
     log = ZonesPartition()
     log.join("a", created_ms=5, uid="u")
     odd = NodesSuperseded(internal_envelope("z1", log.now_ms), 0, 3, ["z1"], ["a", "b"], [5], ["u"], log.end)
@@ -202,7 +204,7 @@ def test_a_record_of_fleet_that_makes_no_sense_does_not_stop_the_next() -> None:
     assert superseded(log, 3, "a", 5, "u").code == "done"
 
 
-def test_limits_of_minus_one_stay_and_of_zero_are_the_default() -> None:
+def test_a_limit_of_minus_one_is_unchanged_and_zero_is_the_default() -> None:
     log = ZonesPartition()
     for asked, kept in (((7, -1), (7, 0)), ((-1, 9), (7, 9)), ((0, 0), (0, 0))):
         assert log.limit(*asked).code == "done"
@@ -211,7 +213,7 @@ def test_limits_of_minus_one_stay_and_of_zero_are_the_default() -> None:
 
 
 @given(st.integers(1, 40), st.booleans())
-def test_many_new_nodes_in_one_record_are_as_many_records_of_one(count: int, with_labels: bool) -> None:
+def test_one_record_of_many_new_nodes_equals_a_record_of_each(count: int, with_labels: bool) -> None:
     together, apart = ZonesPartition(), ZonesPartition()
     names = [f"n{i}" for i in range(count)]
     labels = {"a": "b"} if with_labels else None
@@ -229,7 +231,7 @@ def test_many_new_nodes_in_one_record_are_as_many_records_of_one(count: int, wit
     assert together.state.node_counts == apart.state.node_counts == {"z1": count}
 
 
-def test_a_node_that_comes_back_takes_the_place_of_its_tombstone() -> None:
+def test_a_node_that_returns_replaces_its_tombstone() -> None:
     log = ZonesPartition()
     log.join("a", "b", created_ms=5, uid="u")
     joined_ms = log.state.nodes.rows["b"].changed_ms

@@ -1,4 +1,4 @@
-"""Admission to installs: the queue, two limits, and the slots that a failure leaves occupied."""
+"""Admission to installs: the queue, the two limits, and nodes that stay out of service after a failure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.zones import ZonesPartition, installing, unavailable
 
 
 def zone_of(count: int, *, installs: int, nodes: int, per_node: int = 1) -> ZonesPartition:
-    """DPUs d0, d1, ... on nodes n0, n1, ... under these limits."""
+    """A partition with the DPUs d0, d1, ... on nodes n0, n1, ... under these limits."""
     log = ZonesPartition()
     log.limit(installs, nodes)
     for i in range(count):
@@ -27,12 +27,12 @@ def zone_of(count: int, *, installs: int, nodes: int, per_node: int = 1) -> Zone
 
 
 def provision(log: ZonesPartition, *numbers: int) -> list[tuple[str, int]]:
-    """Outcome and place in line of each."""
+    """Request a provision of each DPU. Returns the code and queue position of each."""
     outcomes = [log.request(f"d{i}", "provision", "image-1") for i in numbers]
     return [(outcome.code, outcome.result.get("queue_position", 0)) for outcome in outcomes]
 
 
-def test_who_finds_no_room_waits_in_line_and_is_told_why() -> None:
+def test_a_dpu_beyond_a_limit_waits_in_the_queue_with_the_reason() -> None:
     log = zone_of(4, installs=2, nodes=10)
     assert provision(log, 3, 1, 0) == [("done", 0), ("done", 0), ("waiting", 1)]
     outcome = log.request("d2", "provision", "image-1")
@@ -42,7 +42,7 @@ def test_who_finds_no_room_waits_in_line_and_is_told_why() -> None:
     assert (again.code, again.result["queue_position"], log.row("d2").image) == ("waiting", 2, "image-2")
 
 
-def test_the_next_in_line_goes_when_an_install_is_done() -> None:
+def test_the_next_dpu_in_the_queue_starts_when_an_install_ends() -> None:
     log = zone_of(3, installs=1, nodes=10)
     provision(log, 0, 1, 2)
     log.do_until("d0", NODE_EFFECT_REMOVAL)
@@ -52,7 +52,7 @@ def test_the_next_in_line_goes_when_an_install_is_done() -> None:
     assert log.row("d2").phase == NODE_EFFECT
 
 
-def test_a_failure_frees_its_place_but_not_its_node() -> None:
+def test_a_failure_frees_the_install_slot_but_not_the_node() -> None:
     log = zone_of(3, installs=1, nodes=2)
     provision(log, 0, 1, 2)
     for name in ("d0", "d1"):
@@ -67,7 +67,7 @@ def test_a_failure_frees_its_place_but_not_its_node() -> None:
     assert log.row("d2").phase == NODE_EFFECT
 
 
-def test_who_is_out_of_service_already_goes_first() -> None:
+def test_a_dpu_whose_node_is_out_of_service_goes_first() -> None:
     log = zone_of(4, installs=1, nodes=10)
     provision(log, 0, 1)
     log.start("d0")
@@ -98,7 +98,7 @@ def test_a_dpu_without_a_node_counts_as_one() -> None:
     assert log.request("b", "provision", "i").code == "waiting"
 
 
-def test_who_is_paused_keeps_its_place_and_lets_others_by() -> None:
+def test_a_paused_dpu_keeps_its_queue_place_and_others_pass_it() -> None:
     log = zone_of(4, installs=1, nodes=10)
     provision(log, 0, 1, 2)
     assert log.request("d1", "pause").reason == "dpu: 'd1' is paused"
@@ -110,7 +110,7 @@ def test_who_is_paused_keeps_its_place_and_lets_others_by() -> None:
     assert (log.row("d1").phase, log.row("d3").phase) == (NODE_EFFECT, PENDING)
 
 
-def test_wider_limits_let_in_as_many_as_they_hold() -> None:
+def test_raised_limits_admit_as_many_as_they_permit() -> None:
     log = zone_of(6, installs=1, nodes=1)
     provision(log, *range(6))
     log.limit(4, -1)
@@ -121,7 +121,7 @@ def test_wider_limits_let_in_as_many_as_they_hold() -> None:
     assert len(installing(log.state)) == 6
 
 
-def test_narrower_limits_stop_nobody_who_has_begun() -> None:
+def test_lowered_limits_stop_no_running_install() -> None:
     log = zone_of(4, installs=3, nodes=3)
     provision(log, 0, 1, 2, 3)
     log.limit(1, 1)
@@ -134,8 +134,8 @@ def test_narrower_limits_stop_nobody_who_has_begun() -> None:
     assert log.row("d3").phase == NODE_EFFECT
 
 
-def test_a_dpu_that_skips_its_node_effect_has_its_node_out_of_service_all_the_same() -> None:
-    """Counted only by the record that let it in, its node kept the next in line waiting for a place nobody had."""
+def test_a_dpu_that_skips_its_node_effect_still_counts_its_node() -> None:
+    """The node once counted only in the record that admitted the DPU, so the next DPU waited for a free slot."""
     log = zone_of(3, installs=1, nodes=2)
     log.register("d0", node="n0", serial="the first card")
     provision(log, 0)
@@ -147,7 +147,7 @@ def test_a_dpu_that_skips_its_node_effect_has_its_node_out_of_service_all_the_sa
     log.limit(5, -1)
     assert (log.row("d0").phase, log.row("d0").effect) == (INITIALIZE_INTERFACE, True)
     assert unavailable(log.state) == {"n0", "n2"}
-    assert log.row("d1").phase == PENDING, "both places are taken"
+    assert log.row("d1").phase == PENDING, "both permitted nodes are out of service"
     log.do_until("d0", READY)
     assert log.row("d1").phase == NODE_EFFECT
 
@@ -160,32 +160,32 @@ def test_zones_do_not_wait_for_one_another() -> None:
         assert log.request(f"{zone}-d", "provision", "i", zone=zone).code == "done"
 
 
-def test_a_step_that_lets_nobody_in_does_not_look_at_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One in Error leaves room under the first limit and none under the second, with everybody else in line."""
+def test_a_step_that_frees_no_slot_does_not_read_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A DPU in Error leaves room under the limit of installs and none under the limit of nodes; all others wait."""
     log = zone_of(5, installs=2, nodes=2)
     provision(log, *range(5))
     log.start("d0")
     log.fail("d0", "operator")
 
-    def looked(*_: object) -> None:
-        raise AssertionError("the line was looked at")
+    def fail_on_read(*_: object) -> None:
+        raise AssertionError("the queue was read")
 
-    monkeypatch.setattr(rollout, "_queued", looked)
+    monkeypatch.setattr(rollout, "_queued", fail_on_read)
     log.start("d1")
     assert log.progress("d1", "draining", 10).code == "done"
     log.fail("d1")
     assert log.row("d1").step_state == "open"
 
 
-def test_who_joins_the_line_looks_at_nobody_else_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is room for installs, and none for nodes out of service: nobody is let in, however often one looks."""
+def test_a_dpu_that_joins_the_queue_does_not_read_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is room for installs and none for nodes out of service, so no DPU in the queue can be admitted."""
     log = zone_of(6, installs=9, nodes=1)
     assert provision(log, 0, 1, 2) == [("done", 0), ("waiting", 1), ("waiting", 2)]
 
-    def looked(*_: object) -> None:
-        raise AssertionError("the line was looked at")
+    def fail_on_read(*_: object) -> None:
+        raise AssertionError("the queue was read")
 
-    monkeypatch.setattr(rollout, "_queued", looked)
+    monkeypatch.setattr(rollout, "_queued", fail_on_read)
     assert provision(log, 3, 4) == [("waiting", 3), ("waiting", 4)]
     log.do_step("d0")
     log.request("d2", "delete")

@@ -63,7 +63,7 @@ DEVICES = (
         90,
         "another device under the same address",
         (
-            "tests/unit/test_lifecycle.py::test_a_device_that_says_another_serial_is_another_card",
+            "tests/unit/test_lifecycle.py::test_a_different_serial_of_the_device_is_a_swapped_card",
             "tests/integration/test_tls_agents.py::test_a_dpu_that_claims_to_be_another_is_sent_away_and_the_other_keeps_its_link",
         ),
     ),

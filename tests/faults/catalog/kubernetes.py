@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tests.faults.catalog.entry import NO_KUBERNETES, CatalogEntry
 
-_EMPTY = "tests/unit/test_nodes.py::test_an_empty_list_is_no_list"
+_EMPTY = "tests/unit/test_nodes.py::test_an_empty_snapshot_is_refused"
 _GONE = "tests/unit/test_withdrawals.py::test_a_withdrawal_over_budget_changes_no_verdict_until_two_principals_approve"
-_WITNESS = "tests/unit/test_nodes.py::test_a_list_is_no_witness_of_what_came_after_it"
-_UID = "tests/unit/test_nodes.py::test_a_newer_incarnation_replaces_and_an_older_one_does_nothing"
+_WITNESS = "tests/unit/test_nodes.py::test_a_snapshot_proves_nothing_about_later_changes"
+_UID = "tests/unit/test_nodes.py::test_a_newer_incarnation_replaces_the_node_and_an_older_one_is_refused"
 _FOLDS = f"only the handling by the folds is tested:  {NO_KUBERNETES}"
 
 KUBERNETES = (
