@@ -147,7 +147,7 @@ def _ahead(status_of: Any) -> Any:
 def _only(**kinds: int) -> Any:
     """Clients that send only these commands, and repeat half of the answered ones."""
     clients = tests.simulation.clients
-    return patched((clients, "KINDS", instead(kinds)), (clients, "REPEATS", instead(0.5)))
+    return patched((clients, "REQUEST_WEIGHTS", instead(kinds)), (clients, "REPEAT_SHARE", instead(0.5)))
 
 
 BUGS = (
@@ -271,7 +271,7 @@ BUGS = (
         "a reader of fleet does not wait for a change that a later one of its node has overtaken",
         "I12",
         lambda: patched((commands.queries.position_waiter, "is_forwarded", _waits_until_nothing_below_waits)),
-        Simulated(45, given=lambda: patched((tests.simulation.clients, "READS", instead(1.0)))),
+        Simulated(45, given=lambda: patched((tests.simulation.clients, "READ_BACK_SHARE", instead(1.0)))),
     ),
     Bug(
         "position-ahead",

@@ -43,12 +43,12 @@ from tests.simulation.history import (
     FrameStarted,
     History,
     Invoked,
-    ProcessLived,
+    ProcessUptime,
     QueryAnswered,
     StateSaved,
     TableInstalled,
 )
-from tests.simulation.workload import KINDS, Request, Workload
+from tests.simulation.workload import REQUEST_WEIGHTS, Request, Workload
 from tests.support.delivered import ran
 from tests.support.memory_disk import Disk, DiskStore
 
@@ -104,7 +104,7 @@ class SteppedPlane(FoldedLog):
 
     def run(self, steps: int, *, agents: bool = False) -> list[Fault]:
         """Run so many steps, with or without node agents, and then to rest; the faults."""
-        deeds: dict[Callable[[], None], int] = {
+        actions: dict[Callable[[], None], int] = {
             self._ask: 50,
             self._leave_as_it_was: 4,
             self._join_many: 1,
@@ -133,14 +133,14 @@ class SteppedPlane(FoldedLog):
             self.now_s += STEP_S
             if self.now_s >= self._forwarded_s + FORWARD_EVERY_S:
                 self._forward_all()
-            self.rng.choices(list(deeds), list(deeds.values()))[0]()
+            self.rng.choices(list(actions), list(actions.values()))[0]()
         self._rest()
         return self.judged()
 
     def judged(self) -> list[Fault]:
         """The report of the checkers."""
         history = self.history.copy()
-        history.add(ProcessLived(PROCESS, ("api", "provisioner", "relay"), 0.0, self.now_s))
+        history.add(ProcessUptime(PROCESS, ("api", "provisioner", "relay"), 0.0, self.now_s))
         for device in self._devices:
             rules = tuple((rule, *pack(prefixes)) for rule, prefixes in device.table.rules.items())
             history.add(FinalTable(device.zone, device.name, device.table.version, device.table.digest, rules))
@@ -202,7 +202,7 @@ class SteppedPlane(FoldedLog):
 
     def _ask(self) -> None:
         client = self.rng.choice(self._clients)
-        kind = self.rng.choices(list(KINDS), list(KINDS.values()))[0]
+        kind = self.rng.choices(list(REQUEST_WEIGHTS), list(REQUEST_WEIGHTS.values()))[0]
         request = client.request(kind, self.rng, cast(Replica, self))
         if request is not None:
             self._send(request, client.name)

@@ -1,9 +1,9 @@
-"""Real agents in a run, one per zone besides the simulator's devices. Each has a device of its own and a persisted
+"""Real agents in a run, one per zone, besides the devices of the simulator. Each has its own device and a persisted
 table.
 
-An agent crashes and restarts: its device keeps its table, and the agent its last good table. Unlike a simulated device
-that reboots, an agent therefore never reports an older version. (Its device may go back: a device that failed a step
-but holds the newer table is restored to the last good one.)
+When an agent crashes and restarts, its device keeps its table and the agent keeps its last good table. An agent
+therefore never reports an older version, unlike a simulated device that reboots. Its device may go back: a device that
+failed a step but holds the newer table is restored to the last good one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.support.virtual_loop import current_loop, owned_by
 
 
 class WatchedStore(MemoryTableStore):
-    """Records every persisted table: the agent reports that version, or a newer one, for the rest of the run."""
+    """Records every persisted table. The agent reports that version or a newer one for the rest of the run."""
 
     def __init__(self, zone: str, name: str, history: History) -> None:
         super().__init__()
@@ -39,31 +39,31 @@ class WatchedStore(MemoryTableStore):
 
 
 class WatchedDevice(SimulatedDevice):
-    """A device whose faults can be reduced; it records the steps that it is told to follow."""
+    """A device that records the steps of each frame, and whose faults can be reduced."""
 
     def __init__(self, zone: str, name: str, history: History, faults: DeviceFaults, rng: random.Random) -> None:
         super().__init__(faults, rng=rng)
-        self._about = zone, name
+        self._zone_and_name = zone, name
         self._history = history
-        self._said = EMPTY_TABLE
+        self._frame_base = EMPTY_TABLE
 
     def apply(self, steps: Sequence[SetStep], table: DeviceTable) -> bool | Awaitable[bool]:
-        before = tuple((rule, *pack(prefixes)) for rule, prefixes in self._said.rules.items())
-        self._history.add(FrameStarted(current_loop().time(), *self._about, before, tuple(steps)))
+        before = tuple((rule, *pack(prefixes)) for rule, prefixes in self._frame_base.rules.items())
+        self._history.add(FrameStarted(current_loop().time(), *self._zone_and_name, before, tuple(steps)))
         return super().apply(steps, table)
 
     def _take(self, table: DeviceTable) -> bool:
         taken = super()._take(table)
-        self._said = table
+        self._frame_base = table
         return taken
 
     def heal(self, faults: DeviceFaults) -> None:
-        """Limit the device's faults to these from now on."""
+        """Replace the faults of the device by these."""
         self._faults = faults
 
 
 class AgentHost:
-    """The machine of one agent."""
+    """The host of one agent."""
 
     def __init__(
         self,
@@ -84,21 +84,23 @@ class AgentHost:
         self._dial = dial
         self._rng = rng
         self._store = WatchedStore(zone, self.name, history)
-        self._lives = 0
+        self._starts = 0
 
     def start(self) -> None:
-        """Start a new life of the agent."""
-        self._lives += 1
-        who = AgentIdentity(self.zone, self.name, f"boot-{self._lives}")
-        self.agent = Agent(who, self._relays, dial=self._dial, device=self.device, store=self._store, rng=self._rng)
-        with owned_by(f"{self.name}#{self._lives}"):
+        """Start a new instance of the agent."""
+        self._starts += 1
+        identity = AgentIdentity(self.zone, self.name, f"boot-{self._starts}")
+        self.agent = Agent(
+            identity, self._relays, dial=self._dial, device=self.device, store=self._store, rng=self._rng
+        )
+        with owned_by(f"{self.name}#{self._starts}"):
             self._running = current_loop().create_task(self.agent.run())
 
     async def crash(self) -> None:
-        """End this life."""
+        """Kill this instance of the agent."""
         if self._running.done() and not self._running.cancelled():
             self.faults.append(f"{self.name} ended: {self._running.exception()!r}")
         self._running.cancel()
         await asyncio.wait({self._running})
-        if left := current_loop().tasks_of(f"{self.name}#{self._lives}"):
+        if left := current_loop().tasks_of(f"{self.name}#{self._starts}"):
             self.faults.append(f"{self.name} left tasks behind: {left[:5]}")

@@ -1,7 +1,7 @@
 """The API of a simulated process: the production services behind their production handlers, called with bytes.
 
-Only gRPC itself is left out; a stand-in implements the context that handlers use. Every command with a form in the API
-is sent through it; the others belong to the plane's own components.
+Only gRPC itself is missing: a stand-in implements the context that handlers use. Every command that the API offers is
+sent through it; the other commands belong to the plane's own components.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Aborted(Exception):
 
 
 class _Context:
-    """The parts of a call's context that handlers use."""
+    """The part of a gRPC context that handlers use."""
 
     def __init__(self, principal: str, timeout_s: float) -> None:
         self._metadata = ((PRINCIPAL_KEY, principal),)
@@ -60,8 +60,8 @@ class _Context:
         raise Aborted(status, details)
 
 
-class _Called:
-    """The handler registry of gRPC, reduced to method names."""
+class _CallDetails:
+    """The part of gRPC's HandlerCallDetails that selects a handler."""
 
     invocation_metadata = ()
 
@@ -70,7 +70,7 @@ class _Called:
 
 
 class Api:
-    """The API of one process. Raises Aborted."""
+    """The API of one process."""
 
     def __init__(self, server: ApiServer) -> None:
         self._server = server
@@ -78,15 +78,16 @@ class Api:
         self._replica = server.command_handler._replica
 
     async def call(self, service: str, method: str, request: bytes, principal: str, timeout_s: float) -> bytes:
-        """One unary call."""
-        called: Any = _Called(f"/{pb.DESCRIPTOR.package}.{service}/{method}")
-        found: Any = next(handler for of in self._handlers if (handler := of.service(called)) is not None)
+        """Make one unary call. Raises Aborted."""
+        details: Any = _CallDetails(f"/{pb.DESCRIPTOR.package}.{service}/{method}")
+        found: Any = next(handler for of in self._handlers if (handler := of.service(details)) is not None)
         answer = await found.unary_unary(found.request_deserializer(request), _Context(principal, timeout_s))
         encoded: bytes = found.response_serializer(answer)
         return encoded
 
-    async def state(self, method: str, request: Message, principal: str, timeout_s: float) -> Answer:
-        """Send a command; the decision of the log, at offset -1 if the plane names no record that decided it.
+    async def submit(self, method: str, request: Message, principal: str, timeout_s: float) -> Answer:
+        """Send a command; returns the decision in the log. Its offset is -1 if the response names no record that
+        decided it.
 
         Raises AppendUnknown, LogUnavailable, and AppendRefused for an error of the call.
         """
@@ -103,23 +104,27 @@ class Api:
         hold = answer.hold if answer.HasField("hold") else -1
         verdict = fleet_views.command_outcome(self._replica.state(FLEET_0), answer.command_id, hold)
         if verdict is not None or (method == "LeaveNodes" and answer.outcome == pb.OUTCOME_HELD):
-            return self._replica.outcomes(answer.command_id)[0]  # fleet has the last word, and the zone decided it
-        told = answer_of(answer)
+            # The response has the outcome in fleet, and the checkers need the decision of the zone.
+            return self._replica.outcomes(answer.command_id)[0]
+        answered = answer_of(answer)
         if method == "LeaveNodes" and answer.outcome == pb.OUTCOME_UNCHANGED:
             decided = self._replica.outcomes(answer.command_id)
-            if decided and _codes(decided[0]) == _codes(told):
-                return decided[0]  # the same, in the words of fleet: which hold keeps a node that left already
-        return told
+            if decided and _codes(decided[0]) == _codes(answered):
+                # The response has the same codes and the reason of fleet: a hold keeps a node that has left already.
+                return decided[0]
+        return answered
 
-    async def read(self, partition: Partition, least: int, *, of_fleet: bool, timeout_s: float) -> tuple[int, int]:
-        """Query at a minimum position, with or without one of fleet; the positions of the response, -1 for none.
+    async def read(self, partition: Partition, min_offset: int, *, of_fleet: bool, timeout_s: float) -> tuple[int, int]:
+        """Query with a minimum position, of fleet and zones or of one topic; returns the positions of the partition and
+        of fleet, or -1 for fleet.
 
         Raises LogUnavailable.
         """
         method, request, answer = _QUERIES["fleet and zones" if of_fleet else partition.topic]
-        asked = request(min_position=to_token(Position(self._server.command_handler.log_id, {partition: least})))
+        token = to_token(Position(self._server.command_handler.log_id, {partition: min_offset}))
+        message = request(min_position=token)
         try:
-            found = await self.call("Queries", method, asked.SerializeToString(), "reader", timeout_s)
+            found = await self.call("Queries", method, message.SerializeToString(), "reader", timeout_s)
         except Aborted as aborted:
             raise LogUnavailable(str(aborted)) from aborted
         offsets = positions_of(answer.FromString(found).position)
@@ -132,10 +137,10 @@ _QUERIES: dict[str, tuple[str, Any, Any]] = {
     FLEET: ("ListPolicies", pb.ListPoliciesRequest, pb.ListPoliciesResponse),
     "fleet and zones": ("ListZones", pb.ListZonesRequest, pb.ListZonesResponse),
 }
-"""What is asked to read a topic: the position of its answer has every partition of it."""
+"""The query that reads each topic. The position of its response has every partition of the topic."""
 
 
-_LIKE: dict[type[e.Event], tuple[str, type[Message]]] = {
+_SAME_FIELDS: dict[type[e.Event], tuple[str, type[Message]]] = {
     e.CliqueCapacitySet: ("SetCliqueCapacity", pb.SetCliqueCapacityRequest),
     e.DaemonReadinessReported: ("ReportDaemonReadiness", pb.ReportDaemonReadinessRequest),
     e.SessionOpened: ("OpenSession", pb.OpenSessionRequest),
@@ -144,18 +149,18 @@ _LIKE: dict[type[e.Event], tuple[str, type[Message]]] = {
     e.HoldRejected: ("RejectHold", pb.RejectHoldRequest),
     e.DpuRegistered: ("RegisterDpu", pb.RegisterDpuRequest),
 }
-"""Events that have the fields of their requests. What an event has as -1 is left out."""
+"""Events with the same field names as their requests. A field with the value -1 is omitted."""
 
 
 def _codes(answer: Answer) -> tuple[object, ...]:
-    """The response without its sentences."""
+    """The answer without its reasons."""
     outcome, partition, offset = answer
     items = [(item.name, item.code) for item in outcome.items]
     return outcome.code, outcome.result, items, partition, offset
 
 
-def asked(event: e.Event) -> tuple[str, Message] | None:
-    """The method and request for an event; None if the API has no form for it."""
+def request_for(event: e.Event) -> tuple[str, Message] | None:
+    """The API method and request for an event; None if the API has no such command."""
     command_id = event.envelope.command_id
     match event:
         case e.NodesJoined():
@@ -186,12 +191,12 @@ def asked(event: e.Event) -> tuple[str, Message] | None:
             return "RequestLifecycle", pb.RequestLifecycleRequest(
                 command_id=command_id, zone=event.zone, dpu=event.dpu, verb=verb, image=event.image
             )
-    if type(event) not in _LIKE:
+    if type(event) not in _SAME_FIELDS:
         return None
-    method, request = _LIKE[type(event)]
-    said = {name: getattr(event, name, None) for name in request.DESCRIPTOR.fields_by_name}
-    given = {name: value for name, value in said.items() if value not in (None, "", -1)}
-    return method, request(**{**given, "command_id": command_id})
+    method, request = _SAME_FIELDS[type(event)]
+    fields = {name: getattr(event, name, None) for name in request.DESCRIPTOR.fields_by_name}
+    values = {name: value for name, value in fields.items() if value not in (None, "", -1)}
+    return method, request(**{**values, "command_id": command_id})
 
 
 def _claims(event: e.IndicesClaimed) -> Iterator[pb.ClaimSpec]:

@@ -1,4 +1,4 @@
-"""Many seeds on several cores, in worker processes that are replaced after a number of seeds."""
+"""Runs seeds on several cores, in worker processes that are replaced after a number of seeds."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from concurrent.futures import ProcessPoolExecutor
 from typing import TypeVar
 
 SEEDS_PER_PROCESS = 10
-"""What was folded stays in memory for as long as the process that simulated it."""
+"""A limit for memory: a worker keeps the folded states of its runs in memory until it ends."""
 
 T = TypeVar("T")
 
 
 def quieten(verbose: bool) -> None:
-    """Silence the logs: failures in a simulation are injected."""
+    """Disable logs unless `verbose`, because the failures in a simulation are injected."""
     if verbose:
         logging.basicConfig(level=logging.INFO)
     else:
@@ -23,7 +23,7 @@ def quieten(verbose: bool) -> None:
 
 
 def each(run: Callable[[int], T], seeds: Sequence[int], processes: int, *, verbose: bool) -> Iterator[T]:
-    """The results of seeds, in their order.
+    """The results of the seeds, in their order.
 
     Workers are replaced together: an executor that replaces them one by one (max_tasks_per_child) hangs once all have
     reached their limit, https://github.com/python/cpython/issues/115634.
@@ -32,9 +32,9 @@ def each(run: Callable[[int], T], seeds: Sequence[int], processes: int, *, verbo
     if processes <= 1:
         yield from map(run, seeds)
         return
-    together = processes * SEEDS_PER_PROCESS
-    for first in range(0, len(seeds), together):
+    seeds_per_pool = processes * SEEDS_PER_PROCESS
+    for first in range(0, len(seeds), seeds_per_pool):
         with ProcessPoolExecutor(
             processes, mp_context=multiprocessing.get_context("spawn"), initializer=quieten, initargs=(verbose,)
         ) as pool:
-            yield from pool.map(run, seeds[first : first + together])
+            yield from pool.map(run, seeds[first : first + seeds_per_pool])

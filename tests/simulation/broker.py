@@ -1,6 +1,6 @@
-"""The in-memory log under the faulty one: record timestamps come from a clock that may differ per partition.
+"""The in-memory log below the faulty log. The clock of the record timestamps may differ per partition.
 
-Leaders of partitions run on different machines, so a timestamp may be ahead of another partition's, and go back.
+Leaders of partitions run on different machines, so a timestamp may be ahead of other partitions, and may go back.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Broker(MemoryLog):
     def __init__(self, partition_count: int, stamp_ms: Callable[[Partition], int]) -> None:
         super().__init__(Contents(partition_count), lambda: 0)
         self.appended_s: dict[Partition, list[float]] = {}
-        """When each record really was appended."""
+        """The true append time of each record."""
         self._stamp_ms = stamp_ms
 
     async def append(
@@ -40,7 +40,8 @@ class Broker(MemoryLog):
 
 class DirectedLog(FaultyLog):
     """A faulty log that asks the director for the fate of each append. An append is identified by its partition, its
-    key and its number among these. A script without some commands therefore treats the other appends alike.
+    key and its number among the appends with both. A script without some commands therefore treats the other appends as
+    before.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class DirectedLog(FaultyLog):
     ) -> None:
         super().__init__(inner, rng, faults, seed=seed)
         self.is_sound = False
-        """From then on nothing goes wrong."""
+        """Whether faults have ended."""
         self._director = director
         self._key = ""
         self._appends: Counter[str] = Counter()
@@ -71,7 +72,7 @@ class DirectedLog(FaultyLog):
         return ("", 0.0) if fate == "acknowledged" else (fate, delay_s)
 
     def _seen(self, partition: Partition, record: Record) -> Record:
-        """One view for every reader: no record is ever removed from this log."""
+        """The record as every reader sees it. No record is ever removed from this log."""
         shown = self._shown.setdefault(partition, {})
         if (seen := shown.get(record.offset)) is None:
             seen = shown[record.offset] = super()._seen(partition, record)

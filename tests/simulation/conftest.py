@@ -1,4 +1,4 @@
-"""Prints which fresh seeds were run, also after success: a run that cannot be repeated proves little."""
+"""Prints the random seeds of the run, also after success, so that each run can be repeated."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     ran = any("test_a_fresh_seed[" in report.nodeid for report in reports)
     if ran:
         terminalreporter.write_line(
-            f"simulated fresh seeds {', '.join(map(str, FRESH))}; one again:"
+            f"simulated fresh seeds {', '.join(map(str, FRESH))}; repeat one with:"
             f" python -m tests.simulation --seed {FRESH[0]} --seconds {FAULTY_S:g}"
         )

@@ -27,7 +27,7 @@ MUST_HAPPEN = (
     "records that landed late",
     "restamped records",
 )
-"""What a batch of runs must have met, or it tried too little to say anything."""
+"""The events that a batch of runs must have had. A batch without one of them is too small to prove anything."""
 
 FAULTS = (
     "crash",
@@ -38,7 +38,7 @@ FAULTS = (
     "isolation",
     "lost answers",
     "broken link",
-    "dark link",
+    "silent link",
     "clock jump",
     "broker clock jump",
     "device reboots",
@@ -48,11 +48,11 @@ FAULTS = (
     "appends that never landed",
     "restamped records",
 )
-"""Kinds of faults among what is counted."""
+"""The counted kinds that are faults."""
 
 
 def summary(results: Sequence[Result], real_s: float) -> str:
-    """All runs together."""
+    """The totals of all runs."""
     counts: Counter[str] = Counter()
     for result in results:
         counts.update(result.counts)
@@ -61,11 +61,11 @@ def summary(results: Sequence[Result], real_s: float) -> str:
     others = [f"{count} {what}" for what, count in counts.most_common() if what not in FAULTS and what != "invoke"]
     commands = counts["invoke"]
     failed = [str(result.seed) for result in results if result.faults]
-    idle = sum(bool(result.invalid) and not result.faults for result in results)
+    invalid_count = sum(bool(result.invalid) and not result.faults for result in results)
     return "\n".join(
         (
             f"{len(results)} seeds, {len(failed)} failed{': ' if failed else ''}{' '.join(failed)}"
-            f"{f'; {idle} prove nothing' if idle else ''}",
+            f"{f'; {invalid_count} prove nothing' if invalid_count else ''}",
             f"{commands} simulated commands, {commands / cpu_s:.0f} per second and core",
             f"{hours:.2f} simulated hours, {hours / real_s * 60:.2f} per minute, "
             f"{hours * 3600 / cpu_s:.0f} times real time per core",
@@ -76,7 +76,7 @@ def summary(results: Sequence[Result], real_s: float) -> str:
 
 
 def figures(plan: Plan, result: Result) -> str:
-    """The speed of the standard fleet, with its load: a speed without a load means nothing."""
+    """The speed of the standard fleet, together with its load."""
     commands, virtual_s, cpu_s = result.counts["invoke"], result.virtual_s, result.cpu_s
     return (
         f"standard fleet of {len(plan.zones)} zones, {len(plan.processes) - 1} of every role, "

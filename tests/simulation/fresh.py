@@ -1,7 +1,7 @@
 """The log folded afresh by the production folds alone, with every step stored for the checkers.
 
-A step is one record: its decision, the rows that it changed, and the digests after it. Steps are the reference for
-everything that replicas answered, saved, sent and forwarded during faults.
+A step is one record with its decision, the rows that it changed, and the digests after it. The steps are the reference
+for everything that replicas answered, saved, sent and forwarded during faults.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Step(NamedTuple):
 
 
 class Halted(Exception):
-    """A log that the folds cannot process to its end."""
+    """A fold halted before the end of the log."""
 
 
 After = Callable[[FoldedPartition, Step], None]
@@ -63,18 +63,18 @@ def refold(
     is_deciding = fold.topic in TOPICS.deciding
     folded = FoldedPartition(partition, {fold.version: fold}, log_id, listener, is_deciding=is_deciding)
     digests = Digests()
-    digests.take_in(folded)
+    digests.add_changed_rows(folded)
     steps = []
     observers = list(after)
     for record in records:
         time_ms = fold_time(folded.time_ms, record.timestamp_ms)
         if time_ms < folded.time_ms:  # changes caused by a corrected clock do not belong to this record
             folded.rewind(time_ms)
-            digests.take_in(folded)
+            digests.add_changed_rows(folded)
         entry = folded.fold(record)
         if folded.halted:
             raise Halted(f"{partition}: the fold halts at {record.offset}: {folded.halted}")
-        rows = digests.take_in(folded)
+        rows = digests.add_changed_rows(folded)
         answer = Answer(entry.outcome, partition, entry.offset) if entry else None
         step = Step(partition, record, event_of(record), answer, rows, digest_bytes(digests.total), folded.running)
         steps.append(step)
@@ -98,13 +98,13 @@ class Digests:
         self.total = 0
         self._hashes: dict[tuple[str, str], int] = {}
 
-    def take_whole(self, folded: FoldedPartition) -> None:
-        """Add all rows of a partition that is unchanged since it was loaded."""
+    def add_all_rows(self, folded: FoldedPartition) -> None:
+        """Add all rows of a partition that has not changed since it was loaded."""
         for table in folded.state.tables:
             for key, row in table.rows.items():
                 self._put(table.name, key, row)
 
-    def take_in(self, folded: FoldedPartition) -> dict[str, list[tuple[str, Any]]]:
+    def add_changed_rows(self, folded: FoldedPartition) -> dict[str, list[tuple[str, Any]]]:
         """Add the rows changed since the last call, by table."""
         drained = {table: [*chain(*table.drain())] for table in folded.state.tables}
         rows = {

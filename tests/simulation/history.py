@@ -1,10 +1,10 @@
-"""An external observation of a running plane, in a form that any lane can write: simulated, or real processes.
+"""The recorded history of a run, as an outside observer sees the plane. Simulations and real processes record the same
+entries.
 
-A history has the commands and answers of clients, the saves and beacons of replicas, the tables and calls of devices,
-and the injected faults. Together with the records of the log it is the whole input of `checkers.judge_history`. Times
-are seconds on one monotonic clock of the recorder. `write` and `read` store it as JSON lines.
-
-`note` also writes a log for people, and for comparing two runs of one seed: one line of text per event.
+A history has the commands and answers of clients, the saved states of replicas, the tables and calls of devices, and
+the injected faults. Together with the records of the log it is the whole input of `checkers.judge_history`. Times are
+seconds on one monotonic clock of the recorder. `write` and `read` store a history as JSON lines. `note` adds a line of
+text to a readable log, by which two runs of one seed are compared.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from projections.rules.rule import Rule, SetStep
 
 
 class _HistoryEntry(msgspec.Struct, frozen=True, tag=True):
-    """Base of all entries; the class name is the tag in a file."""
+    """The base of all entries. The class name is the tag in a file."""
 
 
 class Invoked(_HistoryEntry, frozen=True):
@@ -39,14 +39,14 @@ class Invoked(_HistoryEntry, frozen=True):
 
 
 class AttemptFailed(_HistoryEntry, frozen=True):
-    """A client learned that this attempt certainly left no record in the log."""
+    """A client learned that this attempt left no record in the log."""
 
     at_s: float
     command_id: str
 
 
 class Answered(_HistoryEntry, frozen=True):
-    """A definite answer that a client received from a process."""
+    """A client received a definite answer from a process."""
 
     at_s: float
     client: str
@@ -56,8 +56,8 @@ class Answered(_HistoryEntry, frozen=True):
 
 
 class QueryAnswered(_HistoryEntry, frozen=True):
-    """A query of a partition with the minimum position `least`, answered as of `position`. A query of fleet for the
-    changes up to `least` was answered as of `fleet`.
+    """A query with the minimum position `least` of a partition was answered at `position`. A query of fleet and zones
+    was also answered at the position `fleet`; otherwise `fleet` is -1.
     """
 
     began_s: float
@@ -71,7 +71,9 @@ class QueryAnswered(_HistoryEntry, frozen=True):
 
 
 class StateSaved(_HistoryEntry, frozen=True):
-    """Digests that a process saved of a partition at a position: of its rows, and of the records before it."""
+    """A process saved a partition at a position, with the digest of its rows and the running hash of the records before
+    it.
+    """
 
     process: str
     partition: Partition
@@ -81,7 +83,7 @@ class StateSaved(_HistoryEntry, frozen=True):
 
 
 class TableInstalled(_HistoryEntry, frozen=True):
-    """A device installed a table: its boot and the table, observed independently of the plane's reports."""
+    """A device installed a table in this boot, observed independently of the plane's reports."""
 
     at_s: float
     zone: str
@@ -93,8 +95,8 @@ class TableInstalled(_HistoryEntry, frozen=True):
 
 
 class FinalTable(_HistoryEntry, frozen=True):
-    """The table of a device at rest: the version that it reports, and the table read from the device itself. Rules have
-    their prefixes packed as in a frame; None if only the digest can be read.
+    """The table of a device at rest: the version that the device reports, and the rules that it holds. Prefixes are
+    packed as in a frame. `rules` is None if only the digest can be read.
     """
 
     zone: str
@@ -105,7 +107,7 @@ class FinalTable(_HistoryEntry, frozen=True):
 
 
 class FrameStarted(_HistoryEntry, frozen=True):
-    """A device with a table began to apply these steps to reach the next one."""
+    """A device with the table `before` began to apply these steps."""
 
     at_s: float
     zone: str
@@ -115,7 +117,7 @@ class FrameStarted(_HistoryEntry, frozen=True):
 
 
 class FinalPosition(_HistoryEntry, frozen=True):
-    """The position and state of a replica's partition at rest."""
+    """The position of a replica's partition at rest."""
 
     process: str
     partition: Partition
@@ -125,7 +127,7 @@ class FinalPosition(_HistoryEntry, frozen=True):
 
 
 class BmcCalled(_HistoryEntry, frozen=True):
-    """A BMC was told to begin an action, by the attempt of this number. Entries are in the order of the calls."""
+    """A BMC was told to start an action by this attempt. Entries are in the order of the calls."""
 
     device: str
     attempt: int
@@ -133,7 +135,7 @@ class BmcCalled(_HistoryEntry, frozen=True):
 
 
 class Sample(_HistoryEntry, frozen=True):
-    """The amount of a bounded quantity in a process: `what` is one of `checkers.BOUNDS`."""
+    """A sample of a bounded quantity of a process. `what` is a key of `checkers.BOUNDS`."""
 
     at_s: float
     process: str
@@ -142,7 +144,7 @@ class Sample(_HistoryEntry, frozen=True):
 
 
 class Alarm(_HistoryEntry, frozen=True):
-    """A condition that the plane raised or ended, about a partition, zone or device."""
+    """A process raised or ended an alarm about a partition."""
 
     at_s: float
     process: str
@@ -151,7 +153,7 @@ class Alarm(_HistoryEntry, frozen=True):
 
 
 class FaultInjected(_HistoryEntry, frozen=True):
-    """An injected fault: its kind, its victim, its start and its end."""
+    """A fault was injected into a target during an interval."""
 
     kind: str
     target: str
@@ -159,8 +161,8 @@ class FaultInjected(_HistoryEntry, frozen=True):
     to_s: float
 
 
-class ProcessLived(_HistoryEntry, frozen=True):
-    """A process was up. `to_s` is the time of its death."""
+class ProcessUptime(_HistoryEntry, frozen=True):
+    """A process was up during an interval. `to_s` is the time at which it ended."""
 
     process: str
     roles: tuple[str, ...]
@@ -182,7 +184,7 @@ HistoryEntry: TypeAlias = (
     | Sample
     | Alarm
     | FaultInjected
-    | ProcessLived
+    | ProcessUptime
 )
 H = TypeVar("H", bound=_HistoryEntry)
 
@@ -190,24 +192,24 @@ _DECODER = msgspec.json.Decoder(HistoryEntry)
 
 
 class History:
-    """The record of one run."""
+    """The recorded entries of one run, and its readable log."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.counts: Counter[str] = Counter()
-        self._happened: dict[type[Any], list[Any]] = {}
+        self._entries: dict[type[Any], list[Any]] = {}
 
-    def add(self, happening: HistoryEntry) -> None:
+    def add(self, entry: HistoryEntry) -> None:
         """Add an entry in time order."""
-        self._happened.setdefault(type(happening), []).append(happening)
+        self._entries.setdefault(type(entry), []).append(entry)
 
     def of(self, kind: type[H]) -> list[H]:
         """All entries of a kind, in the order in which they were added."""
-        return self._happened.get(kind, [])
+        return self._entries.get(kind, [])
 
     @contextmanager
-    def striking(self, clock: Callable[[], float], kind: str, target: str, *details: object) -> Iterator[None]:
-        """A fault is in effect during the context. It is counted by its kind."""
+    def injecting(self, clock: Callable[[], float], kind: str, target: str, *details: object) -> Iterator[None]:
+        """Record a fault that is in effect during the context, and count it by its kind."""
         from_s = clock()
         self.note(from_s, kind, target, *details)
         try:
@@ -216,34 +218,34 @@ class History:
             self.add(FaultInjected(kind, target, from_s, clock()))
 
     def copy(self) -> History:
-        """A copy that can be extended, without lines."""
+        """A copy that can be extended, without the readable log."""
         copied = History()
-        copied._happened = {kind: list(found) for kind, found in self._happened.items()}
+        copied._entries = {kind: list(found) for kind, found in self._entries.items()}
         return copied
 
     def note(self, at_s: float, what: str, *details: object) -> None:
-        """Write one line; `what` is counted."""
+        """Add a line to the readable log, and count `what`."""
         self.counts[what] += 1
         self.lines.append(f"{at_s:.6f} {what} " + " ".join(map(str, details)))
 
     def digest(self) -> str:
-        """The digest of all lines."""
+        """The digest of the readable log."""
         return xxh3_128("\n".join(self.lines).encode()).hexdigest()
 
     def write(self, path: Path) -> None:
-        """Write all entries, one per line, without the lines for people."""
+        """Write all entries, one per line, without the readable log."""
         encode = msgspec.json.Encoder().encode
         with path.open("wb") as file:
-            for happened in self._happened.values():
-                file.writelines(encode(happening) + b"\n" for happening in happened)
+            for entries in self._entries.values():
+                file.writelines(encode(entry) + b"\n" for entry in entries)
 
 
 def read(*paths: Path) -> History:
-    """Merge the files of several recorders into one history; entries that have a time are sorted by it."""
+    """Merge the files of several recorders into one history, sorted by time. Entries without a time come first."""
     history, found = History(), []
     for path in paths:
         with path.open("rb") as file:
             found += [_DECODER.decode(line) for line in file]
-    for happening in sorted(found, key=lambda happening: getattr(happening, "at_s", 0.0)):
-        history.add(happening)
+    for entry in sorted(found, key=lambda entry: getattr(entry, "at_s", 0.0)):
+        history.add(entry)
     return history

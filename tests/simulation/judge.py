@@ -1,4 +1,4 @@
-"""The verdict on a simulated run: its log is read twice, and every checker runs."""
+"""The verdict on a simulated run: read its log twice, and run every checker."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ FAULTS_SHOWN = 20
 
 
 async def read_everything(world: World) -> dict[Partition, list[Record]]:
-    """Every record of every folded topic, of beacons and of decisions."""
+    """Every record of the folded topics, of beacons and of decisions."""
     topics = (*TOPICS.folded, DECISIONS, REPLICAS)
     return await read_to_end(world.log, {partition: 0 for topic in topics for partition in world.log.partitions(topic)})
 
 
 async def judge(world: World, *, at_rest: bool = True) -> list[str]:
-    """The faults of a run that has ended; its processes are still up. Without `at_rest`, faults that time may repair
-    are left out.
+    """The faults of a run after its fault phase, while its processes are still up. Without `at_rest`, only the checks
+    run that hold at every moment.
     """
     history = world.history.copy()
-    for happening in _at_rest(world):
-        history.add(happening)
+    for entry in _at_rest(world):
+        history.add(entry)
     saved = {process.name: _reader(process.disk) for process in world.processes}
     found = judge_history(
         history,
@@ -56,19 +56,19 @@ def _reader(disk: Disk) -> DiskStore:
 
 def _divergences(world: World) -> Iterator[str]:
     for process in world.processes:
-        if process.life and process.life.beacons.divergences:
-            yield f"I10: {process.name} has seen {process.life.beacons.divergences} divergences"
+        if process.instance and process.instance.beacons.divergences:
+            yield f"I10: {process.name} has seen {process.instance.beacons.divergences} divergences"
 
 
 def _at_rest(world: World) -> Iterator[HistoryEntry]:
-    """The observations that are possible only at rest."""
+    """The entries that can be observed only at rest."""
     for name, bmc in world.bmcs.devices.items():
         for task in bmc.begun:
             yield BmcCalled(name, task.token % TOKENS_PER_MS, task.action)
     for process in world.processes:
-        if process.life:
-            yield process.lived(process.life)
-        for status in process.life.replica.partitions_status() if process.life else ():
+        if process.instance:
+            yield process.uptime(process.instance)
+        for status in process.instance.replica.partitions_status() if process.instance else ():
             running = bytes.fromhex(status.running)
             yield FinalPosition(process.name, status.partition, status.position, running, status.halted)
     yield from _devices(world)

@@ -1,7 +1,7 @@
 """Fault injection in a run: crashes at any await, network partitions, clock jumps, full disks.
 
-Each fault is drawn from a random generator of its own and is counted when it takes effect. A run without an effective
-fault is reported as such, instead of passing for a test.
+Each fault has its own random generator and is counted when it takes effect. A run in which no fault took effect is
+invalid.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from eventstore.log import Partition
 from tests.simulation.process import Process
-from tests.simulation.script import NEMESIS, Deed
+from tests.simulation.script import NEMESIS, Action
 from tests.support.virtual_loop import current_loop
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 STEPS_MAX = 60
 MINUTE_MS = 60_000
 
-BLOWS = {
+FAULT_WEIGHTS = {
     "crash": 8,
     "crash_all": 1,
     "crash_agent": 2,
@@ -33,9 +33,9 @@ BLOWS = {
     "skew_process": 3,
     "skew_broker": 1,
     "break_links": 3,
-    "darken_links": 1,
+    "silence_links": 1,
 }
-"""What befalls the plane, by the methods of `Blow`, and how often one is drawn among the others."""
+"""The relative frequency of each kind of fault. A kind names the method of `Injection` that injects the fault."""
 
 
 class Nemesis:
@@ -46,24 +46,24 @@ class Nemesis:
         self._every_s = every_s
 
     async def run(self) -> None:
-        """Inject one fault after the other; faults may overlap."""
+        """Inject one fault after the other. Faults may overlap."""
         async with asyncio.TaskGroup() as tasks:
-            async for deed in self._world.director.deeds(NEMESIS, self._draw):
-                tasks.create_task(Strike(self._world, deed).strike())
+            async for action in self._world.director.actions(NEMESIS, self._draw):
+                tasks.create_task(Injection(self._world, action).inject())
 
     def _draw(self, rng: random.Random) -> tuple[float, str]:
-        return rng.expovariate(1 / self._every_s), rng.choices(list(BLOWS), list(BLOWS.values()))[0]
+        return rng.expovariate(1 / self._every_s), rng.choices(list(FAULT_WEIGHTS), list(FAULT_WEIGHTS.values()))[0]
 
 
-class Strike:
-    """One kind of fault."""
+class Injection:
+    """The injection of one fault."""
 
-    def __init__(self, world: World, deed: Deed) -> None:
+    def __init__(self, world: World, action: Action) -> None:
         self._world = world
-        self._deed = deed
-        self._rng = deed.rng(world.plan.seed)
+        self._deed = action
+        self._rng = action.rng(world.plan.seed)
 
-    async def strike(self) -> None:
+    async def inject(self) -> None:
         await getattr(self, f"_{self._deed.what}")()
 
     # --- processes
@@ -78,25 +78,25 @@ class Strike:
 
     async def _crash_one(self, process: Process) -> None:
         rng = self._rng
-        steps, in_the_dark, down_s = rng.randrange(STEPS_MAX), rng.random() < 0.3, rng.expovariate(1 / 4.0)
+        steps, loses_power, down_s = rng.randrange(STEPS_MAX), rng.random() < 0.3, rng.expovariate(1 / 4.0)
         await _loop_steps(steps)
-        if process.life is None:
+        if process.instance is None:
             return
-        with self._striking("crash", process.life.name, steps, in_the_dark):
-            process.life_copies.append(process.disk.copy())
-            await process.crash(in_the_dark=in_the_dark)
+        with self._injecting("crash", process.instance.name, steps, loses_power):
+            process.disk_copies.append(process.disk.copy())
+            await process.crash(loses_power=loses_power)
             await asyncio.sleep(down_s)
-        if process.life is None:
-            self._restore_disk(process)
+        if process.instance is None:
+            self._choose_disk(process)
             process.start()
 
-    def _restore_disk(self, process: Process) -> None:
-        """Choose the disk after a restart: mostly the latest state, at times an older copy of it, or an empty disk."""
-        chance = self._rng.random()
-        if chance < 0.2:
+    def _choose_disk(self, process: Process) -> None:
+        """Choose the disk for the restart: mostly the latest state, sometimes an older copy of it or an empty disk."""
+        draw = self._rng.random()
+        if draw < 0.2:
             self._note("older state", process.name)
-            process.disk.partitions = deepcopy(self._rng.choice(process.life_copies))
-        elif chance < 0.3:
+            process.disk.partitions = deepcopy(self._rng.choice(process.disk_copies))
+        elif draw < 0.3:
             self._note("lost state", process.name)
             process.disk.partitions = {}
 
@@ -118,34 +118,34 @@ class Strike:
     # --- network
 
     async def _isolate(self) -> None:
-        life = self._process().life
-        if life is not None:
-            with self._striking("isolation", life.name):
-                life.wire.is_isolated = True
+        instance = self._process().instance
+        if instance is not None:
+            with self._injecting("isolation", instance.name):
+                instance.wire.is_isolated = True
                 await asyncio.sleep(self._rng.choice((0.3, 2.0, 8.0)))
-                life.wire.is_isolated = False
+                instance.wire.is_isolated = False
 
     async def _lose_answers(self) -> None:
-        life = self._process().life
-        if life is not None:
-            with self._striking("lost answers", life.name):
-                life.wire.answers_lost = True
+        instance = self._process().instance
+        if instance is not None:
+            with self._injecting("lost answers", instance.name):
+                instance.wire.answers_lost = True
                 await asyncio.sleep(self._rng.choice((0.3, 2.0)))
-                life.wire.answers_lost = False
+                instance.wire.answers_lost = False
 
     async def _break_links(self) -> None:
-        life = self._process().life
-        for link in life.links if life else ():
+        instance = self._process().instance
+        for link in instance.links if instance else ():
             if not link.is_closed:
-                with self._striking("broken link", link.peer):
+                with self._injecting("broken link", link.peer):
                     link.abort()
 
-    async def _darken_links(self) -> None:
-        life = self._process().life
-        for link in life.links if life else ():
+    async def _silence_links(self) -> None:
+        instance = self._process().instance
+        for link in instance.links if instance else ():
             if not link.is_closed:
-                with self._striking("dark link", link.peer):
-                    link.is_dark = True
+                with self._injecting("silent link", link.peer):
+                    link.is_silent = True
 
     # --- clocks
 
@@ -153,7 +153,7 @@ class Strike:
         world, rng = self._world, self._rng
         name = rng.choice(sorted(world.skews_ms))
         world.skews_ms[name] = rng.choice((1, 50, 3_000, 3 * MINUTE_MS, 15 * MINUTE_MS)) * rng.choice((-1, 1))
-        with self._striking("clock jump", name, world.skews_ms[name]):
+        with self._injecting("clock jump", name, world.skews_ms[name]):
             await asyncio.sleep(rng.uniform(1.0, 10.0))
             world.skews_ms[name] = 0
 
@@ -162,26 +162,28 @@ class Strike:
         partition: Partition = rng.choice(world.broker_partitions)
         world.broker_skews_ms[partition] = rng.choice((-5_000, 5_000, 3 * MINUTE_MS, 12 * MINUTE_MS))
         world.ahead_ms = max(world.ahead_ms, world.broker_skews_ms[partition])
-        with self._striking("broker clock jump", str(partition), world.broker_skews_ms[partition]):
+        with self._injecting("broker clock jump", str(partition), world.broker_skews_ms[partition]):
             await asyncio.sleep(rng.uniform(1.0, 10.0))
             world.broker_skews_ms[partition] = 0
 
     def _process(self) -> Process:
         return self._rng.choice(self._world.processes)
 
-    def _striking(self, kind: str, target: str, *details: object) -> AbstractContextManager[None]:
-        self._say(kind, target, *details)
-        return self._world.history.striking(current_loop().time, kind, target, *details)
+    def _injecting(self, kind: str, target: str, *details: object) -> AbstractContextManager[None]:
+        self._describe(kind, target, *details)
+        return self._world.history.injecting(current_loop().time, kind, target, *details)
 
     def _note(self, what: str, *details: object) -> None:
-        self._say(what, *details)
+        self._describe(what, *details)
         self._world.history.note(current_loop().time(), what, *details)
 
-    def _say(self, *details: object) -> None:
-        self._deed.says = ", ".join([*filter(None, [self._deed.says]), " ".join(map(str, details))])
+    def _describe(self, *details: object) -> None:
+        self._deed.description = ", ".join([*filter(None, [self._deed.description]), " ".join(map(str, details))])
 
 
 async def _loop_steps(count: int) -> None:
-    """Run so many iterations of the loop within one instant: a crash then falls between any two steps of its victim."""
+    """Let the loop run this many iterations without a pause, so that a crash may fall between any two steps of its
+    victim.
+    """
     for _ in range(count):
         await asyncio.sleep(0)

@@ -1,7 +1,7 @@
 """The network of a simulation: requests with latency, broken links, disconnected machines.
 
-A request in flight outlives its sender: it is delivered although the process died meanwhile, and its response is
-dropped. At times a process dies without closing its links, as a machine that loses power does.
+A request in flight is delivered even if its sender has died, and its response is then dropped. A process may die
+without closing its links, like a machine that loses power.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ class Wire:
 
     rng: random.Random
     is_cut: bool = False
-    """The process that had it is dead."""
+    """The process of this wire has died."""
     is_isolated: bool = False
-    """Neither requests nor answers get through."""
+    """Requests and responses are lost."""
     answers_lost: bool = False
-    """Requests get through, answers do not."""
+    """Requests arrive, responses are lost."""
     slow_s: float = 0.0
-    """How long a slow message takes at most."""
+    """The maximum latency of a slow message."""
 
     def latency_s(self) -> float:
-        """A latency, mostly some milliseconds."""
+        """A random latency, mostly a few milliseconds."""
         if self.slow_s and self.rng.random() < SLOW_SHARE:
             return self.rng.uniform(0.0, self.slow_s)
         return self.rng.uniform(0.000_2, 0.005)
 
 
 class WiredLog:
-    """An EventLog as one process reaches it over its wire. Closing it leaves the shared log open."""
+    """An EventLog as one process reaches it over its wire."""
 
     def __init__(self, log: EventLog, wire: Wire) -> None:
         self.wire = wire
@@ -72,23 +72,25 @@ class WiredLog:
         self._check()
         self.topics.check_append(partition, key, value, self.partition_count, headers)
         loop, what = current_loop(), f"append to {partition}"
-        land = partial(self._log.append, partition, key, value, timeout_s=timeout_s, headers=headers)
+        append_inner = partial(self._log.append, partition, key, value, timeout_s=timeout_s, headers=headers)
         answer: asyncio.Future[None] = loop.create_future()
-        loop.in_world(self._deliver(land, answer, what), what)
+        loop.in_world(self._deliver(append_inner, answer, what), what)
         try:
             async with asyncio.timeout(timeout_s):
                 await answer
         except TimeoutError:
             raise AppendUnknown(f"{what}: no answer within {timeout_s:g} s") from None
 
-    async def _deliver(self, land: Callable[[], Awaitable[None]], answer: asyncio.Future[None], what: str) -> None:
-        """Carry a request and its response, even if its caller has stopped waiting."""
+    async def _deliver(
+        self, append_inner: Callable[[], Awaitable[None]], answer: asyncio.Future[None], what: str
+    ) -> None:
+        """Deliver a request and its response, even if its caller no longer waits."""
         failed: PlaneError | None = None
         try:
             await asyncio.sleep(self.wire.latency_s())
             if self.wire.is_isolated:
                 raise AppendUnknown(f"{what}: the connection broke")
-            await land()
+            await append_inner()
             await asyncio.sleep(self.wire.latency_s())
             if self.wire.is_isolated or self.wire.answers_lost:
                 raise AppendUnknown(f"{what}: the connection broke")
@@ -135,7 +137,7 @@ class WiredLog:
 
 
 class WiredBmc:
-    """A BMC as one process reaches it: a call in flight takes effect even if its caller dies."""
+    """A BMC as one process reaches it. A call in flight takes effect even if its caller dies."""
 
     def __init__(self, bmc: Bmc) -> None:
         self._bmc = bmc
@@ -154,27 +156,29 @@ class WiredBmc:
 
     async def _call(self, call: Coroutine[Any, Any, T]) -> T:
         sent = current_loop().in_world(call, "call to a BMC")
-        sent.add_done_callback(_heard)
+        sent.add_done_callback(_retrieve_error)
         return await asyncio.shield(sent)
 
 
-def _heard(done: asyncio.Task[Any]) -> None:
-    """Drop the response, or the error, of a call whose caller has stopped waiting."""
+def _retrieve_error(done: asyncio.Task[Any]) -> None:
+    """Retrieve the error of a call whose caller no longer waits, so that asyncio does not report it."""
     if not done.cancelled():
         done.exception()
 
 
 class LinkEnd:
-    """One end of an agent link over a network: ordered, delayed, and silent if the other machine has lost power."""
+    """One end of an agent link. Messages arrive in order and delayed; the link is silent after a power loss of either
+    machine.
+    """
 
     def __init__(self, peer: str, rng: random.Random) -> None:
         self.peer = peer
         self.other: LinkEnd = self
-        self.is_dark = False
-        """Nothing leaves or reaches this end any more, and nobody is told."""
+        self.is_silent = False
+        """Whether this end neither sends nor receives any more, without a notice to the other end."""
         self._rng = rng
         self._inbox: deque[bytes] = deque()
-        self._on_way_bytes = 0
+        self._in_flight_bytes = 0
         self._arrives_at = 0.0
         self._closed = False
         self._wake: asyncio.Future[None] | None = None
@@ -185,14 +189,14 @@ class LinkEnd:
 
     @property
     def backlog(self) -> int:
-        return self.other._on_way_bytes
+        return self.other._in_flight_bytes
 
     def send(self, message: bytes) -> None:
         if self._closed:
             raise LinkClosed(f"the link to {self.peer} is closed")
         other = self.other
-        other._on_way_bytes += len(message)
-        self._later(other._new_row, message)
+        other._in_flight_bytes += len(message)
+        self._call_at_other_end(other._deliver_message, message)
 
     async def receive(self) -> bytes:
         while not self._inbox:
@@ -201,42 +205,42 @@ class LinkEnd:
             self._wake = asyncio.get_running_loop().create_future()
             await self._wake
         message = self._inbox.popleft()
-        self._on_way_bytes -= len(message)
+        self._in_flight_bytes -= len(message)
         return message
 
     def abort(self) -> None:
         if not self._closed:
             self._closed = True
             self._inbox.clear()
-            self._awake()
-            self._later(self.other._end)
+            self._wake_receiver()
+            self._call_at_other_end(self.other._close_by_peer)
 
     async def close(self) -> None:
         self.abort()
 
-    def _later(self, callback: object, *args: object) -> None:
-        """Run at the other end, after all earlier messages."""
+    def _call_at_other_end(self, callback: object, *args: object) -> None:
+        """Call at the other end, after all earlier messages."""
         loop = current_loop()
         self._arrives_at = max(self._arrives_at, loop.time() + self._rng.uniform(0.000_1, 0.004))
         loop.call_at(self._arrives_at, callback, *args)  # type: ignore[arg-type]
 
-    def _new_row(self, message: bytes) -> None:
-        if not (self._closed or self.is_dark or self.other.is_dark):
+    def _deliver_message(self, message: bytes) -> None:
+        if not (self._closed or self.is_silent or self.other.is_silent):
             self._inbox.append(message)
-            self._awake()
+            self._wake_receiver()
 
-    def _end(self) -> None:
-        if not (self.is_dark or self.other.is_dark):
+    def _close_by_peer(self) -> None:
+        if not (self.is_silent or self.other.is_silent):
             self._closed = True
-            self._awake()
+            self._wake_receiver()
 
-    def _awake(self) -> None:
+    def _wake_receiver(self) -> None:
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
 
 
 def link_pair(relay: str, agent: str, rng: random.Random) -> tuple[LinkEnd, LinkEnd]:
-    """The relay's and the agent's end of a new link."""
+    """The two ends of a new link, of the relay and of the agent."""
     relays, agents = LinkEnd(agent, rng), LinkEnd(relay, rng)
     relays.other, agents.other = agents, relays
     return relays, agents

@@ -1,7 +1,7 @@
-"""The length and the fault rates of a run, drawn from its seed: some runs are calm and long, some short and wild.
+"""The length, the load and the fault rates of a run, drawn from its seed. Runs with a high load are short.
 
-A plan may draw the order of ready tasks, few or many machines, and from ten commands a second to one in half a minute.
-`standard` is a fixed plan that measures the speed of the simulation.
+A plan also draws the number of processes, and whether the order of ready tasks is random. The load is between one
+command in 30 s and ten per second and client. `standard` is a fixed plan that measures the speed of the simulation.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from drivers.backends import simulated, simulated_bmc
 from tests.support import faulty_log
 
-SOUND_LOG = faulty_log.LogFaults(
+FAULTLESS_LOG = faulty_log.LogFaults(
     duplicate=0.0, lost_answer=0.0, late=0.0, never=0.0, gap=0, equal_timestamps=0.0, backward_timestamps=0.0
 )
 
@@ -23,20 +23,20 @@ class Plan(NamedTuple):
 
     seed: int
     processes: tuple[frozenset[str], ...]
-    """The roles of each process."""
+    """The roles of each process; one entry per process."""
     clients: int
     zones: tuple[str, ...]
     dpus_per_zone: int
     faulty_s: float
-    """How long things go wrong."""
+    """The duration of the fault phase."""
     pause_s: float
     """A client's mean pause between commands."""
-    trouble_s: float
-    """Mean time between two blows of the nemesis."""
+    fault_interval_s: float
+    """The mean time between two faults of the nemesis."""
     shuffled: bool
-    """Whether tasks that could go on at once do so in an order that is drawn."""
+    """Whether ready tasks run in a random order."""
     wire_slow_s: float
-    """How long the few slow messages between a process and the log take at most."""
+    """The maximum latency of the few slow messages between a process and the log."""
     log: faulty_log.LogFaults
     devices: simulated.DeviceFaults
     bmcs: simulated_bmc.BmcFaults
@@ -56,10 +56,10 @@ DEPLOYMENTS: tuple[tuple[frozenset[str], ...], ...] = (
 
 
 class Pace(NamedTuple):
-    """A pair of load and length: busy runs are short."""
+    """The choices of load, fault rate and length that belong together."""
 
     pause_s: tuple[float, ...]
-    trouble_s: tuple[float, ...]
+    fault_interval_s: tuple[float, ...]
     faulty_s: tuple[float, ...]
 
 
@@ -83,7 +83,7 @@ def plan_of(seed: int, *, faulty_s: float | None = None) -> Plan:
         dpus_per_zone=rng.randint(1, 3),
         faulty_s=faulty_s or rng.choice(pace.faulty_s),
         pause_s=rng.choice(pace.pause_s),
-        trouble_s=rng.choice(pace.trouble_s),
+        fault_interval_s=rng.choice(pace.fault_interval_s),
         shuffled=rng.random() < 0.5,
         wire_slow_s=rng.choice((0.0, 1.0, 1.0, 3.0)),
         log=faulty_log.LogFaults(
@@ -121,8 +121,8 @@ def plan_of(seed: int, *, faulty_s: float | None = None) -> Plan:
 
 
 def standard(seed: int, faulty_s: float, processes: int) -> Plan:
-    """A fleet of ten zones and twenty DPUs under so many processes of every role: a command every 5 s, a fault every 30
-    s, and device faults at the rate of unreliable hardware.
+    """A fleet of ten zones and twenty DPUs, with `processes` processes of all roles: a command every 5 s, a fault every
+    30 s, and device faults at the rate of unreliable hardware.
     """
     return plan_of(seed)._replace(
         processes=(*(ALL,) * processes, DECISIONS),
@@ -131,28 +131,28 @@ def standard(seed: int, faulty_s: float, processes: int) -> Plan:
         dpus_per_zone=2,
         faulty_s=faulty_s,
         pause_s=10.0,
-        trouble_s=30.0,
+        fault_interval_s=30.0,
         devices=simulated.DeviceFaults(latency_ms=20.0, frame_loss=0.01, answer_loss=0.01, reboots_per_hour=1.0),
     )
 
 
-CALM: Mapping[str, Callable[[Plan], Plan]] = {
+REDUCTIONS: Mapping[str, Callable[[Plan], Plan]] = {
     "devices": lambda plan: plan._replace(devices=simulated.NO_DEVICE_FAULTS),
     "bmcs": lambda plan: plan._replace(bmcs=simulated_bmc.NO_BMC_FAULTS),
-    "view": lambda plan: plan._replace(log=SOUND_LOG),
+    "view": lambda plan: plan._replace(log=FAULTLESS_LOG),
     "order": lambda plan: plan._replace(shuffled=False),
     "wire": lambda plan: plan._replace(wire_slow_s=0.0),
     "dpus": lambda plan: plan._replace(dpus_per_zone=1),
     "processes": lambda plan: plan._replace(processes=(ALL, DECISIONS)),
     "zones": lambda plan: plan._replace(zones=plan.zones[:2]),
 }
-"""What a plan can do without, by name."""
+"""Reductions of a plan that remove a source of faults, by name."""
 
 
-def calmed(plan: Plan, names: Collection[str]) -> Plan:
+def reduced(plan: Plan, names: Collection[str]) -> Plan:
     """The plan without these sources of faults."""
     for name in names:
-        plan = CALM[name](plan)
+        plan = REDUCTIONS[name](plan)
     return plan
 
 

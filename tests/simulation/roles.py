@@ -25,40 +25,42 @@ from tests.simulation.api import Api
 from tests.simulation.network import WiredBmc
 
 if TYPE_CHECKING:
-    from tests.simulation.process import Life, Process
+    from tests.simulation.process import Instance, Process
 
 
-def start_roles(process: Process, life: Life, log: EventLog) -> None:
-    """Start every component in the task group of this life."""
+def start_roles(process: Process, instance: Instance, log: EventLog) -> None:
+    """Start every component in the task group of this instance."""
     roles, now_ms, name = process.roles, process.now_ms, process.name
 
     def rng() -> random.Random:
         return random.Random(f"{process.rng.random()}")
 
-    # No address of the simulation needs a session of HTTP.
+    # No BMC address of the simulation needs an HTTP session.
     backends = connect_of(BmcContext(cast(aiohttp.ClientSession, None), process.bmcs))
 
     def connect(address: str) -> Bmc:
         return WiredBmc(backends(address))
 
     buffer = DecisionBuffer() if "decisions" in roles else None
-    replica = life.replica = replica_of(roles, log, life.store, name, now_ms=now_ms, rng=rng(), decisions=buffer)
-    ranks = life.beacons = Beacons(log, replica, roles=sorted(roles), addresses={}, version="simulated", rng=rng())
-    life.spawn(replica.run(), "replica")
-    life.spawn(ranks.run(), "beacons")
+    replica = instance.replica = replica_of(
+        roles, log, instance.store, name, now_ms=now_ms, rng=rng(), decisions=buffer
+    )
+    ranks = instance.beacons = Beacons(log, replica, roles=sorted(roles), addresses={}, version="simulated", rng=rng())
+    instance.spawn(replica.run(), "replica")
+    instance.spawn(ranks.run(), "beacons")
     if buffer is not None:
-        life.spawn(DecisionWriter(replica, buffer, ranks, now_ms=now_ms, rng=rng()).run(), "decisions")
+        instance.spawn(DecisionWriter(replica, buffer, ranks, now_ms=now_ms, rng=rng()).run(), "decisions")
     if "relay" in roles:
-        life.relay = relay_of(replica, now_ms=now_ms, rng=rng())
-        life.spawn(_relay(replica, life.relay), "relay")
+        instance.relay = relay_of(replica, now_ms=now_ms, rng=rng())
+        instance.spawn(_relay(replica, instance.relay), "relay")
     if "api" in roles:
-        stall_detector = life.stall_detector = StallDetector(replica, now_ms=now_ms)
-        server = _server(replica, ranks, stall_detector, life.relay, roles, now_ms=now_ms, rng=rng())
-        life.api = Api(server)
-        life.spawn(stall_detector.run(), "stall_detector")
+        stall_detector = instance.stall_detector = StallDetector(replica, now_ms=now_ms)
+        server = _server(replica, ranks, stall_detector, instance.relay, roles, now_ms=now_ms, rng=rng())
+        instance.api = Api(server)
+        instance.spawn(stall_detector.run(), "stall_detector")
     context = ActorContext(replica, ranks, connect, now_ms, rng)
     for part, actor in actors_of(roles, context).items():
-        life.spawn(actor.run(), part)
+        instance.spawn(actor.run(), part)
 
 
 def _server(
@@ -72,7 +74,7 @@ def _server(
     rng: random.Random,
 ) -> ApiServer:
     """The services of the API, without a listener."""
-    board = StatusReporter(
+    status = StatusReporter(
         replica,
         location=LogLocation("simulated"),
         roles=sorted(roles),
@@ -83,11 +85,11 @@ def _server(
     )
     source = local_device_source(relay) if relay is not None else remote_device_source(lambda: ())
     return ApiServer(
-        replica, status=board, devices=source, listen="", now_ms=now_ms, rng=rng, supports=beacons.supports
+        replica, status=status, devices=source, listen="", now_ms=now_ms, rng=rng, supports=beacons.supports
     )
 
 
 async def _relay(replica: Replica, relay: Relay) -> None:
-    """A relay, which distributes once its tables have caught up with the log."""
+    """Run a relay once its replica has caught up with the log."""
     await replica.ready()
     await relay.run()

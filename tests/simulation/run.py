@@ -19,19 +19,21 @@ from projections.fleet.state import FleetState
 from schemas import events as e
 from tests.simulation.checkers import invalid
 from tests.simulation.judge import judge, read_everything
-from tests.simulation.plan import Plan, calmed, plan_of
-from tests.simulation.script import Deed, Director, Script
+from tests.simulation.plan import Plan, plan_of, reduced
+from tests.simulation.script import Action, Director, Script
 from tests.simulation.world import World
 from tests.support.virtual_loop import current_loop, run_virtual
 
 CONVERGES_WITHIN_S = 300.0
-"""Added to how far a broker's clock ever was ahead: a retry after a while is one after that while in the log's time."""
+"""How long the plane may take to come to rest. The largest lead of a broker's clock is added, because retry delays run
+in the time of the log.
+"""
 
-LOOK_FIRST_S = 5.0
+FIRST_CHECK_S = 5.0
 
 
-LOOKS = 1.6
-"""Each look at a run that is not at rest yet comes so much later than the one before."""
+CHECK_PAUSE_FACTOR = 1.6
+"""The factor between the pauses of successive checks whether the plane is at rest."""
 
 
 @dataclass
@@ -41,24 +43,24 @@ class Result:
     seed: int
     faults: list[str] = field(default_factory=list)
     invalid: list[str] = field(default_factory=list)
-    """Why it proves nothing, whatever was wrong with it."""
+    """Why the run proves nothing, whatever its verdict."""
     counts: Counter[str] = field(default_factory=Counter)
     digest: str = ""
     virtual_s: float = 0.0
     converged_s: float = 0.0
     cpu_s: float = 0.0
-    deeds: list[Deed] = field(default_factory=list)
-    """What was done to the plane, if anything was wrong."""
+    actions: list[Action] = field(default_factory=list)
+    """The actions of a failed run."""
 
 
 def simulate(seed: int, *, faulty_s: float | None = None, converges_within_s: float = CONVERGES_WITHIN_S) -> Result:
-    """Run this seed."""
+    """Run the plan of this seed."""
     return simulate_plan(plan_of(seed, faulty_s=faulty_s), converges_within_s=converges_within_s)
 
 
-def follow(script: Script, *, converges_within_s: float = CONVERGES_WITHIN_S) -> Result:
-    """Run what a script says."""
-    plan = calmed(plan_of(script.seed, faulty_s=script.seconds), script.calm)
+def run_script(script: Script, *, converges_within_s: float = CONVERGES_WITHIN_S) -> Result:
+    """Run a script."""
+    plan = reduced(plan_of(script.seed, faulty_s=script.seconds), script.reductions)
     if script.ends_s is not None:
         plan = plan._replace(faulty_s=script.ends_s)
     return simulate_plan(plan, script, converges_within_s=converges_within_s)
@@ -67,7 +69,7 @@ def follow(script: Script, *, converges_within_s: float = CONVERGES_WITHIN_S) ->
 def simulate_plan(
     plan: Plan, script: Script | None = None, *, converges_within_s: float = CONVERGES_WITHIN_S
 ) -> Result:
-    """Run a plan, with the deeds of a script if one is given."""
+    """Run a plan, with the actions of a script if one is given."""
     began_s = time.process_time()
     with _without_garbage_collection():
         result = run_virtual(_run(plan, Director(plan.seed, script), converges_within_s))
@@ -77,7 +79,7 @@ def simulate_plan(
 
 @contextmanager
 def _without_garbage_collection() -> Iterator[None]:
-    """Its times differ from run to run, and it ends generators."""
+    """Disable garbage collection during the context. It would close generators at times that differ from run to run."""
     gc.collect()
     gc.disable()
     try:
@@ -91,17 +93,17 @@ async def _run(plan: Plan, director: Director, converges_within_s: float) -> Res
     if plan.shuffled:
         loop.scheduler = random.Random(f"{plan.seed}/order")
     world, result = World(plan, director), Result(plan.seed)
-    await world.go_wrong()
+    await world.run_with_faults()
     await world.heal()
     healed_at = loop.time()
-    look_s = LOOK_FIRST_S
+    check_pause_s = FIRST_CHECK_S
     while True:
-        await _release(world)
-        await asyncio.sleep(look_s)
-        look_s *= LOOKS
+        await _thaw_all(world)
+        await asyncio.sleep(check_pause_s)
+        check_pause_s *= CHECK_PAUSE_FACTOR
         result.converged_s = loop.time() - healed_at
         is_late = result.converged_s > converges_within_s + world.ahead_ms / 1000
-        if not is_late and not await world.is_still():
+        if not is_late and not await world.has_no_new_records():
             continue
         result.faults = await judge(world)
         if not result.faults or is_late or await judge(world, at_rest=False):
@@ -113,18 +115,18 @@ async def _run(plan: Plan, director: Director, converges_within_s: float) -> Res
     result.virtual_s = loop.time()
     await world.end()
     result.faults += list(world.faults())
-    result.deeds = director.done if result.faults else []
+    result.actions = director.done if result.faults else []
     return result
 
 
-async def _release(world: World) -> None:
-    """End every freeze as an operator, also one that was appended late; changes on hold may stay so."""
+async def _thaw_all(world: World) -> None:
+    """Thaw every frozen zone as an operator, also after a freeze that was appended late. Held changes may stay held."""
     for _ in range(5):
         await asyncio.sleep(3.0)
         process = random.Random(world.plan.seed).choice(world.apis)
-        if process.life is None or not process.life.is_up:
+        if process.instance is None or not process.instance.is_up:
             continue
-        fleet: FleetState = process.life.replica.state(Partition(FLEET, 0))
+        fleet: FleetState = process.instance.replica.state(Partition(FLEET, 0))
         for zone in sorted(fleet.freezes.rows):
             await world.operate(process, Partition(FLEET, 0), b"thaw", partial(e.WritesThawed, zone=zone))
         if not fleet.freezes.rows:

@@ -1,8 +1,8 @@
-"""The deeds of a run: drawn from the seed and recorded, or replayed from a script.
+"""The actions of a run: drawn from the seed and recorded, or replayed from a script.
 
-A deed is one command of a client, one fault of the nemesis, or the fate of one append to the log. Each has a numbered
-random generator of its own, so a script without some deeds repeats the others unchanged, and a failing run can be
-reduced to the few deeds that cause the failure. `says` is for people; no code reads it.
+An action is one command of a client, one fault of the nemesis, or the fate of one append to the log. Each action has
+its own random generator, so a script without some actions repeats the others unchanged. A failing run can therefore be
+reduced to the few actions that cause the failure. No code reads `description`.
 """
 
 from __future__ import annotations
@@ -22,41 +22,41 @@ LOG = "log"
 NEMESIS = "nemesis"
 
 
-class Deed(msgspec.Struct, omit_defaults=True):
-    """One action in a run, its author and its time. `number` is that of its generator; for the fate of an append it is
-    the number among the appends of `key`.
+class Action(msgspec.Struct, omit_defaults=True):
+    """One action in a run, with its author and its time. `number` selects the random generator. For the fate of an
+    append, it is the number of the append among those with the same `key`.
     """
 
     at_s: float
-    who: str
+    author: str
     what: str
     number: int
     key: str = ""
     after_s: float = 0.0
-    says: str = ""
+    description: str = ""
 
     def rng(self, seed: int) -> random.Random:
-        """The generator of all details of this deed."""
-        return random.Random(f"{seed}/{self.who}/{self.number}")
+        """The random generator of the details of this action."""
+        return random.Random(f"{seed}/{self.author}/{self.number}")
 
 
 class Script(msgspec.Struct, kw_only=True):
-    """A run by its deeds. Its plan is that of the seed, with `seconds` as its length if given, and without the faults
-    that `calm` names (see `plan.CALM`); no fault occurs from `ends_s` on, if that is earlier.
+    """A run by its actions. Its plan is that of the seed. `seconds` replaces the length of the plan, `reductions` (see
+    `plan.REDUCTIONS`) remove sources of faults, and `ends_s` ends the fault phase earlier.
     """
 
     seed: int
     seconds: float | None
     ends_s: float | None = None
-    calm: tuple[str, ...] = ()
+    reductions: tuple[str, ...] = ()
     fault: str = ""
-    deeds: list[Deed]
+    actions: list[Action]
 
     def write(self, path: Path) -> None:
-        """Write the script as JSON, one deed per line."""
-        head = msgspec.to_builtins(self) | {"deeds": []}
-        lines = ",\n".join("  " + msgspec.json.encode(deed).decode() for deed in self.deeds)
-        path.write_text(msgspec.json.encode(head).decode().replace('"deeds":[]', f'"deeds":[\n{lines}\n]') + "\n")
+        """Write the script as JSON, one action per line."""
+        head = msgspec.to_builtins(self) | {"actions": []}
+        lines = ",\n".join("  " + msgspec.json.encode(action).decode() for action in self.actions)
+        path.write_text(msgspec.json.encode(head).decode().replace('"actions":[]', f'"actions":[\n{lines}\n]') + "\n")
 
 
 def read_script(path: Path) -> Script:
@@ -68,45 +68,45 @@ def read_script(path: Path) -> Script:
 
 
 Draw = Callable[[random.Random], tuple[float, str]]
-"""How long to wait before the next deed, and what it is."""
+"""Draws the pause before the next action, and its kind."""
 
 
 class Director:
-    """Schedules the deeds of every author; `done` lists all executed deeds."""
+    """Schedules the actions of every author. `done` lists all executed actions."""
 
     def __init__(self, seed: int, script: Script | None) -> None:
-        self.done: list[Deed] = []
+        self.done: list[Action] = []
         self._seed = seed
         self._script = script
-        self._fates = {(deed.key, deed.number): deed for deed in self._scripted(LOG)}
+        self._fates = {(action.key, action.number): action for action in self._scripted(LOG)}
 
-    async def deeds(self, who: str, draw: Draw) -> AsyncIterator[Deed]:
-        """The deeds of an author, each at its time or as soon as the one before has ended."""
+    async def actions(self, author: str, draw: Draw) -> AsyncIterator[Action]:
+        """The actions of an author, each at its time, or as soon as the previous one has ended."""
         clock = current_loop().time
         if self._script is None:
             for number in count():
-                pause_s, what = draw(random.Random(f"{self._seed}/{who}/when/{number}"))
+                pause_s, what = draw(random.Random(f"{self._seed}/{author}/when/{number}"))
                 await asyncio.sleep(pause_s)
-                yield self._noted(Deed(clock(), who, what, number))
+                yield self._recorded_action(Action(clock(), author, what, number))
         else:
-            for deed in self._scripted(who):
-                await asyncio.sleep(max(deed.at_s - clock(), 0.0))
-                yield self._noted(msgspec.structs.replace(deed, at_s=clock(), says=""))
+            for action in self._scripted(author):
+                await asyncio.sleep(max(action.at_s - clock(), 0.0))
+                yield self._recorded_action(msgspec.structs.replace(action, at_s=clock(), description=""))
 
     def fate(self, key: str, number: int, draw: Callable[[], tuple[str, float]]) -> tuple[str, float]:
-        """The fate of an append, and its delay if it lands late."""
+        """The fate of an append, and its delay in seconds if it lands late."""
         if self._script is None:
             what, after_s = draw()
         else:
             scripted = self._fates.get((key, number))
             what, after_s = (scripted.what, scripted.after_s) if scripted else ("", 0.0)
         if what:
-            self._noted(Deed(current_loop().time(), LOG, what, number, key, after_s))
+            self._recorded_action(Action(current_loop().time(), LOG, what, number, key, after_s))
         return what, after_s
 
-    def _scripted(self, who: str) -> Iterator[Deed]:
-        return (deed for deed in (self._script.deeds if self._script else ()) if deed.who == who)
+    def _scripted(self, author: str) -> Iterator[Action]:
+        return (action for action in (self._script.actions if self._script else ()) if action.author == author)
 
-    def _noted(self, deed: Deed) -> Deed:
-        self.done.append(deed)
-        return deed
+    def _recorded_action(self, action: Action) -> Action:
+        self.done.append(action)
+        return action

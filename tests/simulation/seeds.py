@@ -1,4 +1,4 @@
-"""The seeds of every test run: a few fixed ones, and a few fresh ones."""
+"""The seeds of every test run: a few pinned ones, and a few random ones."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from tests.simulation.checkers import (
     folds,
     invalid,
     lifecycle,
-    stated,
+    plane_records,
     verdicts,
 )
 from tests.simulation.checkers.evidence import Freeze
@@ -129,11 +129,11 @@ def test_claims() -> None:
     step = log.evidence().steps[ZONES_0][-1]
     sound = StateSaved("p", ZONES_0, step.position, step.digest, step.running)
     log.history.add(sound)
-    assert not found(folds.check_claims, log)
+    assert not found(folds.check_saved_digests, log)
     for wrong in ({"digest": b"x"}, {"running": b"x"}, {"position": 7}):
         log.history = History()
         log.history.add(replace(sound, **wrong))
-        assert found(folds.check_claims, log), wrong
+        assert found(folds.check_saved_digests, log), wrong
 
 
 def test_agreement() -> None:
@@ -158,8 +158,8 @@ def seen(*versions: tuple[int, int, bytes]) -> Evidence:
 def test_devices() -> None:
     sound = seen((0, 3, b"3"), (0, 5, b"5"), (1, 3, b"3"))
     assert not list(devices.check_tables(sound))
-    assert not list(devices.check_forward(sound))
-    assert list(devices.check_forward(seen((0, 5, b"5"), (0, 3, b"3")))), "back within a boot"
+    assert not list(devices.check_device_versions(sound))
+    assert list(devices.check_device_versions(seen((0, 5, b"5"), (0, 3, b"3")))), "back within a boot"
     assert list(devices.check_tables(seen((0, 4, b"3")))), "a version that never was"
     assert list(devices.check_tables(seen((0, 5, b"3")))), "another content"
 
@@ -211,15 +211,15 @@ def test_calls() -> None:
 def test_a_run_without_faults_or_answers_is_invalid() -> None:
     log, event, offset = joined()
     assert list(invalid(log.history)) == [
-        "no fault hit anything",
+        "no fault took effect",
         "no command was answered",
-        "of 1 commands that were sent while nothing went wrong, 0 were answered",
+        "of 1 commands sent in fault-free time, 0 got a definite answer",
     ]
     log.tell(event, offset)
     log.history.add(FaultInjected("crash", "p0", 50.0, 60.0))
     assert not list(invalid(log.history))
     log.history.add(Invoked(1.0, "c", "another", ZONES_0))
-    assert list(invalid(log.history)) == ["of 2 commands that were sent while nothing went wrong, 1 were answered"]
+    assert list(invalid(log.history)) == ["of 2 commands sent in fault-free time, 1 got a definite answer"]
     log.history.add(AttemptFailed(2.0, "another"))
     assert not list(invalid(log.history)), "a certain no is an answer"
 
@@ -227,9 +227,9 @@ def test_a_run_without_faults_or_answers_is_invalid() -> None:
 def test_bounds() -> None:
     log = WrittenRun()
     log.history.add(Sample(1.0, "p0", "tasks", 10))
-    assert not found(stated.check_bounds, log)
+    assert not found(plane_records.check_bounds, log)
     log.history.add(Sample(1.0, "p0", "tasks", 10_000))
-    assert found(stated.check_bounds, log)
+    assert found(plane_records.check_bounds, log)
 
 
 def test_cliques() -> None:
@@ -238,7 +238,7 @@ def test_cliques() -> None:
         for key, standing, last, uid in rows:
             row: Any = CliqueMember(standing, last, 0, "", 0, uid, 0)  # type: ignore[arg-type]
             step = Step(Partition(CLIQUES, 0), Record(1, 0, b"", b""), None, None, {"members": [(key, row)]}, b"", b"")
-            cliques.after(None, step)
+            cliques.apply(None, step)
         return cliques.faults
 
     assert not faults(("d/c/a", "holds", 0, "u"), ("d/c/b", "holds", 1, "u"), ("d/c/a", "left", 0, "u"))

@@ -64,7 +64,7 @@ def test_a_node_that_left_as_something_newer_is_told_where_it_still_is() -> None
     log.left(B)
     assert not ended(log.evidence()), "fleet has not heard of it"
     log.told(B)
-    assert ended(log.evidence()) == [f"node n is in {A}, and left {B} as 6"]
+    assert ended(log.evidence()) == [f"node n is in {A}, but left {B} as incarnation 6"]
 
 
 @pytest.mark.parametrize("created_ms", [5, 7])
@@ -106,7 +106,7 @@ def test_a_node_that_came_back_to_where_it_left_ends_nothing_elsewhere() -> None
 def test_verify_has_nothing_to_say_of_what_agrees_and_names_what_does_not() -> None:
     log = TwoZones()
     log.joined(A, 5)
-    assert list(agreement.check_verified(log.evidence())) == ["under way between zones and fleet: 1 nodes"]
+    assert list(agreement.check_verified(log.evidence())) == ["in transit between zones and fleet: 1 nodes"]
     log.told(A)
     assert not list(agreement.check_verified(log.evidence()))
     run = log.evidence()

@@ -23,12 +23,12 @@ def test_an_answer_names_where_it_looked() -> None:
     log.tell(event, 7)
     told = event.envelope.command_id
     assert list(commands.check_acknowledged(log.evidence())) == [
-        f"{told} was answered by zones/0@7, where no command is"
+        f"{told} was answered by zones/0@7, where the log has no command"
     ]
     log = WrittenRun()
     log.tell(event, 0)
     assert list(commands.check_acknowledged(log.evidence())) == [
-        f"{told} was answered by zones/0@0, where no command is"
+        f"{told} was answered by zones/0@0, where the log has no command"
     ]
 
 
@@ -45,7 +45,7 @@ def tried(tries: int, failed: int) -> list[str]:
 
 
 def test_what_failed_every_time_is_not_in_the_log() -> None:
-    assert tried(2, 2) == [" was told that it had failed each time, and is at zones/0@1"]
+    assert tried(2, 2) == [" failed in every attempt, and is at zones/0@1"]
     assert not tried(2, 1), "nobody knows what became of the other try"
     assert not tried(1, 0)
 
@@ -96,7 +96,7 @@ def test_an_answer_is_that_of_the_record_that_took_effect() -> None:
     assert not answered(second, first, second, effective=None), "neither changed anything"
     refused = Answer(REFUSED, ZONES_0, 1)
     assert not answered(refused, first, refused, effective=0), "it came twice, and the copy was too late"
-    assert answered(first, second, effective=0) == [f" was told {first} by p0, and the log says {second}"]
+    assert answered(first, second, effective=0) == [f" got the answer {first} from p0, and the log has {second}"]
 
 
 HELD = Answer(Outcome("held", "too much at once", result={"hold": 7}), FLEET_0, 0)
@@ -144,9 +144,7 @@ def test_every_process_gives_a_command_the_outcome_that_one_record_decided() -> 
     assert one_outcome(("p0", first), ("p1", first._replace(offset=2))) == [
         " is done by zones/0@1 at p0, and done by zones/0@2 at p1"
     ]
-    assert one_outcome(("p0", Answer(REFUSED, FLEET_0, -1))) == [
-        " was told as refused by p0, and no record decided that"
-    ]
+    assert one_outcome(("p0", Answer(REFUSED, FLEET_0, -1))) == [" was refused at p0, and no record decided that"]
 
 
 def test_a_hold_of_a_command_ends_in_one_way() -> None:
@@ -270,7 +268,7 @@ def test_a_reader_of_fleet_finds_there_what_it_saw_of_a_zone(least: int, enough:
     assert not reads(least, enough)
     assert not reads(least, -1), "it asked for nothing of fleet"
     if enough:
-        told = f"s was told of fleet@{enough - 1}, which has not zones/0@{least}"
+        told = f"s read fleet@{enough - 1}, which lacks zones/0@{least}"
         assert reads(least, enough - 1) == [told]
         assert reads(least, 0)
 
@@ -279,7 +277,7 @@ def test_what_fleet_has_not_taken_no_reader_of_it_has_seen() -> None:
     log = WrittenRun()
     log.write(ZONES_0, log.join("a"))
     log.history.add(QueryAnswered(98.0, 99.0, "s", "p0", ZONES_0, 2, 2, 1))
-    assert list(commands.check_reads(log.evidence())) == ["s was told of fleet@1, which has not zones/0@2"]
+    assert list(commands.check_reads(log.evidence())) == ["s read fleet@1, which lacks zones/0@2"]
 
 
 def test_fleet_has_a_change_when_it_took_more_than_what_is_before_it() -> None:
@@ -290,4 +288,4 @@ def test_fleet_has_a_change_when_it_took_more_than_what_is_before_it() -> None:
         log.write(FLEET_0, log.forward(event, start, end))
     for fleet in (3, 2):
         log.history.add(QueryAnswered(98.0, 99.0, "s", "p0", ZONES_0, 2, 2, fleet))
-    assert list(commands.check_reads(log.evidence())) == ["s was told of fleet@2, which has not zones/0@2"]
+    assert list(commands.check_reads(log.evidence())) == ["s read fleet@2, which lacks zones/0@2"]

@@ -13,7 +13,7 @@ from projections.rules.rule import Rule, SetStep
 from schemas import events as e
 from tests.simulation.checkers import Evidence, devices
 from tests.simulation.checkers.evidence import Freeze
-from tests.simulation.history import FinalTable, FrameStarted, History, ProcessLived, TableInstalled
+from tests.simulation.history import FinalTable, FrameStarted, History, ProcessUptime, TableInstalled
 from tests.support.written_run import ZONES_0, WrittenRun
 
 
@@ -87,7 +87,7 @@ def test_a_device_that_lags_is_found_behind_others_that_do_not_count(log: Writte
 
 
 def test_a_device_that_lies_about_what_it_holds(log: WrittenRun) -> None:
-    assert equal(log, whole(log, "d0", rules=())) == ["d0 has other rules than its digest says"]
+    assert equal(log, whole(log, "d0", rules=())) == ["d0 has rules that do not match its digest"]
 
 
 def test_a_zone_without_a_table_has_nothing_to_hold() -> None:
@@ -100,12 +100,14 @@ def test_a_table_that_is_not_what_the_members_come_to(log: WrittenRun) -> None:
     log.history.add(whole(log, "d0"))
     run = log.evidence()
     run.fleet.members.rows["a"] = replace(run.fleet.members.rows["a"], address4=1)
-    assert "the table of z is not what its policies say of the members" in list(devices.check_equality(run))
+    assert "the table of z differs from the one computed from policies and members" in list(devices.check_equality(run))
 
 
 def test_a_device_goes_forward_within_a_boot_and_an_epoch() -> None:
-    assert not list(devices.check_forward(of(seen(1, 5), seen(2, 5), seen(3, 2, boot=1), seen(4, 1, boot=1, epoch=2))))
-    assert list(devices.check_forward(of(seen(1, 1, epoch=2), seen(2, 9, device="e"), seen(3, 5)))) == [
+    assert not list(
+        devices.check_device_versions(of(seen(1, 5), seen(2, 5), seen(3, 2, boot=1), seen(4, 1, boot=1, epoch=2)))
+    )
+    assert list(devices.check_device_versions(of(seen(1, 1, epoch=2), seen(2, 9, device="e"), seen(3, 5)))) == [
         "d went back from 1 to 5 at 3.000 s"
     ]
 
@@ -120,7 +122,7 @@ def frozen(at_s: float, version: int, *, zone: str = "z") -> list[str]:
 @pytest.mark.parametrize("version", [12, 13, 19, 20])
 def test_what_changed_in_a_freeze_waits_for_the_thaw(version: int) -> None:
     """A version is the position after the record that made it."""
-    assert frozen(4.9, version) == [f"d got version {version} at 4.900 s, frozen since 10"]
+    assert frozen(4.9, version) == [f"d got version {version} at 4.900 s, in the freeze since 10"]
     assert not frozen(5.0, version)
     assert not frozen(4.9, version, zone="y")
 
@@ -131,10 +133,10 @@ def test_what_changed_before_a_freeze_or_by_the_thaw_may_be_had(version: int) ->
 
 
 RELAYS = (
-    ProcessLived("p0", ("relay",), 40.0, 60.0),
-    ProcessLived("p1", ("api", "relay"), 50.0, 100.0),
-    ProcessLived("p2", ("api",), 0.0, 300.0),
-    ProcessLived("p3", ("relay",), 200.0, 300.0),
+    ProcessUptime("p0", ("relay",), 40.0, 60.0),
+    ProcessUptime("p1", ("api", "relay"), 50.0, 100.0),
+    ProcessUptime("p2", ("api",), 0.0, 300.0),
+    ProcessUptime("p3", ("relay",), 200.0, 300.0),
 )
 """No relay runs from 100 s to 200 s."""
 
@@ -142,28 +144,28 @@ RELAYS = (
 @pytest.mark.parametrize("at_s", [0.0, 30.0, 70.0, 114.0, 115.0, 200.0, 250.0])
 def test_a_device_changes_while_a_relay_runs_or_was_just_there(at_s: float) -> None:
     """A frame in flight may arrive for 15 s; before the first relay, relays outside the run are at work."""
-    assert not list(devices.check_static(of(*RELAYS, seen(at_s, 2))))
+    assert not list(devices.check_without_relay(of(*RELAYS, seen(at_s, 2))))
 
 
 @pytest.mark.parametrize("at_s", [116.0, 199.0])
 def test_a_device_changes_and_no_relay_has_told_it_to(at_s: float) -> None:
     run = of(*RELAYS, seen(60.0, 1, device="e", boot=1), seen(at_s, 2))
-    assert list(devices.check_static(run)) == [f"d came to have version 2 at {at_s:.3f} s, while no relay ran"]
+    assert list(devices.check_without_relay(run)) == [f"d changed to version 2 at {at_s:.3f} s, while no relay ran"]
 
 
 def test_a_device_that_reboots_in_the_dark_has_nothing_for_a_while() -> None:
-    assert not list(devices.check_static(of(*RELAYS, seen(50.0, 2), seen(150.0, 0, boot=1))))
-    assert list(devices.check_static(of(*RELAYS, seen(150.0, 0, boot=1), seen(160.0, 2, boot=1))))
+    assert not list(devices.check_without_relay(of(*RELAYS, seen(50.0, 2), seen(150.0, 0, boot=1))))
+    assert list(devices.check_without_relay(of(*RELAYS, seen(150.0, 0, boot=1), seen(160.0, 2, boot=1))))
 
 
 def test_an_agent_that_starts_in_the_dark_has_what_it_had() -> None:
-    assert not list(devices.check_static(of(*RELAYS, seen(50.0, 2), seen(150.0, 2), seen(160.0, 2))))
-    assert list(devices.check_static(of(*RELAYS, seen(50.0, 2), seen(150.0, 2), seen(160.0, 1))))
+    assert not list(devices.check_without_relay(of(*RELAYS, seen(50.0, 2), seen(150.0, 2), seen(160.0, 2))))
+    assert list(devices.check_without_relay(of(*RELAYS, seen(50.0, 2), seen(150.0, 2), seen(160.0, 1))))
 
 
 def test_one_relay_leaves_no_dark() -> None:
-    assert not list(devices.check_static(of(RELAYS[0], seen(150.0, 2))))
-    assert not list(devices.check_static(of(seen(150.0, 2))))
+    assert not list(devices.check_without_relay(of(RELAYS[0], seen(150.0, 2))))
+    assert not list(devices.check_without_relay(of(seen(150.0, 2))))
 
 
 def test_every_device_that_a_frame_hurts_is_named() -> None:
@@ -174,5 +176,5 @@ def test_every_device_that_a_frame_hurts_is_named() -> None:
         FrameStarted(1.5, "z", "good", ((allow, one, b""),), (add, add)),
         FrameStarted(2.0, "z", "e", ((allow, one, b""),), (remove, add)),
     )
-    judged = "after 1 of 2 changes source (5, 167772161) is judged deny for ('other', 0)"
+    judged = "after 1 of 2 changes source (5, 167772161) gets the verdict deny for ('other', 0)"
     assert list(devices.check_safe_order(run)) == [f"d at 1.000 s: {judged}", f"e at 2.000 s: {judged}"]

@@ -177,7 +177,7 @@ def test_a_ready_dpu_has_something_installed() -> None:
     removal = dpu("Node Effect Removal")
     assert not moved(removal, "succeeded", dpu("Initializing", installed=""))
     assert not moved(removal, "skip", dpu("Ready"))
-    assert moved(removal, "skip", dpu("Ready", installed="")) == ["zones/0@1: d is Ready, and nothing is installed"]
+    assert moved(removal, "skip", dpu("Ready", installed="")) == ["zones/0@1: d is Ready, but nothing is installed"]
 
 
 @pytest.mark.parametrize("partition", [ZONES_0, Partition(CLIQUES, 0)])
@@ -188,12 +188,12 @@ def test_nothing_absent_is_removed(partition: Partition) -> None:
     assert not list(lifecycle.check_transitions(steps.evidence()))
     steps.add(None, partition, nodes={"a": None}, lists={"a": None})
     assert list(lifecycle.check_transitions(steps.evidence())) == [
-        f"{partition}@2 removes a from nodes, where it is not"
+        f"{partition}@2 removes a from nodes, which does not have it"
     ]
 
 
 def test_a_dpu_that_is_not_there_is_not_removed() -> None:
-    assert moved(None, "delete", None) == ["zones/0@0 removes d from dpus, where it is not"]
+    assert moved(None, "delete", None) == ["zones/0@0 removes d from dpus, which does not have it"]
 
 
 def test_fleet_may_say_again_that_something_is_gone() -> None:
@@ -227,12 +227,12 @@ def test_the_holder_of_the_attempt_that_runs_is_heard(kind: type, more: tuple[An
     mine = said("provisioner/p")
     assert not counted(mine, RUNNING)
     where = f"zones/0@1: {kind.__name__} of attempt 7 of d by provisioner/"
-    other = "p counts, which is not the one that runs"
+    other = "p counts, but that is not the running attempt"
     assert counted(mine, dpu("Rebooting", step_state="open", provisioner="p#1")) == [where + other]
     assert counted(mine, dpu("DPU Config", step_state="running", provisioner="p#1")) == [where + other]
     assert counted(mine, None) == [(where + other).replace("@1", "@0")]
     assert counted(said("provisioner/p", attempt=6), RUNNING), "an attempt that is over"
-    assert counted(said("provisioner/q"), RUNNING) == [where + "q counts, which p has"]
+    assert counted(said("provisioner/q"), RUNNING) == [where + "q counts, but p holds the attempt"]
     assert counted(mine, None, partition=Partition(ZONES, 1)), "wherever its zone is"
 
 
@@ -323,7 +323,7 @@ def test_a_bmc_is_told_what_its_attempt_is_for() -> None:
 
 def test_a_bmc_is_told_once_and_never_by_an_older_attempt() -> None:
     for told in ([(7, "reboot"), (7, "reboot")], [(8, "configure"), (7, "reboot")]):
-        where = "d was told twice, or by an attempt that was over"
+        where = "d was told an action twice, or by an attempt that had ended"
         assert called(*(("d", *each) for each in told)) == [f"{where}: {told}"]
 
 
@@ -348,7 +348,7 @@ def begun(count: int, phase: str = "Node Effect", came: str = "Pending", **more:
 def test_no_more_are_installed_than_the_zone_lets(phase: str, came: str) -> None:
     assert not rolled(*begun(2, phase, came), limits=Zone(2, 9))
     assert rolled(*begun(3, phase, came), limits=Zone(2, 9)) == [
-        "zones/0@6 lets d2 in: 3 DPUs are installed in z, and 2 may be"
+        "zones/0@6 admits d2: 3 DPUs are installing in z, and the limit is 2"
     ]
 
 
@@ -377,14 +377,14 @@ def test_nodes_out_of_service_are_counted_once_each() -> None:
     limits = Zone(9, 1)
     assert not rolled(*begun(3, effect=True), limits=limits), "three DPUs of one node"
     apart = [(name, replace(row, node="")) for name, row in begun(2, effect=True)]
-    assert rolled(*apart, limits=limits) == ["zones/0@4 lets d1 in: 2 nodes are out of service in z, and 1 may be"]
+    assert rolled(*apart, limits=limits) == ["zones/0@4 admits d1: 2 nodes are out of service in z, and the limit is 1"]
 
 
 @pytest.mark.parametrize("limits", [None, Zone(0, 0)])
 def test_without_a_limit_of_its_own_a_zone_has_50(limits: Zone | None) -> None:
     assert not rolled(*begun(50), limits=limits)
     faults = rolled(*begun(51), limits=limits)
-    assert [fault.partition(": ")[2] for fault in faults] == ["51 DPUs are installed in z, and 50 may be"]
+    assert [fault.partition(": ")[2] for fault in faults] == ["51 DPUs are installing in z, and the limit is 50"]
     apart = [(name, replace(row, node="")) for name, row in begun(50, effect=True)]
     assert not rolled(*apart, limits=limits)
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from eventstore.log import FLEET_0, ZONES, Partition
 from schemas import events as e
 from tests.simulation.checkers import Evidence, liveness
-from tests.simulation.history import Alarm, FaultInjected, FinalPosition, ProcessLived
+from tests.simulation.history import Alarm, FaultInjected, FinalPosition, ProcessUptime
 from tests.support.written_run import ZONES_0, WrittenRun
 
 ZONES_1 = Partition(ZONES, 1)
@@ -34,7 +34,7 @@ def test_nothing_is_left_to_forward() -> None:
     for name in "bcde":
         joined(log, name, taken=False)
     assert list(liveness.check_forwarded(log.evidence())) == [
-        "zones/0 still has changes of [3, 4, 5] to forward",
+        "zones/0 has not forwarded its changes at [3, 4, 5]",
     ]
 
 
@@ -46,34 +46,38 @@ def limited(log: WrittenRun, installs: int) -> int:
 def test_zones_have_taken_all_that_fleet_caused() -> None:
     log = WrittenRun()
     first = limited(log, 1)
-    assert list(liveness.check_forwarded(log.evidence())) == ["fleet owes zones/0 the records caused by [1]"]
+    assert list(liveness.check_forwarded(log.evidence())) == [
+        "fleet has not delivered to zones/0 the records caused by [1]"
+    ]
     log.write(ZONES_0, e.ZoneLimitsSet(log.stated(), 0, first, "y", 1, 2))
     assert list(liveness.check_forwarded(log.evidence())), "taken up to the record, not with it"
     log.write(ZONES_0, e.ZoneLimitsSet(log.stated(), first, first + 1, "z", 1, 2))
     assert not list(liveness.check_forwarded(log.evidence()))
     for installs in range(2, 6):
         limited(log, installs)
-    assert list(liveness.check_forwarded(log.evidence())) == ["fleet owes zones/0 the records caused by [2, 3, 4]"]
+    assert list(liveness.check_forwarded(log.evidence())) == [
+        "fleet has not delivered to zones/0 the records caused by [2, 3, 4]"
+    ]
 
 
 def test_fleet_has_every_node_as_its_zone_has_it() -> None:
     log = WrittenRun()
     joined(log, "a")
-    assert not list(liveness.check_union(log.evidence()))
+    assert not list(liveness.check_membership(log.evidence()))
     run = log.evidence()
     run.fleet.members.rows["a"] = replace(run.fleet.members.rows["a"], address4=1)
-    (fault,) = liveness.check_union(run)
+    (fault,) = liveness.check_membership(run)
     assert fault.startswith("node a: zones say ('z', ")
 
 
 def test_no_node_is_in_one_place_alone() -> None:
     log = WrittenRun()
     joined(log, "a", taken=False)
-    (fault,) = liveness.check_union(log.evidence())
+    (fault,) = liveness.check_membership(log.evidence())
     assert fault.endswith("fleet says None")
     log = WrittenRun()
     log.write(FLEET_0, log.forward(log.join("a"), 0, 2))
-    (fault,) = liveness.check_union(log.evidence())
+    (fault,) = liveness.check_membership(log.evidence())
     assert fault.startswith("node a: zones say None, fleet says ('z', ")
 
 
@@ -82,7 +86,7 @@ def test_a_member_that_is_held_has_left_its_zone() -> None:
     log.write(FLEET_0, log.forward(log.join("a"), 0, 2))
     run = log.evidence()
     run.fleet.members.rows["a"] = replace(run.fleet.members.rows["a"], held=True)
-    assert not list(liveness.check_union(run))
+    assert not list(liveness.check_membership(run))
 
 
 def test_a_node_is_in_one_zone() -> None:
@@ -90,14 +94,14 @@ def test_a_node_is_in_one_zone() -> None:
     joined(log, "a")
     run = log.evidence()
     run.folded[ZONES_1] = run.folded[ZONES_0]
-    assert list(liveness.check_union(run)) == ["node a is in z and in z"]
+    assert list(liveness.check_membership(run)) == ["node a is in z and in z"]
 
 
 def test_zones_have_the_limits_that_were_stated_of_them() -> None:
     log = WrittenRun()
     log.write(FLEET_0, e.ZoneUpdated(log.said(), "y", True, {"site": "x"}, -1, -1))
     stated = limited(log, 1)
-    assert list(liveness.check_limits(log.evidence())) == ["z has limits (0, 0), and (1, 2) were stated in fleet"]
+    assert list(liveness.check_limits(log.evidence())) == ["z has limits (0, 0), and fleet has (1, 2)"]
     log.write(ZONES_0, e.ZoneLimitsSet(log.stated(), 0, stated + 1, "z", 1, 2))
     assert not list(liveness.check_limits(log.evidence()))
 
@@ -112,7 +116,7 @@ def test_nobody_waits_for_a_step_or_works_on_one() -> None:
     assert not list(liveness.check_idle(log.evidence()))
     request(log, "provision")
     row = log.evidence().folded[ZONES_0].state.dpus.rows["d"]
-    where = "d stands at Node Effect"
+    where = "d is at Node Effect"
     assert list(liveness.check_idle(log.evidence())) == [f"{where}, open, attempt {row.attempt}: {row.message}"]
     request(log, "pause")
     assert not list(liveness.check_idle(log.evidence())), "somebody wants it to wait"
@@ -154,7 +158,7 @@ def silent(*happened: Any, taken_s: float | None = None, end_s: float = 200.0) -
 
 
 def told(calm_s: int) -> list[str]:
-    return [f"zones/0@1 reached fleet after {calm_s} calm s, without an alarm"]
+    return [f"zones/0@1 reached fleet after {calm_s} fault-free s, without an alarm"]
 
 
 def test_a_zone_is_heard_within_half_a_minute() -> None:
@@ -186,17 +190,17 @@ def struck(from_s: float, to_s: float) -> FaultInjected:
         pytest.param([struck(110, 115), struck(130, 131)], 59, id="one in the aftermath of another"),
         pytest.param([struck(120, 121), struck(110, 150)], 40, id="one within another"),
         pytest.param([struck(101, 102), struck(125, 126), struck(130, 131), struck(160, 161)], 32, id="four"),
-        pytest.param([ProcessLived("p0", (), 0, 150)], 80, id="a process that died"),
-        pytest.param([ProcessLived("p0", (), 0, 200)], 100, id="a process that lived to the end"),
-        pytest.param([ProcessLived("p0", (), 0, 150), struck(110, 111)], 59, id="a death and what was struck"),
+        pytest.param([ProcessUptime("p0", (), 0, 150)], 80, id="a process that died"),
+        pytest.param([ProcessUptime("p0", (), 0, 200)], 100, id="a process that lived to the end"),
+        pytest.param([ProcessUptime("p0", (), 0, 150), struck(110, 111)], 59, id="a death and what was struck"),
         pytest.param(
-            [ProcessLived("p0", ("api",), 0, 101), ProcessLived("p0", ("api",), 140, 300)], 41, id="nobody to forward"
+            [ProcessUptime("p0", ("api",), 0, 101), ProcessUptime("p0", ("api",), 140, 300)], 41, id="nobody to forward"
         ),
         pytest.param(
-            [ProcessLived("p0", ("api",), 0, 101), ProcessLived("p1", ("api",), 99, 300)], 80, id="somebody else was"
+            [ProcessUptime("p0", ("api",), 0, 101), ProcessUptime("p1", ("api",), 99, 300)], 80, id="somebody else was"
         ),
         pytest.param(
-            [ProcessLived("p0", ("relay",), 0, 101), ProcessLived("p0", ("relay",), 140, 300)],
+            [ProcessUptime("p0", ("relay",), 0, 101), ProcessUptime("p0", ("relay",), 140, 300)],
             80,
             id="not who forwards",
         ),
@@ -216,7 +220,9 @@ def test_every_change_is_to_be_heard_of_and_the_first_that_is_not_is_told() -> N
     log.now_s = 149.0
     log.write(FLEET_0, log.forward(two, 2, 3))
     log.now_s = 200.0
-    assert list(liveness.check_alarms(log.evidence())) == ["zones/0@2 reached fleet after 49 calm s, without an alarm"]
+    assert list(liveness.check_alarms(log.evidence())) == [
+        "zones/0@2 reached fleet after 49 fault-free s, without an alarm"
+    ]
 
 
 def test_what_fleet_does_not_have_to_hear_may_stay_unheard() -> None:

@@ -77,7 +77,7 @@ def test_a_log_that_halts_is_a_fault_and_so_is_one_that_nothing_follows_from(log
     created = log.records[FLEET_0][0]
     log.records[FLEET_0][0] = Record(0, created.timestamp_ms, b"", encode(LATE))
     (fault,) = judge_history(log.history, log.records)
-    assert str(fault) == "I20: what follows from the log cannot be computed: a log begins with a LogCreated"
+    assert str(fault) == "I20: the log cannot be evaluated: a log begins with a LogCreated"
     log.records[FLEET_0][0] = created
     log.write(ZONES_0, e.FoldVersionUpgraded(log.stated(), 99))
     (fault,) = judge_history(log.history, log.records)
@@ -132,15 +132,15 @@ def test_what_was_saved_and_the_rest_come_to_the_whole(log: WrittenRun) -> None:
     assert not faults(disk_of(log, 2), log.evidence())
     run = log.evidence()
     run.steps[ZONES_0][-1] = run.steps[ZONES_0][-1]._replace(digest=b"x")
-    assert faults(disk_of(log, 2), run) == ["zones/0, folded on from what p1 saved at 2, has other rows"]
+    assert faults(disk_of(log, 2), run) == ["zones/0, folded from the state that p1 saved at 2, has other rows"]
     broken = disk_of(log, 2)
     broken._of(ZONES_0).rows["nodes"].clear()
-    assert faults(broken, log.evidence()) == ["what p1 saved of zones/0 cannot be used"]
+    assert faults(broken, log.evidence()) == ["the state that p1 saved of zones/0 cannot be loaded"]
 
 
 def test_a_fold_in_portions_is_the_same_fold(log: WrittenRun) -> None:
     def faults(run: Evidence) -> list[str]:
-        return [fault.removeprefix("zones/0, folded in portions, ") for fault in folds.check_portions(run)]
+        return [fault.removeprefix("zones/0, folded in batches, ") for fault in folds.check_batches(run)]
 
     assert not faults(log.evidence())
     last = log.evidence().steps[ZONES_0][-1]
@@ -153,7 +153,7 @@ def test_a_fold_in_portions_is_the_same_fold(log: WrittenRun) -> None:
         assert faults(run) == [told]
     run = log.evidence()
     run.folded[ZONES_0].ledger.entries.popitem()
-    assert faults(run) == ["remembers other commands"]
+    assert faults(run) == ["has other command ids"]
 
 
 def test_replicas_have_read_what_is_in_the_log(log: WrittenRun) -> None:
@@ -163,7 +163,7 @@ def test_replicas_have_read_what_is_in_the_log(log: WrittenRun) -> None:
     log.history.add(FinalPosition("p2", Partition("decisions", 0), 1, b"of another", ""))
     assert not list(folds.check_agreement(log.evidence()))
     log.history.add(FinalPosition("p3", ZONES_0, end.position, b"x", ""))
-    assert list(folds.check_agreement(log.evidence())) == ["p3 has read other records of zones/0 than are in it"]
+    assert list(folds.check_agreement(log.evidence())) == ["p3 has read other records of zones/0 than the log has"]
 
 
 def test_only_reports_may_hold_what_no_fold_takes(log: WrittenRun) -> None:
@@ -176,6 +176,6 @@ def test_only_reports_may_hold_what_no_fold_takes(log: WrittenRun) -> None:
 
 def test_a_claim_of_other_digests_says_whose_it_is(log: WrittenRun) -> None:
     log.history.add(StateSaved("p0", ZONES_0, 2, b"", b""))
-    assert list(folds.check_claims(log.evidence())) == [
+    assert list(folds.check_saved_digests(log.evidence())) == [
         "p0 saved zones/0 at 2 with other digests than a fresh fold has"
     ]

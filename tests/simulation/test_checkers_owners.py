@@ -51,14 +51,14 @@ def test_what_an_agent_may_state_is_no_fault() -> None:
 @pytest.mark.parametrize(
     ("four", "labels", "zone", "fault"),
     [
-        (b"", {"trust": "high"}, "z", "an agent altered the labels ['trust'] of n, and owns ('role',)"),
+        (b"", {"trust": "high"}, "z", "an agent altered the labels ['trust'] of n, and may alter only ('role',)"),
         (
             bytes((10, 9, 0, 1)),
             {"trust": "low"},
             "z",
             "an agent gave n the address 10.9.0.1, which is in no network of the zone",
         ),
-        (bytes((10, 7, 0, 2)), {"trust": "low"}, "z", "an agent replaced 10.0.0.111 of n, which is an operator's"),
+        (bytes((10, 7, 0, 2)), {"trust": "low"}, "z", "an agent replaced 10.0.0.111 of n, which an operator stated"),
         (bytes((10, 0, 0, 111)), {"trust": "low"}, "y", "an agent moved n from z to y"),
         (bytes((10, 0, 0, 111)), {"trust": "low"}, "new", "an agent created the zone of n"),
     ],
@@ -82,7 +82,7 @@ def test_an_address_of_another_goes_to_no_agent_and_does_not_stay_contested() ->
     assert list(owners.check_addresses(log.evidence())) == []
     with patched((projections.fleet.membership.contested.StatedAddresses, "_is_of_another", does(False))):
         (fault,) = owners.check_addresses(log.evidence())
-        assert fault.endswith("by its agent, and a has it")
+        assert fault.endswith("from its agent, although a has it")
     log.write(FLEET_0, log.forward(held, 2, 3, states=[e.LEFT]))
     assert list(owners.check_contested(log.evidence())) == []
     with patched((projections.fleet.membership.effects, "grant", does({}))):
@@ -111,5 +111,5 @@ def test_an_agent_may_state_the_address_that_its_node_has_by_what_a_hold_keeps()
     assert (
         told()
         == told(other=RetainedStates((ReachableState(1, 1, 7, b"", {}),)))
-        == ["n got 0.0.0.7 by its agent, and other has it"]
+        == ["n got 0.0.0.7 from its agent, although other has it"]
     )

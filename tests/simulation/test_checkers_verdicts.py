@@ -67,19 +67,19 @@ def test_a_prefix_may_be_halved_but_no_half_may_be_missing(wide: str, halves: tu
     assert not judged(had, step(ALLOW, halves), step(ALLOW, remove=[wide]))
     assert not judged(had, step(ALLOW, halves, [wide]))
     late = judged(had, step(ALLOW, [first], [wide]), step(ALLOW, [second]))
-    assert late == f"after 2 of 3 changes source {ip_address(missed)} is judged deny for ('other', 0)"
+    assert late == f"after 2 of 3 changes source {ip_address(missed)} gets the verdict deny for ('other', 0)"
 
 
 def test_what_another_family_has_by_the_same_number_does_not_help() -> None:
     had = table(ALLOW, "0.0.0.1/32", "::1/128")
     gap = judged(had, step(ALLOW, remove=["0.0.0.1/32"]), step(ALLOW, ["0.0.0.1/32"]))
-    assert gap == "after 1 of 2 changes source 0.0.0.1 is judged deny for ('other', 0)"
+    assert gap == "after 1 of 2 changes source 0.0.0.1 gets the verdict deny for ('other', 0)"
 
 
 def test_an_address_behind_a_prefix_is_not_in_it() -> None:
     had = table(ALLOW, "10.0.0.0/32", ONE)
     gap = judged(had, step(ALLOW, remove=[ONE]), step(ALLOW, [ONE]))
-    assert gap == "after 1 of 2 changes source 10.0.0.1 is judged deny for ('other', 0)"
+    assert gap == "after 1 of 2 changes source 10.0.0.1 gets the verdict deny for ('other', 0)"
 
 
 def test_the_rule_that_goes_first_decides_at_every_step() -> None:
@@ -87,7 +87,7 @@ def test_the_rule_that_goes_first_decides_at_every_step() -> None:
     drop = rule("drop", priority=9)
     assert not judged({}, step(drop, [ONE]), step(ALLOW, [ONE]))
     assert judged({}, step(ALLOW, [ONE]), step(drop, [ONE])) == (
-        "after 1 of 2 changes source 10.0.0.1 is judged allow for ('other', 0)"
+        "after 1 of 2 changes source 10.0.0.1 gets the verdict allow for ('other', 0)"
     )
     moved = rule("drop", priority=8)
     had = table(ALLOW, ONE) | table(drop, ONE)
@@ -115,7 +115,7 @@ def test_no_port_may_be_missing_on_the_way(whole: Rule, part: tuple[int, ...], m
     had = table(whole, ONE) | table(stays, ONE)
     assert not judged(had, step(later, [ONE]), step(whole, remove=[ONE]))
     assert judged(had, step(whole, remove=[ONE]), step(later, [ONE])) == (
-        f"after 1 of 2 changes source 10.0.0.1 is judged deny for ('tcp', {missed})"
+        f"after 1 of 2 changes source 10.0.0.1 gets the verdict deny for ('tcp', {missed})"
     )
 
 
@@ -124,7 +124,7 @@ def test_a_protocol_that_no_rule_names_is_judged_too() -> None:
     again = rule(priority=1)
     assert not judged(had, step(again, [ONE]), step(ALLOW, remove=[ONE]))
     assert judged(had, step(ALLOW, remove=[ONE]), step(again, [ONE])) == (
-        "after 1 of 2 changes source 10.0.0.1 is judged deny for ('other', 0)"
+        "after 1 of 2 changes source 10.0.0.1 gets the verdict deny for ('other', 0)"
     )
 
 
@@ -132,5 +132,5 @@ def test_what_one_protocol_has_does_not_help_another() -> None:
     udp, again = rule("allow", "udp"), rule("allow", "udp", priority=1)
     had = table(TCP, ONE) | table(udp, ONE)
     assert judged(had, step(udp, remove=[ONE]), step(again, [ONE])) == (
-        "after 1 of 2 changes source 10.0.0.1 is judged deny for ('udp', 0)"
+        "after 1 of 2 changes source 10.0.0.1 gets the verdict deny for ('udp', 0)"
     )

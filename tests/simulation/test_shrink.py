@@ -13,8 +13,8 @@ from eventstore.folding.fold import RecordMetadata
 from eventstore.folding.ledger import Ledger, LedgerEntry
 from schemas.events import Envelope
 from tests.simulation.__main__ import main
-from tests.simulation.run import follow, simulate
-from tests.simulation.script import Deed, Script, read_script
+from tests.simulation.run import run_script, simulate
+from tests.simulation.script import Action, Script, read_script
 from tests.simulation.shrink import Shrinker, kind_of, minimal
 
 SEEDS, SECONDS = range(23, 51), 15.0
@@ -40,24 +40,29 @@ def test_a_failing_seed_becomes_a_short_script_that_fails_alike(
     path = tmp_path / "script.json"
     with without_memory(monkeypatch):
         runs = (simulate(seed, faulty_s=SECONDS) for seed in SEEDS)
-        result = next(run for run in runs if run.faults and len(run.deeds) > 100)
+        result = next(run for run in runs if run.faults and len(run.actions) > 100)
         script = Shrinker(runs_max=100).shrink(result, SECONDS)
         assert script is not None
-        assert len(script.deeds) < 15
+        assert len(script.actions) < 15
         script.write(path)
         assert main(["--script", str(path)]) == 1
         said = capsys.readouterr().out
         assert kind_of(script.fault) in said
-        assert all(deed.what in said for deed in script.deeds)
-    assert {deed.who.partition("-")[0] for deed in script.deeds} == {"client", "log"}, "a command, and its copy"
+        assert all(action.what in said for action in script.actions)
+    assert {action.author.partition("-")[0] for action in script.actions} == {"client", "log"}, (
+        "a command, and its copy"
+    )
     assert main(["--script", str(path)]) == 0, "it is the bug that fails, not the script"
-    again = [follow(read_script(path)).digest for _ in range(2)]
+    again = [run_script(read_script(path)).digest for _ in range(2)]
     assert again[0] == again[1]
 
 
 def test_a_script_is_read_as_it_was_written(tmp_path: Path) -> None:
-    deeds = [Deed(1.5, "nemesis", "crash", 3, says="p0"), Deed(2.0, "log", "late", 7, key="zones/1 a", after_s=0.25)]
-    script = Script(seed=5, seconds=None, ends_s=9.0, calm=("devices",), fault="I2: it happened", deeds=deeds)
+    actions = [
+        Action(1.5, "nemesis", "crash", 3, description="p0"),
+        Action(2.0, "log", "late", 7, key="zones/1 a", after_s=0.25),
+    ]
+    script = Script(seed=5, seconds=None, ends_s=9.0, reductions=("devices",), fault="I2: it happened", actions=actions)
     script.write(tmp_path / "a")
     assert read_script(tmp_path / "a") == script
     (tmp_path / "b").write_text("{")

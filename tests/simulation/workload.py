@@ -1,8 +1,8 @@
-"""The requests of clients: every statement that a user can make about nodes, cliques, policies, DPUs and devices.
+"""The random requests of clients: every command of a user about nodes, cliques, policies, DPUs and devices.
 
 There are few names, addresses and labels, so that commands conflict: a node joins while it leaves another zone, two
-nodes have one address, a policy is deleted while its sources join. Each request is drawn from the client's own
-generator and from a replica's state, as an operator would look before acting.
+nodes have one address, a policy is deleted while its sources join. A request depends on the client's random generator
+and on the state of a replica, as an operator looks before acting.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from schemas import events as e
 
 NODES = [f"node-{n}" for n in range(24)]
 ROAMERS = ["roamer-0", "roamer-1", "roamer-2"]
-"""Nodes that join and leave everywhere, in few incarnations."""
+"""Nodes that join and leave any zone, in few incarnations."""
 INCARNATIONS = (1_000, 2_000, 3_000)
 LABELS: Sequence[dict[str, str]] = (
     {},
@@ -39,30 +39,30 @@ IMAGES = ["bf-1.0", "bf-2.0"]
 CAPACITY = (1, 2, 3, 5)
 
 
-KINDS = {
+REQUEST_WEIGHTS = {
     "join": 24,
     "leave": 10,
     "change": 8,
-    "infer": 4,
-    "roam": 10,
-    "part": 7,
+    "infer_leave": 4,
+    "join_anywhere": 10,
+    "leave_anywhere": 7,
     "claim": 16,
     "release": 8,
     "ready": 3,
     "session": 3,
-    "resize": 2,
-    "policy": 6,
-    "unpolicy": 3,
-    "describe": 4,
-    "budget": 1,
-    "approve": 6,
-    "reject": 1,
+    "set_capacity": 2,
+    "set_policy": 6,
+    "delete_policy": 3,
+    "update_zone": 4,
+    "set_budget": 1,
+    "approve_hold": 6,
+    "reject_hold": 1,
     "freeze": 1,
     "thaw": 3,
     "lifecycle": 12,
     "register": 1,
 }
-"""Kinds of requests, by the methods of `Workload`, and how often one is drawn among the others."""
+"""The relative frequency of each kind of request. A kind names the method of `Workload` that draws the request."""
 
 
 class Request(NamedTuple):
@@ -74,7 +74,7 @@ class Request(NamedTuple):
 
 
 class Workload:
-    """Draws the requests of one client."""
+    """Draws the random requests of one client."""
 
     def __init__(self, name: str, zones: Sequence[str], now_ms: Callable[[], int]) -> None:
         self.name = name
@@ -83,7 +83,7 @@ class Workload:
         self._now_ms = now_ms
 
     def request(self, kind: str, rng: random.Random, replica: Replica) -> Request | None:
-        """A request of a kind; None if it has no possible object."""
+        """A request of this kind; None if the state has no object for it."""
         self._rng = rng
         found: Request | None = getattr(self, f"_{kind}")(replica)
         return found
@@ -94,59 +94,67 @@ class Workload:
         zone, rng = self._rng.choice(self._zones), self._rng
         names = rng.sample(NODES, rng.choice((1, 1, 2, 5)))
         fours, sixes, sets, index = self._columns(len(names))
-        said = self._said(zone)
+        envelope = self._envelope(zone)
         created, uids = self._incarnations(names)
-        return self._zoned(replica, zone, e.NodesJoined(said, zone, names, created, uids, fours, sixes, sets, index))
+        return self._zone_request(
+            replica, zone, e.NodesJoined(envelope, zone, names, created, uids, fours, sixes, sets, index)
+        )
 
     def _change(self, replica: Replica) -> Request:
         zone, rng = self._rng.choice(self._zones), self._rng
-        names = self._there(replica, zone) or [rng.choice(NODES)]
+        names = self._nodes_in(replica, zone) or [rng.choice(NODES)]
         fours, sixes, sets, index = self._columns(len(names))
-        said = self._said(zone)
-        return self._zoned(replica, zone, e.NodesChanged(said, zone, names, [], [], fours, sixes, sets, index))
+        envelope = self._envelope(zone)
+        return self._zone_request(
+            replica, zone, e.NodesChanged(envelope, zone, names, [], [], fours, sixes, sets, index)
+        )
 
     def _leave(self, replica: Replica) -> Request:
         zone, rng = self._rng.choice(self._zones), self._rng
-        names = self._there(replica, zone) if rng.random() < 0.8 else [rng.choice(NODES)]
+        names = self._nodes_in(replica, zone) if rng.random() < 0.8 else [rng.choice(NODES)]
         names = names or [rng.choice(NODES)]
-        return self._zoned(replica, zone, e.NodesLeft(self._said(zone), zone, names, [], [], False, b""))
+        return self._zone_request(replica, zone, e.NodesLeft(self._envelope(zone), zone, names, [], [], False, b""))
 
-    def _infer(self, replica: Replica) -> Request:
-        """A complete list, or a leave that quotes the replica's latest one."""
+    def _infer_leave(self, replica: Replica) -> Request:
+        """A SnapshotCompleted, or an inferred leave that quotes the latest SnapshotCompleted of the replica."""
         zone, rng = self._rng.choice(self._zones), self._rng
         last = self._zone_state(replica, zone).snapshots.rows.get(f"{zone}/")
-        names = self._there(replica, zone)
+        names = self._nodes_in(replica, zone)
         if last is None or not names or rng.random() < 0.4:
-            listed = e.SnapshotCompleted(self._said(zone), zone, "", rng.randint(1, 20), rng.randbytes(8))
-            return self._zoned(replica, zone, listed)
-        return self._zoned(replica, zone, e.NodesLeft(self._said(zone), zone, names, [], [], True, last.list_hash))
+            listed = e.SnapshotCompleted(self._envelope(zone), zone, "", rng.randint(1, 20), rng.randbytes(8))
+            return self._zone_request(replica, zone, listed)
+        return self._zone_request(
+            replica, zone, e.NodesLeft(self._envelope(zone), zone, names, [], [], True, last.list_hash)
+        )
 
-    def _roam(self, replica: Replica) -> Request:
+    def _join_anywhere(self, replica: Replica) -> Request:
         zone, rng = self._rng.choice(self._zones), self._rng
         number = rng.randrange(len(ROAMERS))
         created = rng.choice(INCARNATIONS)
         uid = f"{created}-{rng.choice('uv')}"
-        said, four = self._said(zone), bytes((10, 0, 1, 1 + number))
-        joined = e.NodesJoined(said, zone, [ROAMERS[number]], [created], [uid], four, b"", [], [])
-        return self._zoned(replica, zone, joined)
+        envelope, four = self._envelope(zone), bytes((10, 0, 1, 1 + number))
+        joined = e.NodesJoined(envelope, zone, [ROAMERS[number]], [created], [uid], four, b"", [], [])
+        return self._zone_request(replica, zone, joined)
 
-    def _part(self, replica: Replica) -> Request:
-        """A leave of a node that moves between zones, from a zone where it is or was, of any incarnation or of the
-        present one.
+    def _leave_anywhere(self, replica: Replica) -> Request:
+        """A leave of a node that joins any zone: from a zone that has it, else from any zone. It names the current
+        incarnation, or none.
         """
         rng, name = self._rng, self._rng.choice(ROAMERS)
-        homes = [zone for zone in self._zones if self._has(replica, zone, name)]
-        zone = rng.choice(homes or self._zones)
+        zones_of_node = [zone for zone in self._zones if self._is_in(replica, zone, name)]
+        zone = rng.choice(zones_of_node or self._zones)
         row = self._zone_state(replica, zone).nodes.rows.get(name) if rng.random() < 0.3 else None
         incarnation = ([], []) if row is None else ([row.created_ms], [row.uid])
-        return self._zoned(replica, zone, e.NodesLeft(self._said(zone), zone, [name], *incarnation, False, b""))
+        return self._zone_request(
+            replica, zone, e.NodesLeft(self._envelope(zone), zone, [name], *incarnation, False, b"")
+        )
 
-    def _has(self, replica: Replica, zone: str, name: str) -> bool:
+    def _is_in(self, replica: Replica, zone: str, name: str) -> bool:
         row = self._zone_state(replica, zone).nodes.rows.get(name)
         return row is not None and row.zone == zone
 
     def _incarnations(self, names: Sequence[str]) -> tuple[list[int], list[str]]:
-        """No creation times, exact ones, or whole seconds as in Kubernetes."""
+        """Creation times and uids: none, exact times, or whole seconds as in Kubernetes."""
         kind, now_ms = self._rng.randrange(3), self._now_ms()
         if kind == 0:
             return [], []
@@ -161,15 +169,15 @@ class Workload:
         with6 = rng.random() < 0.3
         return fours if rng.random() < 0.95 else b"", sixes if with6 else b"", [dict(found) for found in LABELS], pick
 
-    def _there(self, replica: Replica, zone: str) -> list[str]:
+    def _nodes_in(self, replica: Replica, zone: str) -> list[str]:
         names = sorted(n for n, node in self._zone_state(replica, zone).nodes.rows.items() if node.zone == zone)
         return self._rng.sample(names, min(len(names), self._rng.choice((1, 1, 3))))
 
     # --- cliques
 
     def _claim(self, replica: Replica) -> Request:
-        rng, (domain, clique, _) = self._rng, self._spot()
-        nodes, said = self._claimants(), self._said(f"{domain}/{clique}")
+        rng, (domain, clique, _) = self._rng, self._clique_member()
+        nodes, envelope = self._claimants(), self._envelope(f"{domain}/{clique}")
         hosts = rng.sample(range(1, 13), len(nodes))
         addresses = [f"10.1.0.{host}" if rng.random() < 0.5 else "" for host in hosts]
         has_pod = [rng.random() < 0.7 for _ in nodes]
@@ -177,82 +185,86 @@ class Workload:
         created_ms = [self._now_ms() if named else 0 for named in has_pod]
         requested = [rng.choice((-1, -1, -1, 0, 2)) for _ in nodes]
         columns = addresses, created_ms, uids, requested
-        return self._of_domain(replica, domain, e.IndicesClaimed(said, domain, clique, nodes, *columns))
+        return self._domain_request(replica, domain, e.IndicesClaimed(envelope, domain, clique, nodes, *columns))
 
     def _claimants(self) -> list[str]:
-        """The nodes of one record."""
+        """The nodes of one claim or release record."""
         return self._rng.sample(NODES[:8], self._rng.choice((1, 1, 2, 4)))
 
     def _release(self, replica: Replica) -> Request:
-        domain, clique, _ = self._spot()
-        said = self._said(f"{domain}/{clique}")
-        return self._of_domain(replica, domain, e.IndicesReleased(said, domain, clique, self._claimants(), []))
+        domain, clique, _ = self._clique_member()
+        envelope = self._envelope(f"{domain}/{clique}")
+        return self._domain_request(replica, domain, e.IndicesReleased(envelope, domain, clique, self._claimants(), []))
 
     def _ready(self, replica: Replica) -> Request:
-        domain, clique, node = self._spot()
-        ready, said = self._rng.random() < 0.8, self._said(f"{domain}/{clique}")
-        return self._of_domain(replica, domain, e.DaemonReadinessReported(said, domain, clique, node, "", ready))
+        domain, clique, node = self._clique_member()
+        ready, envelope = self._rng.random() < 0.8, self._envelope(f"{domain}/{clique}")
+        return self._domain_request(
+            replica, domain, e.DaemonReadinessReported(envelope, domain, clique, node, "", ready)
+        )
 
     def _session(self, replica: Replica) -> Request:
-        domain, clique, node = self._spot()
-        session, said = f"s{self._rng.randrange(4)}", self._said(f"{domain}/{clique}")
+        domain, clique, node = self._clique_member()
+        session, envelope = f"s{self._rng.randrange(4)}", self._envelope(f"{domain}/{clique}")
         if self._rng.random() < 0.5:
-            opened = e.SessionOpened(said, domain, clique, node, "", session, self.name)
-            return self._of_domain(replica, domain, opened)
-        return self._of_domain(replica, domain, e.SessionExpired(said, domain, clique, node, session))
+            opened = e.SessionOpened(envelope, domain, clique, node, "", session, self.name)
+            return self._domain_request(replica, domain, opened)
+        return self._domain_request(replica, domain, e.SessionExpired(envelope, domain, clique, node, session))
 
-    def _resize(self, replica: Replica) -> Request:
-        domain, clique, _ = self._spot()
-        capacity, said = self._rng.choice(CAPACITY), self._said(f"{domain}/{clique}")
-        return self._of_domain(replica, domain, e.CliqueCapacitySet(said, domain, clique, capacity))
+    def _set_capacity(self, replica: Replica) -> Request:
+        domain, clique, _ = self._clique_member()
+        capacity, envelope = self._rng.choice(CAPACITY), self._envelope(f"{domain}/{clique}")
+        return self._domain_request(replica, domain, e.CliqueCapacitySet(envelope, domain, clique, capacity))
 
-    def _spot(self) -> tuple[str, str, str]:
+    def _clique_member(self) -> tuple[str, str, str]:
         return self._rng.choice(DOMAINS), self._rng.choice(CLIQUES_OF), self._rng.choice(NODES[:8])
 
     # --- fleet
 
-    def _policy(self, replica: Replica) -> Request:
+    def _set_policy(self, replica: Replica) -> Request:
         rng, name = self._rng, self._rng.choice(POLICIES)
         protocol = rng.choice(("any", "any", "tcp"))
         ports = [] if protocol == "any" else [rng.randint(1, 99), 200]
         sources, zones = dict(rng.choice(LABELS)), dict(rng.choice(ZONE_LABELS))
         priority, action = rng.choice((0, 10, 10, 20)), rng.choice(("allow", "allow", "drop"))
-        return self._fleet(e.PolicySet(self._said(name), name, priority, action, protocol, ports, sources, zones))
+        return self._fleet_request(
+            e.PolicySet(self._envelope(name), name, priority, action, protocol, ports, sources, zones)
+        )
 
-    def _unpolicy(self, replica: Replica) -> Request:
+    def _delete_policy(self, replica: Replica) -> Request:
         name = self._rng.choice(POLICIES)
-        return self._fleet(e.PolicyDeleted(self._said(name), name))
+        return self._fleet_request(e.PolicyDeleted(self._envelope(name), name))
 
-    def _describe(self, replica: Replica) -> Request:
+    def _update_zone(self, replica: Replica) -> Request:
         rng, zone = self._rng, self._rng.choice(self._zones)
         labels = dict(rng.choice(ZONE_LABELS))
         limits = (rng.choice((-1, 0, 1, 2)), rng.choice((-1, 0, 1, 2)))
-        return self._fleet(e.ZoneUpdated(self._said(zone), zone, rng.random() < 0.6, labels, *limits))
+        return self._fleet_request(e.ZoneUpdated(self._envelope(zone), zone, rng.random() < 0.6, labels, *limits))
 
-    def _budget(self, replica: Replica) -> Request:
+    def _set_budget(self, replica: Replica) -> Request:
         kind = self._rng.choice(BUDGETS)
-        return self._fleet(
-            e.BudgetSet(self._said(kind), kind, self._rng.choice((0, 100)), self._rng.choice((2, 5, 100)))
+        return self._fleet_request(
+            e.BudgetSet(self._envelope(kind), kind, self._rng.choice((0, 100)), self._rng.choice((2, 5, 100)))
         )
 
-    def _approve(self, replica: Replica) -> Request | None:
+    def _approve_hold(self, replica: Replica) -> Request | None:
         holds = self._fleet_state(replica).holds.rows
         if not holds:
             return None
         hold = holds[self._rng.choice(sorted(holds))]
-        return self._fleet(e.HoldApproved(self._said("hold"), hold.id, hold.hash))
+        return self._fleet_request(e.HoldApproved(self._envelope("hold"), hold.id, hold.hash))
 
-    def _reject(self, replica: Replica) -> Request | None:
+    def _reject_hold(self, replica: Replica) -> Request | None:
         holds = self._fleet_state(replica).holds.rows
-        return self._fleet(e.HoldRejected(self._said("hold"), holds[min(holds)].id)) if holds else None
+        return self._fleet_request(e.HoldRejected(self._envelope("hold"), holds[min(holds)].id)) if holds else None
 
     def _freeze(self, replica: Replica) -> Request:
         zone = self._rng.choice(("", *self._zones))
-        return self._fleet(e.WritesFrozen(self._said(zone), zone))
+        return self._fleet_request(e.WritesFrozen(self._envelope(zone), zone))
 
     def _thaw(self, replica: Replica) -> Request | None:
         frozen = sorted(self._fleet_state(replica).freezes.rows)
-        return self._fleet(e.WritesThawed(self._said(""), self._rng.choice(frozen))) if frozen else None
+        return self._fleet_request(e.WritesThawed(self._envelope(""), self._rng.choice(frozen))) if frozen else None
 
     # --- DPUs
 
@@ -264,30 +276,30 @@ class Workload:
         request = rng.choice(("provision",) * 6 + ("pause", "resume", "resume", "retry", "skip", "abort", "delete"))
         image = rng.choice(IMAGES) if request == "provision" else ""
         dpu = rng.choice(dpus)
-        return self._zoned(replica, zone, e.LifecycleRequested(self._said(dpu), zone, dpu, request, image))
+        return self._zone_request(replica, zone, e.LifecycleRequested(self._envelope(dpu), zone, dpu, request, image))
 
     def _register(self, replica: Replica) -> Request:
-        """Register a present DPU, or a deleted one."""
+        """Register a DPU that exists, or one that was deleted."""
         zone = self._rng.choice(self._zones)
         dpu, node, serial, bmc = (text.format(zone=zone, number=0) for text in NAMING)
-        return self._zoned(replica, zone, e.DpuRegistered(self._said(dpu), zone, dpu, node, serial, bmc))
+        return self._zone_request(replica, zone, e.DpuRegistered(self._envelope(dpu), zone, dpu, node, serial, bmc))
 
-    # --- where things go
+    # --- partitions
 
-    def _said(self, subject: str) -> e.Envelope:
+    def _envelope(self, subject: str) -> e.Envelope:
         return envelope(subject, self.name, uuid7(self._now_ms(), self._rng))
 
-    def _zoned(self, replica: Replica, zone: str, event: e.Event) -> Request:
-        return Request(_keyed(replica, ZONES, zone), zone.encode(), event)
+    def _zone_request(self, replica: Replica, zone: str, event: e.Event) -> Request:
+        return Request(_request_of(replica, ZONES, zone), zone.encode(), event)
 
-    def _of_domain(self, replica: Replica, domain: str, event: e.Event) -> Request:
-        return Request(_keyed(replica, CLIQUES, domain), domain.encode(), event)
+    def _domain_request(self, replica: Replica, domain: str, event: e.Event) -> Request:
+        return Request(_request_of(replica, CLIQUES, domain), domain.encode(), event)
 
-    def _fleet(self, event: e.Event) -> Request:
+    def _fleet_request(self, event: e.Event) -> Request:
         return Request(Partition(FLEET, 0), event.envelope.subject.encode(), event)
 
     def _zone_state(self, replica: Replica, zone: str) -> ZonesState:
-        state: ZonesState = replica.state(_keyed(replica, ZONES, zone))
+        state: ZonesState = replica.state(_request_of(replica, ZONES, zone))
         return state
 
     def _fleet_state(self, replica: Replica) -> FleetState:
@@ -295,5 +307,5 @@ class Workload:
         return state
 
 
-def _keyed(replica: Replica, topic: str, key: str) -> Partition:
+def _request_of(replica: Replica, topic: str, key: str) -> Partition:
     return Partition(topic, partition_of(key.encode(), len(replica.partitions(topic))))

@@ -37,16 +37,18 @@ from tests.simulation.workload import Request
 from tests.support.virtual_loop import current_loop
 
 BASE_MS = 1_700_000_000_000
-INTRODUCED_WITHIN_S = 60.0
-"""Once all is well; whoever is not registered then is missed by the verdict, if it matters."""
+REGISTRATION_S = 60.0
+"""How long the registrations of agents may take after the faults have ended. A missing registration shows in the
+verdict.
+"""
 
 
 BMC_SCHEME = "simulated"
-"""The scheme of the addresses of BMCs; their backend is that of production."""
+"""The scheme of BMC addresses. The backend is that of production."""
 
 
 class World:
-    """All parts of a run."""
+    """The parts of one run."""
 
     def __init__(self, plan: Plan, director: Director) -> None:
         self.plan = plan
@@ -55,7 +57,7 @@ class World:
         self.skews_ms: dict[str, int] = {}
         self.broker_skews_ms: dict[Partition, int] = {}
         self.ahead_ms = 0
-        """How far a broker's clock ever was ahead."""
+        """The largest lead of a broker's clock so far."""
         self.broker = Broker(PARTITIONS, self._stamp_ms)
         self.broker_partitions = [p for topic in TOPICS.names for p in self.broker.partitions(topic)]
         self._folded = [p for p in self.broker_partitions if p.topic in TOPICS.folded]
@@ -75,8 +77,8 @@ class World:
         self.apis = [process for process in self.processes if "api" in process.roles]
         self.clients = [self._client(f"client-{number}") for number in range(plan.clients)]
         self._operator_rng = self.rng("operator")
-        self._introductions: list[asyncio.Task[None]] = []
-        """They go on while all processes are down, until those are up again."""
+        self._registrations: list[asyncio.Task[None]] = []
+        """The registrations of agents. They are repeated until a process is up."""
         self._operator = self._client("operator")
         relays = [process.name for process in self.processes if "relay" in process.roles]
         self.agents = [
@@ -101,7 +103,7 @@ class World:
         self.fleet = self.simulator.devices = WatchedFleet(plan.devices, self.rng("devices"), self.history, plan.zones)
 
     def rng(self, purpose: str) -> random.Random:
-        """A random generator for each purpose, so that one more draw for one purpose changes little for the others."""
+        """The random generator for a purpose. An additional draw for one purpose leaves the others unchanged."""
         return random.Random(f"{self.plan.seed}/{purpose}")
 
     # --- clocks
@@ -114,12 +116,12 @@ class World:
         return self.true_ms() + self.broker_skews_ms.get(partition, 0)
 
     def appended_s(self, partition: Partition, offset: int) -> float:
-        """The true append time of the record at an offset, as readers see it."""
+        """The true append time of the record that readers see at this offset."""
         return self.broker.appended_s[partition][self.log.view.inner(partition, offset)]
 
     # --- phases
 
-    async def go_wrong(self) -> None:
+    async def run_with_faults(self) -> None:
         """Run clients and devices while the nemesis injects faults."""
         for process in self.processes:
             process.start()
@@ -127,17 +129,17 @@ class World:
             host.start()
         async with asyncio.TaskGroup() as tasks:
             self._devices = current_loop().in_world(self.simulator.run(), "simulator")
-            self._watching = current_loop().in_world(watch(self.processes, self.history), "watch")
+            self._sampler = current_loop().in_world(watch(self.processes, self.history), "watch")
             for host in self.agents:
-                self._introductions.append(current_loop().in_world(self._introduce(host), f"introduce {host.name}"))
-            working = [
+                self._registrations.append(current_loop().in_world(self._register_agent(host), f"register {host.name}"))
+            active = [
                 tasks.create_task(client.run(self.director, self.plan.seed), name=client.name)
                 for client in self.clients
             ]
-            nemesis = Nemesis(self, self.plan.trouble_s)
-            working.append(tasks.create_task(nemesis.run(), name="nemesis"))
+            nemesis = Nemesis(self, self.plan.fault_interval_s)
+            active.append(tasks.create_task(nemesis.run(), name="nemesis"))
             await asyncio.sleep(self.plan.faulty_s)
-            for task in working:
+            for task in active:
                 task.cancel()
 
     async def heal(self) -> None:
@@ -153,23 +155,23 @@ class World:
         self.skews_ms = dict.fromkeys(self.skews_ms, 0)
         for process in self.processes:
             process.disk.failures = process.wire_slow_s = 0.0
-            if process.life is None:
+            if process.instance is None:
                 process.start()
             else:
-                process.life.wire.is_isolated = process.life.wire.answers_lost = False
-                process.life.wire.slow_s = 0.0
+                process.instance.wire.is_isolated = process.instance.wire.answers_lost = False
+                process.instance.wire.slow_s = 0.0
         await self.log.settle()
-        if self._introductions:
-            await asyncio.wait(self._introductions, timeout=INTRODUCED_WITHIN_S)
+        if self._registrations:
+            await asyncio.wait(self._registrations, timeout=REGISTRATION_S)
 
-    async def is_still(self) -> bool:
-        """Whether no folded topic has got a record since the last call: a verdict is useful only then."""
+    async def has_no_new_records(self) -> bool:
+        """Whether no folded topic has got a record since the last call. A verdict is meaningful only then."""
         before, self._ends = self._ends, {partition: await self.log.end(partition) for partition in self._folded}
         return self._ends == before
 
     async def end(self) -> None:
         """Stop everything."""
-        for task in (self._devices, self._watching, *self._introductions):
+        for task in (self._devices, self._sampler, *self._registrations):
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
@@ -179,7 +181,7 @@ class World:
             await process.crash()
 
     def faults(self) -> Iterator[str]:
-        """The faults that no injection explains."""
+        """The failures of processes, agents and the simulator that no injected fault explains."""
         for process in self.processes:
             yield from process.faults
         for host in self.agents:
@@ -214,17 +216,17 @@ class World:
             pause_s=self.plan.pause_s,
         )
 
-    # --- what devices need
+    # --- registrations and operator commands
 
     async def _dial(self, address: str) -> Link:
         return await next(process for process in self.processes if process.name == address).dial("simulator")
 
-    async def _introduce(self, host: AgentHost) -> None:
-        """Register an agent's DPU, whose serial number the plane does not have yet."""
-        said = (host.zone, host.name, "", "", f"{BMC_SCHEME}:{host.name}")
+    async def _register_agent(self, host: AgentHost) -> None:
+        """Register an agent's DPU without a serial number, and repeat until it succeeds."""
+        dpu = (host.zone, host.name, "", "", f"{BMC_SCHEME}:{host.name}")
         while True:
             try:
-                return await self._register(*said)
+                return await self._register(*dpu)
             except TransientError:
                 await asyncio.sleep(1.0)
 
@@ -236,19 +238,19 @@ class World:
 
     async def _register(self, zone: str, dpu: str, node: str, serial: str, bmc_address: str) -> None:
         process = self._operator_rng.choice(self.apis)
-        said = partial(DpuRegistered, zone=zone, dpu=dpu, node=node, serial=serial, bmc_address=bmc_address)
-        if await self.operate(process, self.zone_partition(zone), zone.encode(), said) is None:
+        command = partial(DpuRegistered, zone=zone, dpu=dpu, node=node, serial=serial, bmc_address=bmc_address)
+        if await self.operate(process, self.zone_partition(zone), zone.encode(), command) is None:
             raise TransientError(f"dpu {dpu} is not registered yet")
 
     async def operate(
         self, process: Process, partition: Partition, key: bytes, command: Callable[[Envelope], Event]
     ) -> Answer | None:
         """Send a command as an operator with a correct clock, until its outcome is known."""
-        said = envelope("operated", "operator", uuid7(self.true_ms(), self._operator_rng))
-        return await self._operator.ask(Request(partition, key, command(said)), process)
+        sender = envelope("operated", "operator", uuid7(self.true_ms(), self._operator_rng))
+        return await self._operator.send(Request(partition, key, command(sender)), process)
 
     def counts(self, records: Mapping[Partition, Sequence[Record]]) -> Counter[str]:
-        """The number of events, by kind."""
+        """The number of events and records, by kind."""
         counts = Counter(self.history.counts)
         fault_counts = self.log.counts
         counts["duplicated records"], counts["lost answers to appends"] = (
@@ -264,5 +266,5 @@ class World:
         for partition, found in records.items():
             counts[f"{partition.topic} records"] += len(found)
         counts["steps begun on devices"] = sum(len(device.begun) for device in self.bmcs.devices.values())
-        counts["lives"] = sum(process.lives for process in self.processes)
+        counts["process starts"] = sum(process.starts for process in self.processes)
         return counts

@@ -1,26 +1,28 @@
-"""What must hold of every run, by the names of the invariants that it is judged by.
+"""The invariants of every run, and their checkers.
 
     judge_history(history, records) -> list of Fault
 
-takes a recorded history (`tests.simulation.history`, from whichever lane) and all records of every topic that is folded
-(those of `replicas` and `decisions` too, if there are any), as one reader saw them at rest. Nothing here asks the plane
-how it came to something. The folds, run afresh, are the reference for answers, digests and decisions; what could share
-a mistake with them (cliques, membership, transitions, marks, budgets, verdicts, agreement) is told once more, from rows
-and raw events.
+`history` is a recorded history (`tests.simulation.history`) of a simulation or of real processes. `records` are all
+records of every folded topic, and of `replicas` and `decisions` if they exist, as one reader saw them at rest. No
+checker queries the plane. A fresh run of the folds is the reference for answers, digests and decisions. Cliques,
+membership, transitions, marks, budgets, verdicts and agreement are also checked from rows and raw events, because a
+mistake in a fold would be in the fresh run too.
 
-`again` is the same log by a second reader. `appended_s(partition, offset)` is when a record was appended, by the clock
-of the history: checks of "not yet there" need it. `saved` is what processes have on disk, by name. `end_s` is when the
-history ends: checks of silence need it. With `at_rest=False` only what holds at every moment is checked.
+`again` has the records as a second reader saw them. `appended_s(partition, offset)` is the append time of a record by
+the clock of the history; checks of "did not exist yet" need it. `saved` has the saved state of each process, by name.
+`end_s` is the end of the history; checks of missing alarms need it. With `at_rest=False`, only the checks run that hold
+at every moment.
 
-`invalid(history)` says why a run proves nothing, whatever the verdict: no fault hit, or too little worked between them.
+`invalid(history)` gives the reasons why a run proves nothing, whatever its verdict: no fault took effect, or too few
+commands succeeded in fault-free time.
 
-| invariant | applies here to | not to |
+| invariant | applies to | does not apply to |
 |---|---|---|
 | I9 | positions in beacons, answers and queries; versions in reports and of tables | status of Kubernetes objects |
 | I15, I19 | nothing: one tenant, and the log itself is the audit trail | |
 | I17 | tasks, links, frames, copies of commands, idle statements; files and memory where a recorder samples them | |
 | I18 | beacons and reports in the log | requests to a Kubernetes API |
-| I20 | quarantine, halts, zones whose changes nobody hears of | DPUs that lag: their alarms are metrics |
+| I20 | quarantine, halts, zones whose changes do not reach fleet | DPUs that lag: their alarms are metrics |
 """
 
 from __future__ import annotations
@@ -42,11 +44,11 @@ from tests.simulation.checkers import (
     lifecycle,
     liveness,
     owners,
-    stated,
+    plane_records,
 )
 from tests.simulation.checkers.evidence import Appended, Evidence, Records
-from tests.simulation.checkers.hygiene import invalid
-from tests.simulation.checkers.stated import BOUNDS
+from tests.simulation.checkers.plane_records import BOUNDS
+from tests.simulation.checkers.validity import invalid
 from tests.simulation.fresh import Halted
 from tests.simulation.history import History
 
@@ -58,7 +60,7 @@ SHOWN_PER_CHECK = 5
 
 
 class Fault(NamedTuple):
-    """What was wrong, and with which invariant."""
+    """A violation of an invariant."""
 
     invariant: str
     what: str
@@ -68,7 +70,7 @@ class Fault(NamedTuple):
 
 
 class Invariant(NamedTuple):
-    """One of the invariants, and what checks it: always, and once everything has come to rest."""
+    """An invariant with its checkers: those that hold always, and those that hold once the plane is at rest."""
 
     id: str
     statement: str
@@ -79,50 +81,52 @@ class Invariant(NamedTuple):
 INVARIANTS = (
     Invariant(
         "I1",
-        "what was acknowledged is in the log, what certainly failed is not, and no node is lost",
+        "an acknowledged command is in the log, a failed one is not, and no node is lost",
         (commands.check_acknowledged,),
         (commands.check_members,),
     ),
     Invariant(
         "I2",
-        "a command takes effect at most once, and is not refused for its id if that is new and of its time",
-        (commands.check_effects, commands.check_taken),
+        "a command takes effect at most once, and a new id in its time window is not refused",
+        (commands.check_effects, commands.check_new_ids),
     ),
-    Invariant("I3", "outcome and position of an answer are those of the log", (commands.check_answers,)),
+    Invariant("I3", "the outcome and position of an answer equal those of the log", (commands.check_answers,)),
     Invariant("I4", "indices of a clique are unique, dense, stable and within its capacity", (cliques.check_cliques,)),
-    Invariant("I5", "only legal transitions", (lifecycle.check_transitions,)),
-    Invariant("I6", "answered before sent is earlier in the log", (commands.check_order,)),
+    Invariant("I5", "DPUs make only legal transitions", (lifecycle.check_transitions,)),
+    Invariant(
+        "I6", "a command that was answered before another was sent comes first in the log", (commands.check_order,)
+    ),
     Invariant(
         "I7",
-        "what is old has no effect: attempts, marks, sessions on a BMC, versions on a device",
-        (lifecycle.check_attempts, lifecycle.check_marks, lifecycle.check_calls, devices.check_forward),
+        "outdated attempts, marks, BMC sessions and table versions have no effect",
+        (lifecycle.check_attempts, lifecycle.check_marks, lifecycle.check_calls, devices.check_device_versions),
     ),
-    Invariant("I8", "a device has what the log says", (devices.check_tables,), (devices.check_equality,)),
+    Invariant("I8", "a device has the table of the log", (devices.check_tables,), (devices.check_equality,)),
     Invariant(
         "I9",
-        "positions and versions that are stated never go back, and were in the log",
-        (stated.check_positions, stated.check_versions),
+        "reported positions and versions never go back, and never exceed the log",
+        (plane_records.check_positions, plane_records.check_versions),
     ),
     Invariant(
         "I10",
-        "the state at a position is the same on every replica, after every restart, in any portions",
-        (folds.check_claims, folds.check_portions, stated.check_digests),
+        "the state at a position is the same on every replica, after every restart, with any batch sizes",
+        (folds.check_saved_digests, folds.check_batches, plane_records.check_digests),
     ),
-    Invariant("I11", "what is saved, and the records after it, come to the whole", (folds.check_saved,)),
-    Invariant("I12", "a reader sees what it saw before, and what it wrote", (commands.check_reads,)),
+    Invariant("I11", "a saved state plus the later records equals a fold of the whole log", (folds.check_saved,)),
+    Invariant("I12", "a client reads its own writes, and never an older state than before", (commands.check_reads,)),
     Invariant(
         "I13",
-        "no more is withdrawn, installed or written than budgets, limits and freezes let",
+        "withdrawals, installs and writes stay within budgets, limits and freezes",
         (budgets.check_budgets, lifecycle.check_rollout, devices.check_freezes),
     ),
-    Invariant("I14", "without a control plane, devices stay as they are", (devices.check_static,)),
+    Invariant("I14", "without a relay, devices keep their tables", (devices.check_without_relay,)),
     Invariant(
         "I16",
-        "once nothing goes wrong, everything that was acknowledged is applied, and nothing lags",
+        "after the last fault, every acknowledged change is applied, and nothing lags",
         (),
         (
             liveness.check_forwarded,
-            liveness.check_union,
+            liveness.check_membership,
             liveness.check_limits,
             liveness.check_idle,
             liveness.check_replicas,
@@ -131,42 +135,44 @@ INVARIANTS = (
     Invariant(
         "I17",
         "queues, memory, retries and idle statements are bounded",
-        (stated.check_bounds, stated.check_retries, stated.check_waste),
+        (plane_records.check_bounds, plane_records.check_retries, plane_records.check_idle_records),
     ),
-    Invariant("I18", "nothing is stated more often than it may be", (stated.check_politeness,)),
+    Invariant("I18", "beacons and reports keep their rate limits", (plane_records.check_rates,)),
     Invariant(
         "I20",
-        "nothing stops silently: no quarantine of our own records, no halt, no zone that nobody hears of",
+        "no silent failure: no quarantine of the plane's own records, no halt, no unforwarded change without an alarm",
         (folds.check_quarantine, liveness.check_alarms),
     ),
     Invariant(
-        "I21", "at every step to a new table, a packet is judged by the old one or by it", (devices.check_safe_order,)
+        "I21",
+        "between two tables, every packet gets the verdict of the old or of the new table",
+        (devices.check_safe_order,),
     ),
     Invariant("I22", "all readers see the same records", (folds.check_agreement,)),
     Invariant(
         "I23",
-        "an id has one outcome, whichever replica is asked; done means changed",
+        "a command id has one outcome on every replica; `done` means that a row changed",
         (commands.check_one_outcome, commands.check_done),
     ),
     Invariant(
         "I24",
-        "a node agent alters nothing that an operator owns, and takes no address of another node",
+        "a node agent alters no data of an operator, and takes no address of another node",
         (owners.check_owners, owners.check_addresses, owners.check_contested),
     ),
     Invariant(
         "I25",
-        "zones and fleet agree on every node: where it is, as what, and that it is nowhere once it left",
+        "zones and fleet agree on the zone and incarnation of every node, and on its leave",
         (),
         (agreement.check_ended, agreement.check_verified),
     ),
     Invariant(
         "I26",
-        "the decisions topic has what a fold of the log decides, each decision in its turn",
-        (decisions.check_decided, decisions.check_turns),
+        "the decisions topic has exactly the decisions of a fold of the log, in order",
+        (decisions.check_decided, decisions.check_decision_order),
         (decisions.check_complete,),
     ),
 )
-"""I15 and I19 have no part here: there is one tenant, and the audit trail is the log itself."""
+"""I15 and I19 do not apply: there is one tenant, and the audit trail is the log itself."""
 
 
 def judge_history(
@@ -179,7 +185,7 @@ def judge_history(
     end_s: float | None = None,
     at_rest: bool = True,
 ) -> list[Fault]:
-    """What was wrong, some of each check at most."""
+    """The violations of all invariants, at most SHOWN_PER_CHECK of each checker."""
     try:
         run = Evidence(history, records, again=again, appended_s=appended_s, saved=saved, end_s=end_s)
     except Halted as halted:
@@ -187,12 +193,12 @@ def judge_history(
     except LogMismatch as mismatch:
         return [Fault("I22", str(mismatch))]
     except AssertionError as broken:
-        return [Fault("I20", f"what follows from the log cannot be computed: {broken}")]
+        return [Fault("I20", f"the log cannot be evaluated: {broken}")]
     return list(faults_of(run, at_rest=at_rest))
 
 
 def faults_of(run: Evidence, *, at_rest: bool = True) -> Iterator[Fault]:
-    """What was wrong with a run, invariant by invariant."""
+    """The violations in a run, invariant by invariant."""
     for invariant in INVARIANTS:
         for check in (*invariant.always, *(invariant.at_rest if at_rest else ())):
             for what in islice(check(run), SHOWN_PER_CHECK):

@@ -1,4 +1,4 @@
-"""Zones and fleet agree on every node: its zone, its attributes there, and its absence after a leave."""
+"""Zones and fleet agree on every node: on its zone, its attributes, and its absence after a leave."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Left(NamedTuple):
 
 
 def check_ended(run: Evidence) -> Found:
-    """I25, at rest: no zone has a node that left another partition in a newer incarnation; computed from rows alone.
+    """I25, at rest: no zone has a node that left another partition in a newer incarnation. Computed from rows alone.
 
     A record of fleet with an older timestamp than the leave that it reports shows a wrong clock: the check is then
     skipped. A leave with an older timestamp than the last statement before it in its partition shows that the clock was
@@ -42,7 +42,8 @@ def check_ended(run: Evidence) -> Found:
         for name in sorted(left.keys() & rows):
             for leave in left[name]:
                 if leave.partition != partition and _ends(run, leave, partition, rows[name]):
-                    yield f"node {name} is in {rows[name].zone}, and left {leave.gone.zone} as {leave.gone.created_ms}"
+                    left_as = f"{leave.gone.zone} as incarnation {leave.gone.created_ms}"
+                    yield f"node {name} is in {rows[name].zone}, but left {left_as}"
 
 
 def check_verified(run: Evidence) -> Found:
@@ -57,7 +58,7 @@ def check_verified(run: Evidence) -> Found:
     found = compare(partitions, observer)
     yield from map(str, found.groups)
     if found.pending:
-        yield f"under way between zones and fleet: {found.pending} nodes"
+        yield f"in transit between zones and fleet: {found.pending} nodes"
 
 
 def _leaves(steps: list[Step]) -> dict[str, NodeTombstone]:
@@ -76,9 +77,11 @@ def _leaves(steps: list[Step]) -> dict[str, NodeTombstone]:
 
 
 def _ends(run: Evidence, leave: Left, partition: Partition, node: Node) -> bool:
-    """Whether the leave ends this node: an older incarnation, or one that moved away from this partition."""
+    """Whether the leave ends this row of the node: the row is of an older incarnation, or was stated before the node
+    moved to the zone that it left.
+    """
     gone = leave.gone
-    now_ms = _told_ms(run, leave.partition, gone.changed, partition, node.changed)
+    now_ms = _known_to_fleet_ms(run, leave.partition, gone.changed, partition, node.changed)
     if max(gone.changed_ms, node.changed_ms) > now_ms:
         return False
     if node.created_ms == gone.created_ms:
@@ -86,10 +89,10 @@ def _ends(run: Evidence, leave: Left, partition: Partition, node: Node) -> bool:
     return node.created_ms < gone.created_ms and node.changed_ms <= gone.changed_ms
 
 
-def _told_ms(run: Evidence, one: Partition, offset: int, other: Partition, of_other: int) -> int:
+def _known_to_fleet_ms(run: Evidence, one: Partition, offset: int, other: Partition, of_other: int) -> int:
     """The timestamp of the record by which fleet had received both changes; 0 if it has not."""
     ends = [
-        next((told for end, told in run.taken(partition) if end > changed), -1)
+        next((record_offset for end, record_offset in run.taken(partition) if end > changed), -1)
         for partition, changed in ((one, offset), (other, of_other))
     ]
     if min(ends) < 0:

@@ -1,9 +1,9 @@
-"""The number of withdrawn addresses per time, counted from rows alone, by address as a packet would find it.
+"""Withdrawn addresses per time window, counted from rows alone, by the verdict that each source address gets.
 
-A list's window in the plane counts at least as many as this checker counts for a zone: the window is shared with zones
-of the same list, and forgets late. A larger window only makes the plane hold more changes, so every excess found here
-is real. The base of a budget is bounded from above: by the zone with most addresses, at its lowest minute of the last
-hour, plus the addresses withdrawn since.
+The plane keeps one window for all zones with the same rule list, and expires its entries late, so its window counts at
+least as many withdrawals as this checker counts for a zone. A larger count only makes the plane hold more changes, so
+every excess found here is real. The base of a budget is bounded from above: by the zone with most addresses, at its
+lowest minute of the last hour, plus the addresses withdrawn since.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ Traffic = frozenset[Class]
 
 Holders = dict[tuple[Address, str], list[Labels]]
 
-Held = frozenset[frozenset[tuple[str, str]]]
-"""The sets of labels with which an address is held: what is let through from it depends on nothing else."""
+LabelSets = frozenset[frozenset[tuple[str, str]]]
+"""The label sets of the nodes that have an address. The traffic admitted from the address depends only on them."""
 
 LEFT = 1
-"""The state of an item of a MembershipChanged whose leave somebody stated."""
+"""The state of an item of a MembershipChanged for a stated leave."""
 
-Halves = dict[str, tuple[bool, bool]]
-"""Per node, whether its newest state counts, and whether a former one does."""
+Counting = dict[str, tuple[bool, bool]]
+"""Per node, whether its newest state counts, and whether a retained former state counts."""
 
-_ASKED_BY_ONE = (e.PolicySet, e.PolicyDeleted, e.ZoneUpdated, e.BudgetSet)
-"""Events whose actor is who asked for what is held."""
+_HELD_EVENTS = (e.PolicySet, e.PolicyDeleted, e.ZoneUpdated, e.BudgetSet)
+"""Events whose actor is the author of the held change."""
 
-_MADE_OF = frozenset({"members", "retained", "policies", "zones"})
+_REACHABILITY_TABLES = frozenset({"members", "retained", "policies", "zones"})
 
 
-class Reachable:
+class Reachability:
     """The traffic admitted to each address, from the current rows of fleet."""
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class Reachable:
         self._parts: dict[tuple[str, str], list[tuple[frozenset[Address], Labels]]] = {}
         self._holders: dict[Address, dict[tuple[str, str], list[Labels]]] = {}
 
-    def concerned(self, step: Step) -> set[Address]:
+    def affected(self, step: Step) -> set[Address]:
         """The addresses whose verdicts a record may change."""
         found = self.addresses if {"policies", "zones"} & step.rows.keys() else set()
         for table in ("members", "retained"):
@@ -80,7 +80,7 @@ class Reachable:
                         found.setdefault((address, name), []).append(labels)
         return found
 
-    def take(self, step: Step) -> None:
+    def apply(self, step: Step) -> None:
         """Apply the rows that a record changed."""
         for table in ("members", "retained"):
             for name, row in step.rows.get(table, ()):
@@ -91,7 +91,7 @@ class Reachable:
 
     @property
     def addresses(self) -> set[Address]:
-        """All addresses that a node has or had."""
+        """All addresses that a node has or once had."""
         return set(self._holders)
 
     def allowed(self) -> dict[str, int]:
@@ -101,19 +101,19 @@ class Reachable:
 
     def verdicts(self, addresses: set[Address], classes: list[Class]) -> dict[str, dict[Address, Traffic]]:
         """Per zone, the traffic admitted from each of these addresses."""
-        held = {address: self._held(address) for address in addresses}
+        held = {address: self._label_sets(address) for address in addresses}
         found: dict[str, dict[Address, Traffic]] = {}
         alike: dict[frozenset[tuple[str, str]], dict[Address, Traffic]] = {}
         for zone, labels in self.zones.items():
             if (same := alike.get(frozenset(labels.items()))) is None:
                 fitting = [policy for policy in self.policies.values() if policy.zones.items() <= labels.items()]
                 fitting.sort(key=lambda policy: (-policy.priority, policy.action != "drop"))
-                traffic = {of: _let_through(of, fitting, classes) for of in set(held.values())}
+                traffic = {of: _admitted(of, fitting, classes) for of in set(held.values())}
                 same = alike[frozenset(labels.items())] = {address: traffic[of] for address, of in held.items()}
             found[zone] = same
         return found
 
-    def _held(self, address: Address) -> Held:
+    def _label_sets(self, address: Address) -> LabelSets:
         parts = self._holders.get(address, {}).values()
         return frozenset(frozenset(of.items()) for labels in parts for of in labels)
 
@@ -127,9 +127,9 @@ class Reachable:
                 self._holders.setdefault(address, {}).setdefault(key, []).append(labels)
 
 
-def _let_through(held: Held, fitting: list[Policy], classes: list[Class]) -> Traffic:
-    mine = [policy for policy in fitting if any(policy.sources.items() <= of for of in held)]
-    first = ((kind, next((policy.action for policy in mine if fits(policy, *kind)), "drop")) for kind in classes)
+def _admitted(held: LabelSets, fitting: list[Policy], classes: list[Class]) -> Traffic:
+    matching = [policy for policy in fitting if any(policy.sources.items() <= of for of in held)]
+    first = ((kind, next((policy.action for policy in matching if fits(policy, *kind)), "drop")) for kind in classes)
     return frozenset(kind for kind, action in first if action == "allow")
 
 
@@ -182,8 +182,8 @@ class _ZoneLevels:
             self._noted.append((now_ms, count))
 
     def rewind(self, was_ms: int, now_ms: int) -> None:
-        """Move entries that a fast clock dated ahead to the time of its correction. Levels already dropped as an hour
-        old stay dropped.
+        """Move entries that a fast clock dated ahead to the time of its correction. Levels that were dropped as older
+        than an hour stay dropped.
         """
         ends = [at_ms for at_ms, _ in self._noted[1:]] + [was_ms]
         lasting = self._lasting(was_ms)
@@ -193,8 +193,8 @@ class _ZoneLevels:
         self._noted = [(min(at_ms, now_ms), count) for at_ms, count in known]
 
     def base(self, now_ms: int, spent: Sequence[tuple[int, int]]) -> BudgetBase:
-        """The smallest level of the last hour, each with the addresses withdrawn by then. The smallest counts only once
-        addresses have been admitted for an hour.
+        """The smallest level of the last hour, plus the addresses withdrawn before it. It counts only once addresses
+        have been admitted for an hour.
         """
         lasting, horizon_ms = self._lasting(now_ms), now_ms - SETTLED_MS
         levels = [
@@ -207,7 +207,7 @@ class _ZoneLevels:
         return BudgetBase(min(levels) if began_ms <= horizon_ms else 0, min(filter(None, levels), default=0))
 
     def _lasting(self, now_ms: int) -> list[tuple[int, int, int]]:
-        """The levels that lasted over the end of a minute, from the first one above 0, as (first such end, level, end
+        """The levels that lasted past the end of a minute, from the first one above 0, as (first such end, level, end
         of the level). A zone that has admitted no address has none to withdraw.
         """
         ends = [at_ms for at_ms, _ in self._noted[1:]] + [now_ms]
@@ -225,18 +225,22 @@ def _minute_end(time_ms: int) -> int:
 
 def check_budgets(run: Evidence) -> Found:
     """I13: no zone loses more addresses in ten minutes than its budgets allow, unless the change was approved."""
-    reach, budgets, now_ms = Reachable(), dict(DEFAULT_BUDGETS.items()), 0
+    reachability, budgets, now_ms = Reachability(), dict(DEFAULT_BUDGETS.items()), 0
     spent: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
-    halves, levels = Halves(), Levels()
+    counting, levels = Counting(), Levels()
     for step in run.steps[FLEET_0]:
         now_ms = fold_time(now_ms, step.record.timestamp_ms)
-        for turned in spent.values():  # withdrawals that a fast clock dated ahead count from the correction on
-            turned[:] = [(min(at_ms, now_ms), count) for at_ms, count in turned if at_ms > now_ms - BUDGET_WINDOW_MS]
+        for (
+            withdrawals
+        ) in spent.values():  # withdrawals that a fast clock dated ahead count from the correction of the clock
+            withdrawals[:] = [
+                (min(at_ms, now_ms), count) for at_ms, count in withdrawals if at_ms > now_ms - BUDGET_WINDOW_MS
+            ]
         levels.move_to(now_ms)
-        yield from _half_made(halves, step)
+        yield from _both_count(counting, step)
         yield from _loosened(run, step, budgets)
-        if _MADE_OF & step.rows.keys():
-            lost = _lost(reach, step)
+        if _REACHABILITY_TABLES & step.rows.keys():
+            lost = _lost(reachability, step)
             if isinstance(step.event, e.HoldApproved):
                 yield from _unapproved(run, step) if lost else ()
                 lost = {}
@@ -247,7 +251,7 @@ def check_budgets(run: Evidence) -> Found:
                 if most is not None and before + count > most:
                     where = f"{FLEET_0}@{step.record.offset}: {zone or 'any zone'}"
                     yield f"{where} loses {count} addresses ({kind}) after {before}, of {most} at most"
-            levels.note(now_ms, reach.allowed())
+            levels.note(now_ms, reachability.allowed())
         budgets |= {kind: row for kind, row in step.rows.get("budgets", ()) if row is not None}
 
 
@@ -262,65 +266,65 @@ def _loosened(run: Evidence, step: Step, budgets: Mapping[str, Budget]) -> Found
         yield f"{FLEET_0}@{step.record.offset}: {step.event.envelope.actor} alone loosens {step.event.kind}"
 
 
-def _half_made(halves: Halves, step: Step) -> Found:
-    """Apply a record. A change on hold is held whole: besides a held former state, no newer one counts."""
+def _both_count(counting: Counting, step: Step) -> Found:
+    """Apply a record. A held change is held as a whole: while a former state is retained, no newer state counts."""
     named = [(name, table, row) for table in ("members", "retained") for name, row in step.rows.get(table, ())]
     for name, table, row in named:
-        effective, kept = halves.get(name, (False, False))
+        effective, kept = counting.get(name, (False, False))
         if table == "members":
             effective = row is not None and row.slot >= 0
         else:
             kept = row is not None
-        halves[name] = effective, kept
+        counting[name] = effective, kept
     for name in sorted({name for name, _, _ in named}):
-        if halves[name] == (True, True):
-            yield f"{FLEET_0}@{step.record.offset}: the old and the new state of {name!r} count both"
+        if counting[name] == (True, True):
+            yield f"{FLEET_0}@{step.record.offset}: the old and the new state of {name!r} both count"
 
 
 def _unapproved(run: Evidence, approved: Step) -> Found:
     """A held change is released only after the approval of two persons other than its author."""
     assert isinstance(approved.event, e.HoldApproved)
-    hold, asked, persons = approved.event.hold, "", set()
+    hold, author, persons = approved.event.hold, "", set()
     for step in run.steps[FLEET_0]:
         event = step.event
         if isinstance(event, e.HoldApproved) and event.hold == hold and step.rows:
             persons.add(event.envelope.actor)
-        elif any(key == str(hold) for key, _ in step.rows.get("holds", ())) and isinstance(event, _ASKED_BY_ONE):
-            asked = event.envelope.actor
+        elif any(key == str(hold) for key, _ in step.rows.get("holds", ())) and isinstance(event, _HELD_EVENTS):
+            author = event.envelope.actor
         if step is approved:
             break
-    persons.discard(asked)
+    persons.discard(author)
     if len(persons) < 2:
         yield f"{FLEET_0}@{approved.record.offset}: hold {hold} is released by {sorted(persons)} alone"
 
 
-def _lost(reach: Reachable, step: Step) -> dict[tuple[str, BudgetKind], int]:
-    """Apply a record; per zone and kind, the number of addresses that lose admitted traffic."""
-    concerned, zones = reach.concerned(step), list(reach.zones)
+def _lost(reachability: Reachability, step: Step) -> dict[tuple[str, BudgetKind], int]:
+    """Apply a record; returns the number of addresses that lose admitted traffic, by zone and kind."""
+    affected, zones = reachability.affected(step), list(reachability.zones)
     changed = [policy for _, policy in step.rows.get("policies", ()) if policy is not None]
-    classes = classes_of([*reach.policies.values(), *changed])
-    before = reach.verdicts(concerned, classes)
-    held_before = reach.holders(step)
-    reach.take(step)
-    after = reach.verdicts(concerned, classes)
-    kinds = _kinds(step, held_before, reach.holders(step))
+    classes = classes_of([*reachability.policies.values(), *changed])
+    before = reachability.verdicts(affected, classes)
+    held_before = reachability.holders(step)
+    reachability.apply(step)
+    after = reachability.verdicts(affected, classes)
+    kinds = _kinds(step, held_before, reachability.holders(step))
     losing = {
-        zone: Counter(kinds.get(a, DENIED_BY_CHANGE) for a in concerned if before[zone][a] - after[zone][a])
+        zone: Counter(kinds.get(a, DENIED_BY_CHANGE) for a in affected if before[zone][a] - after[zone][a])
         for zone in zones
     }
     return {(zone, kind): count for zone in zones for kind, count in losing[zone].items()}
 
 
 def _kinds(step: Step, before: Holders, after: Holders) -> dict[Address, BudgetKind]:
-    """Per address, the kind of its loss: by a change, or only by stated leaves."""
+    """The kind of each address's loss: by a change, or only by stated leaves."""
     if not isinstance(step.event, e.MembershipChanged):
         return {}
     states = dict(zip(step.event.names, _spread(step.event.states, len(step.event.names)), strict=True))
     kinds: dict[Address, BudgetKind] = {}
     for address, name in sorted({*before, *after}):
         had, has = before.get((address, name), []), after.get((address, name), [])
-        comes = any(labels not in had for labels in has)
-        if comes or (len(has) < len(had) and states.get(name) != LEFT):
+        is_new = any(labels not in had for labels in has)
+        if is_new or (len(has) < len(had) and states.get(name) != LEFT):
             kinds[address] = DENIED_BY_CHANGE
         elif len(has) < len(had):
             kinds.setdefault(address, DENIED_BY_LEAVE)

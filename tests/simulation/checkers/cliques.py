@@ -1,4 +1,4 @@
-"""Indices of cliques, checked by a model of their rows that shares no code with the fold."""
+"""The indices of cliques, checked by a model of their rows that shares no code with the fold."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from tests.simulation.checkers.evidence import Evidence
 
 
 def check_cliques(run: Evidence) -> Iterator[str]:
-    """I4: an index has one node and a node one index, no index is skipped, and no node's index changes."""
+    """I4: an index belongs to one node, a node has one index, no free index is skipped, and no node's index changes."""
     for cliques in run.cliques:
         yield from cliques.faults

@@ -1,4 +1,4 @@
-"""Answers to clients, compared with the log: no command lost, applied twice, misplaced or out of order."""
+"""Answers to clients, compared with the log: no command is lost, applied twice, misplaced or out of order."""
 
 from __future__ import annotations
 
@@ -18,43 +18,43 @@ from tests.simulation.history import Answered, AttemptFailed, Invoked, QueryAnsw
 
 Found = Iterator[str]
 
-_FOR_ITS_ID = {
+_ID_REFUSALS = {
     Reason.COMMAND_ID_IN_USE,
     Reason.COMMAND_ID_EXPIRED,
     Reason.COMMAND_TOO_LATE,
     Reason.COMMAND_FROM_FUTURE,
 }
-"""Codes of the refusals for the id of a command, or the time in it."""
+"""The reason codes of refusals because of a command id or the time in it."""
 
 
 def check_acknowledged(run: Evidence) -> Found:
-    """I1: an answered command is in the log; a command whose every attempt certainly failed is not."""
-    for told in run.history.of(Answered):
-        where = told.answer.partition, told.answer.offset
+    """I1: an answered command is in the log; a command whose every attempt failed for certain is not."""
+    for reply in run.history.of(Answered):
+        where = reply.answer.partition, reply.answer.offset
         step = run.by_offset.get(where)
         if step is None or step.event is None or step.answer is None:
-            yield f"{told.command_id} was answered by {where[0]}@{where[1]}, where no command is"
-        elif step.event.envelope.command_id != told.command_id:
-            yield f"{told.command_id} was answered by the record of {step.event.envelope.command_id}"
-    tries = Counter(invoked.command_id for invoked in run.history.of(Invoked))
-    tries.subtract(not_taken.command_id for not_taken in run.history.of(AttemptFailed))
-    failed = {command_id for command_id, left in tries.items() if left == 0}
+            yield f"{reply.command_id} was answered by {where[0]}@{where[1]}, where the log has no command"
+        elif step.event.envelope.command_id != reply.command_id:
+            yield f"{reply.command_id} was answered by the record of {step.event.envelope.command_id}"
+    open_attempts = Counter(invoked.command_id for invoked in run.history.of(Invoked))
+    open_attempts.subtract(not_taken.command_id for not_taken in run.history.of(AttemptFailed))
+    failed = {command_id for command_id, left in open_attempts.items() if left == 0}
     for step in run.by_offset.values():
         if step.event is not None and step.event.envelope.command_id in failed:
             at = f"{step.partition}@{step.record.offset}"
-            yield f"{step.event.envelope.command_id} was told that it had failed each time, and is at {at}"
+            yield f"{step.event.envelope.command_id} failed in every attempt, and is at {at}"
 
 
 def check_members(run: Evidence) -> Found:
     """I1, at rest: no stated node is missing without a leave."""
-    stated = model.newest(
+    stated = model.newest_incarnations(
         [step for partition, found in run.steps.items() if partition.topic == "zones" for step in found]
     )
     yield from model.check_nodes(stated, run.fleet)
 
 
 def check_effects(run: Evidence) -> Found:
-    """I2: a command has at most one effect, and none if it was refused or is a copy."""
+    """I2: a command has at most one effect, and none if it was refused or is a duplicate."""
     effects: dict[str, list[str]] = defaultdict(list)
     for (partition, offset), step in run.by_offset.items():
         if step.event is None or step.answer is None or not step.rows:
@@ -70,9 +70,9 @@ def check_effects(run: Evidence) -> Found:
             yield f"{command_id} took effect {len(places)} times: {', '.join(places)}"
 
 
-def check_taken(run: Evidence) -> Found:
-    """I2: a command that arrived in its window, under an unused id, is not refused for its id, even if a clock was fast
-    before.
+def check_new_ids(run: Evidence) -> Found:
+    """I2: a command that arrived in its time window under an unused id is not refused because of its id, even after a
+    clock was fast.
     """
     seen: set[tuple[Partition, str]] = set()
     for (partition, offset), step in run.by_offset.items():
@@ -83,40 +83,41 @@ def check_taken(run: Evidence) -> Found:
         seen.add((partition, envelope.command_id))
         late_ms = step.record.timestamp_ms - envelope.issued_at_ms
         outcome = step.answer.outcome
-        if is_new and -AHEAD_MS <= late_ms <= LATE_MS and outcome.reason_code in _FOR_ITS_ID:
+        if is_new and -AHEAD_MS <= late_ms <= LATE_MS and outcome.reason_code in _ID_REFUSALS:
             yield f"{partition}@{offset} was new and {late_ms} ms old, and was refused: {outcome.reason}"
 
 
 def check_answers(run: Evidence) -> Found:
-    """I3: the outcome and position in an answer are those of the log, of the record that took effect."""
+    """I3: an answer has the outcome and position of the record that took effect."""
     effective = {
         step.event.envelope.command_id: offset
         for (_, offset), step in run.by_offset.items()
         if step.event is not None and step.answer is not None and step.rows
     }
-    for told in run.history.of(Answered):
-        took = effective.get(told.command_id, told.answer.offset)
-        if told.answer.outcome.code != "refused" and told.answer.offset != took:
-            yield f"{told.command_id} took effect at {took}, and was answered by {told.answer.offset}"
-        step = run.by_offset.get((told.answer.partition, told.answer.offset))
-        if step is None or step.answer is None or _is_of_its_hold(told.answer, step.answer):
+    for reply in run.history.of(Answered):
+        offset_of_effect = effective.get(reply.command_id, reply.answer.offset)
+        if reply.answer.outcome.code != "refused" and reply.answer.offset != offset_of_effect:
+            yield f"{reply.command_id} took effect at {offset_of_effect}, and was answered by {reply.answer.offset}"
+        step = run.by_offset.get((reply.answer.partition, reply.answer.offset))
+        if step is None or step.answer is None or _is_end_of_hold(reply.answer, step.answer):
             continue
-        if step.answer != told.answer:
-            yield f"{told.command_id} was told {told.answer} by {told.process}, and the log says {step.answer}"
+        if step.answer != reply.answer:
+            source = reply.process
+            yield f"{reply.command_id} got the answer {reply.answer} from {source}, and the log has {step.answer}"
 
 
 def check_one_outcome(run: Evidence) -> Found:
     """I23: a command has one outcome on every process, decided by one record in one partition."""
-    told: dict[tuple[str, bool], Answered] = {}
-    for one in run.history.of(Answered):
-        if is_expired(one.answer):
+    reply: dict[tuple[str, bool], Answered] = {}
+    for entry in run.history.of(Answered):
+        if is_expired(entry.answer):
             continue
-        if one.answer.offset < 0:
-            yield f"{one.command_id} was told as {one.answer.outcome.code} by {one.process}, and no record decided that"
-        has_ended = "hold" in one.answer.outcome.result and one.answer.outcome.code != "held"
-        first = told.setdefault((one.command_id, has_ended), one)
-        if first.answer != one.answer:
-            yield f"{one.command_id} is {_said(first)}, and {_said(one)}"
+        if entry.answer.offset < 0:
+            yield f"{entry.command_id} was {entry.answer.outcome.code} at {entry.process}, and no record decided that"
+        has_ended = "hold" in entry.answer.outcome.result and entry.answer.outcome.code != "held"
+        first = reply.setdefault((entry.command_id, has_ended), entry)
+        if first.answer != entry.answer:
+            yield f"{entry.command_id} is {_outcome_text(first)}, and {_outcome_text(entry)}"
     places: dict[str, set[str]] = defaultdict(set)
     for (partition, _), step in run.by_offset.items():
         if step.answer is not None and step.event is not None and not isinstance(step.event, FoldVersionUpgraded):
@@ -139,39 +140,37 @@ def check_done(run: Evidence) -> Found:
             yield f"{where} was unchanged, and changed {sorted(step.rows)}"
 
 
-def _is_of_its_hold(told: Answer, logged: Answer) -> bool:
-    """Whether a repeat of a held command was answered with the end of the hold: approved is `done`, any other end
-    `refused`.
-    """
-    outcome, hold = told.outcome, logged.outcome.result.get("hold")
+def _is_end_of_hold(reply: Answer, logged: Answer) -> bool:
+    """Whether a repeat of a held command was answered with the end of its hold: `done` if approved, else `refused`."""
+    outcome, hold = reply.outcome, logged.outcome.result.get("hold")
     says = outcome.code in ("done", "refused") and f"hold {hold} " in outcome.reason
-    return logged.outcome.code == "held" and outcome.result.get("hold") == hold and told[1:] == logged[1:] and says
+    return logged.outcome.code == "held" and outcome.result.get("hold") == hold and reply[1:] == logged[1:] and says
 
 
 def is_expired(answer: Answer) -> bool:
-    """Whether a copy arrived so late that its id has expired: the outcome of the first copy is then unknown."""
+    """Whether a duplicate arrived after its id had expired. The outcome of the first copy is then unknown."""
     return answer.outcome.reason_code == Reason.COMMAND_ID_EXPIRED
 
 
-def _said(told: Answered) -> str:
-    outcome, partition, offset = told.answer
-    return f"{outcome.code} by {partition}@{offset} at {told.process}"
+def _outcome_text(reply: Answered) -> str:
+    outcome, partition, offset = reply.answer
+    return f"{outcome.code} by {partition}@{offset} at {reply.process}"
 
 
 def check_order(run: Evidence) -> Found:
-    """I6: of two commands in a partition, the one answered before the other was sent comes first in the log."""
+    """I6: a command that was answered before another one of its partition was sent comes first in the log."""
     sent: dict[str, float] = {}
     for invoked in run.history.of(Invoked):
         sent.setdefault(invoked.command_id, invoked.at_s)
     by_partition: dict[Partition, list[tuple[float, float, int, str]]] = defaultdict(list)
-    for told in run.history.of(Answered):
-        began_s = sent.get(told.command_id, -inf)
-        by_partition[told.answer.partition].append((told.at_s, began_s, told.answer.offset, told.command_id))
+    for reply in run.history.of(Answered):
+        sent_s = sent.get(reply.command_id, -inf)
+        by_partition[reply.answer.partition].append((reply.at_s, sent_s, reply.answer.offset, reply.command_id))
     for partition, found in by_partition.items():
         answered = sorted(found)
         highest, last, done = -1, "", 0
-        for _, began_s, offset, command_id in sorted(found, key=lambda one: one[1]):
-            while done < len(answered) and answered[done][0] < began_s:
+        for _, sent_s, offset, command_id in sorted(found, key=lambda entry: entry[1]):
+            while done < len(answered) and answered[done][0] < sent_s:
                 if answered[done][2] > highest:
                     highest, last = answered[done][2], answered[done][3]
                 done += 1
@@ -180,20 +179,18 @@ def check_order(run: Evidence) -> Found:
 
 
 def check_reads(run: Evidence) -> Found:
-    """I12: the response to a query is as new as the caller asked (from its earlier responses), and never ahead of the
-    log.
-    """
+    """I12: the response to a query is at least as new as its minimum position, and never ahead of the log."""
     for read in run.history.of(QueryAnswered):
-        if read.fleet >= 0 and read.fleet <= _needs(run, read):
-            yield f"{read.session} was told of fleet@{read.fleet}, which has not {read.partition}@{read.least}"
+        if read.fleet >= 0 and read.fleet <= _required_fleet_offset(run, read):
+            yield f"{read.session} read fleet@{read.fleet}, which lacks {read.partition}@{read.least}"
         if read.position < read.least:
             yield f"{read.session} asked {read.process} for {read.partition} at {read.least} and got {read.position}"
         if read.position > run.end_at(read.partition, read.at_s):
-            yield f"{read.session} was told of {read.partition}@{read.position}, which was not there yet"
+            yield f"{read.session} read {read.partition}@{read.position}, which did not exist yet"
 
 
-def _needs(run: Evidence, read: QueryAnswered) -> float:
-    """The record of fleet that forwarded the position asked for; -1 if there was nothing to forward."""
+def _required_fleet_offset(run: Evidence, read: QueryAnswered) -> float:
+    """The record of fleet that took the last change before the minimum position; -1 if there is no such change."""
     changes = [step.record.offset for step in run.steps[read.partition] if is_membership(step)]
     index = bisect_left(changes, read.least)
     if index == 0:

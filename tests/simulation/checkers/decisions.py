@@ -1,4 +1,4 @@
-"""The decisions topic has what a fold of the log decides: nothing else, nothing less, each in its turn."""
+"""The decisions topic has exactly the decisions of a fold of the log, in order."""
 
 from __future__ import annotations
 
@@ -11,19 +11,23 @@ from tests.simulation.checkers.evidence import Evidence
 Found = Iterator[str]
 
 IN_FLIGHT_MAX = 256
-"""A writer appends so many decisions of a source at once, and none before all earlier ones are written."""
+"""How many decisions of a partition a writer appends concurrently. It starts the next batch only after all of them are
+written.
+"""
 
 
 def check_decided(run: Evidence) -> Found:
-    """I26: what stands in the topic was decided, to the byte."""
+    """I26: every record of the topic equals a decision of a fresh fold, byte for byte."""
     for partition, records in _topic(run).items():
         for record in records:
             if run.decided.get(record.key.decode(errors="replace")) != record.value:
-                yield f"{partition}@{record.offset} states another decision about {record.key!r} than a fresh fold"
+                yield f"{partition}@{record.offset} has another decision about {record.key!r} than a fresh fold"
 
 
-def check_turns(run: Evidence) -> Found:
-    """I26: no decision is overtaken by later batches: a writer that starts again would take it as written."""
+def check_decision_order(run: Evidence) -> Found:
+    """I26: no decision comes after a decision of a later batch: a restarted writer would take the missing one as
+    written.
+    """
     causes: dict[Partition, list[int]] = {}
     for key in run.decided:
         if (cause := cause_of(key.encode())) is not None:
@@ -46,7 +50,7 @@ def check_turns(run: Evidence) -> Found:
 
 
 def check_complete(run: Evidence) -> Found:
-    """I26: once nothing goes wrong, every decision stands in the topic."""
+    """I26, at rest: every decision is in the topic."""
     if topic := _topic(run):
         written = {record.key.decode(errors="replace") for records in topic.values() for record in records}
         for key in run.decided:
@@ -55,5 +59,5 @@ def check_complete(run: Evidence) -> Found:
 
 
 def _topic(run: Evidence) -> dict[Partition, Sequence[Record]]:
-    """The partitions of the topic, if the log has one that somebody writes."""
+    """The partitions of the topic; empty if the log has no such topic."""
     return {partition: found for partition, found in run.records.items() if partition.topic == DECISIONS}

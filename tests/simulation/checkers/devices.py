@@ -1,4 +1,4 @@
-"""Tables on devices, compared with those of the log: never another table, never too early, never unsafe on the way."""
+"""Tables on devices, compared with those of the log: the right table, not before it is in the log, and safe steps."""
 
 from __future__ import annotations
 
@@ -18,16 +18,18 @@ from tests.support.fleet import expected_table
 Found = Iterator[str]
 
 IN_FLIGHT_S = 15.0
-"""What was sent before the last relay died may still arrive, and a slow device take it, for so long."""
+"""How long after the end of the last relay a frame in flight may still arrive at a slow device."""
 
 
 def check_tables(run: Evidence) -> Found:
-    """I8: a device's table is that of its zone at that version, and was in the log when the device got it."""
-    for now in run.history.of(TableInstalled):
-        if now.version and run.tables[now.zone].get(now.version) != now.digest:
-            yield f"{now.device} had version {now.version} with a digest that its zone never had"
-        if now.version > run.end_at(FLEET_0, now.at_s):
-            yield f"{now.device} had version {now.version} at {now.at_s:.3f} s, before it was in the log"
+    """I8: a device's table is that of its zone at its version, and that version was in the log before the device got
+    it.
+    """
+    for entry in run.history.of(TableInstalled):
+        if entry.version and run.tables[entry.zone].get(entry.version) != entry.digest:
+            yield f"{entry.device} had version {entry.version} with a digest that its zone never had"
+        if entry.version > run.end_at(FLEET_0, entry.at_s):
+            yield f"{entry.device} had version {entry.version} at {entry.at_s:.3f} s, before it was in the log"
 
 
 def check_equality(run: Evidence) -> Found:
@@ -37,7 +39,7 @@ def check_equality(run: Evidence) -> Found:
         table = tables.snapshot(run.fleet, zone)
         expected = {rule: set(found) for rule, found in expected_table(run.fleet, zone).items()}
         if {step.rule: set(networks(step.add4, step.add6)) for step in table.steps} != expected:
-            yield f"the table of {zone} is not what its policies say of the members"
+            yield f"the table of {zone} differs from the one computed from policies and members"
         for dump in run.history.of(FinalTable):
             if dump.zone != zone or dump.device not in registered or not table.to_version:
                 continue
@@ -45,46 +47,47 @@ def check_equality(run: Evidence) -> Found:
                 has = f"version {dump.version}, digest {dump.digest.hex()[:8]}"
                 yield f"{dump.device} has {has}, and its zone version {table.to_version}, {table.digest.hex()[:8]}"
             elif dump.rules is not None and {r: set(networks(p4, p6)) for r, p4, p6 in dump.rules} != expected:
-                yield f"{dump.device} has other rules than its digest says"
+                yield f"{dump.device} has rules that do not match its digest"
 
 
-def check_forward(run: Evidence) -> Found:
+def check_device_versions(run: Evidence) -> Found:
     """I7: within a boot no device goes back to an older (epoch, version)."""
     last: dict[str, TableInstalled] = {}
-    for now in run.history.of(TableInstalled):
-        before = last.get(now.device)
-        if before and before.boot == now.boot and (now.epoch, now.version) < (before.epoch, before.version):
-            yield f"{now.device} went back from {before.version} to {now.version} at {now.at_s:.3f} s"
-        last[now.device] = now
+    for entry in run.history.of(TableInstalled):
+        before = last.get(entry.device)
+        if before and before.boot == entry.boot and (entry.epoch, entry.version) < (before.epoch, before.version):
+            yield f"{entry.device} went back from {before.version} to {entry.version} at {entry.at_s:.3f} s"
+        last[entry.device] = entry
 
 
 def check_freezes(run: Evidence) -> Found:
-    """I13: a change made while a zone was frozen reaches its devices after the thaw, not before."""
+    """I13: a change that was made while a zone was frozen reaches its devices only after the thaw."""
     by_zone: dict[str, list[Freeze]] = defaultdict(list)
     for freeze in run.freezes:
         by_zone[freeze.zone].append(freeze)
-    for now in run.history.of(TableInstalled):
-        for freeze in by_zone[now.zone]:
-            if freeze.offset < now.version - 1 < freeze.thaw_offset and now.at_s < freeze.thaw_s:
-                yield f"{now.device} got version {now.version} at {now.at_s:.3f} s, frozen since {freeze.offset}"
+    for entry in run.history.of(TableInstalled):
+        for freeze in by_zone[entry.zone]:
+            if freeze.offset < entry.version - 1 < freeze.thaw_offset and entry.at_s < freeze.thaw_s:
+                when = f"at {entry.at_s:.3f} s, in the freeze since {freeze.offset}"
+                yield f"{entry.device} got version {entry.version} {when}"
 
 
-def check_static(run: Evidence) -> Found:
-    """I14: while no relay runs, no device changes its table, except by its own reboot.
+def check_without_relay(run: Evidence) -> Found:
+    """I14: while no relay runs, no device changes its table except by a reboot.
 
     An agent that restarts reports its persisted table again, which changes nothing.
     """
-    dark = list(run.without("relay"))
+    gaps = list(run.gaps_without("relay"))
     last: dict[str, TableInstalled] = {}
-    for now in run.history.of(TableInstalled):
-        before = last.get(now.device)
-        last[now.device] = now
-        rebooted = now.boot != (before.boot if before else 0)
-        is_known = before is not None and _table(before) == _table(now)
+    for entry in run.history.of(TableInstalled):
+        before = last.get(entry.device)
+        last[entry.device] = entry
+        rebooted = entry.boot != (before.boot if before else 0)
+        is_known = before is not None and _table(before) == _table(entry)
         if rebooted or is_known:
             continue
-        if any(from_s + IN_FLIGHT_S < now.at_s < to_s for from_s, to_s in dark):
-            yield f"{now.device} came to have version {now.version} at {now.at_s:.3f} s, while no relay ran"
+        if any(from_s + IN_FLIGHT_S < entry.at_s < to_s for from_s, to_s in gaps):
+            yield f"{entry.device} changed to version {entry.version} at {entry.at_s:.3f} s, while no relay ran"
 
 
 def _table(seen: TableInstalled) -> tuple[int, int, bytes]:
@@ -93,11 +96,11 @@ def _table(seen: TableInstalled) -> tuple[int, int, bytes]:
 
 def check_safe_order(run: Evidence) -> Found:
     """I21: between one table and the next no packet gets a verdict other than that of the old or the new table."""
-    told: dict[tuple[object, ...], str] = {}
-    for framed in run.history.of(FrameStarted):
-        frame = framed.before, framed.steps
-        if frame not in told:  # one frame goes to many devices
-            before: dict[Rule, frozenset[bytes]] = {rule: unpack(p4, p6) for rule, p4, p6 in framed.before}
-            told[frame] = verdicts.unsafe(before, framed.steps)
-        if told[frame]:
-            yield f"{framed.device} at {framed.at_s:.3f} s: {told[frame]}"
+    fault_of_frame: dict[tuple[object, ...], str] = {}
+    for started in run.history.of(FrameStarted):
+        frame = started.before, started.steps
+        if frame not in fault_of_frame:  # the same frame goes to many devices
+            before: dict[Rule, frozenset[bytes]] = {rule: unpack(p4, p6) for rule, p4, p6 in started.before}
+            fault_of_frame[frame] = verdicts.unsafe(before, started.steps)
+        if fault_of_frame[frame]:
+            yield f"{started.device} at {started.at_s:.3f} s: {fault_of_frame[frame]}"

@@ -1,6 +1,6 @@
 """The evidence for all checkers: a history, and the log folded afresh with every step stored.
 
-Fault intervals and lives are looked up by time, records by position. Derived data are computed once.
+Fault intervals and uptimes are looked up by time, records by position. Derived data are computed once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from projections.zones.state import ZonesState
 from schemas.events import LogCreated, MembershipChanged, NodesChanged, NodesJoined, NodesLeft
 from tests.simulation import model
 from tests.simulation.fresh import After, Step, event_of, refold
-from tests.simulation.history import FinalTable, History, Invoked, ProcessLived, TableInstalled
+from tests.simulation.history import FinalTable, History, Invoked, ProcessUptime, TableInstalled
 from tests.support.decisions import Heard
 
 Records = Mapping[Partition, Sequence[Record]]
@@ -79,7 +79,7 @@ class Evidence:
         self.tables: dict[str, dict[int, bytes]] = {zone: {} for zone in self.zones}
         self._appended_s = appended_s
         self._frozen: dict[str, int] = {}
-        self._heard: list[Heard] = []
+        self._listeners: list[Heard] = []
         self.log_id = self._log_id()
         self._fold()
 
@@ -95,9 +95,7 @@ class Evidence:
         return [folded.state for partition, folded in self.folded.items() if partition.topic == ZONES]
 
     def appended_s(self, partition: Partition, offset: int) -> float:
-        """The time at which the record at an offset was appended, by the recorder's clock; an unknown time precedes all
-        others.
-        """
+        """The append time of the record at an offset, by the recorder's clock; an unknown time precedes all others."""
         return self._appended_s(partition, offset) if self._appended_s else -inf
 
     def end_at(self, partition: Partition, at_s: float) -> float:
@@ -123,7 +121,9 @@ class Evidence:
         return Counter(invoked.command_id for invoked in self.history.of(Invoked))
 
     def taken(self, partition: Partition) -> list[tuple[int, int]]:
-        """The positions up to which fleet took the changes of a zones partition, with its records that did so."""
+        """The forwards of a zones partition that fleet took, as (position up to which changes are taken, offset in
+        fleet).
+        """
         return [
             (step.event.to_offset, step.record.offset)
             for step in self.steps[FLEET_0]
@@ -132,14 +132,18 @@ class Evidence:
             and "marks" in step.rows
         ]
 
-    def without(self, role: str) -> Iterator[tuple[float, float]]:
-        """The intervals without a process of this role, between the first and the last one."""
-        lives = sorted((life.from_s, life.to_s) for life in self.history.of(ProcessLived) if role in life.roles)
-        lit_s = lives[0][0] if lives else 0.0
-        for from_s, to_s in lives:
-            if from_s > lit_s:
-                yield lit_s, from_s
-            lit_s = max(lit_s, to_s)
+    def gaps_without(self, role: str) -> Iterator[tuple[float, float]]:
+        """The intervals in which no process of this role was up, between the start of the first and the end of the last
+        one.
+        """
+        uptimes = sorted(
+            (uptime.from_s, uptime.to_s) for uptime in self.history.of(ProcessUptime) if role in uptime.roles
+        )
+        covered_until_s = uptimes[0][0] if uptimes else 0.0
+        for from_s, to_s in uptimes:
+            if from_s > covered_until_s:
+                yield covered_until_s, from_s
+            covered_until_s = max(covered_until_s, to_s)
 
     @cached_property
     def beacons(self) -> list[tuple[int, Beacon]]:
@@ -149,8 +153,8 @@ class Evidence:
 
     @cached_property
     def decided(self) -> dict[str, bytes]:
-        """Every decision that there should be in the decisions topic, by its key: in order, partition by partition."""
-        return {key: value for heard in self._heard for key, value in heard.records().items()}
+        """The expected contents of the decisions topic, by key: in order, partition by partition."""
+        return {key: value for listener in self._listeners for key, value in listener.records().items()}
 
     def _fold(self) -> None:
         by_topic = {fold.topic: fold for fold in folds_of(self.partition_count)}
@@ -158,11 +162,11 @@ class Evidence:
             if partition.topic not in TOPICS.folded:
                 continue
             fold, after = by_topic[partition.topic], self._observers(partition)
-            heard = Heard()
-            told = refold(partition, found, fold, self.log_id, after, listener=heard)
-            self.folded[partition], self.steps[partition] = told
+            listener = Heard()
+            folded_and_steps = refold(partition, found, fold, self.log_id, after, listener=listener)
+            self.folded[partition], self.steps[partition] = folded_and_steps
             if partition.topic in TOPICS.deciding:
-                self._heard.append(heard)
+                self._listeners.append(listener)
         self.freezes += [Freeze(zone, offset, inf, inf) for zone, offset in self._frozen.items()]
 
     def _log_id(self) -> str:
@@ -173,7 +177,7 @@ class Evidence:
     def _observers(self, partition: Partition) -> list[After]:
         if partition.topic == CLIQUES:
             self.cliques.append(model.Cliques())
-            return [self.cliques[-1].after]
+            return [self.cliques[-1].apply]
         return [self._note_tables, self._note_freezes] if partition.topic == FLEET else []
 
     def _note_freezes(self, folded: FoldedPartition, step: Step) -> None:

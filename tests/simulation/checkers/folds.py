@@ -1,4 +1,4 @@
-"""One log, one state: every replica computes the same state, in any batches and from any saved state."""
+"""Every replica computes the same state from the log, with any batch sizes and from any saved state."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from tests.support.delivered import ran
 
 Found = Iterator[str]
 
-PORTIONS = (1, 7, 64, 500)
-"""Records at a time, in turn: runs of commands are folded together if there are enough in a row."""
+BATCH_SIZES = (1, 7, 64, 500)
+"""The batch sizes, in turn. A long series of commands is folded as one run, so large batches take another path."""
 
 
-def check_claims(run: Evidence) -> Found:
-    """I10: the state that a replica saved of a partition is that of a fresh fold at that position."""
+def check_saved_digests(run: Evidence) -> Found:
+    """I10: the state that a replica saved equals a fresh fold at its position."""
     digests = {(p, step.position): (step.digest, step.running) for p, found in run.steps.items() for step in found}
-    for claim in run.history.of(StateSaved):
-        if claim.position and digests.get((claim.partition, claim.position)) != (claim.digest, claim.running):
-            where = f"{claim.process} saved {claim.partition} at {claim.position}"
+    for saved in run.history.of(StateSaved):
+        if saved.position and digests.get((saved.partition, saved.position)) != (saved.digest, saved.running):
+            where = f"{saved.process} saved {saved.partition} at {saved.position}"
             yield f"{where} with other digests than a fresh fold has"
 
 
-def check_portions(run: Evidence) -> Found:
+def check_batches(run: Evidence) -> Found:
     """I10: a partition folded in batches equals one folded record by record."""
     for partition in run.folded:
         other, digests = _empty(run, partition), Digests()
-        digests.take_in(other)
+        digests.add_changed_rows(other)
         _fold_on(other, run, 0)
-        digests.take_in(other)
+        digests.add_changed_rows(other)
         if fault := _difference(run, other, digests.total):
-            yield f"{partition}, folded in portions, {fault}"
+            yield f"{partition}, folded in batches, {fault}"
 
 
 def check_saved(run: Evidence) -> Found:
@@ -50,26 +50,26 @@ def check_saved(run: Evidence) -> Found:
                 continue
             other = ran(load_partition(_empty(run, partition), saved))
             if other is None:
-                yield f"what {name} saved of {partition} cannot be used"
+                yield f"the state that {name} saved of {partition} cannot be loaded"
                 continue
             digests = Digests()
-            digests.take_whole(other)
+            digests.add_all_rows(other)
             _fold_on(other, run, other.position)
-            digests.take_in(other)
+            digests.add_changed_rows(other)
             if fault := _difference(run, other, digests.total):
-                yield f"{partition}, folded on from what {name} saved at {head.position}, {fault}"
+                yield f"{partition}, folded from the state that {name} saved at {head.position}, {fault}"
 
 
 def check_agreement(run: Evidence) -> Found:
     """I22: two readers see one record at each position, and every replica read the same records before it."""
     for partition, records in run.records.items():
         if list(records) != list(run.again.get(partition, ())):
-            yield f"two readers of {partition} do not see the same"
+            yield f"two readers of {partition} see different records"
     ends = {partition: steps[-1] for partition, steps in run.steps.items() if steps}
-    for stood in run.history.of(FinalPosition):
-        end = ends.get(stood.partition)
-        if end is not None and stood.position == end.position and stood.running != end.running:
-            yield f"{stood.process} has read other records of {stood.partition} than are in it"
+    for final in run.history.of(FinalPosition):
+        end = ends.get(final.partition)
+        if end is not None and final.position == end.position and final.running != end.running:
+            yield f"{final.process} has read other records of {final.partition} than the log has"
 
 
 def check_quarantine(run: Evidence) -> Found:
@@ -88,7 +88,7 @@ def _fold_on(folded: FoldedPartition, run: Evidence, position: int) -> None:
     records = [record for record in run.records[folded.partition] if record.offset >= position]
     start = turn = 0
     while start < len(records) and not folded.halted:
-        end = min(len(records), start + PORTIONS[turn % len(PORTIONS)])
+        end = min(len(records), start + BATCH_SIZES[turn % len(BATCH_SIZES)])
         start, _ = folded.fold_next(records, start, end)
         turn += 1
 
@@ -105,5 +105,5 @@ def _difference(run: Evidence, other: FoldedPartition, digest: int) -> str:
         return "has another hash of its records"
     reference = run.folded[other.partition].ledger
     if other.ledger.state() != reference.state():
-        return "remembers other commands"
+        return "has other command ids"
     return ""

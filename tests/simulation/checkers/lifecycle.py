@@ -1,5 +1,5 @@
-"""Lifecycles of DPUs and nodes: only legal transitions, defined here independently of the plane; and only the attempt
-that the log names acts.
+"""The lifecycle of DPUs: only legal transitions, defined here independently of the plane. Only the attempt that the log
+names acts on a device.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ACTIONS = {
     "Node Effect Removal": "undrain",
     "Deleting": "release",
 }
-"""What a device is told to do in each phase of work, in the order in which a provisioning goes through them."""
+"""The action of a device in each working phase, in the order of a provisioning."""
 
 DEFAULT_LIMIT = 50
 
@@ -47,7 +47,7 @@ def _next(phase: str) -> set[str]:
 
 
 def _requested(request: str, before: Dpu) -> set[str]:
-    """The phases to which a request may lead from this one."""
+    """The phases to which a request may move a DPU."""
     phase, failed = before.phase, before.resume
     match request:
         case "pause" | "resume":
@@ -71,16 +71,16 @@ def _requested(request: str, before: Dpu) -> set[str]:
     return set()
 
 
-def _leads_to(event: e.Event | None, name: str, before: Dpu) -> set[str]:
-    """The phases to which this record may lead a DPU from its phase."""
+def _targets(event: e.Event | None, name: str, before: Dpu) -> set[str]:
+    """The phases to which this record may move a DPU."""
     admitted = {before.resume or "Node Effect"} if before.phase == "Pending" else set()
     if getattr(event, "dpu", event.envelope.subject if event else "") != name:
         return admitted
-    return admitted | _said_of(event, before)
+    return admitted | _own_targets(event, before)
 
 
-def _said_of(event: e.Event | None, before: Dpu) -> set[str]:
-    """The phases to which a statement about a DPU itself may lead from its phase."""
+def _own_targets(event: e.Event | None, before: Dpu) -> set[str]:
+    """The phases to which a record about this DPU may move it."""
     match event:
         case e.LifecycleRequested():
             return _requested(event.request, before)
@@ -96,7 +96,7 @@ def _said_of(event: e.Event | None, before: Dpu) -> set[str]:
 
 
 def check_transitions(run: Evidence) -> Found:
-    """I5: a DPU changes phase only as its phase and the statement allow; an absent DPU is never removed."""
+    """I5: a DPU changes its phase only as its phase and the record allow; an absent row is never removed."""
     for partition, steps in run.steps.items():
         rows: dict[tuple[str, str], Any] = {}
         for step in steps:
@@ -108,25 +108,25 @@ def check_transitions(run: Evidence) -> Found:
                     if table == "dpus" and (fault := _illegal(step.event, key, before, after)):
                         yield f"{where}: {fault}"
                     if partition.topic in (ZONES, CLIQUES) and table != "marks" and before is None and after is None:
-                        yield f"{where} removes {key} from {table}, where it is not"
+                        yield f"{where} removes {key} from {table}, which does not have it"
 
 
 def _illegal(event: e.Event | None, name: str, before: Dpu | None, after: Dpu | None) -> str:
-    said = f"by {type(event).__name__} {getattr(event, 'request', '')}"
+    cause = f"by {type(event).__name__} {getattr(event, 'request', '')}"
     if before is None:
-        fine = isinstance(event, e.DpuRegistered) and after is not None and after.phase == "Initializing"
-        return "" if fine or after is None else f"{name} begins as {after.phase} {said}"
+        is_legal = isinstance(event, e.DpuRegistered) and after is not None and after.phase == "Initializing"
+        return "" if is_legal or after is None else f"{name} begins as {after.phase} {cause}"
     to = "gone" if after is None else after.phase
-    allowed = _leads_to(event, name, before)
+    allowed = _targets(event, name, before)
     if not ((to == before.phase and _SAME in allowed) or to in allowed):
-        return f"{name} goes from {before.phase} to {to} {said}"
+        return f"{name} goes from {before.phase} to {to} {cause}"
     if after is not None and to == "Ready" and not after.installed:
-        return f"{name} is Ready, and nothing is installed"
+        return f"{name} is Ready, but nothing is installed"
     return ""
 
 
 def check_attempts(run: Evidence) -> Found:
-    """I7: a report about a step counts if and only if it comes from the open attempt of the log and from its holder."""
+    """I7: a report about a step counts only if it is about the running attempt of the log and comes from its holder."""
     for partition, steps in run.steps.items():
         if partition.topic != ZONES:
             continue
@@ -136,7 +136,7 @@ def check_attempts(run: Evidence) -> Found:
             where, event = f"{partition}@{step.record.offset}", step.event
             changed = dict(step.rows.get("dpus", ()))
             if isinstance(event, e.StepProgressed | e.StepSucceeded | e.StepFailed) and event.dpu in changed:
-                yield from _unfounded(where, event, rows.get(event.dpu))
+                yield from _unauthorized(where, event, rows.get(event.dpu))
             for dpu, row in changed.items():
                 before = last.get(dpu, 0)
                 attempt = before if row is None else row.attempt
@@ -146,14 +146,16 @@ def check_attempts(run: Evidence) -> Found:
             rows |= changed
 
 
-def _unfounded(where: str, event: e.StepProgressed | e.StepSucceeded | e.StepFailed, row: Dpu | None) -> Found:
-    said = f"{where}: {type(event).__name__} of attempt {event.attempt} of {event.dpu} by {event.envelope.actor} counts"
+def _unauthorized(where: str, event: e.StepProgressed | e.StepSucceeded | e.StepFailed, row: Dpu | None) -> Found:
+    cause = (
+        f"{where}: {type(event).__name__} of attempt {event.attempt} of {event.dpu} by {event.envelope.actor} counts"
+    )
     if row is None or row.step_state != "running" or (row.attempt, row.phase) != (event.attempt, event.phase):
-        yield f"{said}, which is not the one that runs"
+        yield f"{cause}, but that is not the running attempt"
     elif getattr(event, "kind", "") != "lost":
         holder = row.provisioner.split("#")[0]
         if event.envelope.actor != f"provisioner/{holder}":
-            yield f"{said}, which {holder} has"
+            yield f"{cause}, but {holder} holds the attempt"
 
 
 def check_marks(run: Evidence) -> Found:
@@ -177,9 +179,7 @@ def check_marks(run: Evidence) -> Found:
 
 
 def check_calls(run: Evidence) -> Found:
-    """I7: a BMC is called only for the purpose of the attempt that the log names, once per attempt, with the newest
-    last.
-    """
+    """I7: a BMC is told only the action of an attempt of the log, once per attempt, in the order of attempts."""
     named: dict[tuple[str, int], str] = {}
     for found in run.steps.values():
         for step in found:
@@ -188,10 +188,12 @@ def check_calls(run: Evidence) -> Found:
     calls: dict[str, list[tuple[int, str]]] = defaultdict(list)
     for call in run.history.of(BmcCalled):
         calls[call.device].append((call.attempt, call.action))
-    for dpu, told in calls.items():
-        if len(set(told)) != len(told) or [number for number, _ in told] != sorted(number for number, _ in told):
-            yield f"{dpu} was told twice, or by an attempt that was over: {told}"
-        for number, action in told:
+    for dpu, calls_of_dpu in calls.items():
+        if len(set(calls_of_dpu)) != len(calls_of_dpu) or [number for number, _ in calls_of_dpu] != sorted(
+            number for number, _ in calls_of_dpu
+        ):
+            yield f"{dpu} was told an action twice, or by an attempt that had ended: {calls_of_dpu}"
+        for number, action in calls_of_dpu:
             if (known := named.get((dpu, number))) != action:
                 yield f"{dpu} was told to {action} by attempt {number}, which the log has for {known}"
 
@@ -211,19 +213,19 @@ def check_rollout(run: Evidence) -> Found:
                 before = rows.get(name)
                 if before is not None and row is not None and before.phase in _OUTSIDE and row.phase in _INSTALLS:
                     for fault in _too_many(row.zone, rows, after, limits.get(row.zone, (0, 0))):
-                        yield f"{partition}@{step.record.offset} lets {name} in: {fault}"
+                        yield f"{partition}@{step.record.offset} admits {name}: {fault}"
             rows = after
 
 
 def _too_many(zone: str, before: dict[str, Dpu], after: dict[str, Dpu], limits: tuple[int, int]) -> Found:
-    kinds = ("DPUs are installed", "nodes are out of service")
+    kinds = ("DPUs are installing", "nodes are out of service")
     for what, had, has, limit in zip(kinds, _busy(before, zone), _busy(after, zone), limits, strict=True):
         if had < has > (limit or DEFAULT_LIMIT):
-            yield f"{has} {what} in {zone}, and {limit or DEFAULT_LIMIT} may be"
+            yield f"{has} {what} in {zone}, and the limit is {limit or DEFAULT_LIMIT}"
 
 
 def _busy(rows: dict[str, Dpu], zone: str) -> tuple[int, int]:
-    """The DPUs of a zone with an install under way, and its nodes out of service."""
+    """The number of DPUs of a zone that are installing, and the number of its nodes out of service."""
     found = {name: row for name, row in rows.items() if row.zone == zone}
     hosts = {row.node or name for name, row in found.items() if row.effect}
     return sum(row.phase in _INSTALLS for row in found.values()), len(hosts)

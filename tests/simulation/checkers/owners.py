@@ -1,4 +1,4 @@
-"""Statements of node agents: never about an operator's data, and no address of another node.
+"""Statements of node agents: they alter no data of an operator and take no address of another node.
 
 Computed from raw records, the rows that each record changed, and the limits of zones in rows.
 """
@@ -30,12 +30,12 @@ def check_owners(run: Evidence) -> Found:
         nodes: dict[str, Node] = {}
         for step in steps:
             if isinstance(step.event, e.NodesJoined | e.NodesChanged | e.NodesLeft) and _is_agents(step.event):
-                yield from (f"{partition}@{step.record.offset}: {fault}" for fault in _wrong(step, zones, nodes))
+                yield from (f"{partition}@{step.record.offset}: {fault}" for fault in _faults(step, zones, nodes))
             _take(zones, step.rows.get("zones", ()))
             _take(nodes, step.rows.get("nodes", ()))
 
 
-def _wrong(step: Step, zones: Mapping[str, Zone], nodes: Mapping[str, Node]) -> Found:
+def _faults(step: Step, zones: Mapping[str, Zone], nodes: Mapping[str, Node]) -> Found:
     for name, row in step.rows.get("nodes", ()):
         before = nodes.get(name)
         had = before.labels if before is not None else {}
@@ -46,7 +46,7 @@ def _wrong(step: Step, zones: Mapping[str, Zone], nodes: Mapping[str, Node]) -> 
         has = row.labels if row is not None else {}
         altered = sorted(key for key in had.keys() | has.keys() if had.get(key) != has.get(key))
         if not {*altered} <= {*zone.agent_label_keys}:
-            yield f"an agent altered the labels {altered} of {name}, and owns {zone.agent_label_keys}"
+            yield f"an agent altered the labels {altered} of {name}, and may alter only {zone.agent_label_keys}"
         if row is None:
             continue
         if before is not None and before.zone != row.zone:
@@ -56,20 +56,20 @@ def _wrong(step: Step, zones: Mapping[str, Zone], nodes: Mapping[str, Node]) -> 
             if address and address != was and not _is_in(address, zone.agent_networks):
                 yield f"an agent gave {name} the address {ip_address(address)}, which is in no network of the zone"
             if before is not None and was and not before.agent & bit and address != was:
-                yield f"an agent replaced {ip_address(was)} of {name}, which is an operator's"
+                yield f"an agent replaced {ip_address(was)} of {name}, which an operator stated"
 
 
 def check_addresses(run: Evidence) -> Found:
-    """I24: no node gets an address from its agent while another node has it.
+    """I24: no node gets an address from its agent while another node has that address.
 
-    An address that a node has through a held state is not new to it.
+    An address that a retained state of the node has is not new to it.
     """
     members: dict[str, Member] = {}
-    kept: dict[str, RetainedStates] = {}
+    retained: dict[str, RetainedStates] = {}
     for step in run.steps[FLEET_0]:
-        before = {name: _states_of(name, members, kept) for name, _ in step.rows.get("members", ())}
+        before = {name: _states_of(name, members, retained) for name, _ in step.rows.get("members", ())}
         _take(members, step.rows.get("members", ()))
-        _take(kept, step.rows.get("retained", ()))
+        _take(retained, step.rows.get("retained", ()))
         if not isinstance(step.event, e.MembershipChanged):
             continue
         bits = {name: max(0, state - e.SUPERSEDED) for name, state in _states(step.event)}
@@ -81,35 +81,35 @@ def check_addresses(run: Evidence) -> Found:
                     continue
                 others = [n for n, m in members.items() if n != name and m.slot >= 0 and getattr(m, field) == address]
                 if others:
-                    yield f"{name} got {ip_address(address)} by its agent, and {others[0]} has it"
+                    yield f"{name} got {ip_address(address)} from its agent, although {others[0]} has it"
 
 
 def _states_of(
-    name: str, members: Mapping[str, Member], kept: Mapping[str, RetainedStates]
+    name: str, members: Mapping[str, Member], retained: Mapping[str, RetainedStates]
 ) -> list[Member | ReachableState]:
-    """The newest state of a node, and its former states in holds."""
-    newest = [members[name]] if name in members else []
-    return [*newest, *(kept[name].states if name in kept else ())]
+    """The newest state of a node, and its retained former states."""
+    newest_incarnations = [members[name]] if name in members else []
+    return [*newest_incarnations, *(retained[name].states if name in retained else ())]
 
 
 def check_contested(run: Evidence) -> Found:
-    """I24: a node waits for an address only as long as another node, or a held state of one, has it."""
+    """I24: a node waits for an address only while another node, or a retained state of one, has it."""
     members: dict[str, Member] = {}
-    kept: dict[str, RetainedStates] = {}
+    retained: dict[str, RetainedStates] = {}
     waiting: set[str] = set()
     for step in run.steps[FLEET_0]:
         changed = step.rows.get("members", ())
         _take(members, changed)
-        _take(kept, step.rows.get("retained", ()))
+        _take(retained, step.rows.get("retained", ()))
         for name, row in changed:
             if row is not None and row.slot >= 0 and (row.contested4 or row.contested6):
                 waiting.add(name)
             else:
                 waiting.discard(name)
-        parts = [part for row in kept.values() for part in row.states] if waiting else []
-        seated = [row for row in members.values() if row.slot >= 0] if waiting else []
-        having: list[Member | ReachableState] = [*seated, *parts]
-        held = {address for row in having for address in (row.address4, row.address6)}
+        parts = [part for row in retained.values() for part in row.states] if waiting else []
+        effective = [row for row in members.values() if row.slot >= 0] if waiting else []
+        holders: list[Member | ReachableState] = [*effective, *parts]
+        held = {address for row in holders for address in (row.address4, row.address6)}
         for name in sorted(waiting):
             for address in (members[name].contested4, members[name].contested6):
                 if address and address not in held:

@@ -18,7 +18,7 @@ Point = tuple[int, int]
 
 
 def unsafe(before: Table, steps: Sequence[SetStep]) -> str:
-    """Why following these steps from this table is unsafe; empty if it is safe."""
+    """Why it is unsafe to apply these steps to this table; empty if it is safe."""
     states = list(_states(before, steps))
     if len(states) <= 2:
         return ""
@@ -29,7 +29,7 @@ def unsafe(before: Table, steps: Sequence[SetStep]) -> str:
         for key, verdict in _verdicts(table, points, traffic).items():
             if verdict not in (old[key], new[key]):
                 where = f"after {number} of {len(states) - 1} changes"
-                return f"{where} source {key[0]} is judged {verdict} for {key[1]}"
+                return f"{where} source {key[0]} gets the verdict {verdict} for {key[1]}"
     return ""
 
 
@@ -62,12 +62,12 @@ def _points(prefixes: Iterable[bytes]) -> list[Point]:
 def _verdicts(table: Table, points: Sequence[Point], traffic: Sequence[Class]) -> dict[tuple[Point, Class], str]:
     ordered = [(rule, [_span(prefix) for prefix in table[rule]]) for rule in sorted(table, key=precedence)]
     found: dict[tuple[Point, Class], str] = {}
-    alike: dict[tuple[Rule, ...], list[str]] = {}
+    by_rules: dict[tuple[Rule, ...], list[str]] = {}
     for point in points:
         width, address = point
-        holding = tuple(r for r, spans in ordered if any(w == width and a <= address < b for w, a, b in spans))
-        if (actions := alike.get(holding)) is None:
-            first = [next((rule.action for rule in holding if fits(rule, *kind)), "deny") for kind in traffic]
-            actions = alike[holding] = first
+        matching = tuple(r for r, spans in ordered if any(w == width and a <= address < b for w, a, b in spans))
+        if (actions := by_rules.get(matching)) is None:
+            first = [next((rule.action for rule in matching if fits(rule, *kind)), "deny") for kind in traffic]
+            actions = by_rules[matching] = first
         found |= {(point, kind): action for kind, action in zip(traffic, actions, strict=True)}
     return found

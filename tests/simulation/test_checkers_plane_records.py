@@ -11,9 +11,9 @@ from eventstore.log import FLEET_0, INSTALLS, Partition
 from eventstore.replicas.beacons import Beacon
 from eventstore.replicas.status import PartitionStatus
 from schemas import events as e
-from tests.simulation.checkers import Evidence, stated
+from tests.simulation.checkers import Evidence, plane_records
 from tests.simulation.checkers.evidence import REPLICAS_0
-from tests.simulation.history import Invoked, ProcessLived, Sample
+from tests.simulation.history import Invoked, ProcessUptime, Sample
 from tests.support.written_run import ZONES_0, WrittenRun
 from tests.support.written_steps import WrittenSteps
 
@@ -51,39 +51,39 @@ def reports(log: WrittenRun, at_s: float, *versions: int, zone: str = "z") -> No
 def test_a_position_is_stated_once_the_log_is_so_long(log: WrittenRun) -> None:
     states(log, 9.5, status(2))
     states(log, 10.0, status(3))
-    assert not list(stated.check_positions(log.evidence()))
+    assert not list(plane_records.check_positions(log.evidence()))
 
 
 def test_a_position_that_is_yet_to_come(log: WrittenRun) -> None:
     states(log, 9.5, status(3))
-    assert list(stated.check_positions(log.evidence())) == ["p0 stated zones/0@3, which was not there yet"]
+    assert list(plane_records.check_positions(log.evidence())) == ["p0 reported zones/0@3, which did not exist yet"]
 
 
 def test_digests_are_those_of_a_fresh_fold_at_their_positions(log: WrittenRun) -> None:
     second, third = log.evidence().steps[ZONES_0][1:]
     states(log, 11.0, status(3, 2, digest=second.digest.hex(), running=third.running.hex()))
-    assert not list(stated.check_digests(log.evidence()))
+    assert not list(plane_records.check_digests(log.evidence()))
 
 
 def test_digests_of_another_position(log: WrittenRun) -> None:
     second, third = log.evidence().steps[ZONES_0][1:]
     states(log, 11.0, status(3, 2, digest=third.digest.hex(), running=second.running.hex()))
-    assert list(stated.check_digests(log.evidence())) == [
-        "p0 stated zones/0@3 after other records than are in the log",
-        "p0 stated zones/0@2 with other rows than a fresh fold has",
+    assert list(plane_records.check_digests(log.evidence())) == [
+        "p0 reported zones/0@3 after other records than are in the log",
+        "p0 reported zones/0@2 with other rows than a fresh fold has",
     ]
 
 
 def test_of_a_position_that_is_not_in_the_log_nothing_is_known(log: WrittenRun) -> None:
     states(log, 11.0, status(9, 9, digest="d", running="r"))
-    assert not list(stated.check_digests(log.evidence()))
+    assert not list(plane_records.check_digests(log.evidence()))
 
 
 def versions(log: WrittenRun, *found: int) -> list[str]:
     """The report if a zone had these versions one after the other."""
     run = log.evidence()
     run.tables = {"z": dict.fromkeys(found, b"")}
-    return list(stated.check_versions(run))
+    return list(plane_records.check_versions(run))
 
 
 def test_versions_go_up_to_the_end_of_the_log(log: WrittenRun) -> None:
@@ -97,9 +97,9 @@ def test_versions_go_up_to_the_end_of_the_log(log: WrittenRun) -> None:
 def test_a_zone_of_an_empty_fleet_has_version_0() -> None:
     run = WrittenSteps().evidence()
     run.tables = {"y": {}, "z": {0: b""}}
-    assert not list(stated.check_versions(run))
+    assert not list(plane_records.check_versions(run))
     run.tables = {"z": {1: b""}}
-    assert list(stated.check_versions(run)) == ["z has version 1, beyond the end of the log"]
+    assert list(plane_records.check_versions(run)) == ["z has version 1, beyond the end of the log"]
 
 
 def test_a_version_is_reported_once_fleet_has_it(log: WrittenRun) -> None:
@@ -110,7 +110,7 @@ def test_a_version_is_reported_once_fleet_has_it(log: WrittenRun) -> None:
     reports(log, 20.0, 1, 2)
     assert not versions(log)
     reports(log, 19.5, 2, 1)
-    assert versions(log) == ["r0 reported version 2 of z, which was not there yet"]
+    assert versions(log) == ["r0 reported version 2 of z, which did not exist yet"]
 
 
 def said(speak: Callable[[WrittenRun, float], None], *counts: int) -> list[str]:
@@ -119,7 +119,7 @@ def said(speak: Callable[[WrittenRun, float], None], *counts: int) -> list[str]:
     for window, count in enumerate(counts):
         for number in range(count):
             speak(log, 100 + 10.5 * window + 10 * number / (count - 1))
-    return list(stated.check_politeness(log.evidence()))
+    return list(plane_records.check_rates(log.evidence()))
 
 
 def test_beacons_keep_their_pace() -> None:
@@ -140,7 +140,7 @@ def test_everybody_may_speak() -> None:
         for who in range(3):
             states(log, 100 + number / 4, replica=f"p{who}")
             reports(log, 100 + number / 2, zone=f"z{who}")
-    assert not list(stated.check_politeness(log.evidence()))
+    assert not list(plane_records.check_rates(log.evidence()))
 
 
 def test_who_speaks_too_often_is_found_where_nobody_knows_when() -> None:
@@ -148,15 +148,17 @@ def test_who_speaks_too_often_is_found_where_nobody_knows_when() -> None:
     for _ in range(100):
         states(log, 100.0)
     run = Evidence(log.history, log.records)
-    assert not list(stated.check_politeness(run))
+    assert not list(plane_records.check_rates(run))
 
 
-def begun(idle: int, useful: int, *lives: str, failed: int = 0) -> list[str]:
+def begun(idle: int, useful: int, *starts: str, failed: int = 0) -> list[str]:
     """The report about so many idle and effective step starts, of which some failed.
 
     A life with a capital letter as its name is one of a provisioner.
     """
-    steps = WrittenSteps(*(ProcessLived(life, ("provisioner",) if life.isupper() else (), 0.0, 9.0) for life in lives))
+    steps = WrittenSteps(
+        *(ProcessUptime(instance, ("provisioner",) if instance.isupper() else (), 0.0, 9.0) for instance in starts)
+    )
     for number in range(failed):
         failure = e.StepFailed(steps.log.stated(), "z", "d", "Rebooting", number, "transient", "it hung up")
         steps.add(failure, dpus={"d": None})
@@ -167,34 +169,36 @@ def begun(idle: int, useful: int, *lives: str, failed: int = 0) -> list[str]:
         else:
             steps.add(step)
     steps.add(e.WritesFrozen(steps.log.said(), "z"), FLEET_0)
-    return list(stated.check_waste(steps.evidence()))
+    return list(plane_records.check_idle_records(steps.evidence()))
 
 
 @pytest.mark.parametrize(
-    ("most", "useful", "lives"), [(11, 0, ""), (11, 0, "a"), (14, 0, "ab"), (16, 10, "a"), (22, 10, "abc")]
+    ("most", "useful", "starts"), [(11, 0, ""), (11, 0, "a"), (14, 0, "ab"), (16, 10, "a"), (22, 10, "abc")]
 )
-def test_idle_statements_are_few(most: int, useful: int, lives: str) -> None:
+def test_idle_statements_are_few(most: int, useful: int, starts: str) -> None:
     """One per two effective ones, three per life of a process, and 8."""
-    assert not begun(most, useful, *lives)
-    assert begun(most + 1, useful, *lives) == [f"{most + 1} StepStarted changed nothing, and {useful} something"]
+    assert not begun(most, useful, *starts)
+    assert begun(most + 1, useful, *starts) == [
+        f"{most + 1} StepStarted changed nothing, and {useful} changed something"
+    ]
 
 
 def test_a_step_that_failed_may_be_begun_once_more_before_the_log_says_that_it_is_time() -> None:
     assert not begun(16 + 5, 10, "a", failed=5)
-    assert begun(16 + 6, 10, "a", failed=5) == ["22 StepStarted changed nothing, and 10 something"]
+    assert begun(16 + 6, 10, "a", failed=5) == ["22 StepStarted changed nothing, and 10 changed something"]
 
 
 def test_each_provisioner_may_begin_a_step_that_failed_too_early() -> None:
     assert not begun(17 + 3 * 5, 0, *"ABC", failed=5)
-    assert begun(17 + 3 * 5 + 1, 0, *"ABC", failed=5) == ["33 StepStarted changed nothing, and 0 something"]
-    assert begun(17 + 2 * 5 + 1, 0, *"AAB", failed=5) == ["28 StepStarted changed nothing, and 0 something"]
+    assert begun(17 + 3 * 5 + 1, 0, *"ABC", failed=5) == ["33 StepStarted changed nothing, and 0 changed something"]
+    assert begun(17 + 2 * 5 + 1, 0, *"AAB", failed=5) == ["28 StepStarted changed nothing, and 0 changed something"]
 
 
 def test_what_users_say_without_effect_is_no_waste() -> None:
     steps = WrittenSteps()
     for _ in range(100):
         steps.add(e.WritesFrozen(steps.log.said(), "z"), FLEET_0)
-    assert not list(stated.check_waste(steps.evidence()))
+    assert not list(plane_records.check_idle_records(steps.evidence()))
 
 
 def written(sends: int, copies: int, *, told: bool = True) -> list[str]:
@@ -207,7 +211,7 @@ def written(sends: int, copies: int, *, told: bool = True) -> list[str]:
         log.write(ZONES_0, event)
     if told:
         log.tell(event, 1)
-    return [fault.removeprefix(event.envelope.command_id) for fault in stated.check_retries(log.evidence())]
+    return [fault.removeprefix(event.envelope.command_id) for fault in plane_records.check_retries(log.evidence())]
 
 
 def test_a_command_is_in_the_log_as_often_as_it_was_sent() -> None:
@@ -228,7 +232,7 @@ def test_what_is_bounded_stays_within_its_bound() -> None:
         for at_s, value in enumerate(values):
             log.history.add(Sample(at_s, "p0", "open files", value))
             log.history.add(Sample(at_s, "p0", "tasks", 400))
-        return list(stated.check_bounds(log.evidence()))
+        return list(plane_records.check_bounds(log.evidence()))
 
     assert not faults(1_000, 3)
-    assert faults(1_001, 5_000, 5_000, 3) == ["p0 had 5000 open files at 1.0 s, and 1000 is the most"]
+    assert faults(1_001, 5_000, 5_000, 3) == ["p0 had 5000 open files at 1.0 s; the bound is 1000"]
