@@ -1,4 +1,4 @@
-"""The gRPC server: both services, health, reflection, and the tasks that belong to them.
+"""The gRPC server: the services Commands, Queries and Streams, health, reflection, and the tasks that belong to them.
 
 With `credentials` it listens with TLS and asks every client for a certificate; `access` then authenticates and
 authorizes each call. `credentials` and `access` are given together.
@@ -52,8 +52,8 @@ _SERVICES = pb.DESCRIPTOR.services_by_name
 
 
 class ApiServer:
-    """Serves the API of one replica. `admission`, `command_handler` and `tally` carry counters; `queries` answers
-    within the process."""
+    """Serves the API of one replica. `admission`, `command_handler` and `metrics` have counters; `queries` answers
+    queries of this process."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class ApiServer:
         self._tasks: list[asyncio.Task[None]] = []
 
     def handlers(self) -> tuple[grpc.GenericRpcHandler[Any, Any], ...]:
-        """Handlers of both services, for any transport, usable while `waiting` runs."""
+        """Handlers of all services, for any transport. Watches need the task that `start` creates."""
         return tuple(self._middleware.handlers(_SERVICES[name], servicer) for name, servicer in self._served.items())
 
     async def start(self) -> str:

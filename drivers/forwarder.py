@@ -42,7 +42,8 @@ RETRY_S = 1.0
 
 
 class _Need(NamedTuple):
-    """A record about a zones partition to append to this or another partition, until the fold shows it."""
+    """The need for a record about a partition of topic zones. The event is appended to `target` until the folds show
+    that the need is met."""
 
     subject: Partition
     target: Partition

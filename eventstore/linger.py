@@ -82,7 +82,7 @@ class Linger:
             self._closed.set_result(None)
 
     def join(self, waiting: int, *, is_full: bool) -> None:
-        """An append joined the next batch, which now has `waiting` appends."""
+        """Record that an append joined the next batch, which now has `waiting` appends."""
         if self._closed is None:
             return
         self._joined_s = asyncio.get_running_loop().time()

@@ -1,4 +1,4 @@
-"""Requests about cliques, as events. Their key is the domain: a domain is decided in one partition."""
+"""Requests about cliques, as events. Their key is the domain, because one partition decides all cliques of a domain."""
 
 from __future__ import annotations
 

@@ -156,7 +156,8 @@ def thaw_writes(request: pb.ThawWritesRequest, envelope: EnvelopeFactory) -> New
 
 
 def _check_zone_or_all(request: pb.FreezeWritesRequest | pb.ThawWritesRequest) -> None:
-    """An empty zone without `all` is refused: an unset variable of a script must not freeze or thaw the whole fleet."""
+    """Refuse an empty zone without `all_zones`: an unset variable of a script must not freeze or thaw the whole
+    fleet."""
     if request.all_zones and request.zone:
         raise InvalidRequest(
             f"all_zones: true must not be given together with zone {field_checks.quoted(request.zone)}"

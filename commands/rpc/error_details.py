@@ -42,7 +42,7 @@ _KINDS: Mapping[type[Exception], tuple[grpc.StatusCode, Reason]] = {
     PreconditionFailed: (grpc.StatusCode.FAILED_PRECONDITION, Reason.VERSION_NOT_SUPPORTED),
     NotFound: (grpc.StatusCode.NOT_FOUND, Reason.INVALID_FIELD),
 }
-"""Status and code of each kind of error. An error whose message is a Fault has the code of that."""
+"""Status and code of each kind of error. If the message of an error is a Fault, its code is that of the Fault."""
 
 _RETRIABLE = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)
 

@@ -147,7 +147,7 @@ class Admission:
                 bucket.answers -= 1
 
     def call_ended(self) -> None:
-        """A call has ended."""
+        """Count a call as ended."""
         self.under_way -= 1
         if self._drained is not None and not self.under_way:
             self._drained.set()

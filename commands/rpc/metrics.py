@@ -1,4 +1,4 @@
-"""Metrics of the calls of a server: those of every gRPC server, the outcomes of commands, and refusals by code.
+"""Metrics of a server's calls: the usual metrics of a gRPC server, the outcomes of commands, and refusals by code.
 
 Each method has the counts of go-grpc-prometheus, whose dashboards and alerts then work unchanged. They are kept by hand
 because py-grpc-prometheus counts in an interceptor, which costs a tenth of a call, and an observation by

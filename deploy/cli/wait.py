@@ -118,7 +118,7 @@ def zone(
     version: int | None,
     selector: str,
 ) -> None:
-    """Wait until every DPU of the zones has a version of its rule table.
+    """Wait until every DPU of the zones has the newest rule table of its zone, or that of --version.
 
     Example: dpuplane wait zone rack7 --for applied
     """

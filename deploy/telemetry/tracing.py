@@ -103,7 +103,7 @@ class SpanRecorder:
                     self._decided.append((record.offset, span.get_span_context()))
 
     def distributing(self, versions: Mapping[str, int]) -> None:
-        """A relay has read all folded changes; they gave these zones a new version."""
+        """See DeliveryHooks: a relay has read all folded changes, which gave these zones a new version."""
         decided, self._decided = self._decided, []
         for offset, parent in decided:
             for zone in [zone for zone, version in versions.items() if version > offset][:ZONES_MAX]:
@@ -120,13 +120,13 @@ class SpanRecorder:
                 old.end()
 
     def sent(self, zone: str, version: int) -> None:
-        """A frame that leads to this version was sent to a DPU of the zone: the first one starts the devices' spans."""
+        """See DeliveryHooks. The first frame that leads to this version starts the devices' spans."""
         for awaited in self._awaited_versions.get(zone, {}).values():
             if awaited.version <= version and not awaited.devices:
                 awaited.send(self._tracer)
 
     def reached(self, zone: str, version: int, level: Level) -> None:
-        """DPUs of the zone reached this level for this version: the first in hardware ends the trace."""
+        """See DeliveryHooks. The first DPU with this version in hardware ends the trace."""
         waiting = self._awaited_versions.get(zone, {})
         for awaited in [found for found in waiting.values() if found.version <= version and found.devices]:
             awaited.reach(level)

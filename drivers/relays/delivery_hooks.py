@@ -12,13 +12,13 @@ class DeliveryHooks(Protocol):
     """Tracing hooks. They return immediately and never raise."""
 
     def distributing(self, versions: Mapping[str, int]) -> None:
-        """A relay has read all folded changes; they gave these zones a new version."""
+        """Called when a relay has read all folded changes; they gave these zones a new version."""
         ...
 
     def sent(self, zone: str, version: int) -> None:
-        """A frame that leads to this version was sent to a DPU of the zone."""
+        """Called when a frame that leads to this version was sent to a DPU of the zone."""
         ...
 
     def reached(self, zone: str, version: int, level: Level) -> None:
-        """DPUs of the zone reached this level for this version."""
+        """Called when DPUs of the zone have reached this level for this version."""
         ...

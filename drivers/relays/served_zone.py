@@ -1,8 +1,8 @@
 """A zone that a relay serves: the table for its DPUs, their reports, and the link of each DPU.
 
-State that outlives a link: the last version of each DPU, to detect one that returns with an older table; and in flat
-arrays by ordinal, the limiter of snapshots. A DPU that keeps reconnecting gets a few snapshots at once, then one per
-minute. A DPU that keeps up is exempt: a small table under many changes is repeatedly sent whole.
+Two kinds of state outlive a link. The last version of each DPU shows whether a DPU returns with an older table. The
+limiter of snapshots (flat arrays by ordinal) gives a DPU that keeps reconnecting a few snapshots at once, then one per
+minute. It does not limit a DPU that keeps up, because a small table under many changes is repeatedly sent whole.
 """
 
 from __future__ import annotations

@@ -53,7 +53,8 @@ Serve = Callable[[Link, str], Awaitable[None]]
 
 
 class Admit(Protocol):
-    """The admission check for a link of an identity (one DPU or a shared one): 0, or the seconds until a retry."""
+    """The admission check for a link of an identity (one DPU, or an identity that DPUs share): returns 0 to admit it,
+    or the seconds until a retry."""
 
     def __call__(self, who: str, *, is_one_dpu: bool) -> float: ...
 

@@ -154,7 +154,7 @@ class _Scan:
         return count == 2
 
     def _packed(self) -> bytes:
-        """Read bytes of the same length of each record, joined."""
+        """Read the same number of bytes of each record, and join them."""
         length = self._alike()
         _require(not length & _NO_SHORT_LENGTH)
         octets: Octets = self._bytes[self._at[:, None] + np.arange(length >> 1)]

@@ -24,7 +24,8 @@ def value_digest(value: bytes) -> bytes:
 
 
 def running_hash(running: bytes, record: Record, content: bytes) -> bytes:
-    """The running hash after this record: offset, append time, key, headers and value, whose digest is `content`."""
+    """The running hash after this record. It covers the record's offset, append time, key, headers and value; `content`
+    is the digest of the value."""
     offset, timestamp_ms, key, _, headers = record
     packed = running + _RECORD.pack(offset, timestamp_ms, len(key), content) + key
     return xxh3_128_digest(packed + repr(headers).encode() if headers else packed)

@@ -106,7 +106,7 @@ class Ledger:
         return self.entries, self.ranges, [*self._used.chunks().values()]
 
     def has_forgotten(self, command_id: str) -> bool:
-        """Whether a command of this id may have been decided without a remembered outcome."""
+        """Whether a command with this id may have been decided although no outcome is remembered."""
         return command_id in self._used
 
     def admit(self, envelope: Envelope, content: bytes, at: RecordMetadata) -> LedgerEntry | None:

@@ -58,7 +58,7 @@ class UsedIds:
         return any(_holds(chunk, packed) for chunk in self._chunks.values()) or self.range_of(command_id) is not None
 
     def may_hold(self, first: str) -> bool:
-        """Whether any used id at or after this one is possible."""
+        """Whether an id at or after this one may have been used."""
         return first <= self._latest
 
     def range_of(self, command_id: str) -> IdRange | None:

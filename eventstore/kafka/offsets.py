@@ -1,4 +1,4 @@
-"""Queries the first and last offsets of Kafka's partitions, and the offset at a time."""
+"""Queries the first and last offsets of Kafka's partitions, and the offset that belongs to a point in time."""
 
 from __future__ import annotations
 

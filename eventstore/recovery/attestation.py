@@ -158,7 +158,7 @@ def _differs(chain: HashChain, kept: Attestation, hashes: RecordHashes) -> bool:
 
 
 def _between(partition: Partition, kept: Attestation, proven: int) -> Difference:
-    """The difference lies after the last mark that matched."""
+    """The difference between the last mark that matched and the next one; `proven` marks matched."""
     first, end = proven * kept.stride, min((proven + 1) * kept.stride, kept.end)
     return Difference(partition, first, end, "the records changed")
 

@@ -109,7 +109,8 @@ async def replay(
 
 
 async def started(empty: FoldedPartition, start: StateReader | None, latest: int) -> FoldedPartition:
-    """A partition as saved, if that was at or before `latest`; otherwise an empty one."""
+    """The partition loaded from its saved state, if that is of a position at or before `latest`; otherwise an empty
+    partition."""
     head = start.head(empty.partition) if start else None
     if start is None or head is None or head.position > latest:
         return empty

@@ -23,7 +23,7 @@ class TracedAppend(Protocol):
         ...
 
     def finish(self, error: BaseException | None) -> None:
-        """The append was acknowledged, or ended with this error."""
+        """Called when the append was acknowledged (None), or ended with this error."""
         ...
 
 

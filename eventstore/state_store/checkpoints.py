@@ -49,10 +49,10 @@ def _checkpoint_at(path: Path) -> StateCheckpoint | None:
 
 
 def most_redundant(records: Sequence[int]) -> int:
-    """The index of the checkpoint to drop, of these (by their number of folded records, oldest first).
+    """The index of the checkpoint to drop. `records` has the number of folded records of each checkpoint, oldest first.
 
-    Its loss leaves the smallest gap relative to its age. The first one stays, because without it early queries start at
-    the beginning of the log. The newest ones stay too, unless there are no others.
+    The loss of this checkpoint leaves the smallest gap relative to its age. The first checkpoint stays, because without
+    it early queries start at the beginning of the log. The newest ones stay too, unless there are no others.
     """
     inner = range(1, len(records) - _NEWEST_KEPT)
     now = records[-1]

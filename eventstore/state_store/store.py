@@ -95,7 +95,7 @@ class StateStore(StateReader, Protocol):
     """The store in which one replica saves its partitions."""
 
     def batch(self, partition: Partition) -> SaveBatch:
-        """Begin a save. One at a time."""
+        """Begin a save. Only one save may be open at a time."""
         ...
 
     def forget(self, partition: Partition) -> None:

@@ -211,7 +211,7 @@ def _address(state: CliquesState, item: Claim, pod: Incarnation, rows: ClaimRows
 
 
 def _known_address(state: CliquesState, item: Claim) -> str:
-    """The address of the node's claim, in whichever clique of the domain."""
+    """The address of the node's claim in any clique of the domain."""
     home = state.home(item.domain, item.node)
     known = state.member(home, item.node) if home is not None else None
     return known.address if known is not None else ""

@@ -69,7 +69,8 @@ class Reload(msgspec.Struct, frozen=True):
 
 
 def reload(state: Reload, addresses: tuple[str, ...], now_ms: int) -> tuple[Reload, bool]:
-    """The new reload state for the present slots, and whether to signal. Call at each change, and at `wake_ms`."""
+    """The state of reloads after this call, and whether to signal the daemon now. `addresses` are the present slots.
+    Call it after each change, and at `wake_ms`."""
     if not _needs_signal(state.resolved, addresses):
         return msgspec.structs.replace(state, wake_ms=None), False
     if state.signalled_ms is not None and now_ms < state.signalled_ms + SIGNAL_INTERVAL_MS:

@@ -47,7 +47,7 @@ def _of_nodes(
 def _rows(
     change: CliquesChange, event: Event, claimant: str, result: Mapping[str, int], at: RecordMetadata
 ) -> Iterator[DecisionItems]:
-    """The items of the rows that a record, or one node of it, changes. `result` is that of the claimant."""
+    """The items of the rows that a record, or one node of it, changes. `result` is the result of `claimant`."""
     if change.capacity is not None:
         clique, capacity = change.capacity
         yield single_item("clique_capacity_set", clique, {"capacity": str(capacity)})
@@ -59,7 +59,7 @@ def _rows(
 def _member(
     key: str, row: CliqueMember, event: Event, result: Mapping[str, int] | None, at: RecordMetadata
 ) -> Iterator[DecisionItems]:
-    """The item of one row. `result` is that of its claim; None if the record is not a claim of this node."""
+    """The item of one row. `result` is the result of the node's claim; None if the record has no claim of this node."""
     clique, node = split_key(key)
     detail = {"clique": clique}
     if row.claim_state == "left":

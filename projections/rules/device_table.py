@@ -113,7 +113,8 @@ def digest_of(rules: Mapping[Rule, Prefixes]) -> bytes:
 
 
 def _after(table: DeviceTable, delta: Delta, capacity: int) -> dict[Rule, Prefixes] | FrameRefused:
-    """The sets after each step in turn, until one is invalid or does not fit."""
+    """The sets of the table after all steps of a delta, or the refusal of the first step that is invalid or does not
+    fit."""
     rules = dict(table.rules)
     size = table.size
     for step in delta.steps:

@@ -52,7 +52,8 @@ def _mask(rule: Rule, starts: list[int]) -> int:
 
 
 def allowed_classes(rules: Iterable[tuple[bool, int]]) -> int:
-    """The classes that a source may use. Each rule that holds it gives its action (allow or not) and mask, in order."""
+    """The classes that a source may use. `rules` are the rules that hold the source, in order of precedence: whether
+    the rule allows, and the classes that it matches."""
     may = decided = 0
     for allows, mask in rules:
         if allows:

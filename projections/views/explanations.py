@@ -224,7 +224,8 @@ def _intended(
 def _needed(now: RuleTable, rules: Sequence[tuple[AddressView, int]]) -> int:
     """The version from which the table certainly allows the node; the newest version if history does not reach back.
 
-    History starts anew after a restart. An older version could then claim that a lagging DPU has the rule.
+    History starts anew after a restart. With an older version than the newest, a DPU that lags could then be reported
+    to have the rule.
     """
     versions = [view.version for view, _ in rules]
     return max(versions) if all(versions) else now.version

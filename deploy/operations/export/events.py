@@ -32,8 +32,8 @@ def silent(_what: str, _share: float) -> None:
 
 
 class EventFilter(NamedTuple):
-    """The filter of events; empty fields admit all, but empty `topics` only the folded ones. `since_ms` is an append
-    time; `subject` must match exactly.
+    """The filter of events. An empty field admits every event, except that empty `topics` admit the folded topics only.
+    `since_ms` is an append time; `subject` must match exactly.
 
     The range is from `start` to before `until`, each a position or an append time. Records appended at the time `until`
     are included.

@@ -192,7 +192,7 @@ def _by_set(by_bits: Mapping[int, Sequence[Address]]) -> dict[int, Sequence[Addr
 
 
 def charge(state: FleetState, charges: Iterable[tuple[BudgetKind, str, int]], now_ms: int) -> None:
-    """Count changed verdicts against the budgets: kind, list id, number of addresses."""
+    """Count changed verdicts against the budgets. Each charge has a budget, a list id and a number of addresses."""
     for kind, list_id, count in charges:
         key = window_key(kind, list_id)
         state.windows.put(key, state.windows.rows.get(key, EMPTY_WINDOW).charged(now_ms, count))

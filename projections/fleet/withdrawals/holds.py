@@ -142,7 +142,8 @@ def member_holds(
 
 
 def _grown(earlier: Hold, later: Hold) -> Hold:
-    """An open hold with the zones, the budget and the reason of a later part of its command. Its approvals are void."""
+    """An open hold after a later part of its command was held: it has the zones and reasons of both parts, and no
+    approvals."""
     reasons = [*dict.fromkeys((*earlier.reason.split(_LATER), later.reason))]
     if len(reasons) > MAX_SHOWN_REASONS:
         reasons[MAX_SHOWN_REASONS:] = [_OTHERS]

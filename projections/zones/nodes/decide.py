@@ -251,8 +251,8 @@ def _cause(event: NodesJoined | NodesChanged | NodesLeft) -> CauseRow:
 
 
 def _decision(names: Collection[str], items: Sequence[ItemOutcome], change: ZonesChange) -> Decision:
-    """The decision on all items: done if a node changed, refused if every item is, else unchanged; items list
-    deviations."""
+    """The decision on all items: done if a node changed, refused if every item is refused, otherwise unchanged. `items`
+    has the items with another outcome."""
     if change.nodes or change.tombstones:
         return Decision(change, Outcome("done", items=tuple(items)) if items else DONE)
     if len(items) == len(names) and all(item.code == "refused" for item in items):
