@@ -130,7 +130,7 @@ class Forwarder:
     async def _prune(self, partition: Partition) -> None:
         def is_possible() -> bool:
             mark = self._mark(partition)
-            is_behind_us = mark <= self._replica.position(partition)  # see drivers/stall_detector.py otherwise
+            is_behind_us = mark <= self._replica.position(partition)  # if not, see drivers/stall_detector.py
             return is_behind_us and self._states.zones_at(partition).has_forwarded_before(mark)
 
         while True:

@@ -60,7 +60,7 @@ def certs() -> None:
 @certs.command(epilog="Example: dpuplane certs init --trust-domain lab.example.org")
 @_DIR
 @click.option(
-    "--trust-domain", default="dpuplane.local", show_default=True, metavar="NAME", help="Trust domain of every name."
+    "--trust-domain", default="dpuplane.local", show_default=True, metavar="NAME", help="Trust domain of all names."
 )
 @click.option("--days", type=click.IntRange(1, 3_650), default=365, show_default=True, help="Days of validity.")
 def init(folder: Path, trust_domain: str, days: int) -> None:

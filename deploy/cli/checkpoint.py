@@ -34,7 +34,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     "--hashes/--no-hashes",
     default=True,
     show_default=True,
-    help="Also write a hash of every record (8 bytes each) to FILE.hashes, to name a difference exactly.",
+    help="Also write a hash of every record (8 bytes each) to FILE.hashes: `verify` then names a differing record.",
 )
 @log_options
 @query_options

@@ -70,7 +70,7 @@ def cliques() -> None:
 
 
 @cliques.command("list")
-@click.option("--domain", default="", type=DOMAIN, help="Only those of this domain.")
+@click.option("--domain", default="", type=DOMAIN, help="Only cliques of this domain.")
 @list_options
 def list_cliques(*, client: Client, output: Output, limit: int | None, domain: str) -> None:
     """List cliques.
@@ -141,7 +141,7 @@ def _print_config(found: pb.CliqueConfig, part: str, merge: str | None) -> None:
 @click.option(
     "--address",
     default="",
-    help="Address of its daemon, for the hosts mapping. Without this option and --uid, the present address stays.",
+    help="Address of the node's daemon, for the hosts mapping. Without it and --uid, the present address stays.",
 )
 @_UID
 @click.option("--created", type=Time(), default=0, help="Creation time of that incarnation; needs --uid.")
@@ -239,7 +239,7 @@ def capacity(*, client: Client, output: str, domain: str, clique: str, capacity:
 @_DOMAIN
 @_CLIQUE
 @_NODE
-@click.option("--not", "not_ready", is_flag=True, help="Report that it is not ready.")
+@click.option("--not", "not_ready", is_flag=True, help="Report that the daemon is not ready.")
 @_UID
 @command_options
 def ready(*, client: Client, output: str, domain: str, clique: str, node: str, not_ready: bool, uid: str) -> None:

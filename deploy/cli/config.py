@@ -124,7 +124,7 @@ def use_context(name: str) -> None:
 @click.option("--server", metavar="HOST:PORT,...", help="API address of the plane.")
 @click.option("--as", "principal", metavar="NAME", help="Your name in the log (unauthenticated; loopback only).")
 @click.option("--tls-cert", metavar="FILE", help="Your certificate; a relative path is relative to this folder.")
-@click.option("--tls-key", metavar="FILE", help="Its key.")
+@click.option("--tls-key", metavar="FILE", help="Key of the certificate.")
 @click.option("--tls-ca", metavar="FILE", help="Trusted certificate authority of the plane.")
 def set_context(name: str, **given: str | None) -> None:
     """Create a context, or replace the given fields of one. The first context becomes the current one.

@@ -141,7 +141,7 @@ def use_context(command: click.Context, _option: click.Parameter, given: str | N
         name = given if given is not None else contexts.current
         context = context_named(contexts, name, file) if name or given is not None else Context()
     except BadContexts:
-        if not command.resilient_parsing:  # of a shell that completes a line
+        if not command.resilient_parsing:  # click parses this way while a shell completes a line
             raise
         return given
     command.default_map = {**(command.default_map or {}), **option_defaults(context, file.parent)}

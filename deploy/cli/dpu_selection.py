@@ -61,7 +61,7 @@ def selects_dpus(function: F) -> F:
             "--phase", type=click.Choice(PHASES, case_sensitive=False), metavar="PHASE", help="Select DPUs in a phase."
         ),
         selector_option("DPUs of zones with these labels"),
-        click.option("--zone", default="", type=ZONE, help="Their zone. Without names, select all DPUs of this zone."),
+        click.option("--zone", default="", type=ZONE, help="Zone of the DPUs. Without names, selects all its DPUs."),
         click.argument("names", type=DPU, nargs=-1, metavar="[DPU]..."),
     ):
         run = decorate(run)

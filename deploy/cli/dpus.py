@@ -60,15 +60,15 @@ def dpus() -> None:
 
 
 @dpus.command("list")
-@click.option("--zone", default="", type=ZONE, help="Only those of this zone.")
+@click.option("--zone", default="", type=ZONE, help="Only DPUs of this zone.")
 @click.option(
     "--phase",
     type=click.Choice(PHASES, case_sensitive=False),
     metavar="PHASE",
-    help="Only those in this phase.",
+    help="Only DPUs in this phase.",
 )
 @click.option("--stuck", is_flag=True, help="Only DPUs that failed, are paused, or were replaced by another card.")
-@selector_option("those of zones with these labels")
+@selector_option("DPUs of zones with these labels")
 @list_options
 def list_dpus(
     *, client: Client, output: Output, limit: int | None, zone: str, phase: str | None, stuck: bool, selector: str
@@ -85,7 +85,7 @@ def list_dpus(
 
 @dpus.command()
 @click.argument("dpu", type=DPU)
-@click.option("--zone", default="", type=ZONE, help="Its zone; looked up if not given.")
+@click.option("--zone", default="", type=ZONE, help="Zone of the DPU; looked up if not given.")
 @show_options
 def show(*, client: Client, output: Output, dpu: str, zone: str) -> None:
     """Show one DPU.
@@ -109,10 +109,10 @@ def _field(name: str, value: Any) -> tuple[str, object]:
 
 @dpus.command()
 @click.argument("dpu", type=DPU)
-@click.option("--zone", required=True, type=ZONE, help="Its zone (rack).")
-@click.option("--node", default="", type=NODE, help="Its node (host).")
-@click.option("--serial", default="", help="Its serial number, which identifies the card.")
-@click.option("--bmc-address", default="", help=f"Address of its BMC: {address_forms()}.")
+@click.option("--zone", required=True, type=ZONE, help="Zone (rack) of the DPU.")
+@click.option("--node", default="", type=NODE, help="Node (host) of the DPU.")
+@click.option("--serial", default="", help="Serial number of the DPU, which identifies the card.")
+@click.option("--bmc-address", default="", help=f"Address of the BMC: {address_forms()}.")
 @command_options
 def register(*, client: Client, output: str, dpu: str, zone: str, node: str, serial: str, bmc_address: str) -> None:
     """Register a DPU.

@@ -32,7 +32,7 @@ def holds() -> None:
 
 @holds.command("list")
 @click.option(
-    "--command", "of_command", default="", callback=param_types.command_id, help="Only those of this command."
+    "--command", "of_command", default="", callback=param_types.command_id, help="Only holds of this command."
 )
 @list_options
 def list_holds(*, client: Client, output: Output, limit: int | None, of_command: str) -> None:

@@ -31,7 +31,7 @@ Examples:
     default=0,
     show_default=True,
     help="Number of controllers apart from the brokers, an odd number: most of them must be up. With 0, each broker"
-    " is a controller too, and to replace a broker that was the active controller takes 0.5 s longer.",
+    " is a controller too, and replacing a broker that was the active controller takes 0.5 s longer.",
 )
 @click.option(
     "--data",

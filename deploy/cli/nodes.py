@@ -50,8 +50,8 @@ def nodes() -> None:
 
 
 @nodes.command("list")
-@click.option("--zone", default="", type=ZONE, help="Only those of this zone.")
-@selector_option("those with these labels")
+@click.option("--zone", default="", type=ZONE, help="Only nodes of this zone.")
+@selector_option("nodes with these labels")
 @list_options
 def list_nodes(*, client: Client, output: Output, limit: int | None, zone: str, selector: str) -> None:
     """List nodes, including those that left and that a hold keeps in the rule tables.
@@ -97,8 +97,8 @@ def _fields(node: pb.Node) -> list[tuple[str, object]]:
 
 @nodes.command()
 @click.argument("name", type=NODE)
-@click.option("--zone", required=True, type=ZONE, help="Its zone (rack).")
-@click.option("--address", "addresses", multiple=True, help="Its address; at most one IPv4 and one IPv6 address.")
+@click.option("--zone", required=True, type=ZONE, help="Zone (rack) of the node.")
+@click.option("--address", "addresses", multiple=True, help="Address of the node; at most one IPv4 and one IPv6.")
 @click.option("--label", "labels", multiple=True, metavar="K=V", callback=key_values, help="A label; repeatable.")
 @command_options
 def join(
@@ -115,7 +115,7 @@ def join(
 
 @nodes.command()
 @click.argument("names", type=NODE, nargs=-1, metavar="[NODE]...")
-@click.option("--zone", default="", type=ZONE, help="Their zone; looked up for each node if not given.")
+@click.option("--zone", default="", type=ZONE, help="Zone of the nodes; looked up for each node if not given.")
 @selector_option("nodes with these labels, instead of names")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask for a confirmation of the selection.")
 @dry_run_option

@@ -24,7 +24,7 @@ def _option(flag: str, envvar: str, text: str) -> Callable[[F], F]:
 
 
 _CERT: Any = _option("--tls-cert", "DPUPLANE_CLIENT_TLS_CERT", "Your certificate, for mutual TLS.")
-_KEY: Any = _option("--tls-key", "DPUPLANE_CLIENT_TLS_KEY", "Its key.")
+_KEY: Any = _option("--tls-key", "DPUPLANE_CLIENT_TLS_KEY", "Key of the certificate.")
 _CA: Any = _option("--tls-ca", "DPUPLANE_CLIENT_TLS_CA", "Trusted certificate authority of the plane.")
 
 

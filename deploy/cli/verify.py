@@ -65,9 +65,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.command(epilog="Example: dpuplane verify --data plane")
-@click.option(
-    "--checkpoint", type=_FILE, help="Instead, prove that the log begins with the records of this checkpoint."
-)
+@click.option("--checkpoint", type=_FILE, help="Prove only that the log begins with the records of this checkpoint.")
 @click.option("--public-key", type=_FILE, help="Public key of the checkpoint.")
 @log_options
 @query_options

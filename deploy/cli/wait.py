@@ -57,7 +57,7 @@ def wait() -> None:
     show_default=True,
     help="The phase; case does not matter.",
 )
-@click.option("--zone", default="", type=ZONE, help="Their zone; looked up for each DPU if not given.")
+@click.option("--zone", default="", type=ZONE, help="Zone of the DPUs; looked up for each DPU if not given.")
 @selector_option("DPUs of zones with these labels, instead of names")
 @wait_options
 def dpu(

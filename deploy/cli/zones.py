@@ -45,7 +45,7 @@ def zones() -> None:
 
 
 @zones.command("list")
-@selector_option("those with these labels")
+@selector_option("zones with these labels")
 @list_options
 def list_zones(*, client: Client, output: Output, limit: int | None, selector: str) -> None:
     """List zones.

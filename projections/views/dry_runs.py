@@ -266,7 +266,7 @@ def _picked_under(state: FleetState, plan: Plan, keys: Iterable[SetKey]) -> dict
         bits[number] = plan.bits_of(state.labels.sets[number])
     found = {}
     for key, bit in wanted:
-        inside = np.array([value >> bit & 1 for value in (*bits, 0)], np.bool_)  # a free slot reads the last label set
+        inside = np.array([value >> bit & 1 for value in (*bits, 0)], np.bool_)  # a free slot (-1) reads the last 0
         found[key] = _addresses(state, inside[label])
     return found
 

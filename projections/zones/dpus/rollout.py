@@ -117,7 +117,7 @@ def queue_place(state: ZonesState, changed: DpuChange, admitted: InstallAdmissio
     """The place in the queue, from 1, of a DPU that is Pending after this record."""
     assert changed.new is not None
     index = state.dpu_index.zone(changed.new.zone)
-    if not _keeps_place(changed):  # it is at the end of its queue
+    if not _keeps_place(changed):  # the DPU goes to the end of its queue
         lines = (index.retry_queue,) if changed.new.effect else (index.retry_queue, index.queue)
         gone = {changed.name, *admitted.rows}
         return 1 + sum(len(line) - sum(name in line for name in gone) for line in lines)
