@@ -129,8 +129,8 @@ Part: TypeAlias = tuple[Sequence[str], pb.CommandResult]
 
 
 def merged_result(answers: Sequence[Part]) -> pb.CommandResult:
-    """Merge the results of several commands into one. It lists each item whose outcome or reason is not that of the
-    merged result."""
+    """Merge the results of several commands into one. It has the items that the results list, and every other item
+    whose outcome or reason is not that of the merged result."""
     if len(answers) == 1:
         return answers[0][1]
     decisive = min((answer for _, answer in answers), key=lambda answer: _PRECEDENCE.index(answer.outcome))

@@ -145,7 +145,7 @@ class _Run:
         self._loop = asyncio.get_running_loop()
 
     def wanted(self, partition: Partition) -> list[int]:
-        """The positions before the end with a requested digest."""
+        """The positions before the end at which a digest is requested."""
         return sorted(at for at in self._digests_at.get(partition, ()) if at < self._ends[partition])
 
     async def fold(self) -> ReplayResult:

@@ -75,7 +75,7 @@ def laggards(
     state: InstallsState, zone: str, *, level: int = APPLIED, ordinals: Iterable[int] | None = None
 ) -> list[int]:
     """The DPUs that have not reached `level` with the zone's newest version, by ordinal. Only DPUs in `ordinals` count;
-    by default these are 0 to the number of DPUs in the last report."""
+    by default these are all ordinals below the last reported number of DPUs."""
     row = state.zones.rows.get(zone)
     numbers = state.numbers.get(zone)
     if row is None or not numbers:

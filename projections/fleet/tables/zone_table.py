@@ -81,9 +81,11 @@ def earliest_since(state: FleetState, zone: str, since: int) -> int:
 
 
 def held_since(state: FleetState, zone: str, found: SetCover, address: Address) -> tuple[int, int]:
-    """The version since which a zone's table has an address in one of its sets, and the append time of that change;
-    0 for each that history does not reach. A set that other zones had before may be older than its addition to this
-    table."""
+    """The version since which a zone's table has an address by the set `found`, and the append time of that change. A
+    value is 0 if history does not reach back to it.
+
+    The set may have had the address before this zone had the set; then the version is that of the zone's list.
+    """
     version, time_ms = found.held_since(address)
     came, is_known = _came(state, zone, found)
     if version > came:

@@ -188,7 +188,8 @@ class Hold(msgspec.Struct, frozen=True):
     zone: str = ""
     labels_after: dict[str, str] | None = None
     asked_offset: int = 0
-    """The offset at which an edit was requested, or requested again after its effect had grown."""
+    """The offset at which approvals of an edit were last asked for: when it was requested, or when new approvals became
+    necessary because its effect had grown."""
     shown_counts: dict[str, int] = {}
     """For an edit, the counts that the approvers see, each of which exceeded a budget at `asked_offset`: the number of
     addresses, by budget and by the zones in which their verdict would change (`key_of`)."""
