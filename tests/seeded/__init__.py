@@ -1,5 +1,5 @@
-"""Typical bugs, each planted in the plane on purpose, with the invariant that must catch it.
+"""Typical bugs, each planted in the plane, with the invariant that must catch it.
 
-`python -m tests.seeded` plants them one after the other and prints the checkers that caught each. A checker that never
-caught a bug may check nothing.
+`python -m tests.seeded` plants the bugs one after the other, and prints the invariants that caught each. A checker that
+has never caught a bug may check nothing.
 """

@@ -1,4 +1,6 @@
-"""The definition of a seeded bug: a patch of production code, described in one sentence, and a run that shows it."""
+"""The definition of a seeded bug: a patch of production code, a description in one sentence, and a scenario that shows
+the bug.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +14,17 @@ from tests.simulation.run import simulate
 Plant = Callable[[], AbstractContextManager[None]]
 
 
-class Sound(NamedTuple):
-    """The report of the checkers about the sound plane, and whether it came to rest within the time that it gets with a
+class CleanReport(NamedTuple):
+    """The faults found without the bug, and whether the plane came to rest within the time limit of the run with the
     bug.
     """
 
     faults: tuple[str, ...]
-    in_time: bool
+    rested_in_time: bool
 
 
-class Stepped(NamedTuple):
-    """Shown by the stepwise plane (`tests.seeded.plane`)."""
+class SteppedScenario(NamedTuple):
+    """A scenario of the stepwise plane (`tests.seeded.plane`)."""
 
     seed: int
     steps: int = 400
@@ -34,45 +36,45 @@ class Stepped(NamedTuple):
         except AssertionError as broken:
             return [f"I20: the plane stops: {broken}"]
 
-    def sound(self) -> Sound:
+    def clean_report(self) -> CleanReport:
         """The report of the checkers without the bug."""
-        return Sound(tuple(self.faults()), in_time=True)
+        return CleanReport(tuple(self.faults()), rested_in_time=True)
 
 
-class Simulated(NamedTuple):
-    """Shown by a simulated run, with a time limit to come to rest. `given` is patched both with and without the bug."""
+class SimulatedScenario(NamedTuple):
+    """A scenario of the simulator, with a time limit to come to rest. `setup` is active with and without the bug."""
 
     seed: int
     faulty_s: float = 10.0
     converges_within_s: float = 20.0
-    given: Plant = nullcontext
+    setup: Plant = nullcontext
 
     def faults(self) -> list[str]:
-        with self.given():
+        with self.setup():
             return simulate(self.seed, faulty_s=self.faulty_s, converges_within_s=self.converges_within_s).faults
 
-    def sound(self) -> Sound:
+    def clean_report(self) -> CleanReport:
         """The report of the checkers without the bug."""
-        with self.given():
+        with self.setup():
             run = simulate(self.seed, faulty_s=self.faulty_s)
-        return Sound(tuple(run.faults), run.converged_s <= self.converges_within_s)
+        return CleanReport(tuple(run.faults), run.converged_s <= self.converges_within_s)
 
 
 class Bug(NamedTuple):
-    """A seeded bug. `caught_by` is the invariant whose checker must find a fault, for the seed of `shown` or one of the
-    next seeds: after a change of the plane a seed is another run.
+    """A seeded bug. `caught_by` is the invariant whose checker must find a fault, with the seed of `scenario` or one of
+    the next seeds. Other seeds are tried because a change of the plane changes the run of a seed.
     """
 
     name: str
-    says: str
+    description: str
     caught_by: str
     plant: Plant
-    shown: Stepped | Simulated
+    scenario: SteppedScenario | SimulatedScenario
 
 
 @contextmanager
 def patched(*patches: tuple[Any, str, Callable[[Any], Any]]) -> Iterator[None]:
-    """Replace each attribute by a function of its present value, and restore it on exit."""
+    """During the context, replace each attribute by a function of its original value."""
     originals = [(owner, name, getattr(owner, name)) for owner, name, _ in patches]
     try:
         for (owner, name, make), (_, _, original) in zip(patches, originals, strict=True):
@@ -83,11 +85,11 @@ def patched(*patches: tuple[Any, str, Callable[[Any], Any]]) -> Iterator[None]:
             setattr(owner, name, original)
 
 
-def instead(value: Any) -> Callable[[Any], Any]:
-    """A replacement that ignores the present value."""
+def replaced_by(value: Any) -> Callable[[Any], Any]:
+    """A replacement by this value."""
     return lambda original: value
 
 
-def does(value: Any = None) -> Callable[[Any], Any]:
-    """A function that returns this and does nothing."""
+def returns(value: Any = None) -> Callable[[Any], Any]:
+    """A replacement by a function that only returns this value."""
     return lambda original: lambda *args, **kwargs: value

@@ -1,32 +1,32 @@
-"""Bugs in the records between zones and fleet about a node that several zones stated."""
+"""Bugs in the records between zones and fleet about a node that joined several zones."""
 
 from __future__ import annotations
 
 import projections.zones.nodes.decide
 from eventstore.folding.fold import DONE, Decision
 from projections.fleet.membership.tombstones import Tombstone, Tombstones
-from tests.seeded.bugs import Bug, Stepped, does, patched
+from tests.seeded.bugs import Bug, SteppedScenario, patched, returns
 
 BUGS = (
     Bug(
         "leave-elsewhere-ignored",
-        "a node that came to another partition and left it, unheard of, stays where an older incarnation of it is",
+        "an older incarnation of a node stays in its zone after a newer one joined and left another partition",
         "I25",
-        lambda: patched((Tombstone, "ends_known", does(False))),
-        Stepped(1),
+        lambda: patched((Tombstone, "ends_known", returns(False))),
+        SteppedScenario(1),
     ),
     Bug(
         "tombstones-forgotten",
-        "fleet forgets a leave as soon as it has heard of it, and a late forward of an older join undoes it",
+        "fleet keeps no tombstone of a leave, and a late forward of an older join undoes the leave",
         "I25",
-        lambda: patched((Tombstones, "note", does())),
-        Stepped(1),
+        lambda: patched((Tombstones, "note", returns())),
+        SteppedScenario(1),
     ),
     Bug(
         "supersede-skipped",
-        "a zone takes what fleet hands down, and keeps the nodes that it names",
+        "a zone accepts the records of fleet about superseded nodes, and keeps these nodes",
         "I25",
-        lambda: patched((projections.zones.nodes.decide, "supersede", does(Decision(None, DONE)))),
-        Stepped(1),
+        lambda: patched((projections.zones.nodes.decide, "supersede", returns(Decision(None, DONE)))),
+        SteppedScenario(1),
     ),
 )

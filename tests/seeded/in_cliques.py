@@ -7,7 +7,7 @@ from typing import Any
 import projections.cliques.claims
 import projections.cliques.fold
 from projections.cliques.state import Clique, CliquesState
-from tests.seeded.bugs import Bug, Stepped, patched
+from tests.seeded.bugs import Bug, SteppedScenario, patched
 
 
 def _second_lowest(lowest_free: Any) -> Any:
@@ -32,7 +32,7 @@ def _last_come_first_served(assign_waiting: Any) -> Any:
     return served
 
 
-def _never_applied(draft: Any) -> Any:
+def _draft_is_not_updated(draft: Any) -> Any:
     def drafted(state: Any) -> Any:
         made = draft(state)
         made.apply = lambda change: None
@@ -41,40 +41,40 @@ def _never_applied(draft: Any) -> Any:
     return drafted
 
 
-def _any_last_index(is_free: Any) -> Any:
+def _last_index_beyond_capacity(is_free: Any) -> Any:
     return lambda self, index: index >= 0 and index not in self.holders
 
 
 BUGS = (
     Bug(
         "index-not-dense",
-        "the first index of a clique is 1",
+        "the first claim of a clique gets index 1",
         "I4",
         lambda: patched((projections.cliques.claims, "lowest_free", _second_lowest)),
-        Stepped(1),
+        SteppedScenario(1),
     ),
     Bug(
         "last-come-first-served",
-        "a freed index goes to who waits since the shortest time",
+        "a free index goes to the node that has waited for the shortest time",
         "I4",
         lambda: patched(
             (projections.cliques.claims, "assign_waiting", _last_come_first_served),
             (projections.cliques.fold, "assign_waiting", _last_come_first_served),
         ),
-        Stepped(1),
+        SteppedScenario(1),
     ),
     Bug(
         "items-decided-apart",
         "each claim of a record is decided on the state before the record",
         "I20",
-        lambda: patched((CliquesState, "draft", _never_applied)),
-        Stepped(1),
+        lambda: patched((CliquesState, "draft", _draft_is_not_updated)),
+        SteppedScenario(1),
     ),
     Bug(
         "index-beyond-the-capacity",
-        "who comes back gets the index it had, although the clique has become smaller",
+        "a node that returns gets its last index, although the clique has become smaller",
         "I4",
-        lambda: patched((Clique, "is_free", _any_last_index)),
-        Stepped(2),
+        lambda: patched((Clique, "is_free", _last_index_beyond_capacity)),
+        SteppedScenario(2),
     ),
 )

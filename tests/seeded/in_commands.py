@@ -1,4 +1,4 @@
-"""Bugs between a command and its answer: ids, positions, waiting, certainty of outcomes."""
+"""Bugs between a command and its answer: command ids, positions, waits, and definite outcomes."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from eventstore.log import ZONES
 from eventstore.replicas.replica import Answer, Replica
 from eventstore.replicas.wait_lists import AnswerWaitList
 from schemas.api import dpuplane_pb2 as pb
-from tests.seeded.bugs import Bug, Simulated, Stepped, does, instead, patched
+from tests.seeded.bugs import Bug, SimulatedScenario, SteppedScenario, patched, replaced_by, returns
 
 
-def _answers_before_append(submit: Any) -> Any:
+def _position_at_submission(submit: Any) -> Any:
     async def answered(log: Any, folded: Any, answers: Any, *, event: Any, **options: Any) -> Answer:
         position = folded.position
         append = submit(log, folded, answers, event=event, **options)
@@ -37,7 +37,7 @@ def _answers_before_append(submit: Any) -> Any:
     return answered
 
 
-def _says_done_at_once(submit: Any) -> Any:
+def _done_after_append(submit: Any) -> Any:
     async def answered(log: Any, folded: Any, answers: Any, *, key: bytes, event: Any, **options: Any) -> Answer:
         position = await log.end(folded.partition)
         await log.append(folded.partition, key, encode(event), timeout_s=5.0)
@@ -46,7 +46,7 @@ def _says_done_at_once(submit: Any) -> Any:
     return answered
 
 
-def _answers_anybody(resolve: Any) -> Any:
+def _answers_every_waiter(resolve: Any) -> Any:
     def resolved(self: AnswerWaitList, partition: Any, entries: Any) -> None:
         for entry in entries:
             for futures in self._waiting.values():
@@ -64,7 +64,7 @@ def _end_of_the_batch(resolve: Any) -> Any:
     return resolved
 
 
-def _position_of_the_copy(admit: Any) -> Any:
+def _position_of_the_duplicate(admit: Any) -> Any:
     def admitted(self: Ledger, envelope: Any, content: bytes, at: Any) -> Any:
         entry = admit(self, envelope, content, at)
         return entry if entry is None else replace(entry, offset=at.offset)
@@ -72,35 +72,35 @@ def _position_of_the_copy(admit: Any) -> Any:
     return admitted
 
 
-def _outcome_of_the_copy(admit: Any) -> Any:
+def _outcome_of_the_duplicate(admit: Any) -> Any:
     def admitted(self: Ledger, envelope: Any, content: bytes, at: Any) -> Any:
         return None if envelope.command_id in self.entries else admit(self, envelope, content, at)
 
     return admitted
 
 
-def _under_a_floor(contains: Any) -> Any:
+def _refused_below_a_floor(contains: Any) -> Any:
     def is_refused(self: UsedIds, command_id: str) -> bool:
         return self.may_hold(command_id)
 
     return is_refused
 
 
-def _one_short(reached: Any) -> Any:
+def _waits_for_one_record_less(reached: Any) -> Any:
     async def waited(self: Replica, partition: Any, position: int, *, timeout_s: float) -> None:
         await reached(self, partition, position - 1, timeout_s=timeout_s)
 
     return waited
 
 
-def _not_at_all(reached: Any) -> Any:
+def _does_not_wait(reached: Any) -> Any:
     async def waited(self: Replica, partition: Any, position: int, *, timeout_s: float) -> None:
-        """Accept whatever position has been reached."""
+        """Return without waiting."""
 
     return waited
 
 
-def _waits_until_nothing_below_waits(is_forwarded: Any) -> Any:
+def _ignores_replaced_changes(is_forwarded: Any) -> Any:
     def forwarded(state: Any, mark: int, offset: int) -> bool:
         waiting = [found for found in state.outbox_offsets if found >= mark]
         return mark >= offset or not waiting or waiting[0] >= offset
@@ -110,7 +110,7 @@ def _waits_until_nothing_below_waits(is_forwarded: Any) -> Any:
 
 def _refuses_before_append(state: Any) -> Any:
     async def handled(self: CommandHandler, shape: Any, request: Any, call: Any) -> pb.CommandResult:
-        """Look up the names of a request in the state that this process has folded."""
+        """Refuse a leave of nodes that are not in the folded state of this process."""
         if shape is nodes.leave and not self._replica.outcomes(request.command_id):
             rows = self._replica.state(self._replica.partition_for(ZONES, request.zone)).nodes.rows
             if not any(name in rows for name in request.names):
@@ -123,7 +123,7 @@ def _refuses_before_append(state: Any) -> Any:
     return handled
 
 
-def _where_it_was_last_seen(state: Any) -> Any:
+def _leave_in_the_folded_zone(state: Any) -> Any:
     async def handled(self: CommandHandler, shape: Any, request: Any, call: Any) -> pb.CommandResult:
         """Send a leave to the zone in which this process has folded the node."""
         if shape is nodes.leave:
@@ -136,7 +136,7 @@ def _where_it_was_last_seen(state: Any) -> Any:
     return handled
 
 
-def _ahead(status_of: Any) -> Any:
+def _position_three_ahead(status_of: Any) -> Any:
     def status(folded: Any, end: int) -> Any:
         found = status_of(folded, end)
         return found._replace(position=found.position + 3)
@@ -144,140 +144,140 @@ def _ahead(status_of: Any) -> Any:
     return status
 
 
-def _only(**kinds: int) -> Any:
-    """Clients that send only these commands, and repeat half of the answered ones."""
+def _clients_send_only(**kinds: int) -> Any:
+    """Clients send only these kinds of commands, and repeat half of the answered ones."""
     clients = tests.simulation.clients
-    return patched((clients, "REQUEST_WEIGHTS", instead(kinds)), (clients, "REPEAT_SHARE", instead(0.5)))
+    return patched((clients, "REQUEST_WEIGHTS", replaced_by(kinds)), (clients, "REPEAT_SHARE", replaced_by(0.5)))
 
 
 BUGS = (
     Bug(
         "dedup-dropped",
-        "the ledger remembers no ids",
+        "the ledger stores no command ids",
         "I2",
-        lambda: patched((Ledger, "remember", does())),
-        Stepped(1),
+        lambda: patched((Ledger, "remember", returns())),
+        SteppedScenario(1),
     ),
     Bug(
         "dedup-decides-again",
-        "a repeated command is decided once more, as if it had not been seen",
+        "a repeated command is decided again, as if its id were new",
         "I2",
-        lambda: patched((Ledger, "admit", _outcome_of_the_copy)),
-        Stepped(1),
+        lambda: patched((Ledger, "admit", _outcome_of_the_duplicate)),
+        SteppedScenario(1),
     ),
     Bug(
         "ids-forgotten-whole",
-        "ids are forgotten after a minute, and nothing refuses a copy that lands later",
+        "command ids are dropped after a minute, and a duplicate that lands later is not refused",
         "I2",
-        lambda: patched((eventstore.folding.ledger, "KEEP_MS", instead(0)), (UsedIds, "add", does())),
-        Stepped(1),
+        lambda: patched((eventstore.folding.ledger, "KEEP_MS", replaced_by(0)), (UsedIds, "add", returns())),
+        SteppedScenario(1),
     ),
     Bug(
-        "ids-under-a-floor",
-        "every id up to the latest that was forgotten is refused, so a clock that was fast makes the plane refuse",
+        "ids-below-a-floor-refused",
+        "every id up to the latest dropped one is refused, so the plane refuses new commands after a clock was fast",
         "I2",
-        lambda: patched((UsedIds, "__contains__", _under_a_floor)),
-        Stepped(1),
+        lambda: patched((UsedIds, "__contains__", _refused_below_a_floor)),
+        SteppedScenario(1),
     ),
     Bug(
         "ids-lost-at-restart",
-        "the ids that were saved are not loaded",
+        "saved command ids are not loaded",
         "I11",
-        lambda: patched((Ledger, "load", does())),
-        Stepped(1),
+        lambda: patched((Ledger, "load", returns())),
+        SteppedScenario(1),
     ),
     Bug(
         "position-of-the-copy",
-        "a repeated command is answered with the position of the repetition",
+        "a repeated command is answered with the position of its duplicate",
         "I3",
-        lambda: patched((Ledger, "admit", _position_of_the_copy)),
-        Stepped(1),
+        lambda: patched((Ledger, "admit", _position_of_the_duplicate)),
+        SteppedScenario(1),
     ),
     Bug(
         "refused-from-folded-state",
         "a leave of nodes that this process has not folded is refused, and nothing is appended",
         "I23",
         lambda: patched((CommandHandler, "handle", _refuses_before_append)),
-        Simulated(1),
+        SimulatedScenario(1),
     ),
     Bug(
         "id-routed-by-a-hint",
-        "a leave goes to the zone in which a process knows the node, which may be another one at the repeat",
+        "a leave goes to the zone in which the process has the node, and a repeat may go to another zone",
         "I23",
-        lambda: patched((CommandHandler, "handle", _where_it_was_last_seen), (CommandIdBindings, "bind", does())),
-        Simulated(1, given=lambda: _only(join=2, leave=1)),
+        lambda: patched((CommandHandler, "handle", _leave_in_the_folded_zone), (CommandIdBindings, "bind", returns())),
+        SimulatedScenario(1, setup=lambda: _clients_send_only(join=2, leave=1)),
     ),
     Bug(
         "done-without-a-change",
-        "a command that finds nothing to do is told as done",
+        "a command without effect is answered as done",
         "I23",
         lambda: patched((eventstore.folding.partition, "normalize", lambda normalize: lambda decision: decision)),
-        Stepped(1),
+        SteppedScenario(1),
     ),
     Bug(
         "session-bound-to-its-replica",
-        "a session that is opened again through another process is another command",
+        "a repeated OpenSession through another process is taken for another command",
         "I23",
         lambda: patched(
             (eventstore.folding.partition, "command_digest", lambda command_digest: lambda event, content: content),
             (eventstore.replicas.submission, "command_digest", lambda command_digest: lambda event, content: content),
         ),
-        Simulated(1, given=lambda: _only(claim=2, session=3)),
+        SimulatedScenario(1, setup=lambda: _clients_send_only(claim=2, session=3)),
     ),
     Bug(
-        "position-guessed",
-        "an answer carries where the fold stood when the command came, not where its record is",
+        "position-at-submission",
+        "an answer has the position of the fold when the command arrived, not that of its record",
         "I3",
-        lambda: patched((eventstore.replicas.replica, "submit", _answers_before_append)),
-        Simulated(1),
+        lambda: patched((eventstore.replicas.replica, "submit", _position_at_submission)),
+        SimulatedScenario(1),
     ),
     Bug(
         "done-before-decided",
-        "a command is answered as done as soon as it is appended, at the end that the log had before",
+        "a command is answered as done once it is appended, at the end of the log before the append",
         "I1",
-        lambda: patched((eventstore.replicas.replica, "submit", _says_done_at_once)),
-        Simulated(1),
+        lambda: patched((eventstore.replicas.replica, "submit", _done_after_append)),
+        SimulatedScenario(1),
     ),
     Bug(
-        "answer-of-another",
-        "whatever is folded first answers everybody who waits",
+        "any-record-answers",
+        "the first folded record answers every waiting command",
         "I1",
-        lambda: patched((AnswerWaitList, "resolve", _answers_anybody)),
-        Simulated(1),
+        lambda: patched((AnswerWaitList, "resolve", _answers_every_waiter)),
+        SimulatedScenario(1),
     ),
     Bug(
         "position-rounded-up",
-        "an answer carries the end of the batch that its record may be in",
+        "an answer has the position at the end of its batch",
         "I6",
         lambda: patched((AnswerWaitList, "resolve", _end_of_the_batch)),
-        Simulated(1),
+        SimulatedScenario(1),
     ),
     Bug(
         "min-position-ignored",
-        "a query that asks for a position is answered from whatever is folded",
+        "a query with a minimum position does not wait for it",
         "I12",
-        lambda: patched((Replica, "wait_for_position", _not_at_all)),
-        Simulated(1),
+        lambda: patched((Replica, "wait_for_position", _does_not_wait)),
+        SimulatedScenario(1),
     ),
     Bug(
         "min-position-one-short",
-        "a query waits for the record before the one that it asks for",
+        "a query waits for one record less than its minimum position",
         "I12",
-        lambda: patched((Replica, "wait_for_position", _one_short)),
-        Simulated(1),
+        lambda: patched((Replica, "wait_for_position", _waits_for_one_record_less)),
+        SimulatedScenario(1),
     ),
     Bug(
         "overtaken-change-unseen",
-        "a reader of fleet does not wait for a change that a later one of its node has overtaken",
+        "a query of fleet does not wait for a change that a later change of the same node has replaced",
         "I12",
-        lambda: patched((commands.queries.position_waiter, "is_forwarded", _waits_until_nothing_below_waits)),
-        Simulated(45, given=lambda: patched((tests.simulation.clients, "READ_BACK_SHARE", instead(1.0)))),
+        lambda: patched((commands.queries.position_waiter, "is_forwarded", _ignores_replaced_changes)),
+        SimulatedScenario(45, setup=lambda: patched((tests.simulation.clients, "READ_BACK_SHARE", replaced_by(1.0)))),
     ),
     Bug(
         "position-ahead",
-        "a replica says that it has folded three records more than it has",
+        "a replica reports a position that is three records too high",
         "I9",
-        lambda: patched((eventstore.replicas.folded_log, "status_of", _ahead)),
-        Simulated(1),
+        lambda: patched((eventstore.replicas.folded_log, "status_of", _position_three_ahead)),
+        SimulatedScenario(1),
     ),
 )

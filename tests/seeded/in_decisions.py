@@ -1,4 +1,4 @@
-"""Bugs in how decisions come into their topic."""
+"""Bugs in writing decisions to their topic."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import drivers.decisions.writer
 from drivers.decisions.buffer import DecisionBuffer
 from drivers.decisions.writer import DecisionWriter
 from drivers.decisions.written import Written
-from tests.seeded.bugs import Bug, Simulated, does, patched
+from tests.seeded.bugs import Bug, SimulatedScenario, patched, returns
 
 
-def _at_once(drained: Any) -> Any:
-    """The decisions are still written, if the process lives long enough."""
+def _does_not_wait_for_the_writer(drained: Any) -> Any:
+    """Do not wait for the writer. The decisions are still written unless the process crashes."""
 
     async def returned(self: DecisionBuffer) -> None:
         if self._decisions:
@@ -21,11 +21,11 @@ def _at_once(drained: Any) -> Any:
     return returned
 
 
-def _below_the_newest(contains: Any) -> Any:
+def _written_up_to_the_newest(contains: Any) -> Any:
     return lambda self, offset: bool(self._recent) and offset <= max(self._recent)
 
 
-def _one_too_few(decisions: Any) -> Any:
+def _skips_the_first_decision(decisions: Any) -> Any:
     def without_the_first(self: DecisionBuffer) -> Any:
         found = [*decisions(self)]
         return iter(found[1:] if len(found) > 1 else found)
@@ -33,44 +33,44 @@ def _one_too_few(decisions: Any) -> Any:
     return without_the_first
 
 
-def _of_the_next_record(key_of: Any) -> Any:
+def _key_of_the_next_record(key_of: Any) -> Any:
     return lambda at: key_of(at._replace(offset=at.offset + 1))
 
 
 BUGS = (
     Bug(
         "saved-before-it-is-written",
-        "a replica folds on and saves before its decisions stand in the topic",
+        "a replica continues to fold and saves its state before its decisions are in the topic",
         "I26",
-        lambda: patched((DecisionBuffer, "drained", _at_once)),
-        Simulated(1),
+        lambda: patched((DecisionBuffer, "drained", _does_not_wait_for_the_writer)),
+        SimulatedScenario(1),
     ),
     Bug(
         "floor-too-high",
-        "of a batch that landed in part all is taken as written, up to the newest",
+        "after a batch landed in part, every decision up to the newest one is taken as written",
         "I26",
-        lambda: patched((Written, "__contains__", _below_the_newest)),
-        Simulated(1),
+        lambda: patched((Written, "__contains__", _written_up_to_the_newest)),
+        SimulatedScenario(1),
     ),
     Bug(
         "resumed-too-late",
-        "a writer leaves out the first decision of a slice, as if another had written it",
+        "a writer skips the first decision of a slice, as if another writer had written it",
         "I26",
-        lambda: patched((DecisionBuffer, "decisions", _one_too_few)),
-        Simulated(1),
+        lambda: patched((DecisionBuffer, "decisions", _skips_the_first_decision)),
+        SimulatedScenario(1),
     ),
     Bug(
         "failed-append-forgotten",
-        "an append of a decision that failed is not made again",
+        "a failed append of a decision is not retried",
         "I26",
-        lambda: patched((DecisionWriter, "_has_failed", does(False))),
-        Simulated(1),
+        lambda: patched((DecisionWriter, "_has_failed", returns(False))),
+        SimulatedScenario(1),
     ),
     Bug(
         "decision-about-another-record",
-        "a decision has the key of the record behind its cause",
+        "a decision has the key of the record after its cause",
         "I26",
-        lambda: patched((drivers.decisions.writer, "key_of", _of_the_next_record)),
-        Simulated(1),
+        lambda: patched((drivers.decisions.writer, "key_of", _key_of_the_next_record)),
+        SimulatedScenario(1),
     ),
 )

@@ -1,4 +1,4 @@
-"""Bugs in outgoing traffic: forwarders, relays, agents and devices, beacons and reports."""
+"""Bugs in drivers: forwarders, relays, agents and devices, beacons and reports."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from drivers.relays.served_zone import ServedZone
 from eventstore.log import FLEET_0
 from projections.rules.device_table import EMPTY_TABLE, DeviceTable
 from projections.rules.rule import Rule
-from tests.seeded.bugs import Bug, Simulated, Stepped, does, instead, patched
+from tests.seeded.bugs import Bug, SimulatedScenario, SteppedScenario, patched, replaced_by, returns
 from tests.simulation.nemesis import Nemesis
 from tests.simulation.network import WiredLog
 
 
-def _one_zone_forgotten(forward: Any) -> Any:
+def _skips_one_partition(forward: Any) -> Any:
     async def forwarded(self: Forwarder, partition: Any) -> None:
         if partition.number == 2:
             await asyncio.get_running_loop().create_future()
@@ -34,14 +34,14 @@ def _one_zone_forgotten(forward: Any) -> Any:
     return forwarded
 
 
-def _prunes_what_is_folded(prune_to: Any) -> Any:
+def _prunes_at_the_folded_position(prune_to: Any) -> Any:
     async def pruned(self: Forwarder, partition: Any, mark: int) -> None:
         await prune_to(self, partition, self._replica.position(partition))
 
     return pruned
 
 
-def _five_times(append: Any) -> Any:
+def _appends_five_times(append: Any) -> Any:
     async def appended(self: InternalEvents, partition: Any, key: str, event: Any) -> bool:
         return any([await append(self, partition, key, event) for _ in range(5)])
 
@@ -57,11 +57,11 @@ def _to_the_wrong_topic(say: Any) -> Any:
     return said
 
 
-def _never_frozen(_: Any) -> Any:
+def _not_frozen(_: Any) -> Any:
     return property(lambda self: False)
 
 
-def _applies_anything(apply: Any) -> Any:
+def _accepts_older_snapshots(apply: Any) -> Any:
     def applied(table: DeviceTable, epoch: int, delta: Any, *, capacity: int) -> Any:
         older = table._replace(epoch=0, version=0) if not delta.from_version else table
         return apply(older, epoch, delta, capacity=capacity)
@@ -71,22 +71,22 @@ def _applies_anything(apply: Any) -> Any:
 
 def _drops_the_last_step(after: Any) -> Any:
     def held(table: DeviceTable, delta: Any, capacity: int) -> Mapping[Rule, frozenset[bytes]]:
-        found: Mapping[Rule, frozenset[bytes]] = after(table, _without_the_last(delta), capacity)
+        found: Mapping[Rule, frozenset[bytes]] = after(table, _without_the_last_step(delta), capacity)
         return found
 
     return held
 
 
-def _without_the_last(delta: Any) -> Any:
+def _without_the_last_step(delta: Any) -> Any:
     """All but the last of several steps."""
     return delta._replace(steps=delta.steps[:-1] or delta.steps)
 
 
-def _trusts(digest_after: Any) -> Any:
+def _digest_of_the_frame(digest_after: Any) -> Any:
     return lambda table, delta: delta.digest
 
 
-def _next_version(event: Any) -> Any:
+def _future_version(event: Any) -> Any:
     def reported(self: ReportBuffer, *about: Any) -> Any:
         found = event(self, *about)
         return replace(found, versions=[version + 50 for version in found.versions])
@@ -106,7 +106,7 @@ def _skips_a_record(read: Any) -> Any:
     return batches
 
 
-def _ages_out(run: Any) -> Any:
+def _empties_its_table(run: Any) -> Any:
     async def watched(self: Agent) -> None:
         async def give_up() -> None:
             while True:
@@ -122,118 +122,118 @@ def _ages_out(run: Any) -> Any:
     return watched
 
 
-def _lights_out(run: Any) -> Any:
-    """All processes are down from the fifth second on; there is no other fault."""
+def _stop_all_processes(run: Any) -> Any:
+    """Stop all processes after five seconds, and inject no other fault."""
 
-    async def only(self: Nemesis) -> None:
+    async def stop_all(self: Nemesis) -> None:
         await asyncio.sleep(5.0)
         for process in self._world.processes:
             await process.crash()
         await asyncio.get_running_loop().create_future()
 
-    return only
+    return stop_all
 
 
 BUGS = (
     Bug(
         "zone-stuck-without-an-alarm",
-        "the forwarder forgets one partition, and nobody notices",
+        "the forwarder skips one partition, without an alarm",
         "I20",
-        lambda: patched((Forwarder, "_forward", _one_zone_forgotten)),
-        Simulated(1, converges_within_s=70.0),
+        lambda: patched((Forwarder, "_forward", _skips_one_partition)),
+        SimulatedScenario(1, converges_within_s=70.0),
     ),
     Bug(
         "outbox-pruned-too-early",
-        "a zone forgets what it has to forward as soon as it is folded",
+        "a zone prunes its outbox at the folded position instead of the forwarded one",
         "I16",
-        lambda: patched((Forwarder, "_prune_to", _prunes_what_is_folded)),
-        Simulated(1),
+        lambda: patched((Forwarder, "_prune_to", _prunes_at_the_folded_position)),
+        SimulatedScenario(1),
     ),
     Bug(
         "append-storm",
-        "whatever is stated is sent five times, to be sure",
+        "every internal record is appended five times",
         "I17",
-        lambda: patched((InternalEvents, "append", _five_times)),
-        Simulated(18),
+        lambda: patched((InternalEvents, "append", _appends_five_times)),
+        SimulatedScenario(18),
     ),
     Bug(
         "record-in-the-wrong-topic",
-        "what is meant for a zone is written to fleet",
+        "a record for a zone is written to fleet",
         "I20",
         lambda: patched((Forwarder, "_append", _to_the_wrong_topic)),
-        Simulated(1),
+        SimulatedScenario(1),
     ),
     Bug(
         "freeze-ignored",
-        "a relay sends frames, frozen or not",
+        "a relay sends frames to a frozen zone",
         "I13",
-        lambda: patched((ServedZone, "is_frozen_now", _never_frozen)),
-        Simulated(6, faulty_s=20.0),
+        lambda: patched((ServedZone, "is_frozen_now", _not_frozen)),
+        SimulatedScenario(6, faulty_s=20.0),
     ),
     Bug(
         "older-frame-accepted",
-        "a device takes a snapshot of an older version than it has",
+        "a device accepts a snapshot of an older version",
         "I7",
-        lambda: patched((projections.rules.device_table, "apply", _applies_anything)),
-        Stepped(1),
+        lambda: patched((projections.rules.device_table, "apply", _accepts_older_snapshots)),
+        SteppedScenario(1),
     ),
     Bug(
         "last-step-lost",
-        "a device follows all steps of a frame but the last, and believes the digest that it was told",
+        "a device applies all steps of a frame but the last, and reports the digest in the frame",
         "I8",
         lambda: patched(
             (projections.rules.device_table, "_after", _drops_the_last_step),
-            (projections.rules.device_table, "_digest_after", _trusts),
+            (projections.rules.device_table, "_digest_after", _digest_of_the_frame),
         ),
-        Stepped(1),
+        SteppedScenario(1),
     ),
     Bug(
         "digest-not-checked",
         "a relay does not compare the digest of a device with that of its version",
         "I8",
-        lambda: patched((ServedZone, "digest", does())),
-        Simulated(4, faulty_s=20.0),
+        lambda: patched((ServedZone, "digest", returns())),
+        SimulatedScenario(4, faulty_s=20.0),
     ),
     Bug(
         "unbounded-window",
-        "a relay sends a device frame after frame without an answer",
+        "a relay sends frames to a device without waiting for acknowledgements",
         "I17",
-        lambda: patched((drivers.relays.delivery_state, "WINDOW", instead(10_000))),
-        Simulated(5),
+        lambda: patched((drivers.relays.delivery_state, "WINDOW", replaced_by(10_000))),
+        SimulatedScenario(5),
     ),
     Bug(
         "report-storm",
-        "a relay reports whatever a device says, at once",
+        "a relay writes a report for every message of a device, without a pause",
         "I18",
-        lambda: patched((drivers.relays.reports, "PROGRESS_S", instead(0.0))),
-        Simulated(11),
+        lambda: patched((drivers.relays.reports, "PROGRESS_S", replaced_by(0.0))),
+        SimulatedScenario(11),
     ),
     Bug(
         "beacon-storm",
-        "a beacon every 50 ms",
+        "a replica writes a beacon every 50 ms",
         "I18",
-        lambda: patched((eventstore.replicas.beacons, "EVERY_S", instead(0.05))),
-        Simulated(1),
+        lambda: patched((eventstore.replicas.beacons, "EVERY_S", replaced_by(0.05))),
+        SimulatedScenario(1),
     ),
     Bug(
         "report-ahead",
-        "a relay reports a version that there is not yet",
+        "a relay reports a version that does not exist yet",
         "I9",
-        lambda: patched((ReportBuffer, "event", _next_version)),
-        Simulated(1),
+        lambda: patched((ReportBuffer, "event", _future_version)),
+        SimulatedScenario(1),
     ),
     Bug(
         "fetch-skips-a-record",
-        "now and then a fetch leaves out its first record",
+        "some fetches omit their first record",
         "I22",
         lambda: patched((WiredLog, "read", _skips_a_record)),
-        Simulated(1),
+        SimulatedScenario(1),
     ),
     Bug(
         "table-ages-out",
-        "an agent gives up its table when it has heard no relay for a while",
+        "an agent empties its table when no relay has sent a message for a while",
         "I14",
-        lambda: patched((Agent, "run", _ages_out)),
-        Simulated(9, faulty_s=60.0, given=lambda: patched((Nemesis, "run", _lights_out))),
+        lambda: patched((Agent, "run", _empties_its_table)),
+        SimulatedScenario(9, faulty_s=60.0, setup=lambda: patched((Nemesis, "run", _stop_all_processes))),
     ),
 )

@@ -1,4 +1,4 @@
-"""Bugs in decisions: members, withdrawals, tables; and in their saved state."""
+"""Bugs in the folds of zones and fleet: members, withdrawals and tables; and bugs in saved state."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from projections.fleet.withdrawals.holds import BudgetChanged, EditHeld
 from projections.fleet.withdrawals.settled_levels import BudgetBase
 from projections.rules.prefixes import Cover
 from projections.rules.rule import precedence
-from tests.seeded.bugs import Bug, Stepped, does, instead, patched
+from tests.seeded.bugs import Bug, SteppedScenario, patched, replaced_by, returns
 
 # --- holds ------------------------------------------------------------------------------------------------------------
 
@@ -48,14 +48,14 @@ def _refused_but_counted(decide: Any) -> Any:
 # --- members ----------------------------------------------------------------------------------------------------------
 
 
-def _skips_records(sealed: Any) -> Any:
+def _forward_claims_too_much(sealed: Any) -> Any:
     def seal(items: Any, partition: int, start: int, end: int) -> Any:
         return sealed(items, partition, start, end + 3)
 
     return seal
 
 
-def _any_range(decide: Any) -> Any:
+def _accepts_any_range(decide: Any) -> Any:
     def decided(state: Any, event: Any, at: Any) -> Decision:
         mark = state.marks.get(event.cause_partition, 0)
         fitting = replace(event, from_offset=mark, to_offset=max(event.to_offset, mark + 1))
@@ -65,14 +65,14 @@ def _any_range(decide: Any) -> Any:
     return decided
 
 
-def _one_less(advance: Any) -> Any:
+def _mark_one_too_low(advance: Any) -> Any:
     def advanced(state: Any, source: Any) -> None:
         advance(state, source._replace(to_offset=source.to_offset - 1))
 
     return advanced
 
 
-def _first_holder_takes_it_along(touches: Any) -> Any:
+def _address_leaves_with_first_node(touches: Any) -> Any:
     def touched(state: Any, moves: Any) -> Any:
         found = touches(state, moves)
         for address_impact in found.values():
@@ -86,7 +86,7 @@ def _first_holder_takes_it_along(touches: Any) -> Any:
 # --- withdrawals ------------------------------------------------------------------------------------------------------
 
 
-def _one_more(room: Any) -> Any:
+def _budget_one_more(room: Any) -> Any:
     def found(self: FleetState, kind: Any, number: int, now_ms: int) -> int | None:
         left: int | None = room(self, kind, number, now_ms)
         return None if left is None else left + 1
@@ -94,7 +94,7 @@ def _one_more(room: Any) -> Any:
     return found
 
 
-def _of_what_there_is_now(base: Any) -> Any:
+def _base_of_now(base: Any) -> Any:
     def found(self: FleetState, kind: Any, number: int, now_ms: int) -> BudgetBase:
         least = base(self, kind, number, now_ms).least
         return BudgetBase(self.allowed_by(number), least)
@@ -102,7 +102,7 @@ def _of_what_there_is_now(base: Any) -> Any:
     return found
 
 
-def _at_once(decide: Any) -> Any:
+def _loosened_without_approval(decide: Any) -> Any:
     def decided(state: Any, event: Any, at: Any) -> Decision:
         decision: Decision = decide(state, event, at)
         if isinstance(decision.change, EditHeld) and decision.change.hold.budget_after is not None:
@@ -112,7 +112,7 @@ def _at_once(decide: Any) -> Any:
     return decided
 
 
-def _beside_what_is_kept(arrive: Any) -> Any:
+def _new_state_counts_at_once(arrive: Any) -> Any:
     def arrived(state: Any, move: Any, parts: Any, withheld: int) -> Any:
         return arrive(state, move, parts, -1)
 
@@ -142,7 +142,7 @@ def _without_marks(rederive: Any) -> Any:
 # --- tables -----------------------------------------------------------------------------------------------------------
 
 
-def _too_wide(add: Any) -> Any:
+def _cover_too_wide(add: Any) -> Any:
     def added(self: Cover, address: int, net: Any) -> None:
         add(self, address, net)
         key = address << 8 | self.width
@@ -171,7 +171,7 @@ def _removes_first(ordered: Any) -> Any:
     return steps
 
 
-def _lowest_first(_: Any) -> Any:
+def _lowest_precedence_first(_: Any) -> Any:
     def key(rule: Any) -> Any:
         return tuple(-part if isinstance(part, int) else part for part in precedence(rule)[:2])
 
@@ -181,7 +181,7 @@ def _lowest_first(_: Any) -> Any:
 # --- saved states -----------------------------------------------------------------------------------------------------
 
 
-def _before_its_offset(head_of: Any) -> Any:
+def _position_one_too_low(head_of: Any) -> Any:
     def head(folded: Any, digest: int) -> Any:
         found = head_of(folded, digest)
         return replace(found, position=max(0, found.position - 1))
@@ -189,7 +189,7 @@ def _before_its_offset(head_of: Any) -> Any:
     return head
 
 
-def _behind_its_offset(take_over: Any) -> Any:
+def _position_one_too_high(take_over: Any) -> Any:
     def taken(folded: Any, head: Any) -> None:
         take_over(folded, replace(head, position=head.position + 1))
 
@@ -206,14 +206,14 @@ def _only_new_rows(put: Any) -> Any:
     return kept
 
 
-def _skips_some(add_ids: Any) -> Any:
+def _does_not_save_ids(add_ids: Any) -> Any:
     async def added(folded: Any, batch: Any, yield_loop: Any) -> None:
         """Save the rows without the ids."""
 
     return added
 
 
-def _raises_for_strangers(decide: Any) -> Any:
+def _raises_for_unknown_policies(decide: Any) -> Any:
     def decided(state: Any, event: Any, at: Any) -> Any:
         state.policies.rows[event.name]
         return decide(state, event, at)
@@ -224,222 +224,222 @@ def _raises_for_strangers(decide: Any) -> Any:
 BUGS = (
     Bug(
         "refused-but-counted",
-        "an approval by who asked for the change is refused, and counts all the same",
+        "the approval of a hold by its author is refused, but counts",
         "I2",
         lambda: patched((projections.fleet.fold, "decide_approval", _refused_but_counted)),
-        Stepped(5),
+        SteppedScenario(5),
     ),
     Bug(
-        "fold-raises-on-a-stranger",
+        "fold-raises-on-an-unknown-policy",
         "the fold looks up a policy that may not be there",
         "I20",
-        lambda: patched((projections.fleet.fold, "_decide_policy_deleted", _raises_for_strangers)),
-        Stepped(1),
+        lambda: patched((projections.fleet.fold, "_decide_policy_deleted", _raises_for_unknown_policies)),
+        SteppedScenario(1),
     ),
     Bug(
         "forward-skips-records",
-        "a forward says that it reaches three records further than it does",
+        "a forward claims to reach three records further than it does",
         "I1",
-        lambda: patched((projections.forwarding.zones_to_fleet, "_sealed", _skips_records)),
-        Stepped(1),
+        lambda: patched((projections.forwarding.zones_to_fleet, "_sealed", _forward_claims_too_much)),
+        SteppedScenario(1),
     ),
     Bug(
         "stale-range-accepted",
-        "fleet takes whatever range a forward has",
+        "fleet accepts a forward of any range",
         "I7",
-        lambda: patched((projections.fleet.fold, "decide_membership", _any_range)),
-        Stepped(1),
+        lambda: patched((projections.fleet.fold, "decide_membership", _accepts_any_range)),
+        SteppedScenario(1),
     ),
     Bug(
         "mark-off-by-one",
-        "fleet's mark is the last record that it has taken, not the next one",
+        "fleet's mark is the last record taken, not the next one to take",
         "I7",
-        lambda: patched((projections.fleet.fold, "_advance", _one_less)),
-        Stepped(1),
+        lambda: patched((projections.fleet.fold, "_advance", _mark_one_too_low)),
+        SteppedScenario(1),
     ),
     Bug(
-        "ghost-of-an-old-uid",
-        "a leave of an incarnation that is gone takes away the one that has come since",
+        "leave-removes-a-newer-incarnation",
+        "a leave of a former incarnation removes the current one",
         "I1",
-        lambda: patched((projections.zones.nodes.decide, "_is_about", does(True))),
-        Stepped(56),
+        lambda: patched((projections.zones.nodes.decide, "_is_about", returns(True))),
+        SteppedScenario(56),
     ),
     Bug(
-        "superseded-not-told",
-        "the zone that lost a node to another one is never told",
+        "superseded-not-delivered",
+        "a zone is not told that its node has joined another zone",
         "I16",
-        lambda: patched((projections.fleet.fold, "enqueue_superseded", does())),
-        Stepped(1),
+        lambda: patched((projections.fleet.fold, "enqueue_superseded", returns())),
+        SteppedScenario(1),
     ),
     Bug(
         "limits-not-sent-to-zones",
-        "the limits of a zone stay in fleet",
+        "the limits of a zone are not delivered to the zone",
         "I16",
-        lambda: patched((projections.fleet.fold, "enqueue_limits", does())),
-        Stepped(1),
+        lambda: patched((projections.fleet.fold, "enqueue_limits", returns())),
+        SteppedScenario(1),
     ),
     Bug(
         "older-incarnation-wins",
-        "what a zone says of a node counts, even if another zone has a newer one",
+        "the last zone that forwards a node wins, even if another zone has a newer incarnation",
         "I1",
-        lambda: patched((projections.fleet.membership.joins, "_is_own", does(True))),
-        Stepped(1),
+        lambda: patched((projections.fleet.membership.joins, "_is_own", returns(True))),
+        SteppedScenario(1),
     ),
     Bug(
         "address-goes-with-its-first-holder",
-        "an address that two nodes have is let go with one of them",
+        "an address of two nodes is removed with the first of them",
         "I8",
-        lambda: patched((projections.fleet.withdrawals.impact, "_address_impacts", _first_holder_takes_it_along)),
-        Stepped(17),
+        lambda: patched((projections.fleet.withdrawals.impact, "_address_impacts", _address_leaves_with_first_node)),
+        SteppedScenario(17),
     ),
     Bug(
         "budget-of-each-batch",
-        "what was withdrawn is not remembered, so every record has the whole budget",
+        "withdrawals are not counted, so every record has the whole budget",
         "I13",
         lambda: patched(
-            (projections.fleet.fold, "charge", does()),
-            (projections.fleet.policies.edits, "charge", does()),
+            (projections.fleet.fold, "charge", returns()),
+            (projections.fleet.policies.edits, "charge", returns()),
         ),
-        Stepped(2),
+        SteppedScenario(2),
     ),
     Bug(
         "budget-one-more",
-        "a change that is over its budget by one passes",
+        "a change that exceeds its budget by one address is not held",
         "I13",
-        lambda: patched((FleetState, "budget_remaining", _one_more)),
-        Stepped(1),
+        lambda: patched((FleetState, "budget_remaining", _budget_one_more)),
+        SteppedScenario(1),
     ),
     Bug(
-        "share-of-what-has-just-come",
-        "a budget is a share of what a list allows now, made-up nodes and all",
+        "budget-base-of-now",
+        "the base of a budget is the current number of allowed addresses, including nodes that have just joined",
         "I13",
-        lambda: patched((FleetState, "base", _of_what_there_is_now)),
-        Stepped(1),
+        lambda: patched((FleetState, "base", _base_of_now)),
+        SteppedScenario(1),
     ),
     Bug(
         "budget-loosened-alone",
-        "who may set a budget loosens it without anybody else",
+        "an operator loosens a budget without approvals",
         "I13",
-        lambda: patched((projections.fleet.fold, "decide_budget", _at_once)),
-        Stepped(16),
+        lambda: patched((projections.fleet.fold, "decide_budget", _loosened_without_approval)),
+        SteppedScenario(16),
     ),
     Bug(
-        "held-by-half",
-        "a hold keeps the former address of a node, and the new one counts at once",
+        "old-and-new-state-count",
+        "during a hold, the former and the new address of a node both count",
         "I13",
-        lambda: patched((projections.fleet.membership.effects, "_new_row", _beside_what_is_kept)),
-        Stepped(1),
+        lambda: patched((projections.fleet.membership.effects, "_new_row", _new_state_counts_at_once)),
+        SteppedScenario(1),
     ),
     Bug(
         "one-approval-is-enough",
         "a hold ends with the first approval",
         "I13",
-        lambda: patched((projections.fleet.withdrawals.holds, "APPROVALS", instead(1))),
-        Stepped(1),
+        lambda: patched((projections.fleet.withdrawals.holds, "APPROVALS", replaced_by(1))),
+        SteppedScenario(1),
     ),
     Bug(
         "freeze-of-all-ignored",
-        "a zone is held only by a freeze of its own",
+        "a freeze of all zones does not freeze a zone",
         "I13",
         lambda: patched((FleetState, "is_frozen", _frozen_by_name_only)),
-        Stepped(1),
+        SteppedScenario(1),
     ),
     Bug(
         "hold-forgotten-at-restart",
-        "which nodes a hold keeps is not derived from the rows that were saved",
+        "the nodes of a hold are not derived from saved rows",
         "I10",
         lambda: patched((FleetState, "rederive", _without_holds)),
-        Stepped(1),
+        SteppedScenario(1),
     ),
     Bug(
         "marks-forgotten-at-restart",
-        "fleet's marks are not derived from the rows that were saved",
+        "fleet's marks are not derived from saved rows",
         "I10",
         lambda: patched((FleetState, "rederive", _without_marks)),
-        Stepped(1),
+        SteppedScenario(1),
     ),
     Bug(
         "cover-too-wide",
-        "an address that is added alone is covered with its neighbour",
+        "the cover of a single added address includes its neighbour",
         "I8",
-        lambda: patched((Cover, "add", _too_wide)),
-        Stepped(1),
+        lambda: patched((Cover, "add", _cover_too_wide)),
+        SteppedScenario(1),
     ),
     Bug(
         "version-stays-on-loss",
-        "a table from which something is only removed keeps its version",
+        "a table keeps its version after a change that only removes",
         "I8",
         lambda: patched((RuleSet, "record_change", _version_stays_on_loss)),
-        Stepped(1),
+        SteppedScenario(1),
     ),
     Bug(
         "leaves-before-joins",
         "a delta removes before it adds",
         "I21",
         lambda: patched((projections.fleet.tables.zone_table, "_ordered", _removes_first)),
-        Stepped(1),
+        SteppedScenario(1),
     ),
     Bug(
         "lowest-precedence-first",
         "a delta adds the rules of the lowest precedence first",
         "I21",
-        lambda: patched((projections.fleet.tables.zone_table, "precedence", _lowest_first)),
-        Stepped(1),
+        lambda: patched((projections.fleet.tables.zone_table, "precedence", _lowest_precedence_first)),
+        SteppedScenario(1),
     ),
     Bug(
         "snapshot-before-its-offset",
-        "a saved state says a position that is one before what it has",
+        "a saved state has a position one below that of its rows",
         "I10",
-        lambda: patched((eventstore.state_store.saver, "head_of", _before_its_offset)),
-        Stepped(1),
+        lambda: patched((eventstore.state_store.saver, "head_of", _position_one_too_low)),
+        SteppedScenario(1),
     ),
     Bug(
         "restart-skips-a-record",
-        "after a restart the first record behind what was saved is skipped",
+        "after a restart, the first record after the saved state is skipped",
         "I11",
-        lambda: patched((eventstore.state_store.saver, "_take_over", _behind_its_offset)),
-        Stepped(11),
+        lambda: patched((eventstore.state_store.saver, "_take_over", _position_one_too_high)),
+        SteppedScenario(11),
     ),
     Bug(
         "changed-rows-not-saved",
-        "a row is saved when it is new, and not when it changes",
+        "new rows are saved, changed rows are not",
         "I11",
         lambda: patched((StateTable, "put", _only_new_rows)),
-        Stepped(1, steps=120),
+        SteppedScenario(1, steps=120),
     ),
     Bug(
         "ids-saved-apart",
-        "rows and position are saved together, command ids some other time",
+        "command ids are not saved with the rows and the position",
         "I11",
-        lambda: patched((eventstore.state_store.saver, "_add_ids", _skips_some)),
-        Stepped(1),
+        lambda: patched((eventstore.state_store.saver, "_add_ids", _does_not_save_ids)),
+        SteppedScenario(1),
     ),
     Bug(
         "runs-forget-ids",
-        "commands that are folded together are not remembered",
+        "the ids of commands that are folded as a run are not stored",
         "I10",
-        lambda: patched((Ledger, "remember_all", does())),
-        Stepped(3),
+        lambda: patched((Ledger, "remember_all", returns())),
+        SteppedScenario(3),
     ),
     Bug(
-        "agent-is-believed",
+        "agent-limits-unchecked",
         "a node agent may state any label and any address",
         "I24",
-        lambda: patched((projections.zones.nodes.decide, "is_node_agent", does(False))),
-        Stepped(1, agents=True),
+        lambda: patched((projections.zones.nodes.decide, "is_node_agent", returns(False))),
+        SteppedScenario(1, agents=True),
     ),
     Bug(
-        "address-of-another",
-        "fleet gives a node agent the address that another node has",
+        "address-taken-from-another-node",
+        "fleet gives a node the address that its agent states, although another node has it",
         "I24",
-        lambda: patched((projections.fleet.membership.contested.StatedAddresses, "_is_of_another", does(False))),
-        Stepped(1, agents=True),
+        lambda: patched((projections.fleet.membership.contested.StatedAddresses, "_is_of_another", returns(False))),
+        SteppedScenario(1, agents=True),
     ),
     Bug(
         "contested-for-ever",
-        "an address that a node waits for is not given to it when the other node is gone",
+        "a node does not get the address that it waits for when the other node has left",
         "I24",
-        lambda: patched((projections.fleet.membership.effects, "grant", does({}))),
-        Stepped(1, agents=True),
+        lambda: patched((projections.fleet.membership.effects, "grant", returns({}))),
+        SteppedScenario(1, agents=True),
     ),
 )

@@ -15,18 +15,18 @@ from drivers.provisioning.attempts import Attempt
 from drivers.provisioning.provisioner import Provisioner
 from projections.zones.dpus.phases import NODE_EFFECT, OS_INSTALLING, PREPARE_IMAGE, READY, REBOOTING
 from projections.zones.dpus.rollout import RolloutLimits
-from tests.seeded.bugs import Bug, Simulated, Stepped, does, patched
+from tests.seeded.bugs import Bug, SimulatedScenario, SteppedScenario, patched, returns
 
 
 def _without_install(phase_after: Any) -> Any:
     return lambda address, phase: phase_after(address, OS_INSTALLING if phase == PREPARE_IMAGE else phase)
 
 
-def _ready_whatever(settled: Any) -> Any:
+def _ready_without_install(settled: Any) -> Any:
     return lambda row, at: projections.zones.dpus.lifecycle._idle(row, READY, at)
 
 
-def _from_zero(add: Any) -> Any:
+def _attempts_from_zero(add: Any) -> Any:
     def added(state: Any, event: Any, at: Any) -> Any:
         decision = add(state, event, at)
         if decision.change is None:
@@ -37,7 +37,7 @@ def _from_zero(add: Any) -> Any:
     return added
 
 
-def _one_too_many(limits_of: Any) -> Any:
+def _limits_one_more(limits_of: Any) -> Any:
     def limits(row: Any) -> RolloutLimits:
         found: RolloutLimits = limits_of(row)
         return RolloutLimits(found.parallel_installs + 1, found.unavailable_nodes + 1)
@@ -45,23 +45,23 @@ def _one_too_many(limits_of: Any) -> Any:
     return limits
 
 
-def _never_again(backoff_ms: Any) -> Any:
+def _backoff_of_months(backoff_ms: Any) -> Any:
     return lambda name, attempt, failures: 10**10
 
 
-def _as_long(longest_ms: Any) -> Any:
+def _longest_of_months(longest_ms: Any) -> Any:
     return 10**10
 
 
-def _by_dice(backoff_ms: Any) -> Any:
+def _random_backoff(backoff_ms: Any) -> Any:
     return lambda name, attempt, failures: random.SystemRandom().randrange(1, 2_000)
 
 
-def _any_attempt(stale: Any) -> Any:
+def _accepts_any_attempt(stale: Any) -> Any:
     return lambda name, row, trigger: None if row.step_state == "running" else stale(name, row, trigger)
 
 
-def _without_check(call: Any) -> Any:
+def _calls_without_check(call: Any) -> Any:
     async def called(self: Attempt, make: Any, *, alters: bool = True) -> Any:
         async with self.calls:
             return await make()
@@ -69,7 +69,7 @@ def _without_check(call: Any) -> Any:
     return called
 
 
-def _no_fence(take: Any) -> Any:
+def _bmc_without_fence(take: Any) -> Any:
     async def taken(self: SimulatedBmc, token: int) -> None:
         self._token = min(self._token, token)
         await take(self, token)
@@ -77,79 +77,79 @@ def _no_fence(take: Any) -> Any:
     return taken
 
 
-def _another_step(step_of: Any) -> Any:
+def _drain_instead_of_reboot(step_of: Any) -> Any:
     return lambda address, phase: step_of(address, NODE_EFFECT if phase == REBOOTING else phase)
 
 
 BUGS = (
     Bug(
         "transition-skipped",
-        "after its image is prepared a DPU is configured, and not installed",
+        "after its image is prepared, a DPU is configured without an install",
         "I5",
         lambda: patched((projections.zones.dpus.lifecycle, "phase_after", _without_install)),
-        Stepped(1),
+        SteppedScenario(1),
     ),
     Bug(
         "ready-with-nothing-installed",
-        "a DPU whose provisioning was given up is Ready, whatever runs on it",
+        "a DPU is Ready after an aborted provisioning, although nothing is installed",
         "I5",
-        lambda: patched((projections.zones.dpus.lifecycle, "_settled", _ready_whatever)),
-        Stepped(12),
+        lambda: patched((projections.zones.dpus.lifecycle, "_settled", _ready_without_install)),
+        SteppedScenario(12),
     ),
     Bug(
         "stale-attempt-accepted",
-        "a result counts, whichever attempt it is of",
+        "the result of any attempt counts",
         "I7",
-        lambda: patched((projections.zones.dpus.lifecycle, "_stale", _any_attempt)),
-        Stepped(1),
+        lambda: patched((projections.zones.dpus.lifecycle, "_stale", _accepts_any_attempt)),
+        SteppedScenario(1),
     ),
     Bug(
         "attempts-from-zero",
         "a DPU that is registered again counts its attempts from zero",
         "I7",
-        lambda: patched((projections.zones.dpus.decide, "_add", _from_zero)),
-        Stepped(1),
+        lambda: patched((projections.zones.dpus.decide, "_add", _attempts_from_zero)),
+        SteppedScenario(1),
     ),
     Bug(
         "rollout-one-too-many",
-        "a zone lets in one DPU more than its limits say",
+        "a zone admits one DPU more than its limits",
         "I13",
-        lambda: patched((projections.zones.dpus.decide, "limits_of", _one_too_many)),
-        Stepped(1),
+        lambda: patched((projections.zones.dpus.decide, "limits_of", _limits_one_more)),
+        SteppedScenario(1),
     ),
     Bug(
         "retry-never-due",
-        "the wait before a retry is meant in seconds and counted in months",
+        "the wait before a retry is months instead of seconds",
         "I16",
         lambda: patched(
-            (projections.zones.dpus.lifecycle, "backoff_ms", _never_again),
-            (projections.zones.dpus.lifecycle, "LONGEST_BACKOFF_MS", _as_long),
+            (projections.zones.dpus.lifecycle, "backoff_ms", _backoff_of_months),
+            (projections.zones.dpus.lifecycle, "LONGEST_BACKOFF_MS", _longest_of_months),
         ),
-        Stepped(1),
+        SteppedScenario(1),
     ),
     Bug(
-        "fold-throws-dice",
+        "fold-is-random",
         "the jitter of a retry is drawn when the record is folded",
         "I10",
-        lambda: patched((projections.zones.dpus.lifecycle, "backoff_ms", _by_dice)),
-        Stepped(1),
+        lambda: patched((projections.zones.dpus.lifecycle, "backoff_ms", _random_backoff)),
+        SteppedScenario(1),
     ),
     Bug(
         "zombie-provisioner",
-        "who lost an attempt goes on with it, and the BMC lets it",
+        "a provisioner continues an attempt that it has lost, and the BMC accepts its calls",
         "I7",
         lambda: patched(
-            (Attempt, "call", _without_check),
-            (Provisioner, "_is_ours", does(True)),
-            (SimulatedBmc, "_take", _no_fence),
+            (Attempt, "call", _calls_without_check),
+            (Provisioner, "_is_ours", returns(True)),
+            (SimulatedBmc, "_take", _bmc_without_fence),
         ),
-        Simulated(4, faulty_s=20.0),
+        SimulatedScenario(4, faulty_s=20.0),
     ),
     Bug(
         "wrong-action",
-        "a DPU that shall reboot is drained",
+        "a DPU is drained in the phase Rebooting",
         "I7",
-        lambda: patched((provisioner, "step_of", _another_step)),
-        Simulated(1),
+        lambda: patched((provisioner, "step_of", _drain_instead_of_reboot)),
+        SimulatedScenario(1),
     ),
 )

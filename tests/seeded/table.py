@@ -1,4 +1,4 @@
-"""All seeded bugs, and the verdict on one: planted, run, and run again without it."""
+"""All seeded bugs, and the verdict on one, from a run with the bug and a run without it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from multiprocessing import get_context
 from typing import NamedTuple
 
 from tests.seeded import in_agreement, in_cliques, in_commands, in_decisions, in_drivers, in_folds, in_lifecycles
-from tests.seeded.bugs import Bug, Simulated, Sound, Stepped
+from tests.seeded.bugs import Bug, CleanReport, SimulatedScenario, SteppedScenario
 from tests.simulation.checkers import INVARIANTS
 
 BUGS: tuple[Bug, ...] = (
@@ -26,12 +26,12 @@ BUGS: tuple[Bug, ...] = (
 SEEDS_MAX = 8
 
 AT_REST = frozenset(invariant.id for invariant in INVARIANTS if invariant.at_rest)
-"""Their checkers may find fault with a sound plane that has not come to rest yet."""
+"""The invariants whose checkers may report a plane that has not come to rest yet, also without a bug."""
 
 
 class Verdict(NamedTuple):
-    """The verdict on one bug. `caught_by` are all invariants that failed; `clean` is the report without the bug, None
-    if no comparable seed was found.
+    """The verdict on one bug. `caught_by` are all violated invariants. `clean` has the faults without the bug; None if
+    no comparable seed was found.
     """
 
     bug: str
@@ -44,48 +44,46 @@ class Verdict(NamedTuple):
     seconds: float
 
     @property
-    def is_good(self) -> bool:
-        """Whether the checker for the bug caught it, and finds no fault in the sound plane."""
+    def is_caught(self) -> bool:
+        """Whether the checker for the bug caught it, and no checker finds a fault without the bug."""
         return self.expected in self.caught_by and self.clean == ()
 
 
 def judge(bug: Bug) -> Verdict:
-    """Plant a bug and run the scenario that shows it, with and without the bug; from its seed on, until a seed shows
-    it.
-    """
+    """Run the scenario of a bug with and without the bug, for successive seeds until one shows the bug."""
     logging.disable(logging.CRITICAL)
     began = time.perf_counter()
     found: list[str] = []
     clean: tuple[str, ...] | None = None
-    for seed in range(bug.shown.seed, bug.shown.seed + SEEDS_MAX):
-        shown = bug.shown._replace(seed=seed)
+    for seed in range(bug.scenario.seed, bug.scenario.seed + SEEDS_MAX):
+        scenario = bug.scenario._replace(seed=seed)
         with bug.plant():
-            found = shown.faults()
+            found = scenario.faults()
         if any(fault.startswith(f"{bug.caught_by}:") for fault in found):
-            sound = _sound(shown)
-            if sound.in_time or bug.caught_by not in AT_REST:
-                clean = sound.faults
+            clean_report = _clean_report_of(scenario)
+            if clean_report.rested_in_time or bug.caught_by not in AT_REST:
+                clean = clean_report.faults
                 break
     caught = tuple(sorted({fault.split(":")[0] for fault in found}))
     first = next((fault for fault in found if fault.startswith(f"{bug.caught_by}:")), "")
-    lane = "simulated" if isinstance(bug.shown, Simulated) else "stepped"
+    lane = "simulated" if isinstance(bug.scenario, SimulatedScenario) else "stepped"
     seconds = time.perf_counter() - began
     return Verdict(bug.name, bug.caught_by, caught, first, clean, lane, seed, seconds)
 
 
-_judged: dict[tuple[object, ...], Sound] = {}
+_clean_reports: dict[tuple[object, ...], CleanReport] = {}
 
 
-def _sound(shown: Stepped | Simulated) -> Sound:
-    """The run without the bug, made once per process."""
-    key = type(shown).__name__, *shown
-    if key not in _judged:
-        _judged[key] = shown.sound()
-    return _judged[key]
+def _clean_report_of(scenario: SteppedScenario | SimulatedScenario) -> CleanReport:
+    """The report of a run without the bug, cached per process."""
+    key = type(scenario).__name__, *scenario
+    if key not in _clean_reports:
+        _clean_reports[key] = scenario.clean_report()
+    return _clean_reports[key]
 
 
 def judge_all(bugs: Sequence[Bug], processes: int) -> Iterator[Verdict]:
-    """Judge every bug in a separate process, so that bugs cannot interact; in their order."""
+    """Judge every bug in a separate process, so that bugs cannot interact. Verdicts come in the order of the bugs."""
     names = [bug.name for bug in bugs]
     if processes == 1:
         yield from map(judge, bugs)

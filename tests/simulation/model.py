@@ -167,6 +167,6 @@ def check_nodes(stated: Mapping[str, Sequence[Incarnation]], fleet: FleetState) 
             continue
         member = fleet.members.rows.get(name)
         if member is None or member.held:
-            yield f"node {name} is lost: {incarnations} was stated and never left"
+            yield f"node {name} is lost: {incarnations} joined and did not leave"
         elif (member.zone, member.created_ms) not in {(s.zone, s.created_ms) for s in incarnations}:
             yield f"node {name} is {member.zone}/{member.created_ms} in fleet, and not one of {incarnations}"
