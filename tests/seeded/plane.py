@@ -105,7 +105,7 @@ class SteppedPlane(FoldedLog):
         return START_MS + round(self.now_s * 1000) + self._ahead_ms
 
     def run(self, steps: int, *, agents: bool = False) -> list[Fault]:
-        """Run `steps` random actions, with or without node agents, then bring the plane to rest; returns the faults."""
+        """Run `steps` random actions, with or without node agents, then come to rest; returns the faults."""
         actions: dict[Callable[[], None], int] = {
             self._send_random_request: 50,
             self._leave_earlier_incarnation: 4,
@@ -274,9 +274,7 @@ class SteppedPlane(FoldedLog):
             send(e.IndicesReleased(self._user_envelope(about), domain, clique, leaving, []))
 
     def _move_and_leave(self) -> None:
-        """A new node joins two zones and leaves the second one. A partition may be forwarded after each of these
-        records.
-        """
+        """A new node joins two zones and leaves the second one. A partition may be forwarded after each record."""
         self._joined += 1
         names, (one, other) = [f"mover-{self._joined}"], self.rng.sample(ZONE_NAMES, 2)
         created = self.rng.choice(([1_000, 2_000], [2_000, 2_000], [2_000, 1_000]))
@@ -304,9 +302,7 @@ class SteppedPlane(FoldedLog):
             self._deliver_all()
 
     def _write_as_agent(self) -> None:
-        """The agent of a node, or an operator, joins, changes or removes the node. Other nodes may have the same
-        addresses.
-        """
+        """The agent of a node, or an operator, states the node. Other nodes may have the same addresses."""
         rng, number = self.rng, self.rng.randrange(4)
         name, zone = f"own-{number}", ZONE_NAMES[number % 2]
         by_agent = rng.random() < 0.7

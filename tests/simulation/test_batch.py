@@ -1,4 +1,4 @@
-"""Seeds on several cores: each runs once, in order, in worker processes that are replaced after a number of seeds."""
+"""Each seed of a batch runs once, in order, in worker processes that are replaced after a number of seeds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from tests.simulation.batch import SEEDS_PER_PROCESS, each
 
 SEEDS = range(5 * SEEDS_PER_PROCESS)
-PATIENCE_S = 120
+TIMEOUT_S = 120
 
 
 def seed_and_process(seed: int) -> tuple[int, int]:
@@ -19,16 +19,16 @@ def seed_and_process(seed: int) -> tuple[int, int]:
 def main() -> None:
     found = list(each(seed_and_process, SEEDS, 2, verbose=False))
     assert [seed for seed, _ in found] == list(SEEDS), found
-    assert len({process for _, process in found}) > 2, "they are replaced"
+    assert len({process for _, process in found}) > 2, "workers are replaced"
     assert os.getpid() not in {process for _, process in found}
 
 
-def test_many_seeds_come_to_an_end() -> None:
-    """Run in a child process, which the test can stop if it hangs."""
-    subprocess.run([sys.executable, "-m", "tests.simulation.test_batch"], check=True, timeout=PATIENCE_S)
+def test_a_batch_of_many_seeds_ends() -> None:
+    """Run the batch in a child process, which the test can kill if it hangs."""
+    subprocess.run([sys.executable, "-m", "tests.simulation.test_batch"], check=True, timeout=TIMEOUT_S)
 
 
-def test_one_process_is_this_one() -> None:
+def test_a_single_worker_is_this_process() -> None:
     assert list(each(seed_and_process, SEEDS, 1, verbose=False)) == [(seed, os.getpid()) for seed in SEEDS]
 
 

@@ -1,4 +1,4 @@
-"""Agreement of zones and fleet: reported and ignored cases of a node that left another partition."""
+"""Agreement of zones and fleet: which cases of a node that left another partition are faults, and which are not."""
 
 from __future__ import annotations
 
@@ -31,88 +31,105 @@ class TwoZones(WrittenRun):
             self._appended_s[partition, 0] = 0.0
 
     def state(self, zone: str) -> ZonesState:
-        state: ZonesState = self.evidence().folded[self.home(zone)].state
+        state: ZonesState = self.evidence().folded[self.partition_of_zone(zone)].state
         return state
 
-    def home(self, zone: str) -> Partition:
+    def partition_of_zone(self, zone: str) -> Partition:
         return Partition(ZONES, partition_of(zone.encode(), COUNT))
 
     def joined(self, zone: str, created_ms: int) -> None:
         said = self.said(zone)
-        self.write(self.home(zone), e.NodesJoined(said, zone, ["n"], [created_ms], ["u"], b"", b"", [], []))
+        self.write(
+            self.partition_of_zone(zone), e.NodesJoined(said, zone, ["n"], [created_ms], ["u"], b"", b"", [], [])
+        )
 
     def left(self, zone: str) -> None:
-        self.write(self.home(zone), e.NodesLeft(self.said(zone), zone, ["n"], [], [], False, b""))
+        self.write(self.partition_of_zone(zone), e.NodesLeft(self.said(zone), zone, ["n"], [], [], False, b""))
 
-    def told(self, zone: str) -> None:
-        number = self.home(zone).number
+    def forwarded(self, zone: str) -> None:
+        number = self.partition_of_zone(zone).number
         mark = self.evidence().fleet.marks.get(number, 0)
         event = forward(self.state(zone), number, mark)
         assert event is not None
         self.write(FLEET_0, event)
 
 
-def ended(run: Evidence) -> list[str]:
+def faults(run: Evidence) -> list[str]:
     return list(agreement.check_ended(run))
 
 
-def test_a_node_that_left_as_something_newer_is_told_where_it_still_is() -> None:
+def test_an_older_incarnation_elsewhere_is_a_fault_once_the_leave_is_forwarded() -> None:
     log = TwoZones()
     log.joined(A, 5)
-    log.told(A)
+    log.forwarded(A)
     log.joined(B, 6)
     log.left(B)
-    assert not ended(log.evidence()), "fleet has not heard of it"
-    log.told(B)
-    assert ended(log.evidence()) == [f"node n is in {A}, but left {B} as incarnation 6"]
+    assert not faults(log.evidence()), "the leave is not forwarded yet"
+    log.forwarded(B)
+    assert faults(log.evidence()) == [f"node n is in {A}, but left {B} as incarnation 6"]
 
 
 @pytest.mark.parametrize("created_ms", [5, 7])
-def test_a_node_that_is_elsewhere_by_right_is_left_alone(created_ms: int) -> None:
-    """The node is as new there and was stated later, or it is newer."""
+def test_a_newer_or_later_join_in_another_zone_is_no_fault(created_ms: int) -> None:
+    """The incarnation in the other zone is equally new and joined later, or is newer."""
     log = TwoZones()
     log.joined(B, 5)
     log.joined(A, created_ms)
     log.left(B)
-    log.told(B)
-    log.told(A)
-    assert not ended(log.evidence())
+    log.forwarded(B)
+    log.forwarded(A)
+    assert not faults(log.evidence())
 
 
-def test_a_join_after_the_leave_is_left_alone_and_one_before_it_is_not() -> None:
+def test_an_older_incarnation_that_joined_before_the_leave_is_a_fault() -> None:
     for is_after in (False, True):
         log = TwoZones()
         log.joined(B, 6)
         if not is_after:
             log.joined(A, 5)
         log.left(B)
-        log.told(B)
+        log.forwarded(B)
         if is_after:
             log.joined(A, 5)
-        log.told(A)
-        assert bool(ended(log.evidence())) != is_after
+        log.forwarded(A)
+        assert bool(faults(log.evidence())) != is_after
 
 
-def test_a_node_that_came_back_to_where_it_left_ends_nothing_elsewhere() -> None:
+def test_a_leave_that_a_rejoin_revoked_is_no_fault_elsewhere() -> None:
     log = TwoZones()
     log.joined(A, 5)
     log.joined(B, 6)
     log.left(B)
-    log.told(B)
+    log.forwarded(B)
     log.joined(B, 6)
-    assert not ended(log.evidence())
+    assert not faults(log.evidence())
 
 
-def test_verify_has_nothing_to_say_of_what_agrees_and_names_what_does_not() -> None:
+def test_verify_reports_only_differences() -> None:
     log = TwoZones()
     log.joined(A, 5)
     assert list(agreement.check_verified(log.evidence())) == ["in transit between zones and fleet: 1 nodes"]
-    log.told(A)
+    log.forwarded(A)
     assert not list(agreement.check_verified(log.evidence()))
     run = log.evidence()
-    mark = run.fleet.marks[log.home(A).number]
+    mark = run.fleet.marks[log.partition_of_zone(A).number]
     ghost = e.MembershipChanged(
-        log.stated(), log.home(A).number, mark, mark + 1, 1, [A], ["ghost"], [0], [1], ["u"], b"", b"", [], [], [], []
+        log.stated(),
+        log.partition_of_zone(A).number,
+        mark,
+        mark + 1,
+        1,
+        [A],
+        ["ghost"],
+        [0],
+        [1],
+        ["u"],
+        b"",
+        b"",
+        [],
+        [],
+        [],
+        [],
     )
     log.write(FLEET_0, ghost)
     assert list(agreement.check_verified(log.evidence())) == [

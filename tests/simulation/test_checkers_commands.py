@@ -1,4 +1,4 @@
-"""Answers to clients, each with one fault."""
+"""Answers to clients: correct ones, and wrong ones with one fault each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.written_steps import WrittenSteps
 REFUSED = Outcome("refused", "no")
 
 
-def test_an_answer_names_where_it_looked() -> None:
+def test_an_answer_at_a_position_without_a_command_is_reported() -> None:
     log = WrittenRun()
     event = log.join("a")
     log.tell(event, 7)
@@ -32,11 +32,11 @@ def test_an_answer_names_where_it_looked() -> None:
     ]
 
 
-def tried(tries: int, failed: int) -> list[str]:
-    """The report about a command in the log with so many attempts, some of which certainly failed."""
+def attempted(attempts: int, failed: int) -> list[str]:
+    """The report about a command in the log with this number of attempts, some of which failed for certain."""
     log = WrittenRun()
     event = log.join("a")
-    for _ in range(tries):
+    for _ in range(attempts):
         log.history.add(Invoked(0.0, "c", event.envelope.command_id, ZONES_0))
     for _ in range(failed):
         log.history.add(AttemptFailed(0.5, event.envelope.command_id))
@@ -44,14 +44,14 @@ def tried(tries: int, failed: int) -> list[str]:
     return [fault.removeprefix(event.envelope.command_id) for fault in commands.check_acknowledged(log.evidence())]
 
 
-def test_what_failed_every_time_is_not_in_the_log() -> None:
-    assert tried(2, 2) == [" failed in every attempt, and is at zones/0@1"]
-    assert not tried(2, 1), "nobody knows what became of the other try"
-    assert not tried(1, 0)
+def test_a_command_whose_attempts_all_failed_is_not_in_the_log() -> None:
+    assert attempted(2, 2) == [" failed in every attempt, and is at zones/0@1"]
+    assert not attempted(2, 1), "the outcome of the other attempt is unknown"
+    assert not attempted(1, 0)
 
 
 def effects(*done: tuple[str, Outcome, int, bool]) -> list[str]:
-    """The report about these records: the record that each copies, its answer, and whether rows changed."""
+    """The report about records by (command, outcome, offset of the first copy, whether rows changed)."""
     steps = WrittenSteps()
     said = {name: steps.log.join(name) for name, *_ in done}
     steps.add(None).add(steps.log.join("rejected"), nodes={"x": None})
@@ -71,13 +71,15 @@ def test_a_command_takes_effect_once() -> None:
     assert effects(("a", DONE, 2, True), ("a", DONE, 3, True)) == ["a took effect 2 times: zones/0@2, zones/0@3"]
 
 
-def test_what_was_refused_or_is_a_copy_changes_nothing() -> None:
+def test_a_refused_command_or_a_copy_changes_no_row() -> None:
     assert effects(("a", REFUSED, 2, True)) == ["zones/0@2 was refused, and changed ['marks', 'nodes']"]
     assert effects(("a", DONE, 1, True)) == ["zones/0@2 is a copy of 1, and changed ['marks', 'nodes']"]
 
 
 def answered(told: Answer, *answers: Answer, effective: int | None) -> list[str]:
-    """The report about an answer to a command whose records at 0, 1... have these answers; one of them changed rows."""
+    """The report about an answer to a command whose records at offsets 0, 1... have these answers. The record at
+    `effective` changed rows.
+    """
     steps = WrittenSteps()
     event = steps.log.join("a")
     for offset, answer in enumerate(answers):
@@ -89,13 +91,13 @@ def answered(told: Answer, *answers: Answer, effective: int | None) -> list[str]
     return [fault.removeprefix(event.envelope.command_id) for fault in commands.check_answers(steps.evidence())]
 
 
-def test_an_answer_is_that_of_the_record_that_took_effect() -> None:
+def test_an_answer_equals_that_of_the_record_that_took_effect() -> None:
     first, second = Answer(DONE, ZONES_0, 0), Answer(DONE, ZONES_0, 1)
     assert not answered(first, first, first, effective=0)
     assert answered(second, first, second, effective=0) == [" took effect at 0, and was answered by 1"]
-    assert not answered(second, first, second, effective=None), "neither changed anything"
+    assert not answered(second, first, second, effective=None), "neither record changed rows"
     refused = Answer(REFUSED, ZONES_0, 1)
-    assert not answered(refused, first, refused, effective=0), "it came twice, and the copy was too late"
+    assert not answered(refused, first, refused, effective=0), "the duplicate came too late"
     assert answered(first, second, effective=0) == [f" got the answer {first} from p0, and the log has {second}"]
 
 
@@ -104,7 +106,7 @@ APPROVED = HELD._replace(outcome=Outcome("done", "hold 7 was approved by 'eve'",
 OVERTAKEN = HELD._replace(outcome=Outcome("refused", "hold 7 ended without approval", result={"hold": 7}))
 
 
-def test_a_repeat_of_a_held_command_may_say_how_its_own_hold_ended() -> None:
+def test_a_repeated_held_command_may_be_answered_with_the_end_of_its_hold() -> None:
     def answered_when_held(told: Answer) -> list[str]:
         steps = WrittenSteps()
         event = steps.log.join("a")
@@ -126,7 +128,7 @@ UNCHANGED_A = Outcome("unchanged", "so already")
 
 
 def one_outcome(*told: tuple[str, Answer]) -> list[str]:
-    """The report about answers to one command by these processes."""
+    """The report about these answers of processes to one command."""
     log = WrittenRun()
     event = log.join("a")
     for process, answer in told:
@@ -135,7 +137,7 @@ def one_outcome(*told: tuple[str, Answer]) -> list[str]:
     return [fault.removeprefix(event.envelope.command_id) for fault in found]
 
 
-def test_every_process_gives_a_command_the_outcome_that_one_record_decided() -> None:
+def test_every_process_gives_a_command_the_same_outcome() -> None:
     first, other = Answer(DONE, ZONES_0, 1), Answer(UNCHANGED_A, ZONES_0, 1)
     assert not one_outcome(("p0", first), ("p1", first))
     assert one_outcome(("p0", first), ("p1", other)) == [
@@ -154,12 +156,12 @@ def test_a_hold_of_a_command_ends_in_one_way() -> None:
     ]
 
 
-def test_a_copy_that_came_after_its_id_was_forgotten_says_nothing_of_the_first() -> None:
+def test_an_answer_that_the_id_has_expired_contradicts_no_outcome() -> None:
     expired = refused(Fault("command_id: 1 has expired: it was used", Reason.COMMAND_ID_EXPIRED))
     assert not one_outcome(("p0", Answer(DONE, ZONES_0, 1)), ("p1", Answer(expired, ZONES_0, 9)))
 
 
-def test_an_id_is_in_one_partition() -> None:
+def test_a_command_id_is_in_one_partition() -> None:
     steps = WrittenSteps()
     event = steps.log.join("a")
     steps.add(event, ZONES_0, Answer(DONE, ZONES_0, 0), nodes={"a": None})
@@ -173,11 +175,14 @@ def test_an_id_is_in_one_partition() -> None:
     ("outcome", "changes", "fault"),
     [
         pytest.param(DONE, True, "", id="done"),
-        pytest.param(DONE, False, "NodesJoined at zones/0@0 was done, and changed nothing", id="done for nothing"),
-        pytest.param(Outcome("done", result={"index": 3}), False, "", id="an index that it has already"),
+        pytest.param(DONE, False, "NodesJoined at zones/0@0 was done, and changed nothing", id="done without a change"),
+        pytest.param(Outcome("done", result={"index": 3}), False, "", id="done with a result"),
         pytest.param(UNCHANGED_A, False, "", id="unchanged"),
         pytest.param(
-            UNCHANGED_A, True, "NodesJoined at zones/0@0 was unchanged, and changed ['nodes']", id="changed after all"
+            UNCHANGED_A,
+            True,
+            "NodesJoined at zones/0@0 was unchanged, and changed ['nodes']",
+            id="unchanged with a change",
         ),
     ],
 )
@@ -191,56 +196,55 @@ def test_done_means_that_something_changed(outcome: Outcome, changes: bool, faul
     assert list(commands.check_done(steps.evidence())) == ([fault] if fault else [])
 
 
-def ordered(*commanded: tuple[float | None, float, int]) -> list[str]:
-    """The report about commands sent and answered at these times, by these records; the first is a, the second b, and
-    so on.
-    """
+def ordered(*sent_commands: tuple[float | None, float, int]) -> list[str]:
+    """The report about commands a, b, ... by (time sent, time answered, offset of the record)."""
     log = WrittenRun()
-    for name, (sent_s, told_s, offset) in zip("abcdefg", commanded, strict=False):
+    for name, (sent_s, answered_s, offset) in zip("abcdefg", sent_commands, strict=False):
         if sent_s is not None:
             log.history.add(Invoked(sent_s, "c", name, ZONES_0))
             log.history.add(Invoked(sent_s + 50, "c", name, ZONES_0))
-        log.history.add(Answered(told_s, "c", "p0", name, Answer(DONE, ZONES_0, offset)))
+        log.history.add(Answered(answered_s, "c", "p0", name, Answer(DONE, ZONES_0, offset)))
     return list(commands.check_order(log.evidence()))
 
 
-def late(who: str, offset: int, after: str, highest: int) -> list[str]:
+def out_of_order(who: str, offset: int, after: str, highest: int) -> list[str]:
     return [f"{who} is at zones/0@{offset}, and was sent after {after} was answered at {highest}"]
 
 
-def test_what_was_sent_after_an_answer_is_later_in_the_log() -> None:
+def test_a_command_sent_after_an_answer_is_later_in_the_log() -> None:
     assert not ordered((1, 2, 5), (3, 4, 6))
-    assert ordered((1, 2, 5), (3, 4, 4)) == late("b", 4, "a", 5)
-    assert ordered((1, 2, 1), (3, 4, 0)) == late("b", 0, "a", 1)
+    assert ordered((1, 2, 5), (3, 4, 4)) == out_of_order("b", 4, "a", 5)
+    assert ordered((1, 2, 1), (3, 4, 0)) == out_of_order("b", 0, "a", 1)
 
 
-def test_who_was_sent_before_an_answer_may_be_anywhere() -> None:
-    assert not ordered((1, 3, 5), (3, 4, 4)), "sent at the moment of the answer"
+def test_a_command_sent_before_an_answer_may_be_anywhere() -> None:
+    assert not ordered((1, 3, 5), (3, 4, 4)), "sent at the time of the answer"
     assert not ordered((1, 9, 5), (3, 10, 4))
-    assert not ordered((1, 2, 5), (None, 9, 4)), "nobody knows when it was sent"
-    assert not ordered((1, 2, 5), (3, 4, 5)), "of one batch, in one record"
+    assert not ordered((1, 2, 5), (None, 9, 4)), "the time of sending is unknown"
+    assert not ordered((1, 2, 5), (3, 4, 5)), "both commands in one record"
 
 
-def test_what_counts_is_the_latest_record_that_was_answered_by_then() -> None:
-    assert ordered((1, 2, 7), (1, 3, 5), (4, 5, 6)) == late("c", 6, "a", 7)
-    assert ordered((1, 2, 5), (1, 3, 7), (4, 5, 6)) == late("c", 6, "b", 7)
+def test_the_highest_answered_offset_counts() -> None:
+    assert ordered((1, 2, 7), (1, 3, 5), (4, 5, 6)) == out_of_order("c", 6, "a", 7)
+    assert ordered((1, 2, 5), (1, 3, 7), (4, 5, 6)) == out_of_order("c", 6, "b", 7)
     assert not ordered((1, 2, 5), (1, 6, 7), (4, 5, 6)), "b was answered later"
-    assert ordered((7, 8, 6), (1, 2, 7), (3, 4, 8)) == late("a", 6, "c", 8)
-    assert ordered((5, 9, 3), (1, 2, 4), (4, 10, 2)) == [*late("c", 2, "b", 4), *late("a", 3, "b", 4)]
+    assert ordered((7, 8, 6), (1, 2, 7), (3, 4, 8)) == out_of_order("a", 6, "c", 8)
+    assert ordered((5, 9, 3), (1, 2, 4), (4, 10, 2)) == [*out_of_order("c", 2, "b", 4), *out_of_order("a", 3, "b", 4)]
 
 
-def test_a_command_that_was_told_twice_is_not_later_than_itself() -> None:
+def test_a_command_answered_twice_is_not_compared_with_itself() -> None:
     log = WrittenRun()
     log.history.add(Invoked(1.0, "c", "a", ZONES_0))
-    for told_s, offset in ((0.5, 5), (2.0, 4)):
-        log.history.add(Answered(told_s, "c", "p0", "a", Answer(DONE, ZONES_0, offset)))
+    for answered_s, offset in ((0.5, 5), (2.0, 4)):
+        log.history.add(Answered(answered_s, "c", "p0", "a", Answer(DONE, ZONES_0, offset)))
     assert not list(commands.check_order(log.evidence()))
 
 
 def reads(least: int, fleet: int) -> list[str]:
-    """The report about a reader of fleet at this position, who asks for fleet's state after two joins at 1 and 3.
+    """The report about a query with this minimum position of zones/0, answered at this position of fleet. Two joins are
+    at 1 and 3.
 
-    Fleet's records 2 and 4 took them.
+    The records 2 and 4 of fleet took them.
     """
     log = WrittenRun()
     for name in ("a", "b"):
@@ -256,31 +260,31 @@ def reads(least: int, fleet: int) -> list[str]:
 @pytest.mark.parametrize(
     ("least", "enough"),
     [
-        pytest.param(0, 0, id="of nothing"),
-        pytest.param(1, 0, id="of what no change is before"),
-        pytest.param(2, 3, id="of the first join"),
-        pytest.param(3, 3, id="of what fleet need not hear, too"),
-        pytest.param(4, 5, id="of the second join"),
-        pytest.param(5, 5, id="of all"),
+        pytest.param(0, 0, id="no minimum"),
+        pytest.param(1, 0, id="no change before the minimum"),
+        pytest.param(2, 3, id="the first join"),
+        pytest.param(3, 3, id="a record that is not forwarded"),
+        pytest.param(4, 5, id="the second join"),
+        pytest.param(5, 5, id="all records"),
     ],
 )
-def test_a_reader_of_fleet_finds_there_what_it_saw_of_a_zone(least: int, enough: int) -> None:
+def test_a_query_of_fleet_includes_the_changes_before_its_minimum_position(least: int, enough: int) -> None:
     assert not reads(least, enough)
-    assert not reads(least, -1), "it asked for nothing of fleet"
+    assert not reads(least, -1), "the query was not about fleet"
     if enough:
         told = f"s read fleet@{enough - 1}, which lacks zones/0@{least}"
         assert reads(least, enough - 1) == [told]
         assert reads(least, 0)
 
 
-def test_what_fleet_has_not_taken_no_reader_of_it_has_seen() -> None:
+def test_a_query_of_fleet_before_the_forward_is_a_fault() -> None:
     log = WrittenRun()
     log.write(ZONES_0, log.join("a"))
     log.history.add(QueryAnswered(98.0, 99.0, "s", "p0", ZONES_0, 2, 2, 1))
     assert list(commands.check_reads(log.evidence())) == ["s read fleet@1, which lacks zones/0@2"]
 
 
-def test_fleet_has_a_change_when_it_took_more_than_what_is_before_it() -> None:
+def test_a_forward_that_ends_before_a_change_does_not_include_it() -> None:
     log = WrittenRun()
     event = log.join("a")
     offset = log.write(ZONES_0, event)

@@ -1,4 +1,4 @@
-"""The checkers of the decisions topic, on topics that somebody else than the plane has written."""
+"""The checkers of the decisions topic, on topics that the test itself has written."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COUNT = IN_FLIGHT_MAX + 20
 
 @pytest.fixture(scope="module")
 def keys() -> dict[str, bytes]:
-    """What is decided of a log of joins."""
+    """The decisions about a log of joins, by key."""
     return joins().evidence().decided
 
 
@@ -28,22 +28,22 @@ def joins() -> WrittenRun:
 
 
 def writes(log: WrittenRun, keys: dict[str, bytes], offsets: Iterable[int]) -> WrittenRun:
-    """With decisions about these records of zones/0 in this order."""
+    """Write the decisions about these records of zones/0, in this order."""
     found = [f"zones/0/{offset}" for offset in offsets]
     log.records[TOPIC] = [Record(place, log.now_ms, key.encode(), keys[key]) for place, key in enumerate(found)]
     return log
 
 
-def test_a_topic_with_everything_in_order_is_sound(keys: dict[str, bytes]) -> None:
+def test_a_complete_topic_in_order_has_no_faults(keys: dict[str, bytes]) -> None:
     run = writes(joins(), keys, [1, 1, *range(1, COUNT + 1), 7]).evidence()
     assert [*check_decided(run), *check_decision_order(run), *check_complete(run)] == []
 
 
-def test_a_log_without_the_topic_lacks_nothing() -> None:
+def test_a_log_without_the_topic_has_no_faults() -> None:
     assert list(check_complete(joins().evidence())) == []
 
 
-def test_a_decision_that_was_not_made_is_told(keys: dict[str, bytes]) -> None:
+def test_a_wrong_decision_is_reported(keys: dict[str, bytes]) -> None:
     log = writes(joins(), keys, range(1, COUNT + 1))
     log.records[TOPIC][3] = log.records[TOPIC][3]._replace(value=b"other")
     log.records[TOPIC][4] = log.records[TOPIC][4]._replace(key=b"zones/0/999999")
@@ -51,14 +51,12 @@ def test_a_decision_that_was_not_made_is_told(keys: dict[str, bytes]) -> None:
     assert [fault.split(" has another")[0] for fault in found] == ["decisions/0@3", "decisions/0@4"]
 
 
-def test_a_decision_that_is_missing_is_told(keys: dict[str, bytes]) -> None:
+def test_a_missing_decision_is_reported(keys: dict[str, bytes]) -> None:
     run = writes(joins(), keys, [offset for offset in range(1, COUNT + 1) if offset != 9]).evidence()
     assert list(check_complete(run)) == ["no decision about zones/0/9 was written"]
 
 
 @pytest.mark.parametrize(("newest", "faults"), [(IN_FLIGHT_MAX, 0), (IN_FLIGHT_MAX + 1, 1)])
-def test_a_decision_may_be_overtaken_by_those_of_its_batch_alone(
-    newest: int, faults: int, keys: dict[str, bytes]
-) -> None:
+def test_a_decision_may_only_be_overtaken_within_its_batch(newest: int, faults: int, keys: dict[str, bytes]) -> None:
     run = writes(joins(), keys, [*range(2, IN_FLIGHT_MAX), newest, 1]).evidence()
     assert len(list(check_decision_order(run))) == faults

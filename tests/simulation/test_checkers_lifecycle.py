@@ -1,4 +1,6 @@
-"""The legal transitions of DPUs as a table, with their legal authors: every other transition is a fault."""
+"""The legal transitions of DPUs as a table: every other transition is a fault. So are reports by another than the
+holder of an attempt.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from tests.support.written_run import ZONES_0, WrittenRun
 from tests.support.written_steps import WrittenSteps
 
 LOG = WrittenRun()
-"""Whose envelopes are used: of no matter whom or when."""
+"""A source of envelopes; their authors and times do not matter."""
 
 INSTALL = (
     "Node Effect",
@@ -36,7 +38,7 @@ WORK = (*INSTALL, "Node Effect Removal", "Deleting")
 PHASES = (*WORK, "Initializing", "Pending", "Ready", "Error")
 
 BACK = "Prepare BFB"
-"""Where a DPU goes on that is Pending or in Error here."""
+"""The phase in which a Pending or failed DPU of these tests resumes."""
 
 LEGAL = """
 anything         | Pending                           | back
@@ -57,7 +59,7 @@ succeeded        | work                              | next, same, Error
 failed           | work                              | same, Error
 deadline         | work                              | same, Error
 """
-"""What is said, from where it leads somewhere, and to where."""
+"""Per line: a kind of record, the phases in which it is legal, and the phases to which it may lead."""
 
 
 def _request(request: str) -> Callable[[str], e.Event]:
@@ -77,7 +79,7 @@ EVENTS: dict[str, Callable[[str], e.Event | None]] = {
     "failed": _step(e.StepFailed, "device", "no"),
     "deadline": lambda dpu: e.DeadlinePassed(LOG.stated(dpu), "step", 1),
     "frozen": lambda dpu: e.WritesFrozen(LOG.said(dpu), "z"),
-    "what nobody can read": lambda _: None,
+    "an undecodable record": lambda _: None,
 }
 
 
@@ -87,7 +89,7 @@ def dpu(phase: str, **more: Any) -> Dpu:
 
 
 def legal(said: str) -> set[tuple[str, str]]:
-    """The transitions in the table for a statement about the DPU itself."""
+    """The transitions in the table for a record about the DPU itself."""
     found = set()
     for line in LEGAL.strip().splitlines():
         what, froms, tos = (cell.strip() for cell in line.split("|"))
@@ -117,8 +119,8 @@ def _after(phase: str) -> set[str]:
 
 
 def allowed(say: Callable[[str], e.Event | None], about: str = "{}") -> set[tuple[str, str]]:
-    """The transitions that the checker allows for a statement about a DPU (or about another one, if `about` changes the
-    name).
+    """The transitions that the checker allows for a record about the DPU, or about another one if `about` changes the
+    name.
     """
     steps, moves = WrittenSteps(), list(product(PHASES, (*PHASES, "gone")))
     for phase, to in moves:
@@ -130,17 +132,17 @@ def allowed(say: Callable[[str], e.Event | None], about: str = "{}") -> set[tupl
 
 
 @pytest.mark.parametrize("said", EVENTS)
-def test_a_dpu_goes_only_where_what_is_said_of_it_leads(said: str) -> None:
+def test_a_record_about_a_dpu_leads_only_to_the_legal_phases(said: str) -> None:
     assert allowed(EVENTS[said]) == legal(said)
 
 
 @pytest.mark.parametrize("said", EVENTS)
-def test_what_is_said_of_one_dpu_moves_another_only_out_of_the_line(said: str) -> None:
+def test_a_record_about_another_dpu_may_only_admit_a_pending_one(said: str) -> None:
     assert allowed(EVENTS[said], "not {}") == {("Pending", BACK)}
 
 
 def moved(before: Dpu | None, said: str, after: Dpu | None) -> list[str]:
-    """The report about a transition of a DPU from any phase."""
+    """The report about a transition of a DPU by this kind of record."""
     steps = WrittenSteps()
     if before is not None:
         steps.add(None, dpus={"d": before})
@@ -149,7 +151,7 @@ def moved(before: Dpu | None, said: str, after: Dpu | None) -> list[str]:
     return faults[1:] if before is not None else faults
 
 
-def test_who_waits_without_a_phase_to_go_on_with_begins_at_the_first() -> None:
+def test_a_pending_dpu_without_a_phase_to_resume_starts_with_the_first_one() -> None:
     waits = dpu("Pending", resume="")
     assert not moved(waits, "frozen", dpu("Node Effect"))
     assert not moved(waits, "resume", dpu("Node Effect"))
@@ -165,7 +167,7 @@ def test_an_error_outside_work_cannot_be_skipped() -> None:
     assert not moved(failed, "retry", dpu("Ready"))
 
 
-def test_a_dpu_begins_by_its_registration() -> None:
+def test_a_dpu_starts_with_its_registration() -> None:
     assert not moved(None, "register", dpu("Initializing"))
     assert moved(None, "register", dpu("Ready")) == ["zones/0@0: d begins as Ready by DpuRegistered "]
     assert moved(None, "provision", dpu("Initializing")) == [
@@ -181,7 +183,7 @@ def test_a_ready_dpu_has_something_installed() -> None:
 
 
 @pytest.mark.parametrize("partition", [ZONES_0, Partition(CLIQUES, 0)])
-def test_nothing_absent_is_removed(partition: Partition) -> None:
+def test_the_removal_of_an_absent_row_is_a_fault(partition: Partition) -> None:
     steps = WrittenSteps()
     steps.add(None, partition, nodes={"a": 1}, lists={"a": 1}, marks={"": None})
     steps.add(None, partition, nodes={"a": None})
@@ -192,11 +194,11 @@ def test_nothing_absent_is_removed(partition: Partition) -> None:
     ]
 
 
-def test_a_dpu_that_is_not_there_is_not_removed() -> None:
+def test_the_removal_of_an_absent_dpu_is_a_fault() -> None:
     assert moved(None, "delete", None) == ["zones/0@0 removes d from dpus, which does not have it"]
 
 
-def test_fleet_may_say_again_that_something_is_gone() -> None:
+def test_fleet_may_remove_an_absent_row() -> None:
     steps = WrittenSteps().add(None, FLEET_0, kept={"a": None})
     assert not list(lifecycle.check_transitions(steps.evidence()))
 
@@ -210,7 +212,7 @@ REPORTS: tuple[tuple[type, tuple[Any, ...]], ...] = (
 
 
 def counted(event: e.Event, row: Dpu | None, *, partition: Partition = ZONES_0) -> list[str]:
-    """The report if this statement changes a DPU in such a state."""
+    """The report if this record changes a DPU with this row."""
     steps = WrittenSteps().add(None, FLEET_0)
     if row is not None:
         steps.add(None, partition, dpus={"d": row})
@@ -219,39 +221,39 @@ def counted(event: e.Event, row: Dpu | None, *, partition: Partition = ZONES_0) 
 
 
 @pytest.mark.parametrize(("kind", "more"), REPORTS)
-def test_the_holder_of_the_attempt_that_runs_is_heard(kind: type, more: tuple[Any, ...]) -> None:
+def test_only_the_holder_of_the_running_attempt_may_report(kind: type, more: tuple[Any, ...]) -> None:
     def said(by: str, phase: str = "Rebooting", attempt: int = 7) -> e.Event:
         event: e.Event = kind(LOG.stated(actor=by), "z", "d", phase, attempt, *more)
         return event
 
-    mine = said("provisioner/p")
-    assert not counted(mine, RUNNING)
+    report = said("provisioner/p")
+    assert not counted(report, RUNNING)
     where = f"zones/0@1: {kind.__name__} of attempt 7 of d by provisioner/"
     other = "p counts, but that is not the running attempt"
-    assert counted(mine, dpu("Rebooting", step_state="open", provisioner="p#1")) == [where + other]
-    assert counted(mine, dpu("DPU Config", step_state="running", provisioner="p#1")) == [where + other]
-    assert counted(mine, None) == [(where + other).replace("@1", "@0")]
-    assert counted(said("provisioner/p", attempt=6), RUNNING), "an attempt that is over"
+    assert counted(report, dpu("Rebooting", step_state="open", provisioner="p#1")) == [where + other]
+    assert counted(report, dpu("DPU Config", step_state="running", provisioner="p#1")) == [where + other]
+    assert counted(report, None) == [(where + other).replace("@1", "@0")]
+    assert counted(said("provisioner/p", attempt=6), RUNNING), "an attempt that has ended"
     assert counted(said("provisioner/q"), RUNNING) == [where + "q counts, but p holds the attempt"]
-    assert counted(mine, None, partition=Partition(ZONES, 1)), "wherever its zone is"
+    assert counted(report, None, partition=Partition(ZONES, 1)), "also in another partition"
 
 
-def test_another_may_say_that_the_holder_is_lost() -> None:
+def test_anyone_may_report_a_lost_attempt() -> None:
     assert not counted(e.StepFailed(LOG.stated(), "z", "d", "Rebooting", 7, "lost", ""), RUNNING)
 
 
-def test_an_attempt_runs_whatever_happens_to_other_dpus_meanwhile() -> None:
+def test_changes_of_other_dpus_do_not_end_an_attempt() -> None:
     steps = WrittenSteps().add(None, dpus={"d": RUNNING}).add(None, dpus={"e": dpu("Ready")})
     done = e.StepSucceeded(LOG.stated(actor="provisioner/p"), "z", "d", "Rebooting", 7, {})
     assert not list(lifecycle.check_attempts(steps.add(done, dpus={"d": RUNNING}).evidence()))
 
 
-def test_what_changes_nothing_may_be_said_by_anybody() -> None:
+def test_a_report_without_effect_is_no_fault() -> None:
     steps = WrittenSteps().add(e.StepProgressed(LOG.stated(), "z", "d", "Rebooting", 7, "t", 5), dpus={"e": RUNNING})
     assert not list(lifecycle.check_attempts(steps.evidence()))
 
 
-def test_attempts_only_grow_whatever_becomes_of_the_dpu() -> None:
+def test_the_attempt_of_a_dpu_never_decreases() -> None:
     def faults(*attempts: int | None) -> list[str]:
         steps = WrittenSteps()
         for attempt in attempts:
@@ -278,7 +280,7 @@ def limited(first: int, end: int) -> e.Event:
 
 
 def marked(*said: tuple[e.Event, bool], partition: Partition = FLEET_0) -> list[str]:
-    """The report if these records counted, or did not."""
+    """The report about records that counted or did not."""
     steps = WrittenSteps()
     for event, counts in said:
         rows: dict[str, dict[str, Any]] = {"marks": {"": 1}} if counts else {}
@@ -286,49 +288,51 @@ def marked(*said: tuple[e.Event, bool], partition: Partition = FLEET_0) -> list[
     return list(lifecycle.check_marks(steps.evidence()))
 
 
-def test_what_another_partition_caused_counts_from_where_the_last_one_ended() -> None:
+def test_a_caused_record_counts_if_it_starts_at_the_mark() -> None:
     here, there = [(0, 2), (2, 3)], [(0, 5), (5, 6)]
     assert not marked(*((membership(0, *a), True) for a in here), *((membership(1, *a), True) for a in there))
     assert not marked((superseded(0, 4), True), (limited(4, 5), True), (superseded(5, 6), True), partition=ZONES_0)
 
 
 @pytest.mark.parametrize(("first", "end"), [(0, 3), (1, 3), (3, 4), (2, 2)])
-def test_a_gap_or_a_copy_or_nothing_at_all_does_not_count(first: int, end: int) -> None:
+def test_a_gap_a_copy_or_an_empty_range_does_not_count(first: int, end: int) -> None:
     for event in (membership(0, first, end), superseded(first, end), limited(first, end)):
-        begun = superseded(0, 2) if not isinstance(event, e.MembershipChanged) else membership(0, 0, 2)
-        assert not marked((begun, True), (event, False))
-        assert marked((begun, True), (event, True)) == [f"fleet/0@2: [{first}, {end}) at mark 2"]
+        starting = superseded(0, 2) if not isinstance(event, e.MembershipChanged) else membership(0, 0, 2)
+        assert not marked((starting, True), (event, False))
+        assert marked((starting, True), (event, True)) == [f"fleet/0@2: [{first}, {end}) at mark 2"]
 
 
-def test_what_follows_has_to_count_and_what_did_not_count_moves_no_mark() -> None:
+def test_a_record_at_the_mark_must_count_and_others_do_not_move_the_mark() -> None:
     assert marked((membership(0, 0, 2), False)) == ["fleet/0@0: [0, 2) at mark 0"]
     assert not marked((membership(0, 1, 2), False), (membership(0, 0, 1), True))
 
 
-def called(*told: tuple[str, int, str]) -> list[str]:
-    """The report about calls to BMCs, if the log has attempt 7 for a reboot and 8 for a configuration of d."""
-    steps = WrittenSteps(*(BmcCalled(*each) for each in told))
+def called(*calls: tuple[str, int, str]) -> list[str]:
+    """The report about calls to BMCs. The log has attempt 7 for a reboot of d, and attempt 8 for a configuration."""
+    steps = WrittenSteps(*(BmcCalled(*each) for each in calls))
     steps.add(e.StepStarted(LOG.stated(), "z", "d", "DPU Config", 8, "p#1"), dpus={"d": None})
     steps.add(e.StepStarted(LOG.stated(), "z", "d", "Rebooting", 7, "p#1"), dpus={"d": None})
     steps.add(e.StepStarted(LOG.stated(), "z", "d", "Rebooting", 9, "p#1")).add(None)
     return list(lifecycle.check_calls(steps.evidence()))
 
 
-def test_a_bmc_is_told_what_its_attempt_is_for() -> None:
+def test_a_bmc_gets_only_the_action_of_its_attempt() -> None:
     assert not called(("d", 7, "reboot"), ("d", 8, "configure"))
     assert called(("d", 7, "install")) == ["d was told to install by attempt 7, which the log has for reboot"]
-    assert called(("d", 9, "reboot")) == ["d was told to reboot by attempt 9, which the log has for None"], "not taken"
+    assert called(("d", 9, "reboot")) == ["d was told to reboot by attempt 9, which the log has for None"], (
+        "the record did not count"
+    )
     assert called(("e", 7, "reboot")) == ["e was told to reboot by attempt 7, which the log has for None"]
 
 
-def test_a_bmc_is_told_once_and_never_by_an_older_attempt() -> None:
-    for told in ([(7, "reboot"), (7, "reboot")], [(8, "configure"), (7, "reboot")]):
+def test_a_bmc_gets_one_action_per_attempt_in_order() -> None:
+    for calls in ([(7, "reboot"), (7, "reboot")], [(8, "configure"), (7, "reboot")]):
         where = "d was told an action twice, or by an attempt that had ended"
-        assert called(*(("d", *each) for each in told)) == [f"{where}: {told}"]
+        assert called(*(("d", *each) for each in calls)) == [f"{where}: {calls}"]
 
 
 def rolled(*rows: tuple[str, Dpu | None], limits: Zone | None = None, partition: Partition = ZONES_0) -> list[str]:
-    """The report if DPUs enter these states, one after the other."""
+    """The report if DPUs get these rows, one after the other."""
     steps = WrittenSteps().add(None, FLEET_0, dpus={"x": dpu("Ready")})
     if limits is not None:
         steps.add(None, partition, zones={"z": limits, "gone": None})
@@ -337,34 +341,38 @@ def rolled(*rows: tuple[str, Dpu | None], limits: Zone | None = None, partition:
     return list(lifecycle.check_rollout(steps.evidence()))
 
 
-def begun(count: int, phase: str = "Node Effect", came: str = "Pending", **more: Any) -> list[tuple[str, Dpu]]:
-    """So many DPUs of one zone that begin an install, each of a node of its own."""
-    at_rest = [(f"d{number}", dpu(came)) for number in range(count)]
+def starting(
+    count: int, phase: str = "Node Effect", phase_before: str = "Pending", **more: Any
+) -> list[tuple[str, Dpu]]:
+    """DPUs of one zone that start an install, all on one node."""
+    at_rest = [(f"d{number}", dpu(phase_before)) for number in range(count)]
     return [*at_rest, *((name, dpu(phase, **more)) for name, _ in at_rest)]
 
 
 @pytest.mark.parametrize("phase", INSTALL)
-@pytest.mark.parametrize("came", ["Initializing", "Pending", "Ready"])
-def test_no_more_are_installed_than_the_zone_lets(phase: str, came: str) -> None:
-    assert not rolled(*begun(2, phase, came), limits=Zone(2, 9))
-    assert rolled(*begun(3, phase, came), limits=Zone(2, 9)) == [
+@pytest.mark.parametrize("phase_before", ["Initializing", "Pending", "Ready"])
+def test_installs_stay_within_the_limit_of_the_zone(phase: str, phase_before: str) -> None:
+    assert not rolled(*starting(2, phase, phase_before), limits=Zone(2, 9))
+    assert rolled(*starting(3, phase, phase_before), limits=Zone(2, 9)) == [
         "zones/0@6 admits d2: 3 DPUs are installing in z, and the limit is 2"
     ]
 
 
 @pytest.mark.parametrize("phase", ["Node Effect Removal", "Deleting", "Ready"])
-def test_who_is_done_with_its_install_leaves_room(phase: str) -> None:
-    assert not rolled(*begun(3, phase), limits=Zone(2, 9))
-    assert not rolled(*begun(2), ("d0", dpu(phase)), ("e", dpu("Ready")), ("e", dpu("DPU Config")), limits=Zone(2, 9))
-    assert not rolled(*begun(2), ("d0", None), ("e", dpu("Ready")), ("e", dpu("DPU Config")), limits=Zone(2, 9))
+def test_a_finished_install_frees_its_place(phase: str) -> None:
+    assert not rolled(*starting(3, phase), limits=Zone(2, 9))
+    assert not rolled(
+        *starting(2), ("d0", dpu(phase)), ("e", dpu("Ready")), ("e", dpu("DPU Config")), limits=Zone(2, 9)
+    )
+    assert not rolled(*starting(2), ("d0", None), ("e", dpu("Ready")), ("e", dpu("DPU Config")), limits=Zone(2, 9))
 
 
-def test_who_goes_on_or_is_new_is_not_let_in() -> None:
-    assert not rolled(*begun(3, came="Error"), limits=Zone(2, 9)), "a retry keeps its place"
+def test_a_retry_or_a_new_row_is_no_admission() -> None:
+    assert not rolled(*starting(3, phase_before="Error"), limits=Zone(2, 9)), "a retry is no admission"
     assert not rolled(*((f"d{number}", dpu("Rebooting")) for number in range(3)), limits=Zone(2, 9))
 
 
-def test_who_comes_to_a_node_that_is_out_of_service_already_takes_nothing_more_from_a_limit_that_sank() -> None:
+def test_an_install_on_a_node_already_out_of_service_is_legal_after_the_limit_was_lowered() -> None:
     steps = WrittenSteps()
     for name, node in (("d0", "n"), ("d1", "m")):
         steps.add(None, dpus={name: replace(dpu("Node Effect", effect=True), node=node)})
@@ -373,23 +381,25 @@ def test_who_comes_to_a_node_that_is_out_of_service_already_takes_nothing_more_f
     assert not list(lifecycle.check_rollout(steps.evidence()))
 
 
-def test_nodes_out_of_service_are_counted_once_each() -> None:
+def test_a_node_out_of_service_is_counted_once() -> None:
     limits = Zone(9, 1)
-    assert not rolled(*begun(3, effect=True), limits=limits), "three DPUs of one node"
-    apart = [(name, replace(row, node="")) for name, row in begun(2, effect=True)]
-    assert rolled(*apart, limits=limits) == ["zones/0@4 admits d1: 2 nodes are out of service in z, and the limit is 1"]
+    assert not rolled(*starting(3, effect=True), limits=limits), "three DPUs of one node"
+    separate = [(name, replace(row, node="")) for name, row in starting(2, effect=True)]
+    assert rolled(*separate, limits=limits) == [
+        "zones/0@4 admits d1: 2 nodes are out of service in z, and the limit is 1"
+    ]
 
 
 @pytest.mark.parametrize("limits", [None, Zone(0, 0)])
-def test_without_a_limit_of_its_own_a_zone_has_50(limits: Zone | None) -> None:
-    assert not rolled(*begun(50), limits=limits)
-    faults = rolled(*begun(51), limits=limits)
+def test_the_default_limit_is_50(limits: Zone | None) -> None:
+    assert not rolled(*starting(50), limits=limits)
+    faults = rolled(*starting(51), limits=limits)
     assert [fault.partition(": ")[2] for fault in faults] == ["51 DPUs are installing in z, and the limit is 50"]
-    apart = [(name, replace(row, node="")) for name, row in begun(50, effect=True)]
-    assert not rolled(*apart, limits=limits)
+    separate = [(name, replace(row, node="")) for name, row in starting(50, effect=True)]
+    assert not rolled(*separate, limits=limits)
 
 
-def test_every_partition_is_looked_at_and_every_zone_has_its_own_count() -> None:
-    assert rolled(*begun(3), limits=Zone(2, 9), partition=Partition(ZONES, 1))
-    others = [(name, replace(row, zone="y")) for name, row in begun(2)]
+def test_every_partition_is_checked_and_each_zone_is_counted_separately() -> None:
+    assert rolled(*starting(3), limits=Zone(2, 9), partition=Partition(ZONES, 1))
+    others = [(name, replace(row, zone="y")) for name, row in starting(2)]
     assert not rolled(*others, ("e", dpu("Ready")), ("e", dpu("Rebooting")), limits=Zone(2, 9))

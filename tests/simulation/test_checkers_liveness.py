@@ -1,4 +1,4 @@
-"""Work left over at rest, and silence without an alarm."""
+"""Unfinished work at rest, and missing alarms."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ZONES_1 = Partition(ZONES, 1)
 
 
 def joined(log: WrittenRun, name: str, *, taken: bool = True) -> tuple[e.NodesJoined, int]:
-    """A join, and its end position; fleet took it if `taken`, and the outbox received the acknowledgement."""
+    """A join and the position after it. With `taken`, fleet took it and the zone got the acknowledgement."""
     event = log.join(name)
     end = log.write(ZONES_0, event) + 1
     if taken:
@@ -27,7 +27,7 @@ def joined(log: WrittenRun, name: str, *, taken: bool = True) -> tuple[e.NodesJo
     return event, end
 
 
-def test_nothing_is_left_to_forward() -> None:
+def test_unforwarded_changes_are_found() -> None:
     log = WrittenRun()
     joined(log, "a")
     assert not list(liveness.check_forwarded(log.evidence()))
@@ -39,18 +39,18 @@ def test_nothing_is_left_to_forward() -> None:
 
 
 def limited(log: WrittenRun, installs: int) -> int:
-    """Limits of z, stated in fleet, and where."""
+    """Set limits of z in fleet; returns the offset."""
     return log.write(FLEET_0, e.ZoneUpdated(log.said(), "z", False, {}, installs, 2))
 
 
-def test_zones_have_taken_all_that_fleet_caused() -> None:
+def test_undelivered_records_of_fleet_are_found() -> None:
     log = WrittenRun()
     first = limited(log, 1)
     assert list(liveness.check_forwarded(log.evidence())) == [
         "fleet has not delivered to zones/0 the records caused by [1]"
     ]
     log.write(ZONES_0, e.ZoneLimitsSet(log.stated(), 0, first, "y", 1, 2))
-    assert list(liveness.check_forwarded(log.evidence())), "taken up to the record, not with it"
+    assert list(liveness.check_forwarded(log.evidence())), "taken up to the record, but without it"
     log.write(ZONES_0, e.ZoneLimitsSet(log.stated(), first, first + 1, "z", 1, 2))
     assert not list(liveness.check_forwarded(log.evidence()))
     for installs in range(2, 6):
@@ -60,7 +60,7 @@ def test_zones_have_taken_all_that_fleet_caused() -> None:
     ]
 
 
-def test_fleet_has_every_node_as_its_zone_has_it() -> None:
+def test_a_different_node_in_fleet_is_found() -> None:
     log = WrittenRun()
     joined(log, "a")
     assert not list(liveness.check_membership(log.evidence()))
@@ -70,7 +70,7 @@ def test_fleet_has_every_node_as_its_zone_has_it() -> None:
     assert fault.startswith("node a: zones say ('z', ")
 
 
-def test_no_node_is_in_one_place_alone() -> None:
+def test_a_node_only_in_its_zone_or_only_in_fleet_is_found() -> None:
     log = WrittenRun()
     joined(log, "a", taken=False)
     (fault,) = liveness.check_membership(log.evidence())
@@ -81,7 +81,7 @@ def test_no_node_is_in_one_place_alone() -> None:
     assert fault.startswith("node a: zones say None, fleet says ('z', ")
 
 
-def test_a_member_that_is_held_has_left_its_zone() -> None:
+def test_a_held_member_may_be_absent_from_its_zone() -> None:
     log = WrittenRun()
     log.write(FLEET_0, log.forward(log.join("a"), 0, 2))
     run = log.evidence()
@@ -89,7 +89,7 @@ def test_a_member_that_is_held_has_left_its_zone() -> None:
     assert not list(liveness.check_membership(run))
 
 
-def test_a_node_is_in_one_zone() -> None:
+def test_a_node_in_two_zones_is_found() -> None:
     log = WrittenRun()
     joined(log, "a")
     run = log.evidence()
@@ -97,7 +97,7 @@ def test_a_node_is_in_one_zone() -> None:
     assert list(liveness.check_membership(run)) == ["node a is in z and in z"]
 
 
-def test_zones_have_the_limits_that_were_stated_of_them() -> None:
+def test_different_limits_in_a_zone_are_found() -> None:
     log = WrittenRun()
     log.write(FLEET_0, e.ZoneUpdated(log.said(), "y", True, {"site": "x"}, -1, -1))
     stated = limited(log, 1)
@@ -110,7 +110,7 @@ def request(log: WrittenRun, what: str) -> None:
     log.write(ZONES_0, e.LifecycleRequested(log.said(), "z", "d", what, "bf-1" if what == "provision" else ""))
 
 
-def test_nobody_waits_for_a_step_or_works_on_one() -> None:
+def test_an_open_or_running_step_is_found() -> None:
     log = WrittenRun()
     log.write(ZONES_0, e.DpuRegistered(log.said(), "z", "d", "n", "s", "b"))
     assert not list(liveness.check_idle(log.evidence()))
@@ -119,16 +119,16 @@ def test_nobody_waits_for_a_step_or_works_on_one() -> None:
     where = "d is at Node Effect"
     assert list(liveness.check_idle(log.evidence())) == [f"{where}, open, attempt {row.attempt}: {row.message}"]
     request(log, "pause")
-    assert not list(liveness.check_idle(log.evidence())), "somebody wants it to wait"
+    assert not list(liveness.check_idle(log.evidence())), "a paused DPU may wait"
     request(log, "resume")
     log.write(ZONES_0, e.StepStarted(log.stated(), "z", "d", "Node Effect", row.attempt + 1, "p#1"))
     (fault,) = liveness.check_idle(log.evidence())
     assert fault.startswith(f"{where}, running, attempt {row.attempt + 1}: ")
     request(log, "pause")
-    assert list(liveness.check_idle(log.evidence())), "a pause lets the attempt end"
+    assert list(liveness.check_idle(log.evidence())), "a pause does not stop a running attempt"
 
 
-def test_replicas_have_folded_all_that_there_is() -> None:
+def test_a_lagging_or_halted_replica_is_found() -> None:
     log = WrittenRun()
     joined(log, "a")
     joined(log, "b")
@@ -143,10 +143,10 @@ def test_replicas_have_folded_all_that_there_is() -> None:
     ]
 
 
-def silent(*happened: Any, taken_s: float | None = None, end_s: float = 200.0) -> list[str]:
-    """The report about a join at 100 s that fleet takes at this time, or never."""
+def alarms_missing(*entries: Any, taken_s: float | None = None, end_s: float = 200.0) -> list[str]:
+    """The report about a join at 100 s that fleet takes at `taken_s`, or never."""
     log = WrittenRun()
-    for each in happened:
+    for each in entries:
         log.history.add(each)
     log.now_s = 99.0
     event, end = joined(log, "a", taken=False)
@@ -157,60 +157,62 @@ def silent(*happened: Any, taken_s: float | None = None, end_s: float = 200.0) -
     return list(liveness.check_alarms(log.evidence()))
 
 
-def told(calm_s: int) -> list[str]:
-    return [f"zones/0@1 reached fleet after {calm_s} fault-free s, without an alarm"]
+def expected(fault_free_s: int) -> list[str]:
+    return [f"zones/0@1 reached fleet after {fault_free_s} fault-free s, without an alarm"]
 
 
-def test_a_zone_is_heard_within_half_a_minute() -> None:
-    assert not silent(end_s=130.0), "it may still be"
-    assert not silent(taken_s=130.0)
-    assert silent(end_s=131.0) == told(31)
-    assert silent(taken_s=140.0) == told(40)
+def test_a_change_reaches_fleet_within_30_s() -> None:
+    assert not alarms_missing(end_s=130.0), "30 s are allowed"
+    assert not alarms_missing(taken_s=130.0)
+    assert alarms_missing(end_s=131.0) == expected(31)
+    assert alarms_missing(taken_s=140.0) == expected(40)
 
 
-def test_an_alarm_of_the_zone_breaks_its_silence() -> None:
-    assert not silent(Alarm(120.0, "p0", "zones/0", True))
-    assert silent(Alarm(120.0, "p0", "zones/0", False)) == told(100), "that one ended"
-    assert silent(Alarm(120.0, "p0", "zones/1", True)) == told(100), "of another"
+def test_an_alarm_of_the_partition_is_enough() -> None:
+    assert not alarms_missing(Alarm(120.0, "p0", "zones/0", True))
+    assert alarms_missing(Alarm(120.0, "p0", "zones/0", False)) == expected(100), "the alarm ended"
+    assert alarms_missing(Alarm(120.0, "p0", "zones/1", True)) == expected(100), "the alarm of another partition"
 
 
-def struck(from_s: float, to_s: float) -> FaultInjected:
+def fault(from_s: float, to_s: float) -> FaultInjected:
     return FaultInjected("crash", "p0", from_s, to_s)
 
 
 @pytest.mark.parametrize(
-    ("happened", "calm_s"),
+    ("entries", "fault_free_s"),
     [
-        pytest.param([struck(20, 50)], 100, id="over when the join came"),
-        pytest.param([struck(300, 310)], 100, id="after the end"),
-        pytest.param([struck(120, 130)], 70, id="and 20 s of aftermath"),
-        pytest.param([struck(50, 90)], 90, id="an aftermath alone"),
-        pytest.param([struck(190, 250)], 90, id="until the end"),
-        pytest.param([struck(110, 111), struck(140, 141)], 58, id="two, one after the other"),
-        pytest.param([struck(110, 115), struck(130, 131)], 59, id="one in the aftermath of another"),
-        pytest.param([struck(120, 121), struck(110, 150)], 40, id="one within another"),
-        pytest.param([struck(101, 102), struck(125, 126), struck(130, 131), struck(160, 161)], 32, id="four"),
+        pytest.param([fault(20, 50)], 100, id="before the join"),
+        pytest.param([fault(300, 310)], 100, id="after the end"),
+        pytest.param([fault(120, 130)], 70, id="a fault and 20 s of aftermath"),
+        pytest.param([fault(50, 90)], 90, id="the aftermath only"),
+        pytest.param([fault(190, 250)], 90, id="until the end"),
+        pytest.param([fault(110, 111), fault(140, 141)], 58, id="two separate faults"),
+        pytest.param([fault(110, 115), fault(130, 131)], 59, id="a fault in the aftermath of another"),
+        pytest.param([fault(120, 121), fault(110, 150)], 40, id="a fault within another"),
+        pytest.param([fault(101, 102), fault(125, 126), fault(130, 131), fault(160, 161)], 32, id="four"),
         pytest.param([ProcessUptime("p0", (), 0, 150)], 80, id="a process that died"),
-        pytest.param([ProcessUptime("p0", (), 0, 200)], 100, id="a process that lived to the end"),
-        pytest.param([ProcessUptime("p0", (), 0, 150), struck(110, 111)], 59, id="a death and what was struck"),
+        pytest.param([ProcessUptime("p0", (), 0, 200)], 100, id="a process that was up until the end"),
+        pytest.param([ProcessUptime("p0", (), 0, 150), fault(110, 111)], 59, id="a process that died, and a fault"),
         pytest.param(
-            [ProcessUptime("p0", ("api",), 0, 101), ProcessUptime("p0", ("api",), 140, 300)], 41, id="nobody to forward"
+            [ProcessUptime("p0", ("api",), 0, 101), ProcessUptime("p0", ("api",), 140, 300)], 41, id="no API process"
         ),
         pytest.param(
-            [ProcessUptime("p0", ("api",), 0, 101), ProcessUptime("p1", ("api",), 99, 300)], 80, id="somebody else was"
+            [ProcessUptime("p0", ("api",), 0, 101), ProcessUptime("p1", ("api",), 99, 300)],
+            80,
+            id="another API process",
         ),
         pytest.param(
             [ProcessUptime("p0", ("relay",), 0, 101), ProcessUptime("p0", ("relay",), 140, 300)],
             80,
-            id="not who forwards",
+            id="another role",
         ),
     ],
 )
-def test_only_calm_time_counts(happened: list[Any], calm_s: int) -> None:
-    assert silent(*happened) == told(calm_s)
+def test_only_fault_free_time_counts(entries: list[Any], fault_free_s: int) -> None:
+    assert alarms_missing(*entries) == expected(fault_free_s)
 
 
-def test_every_change_is_to_be_heard_of_and_the_first_that_is_not_is_told() -> None:
+def test_the_first_late_change_of_a_partition_is_reported() -> None:
     log = WrittenRun()
     log.now_s = 99.0
     for name in "abc":
@@ -225,14 +227,14 @@ def test_every_change_is_to_be_heard_of_and_the_first_that_is_not_is_told() -> N
     ]
 
 
-def test_what_fleet_does_not_have_to_hear_may_stay_unheard() -> None:
+def test_records_that_are_not_forwarded_need_no_alarm() -> None:
     log = WrittenRun()
     log.write(ZONES_0, e.DpuRegistered(log.said(), "z", "d", "n", "s", "b"))
     log.now_s = 200.0
     assert not list(liveness.check_alarms(log.evidence()))
 
 
-def test_every_zones_partition_is_listened_for_until_the_end_if_that_is_known() -> None:
+def test_every_zones_partition_is_checked_if_the_end_is_known() -> None:
     log = WrittenRun()
     joined(log, "a", taken=False)
     log.now_s = 200.0

@@ -1,4 +1,4 @@
-"""One log, one state, and logs without one: the judgement of a whole run, and the evidence taken from it."""
+"""The verdict on a whole run, also on invalid logs, and the evidence derived from a log."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def log() -> WrittenRun:
 
 
 def disk_of(log: WrittenRun, count: int) -> DiskStore:
-    """The saved state of the zones partition after so many records."""
+    """The saved state of the zones partition after `count` records."""
     fold = next(fold for fold in folds_of(1) if fold.topic == ZONES)
     folded = FoldedPartition(ZONES_0, {fold.version: fold}, log.evidence().log_id)
     for record in log.records[ZONES_0][:count]:
@@ -46,17 +46,17 @@ def invariants(faults: list[Fault]) -> set[str]:
     return {fault.invariant for fault in faults}
 
 
-def test_what_is_owed_at_rest_is_owed_at_rest_alone(log: WrittenRun) -> None:
+def test_checks_at_rest_run_only_at_rest(log: WrittenRun) -> None:
     assert "I16" in invariants(judge_history(log.history, log.records))
     assert "I16" not in invariants(judge_history(log.history, log.records, at_rest=False))
 
 
-def test_what_a_judge_is_given_is_looked_at(log: WrittenRun) -> None:
+def test_every_argument_of_judge_history_is_used(log: WrittenRun) -> None:
     log.history.add(QueryAnswered(0.0, 0.1, "c", "p0", ZONES_0, 0, 3))
     log.history.add(Alarm(0.0, "p0", "zones/9", True))
 
-    def found(**given: object) -> set[str]:
-        return invariants(judge_history(log.history, log.records, at_rest=False, **given))  # type: ignore[arg-type]
+    def found(**arguments: object) -> set[str]:
+        return invariants(judge_history(log.history, log.records, at_rest=False, **arguments))  # type: ignore[arg-type]
 
     assert not found()
     assert found(again={}) == {"I22"}
@@ -67,13 +67,13 @@ def test_what_a_judge_is_given_is_looked_at(log: WrittenRun) -> None:
     assert found(saved={"p0": disk_of(other, 2)}) == {"I11"}
 
 
-def test_five_faults_of_a_kind_are_enough(log: WrittenRun) -> None:
+def test_five_faults_of_a_checker_are_reported(log: WrittenRun) -> None:
     for _ in range(7):
         log.history.add(StateSaved("p", ZONES_0, 99, b"", b""))
     assert len(judge_history(log.history, log.records, at_rest=False)) == 5
 
 
-def test_a_log_that_halts_is_a_fault_and_so_is_one_that_nothing_follows_from(log: WrittenRun) -> None:
+def test_a_log_that_halts_or_cannot_be_evaluated_is_a_fault(log: WrittenRun) -> None:
     created = log.records[FLEET_0][0]
     log.records[FLEET_0][0] = Record(0, created.timestamp_ms, b"", encode(LATE))
     (fault,) = judge_history(log.history, log.records)
@@ -84,14 +84,14 @@ def test_a_log_that_halts_is_a_fault_and_so_is_one_that_nothing_follows_from(log
     assert str(fault).startswith("I20: zones/0: the fold halts at 3: ")
 
 
-def test_partitions_of_two_logs_are_no_log(log: WrittenRun) -> None:
+def test_partitions_of_two_logs_are_a_fault(log: WrittenRun) -> None:
     created = e.LogCreated(log.stated(), "another", 1, 1, "")
     log.records[ZONES_0][0] = Record(0, 0, b"", encode(created))
     (fault,) = judge_history(log.history, log.records)
     assert fault.invariant == "I22" and "another" in fault.what
 
 
-def test_a_zone_is_frozen_from_its_freeze_or_that_of_all_to_its_thaw(log: WrittenRun) -> None:
+def test_a_freeze_of_a_zone_or_of_all_lasts_until_its_thaw(log: WrittenRun) -> None:
     for zone in "xyz":
         log.history.add(TableInstalled(1.0, zone, "d", 0, 1, 0, b""))
     log.write(FLEET_0, e.PolicySet(log.said(), "p", 0, "drop", "any", [], {}, {}))
@@ -109,7 +109,7 @@ def test_a_zone_is_frozen_from_its_freeze_or_that_of_all_to_its_thaw(log: Writte
     ]
 
 
-def test_a_zone_has_a_version_from_the_first_record_on_and_one_by_each_change() -> None:
+def test_a_zone_has_a_version_at_first_and_after_each_change() -> None:
     log = WrittenRun()
     log.history.add(TableInstalled(1.0, "z", "d", 0, 1, 0, b""))
     assert list(log.evidence().tables["z"]) == [0]
@@ -119,12 +119,12 @@ def test_a_zone_has_a_version_from_the_first_record_on_and_one_by_each_change() 
     assert list(log.evidence().tables["z"]) == [0, 2, 4]
 
 
-def test_a_partition_ends_where_it_ended_then(log: WrittenRun) -> None:
+def test_the_end_of_a_partition_at_a_time(log: WrittenRun) -> None:
     run = log.evidence()
     assert [run.end_at(ZONES_0, at_s) for at_s in (0.5, 1.0, 4.0, 4.9, 5.0, 99.0)] == [0, 1, 2, 2, 3, 3]
 
 
-def test_what_was_saved_and_the_rest_come_to_the_whole(log: WrittenRun) -> None:
+def test_a_wrong_saved_state_is_found(log: WrittenRun) -> None:
     def faults(saved: DiskStore, run: Evidence) -> list[str]:
         run.saved = {"p0": DiskStore(), "p1": saved}
         return list(folds.check_saved(run))
@@ -138,35 +138,35 @@ def test_what_was_saved_and_the_rest_come_to_the_whole(log: WrittenRun) -> None:
     assert faults(broken, log.evidence()) == ["the state that p1 saved of zones/0 cannot be loaded"]
 
 
-def test_a_fold_in_portions_is_the_same_fold(log: WrittenRun) -> None:
+def test_a_different_fold_in_batches_is_found(log: WrittenRun) -> None:
     def faults(run: Evidence) -> list[str]:
         return [fault.removeprefix("zones/0, folded in batches, ") for fault in folds.check_batches(run)]
 
     assert not faults(log.evidence())
     last = log.evidence().steps[ZONES_0][-1]
-    for wrong, told in (
+    for wrong, expected in (
         (last._replace(digest=b"x"), "has other rows"),
         (last._replace(running=b"x"), "has another hash of its records"),
     ):
         run = log.evidence()
         run.steps[ZONES_0][-1] = wrong
-        assert faults(run) == [told]
+        assert faults(run) == [expected]
     run = log.evidence()
     run.folded[ZONES_0].ledger.entries.popitem()
     assert faults(run) == ["has other command ids"]
 
 
-def test_replicas_have_read_what_is_in_the_log(log: WrittenRun) -> None:
+def test_a_replica_that_read_other_records_is_found(log: WrittenRun) -> None:
     end = log.evidence().steps[ZONES_0][-1]
     log.history.add(FinalPosition("p0", ZONES_0, end.position, end.running, ""))
-    log.history.add(FinalPosition("p1", ZONES_0, end.position - 1, b"of earlier", ""))
-    log.history.add(FinalPosition("p2", Partition("decisions", 0), 1, b"of another", ""))
+    log.history.add(FinalPosition("p1", ZONES_0, end.position - 1, b"earlier", ""))
+    log.history.add(FinalPosition("p2", Partition("decisions", 0), 1, b"another", ""))
     assert not list(folds.check_agreement(log.evidence()))
     log.history.add(FinalPosition("p3", ZONES_0, end.position, b"x", ""))
     assert list(folds.check_agreement(log.evidence())) == ["p3 has read other records of zones/0 than the log has"]
 
 
-def test_only_reports_may_hold_what_no_fold_takes(log: WrittenRun) -> None:
+def test_quarantined_records_are_found_except_in_installs(log: WrittenRun) -> None:
     for partition in (Partition(INSTALLS, 0), ZONES_0, ZONES_0, ZONES_0):
         log.append(partition, b"nonsense")
     (fault,) = folds.check_quarantine(log.evidence())
@@ -174,7 +174,7 @@ def test_only_reports_may_hold_what_no_fold_takes(log: WrittenRun) -> None:
     assert fault.count("Undecodable") <= 2
 
 
-def test_a_claim_of_other_digests_says_whose_it_is(log: WrittenRun) -> None:
+def test_the_process_with_a_wrong_saved_digest_is_named(log: WrittenRun) -> None:
     log.history.add(StateSaved("p0", ZONES_0, 2, b"", b""))
     assert list(folds.check_saved_digests(log.evidence())) == [
         "p0 saved zones/0 at 2 with other digests than a fresh fold has"

@@ -1,4 +1,4 @@
-"""Records that the plane writes by itself, and its bounds: the largest allowed number, and one more."""
+"""Records that the plane writes by itself, and bounded quantities: the largest allowed value, and one more."""
 
 from __future__ import annotations
 
@@ -37,35 +37,35 @@ def status(position: int, saved: int = 0, *, digest: str = "", running: str = ""
 def states(log: WrittenRun, at_s: float, *statuses: PartitionStatus, replica: str = "p0") -> None:
     """A replica's beacon at this time."""
     log.now_s = at_s - 1.0
-    said = Beacon(replica=replica, roles=[], addresses={}, version="", supports={}, partitions=list(statuses))
-    log.append(REPLICAS_0, msgspec.json.encode(said))
+    beacon = Beacon(replica=replica, roles=[], addresses={}, version="", supports={}, partitions=list(statuses))
+    log.append(REPLICAS_0, msgspec.json.encode(beacon))
 
 
 def reports(log: WrittenRun, at_s: float, *versions: int, zone: str = "z") -> None:
     """A relay's report at this time."""
     log.now_s = at_s - 1.0
-    said = e.InstallsReported(log.stated(), zone, "r0", 1, 1, list(versions), [], [], [], [], {}, {})
-    log.write(INSTALLS_0, said)
+    report = e.InstallsReported(log.stated(), zone, "r0", 1, 1, list(versions), [], [], [], [], {}, {})
+    log.write(INSTALLS_0, report)
 
 
-def test_a_position_is_stated_once_the_log_is_so_long(log: WrittenRun) -> None:
+def test_a_reported_position_within_the_log_is_no_fault(log: WrittenRun) -> None:
     states(log, 9.5, status(2))
     states(log, 10.0, status(3))
     assert not list(plane_records.check_positions(log.evidence()))
 
 
-def test_a_position_that_is_yet_to_come(log: WrittenRun) -> None:
+def test_a_reported_position_beyond_the_log_is_found(log: WrittenRun) -> None:
     states(log, 9.5, status(3))
     assert list(plane_records.check_positions(log.evidence())) == ["p0 reported zones/0@3, which did not exist yet"]
 
 
-def test_digests_are_those_of_a_fresh_fold_at_their_positions(log: WrittenRun) -> None:
+def test_reported_digests_of_a_fresh_fold_are_no_fault(log: WrittenRun) -> None:
     second, third = log.evidence().steps[ZONES_0][1:]
     states(log, 11.0, status(3, 2, digest=second.digest.hex(), running=third.running.hex()))
     assert not list(plane_records.check_digests(log.evidence()))
 
 
-def test_digests_of_another_position(log: WrittenRun) -> None:
+def test_reported_digests_of_another_position_are_found(log: WrittenRun) -> None:
     second, third = log.evidence().steps[ZONES_0][1:]
     states(log, 11.0, status(3, 2, digest=third.digest.hex(), running=second.running.hex()))
     assert list(plane_records.check_digests(log.evidence())) == [
@@ -74,19 +74,19 @@ def test_digests_of_another_position(log: WrittenRun) -> None:
     ]
 
 
-def test_of_a_position_that_is_not_in_the_log_nothing_is_known(log: WrittenRun) -> None:
+def test_digests_at_an_unknown_position_are_ignored(log: WrittenRun) -> None:
     states(log, 11.0, status(9, 9, digest="d", running="r"))
     assert not list(plane_records.check_digests(log.evidence()))
 
 
 def versions(log: WrittenRun, *found: int) -> list[str]:
-    """The report if a zone had these versions one after the other."""
+    """The report if a zone had these versions, one after the other."""
     run = log.evidence()
     run.tables = {"z": dict.fromkeys(found, b"")}
     return list(plane_records.check_versions(run))
 
 
-def test_versions_go_up_to_the_end_of_the_log(log: WrittenRun) -> None:
+def test_a_version_that_goes_back_or_exceeds_the_log_is_found(log: WrittenRun) -> None:
     log.write(FLEET_0, e.WritesFrozen(log.said(), "z"))
     assert not versions(log)
     assert not versions(log, 0, 1, 2)
@@ -102,7 +102,7 @@ def test_a_zone_of_an_empty_fleet_has_version_0() -> None:
     assert list(plane_records.check_versions(run)) == ["z has version 1, beyond the end of the log"]
 
 
-def test_a_version_is_reported_once_fleet_has_it(log: WrittenRun) -> None:
+def test_a_report_of_a_future_version_is_found(log: WrittenRun) -> None:
     log.now_s = 19.0
     log.write(FLEET_0, e.WritesFrozen(log.said(), "z"))
     reports(log, 0.5)
@@ -113,37 +113,37 @@ def test_a_version_is_reported_once_fleet_has_it(log: WrittenRun) -> None:
     assert versions(log) == ["r0 reported version 2 of z, which did not exist yet"]
 
 
-def said(speak: Callable[[WrittenRun, float], None], *counts: int) -> list[str]:
-    """The report about windows that start 10.5 s apart, each with so many records within 10 s."""
+def rate_report(write: Callable[[WrittenRun, float], None], *counts: int) -> list[str]:
+    """The report about windows that start 10.5 s apart, each with `count` records within 10 s."""
     log = WrittenRun()
     for window, count in enumerate(counts):
         for number in range(count):
-            speak(log, 100 + 10.5 * window + 10 * number / (count - 1))
+            write(log, 100 + 10.5 * window + 10 * number / (count - 1))
     return list(plane_records.check_rates(log.evidence()))
 
 
-def test_beacons_keep_their_pace() -> None:
-    """Two a second; a log duplicates some, and there are 8 more at the beginning of a life."""
-    assert not said(states, 34, 34, 34)
-    assert said(states, 34, 35, 34) == ["p0 sent beacons 35 times in 10 s from 110.5 s on"]
+def test_too_frequent_beacons_are_found() -> None:
+    """Two per second, 30 % more for duplicates, and 8 more for a start."""
+    assert not rate_report(states, 34, 34, 34)
+    assert rate_report(states, 34, 35, 34) == ["p0 sent beacons 35 times in 10 s from 110.5 s on"]
 
 
-def test_reports_keep_their_pace() -> None:
-    """One a second, for one zone by one relay."""
-    assert not said(reports, 21, 21, 21)
-    assert said(reports, 21, 22, 21) == ["r0 reported of z 22 times in 10 s from 110.5 s on"]
+def test_too_frequent_reports_are_found() -> None:
+    """One per second by a relay for a zone, 30 % more for duplicates, and 8 more for a start."""
+    assert not rate_report(reports, 21, 21, 21)
+    assert rate_report(reports, 21, 22, 21) == ["r0 reported of z 22 times in 10 s from 110.5 s on"]
 
 
-def test_everybody_may_speak() -> None:
+def test_rates_are_counted_by_replica_and_by_zone() -> None:
     log = WrittenRun()
     for number in range(34):
-        for who in range(3):
-            states(log, 100 + number / 4, replica=f"p{who}")
-            reports(log, 100 + number / 2, zone=f"z{who}")
+        for number_of_writer in range(3):
+            states(log, 100 + number / 4, replica=f"p{number_of_writer}")
+            reports(log, 100 + number / 2, zone=f"z{number_of_writer}")
     assert not list(plane_records.check_rates(log.evidence()))
 
 
-def test_who_speaks_too_often_is_found_where_nobody_knows_when() -> None:
+def test_rates_are_not_checked_without_append_times() -> None:
     log = WrittenRun()
     for _ in range(100):
         states(log, 100.0)
@@ -151,10 +151,10 @@ def test_who_speaks_too_often_is_found_where_nobody_knows_when() -> None:
     assert not list(plane_records.check_rates(run))
 
 
-def begun(idle: int, useful: int, *starts: str, failed: int = 0) -> list[str]:
-    """The report about so many idle and effective step starts, of which some failed.
+def step_starts(idle: int, useful: int, *starts: str, failed: int = 0) -> list[str]:
+    """The report about these numbers of step starts without and with effect, and of failed steps.
 
-    A life with a capital letter as its name is one of a provisioner.
+    `starts` are the names of started processes. A capital letter is a provisioner.
     """
     steps = WrittenSteps(
         *(ProcessUptime(instance, ("provisioner",) if instance.isupper() else (), 0.0, 9.0) for instance in starts)
@@ -173,58 +173,62 @@ def begun(idle: int, useful: int, *starts: str, failed: int = 0) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("most", "useful", "starts"), [(11, 0, ""), (11, 0, "a"), (14, 0, "ab"), (16, 10, "a"), (22, 10, "abc")]
+    ("limit", "useful", "starts"), [(11, 0, ""), (11, 0, "a"), (14, 0, "ab"), (16, 10, "a"), (22, 10, "abc")]
 )
-def test_idle_statements_are_few(most: int, useful: int, starts: str) -> None:
-    """One per two effective ones, three per life of a process, and 8."""
-    assert not begun(most, useful, *starts)
-    assert begun(most + 1, useful, *starts) == [
-        f"{most + 1} StepStarted changed nothing, and {useful} changed something"
+def test_too_many_records_without_effect_are_found(limit: int, useful: int, starts: str) -> None:
+    """One per two records with effect, three per start of a process, and 8."""
+    assert not step_starts(limit, useful, *starts)
+    assert step_starts(limit + 1, useful, *starts) == [
+        f"{limit + 1} StepStarted changed nothing, and {useful} changed something"
     ]
 
 
-def test_a_step_that_failed_may_be_begun_once_more_before_the_log_says_that_it_is_time() -> None:
-    assert not begun(16 + 5, 10, "a", failed=5)
-    assert begun(16 + 6, 10, "a", failed=5) == ["22 StepStarted changed nothing, and 10 changed something"]
+def test_a_failed_step_allows_one_more_start_without_effect() -> None:
+    assert not step_starts(16 + 5, 10, "a", failed=5)
+    assert step_starts(16 + 6, 10, "a", failed=5) == ["22 StepStarted changed nothing, and 10 changed something"]
 
 
-def test_each_provisioner_may_begin_a_step_that_failed_too_early() -> None:
-    assert not begun(17 + 3 * 5, 0, *"ABC", failed=5)
-    assert begun(17 + 3 * 5 + 1, 0, *"ABC", failed=5) == ["33 StepStarted changed nothing, and 0 changed something"]
-    assert begun(17 + 2 * 5 + 1, 0, *"AAB", failed=5) == ["28 StepStarted changed nothing, and 0 changed something"]
+def test_a_failed_step_allows_one_early_start_per_provisioner() -> None:
+    assert not step_starts(17 + 3 * 5, 0, *"ABC", failed=5)
+    assert step_starts(17 + 3 * 5 + 1, 0, *"ABC", failed=5) == [
+        "33 StepStarted changed nothing, and 0 changed something"
+    ]
+    assert step_starts(17 + 2 * 5 + 1, 0, *"AAB", failed=5) == [
+        "28 StepStarted changed nothing, and 0 changed something"
+    ]
 
 
-def test_what_users_say_without_effect_is_no_waste() -> None:
+def test_commands_of_users_without_effect_are_no_fault() -> None:
     steps = WrittenSteps()
     for _ in range(100):
         steps.add(e.WritesFrozen(steps.log.said(), "z"), FLEET_0)
     assert not list(plane_records.check_idle_records(steps.evidence()))
 
 
-def written(sends: int, copies: int, *, told: bool = True) -> list[str]:
-    """The report about a command that was sent and is in the log so many times."""
+def written(sends: int, copies: int, *, is_answered: bool = True) -> list[str]:
+    """The report about a command by the numbers of its sends and of its copies in the log."""
     log = WrittenRun()
     event = log.join("a")
     for _ in range(sends):
         log.history.add(Invoked(0.0, "c", event.envelope.command_id, ZONES_0))
     for _ in range(copies):
         log.write(ZONES_0, event)
-    if told:
+    if is_answered:
         log.tell(event, 1)
     return [fault.removeprefix(event.envelope.command_id) for fault in plane_records.check_retries(log.evidence())]
 
 
-def test_a_command_is_in_the_log_as_often_as_it_was_sent() -> None:
+def test_more_copies_of_a_command_than_sends_are_found() -> None:
     """A log may duplicate each attempt."""
     assert not written(1, 2)
     assert not written(3, 6)
     assert written(1, 3) == [" was sent 1 times and is in the log 3 times"]
     assert written(3, 7) == [" was sent 3 times and is in the log 7 times"]
-    assert not written(0, 3), "who sent it wrote no history"
-    assert not written(1, 3, told=False), "it is still being sent"
+    assert not written(0, 3), "the sends are not recorded"
+    assert not written(1, 3, is_answered=False), "the command is not answered yet"
 
 
-def test_what_is_bounded_stays_within_its_bound() -> None:
+def test_the_highest_value_above_a_bound_is_reported() -> None:
     """The report names the highest value, once, with the time at which it was first reached."""
 
     def faults(*values: float) -> list[str]:

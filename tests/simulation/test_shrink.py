@@ -1,4 +1,4 @@
-"""A failing run is shrunk to a script that a person can read, and the script repeats the same run everywhere."""
+"""A failing run is shrunk to a short script, and the script always repeats the same run."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ SEEDS, SECONDS = range(23, 51), 15.0
 
 
 @contextmanager
-def without_memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A plane that decides a repeated command again."""
+def without_deduplication(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """During the context, the plane decides a repeated command again."""
     admit = Ledger.admit
 
     def forgetful(self: Ledger, envelope: Envelope, content: bytes, at: RecordMetadata) -> LedgerEntry | None:
@@ -34,11 +34,11 @@ def without_memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-def test_a_failing_seed_becomes_a_short_script_that_fails_alike(
+def test_a_failing_seed_is_shrunk_to_a_short_failing_script(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "script.json"
-    with without_memory(monkeypatch):
+    with without_deduplication(monkeypatch):
         runs = (simulate(seed, faulty_s=SECONDS) for seed in SEEDS)
         result = next(run for run in runs if run.faults and len(run.actions) > 100)
         script = Shrinker(runs_max=100).shrink(result, SECONDS)
@@ -46,13 +46,13 @@ def test_a_failing_seed_becomes_a_short_script_that_fails_alike(
         assert len(script.actions) < 15
         script.write(path)
         assert main(["--script", str(path)]) == 1
-        said = capsys.readouterr().out
-        assert kind_of(script.fault) in said
-        assert all(action.what in said for action in script.actions)
+        output = capsys.readouterr().out
+        assert kind_of(script.fault) in output
+        assert all(action.what in output for action in script.actions)
     assert {action.author.partition("-")[0] for action in script.actions} == {"client", "log"}, (
-        "a command, and its copy"
+        "a command and its duplicate"
     )
-    assert main(["--script", str(path)]) == 0, "it is the bug that fails, not the script"
+    assert main(["--script", str(path)]) == 0, "the script passes without the bug"
     again = [run_script(read_script(path)).digest for _ in range(2)]
     assert again[0] == again[1]
 
@@ -71,11 +71,11 @@ def test_a_script_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("needed", [set(), {0}, {99}, {3, 50}, {1, 2, 3, 97}])
-def test_what_is_left_is_what_was_needed(needed: set[int]) -> None:
+def test_minimal_keeps_only_the_needed_items(needed: set[int]) -> None:
     assert minimal(range(100), lambda kept: needed <= set(kept)) == sorted(needed)
 
 
-def test_faults_are_alike_if_their_invariant_or_their_words_are() -> None:
+def test_faults_are_of_one_kind_by_their_invariant_or_their_words() -> None:
     assert kind_of("I2: 018bcfe5-6b7b took effect 2 times") == kind_of("I2: 018bcfe6 took effect 3 times")
     assert kind_of("I2: a") != kind_of("I3: a")
     assert kind_of("p0#3 died of LogMismatch: x") == kind_of("p1#7 died of LogMismatch: x")

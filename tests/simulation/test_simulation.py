@@ -1,4 +1,4 @@
-"""The plane keeps its guarantees in simulation: a few fixed seeds in every run, and a few fresh ones."""
+"""The plane keeps its invariants in simulation, with a few pinned seeds and a few random ones."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ RUNS = f"from tests.simulation.run import simulate; print([simulate(s, faulty_s=
 
 
 @cache
-def known(seed: int) -> Result:
-    """The result of each fixed seed; the first test that asks runs it."""
+def result_of(seed: int) -> Result:
+    """The result of a pinned seed, computed once."""
     return simulate(seed, faulty_s=FAULTY_S)
 
 
 @pytest.mark.parametrize("seed", KNOWN)
 def test_a_known_seed(seed: int) -> None:
-    result = known(seed)
+    result = result_of(seed)
     assert not [*result.faults, *result.invalid], "\n".join([*result.faults, *result.invalid])
 
 
@@ -39,14 +39,14 @@ def test_a_fresh_seed(seed: int) -> None:
     assert not result.faults, "\n".join(result.faults)
 
 
-def test_the_known_seeds_met_what_they_are_for() -> None:
-    """Runs without faults would prove nothing."""
-    missing = [what for what in MUST_HAPPEN if not any(known(seed).counts[what] for seed in KNOWN)]
+def test_the_known_seeds_have_all_expected_events() -> None:
+    """Runs without the expected events would prove nothing."""
+    missing = [what for what in MUST_HAPPEN if not any(result_of(seed).counts[what] for seed in KNOWN)]
     assert not missing
 
 
 def test_a_seed_is_the_same_run_in_any_process() -> None:
-    """Neither string hashes nor memory addresses of objects change a run."""
+    """Neither string hashes nor memory addresses influence a run."""
     digests = {_digest_with(hash_seed) for hash_seed in ("0", "4242")}
     assert len(digests) == 1
     assert digests != {""}
@@ -56,28 +56,28 @@ def test_seeds_differ() -> None:
     assert len({plan_of(seed) for seed in range(20)}) == 20
 
 
-def test_the_standard_fleet_keeps_its_promises_and_says_under_which_load() -> None:
+def test_the_standard_fleet_has_no_faults_and_reports_its_load() -> None:
     plan = standard(1, 120.0, 3)
     result = simulate_plan(plan)
     assert not result.faults, "\n".join(result.faults)
     assert f"{result.counts['invoke'] / result.virtual_s:.2f} commands per simulated second" in figures(plan, result)
 
 
-def test_a_batch_says_what_was_simulated_and_what_was_checked(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_batch_prints_its_counts_and_the_checked_invariants(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--seed", "14", "--seeds", "2", "--seconds", "5", "--processes", "2"]) == 0
-    said = capsys.readouterr().out
-    assert [line.split(":")[0] for line in said.splitlines()[:2]] == ["seed 14", "seed 15"], "in order"
+    output = capsys.readouterr().out
+    assert [line.split(":")[0] for line in output.splitlines()[:2]] == ["seed 14", "seed 15"], "in order"
     for what in ("2 seeds, 0 failed", "simulated commands", "times real time per core", "faults: ", "never happened: "):
-        assert what in said
-    assert f"checked: {', '.join(invariant.id for invariant in INVARIANTS)}" in said
+        assert what in output
+    assert f"checked: {', '.join(invariant.id for invariant in INVARIANTS)}" in output
 
 
-def test_a_run_in_which_nothing_went_wrong_is_not_called_ok(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_without_faults_is_not_reported_as_ok(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--seed", "12", "--seeds", "1", "--seconds", "0.5", "--processes", "1"]) == 0
-    said = capsys.readouterr().out
-    assert "seed 12: proves nothing" in said
-    assert "no fault took effect" in said
-    assert "1 seeds, 0 failed; 1 prove nothing" in said
+    output = capsys.readouterr().out
+    assert "seed 12: proves nothing" in output
+    assert "no fault took effect" in output
+    assert "1 seeds, 0 failed; 1 prove nothing" in output
 
 
 def _digest_with(hash_seed: str) -> str:
