@@ -16,7 +16,7 @@ from deploy.host.storage import LogSource, open_log_to_read
 from deploy.operations.export.events import as_line
 from eventstore.log import DECISIONS, Partition
 from tests.contract.engine import read_all
-from tests.support.decisions import refolded, until_all_are_written
+from tests.support.decisions import refolded, wait_for_all_decisions
 from tests.support.eventually import until
 from tests.support.planes import Process, run, serving
 from tests.support.struck_brokers import StruckBrokers
@@ -39,7 +39,7 @@ async def check(place: LogSource, least: int) -> None:
     async with asyncio.timeout(120):
         while True:
             async with open_log_to_read(place, rng=random.Random(1)) as log:
-                found = await until_all_are_written(log, timeout_s=60, every_s=0.5)
+                found = await wait_for_all_decisions(log, timeout_s=60, every_s=0.5)
             if len(found) >= least:
                 return
 

@@ -1,7 +1,7 @@
-"""Several zones partitions and fleet, as pure folds on one clock. Records cross between them only by an explicit step.
-The clock may run ahead and be corrected.
+"""Several zones partitions and fleet as pure folds on one clock, with one node.
 
-An oracle predicts the final zone of the node from the accepted statements and their order alone.
+A test moves each record between the folds by an explicit step. The clock may run ahead and be corrected. An oracle
+predicts the final zone of the node from the accepted statements and their order alone.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from tests.support.fleet import PARTITIONS, Fleet
 from tests.support.zones import ZonesPartition
 
 NODE = "n"
-TURNS = 50
-"""More than anything takes to come to rest."""
+ROUNDS = 50
+"""More rounds of forwards and deliveries than any test needs."""
 
 
 def zones_of(number: int, count: int) -> list[str]:
-    """`count` zones of a partition."""
+    """The names of `count` zones of a partition."""
     found = (zone for zone in map("z{}".format, range(999)) if partition_of(zone.encode(), PARTITIONS) == number)
     return [zone for zone, _ in zip(found, range(count), strict=False)]
 
 
 ZONES = {"A": zones_of(0, 2)[0], "a": zones_of(0, 2)[1], "B": zones_of(1, 1)[0], "C": zones_of(2, 1)[0]}
-"""Zones by a letter: A and a share a partition."""
+"""Zones by a letter; A and a share a partition."""
 
 
-class Word(NamedTuple):
+class LastStatement(NamedTuple):
     """The last statement about the node in one partition; `left` is 0 while the node is present."""
 
     zone: str
@@ -39,7 +39,7 @@ class Word(NamedTuple):
     stated: int
     left: int
 
-    def ends(self, other: Word) -> bool:
+    def ends(self, other: LastStatement) -> bool:
         """Whether this leave ends `other`, a statement in another partition."""
         if not self.left:
             return False
@@ -52,7 +52,7 @@ AHEAD_MS = 20 * 60_000
 """How much the clock is ahead, if it is."""
 
 
-class Crossing:
+class ZonesAndFleet:
     """Steps are `join`, `change` and `leave` of the one node in a zone, given by its letter, and `forward`, `deliver`
     and `prune` of the partition of that zone. `fast` and `right` set the clock of all partitions and ignore the letter.
     """
@@ -60,7 +60,7 @@ class Crossing:
     def __init__(self) -> None:
         self.fleet = Fleet()
         self.logs = [ZonesPartition() for _ in range(PARTITIONS)]
-        self.words: dict[int, Word] = {}
+        self.statements: dict[int, LastStatement] = {}
         self._left_at: dict[int, int] = {}
         self.now = self.fleet.now_ms
         self.ahead_ms = 0
@@ -75,13 +75,13 @@ class Crossing:
         done: bool = getattr(self, f"_{what}")(zone, number, created)
         return done
 
-    def rest(self) -> None:
+    def deliver_all(self) -> None:
         """Forward and deliver until no record is pending."""
-        for _ in range(TURNS):
+        for _ in range(ROUNDS):
             moved = [self.step(what, letter) for what in ("forward", "deliver") for letter in "ABC"]
             if not any(moved):
                 return
-        raise AssertionError("it never comes to rest")
+        raise AssertionError(f"records still pending after {ROUNDS} rounds")
 
     def where(self) -> list[tuple[str, int]]:
         """The zones that contain the node, and its incarnations."""
@@ -96,22 +96,26 @@ class Crossing:
     def expected(self) -> list[tuple[str, int]]:
         """The expected zone and incarnation, from the statements accepted by zones."""
         there = [
-            word
-            for number, word in self.words.items()
-            if not word.left and not any(other.ends(word) for at, other in self.words.items() if at != number)
+            statement
+            for number, statement in self.statements.items()
+            if not statement.left
+            and not any(other.ends(statement) for at, other in self.statements.items() if at != number)
         ]
-        return [(word.zone, word.created) for word in sorted(there, key=lambda word: word[1:3])[-1:]]
+        return [
+            (statement.zone, statement.created)
+            for statement in sorted(there, key=lambda statement: statement[1:3])[-1:]
+        ]
 
     def may_state(self, zone: str, created: int) -> bool:
         """Whether the order of statements decides about this incarnation. It does not if a newer incarnation left this
         partition, or left another partition and fleet has not forwarded that leave yet: the caller cannot know of it.
         """
         here = partition_of(zone.encode(), PARTITIONS)
-        for number, word in self.words.items():
+        for number, statement in self.statements.items():
             if number not in self._left_at:
                 continue
             is_told = number != here and self.fleet.state.marks.get(number, 0) > self._left_at[number]
-            if created < word.created and word.left and not is_told:
+            if created < statement.created and statement.left and not is_told:
                 return False
         return True
 
@@ -133,13 +137,15 @@ class Crossing:
         self.logs[number].leave(NODE, zone=zone)
         if before is None or before.zone != zone:
             return False
-        self.words[number] = self.words[number]._replace(left=self.now)
+        self.statements[number] = self.statements[number]._replace(left=self.now)
         self._left_at[number] = self.logs[number].end - 1
         return True
 
     def _stated(self, outcome: Outcome, zone: str, number: int) -> bool:
         if outcome.code == "done":
-            self.words[number] = Word(zone, self.logs[number].state.nodes.rows[NODE].created_ms, self.now, 0)
+            self.statements[number] = LastStatement(
+                zone, self.logs[number].state.nodes.rows[NODE].created_ms, self.now, 0
+            )
         return outcome.code == "done"
 
     def _forward(self, zone: str, number: int, created: int) -> bool:
@@ -166,10 +172,10 @@ class Crossing:
 Step = tuple[str, str, int]
 
 
-def played(steps: Sequence[Step]) -> Crossing:
+def run_steps(steps: Sequence[Step]) -> ZonesAndFleet:
     """The folds after these steps, with every record forwarded and delivered."""
-    plane = Crossing()
+    plane = ZonesAndFleet()
     for step in steps:
         plane.step(*step)
-    plane.rest()
+    plane.deliver_all()
     return plane

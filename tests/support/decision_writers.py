@@ -14,7 +14,7 @@ from eventstore.avro.codec import encode
 from eventstore.errors import AppendUnknown
 from eventstore.log import DECISIONS, Partition
 from schemas.events import NodesJoined
-from tests.support.decisions import until_all_are_written
+from tests.support.decisions import wait_for_all_decisions
 from tests.support.memory_log import Failures
 from tests.support.memory_plane import Plane, running
 
@@ -23,7 +23,7 @@ READ_LATENCY_S = 0.001
 
 
 class AppendFailures(Failures):
-    """Appends of decisions take a drawn time, and fail at times or as they are told to."""
+    """Failures of appends of decisions: random latencies and losses, an error, or appends that hang."""
 
     def __init__(self, rng: Random, loss: float) -> None:
         super().__init__(read_latency_s=READ_LATENCY_S)
@@ -38,7 +38,7 @@ class AppendFailures(Failures):
 
 
 class DecidingPlane(Plane):
-    """A plane whose decisions some processes write."""
+    """A plane with processes that write decisions."""
 
     def __init__(self, tasks: asyncio.TaskGroup, seed: int, loss: float) -> None:
         super().__init__(tasks, PARTITIONS, seed)
@@ -49,7 +49,7 @@ class DecidingPlane(Plane):
         await self.log.append(TOPICS.partition_for(topic, key, PARTITIONS), key.encode(), encode(event))
 
     def joined(self, count: int, zone: str = "z", *, age_ms: int = 0) -> None:
-        """So many joins of so long ago stand in the log now."""
+        """Add `count` joins of this age to the log."""
         for _ in range(count):
             name = f"n{self.draws.getrandbits(64)}"
             event = NodesJoined(self.command(zone), zone, [name], [], [], b"", b"", [], [])
@@ -57,20 +57,20 @@ class DecidingPlane(Plane):
             self.contents.add(place, self.now_ms() - age_ms, zone.encode(), encode(event))
 
     def tried(self) -> list[bytes]:
-        """The keys of all appends of decisions, whatever became of them."""
+        """The keys of all attempted appends of decisions, with any outcome."""
         return [attempt.key for attempt in self.log.attempts if attempt.partition.topic == DECISIONS]
 
     async def agree(self) -> dict[str, set[bytes]]:
-        return await until_all_are_written(self.log, timeout_s=300, every_s=10)
+        return await wait_for_all_decisions(self.log, timeout_s=300, every_s=10)
 
     def causes(self, partition: Partition) -> list[int]:
-        """The offsets of this partition whose decisions stand in the topic, sorted."""
+        """The offsets of this partition whose decisions are in the topic, sorted."""
         records = self.contents.records.get(Partition(DECISIONS, partition.number), ())
         found = [cause_of(record.key) for record in records]
         return sorted(cause[1] for cause in found if cause is not None and cause[0] == partition)
 
     def write_elsewhere(self, partition: Partition, offsets: Sequence[int]) -> None:
-        """Another writer's decisions about these records."""
+        """Add decisions of another writer about these records to the topic."""
         for offset in offsets:
             self.contents.add(Partition(DECISIONS, partition.number), self.now_ms(), cause_at(partition, offset), b"")
 
@@ -80,5 +80,5 @@ def cause_at(partition: Partition, offset: int) -> bytes:
 
 
 def deciding_plane(seed: int, *, loss: float = 0.0) -> AbstractAsyncContextManager[DecidingPlane]:
-    """A plane without processes, to which appends of decisions are lost at this rate."""
+    """A plane without processes, where this share of the appends of decisions is lost."""
     return running(lambda tasks: DecidingPlane(tasks, seed, loss))

@@ -18,8 +18,8 @@ from schemas.events import DecisionRecorded
 from tests.contract.engine import read_all
 
 
-class Heard:
-    """A listener that records every decision; `runs` counts the decided runs."""
+class DecisionRecorder:
+    """A listener that records every decision. `runs` counts the decided runs."""
 
     def __init__(self) -> None:
         self.decisions: list[DecidedRecord] = []
@@ -43,7 +43,7 @@ def rendered(decided_record: DecidedRecord) -> DecisionRecorded:
 
 
 async def written(log: EventLog) -> dict[str, set[bytes]]:
-    """The distinct values of each key."""
+    """The distinct values of each key in the decisions topic."""
     found: dict[str, set[bytes]] = {}
     for partition in log.partitions(DECISIONS):
         for record in await read_all(log, partition):
@@ -52,12 +52,12 @@ async def written(log: EventLog) -> dict[str, set[bytes]]:
 
 
 async def refolded(log: EventLog) -> dict[str, set[bytes]]:
-    """Every decision of the log, by a fresh fold, one record at a time."""
+    """Every decision of the log, computed by a new fold, one record at a time."""
     origin = await wait_for_origin(log)
     found: dict[str, set[bytes]] = {}
     for fold in folds_of(log.partition_count):
         for partition in log.partitions(fold.topic) if fold.topic in TOPICS.deciding else ():
-            heard = Heard()
+            heard = DecisionRecorder()
             folded = FoldedPartition(partition, {fold.version: fold}, origin.log_id, heard)
             for record in await read_all(log, partition):
                 folded.fold(record)
@@ -66,8 +66,8 @@ async def refolded(log: EventLog) -> dict[str, set[bytes]]:
     return found
 
 
-async def until_all_are_written(log: EventLog, *, timeout_s: float, every_s: float) -> dict[str, set[bytes]]:
-    """Wait until the topic equals the decisions of a fresh fold."""
+async def wait_for_all_decisions(log: EventLog, *, timeout_s: float, every_s: float) -> dict[str, set[bytes]]:
+    """Wait until the topic equals the decisions of a new fold."""
     async with asyncio.timeout(timeout_s):
         while (found := await written(log)) != await refolded(log):
             await asyncio.sleep(every_s)

@@ -1,4 +1,4 @@
-"""Statements of node agents: zones fold, by example and by property. Each label and each address has an owner."""
+"""Statements of node agents in the zone fold, by example and by property. Each label and address has an owner."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def limited(
 def as_agent(
     log: ZonesPartition, *, address: int = 0, six: str = "::", labels: dict[str, str] | None = None, zone: str = ZONE
 ) -> Outcome:
-    """A join that the agent of node `a` states."""
+    """Append a join by the agent of node `a`."""
     log.actor = AGENT
     event = nodes_joined(log.envelope(), ["a"], zone=zone, address=address, labels=labels)
     outcome = log.append(replace(event, addresses6=packed6(six)))
@@ -45,7 +45,7 @@ def row(log: ZonesPartition, name: str = "a") -> Node:
     return found
 
 
-def test_a_node_agent_creates_no_zone_and_the_refusal_names_the_command() -> None:
+def test_a_node_agent_cannot_create_a_zone_and_the_refusal_names_the_command() -> None:
     log = ZonesPartition()
     outcome = as_agent(log, address=NET + 1)
     assert (outcome.code, "dpuplane zones limit z1 --create" in outcome.reason) == ("refused", True)
@@ -53,7 +53,7 @@ def test_a_node_agent_creates_no_zone_and_the_refusal_names_the_command() -> Non
     assert not log.state.nodes.rows
 
 
-def test_no_key_and_no_network_are_the_agents_until_an_operator_says_so() -> None:
+def test_an_agent_may_state_no_label_or_address_before_an_operator_permits_it() -> None:
     log = ZonesPartition()
     log.limit(4, -1)
     assert as_agent(log).code == "done"
@@ -68,7 +68,7 @@ def test_no_key_and_no_network_are_the_agents_until_an_operator_says_so() -> Non
 
 
 @pytest.mark.parametrize("address", [NET + 1, NET + 0xFFFF])
-def test_an_address_from_the_zones_networks_is_taken_and_said_to_be_the_agents(address: int) -> None:
+def test_an_address_in_the_networks_of_the_zone_is_owned_by_the_agent(address: int) -> None:
     log = limited()
     assert as_agent(log, address=address, six="fd00:7::1").code == "done"
     assert row(log).agent == AGENT_JOINED | AGENT_ADDRESS4 | AGENT_ADDRESS6
@@ -78,11 +78,11 @@ def test_an_address_from_the_zones_networks_is_taken_and_said_to_be_the_agents(a
 
 
 @pytest.mark.parametrize("address", [NET - 1, NET + 0x10000, OTHER])
-def test_an_address_from_elsewhere_is_refused(address: int) -> None:
+def test_an_address_outside_the_networks_of_the_zone_is_refused(address: int) -> None:
     assert as_agent(limited(), address=address).code == "refused"
 
 
-def test_an_agents_statement_keeps_the_labels_of_an_operator() -> None:
+def test_a_statement_of_an_agent_keeps_the_labels_of_an_operator() -> None:
     log = limited()
     log.join("a", address=OTHER, labels={"trust": "low", "role": "web"})
     assert as_agent(log, labels={"role": "db"}).code == "done"
@@ -95,7 +95,7 @@ def test_an_agents_statement_keeps_the_labels_of_an_operator() -> None:
     assert row(log).labels == {"role": "x", "trust": "low"}
 
 
-def test_an_agent_may_repeat_what_an_operator_stated_and_owns_none_of_it() -> None:
+def test_an_agent_may_repeat_values_of_an_operator_without_owning_them() -> None:
     log = limited(networks=(), keys=())
     log.join("a", address=OTHER, labels={"trust": "low"})
     assert as_agent(log, address=OTHER, labels={"trust": "low"}).code == "done"
@@ -105,7 +105,7 @@ def test_an_agent_may_repeat_what_an_operator_stated_and_owns_none_of_it() -> No
     assert event.states == [PRESENT]
 
 
-def test_an_operators_address_is_replaced_by_no_agent() -> None:
+def test_an_agent_cannot_replace_an_address_of_an_operator() -> None:
     log = limited()
     log.join("a", address=OTHER)
     outcome = as_agent(log, address=NET + 1)
@@ -113,7 +113,7 @@ def test_an_operators_address_is_replaced_by_no_agent() -> None:
     assert row(log).address4 == OTHER
 
 
-def test_what_an_operator_states_is_absolute_and_the_operators() -> None:
+def test_an_operator_owns_all_values_that_it_states() -> None:
     log = limited()
     as_agent(log, address=NET + 1, labels={"role": "web"})
     log.join("a", address=NET + 1, labels={"role": "web"}, created_ms=row(log).created_ms, uid=row(log).uid)
@@ -123,7 +123,7 @@ def test_what_an_operator_states_is_absolute_and_the_operators() -> None:
     assert (row(log).labels, row(log).address4) == ({}, 0)
 
 
-def test_a_node_agent_moves_no_node_and_takes_out_none_with_labels_of_an_operator() -> None:
+def test_a_node_agent_can_neither_move_a_node_nor_remove_one_with_labels_of_an_operator() -> None:
     log = limited()
     log.limit(-1, -1, zone="z2", networks=["10.7.0.0/16"])
     log.join("a", labels={"trust": "low"})
@@ -138,7 +138,7 @@ def test_a_node_agent_moves_no_node_and_takes_out_none_with_labels_of_an_operato
     assert as_agent(log, zone="z2").code == "done"
 
 
-def test_an_actor_that_nobody_proved_is_no_agent() -> None:
+def test_an_unauthenticated_actor_is_not_an_agent() -> None:
     log = ZonesPartition()
     log.actor = "?node-agent/a"
     assert log.join("a", address=OTHER, labels={"trust": "high"}).code == "done"
@@ -156,11 +156,11 @@ statements = st.lists(
 
 
 @given(found=statements)
-def test_no_statement_of_an_agent_alters_what_an_operator_owns(
+def test_no_statement_of_an_agent_alters_values_of_an_operator(
     found: list[tuple[str, bool, int, dict[str, str]]],
 ) -> None:
     log = limited()
-    log.join("b")  # so that the zone has a node, whatever is stated of `a`
+    log.join("b")  # keeps the zone in existence without node `a`
     for actor, joins, address, labels in found:
         log.actor = actor
         before = log.state.nodes.rows.get("a")
@@ -197,8 +197,8 @@ def _changed(event: NodesJoined) -> NodesChanged:
     )
 
 
-def test_a_node_that_its_agent_put_into_a_zone_and_that_left_it_ends_none_elsewhere() -> None:
-    """The tombstone says no time, as fleet would not have taken the agent's join over another zone's node either."""
+def test_the_leave_of_a_node_joined_by_its_agent_ends_no_node_elsewhere() -> None:
+    """The tombstone has no time, because in fleet the join of an agent does not replace a node of another zone."""
     log = limited()
     assert as_agent(log).code == "done"
     assert log.leave("a").code == "done"

@@ -27,7 +27,7 @@ from tests.support.virtual_loop import run_virtual
 
 NODES = [f"n{number}" for number in range(200)]
 HOME, OTHER = "z1", "z0"
-"""Two zones of two partitions."""
+"""Two zones in different partitions."""
 
 
 def forwarder(made: Plane) -> None:
@@ -40,7 +40,7 @@ async def fresh_of(made: Plane) -> RefoldedLog:
 
 
 def found_in(scenario: Callable[[Plane], Coroutine[Any, Any, None]]) -> RefoldedLog:
-    """What verify says of the log of a plane with a forwarder, once it has come to rest."""
+    """The verification of the log of a plane with a forwarder, 5 s after the scenario."""
 
     async def run() -> RefoldedLog:
         async with plane() as made:
@@ -65,7 +65,7 @@ async def join(made: Plane, zone: str, number: int) -> None:
 
 
 async def budget(made: Plane, permille: int, kind: str = DENIED_BY_LEAVE) -> None:
-    """Set how much may be denied from now on; two people approve it if it is looser."""
+    """Set a budget for denials. Two people approve it if it is looser."""
     answer = await to_fleet(made, BudgetSet(made.command(""), kind, permille, 0))
     for person in ("?bob", "?cid") if answer.outcome.code == "held" else ():
         hold = made.fleet().holds.rows[str(answer.outcome.result["hold"])]
@@ -78,7 +78,7 @@ async def to_fleet(made: Plane, event: Event) -> Answer:
 
 
 async def move_and_leave(made: Plane) -> None:
-    """200 nodes join a zone, half a second later another one, and leave it at once; forwards go on all the while."""
+    """200 nodes join a zone, and half a second later join another one and leave it at once, while forwards go on."""
 
     async def go(number: int) -> None:
         await asyncio.sleep(0.005 * number)
@@ -91,7 +91,7 @@ async def move_and_leave(made: Plane) -> None:
     await asyncio.gather(*map(go, range(len(NODES))))
 
 
-def test_nodes_that_move_and_leave_at_once_stay_nowhere() -> None:
+def test_nodes_that_move_and_leave_at_once_are_in_no_zone() -> None:
     fresh = found_in(move_and_leave)
     assert fresh.agreement == Agreement(0, 0, 0, ())
     assert fresh.differences == ()
@@ -100,8 +100,8 @@ def test_nodes_that_move_and_leave_at_once_stay_nowhere() -> None:
     assert [sum(found.prefixes.size() for found in table(fresh.fleet, zone).sets) for zone in (HOME, OTHER)] == [0, 0]
 
 
-def test_nodes_that_stay_after_they_left_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every fold and every device is equal to the log, and the log says something else."""
+def test_nodes_that_stay_after_a_leave_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All folds and devices agree with each other, and only the statements in the log show the error."""
     monkeypatch.setattr(Tombstone, "ends_known", lambda *_: False)
     monkeypatch.setattr(Tombstones, "note", lambda *_: None)
     fresh = found_in(move_and_leave)
@@ -120,7 +120,7 @@ def test_nodes_that_moved_are_equal() -> None:
     assert found_in(scenario).agreement == Agreement(8, 0, 0, ())
 
 
-def test_a_node_that_a_hold_keeps_is_counted_as_held() -> None:
+def test_a_node_kept_by_a_hold_is_counted_as_held() -> None:
     async def scenario(made: Plane) -> None:
         await budget(made, 0)
         await join(made, HOME, 0)
@@ -131,7 +131,7 @@ def test_a_node_that_a_hold_keeps_is_counted_as_held() -> None:
 
 
 async def withhold(made: Plane) -> None:
-    """One node of three leaves and another one states another address, and the budgets hold both."""
+    """Of three nodes one leaves and another changes its address. The budgets hold both changes."""
     for kind in (DENIED_BY_LEAVE, DENIED_BY_CHANGE):
         await budget(made, 0, kind)
     await asyncio.gather(*(join(made, HOME, number) for number in range(3)))
@@ -142,7 +142,7 @@ async def withhold(made: Plane) -> None:
     await asyncio.sleep(1)
 
 
-def test_a_node_whose_change_a_hold_withholds_is_held_and_not_equal() -> None:
+def test_a_node_with_a_held_change_is_counted_as_held() -> None:
     assert found_in(withhold).agreement == Agreement(1, 0, 2, ())
 
 
@@ -157,7 +157,7 @@ def test_nodes_of_rejected_holds_are_counted_apart_from_held_ones() -> None:
 
 
 async def cut(made: Plane, *, forwarded: str) -> Agreement:
-    """A node moved from a zone that fleet has heard of; what is found once one zone more is forwarded, by hand."""
+    """The agreement after a node joined a zone, was forwarded, and joined another zone; then one zone is forwarded."""
     await made.add("r1")
     await join(made, HOME, 0)
     await tell_fleet(made, HOME)
@@ -177,8 +177,8 @@ async def tell_fleet(made: Plane, zone: str) -> None:
 
 
 @pytest.mark.parametrize(("forwarded", "equal"), [("", 1), (OTHER, 1)])
-def test_a_node_that_is_still_to_be_forwarded_or_handed_down_is_pending(forwarded: str, equal: int) -> None:
-    """Before the forward the new zone's node waits, and after it the old zone's."""
+def test_a_node_with_a_pending_forward_or_delivery_is_pending(forwarded: str, equal: int) -> None:
+    """Before the forward the node of the new zone is pending, and after it the node of the old zone."""
 
     async def run() -> Agreement:
         async with plane() as made:
@@ -187,7 +187,7 @@ def test_a_node_that_is_still_to_be_forwarded_or_handed_down_is_pending(forwarde
     assert run_virtual(run()) == Agreement(equal, 1, 0, ())
 
 
-def test_a_leave_that_is_still_to_be_forwarded_is_pending() -> None:
+def test_a_leave_that_is_not_forwarded_yet_is_pending() -> None:
     async def run() -> Agreement:
         async with plane() as made:
             await cut(made, forwarded=OTHER)
@@ -212,7 +212,7 @@ def put(fleet: Any, **changes: Any) -> None:
 
 
 @pytest.mark.parametrize("what", DIFFERENCES)
-def test_each_way_to_differ_is_a_group_of_its_own(what: str) -> None:
+def test_each_kind_of_difference_is_a_separate_group(what: str) -> None:
     async def scenario(made: Plane) -> None:
         await join(made, HOME, 0)
 
@@ -224,7 +224,7 @@ def test_each_way_to_differ_is_a_group_of_its_own(what: str) -> None:
     assert DifferenceGroup(what, ("n0",)) in groups
 
 
-def test_a_group_says_how_many_there_are_and_names_the_first() -> None:
+def test_a_group_has_its_count_and_the_first_names() -> None:
     assert str(DifferenceGroup("lost", ("a",))) == "1 node lost: a"
     names = tuple(f"n{number:04d}" for number in range(1_234))
     assert str(DifferenceGroup("lost", names)).startswith("1,234 nodes lost: n0000, n0001, ")

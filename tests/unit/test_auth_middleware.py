@@ -1,4 +1,4 @@
-"""The middleware of an HTTP listener, and the gate of the API: callers, permissions, and their expiry."""
+"""Authentication of HTTP listeners and of the API: callers, permissions, and the expiry of certificates."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PATHS = {"/probe": PUBLIC, "/link": frozenset({DPU_AGENT})}
 
 
 class Connection(asyncio.Transport):
-    """A connection with TLS, over which this certificate (DER) was proved, or none."""
+    """A TLS connection with this client certificate (DER), or without one."""
 
     def __init__(self, certificate: bytes | None) -> None:
         super().__init__({"ssl_object": self})
@@ -48,7 +48,7 @@ def cert_issuer(tmp_path_factory: pytest.TempPathFactory) -> CertIssuer:
 
 
 def der(cert_issuer: CertIssuer, who: str) -> bytes:
-    """Somebody's certificate."""
+    """A certificate for `ROLE/NAME` in DER."""
     return x509.load_pem_x509_certificate(cert_issuer.issue(who).cert.read_bytes()).public_bytes(Encoding.DER)
 
 
@@ -75,7 +75,7 @@ async def status(
 
 
 @pytest.mark.parametrize("role", PRINCIPAL_ROLES)
-def test_a_path_that_no_line_names_is_for_nobody(cert_issuer: CertIssuer, role: str) -> None:
+def test_a_path_without_an_entry_is_denied_to_all(cert_issuer: CertIssuer, role: str) -> None:
     async def scenario() -> list[int]:
         paths = ("/probe", "/link", "/link/", "/devices", "/")
         return [await status(Connection(der(cert_issuer, f"{role}/x")), path, Clock(0)) for path in paths]
@@ -83,7 +83,7 @@ def test_a_path_that_no_line_names_is_for_nobody(cert_issuer: CertIssuer, role: 
     assert run_virtual(scenario()) == [200, 200 if role == DPU_AGENT else 403, 403, 403, 403]
 
 
-def test_others_come_to_what_is_left_and_to_nothing_that_a_line_names(cert_issuer: CertIssuer) -> None:
+def test_other_roles_may_use_only_paths_without_an_entry(cert_issuer: CertIssuer) -> None:
     async def scenario() -> list[int]:
         who = der(cert_issuer, "viewer/vic")
         return [await status(Connection(who), path, Clock(0), frozenset({VIEWER})) for path in ("/link", "/devices")]
@@ -91,7 +91,7 @@ def test_others_come_to_what_is_left_and_to_nothing_that_a_line_names(cert_issue
     assert run_virtual(scenario()) == [403, 200]
 
 
-def test_a_certificate_is_good_until_its_last_moment_and_not_in_it(cert_issuer: CertIssuer) -> None:
+def test_a_certificate_is_valid_until_just_before_its_end(cert_issuer: CertIssuer) -> None:
     who = der(cert_issuer, "dpu-agent/d")
 
     async def scenario(left_ms: int) -> int:
@@ -102,7 +102,7 @@ def test_a_certificate_is_good_until_its_last_moment_and_not_in_it(cert_issuer: 
     assert [run_virtual(scenario(left_ms)) for left_ms in (1, 0, -1)] == [200, 401, 401]
 
 
-def test_a_connection_is_broken_when_its_certificate_expires_under_a_request_and_not_after_one(
+def test_a_connection_is_aborted_if_its_certificate_expires_during_a_request(
     cert_issuer: CertIssuer,
 ) -> None:
     who = der(cert_issuer, "dpu-agent/d")
@@ -117,7 +117,7 @@ def test_a_connection_is_broken_when_its_certificate_expires_under_a_request_and
     assert [run_virtual(scenario(takes_s)) for takes_s in (9, 11)] == [False, True]
 
 
-def test_nobody_comes_in_without_a_certificate_or_with_two(cert_issuer: CertIssuer) -> None:
+def test_a_caller_without_a_certificate_or_with_two_is_rejected(cert_issuer: CertIssuer) -> None:
     async def scenario() -> int:
         found = await status(Connection(None), "/link", Clock(0))
         access = AccessControl(CertificateAuthenticator(TRUST_DOMAIN, Clock(0)), Denials())

@@ -31,11 +31,11 @@ def may(role: str, method: str, request: Any = None) -> bool:
     return denial_reason(method, Principal(role, "n1"), request) is None
 
 
-def test_every_method_has_a_line() -> None:
+def test_every_method_has_an_entry() -> None:
     assert unlisted_methods(SERVICES) == []
 
 
-def test_what_has_no_line_is_denied_to_everybody() -> None:
+def test_a_method_without_an_entry_is_denied_to_all_roles() -> None:
     for role in PRINCIPAL_ROLES:
         assert denial_reason("Commands.Explode", Principal(role, "n1"), None) == "Commands.Explode: no role may call it"
 
@@ -44,11 +44,11 @@ def test_a_viewer_changes_nothing() -> None:
     assert not [method for method in COMMANDS if may(VIEWER, method, pb.LeaveNodesRequest())]
 
 
-def test_the_agents_of_dpus_and_the_processes_of_the_plane_have_no_business_here() -> None:
+def test_dpu_agents_and_processes_of_the_plane_may_call_no_method() -> None:
     assert not [(role, method) for role in (DPU_AGENT, PLANE) for method in EVERY if may(role, method)]
 
 
-def test_who_may_approve_or_raise_a_budget_may_withdraw_nothing() -> None:
+def test_no_role_may_both_approve_and_withdraw() -> None:
     for method in ("Commands.ApproveHold", "Commands.SetBudget"):
         assert [role for role in PRINCIPAL_ROLES if may(role, method)] == [APPROVER]
     for method in WITHDRAWS:
@@ -56,7 +56,7 @@ def test_who_may_approve_or_raise_a_budget_may_withdraw_nothing() -> None:
         assert may(OPERATOR, method)
 
 
-def test_anybody_who_runs_the_fleet_may_stop_it() -> None:
+def test_every_operating_role_may_freeze_the_fleet() -> None:
     assert {role for role in PRINCIPAL_ROLES if may(role, "Commands.FreezeWrites")} == {OPERATOR, APPROVER}
 
 
@@ -68,7 +68,7 @@ def test_provisioners_and_simulators_register_dpus_and_do_little_else() -> None:
     assert {method for method in COMMANDS if may(SIMULATOR, method)} == {"Commands.RegisterDpu"}
 
 
-def test_the_bulk_of_joins_is_for_operators_since_its_names_come_later() -> None:
+def test_the_stream_of_joins_is_for_operators_because_its_names_come_later() -> None:
     assert [role for role in PRINCIPAL_ROLES if may(role, "Commands.JoinNodesStream")] == [OPERATOR]
 
 
@@ -112,20 +112,20 @@ OWN: list[tuple[str, Any, Any]] = [
 
 
 @pytest.mark.parametrize(("method", "mine", "others"), OWN)
-def test_the_agent_of_a_node_speaks_for_it_and_no_other(method: str, mine: Any, others: Any) -> None:
+def test_a_node_agent_may_act_for_its_own_node_only(method: str, mine: Any, others: Any) -> None:
     assert may(NODE_AGENT, method, mine)
     fault = denial_reason(method, Principal(NODE_AGENT, "n1"), others)
     assert fault is not None
     assert fault.startswith(f"{method}: node-agent/n1 ")
 
 
-def test_the_agent_of_a_node_may_do_nothing_else() -> None:
+def test_a_node_agent_may_call_no_other_method() -> None:
     reads = {"Queries.GetClique", "Queries.GetCliqueConfig"}
     for method in EVERY:
         if METHODS[method].node_names is None:
             assert may(NODE_AGENT, method) == (method in reads), method
 
 
-def test_a_denial_is_one_sentence_that_names_method_principal_and_rule() -> None:
+def test_a_denial_names_method_principal_and_rule_in_one_sentence() -> None:
     sentence = denial_reason("Commands.RejectHold", Principal(VIEWER, "n1"), None)
     assert sentence == "Commands.RejectHold: viewer/n1 must have the role approver or operator"

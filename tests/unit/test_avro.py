@@ -1,4 +1,4 @@
-"""The compiled reader and writer agree with fastavro, on malformed bytes too."""
+"""The compiled Avro reader and writer agree with fastavro, also on malformed bytes."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ maps = st.builds(
     lambda groups: [each for each, count in groups for _ in range(count)],
     st.lists(st.tuples(st.dictionaries(texts, texts, max_size=3), st.integers(1, 3)), max_size=3),
 )
-"""Neighbours may be one and the same object."""
+"""Lists of maps in which neighbours may be the same object."""
 everything = st.fixed_dictionaries(
     {
         "text": texts,
@@ -95,7 +95,7 @@ def written(value: dict[str, Any]) -> bytes:
 
 
 def ours(body: bytes) -> dict[str, Any] | None:
-    """What our reader makes of a whole body, or None if it refuses it."""
+    """The value that the compiled reader decodes from a whole body, or None if it refuses the body."""
     try:
         value, end = READ(body, 0)
     except (IndexError, ValueError):
@@ -104,7 +104,7 @@ def ours(body: bytes) -> dict[str, Any] | None:
 
 
 def theirs(body: bytes) -> dict[str, Any] | None:
-    """What fastavro makes of it."""
+    """The value that fastavro decodes from a whole body, or None if it refuses the body."""
     stream = BytesIO(body)
     try:
         value: Any = schemaless_reader(stream, PARSED, None)
@@ -114,20 +114,20 @@ def theirs(body: bytes) -> dict[str, Any] | None:
 
 
 @given(everything)
-def test_what_fastavro_writes_is_read(value: dict[str, Any]) -> None:
+def test_the_reader_decodes_bytes_of_fastavro(value: dict[str, Any]) -> None:
     assert ours(written(value)) == value
 
 
-def in_order(value: dict[str, Any]) -> dict[str, Any]:
-    """With the keys of its maps sorted."""
+def with_sorted_keys(value: dict[str, Any]) -> dict[str, Any]:
+    """The value with sorted map keys."""
     maps = [dict(sorted(each.items())) for each in value["maps"]]
     return value | {"maps": maps, "counts": dict(sorted(value["counts"].items()))}
 
 
 @given(everything)
-def test_what_is_written_is_what_fastavro_writes(value: dict[str, Any]) -> None:
+def test_the_writer_encodes_the_bytes_of_fastavro(value: dict[str, Any]) -> None:
     event = SimpleNamespace(**value | {"inner": SimpleNamespace(**value["inner"])})
-    assert WRITE(event) == b"header" + written(in_order(value))
+    assert WRITE(event) == b"header" + written(with_sorted_keys(value))
 
 
 @pytest.mark.parametrize("number", [LONG_MIN - 1, LONG_MAX + 1])
@@ -139,7 +139,7 @@ def test_numbers_of_more_than_64_bits_are_not_written(number: int, count: int) -
 
 
 @given(value=everything, seed=st.integers(0, 1 << 32), flips=st.integers(0, 5), cut=st.integers(0, 3))
-def test_of_damaged_bytes_it_says_what_fastavro_says_or_refuses_them(
+def test_damaged_bytes_are_decoded_as_by_fastavro_or_refused(
     value: dict[str, Any], seed: int, flips: int, cut: int
 ) -> None:
     rng = random.Random(seed)
@@ -155,13 +155,13 @@ def test_of_damaged_bytes_it_says_what_fastavro_says_or_refuses_them(
 @given(st.binary(max_size=60))
 @example(b"\x00" * 9)
 @example(b"\x00" * 8 + b"\x01")
-def test_any_bytes_are_read_as_fastavro_reads_them_or_refused(body: bytes) -> None:
+def test_any_bytes_are_decoded_as_by_fastavro_or_refused(body: bytes) -> None:
     assert ours(body) in (theirs(body), None)
 
 
 @pytest.mark.parametrize("count", [1, 63, 64, 65, 2_000])
 @pytest.mark.parametrize("numbers", [[0], [LONG_MIN, LONG_MAX], [-1, 1 << 40, 3], list(range(-70, 70))])
-def test_long_columns_are_read_as_short_ones_are(numbers: list[int], count: int) -> None:
+def test_long_columns_of_numbers_are_decoded(numbers: list[int], count: int) -> None:
     column = (numbers * count)[:count]
     value = NOTHING | {"numbers": column}
     assert ours(written(value)) == value
@@ -169,7 +169,7 @@ def test_long_columns_are_read_as_short_ones_are(numbers: list[int], count: int)
 
 @pytest.mark.parametrize("count", [63, 64, 65, 511, 513, 2_000])
 @pytest.mark.parametrize("text", ["n{}", "n{:04}", "{:04}\0", "é{:04}", "{:080}", ""])
-def test_long_columns_of_texts_are_read_as_short_ones_are(text: str, count: int) -> None:
+def test_long_columns_of_texts_are_decoded(text: str, count: int) -> None:
     value = NOTHING | {"names": [text.format(number) for number in range(count)]}
     body = written(value)
     assert ours(body) == value
@@ -178,7 +178,7 @@ def test_long_columns_of_texts_are_read_as_short_ones_are(text: str, count: int)
 
 
 class Sliced(bytes):
-    """Counts the bytes that are copied out of it."""
+    """Bytes that count how many of them are copied."""
 
     copied = 0
 
@@ -190,7 +190,7 @@ class Sliced(bytes):
 
 
 @pytest.mark.parametrize("field", ["numbers", "names"])
-def test_a_column_of_many_short_runs_is_not_looked_through_for_each_of_them(field: str) -> None:
+def test_a_column_of_many_short_runs_is_decoded_in_linear_time(field: str) -> None:
     runs = [number for number in range(1_000, 2_000) for _ in range(17)]
     value = NOTHING | {field: runs if field == "numbers" else [f"n{number}" for number in runs]}
     body = Sliced(written(value))
@@ -198,8 +198,8 @@ def test_a_column_of_many_short_runs_is_not_looked_through_for_each_of_them(fiel
     assert body.copied < 10 * len(body)
 
 
-def test_blocks_with_their_sizes_are_read() -> None:
-    """Other writers may put the size of a block behind a negative count, and an array into several blocks."""
+def test_blocks_with_a_size_are_decoded() -> None:
+    """Other writers may write a negative count and the size of a block, and split an array into several blocks."""
     body = written(NOTHING)
     blocks = b"\x03\x04\x02\x04" + b"\x02\x06" + b"\x00"
     assert body[4] == 0
@@ -212,6 +212,6 @@ def test_numbers_of_more_than_64_bits_are_refused(before: bytes, huge: bytes) ->
     assert ours(before + huge + b"\x00" * 200) is None
 
 
-def test_a_type_that_events_do_not_have_is_refused_with_its_schema() -> None:
+def test_an_unsupported_type_in_a_schema_is_refused() -> None:
     with pytest.raises(ValueError, match="double"):
         compile_reader({"type": "record", "name": "Bad", "fields": [{"name": "x", "type": "double"}]}, {})

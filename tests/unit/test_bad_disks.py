@@ -1,4 +1,4 @@
-"""Saved state on a full or damaged disk: the fold goes on, and no wrong state is served."""
+"""Saved state on a full or damaged disk: the fold continues, and no wrong state is served."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.toy_records import Issuer, created, fact, records
 from tests.unit.test_saver import FailingStore, empty
 
 
-async def test_saves_of_a_store_that_fails_become_rare_and_begin_with_the_fewest_rows() -> None:
+async def test_after_failures_saves_become_rare_and_begin_with_the_smallest_partition() -> None:
     rows = 0
 
     async def count(saved: int) -> None:
@@ -56,11 +56,11 @@ async def test_saves_of_a_store_that_fails_become_rare_and_begin_with_the_fewest
         small.fold(record)
     again_s = saver.next_s
     await saver.save_all([large, small], again_s, count)
-    assert saver.next_s == again_s + 2.0, "it is the first failure again"
+    assert saver.next_s == again_s + 2.0, "the wait after the first new failure is short again"
 
 
-async def test_rows_that_were_added_together_are_not_lost_with_a_save_that_fails() -> None:
-    """A run of joins adds rows like that, which are saved without a look at what was there."""
+async def test_rows_added_in_bulk_survive_a_failed_save() -> None:
+    """A run of joins adds rows in bulk, and these are saved without a comparison with former rows."""
     store, partition = FailingStore(), empty()
     for record in records([created(), fact("a")]):
         partition.fold(record)
@@ -85,7 +85,7 @@ async def _fails(partition: FoldedPartition, store: FailingStore) -> None:
         await save(partition, store)
 
 
-async def test_ids_that_cannot_be_read_are_not_taken_for_none(tmp_path: Path) -> None:
+async def test_unreadable_command_ids_are_not_taken_for_absent_ones(tmp_path: Path) -> None:
     issue, store, partition = Issuer(), RocksStore(tmp_path), empty()
     for record in records([created(), *[issue.set("a") for _ in range(300)]]):
         partition.fold(record)
@@ -109,4 +109,4 @@ async def test_ids_that_cannot_be_read_are_not_taken_for_none(tmp_path: Path) ->
                 store.close()
             assert again is None or again.ledger.entries == kept
         file.write_bytes(whole)
-    assert dropped, "what is damaged is folded afresh"
+    assert dropped, "no damage led to a new fold"

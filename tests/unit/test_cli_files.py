@@ -1,4 +1,4 @@
-"""Refusals of the command line about wrong files, and about options that exclude them."""
+"""Refusals of the command line about invalid files, and about options that exclude each other."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from schemas.api import dpuplane_pb2 as pb
 from tests.support.sample_log import write_sample_log
 
 
-def test_a_key_with_a_password_is_refused_without_a_librarys_words(tmp_path: Path) -> None:
+def test_a_key_with_a_password_is_refused_in_one_sentence(tmp_path: Path) -> None:
     key = tmp_path / "key"
     locked = serialization.BestAvailableEncryption(b"secret")
     pem, pkcs8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
@@ -38,7 +38,7 @@ def test_a_key_with_a_password_is_refused_without_a_librarys_words(tmp_path: Pat
         signed(said, key)
 
 
-def test_a_signature_that_is_no_base64_is_refused_as_any_other_damage(tmp_path: Path) -> None:
+def test_a_signature_that_is_not_base64_is_refused_as_damage(tmp_path: Path) -> None:
     key, public, file = tmp_path / "key", tmp_path / "key.pub", tmp_path / "checkpoint"
     new_keys(key, public)
     said = CheckpointContent(format=FORMAT, log_id="log", generation=1, made_at_ms=0, partitions={})
@@ -59,7 +59,7 @@ def test_a_signature_that_is_no_base64_is_refused_as_any_other_damage(tmp_path: 
     ],
     ids=" ".join,
 )
-def test_no_folder_is_never_the_working_one(
+def test_an_empty_folder_option_does_not_mean_the_working_directory(
     command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -78,25 +78,25 @@ def test_no_folder_is_never_the_working_one(
     ],
     ids=" ".join,
 )
-def test_what_is_no_number_is_in_no_range(command: list[str]) -> None:
+def test_nan_is_refused_for_number_options(command: list[str]) -> None:
     ran = CliRunner().invoke(cli, command)
     assert (ran.exit_code, f"Invalid value for '{command[-2]}': nan is not a number" in ran.stderr) == (2, True)
 
 
-def test_devices_are_simulated_in_zones_that_there_can_be() -> None:
+def test_invalid_zone_names_for_simulated_devices_are_refused() -> None:
     simulate = ["simulator", "--relay", "127.0.0.1:1", "--dpus-per-zone", "1", "--zones"]
     for zones, says in (("a,b c", "zones: 'b c' must be 1 to 63"), (",", "zones: ',' must name a zone")):
         ran = CliRunner().invoke(cli, [*simulate, zones])
         assert (ran.exit_code, says in ran.stderr) == (2, True), ran.output
 
 
-def test_a_name_that_nobody_can_have_is_refused_by_its_option() -> None:
+def test_an_invalid_name_is_refused_with_its_option() -> None:
     ran = CliRunner().invoke(cli, ["freeze", "--all", "--as", "a b", "--server", "127.0.0.1:1"])
     assert (ran.exit_code, "Invalid value for '--as': 'a b' must be 1 to 128" in ran.stderr) == (2, True), ran.output
 
 
 @pytest.mark.parametrize("host", ["", "not a host", "a:1", "bücher.example", "a..b", "http://a", "a" * 64, "-a"])
-def test_a_certificate_names_only_hosts_that_can_be_dialed(host: str, tmp_path: Path) -> None:
+def test_a_certificate_has_only_valid_host_names(host: str, tmp_path: Path) -> None:
     issue = ["certs", "issue", "plane", "p", "--dir", str(tmp_path)]
     assert CliRunner().invoke(cli, ["certs", "init", "--dir", str(tmp_path)]).exit_code == 0
     ran = CliRunner().invoke(cli, [*issue, "--dns", "*.a-1.example", "--dns", "::1", "--dns", "10.0.0.1"])
@@ -111,7 +111,7 @@ def test_a_certificate_names_only_hosts_that_can_be_dialed(host: str, tmp_path: 
 
 
 @pytest.mark.parametrize("place", [("--data", "plane"), ("--kafka", "127.0.0.1:9092")])
-def test_a_raise_is_of_no_log_that_only_a_flag_names(place: tuple[str, str]) -> None:
+def test_an_upgrade_of_a_log_given_by_a_flag_is_refused(place: tuple[str, str]) -> None:
     ran = CliRunner().invoke(cli, ["upgrade", *place, "--server", "127.0.0.1:1"])
     assert (ran.exit_code, "--data and --kafka need --dry-run" in ran.stderr) == (2, True), ran.output
 
@@ -125,26 +125,26 @@ def test_a_raise_is_of_no_log_that_only_a_flag_names(place: tuple[str, str]) -> 
         ("--address-pool", "", "must not be empty"),
     ],
 )
-def test_how_a_file_is_read_is_never_said_by_nothing(option: str, given: str, says: str, tmp_path: Path) -> None:
+def test_empty_import_options_are_refused(option: str, given: str, says: str, tmp_path: Path) -> None:
     file = tmp_path / "fleet.csv"
     file.write_text("name,zone,address\nn,z,10.0.0.1\n")
     ran = CliRunner().invoke(cli, ["import", str(file), option, given, "--server", "127.0.0.1:1"])
     assert (ran.exit_code, f"Invalid value for '{option}': {says}" in ran.stderr) == (2, True), ran.stderr
 
 
-def test_a_file_that_does_not_fit_on_the_disk_is_no_traceback_and_not_there(tmp_path: Path) -> None:
+def test_a_file_that_does_not_fit_on_the_disk_leaves_no_part_of_it(tmp_path: Path) -> None:
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     with (
         pytest.raises(PermanentError, match=r"file: cannot be written: No space left on device$"),
         atomic_write(tmp_path / "file"),
     ):
         raise full
-    with pytest.raises(TimeoutError), atomic_write(tmp_path / "file"):  # of what is read for it
+    with pytest.raises(TimeoutError), atomic_write(tmp_path / "file"):  # an error while the content is read
         raise TimeoutError
     assert not list(tmp_path.iterdir())
 
 
-def test_what_is_no_file_is_not_replaced_by_one(tmp_path: Path) -> None:
+def test_a_pipe_is_not_replaced_by_a_file(tmp_path: Path) -> None:
     asyncio.run(write_sample_log(tmp_path / "plane", records=4))
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -156,7 +156,7 @@ def test_what_is_no_file_is_not_replaced_by_one(tmp_path: Path) -> None:
         assert out.is_fifo()
 
 
-def test_a_backup_that_does_not_fit_on_the_disk_is_no_traceback(
+def test_a_backup_that_does_not_fit_on_the_disk_is_one_error_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def copy(*_: object) -> None:
@@ -169,7 +169,7 @@ def test_a_backup_that_does_not_fit_on_the_disk_is_no_traceback(
     assert (ran.exit_code, f"Error: out: {out} cannot be written: No space left on device\n" in ran.stderr) == (1, True)
 
 
-async def test_a_folder_that_may_not_be_looked_into_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_folder_without_read_permission_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def exists(path: Path) -> bool:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
@@ -201,7 +201,7 @@ def test_an_authority_that_cannot_be_written_is_refused_in_one_sentence(tmp_path
     ("action", "protocol", "ports", "is_through"),
     [("drop", "tcp", [(23, 23)], True), ("drop", "any", [], False), ("drop", "tcp", [], True)],
 )
-def test_a_node_is_let_through_by_rules_that_leave_it_some_traffic(
+def test_a_node_is_allowed_by_rules_that_permit_some_of_its_traffic(
     action: str, protocol: str, ports: list[tuple[int, int]], is_through: bool
 ) -> None:
     first = pb.Rule(
@@ -217,7 +217,7 @@ def test_a_node_is_let_through_by_rules_that_leave_it_some_traffic(
 
 
 @pytest.mark.parametrize("content", [b"no certificate", b"-----BEGIN CERTIFICATE-----\n!\n"])
-def test_what_is_no_certificate_is_refused_in_one_sentence_of_ours(content: bytes, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_certificate_is_refused_in_one_sentence(content: bytes, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(content)
     ran = CliRunner().invoke(cli, ["certs", "show", str(file)])
@@ -225,14 +225,14 @@ def test_what_is_no_certificate_is_refused_in_one_sentence_of_ours(content: byte
 
 
 @pytest.mark.parametrize("option", ["--nodes", "--zones", "--cliques"])
-def test_what_an_inventory_says_cannot_be_said_beside_it(option: str, tmp_path: Path) -> None:
+def test_options_that_an_inventory_replaces_are_refused(option: str, tmp_path: Path) -> None:
     file = tmp_path / "fleet.csv"
     file.write_text("name,zone,address\nn,z,10.0.0.1\n")
     ran = CliRunner().invoke(cli, ["demo", "--inventory", str(file), option, "3"])
     assert (ran.exit_code, f"{option} must not be given with --inventory" in ran.stderr) == (2, True)
 
 
-def test_a_hosts_file_that_is_no_text_is_refused_in_one_sentence(tmp_path: Path) -> None:
+def test_a_hosts_file_that_is_not_text_is_refused_in_one_sentence(tmp_path: Path) -> None:
     hosts = tmp_path / "hosts"
     hosts.write_bytes(b"10.0.0.9 \xff\n")
     ran = CliRunner().invoke(cli, ["cliques", "config", "d", "c", "--merge", str(hosts)])
@@ -240,7 +240,7 @@ def test_a_hosts_file_that_is_no_text_is_refused_in_one_sentence(tmp_path: Path)
     assert f"{str(hosts)!r} must be text in UTF-8" in ran.stderr
 
 
-def test_a_hosts_file_is_whole_each_time_that_it_is_shown(
+def test_a_hosts_file_is_printed_whole_each_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     hosts = tmp_path / "hosts"

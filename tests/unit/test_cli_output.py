@@ -1,4 +1,4 @@
-"""The output for scripts: one value on stdout, in snake_case with defaults, and the exit status of an answer."""
+"""Output for scripts: one value on stdout in snake_case with defaults, and an exit status for the outcome."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def listed(output: Output) -> str:
     return CliRunner().invoke(command).stdout
 
 
-def test_a_list_is_a_table_wide_names_or_one_value() -> None:
+def test_a_list_has_the_formats_table_wide_name_and_one_value() -> None:
     assert listed(Output("table")) == "NAME\nn1\nn2\n"
     assert listed(Output("wide")) == "NAME  UID\nn1    u1\nn2    u2\n"
     assert listed(Output("name")) == "n1\nn2\n"
@@ -68,13 +68,13 @@ def test_a_list_is_a_table_wide_names_or_one_value() -> None:
     assert yaml.safe_load(listed(Output("yaml"))) == found
 
 
-def test_a_list_without_heads_has_its_rows_only() -> None:
+def test_a_list_without_headers_has_its_rows_only() -> None:
     assert listed(Output("wide", headers=False)) == "n1  u1\nn2  u2\n"
     assert json.loads(listed(Output("json", headers=False))) == json.loads(listed(Output("json")))
 
 
 @pytest.mark.parametrize(("output", "said"), [("table", "text\n"), ("wide", "text\n"), ("name", "n1\n")])
-def test_one_value_is_its_text_or_its_name(output: str, said: str) -> None:
+def test_one_object_is_printed_as_text_or_as_its_name(output: str, said: str) -> None:
     @click.command()
     def command() -> None:
         Output(output).print_one(NODES[0], "n1", lambda: click.echo("text"))
@@ -92,7 +92,7 @@ def test_every_list_and_show_command_has_every_format() -> None:
         assert ("limit" in options) == (path[-1] == "list"), path
 
 
-def test_plain_data_has_defaults_numbers_and_names() -> None:
+def test_a_message_becomes_plain_data_with_defaults() -> None:
     clique = pb.Clique(
         domain="d",
         clique="c",
@@ -122,7 +122,7 @@ def test_plain_data_has_defaults_numbers_and_names() -> None:
     assert message_to_dict(pb.Replica(supports=supports))["supports"] == {"zones": {"versions": [1, 2]}}
 
 
-def test_only_an_answer_has_a_position_and_not_each_of_its_items() -> None:
+def test_only_a_response_has_a_position_and_not_its_items() -> None:
     listed = message_to_dict(pb.ListNodesResponse(nodes=[pb.Node(name="n")], position="log:zones/0=1"))
     assert "position" not in listed["nodes"][0] and listed["position"] == "log:zones/0=1"
     assert message_to_dict(pb.Node(name="n"))["position"] == ""
@@ -130,7 +130,7 @@ def test_only_an_answer_has_a_position_and_not_each_of_its_items() -> None:
     assert message_to_dict(partition)["partitions"][0]["position"] == 0
 
 
-def test_index_zero_is_written_and_absent_ones_are_not() -> None:
+def test_index_zero_is_printed_and_an_absent_index_is_not() -> None:
     assert message_to_dict(pb.CommandResult(outcome=pb.OUTCOME_DONE, index=0))["index"] == 0
     assert {"index", "queue_position", "hold"}.isdisjoint(message_to_dict(pb.CommandResult(outcome=pb.OUTCOME_DONE)))
 
@@ -154,7 +154,7 @@ def test_index_zero_is_written_and_absent_ones_are_not() -> None:
         (pb.CommandResult(outcome=pb.OUTCOME_UNKNOWN, command_id=ID, reason="no answer in time"), 3),
     ],
 )
-def test_an_answer_is_one_value_and_an_exit_status(answer: pb.CommandResult, status: int) -> None:
+def test_a_response_is_one_value_and_an_exit_status(answer: pb.CommandResult, status: int) -> None:
     assert exit_status(answer) == status
     as_json = run(answer, "json")
     assert as_json.exit_code == status
@@ -167,7 +167,7 @@ def test_an_answer_is_one_value_and_an_exit_status(answer: pb.CommandResult, sta
     assert (as_table.stderr if status else as_table.stdout).startswith(outcome_name(answer.outcome))
 
 
-def test_the_sentence_says_what_the_answer_holds() -> None:
+def test_the_sentence_about_a_result_has_its_fields() -> None:
     assert (
         sentence(pb.CommandResult(outcome=pb.OUTCOME_WAITING, queue_position=2, reason="full"))
         == "waiting, queue position 2: full"
@@ -176,7 +176,7 @@ def test_the_sentence_says_what_the_answer_holds() -> None:
     assert f"dpuplane commands show {ID}" in sentence(pb.CommandResult(outcome=pb.OUTCOME_UNKNOWN, command_id=ID))
 
 
-def test_answers_of_several_commands_become_one() -> None:
+def test_results_of_several_commands_are_merged() -> None:
     done = pb.CommandResult(command_id=ID, outcome=pb.OUTCOME_DONE, position="log:zones/1=5,zones/2=1")
     held = pb.CommandResult(outcome=pb.OUTCOME_HELD, hold=7, reason="over the budget", position="log:zones/2=9")
     whole = merged_result([(["a"], done), (["b", "c"], held)])
@@ -187,26 +187,26 @@ def test_answers_of_several_commands_become_one() -> None:
     assert merged_result([(["a"], done)]) is done
 
 
-def test_unknown_and_refused_parts_decide_the_exit_status() -> None:
+def test_unknown_and_refused_parts_determine_the_exit_status() -> None:
     done, refused = pb.CommandResult(outcome=pb.OUTCOME_DONE), pb.CommandResult(outcome=pb.OUTCOME_REFUSED, reason="no")
     unknown = pb.CommandResult(outcome=pb.OUTCOME_UNKNOWN)
     assert exit_status(merged_result([(["a"], done), (["b"], refused)])) == 1
     assert exit_status(merged_result([(["a"], refused), (["b"], unknown)])) == 3
 
 
-def test_positions_merge_to_the_later_of_each_partition() -> None:
+def test_merged_positions_have_the_later_offset_of_each_partition() -> None:
     assert merged_position(["", "l:a/0=3,b/1=2", "l:a/0=1,c/0=4"]) == "l:a/0=3,b/1=2,c/0=4"
     assert merged_position([""]) == ""
 
 
-def test_ids_of_parts_are_the_same_again_and_issued_when_the_whole_was() -> None:
+def test_ids_of_parts_are_reproducible_and_have_the_time_of_the_whole() -> None:
     parts = [part_id(ID, number) for number in range(1, 50)]
     assert parts == [part_id(ID, number) for number in range(1, 50)]
     assert len(set(parts) | {ID}) == 50
     assert {issued_at_ms(part) for part in parts} == {issued_at_ms(ID)}
 
 
-def test_json_is_one_line_for_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_is_one_line_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
     print_value({"a": {"b": [1, 2]}}, "json")
     assert capsys.readouterr().out == '{"a": {"b": [1, 2]}}\n'
 
@@ -216,13 +216,13 @@ def test_tables_align_and_have_no_colours(capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().out == "ZONE   NODES\nrack1  5\nr      1000\n"
 
 
-def test_a_replica_is_shown_with_its_version_and_without_a_loose_end_for_what_it_does_not_name() -> None:
+def test_the_heading_of_a_replica_omits_absent_fields() -> None:
     assert heading_of(pb.Replica(name="r", roles=["relay"], version="0.1.0")) == "r: relay; version 0.1.0"
     assert heading_of(pb.Replica(name="r", roles=["api", "relay"])) == "r: api, relay"
     assert heading_of(pb.Replica(name="r", roles=["api"], addresses={"api": "h:1"})) == "r: api; api=h:1"
 
 
-def test_a_zone_names_the_dpus_that_refuse_a_table_or_went_back_with_their_reason() -> None:
+def test_a_zone_lists_the_dpus_that_refused_a_table_or_regressed() -> None:
     refused = pb.DpuException(dpu="d-2", version=-1, reason="full", report_time=Timestamp(seconds=1_700_000_000))
     gone_back = pb.DpuException(dpu="d-3", version=7, report_time=Timestamp(seconds=1_700_000_000))
     shown = dict(fields_of(pb.Zone(zone="rack7", lagging=["d-1"], exceptions=[refused, gone_back])))
@@ -231,7 +231,7 @@ def test_a_zone_names_the_dpus_that_refuse_a_table_or_went_back_with_their_reaso
     assert shown["exception d-3"] == "went back to version 7 at 2023-11-14T22:13:20.000Z"
 
 
-def test_policy_files_take_documents_lists_and_ports_as_people_write_them() -> None:
+def test_policy_files_accept_documents_lists_and_several_forms_of_ports() -> None:
     text = """
 name: web
 action: allow
@@ -281,7 +281,7 @@ sources: {tier: web}
         ("&a [*a, *a]", ("YAML", "line 1", "anchor that is complete")),
     ],
 )
-def test_a_policy_file_with_a_fault_is_refused_whole(text: str, said: tuple[str, ...]) -> None:
+def test_a_policy_file_with_an_error_is_refused_whole(text: str, said: tuple[str, ...]) -> None:
     with pytest.raises(Refused) as caught:
         read_policies(text, "file")
     assert caught.value.exit_code == 1
@@ -290,7 +290,7 @@ def test_a_policy_file_with_a_fault_is_refused_whole(text: str, said: tuple[str,
         assert part in caught.value.message
 
 
-def test_a_policy_file_may_give_a_part_of_its_own_in_place_of_one_that_it_takes_over() -> None:
+def test_a_policy_file_may_override_a_merged_field() -> None:
     text = "- &one {name: a, action: allow, sources: {tier: web}}\n- &two {<<: *one, name: b}\n- {<<: *two, name: c}\n"
     assert [(each.name, each.sources) for each in read_policies(text, "file")] == [
         (name, {"tier": "web"}) for name in "abc"
@@ -307,25 +307,25 @@ def test_a_policy_file_may_give_a_part_of_its_own_in_place_of_one_that_it_takes_
     ],
     ids=["policies", "certs"],
 )
-def test_a_file_without_end_is_refused_and_not_read_for_ever(command: list[str], said: str) -> None:
+def test_an_endless_file_is_refused(command: list[str], said: str) -> None:
     ran = CliRunner().invoke(cli, command)
     assert (ran.exit_code, ran.stderr) == (1, f"Error: {said}\n")
 
 
-def test_a_file_to_merge_into_has_an_end() -> None:
+def test_an_endless_file_to_merge_into_is_refused() -> None:
     ran = CliRunner().invoke(cli, ["cliques", "config", "d", "c", "--merge", "/dev/zero"])
     assert ran.exit_code == 2
     assert ran.stderr.endswith("'/dev/zero' must be at most 8388608 characters\n")
 
 
-def test_a_policy_file_that_is_missing_is_wrong_usage(tmp_path: Path) -> None:
+def test_a_missing_policy_file_is_wrong_usage(tmp_path: Path) -> None:
     from deploy.cli import cli
 
     result = CliRunner().invoke(cli, ["policies", "apply", str(tmp_path / "missing.yaml")])
     assert result.exit_code == 2
 
 
-def test_the_list_of_holds_says_where_and_whose_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_list_of_holds_has_zones_and_principals(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = pb.Hold(hold=8, zones=["a", "b", "c"], requested_by="ann", approved_by=["bob", "eve"])
     wide = pb.Hold(hold=9, zones=[f"z{number}" for number in range(7)], requested_by="ann")
     monkeypatch.setattr(Client, "query", lambda *_: pb.ListHoldsResponse(holds=[asked, wide]))
@@ -335,7 +335,7 @@ def test_the_list_of_holds_says_where_and_whose_they_are(monkeypatch: pytest.Mon
     assert lines[2].split()[3:] == ["z0,z1,z2,z3,z4,...", "ann"]
 
 
-def test_a_command_that_is_interrupted_is_not_said_to_be_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_command_is_not_reported_as_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     def pressed(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -350,7 +350,7 @@ def test_a_command_that_is_interrupted_is_not_said_to_be_refused(monkeypatch: py
     ) == (130, True)
 
 
-def test_an_import_that_is_interrupted_says_that_some_of_it_may_be_applied(
+def test_an_interrupted_import_reports_that_a_part_may_be_applied(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def pressed(*_: object) -> None:
@@ -367,7 +367,7 @@ def test_an_import_that_is_interrupted_says_that_some_of_it_may_be_applied(
 
 
 @pytest.mark.parametrize("command", [["certs", "issue", "--help"], ["--help"]], ids=" ".join)
-def test_a_reader_that_has_seen_enough_is_no_refusal(command: list[str]) -> None:
+def test_a_closed_pipe_is_not_an_error(command: list[str]) -> None:
     program = [sys.executable, "-c", "from deploy.cli import main; main()", *command]
     reading, writing = os.pipe()
     os.close(reading)
@@ -379,9 +379,7 @@ def test_a_reader_that_has_seen_enough_is_no_refusal(command: list[str]) -> None
 
 
 @pytest.mark.parametrize("command", [["--help"], ["completion", "bash"], ["events", "export"]], ids=" ".join)
-def test_output_that_does_not_fit_on_its_disk_is_no_refusal_and_no_traceback(
-    command: list[str], tmp_path: Path
-) -> None:
+def test_output_to_a_full_disk_is_one_error_line(command: list[str], tmp_path: Path) -> None:
     if command[0] == "events":
         asyncio.run(write_sample_log(tmp_path / "plane", records=1))
         command = [*command, "--data", str(tmp_path / "plane")]
@@ -392,7 +390,7 @@ def test_output_that_does_not_fit_on_its_disk_is_no_refusal_and_no_traceback(
 
 
 @pytest.mark.parametrize("count", [1, 2, 9])
-def test_a_command_whose_answer_does_not_fit_is_named_since_it_may_have_taken_effect(
+def test_a_result_that_cannot_be_printed_names_its_command(
     count: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     file = tmp_path / "policies.json"
@@ -421,19 +419,19 @@ def test_a_command_whose_answer_does_not_fit_is_named_since_it_may_have_taken_ef
 
 
 @pytest.mark.parametrize(("command", "status"), [("--help", 0), ("nope", 2)])
-def test_whoever_closed_stdout_and_stderr_wants_none(command: str, status: int) -> None:
+def test_closed_stdout_and_stderr_are_not_an_error(command: str, status: int) -> None:
     program = f"exec {shlex.quote(sys.executable)} -c 'from deploy.cli import main; main()' {command} >&- 2>&-"
     assert subprocess.run(["sh", "-c", program], check=False).returncode == status
 
 
-def test_what_is_opened_is_never_taken_for_a_stdout_that_was_closed(tmp_path: Path) -> None:
-    """Whatever is printed would go into it."""
+def test_an_opened_file_never_takes_the_place_of_a_closed_stdout(tmp_path: Path) -> None:
+    """Otherwise the output would be written into that file."""
     code = "import deploy.cli as c; c._with_streams(); f = open('kept', 'w'); print('printed'); assert f.fileno() > 2"
     ran = subprocess.run(["sh", "-c", f'exec {shlex.quote(sys.executable)} -c "{code}" >&-'], cwd=tmp_path, check=False)
     assert ran.returncode == 0 and not (tmp_path / "kept").read_text()
 
 
-def test_what_is_forgotten_is_not_to_be_asked_for_again() -> None:
+def test_a_forgotten_outcome_has_no_advice_to_check_it_again() -> None:
     forgotten = pb.CommandResult(
         command_id=ID, outcome=pb.OUTCOME_UNKNOWN, reason="old", reason_code="OUTCOME_FORGOTTEN"
     )
@@ -442,6 +440,6 @@ def test_what_is_forgotten_is_not_to_be_asked_for_again() -> None:
     assert sentence(late).endswith(f"; check it with `dpuplane commands show {ID}`")
 
 
-def test_what_breaks_elsewhere_is_not_said_of_stdout() -> None:
+def test_an_error_of_another_file_is_not_reported_as_stdout() -> None:
     with pytest.raises(ConnectionResetError), _ending():
         raise ConnectionResetError(errno.ECONNRESET, "reset by peer")

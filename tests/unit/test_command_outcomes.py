@@ -1,4 +1,4 @@
-"""The outcome of a command in fleet, stored by its id: held, approved, rejected, or an agent's idle statement."""
+"""Outcomes of commands in fleet, stored by command id: held, approved, rejected, or without effect."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from schemas.events import BudgetSet, Envelope, PolicySet, ZoneUpdated
 from tests.support.fleet import PARTITIONS, Fleet, Item, membership, saved_bytes
 
 BY_AGENT = 10
-"""The agent stated the zone and both addresses."""
+"""State of an item whose agent stated the zone and both addresses."""
 
 
 def node(i: int) -> Item:
@@ -30,7 +30,7 @@ def with_a_leave_held(command_id: str) -> tuple[Fleet, int]:
     return fleet, held.result["hold"]
 
 
-def test_a_command_is_held_while_its_hold_is_open_and_done_once_that_is_approved() -> None:
+def test_a_command_is_held_until_its_hold_is_approved() -> None:
     fleet, hold = with_a_leave_held("a")
     assert command_outcome(fleet.state, "b") is None
     assert command_outcome(fleet.state, "") is None
@@ -45,7 +45,7 @@ def test_a_command_is_held_while_its_hold_is_open_and_done_once_that_is_approved
 
 
 def edits_held(command_id: str) -> tuple[Fleet, list[int]]:
-    """A policy, the labels of a zone and a budget that wait."""
+    """A fleet with a held policy, held labels of a zone and a held budget, and the ids of the holds."""
     fleet, said = Fleet(), Envelope(command_id, "", "ann", 0)
     fleet.change(*map(node, range(20)))
     fleet.budget("denied-by-change", 0, 3)
@@ -63,7 +63,7 @@ def edits_held(command_id: str) -> tuple[Fleet, list[int]]:
 @pytest.mark.parametrize(
     "closed", ["approved by 'bob' and 'cid'", "rejected by 'eve': the rule tables keep the previous state"]
 )
-def test_a_held_edit_is_done_or_refused_as_its_hold_was_closed(closed: str) -> None:
+def test_a_held_edit_is_done_or_refused_when_its_hold_is_closed(closed: str) -> None:
     fleet, found = edits_held("a")
     for hold in found:
         assert command_outcome(fleet.state, "a", hold) is None
@@ -78,7 +78,7 @@ def test_a_held_edit_is_done_or_refused_as_its_hold_was_closed(closed: str) -> N
         assert command_outcome(fleet.reload(), "b", hold) == said
 
 
-def test_a_held_edit_that_a_later_one_overtook_is_refused() -> None:
+def test_a_held_edit_replaced_by_a_later_one_is_refused() -> None:
     fleet, (policy, zone, budget) = edits_held("a")
     fleet.delete_policy("no")
     fleet.describe("z0", {})
@@ -89,7 +89,7 @@ def test_a_held_edit_that_a_later_one_overtook_is_refused() -> None:
         assert said.reason.startswith(f"hold {hold} ended without approval: ")
 
 
-def test_a_command_whose_hold_was_rejected_is_refused_for_good() -> None:
+def test_a_command_with_a_rejected_hold_stays_refused() -> None:
     fleet, hold = with_a_leave_held("a")
     fleet.reject(hold)
     reason = f"hold {hold} was rejected by 'eve': the rule tables keep the previous state"
@@ -103,7 +103,7 @@ def test_a_command_whose_hold_was_rejected_is_refused_for_good() -> None:
     assert command_outcome(fleet.reload(), "a") == said
 
 
-def test_a_statement_of_an_agent_that_is_not_effective_is_refused_for_good() -> None:
+def test_a_statement_of_an_agent_without_effect_stays_refused() -> None:
     fleet = Fleet()
     fleet.change(Item("a", "z0", "10.0.0.1"))
     fleet.change(Item("b", "z0", "10.0.0.1", state=BY_AGENT), command_id="taken")
@@ -118,7 +118,7 @@ def test_a_statement_of_an_agent_that_is_not_effective_is_refused_for_good() -> 
     assert moved is not None and "a node agent cannot move a node" in moved.reason
 
 
-def test_the_oldest_verdicts_are_forgotten_first() -> None:
+def test_the_oldest_outcomes_are_forgotten_first() -> None:
     table = command_outcomes.CommandOutcomes()
     for offset in range(command_outcomes.MAX_OUTCOMES + 2):
         table.note({f"c{max(offset, 1)}": CommandOutcome("refused", "no", -1, offset)})
@@ -132,7 +132,7 @@ def test_the_oldest_verdicts_are_forgotten_first() -> None:
     assert len(again.rows) == command_outcomes.MAX_OUTCOMES
 
 
-def test_a_replica_that_was_restarted_forgets_the_same_verdicts_of_a_record_as_the_rest() -> None:
+def test_a_restarted_replica_forgets_the_same_outcomes_as_others() -> None:
     fleet = Fleet()
     fleet.change(Item("a", "z0", "10.0.0.1"))
     cause, agents = partition_of(b"z0", PARTITIONS), [Item(n, "z0", "10.0.0.1", state=BY_AGENT) for n in ("b", "c")]
@@ -148,7 +148,7 @@ def test_a_replica_that_was_restarted_forgets_the_same_verdicts_of_a_record_as_t
     assert saved_bytes(fleet.state) == saved_bytes(restarted)
 
 
-def test_verdicts_survive_a_restart() -> None:
+def test_outcomes_survive_a_restart() -> None:
     fleet, hold = with_a_leave_held("a")
     fleet.reject(hold)
     assert saved_bytes(fleet.reload()) == saved_bytes(fleet.state)

@@ -1,4 +1,4 @@
-"""Addresses that agents state while other nodes hold them: withheld, shown with the reason, granted when free."""
+"""Addresses stated by agents while other nodes have them are withheld, shown with the reason, and granted when free."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from projections.zones.rows import Node
 from tests.support.fleet import Fleet, Item, actual_table, expected_table, saved_bytes
 
 BY_AGENT = 10
-"""The agent stated the zone and both addresses."""
+"""State of an item whose agent stated the zone and both addresses."""
 
 
 def one(fleet: Fleet, name: str) -> tuple[int, int]:
@@ -18,7 +18,7 @@ def one(fleet: Fleet, name: str) -> tuple[int, int]:
 
 
 def stated(fleet: Fleet, name: str) -> Node:
-    """A node as its zone has it."""
+    """The node in the form of its zone's row."""
     row = fleet.state.members.rows[name]
     return Node(row.zone, 1, "u", row.address4 or row.contested4, row.address6, row.labels, 0, 0)
 
@@ -43,7 +43,7 @@ def test_an_address_of_another_node_is_withheld_from_an_agent_until_that_node_le
     assert fleet.state.contested == {}
 
 
-def test_the_first_by_name_of_those_that_wait_gets_the_address_and_a_restart_changes_nothing() -> None:
+def test_a_free_address_goes_to_the_first_waiting_node_by_name() -> None:
     fleet = Fleet()
     fleet.change(Item("a", address="10.0.0.1"))
     fleet.change(*(Item(name, address="10.0.0.1", state=BY_AGENT) for name in ("d", "c")))
@@ -56,7 +56,7 @@ def test_the_first_by_name_of_those_that_wait_gets_the_address_and_a_restart_cha
     assert saved_bytes(fleet.reload()) == saved_bytes(fleet.state)
 
 
-def test_an_operators_word_makes_it_effective_and_both_conflict() -> None:
+def test_a_statement_of_an_operator_grants_the_address_as_a_conflict() -> None:
     fleet = Fleet()
     fleet.change(Item("a", address="10.0.0.1"))
     fleet.change(Item("b", address="10.0.0.1", state=BY_AGENT))
@@ -72,7 +72,7 @@ def test_agents_that_swap_addresses_in_one_record_both_get_them() -> None:
     assert (one(fleet, "a"), one(fleet, "b")) == ((2, 0), (1, 0))
 
 
-def test_in_one_record_an_operator_comes_before_an_agent_and_an_agent_before_a_later_one() -> None:
+def test_in_one_record_operators_precede_agents_and_earlier_agents_later_ones() -> None:
     fleet = Fleet()
     fleet.change(
         Item("a", address="10.0.0.1", state=BY_AGENT),
@@ -80,12 +80,12 @@ def test_in_one_record_an_operator_comes_before_an_agent_and_an_agent_before_a_l
         Item("c", address="10.0.0.2", state=BY_AGENT),
         Item("d", address="10.0.0.2", state=BY_AGENT),
         Item("e", address="10.0.0.5", state=BY_AGENT),
-        Item("f", address="10.0.0.5", state=4),  # the agent joined, and an operator stated the address
+        Item("f", address="10.0.0.5", state=4),  # its agent joined the node, and an operator stated the address
     )
     assert [one(fleet, name) for name in "abcdef"] == [(0, 1), (1, 0), (2, 0), (0, 2), (0, 5), (5, 0)]
 
 
-def test_an_address_that_a_hold_keeps_of_a_node_that_left_is_held() -> None:
+def test_an_address_kept_by_a_hold_is_withheld_from_an_agent() -> None:
     fleet = Fleet()
     fleet.budget("denied-by-leave", 0, 0)
     fleet.change(Item("a", address="10.0.0.1"))
@@ -107,7 +107,7 @@ def test_an_agents_join_into_a_zone_of_another_partition_moves_no_node() -> None
     assert [entry.zones for queue in fleet.state.outbox_queues.values() for entry in queue] == [["z1"]]
 
 
-def test_joins_of_many_agents_with_addresses_of_their_own_are_taken_as_columns() -> None:
+def test_joins_of_many_agents_without_contested_addresses_are_stored_as_columns() -> None:
     fleet, operators = Fleet(), Fleet()
     items = [Item(f"n{i:03d}", address=f"10.0.{i // 250}.{i % 250 + 1}", state=BY_AGENT) for i in range(500)]
     fleet.change(*items)

@@ -1,4 +1,4 @@
-"""The writer of decisions where something goes wrong: appends lost, cancelled or refused, a topic that is away."""
+"""The decision writer under failures: appends that are lost, cancelled or refused, and a topic that is unavailable."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ TOPIC = Partition(DECISIONS, PLACE.number)
 
 
 @asynccontextmanager
-async def world_of(count: int, *, age_ms: int = 0) -> AsyncIterator[DecidingPlane]:
-    """A log with so many joins of so long ago, and nobody who writes decisions yet."""
+async def plane_with_joins(count: int, *, age_ms: int = 0) -> AsyncIterator[DecidingPlane]:
+    """A plane whose log has `count` joins of this age, and no decision writer yet."""
     async with deciding_plane(1) as world:
-        await world.start("api", "api", acts=False)  # nothing is forwarded, so the joins are all there is to decide
+        await world.start("api", "api", acts=False)  # without a forwarder, the joins are the only records to decide
         world.joined(count, age_ms=age_ms)
         yield world
 
@@ -43,60 +43,62 @@ async def started(world: DecidingPlane, name: str = "one") -> Life:
     return life
 
 
-def of(life: Life) -> Any:
+def writer_of(life: Life) -> Any:
     assert life.writer is not None
     return life.writer
 
 
-async def test_the_fold_and_what_it_saves_wait_for_the_topic() -> None:
-    async with world_of(20) as world:
+async def test_the_fold_and_its_saves_wait_for_the_decisions_topic() -> None:
+    async with plane_with_joins(20) as world:
         world.failures.hangs = True
         life = await started(world)
         assert len(world.tried()) == 20
         world.joined(5)
         await asyncio.sleep(5)
-        assert life.replica.position(PLACE) == 21, "the next slice has to wait"
+        assert life.replica.position(PLACE) == 21, "the next slice waits for the decisions of the first"
         assert life.store.head(PLACE) is None
         for task in life.tasks:
             task.cancel()
         await asyncio.gather(*life.tasks, return_exceptions=True)
         await life.replica.save()
-        assert life.store.head(PLACE) is None, "or a restart would never write them"
+        assert life.store.head(PLACE) is None, "a save would lose the unwritten decisions at a restart"
         world.failures.hangs = False
         await world.start("one", "decisions")
         assert world.causes(PLACE) == [*range(1, 26)]
 
 
-async def test_no_decision_is_appended_before_the_batch_before_it_stands_in_the_topic() -> None:
-    async with world_of(3 * AT_ONCE) as world:
+async def test_no_decision_is_appended_before_the_former_batch_is_in_the_topic() -> None:
+    async with plane_with_joins(3 * AT_ONCE) as world:
         world.failures.hangs = True
         await started(world)
         assert len(world.tried()) == AT_ONCE
         assert world.tried() == [cause_at(PLACE, offset) for offset in range(1, AT_ONCE + 1)]
 
 
-async def test_what_is_in_flight_is_bounded_by_its_size_too(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_batches_in_flight_are_limited_by_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "BATCH_BYTES", 1)
-    async with world_of(20) as world:
+    async with plane_with_joins(20) as world:
         world.failures.hangs = True
         await started(world)
         assert len(world.tried()) == 1
 
 
-async def test_appends_that_are_lost_are_counted_and_made_again_after_a_while() -> None:
-    async with world_of(20) as world:
+async def test_lost_appends_are_counted_and_repeated_after_a_wait() -> None:
+    async with plane_with_joins(20) as world:
         world.failures.append_error = AppendUnknown("lost")
         life = await started(world)
         await asyncio.sleep(30)
-        assert 0 < of(life).failures == len(world.tried()) <= 20 * 100, "each waits before the next"
-        assert (of(life).written, world.causes(PLACE)) == (0, [])
+        assert 0 < writer_of(life).failures == len(world.tried()) <= 20 * 100, (
+            "a lost append waits before it is repeated"
+        )
+        assert (writer_of(life).written, world.causes(PLACE)) == (0, [])
         world.failures.append_error = None
         await asyncio.sleep(30)
-        assert (of(life).written, world.causes(PLACE)) == (20, [*range(1, 21)])
+        assert (writer_of(life).written, world.causes(PLACE)) == (20, [*range(1, 21)])
 
 
-async def test_an_append_that_was_lost_is_not_made_again_when_it_landed() -> None:
-    async with world_of(20) as world:
+async def test_an_append_that_landed_in_spite_of_an_error_is_not_repeated() -> None:
+    async with plane_with_joins(20) as world:
         world.failures.append_error = AppendUnknown("lost")
         await started(world)
         world.log.attempts.clear()
@@ -106,29 +108,29 @@ async def test_an_append_that_was_lost_is_not_made_again_when_it_landed() -> Non
         assert world.tried() == []
 
 
-async def test_a_log_that_is_another_stops_the_writer() -> None:
+async def test_another_log_stops_the_writer() -> None:
     with pytest.raises(ExceptionGroup) as ended:
-        async with world_of(5) as world:
+        async with plane_with_joins(5) as world:
             world.failures.append_error = FatalError("another log")
             await world.start("one", "decisions", is_ready=False)
             await asyncio.sleep(60)
     assert ended.group_contains(FatalError, match="another log")
 
 
-async def test_what_is_too_old_to_be_kept_is_not_written_and_holds_up_nothing() -> None:
-    async with world_of(20, age_ms=31 * 86_400_000) as world:
+async def test_decisions_older_than_the_retention_are_not_written() -> None:
+    async with plane_with_joins(20, age_ms=31 * 86_400_000) as world:
         life = await world.start("one", "decisions")
         assert (world.tried(), life.replica.position(PLACE)) == ([], 21)
 
 
-async def test_the_first_in_rank_does_not_wait_for_a_clock_that_was_ahead() -> None:
-    async with world_of(20, age_ms=-600_000) as world:
+async def test_the_first_in_rank_writes_decisions_with_future_times_at_once() -> None:
+    async with plane_with_joins(20, age_ms=-600_000) as world:
         await world.start("one", "decisions")
         assert len(world.causes(PLACE)) == 20
 
 
-async def test_a_topic_that_is_away_at_the_start_is_waited_for() -> None:
-    async with world_of(20) as world:
+async def test_the_writer_waits_for_a_topic_that_is_unavailable_at_the_start() -> None:
+    async with plane_with_joins(20) as world:
         world.failures.lost_ends = 7
         await world.start("one", "decisions")
         assert (world.failures.lost_ends, world.causes(PLACE)) == (0, [*range(1, 21)])
@@ -137,30 +139,30 @@ async def test_a_topic_that_is_away_at_the_start_is_waited_for() -> None:
 # -- several writers
 
 
-async def test_who_is_not_first_in_rank_follows_what_the_first_writes() -> None:
-    async with world_of(0) as world:
+async def test_a_writer_of_lower_rank_follows_the_first_without_writing() -> None:
+    async with plane_with_joins(0) as world:
         first, second = await world.start("one", "decisions"), await world.start("two", "decisions")
         for _ in range(200):
             world.joined(5)
             await asyncio.sleep(0.1)
         await asyncio.sleep(5)
-        assert (of(first).written, of(second).written) == (1_000, 0)
+        assert (writer_of(first).written, writer_of(second).written) == (1_000, 0)
         assert second.replica.position(PLACE) == 1_001
 
 
-async def test_who_is_not_first_in_rank_writes_in_the_end_what_the_first_does_not() -> None:
-    async with world_of(0) as world:
+async def test_a_writer_of_lower_rank_finally_writes_what_the_first_does_not() -> None:
+    async with plane_with_joins(0) as world:
         world.first.append("silent")
         life = await world.start("one", "decisions")
         world.joined(5)
         await asyncio.sleep(TURN_MS / 1_000 - LOOK_S)
         assert world.causes(PLACE) == []
         await asyncio.sleep(2 * LOOK_S)
-        assert (of(life).written, world.causes(PLACE)) == (5, [*range(1, 6)])
+        assert (writer_of(life).written, world.causes(PLACE)) == (5, [*range(1, 6)])
 
 
-async def test_who_comes_after_one_that_is_gone_writes_at_once() -> None:
-    async with world_of(0) as world:
+async def test_a_writer_takes_over_at_once_when_the_first_is_gone() -> None:
+    async with plane_with_joins(0) as world:
         world.first.append("silent")
         await world.start("one", "decisions")
         world.joined(5)
@@ -170,30 +172,30 @@ async def test_who_comes_after_one_that_is_gone_writes_at_once() -> None:
         assert world.causes(PLACE) == [*range(1, 6)]
 
 
-# -- a start over
+# -- restarts
 
 
-async def test_what_stands_in_the_topic_is_not_written_again_though_nothing_is_saved() -> None:
-    async with world_of(3 * REMEMBERED) as world:
+async def test_decisions_in_the_topic_are_not_written_again_after_a_loss_of_state() -> None:
+    async with plane_with_joins(3 * REMEMBERED) as world:
         await world.start("one", "decisions")
         world.kill("one")
         del world.disks["one"]
         world.log.attempts.clear()
         life = await world.start("one", "decisions")
-        assert (world.tried(), of(life).written) == ([], 0)
+        assert (world.tried(), writer_of(life).written) == ([], 0)
 
 
-async def test_of_a_batch_that_landed_in_part_the_rest_is_written() -> None:
-    async with world_of(2 * AT_ONCE) as world:
+async def test_the_missing_part_of_a_batch_is_written() -> None:
+    async with plane_with_joins(2 * AT_ONCE) as world:
         holes = {1, 7, AT_ONCE}
         world.write_elsewhere(PLACE, [offset for offset in range(1, AT_ONCE + 1) if offset not in holes])
         life = await world.start("one", "decisions")
-        assert of(life).written == AT_ONCE + len(holes)
+        assert writer_of(life).written == AT_ONCE + len(holes)
         assert world.causes(PLACE) == [*range(1, 2 * AT_ONCE + 1)]
 
 
 async def test_only_the_end_of_the_topic_is_read_if_the_state_is_saved(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with world_of(50) as world:
+    async with plane_with_joins(50) as world:
         await world.start("one", "decisions")
         await asyncio.sleep(200)
         world.kill("one")
@@ -207,10 +209,10 @@ async def test_only_the_end_of_the_topic_is_read_if_the_state_is_saved(monkeypat
 
         monkeypatch.setattr(MemoryLog, "read", noted)
         life = await world.start("one", "decisions")
-        assert (read, of(life).written) == ([50], 1)
+        assert (read, writer_of(life).written) == ([50], 1)
 
 
-async def test_rendering_leaves_the_loop_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_rendering_yields_to_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     count, turns = 60, 0
     rendered_at: list[int] = []
     original = writing.value_of
@@ -232,14 +234,14 @@ async def test_rendering_leaves_the_loop_to_others(monkeypatch: pytest.MonkeyPat
         return original(decision)
 
     monkeypatch.setattr(writing, "value_of", slowly_rendered)
-    async with world_of(count) as world:
+    async with plane_with_joins(count) as world:
         await world.start("one", "decisions")
     assert len(rendered_at) == count
     assert max(Counter(rendered_at).values()) == 2
 
 
 async def test_a_decision_goes_to_the_partition_of_its_cause() -> None:
-    async with world_of(3) as world:
+    async with plane_with_joins(3) as world:
         zone = next(zone for zone in map(str, range(10)) if TOPICS.partition_for(ZONES, zone, 2) != PLACE)
         world.joined(2, zone)
         await world.start("one", "decisions")

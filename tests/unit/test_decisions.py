@@ -1,4 +1,4 @@
-"""The decisions topic says what a fold of the log afresh says: whatever path folded, whoever crashed, whoever wrote."""
+"""The decisions topic equals the decisions of a new fold of the log, after crashes and with several writers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from schemas.events import (
     PolicySet,
 )
 from tests.support.decision_writers import DecidingPlane, deciding_plane
-from tests.support.decisions import Heard, items_of, rendered
+from tests.support.decisions import DecisionRecorder, items_of, rendered
 from tests.support.toy_records import LOG_ID
 from tests.unit.test_runs import join, log_of
 
@@ -39,9 +39,9 @@ pytestmark = pytest.mark.virtual_clock
 ZONES_0 = Partition(ZONES, 0)
 
 
-def heard_of(records: Sequence[Record], *, together: bool) -> Heard:
-    heard = Heard()
-    folded = FoldedPartition(ZONES_0, {1: ZonesFold()}, LOG_ID, heard)
+def recorded(records: Sequence[Record], *, together: bool) -> DecisionRecorder:
+    recorder = DecisionRecorder()
+    folded = FoldedPartition(ZONES_0, {1: ZonesFold()}, LOG_ID, recorder)
     start = 0
     while start < len(records):
         if together:
@@ -49,32 +49,32 @@ def heard_of(records: Sequence[Record], *, together: bool) -> Heard:
         else:
             folded.fold(records[start])
             start += 1
-    return heard
+    return recorder
 
 
 @settings(max_examples=25)
 @given(st.lists(st.integers(0, 400), min_size=20, max_size=120), st.data())
-def test_a_run_of_joins_is_decided_as_one_by_one(numbers: list[int], data: st.DataObject) -> None:
+def test_a_run_of_joins_has_the_decisions_of_single_joins(numbers: list[int], data: st.DataObject) -> None:
     events: list[Event | bytes] = [join(number) for number in numbers]
     events.insert(
         data.draw(st.integers(0, len(events))), NodesLeft(join(9).envelope, "z0", ["node-3"], [], [], False, b"")
     )
     records = log_of(events)
-    assert heard_of(records, together=True).records() == heard_of(records, together=False).records()
+    assert recorded(records, together=True).records() == recorded(records, together=False).records()
 
 
-def test_runs_are_heard_as_runs_and_say_who_joined_where() -> None:
-    heard = heard_of(log_of([join(number) for number in range(60)]), together=True)
-    assert heard.runs == 1
-    (item,) = items_of(rendered(heard.decisions[4]))
+def test_a_listener_gets_a_run_as_one_decision_with_all_joins() -> None:
+    recorder = recorded(log_of([join(number) for number in range(60)]), together=True)
+    assert recorder.runs == 1
+    (item,) = items_of(rendered(recorder.decisions[4]))
     assert item == ("node_joined", "node-4", {"zone": "z1"})
 
 
-def test_what_would_not_fit_a_record_is_counted() -> None:
+def test_items_that_do_not_fit_a_record_are_counted() -> None:
     names = [f"{number:04d}-{'n' * 240}" for number in range(1_000)]
     said = join(1).envelope
     first = NodesJoined(said, "z0", names, [], [], b"", b"", [], [])
-    decided_record = heard_of(log_of([first]), together=False).decisions[0]
+    decided_record = recorded(log_of([first]), together=False).decisions[0]
     nodes = {
         f"{name}{i}": node for name, node in zip(names, decided_record.change.new.rows(), strict=True) for i in range(4)
     }
@@ -85,8 +85,8 @@ def test_what_would_not_fit_a_record_is_counted() -> None:
     assert len(encode(rendered(many))) < MAX_TEXT * 1.1
 
 
-async def a_day(world: DecidingPlane, day: int) -> None:
-    """Something of everything that is decided."""
+async def run_a_day(world: DecidingPlane, day: int) -> None:
+    """Append commands with decisions of every kind."""
     for number in range(25):
         name, zone = f"n{day}-{number}", f"z{number % 3}"
         address = (10 << 24 | day << 16 | number + 1).to_bytes(4, "big")
@@ -102,17 +102,17 @@ async def a_day(world: DecidingPlane, day: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_the_topic_is_a_refold_of_the_log_through_crashes_and_two_writers(seed: int) -> None:
+async def test_two_writers_with_crashes_write_the_decisions_of_a_new_fold(seed: int) -> None:
     async with deciding_plane(seed, loss=0.2) as world:
         await world.start("api", "api")
         await world.start("one", "decisions")
-        await a_day(world, 1)
+        await run_a_day(world, 1)
         await world.start("two", "decisions")
         for day in range(2, 6):
-            await a_day(world, day)
+            await run_a_day(world, day)
             victim = world.draws.choice(["one", "two"])
             world.kill(victim)
-            await a_day(world, day + 10)
+            await run_a_day(world, day + 10)
             await world.start(victim, "decisions", is_ready=False)
         found = await world.agree()
         kinds = {item.kind for values in found.values() for item in items_of(decode(min(values)))}  # type: ignore[arg-type]
@@ -121,19 +121,19 @@ async def test_the_topic_is_a_refold_of_the_log_through_crashes_and_two_writers(
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_one_writer_that_is_killed_again_and_again_loses_nothing(seed: int) -> None:
+async def test_one_writer_that_is_killed_often_loses_no_decision(seed: int) -> None:
     async with deciding_plane(seed, loss=0.2) as world:
         await world.start("api", "api")
         for day in range(1, 5):
             await world.start("one", "decisions", is_ready=False)
-            await a_day(world, day)
+            await run_a_day(world, day)
             await asyncio.sleep(world.draws.uniform(0, 1.5))
             world.kill("one")
         await world.start("one", "decisions")
         await world.agree()
 
 
-async def test_decisions_of_a_thousand_commands_a_second_are_written_as_fast_as_they_are_made() -> None:
+async def test_decisions_of_a_thousand_commands_per_second_are_written_without_lag() -> None:
     async with deciding_plane(1) as world:
         await world.start("api", "api")
         life = await world.start("one", "decisions")
@@ -146,11 +146,11 @@ async def test_decisions_of_a_thousand_commands_a_second_are_written_as_fast_as_
 
 
 @pytest.mark.parametrize("follow", [False, True])
-async def test_decisions_are_folded_as_the_topic_has_them(follow: bool) -> None:
+async def test_computed_decisions_equal_those_of_the_topic(follow: bool) -> None:
     async with deciding_plane(3) as world:
         await world.start("api", "api")
         await world.start("one", "decisions")
-        await a_day(world, 1)
+        await run_a_day(world, 1)
         topic = await world.agree()
         found: dict[str, set[bytes]] = {}
         async with aclosing(decision_batches(world.log, folds_of(2), EventFilter(), follow=follow)) as batches:
@@ -162,7 +162,7 @@ async def test_decisions_are_folded_as_the_topic_has_them(follow: bool) -> None:
         assert found == topic
 
 
-async def test_only_decisions_about_the_causes_that_are_wanted_are_given() -> None:
+async def test_decisions_are_filtered_by_their_causes() -> None:
     async with deciding_plane(3) as world:
         await world.start("api", "api")
         place = TOPICS.partition_for(ZONES, "z", 2)

@@ -1,4 +1,4 @@
-"""Zones that are deleted: refused while they have a node or DPU, and known again from their next one on."""
+"""Deletion of zones: it is refused while a zone has a node or DPU, and the next node or DPU undoes it."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def test_a_zone_is_deleted_when_it_has_no_node_and_no_dpu() -> None:
     assert known(log) and log.state.zones() == ["e"]
     assert log.delete_zone("e").code == "done"
     assert not known(log) and log.state.zones() == []
-    assert not log.state.zone_rows.rows, "it says nothing that must stay"
+    assert not log.state.zone_rows.rows, "a row without limits is deleted"
     assert log.delete_zone("e").code == "unchanged"
-    assert log.leave("n", zone="e").code == "refused", "as of any zone that is not known"
+    assert log.leave("n", zone="e").code == "refused", "a deleted zone is unknown"
     log.join("n", zone="e")
     assert known(log) and log.delete_zone("e").code == "refused"
 
 
-def test_a_zone_with_a_dpu_is_not_deleted_and_its_ordinals_are_not_used_again() -> None:
+def test_a_zone_with_a_dpu_is_not_deleted_and_its_ordinals_are_not_reused() -> None:
     log = ZonesPartition()
     log.register("d", zone="e")
     assert log.delete_zone("e").reason == "zone: 'e' has 0 nodes and 1 DPUs and must have none"
@@ -46,7 +46,7 @@ def test_a_zone_with_a_dpu_is_not_deleted_and_its_ordinals_are_not_used_again() 
     assert known(log) and log.row("d2").ordinal == 1
 
 
-def test_the_complete_lists_of_a_deleted_zone_go_with_it() -> None:
+def test_the_snapshots_of_a_deleted_zone_are_deleted() -> None:
     log = ZonesPartition()
     for zone in ("e", "e2"):
         log.join(f"s/{zone}", zone=zone)
@@ -56,23 +56,23 @@ def test_the_complete_lists_of_a_deleted_zone_go_with_it() -> None:
     assert [*log.state.snapshots.rows] == ["e2/s"]
 
 
-def test_limits_of_a_deleted_zone_stay_until_fleet_takes_them_away() -> None:
-    """Fleet hands down limits in its own order: those of before a deletion may come after it."""
+def test_limits_of_a_deleted_zone_stay_until_fleet_resets_them() -> None:
+    """Fleet hands down limits in its own order, so limits set before a deletion may arrive after it."""
     log = ZonesPartition()
     log.limit(2, 3, zone="e")
-    assert known(log), "an operator made it before its first node"
+    assert known(log), "limits create a zone before its first node"
     assert log.delete_zone("e").code == "done"
     assert not known(log)
     assert log.state.zone_rows.rows["e"] == Zone(2, 3, deleted=True)
     log.limit(0, 0, zone="e")
     assert not log.state.zone_rows.rows
     log.limit(0, 0, zone="never")
-    assert not log.state.zone_rows.rows, "no limits make no zone"
+    assert not log.state.zone_rows.rows, "default limits create no zone"
     log.limit(2, 3, zone="e")
-    assert known(log), "limits that are stated anew do"
+    assert known(log), "new limits create the zone again"
 
 
-def test_fleet_lists_no_zone_of_which_nothing_is_stated_any_more() -> None:
+def test_fleet_has_no_zone_without_labels_limits_and_members() -> None:
     fleet = Fleet()
     fleet.unlimited()
     fleet.describe("z1", {"tier": "1"})

@@ -1,4 +1,4 @@
-"""The demo waits as long as something moves, says how far it is, and fails with one sentence."""
+"""The demo waits as long as there is progress, prints its progress, and fails with one sentence."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Clock:
         return self.now
 
 
-def test_a_plane_that_is_slow_is_waited_for_as_long_as_anything_moves() -> None:
+def test_a_slow_plane_is_waited_for_while_it_makes_progress() -> None:
     clock = Clock()
     stall_timeout = StallTimeout(clock)
     for look in range(10 * CHECKS_MIN):
@@ -37,7 +37,7 @@ def test_a_plane_that_is_slow_is_waited_for_as_long_as_anything_moves() -> None:
         stall_timeout.check("DPUs up to date", 0, 200_000, look // 2)
 
 
-def test_a_plane_that_stands_still_is_given_up_with_the_count() -> None:
+def test_a_plane_without_progress_fails_the_demo_with_the_count() -> None:
     clock = Clock()
     stall_timeout = StallTimeout(clock)
     stall_timeout.check("DPUs up to date", 5, 200_000, 1)
@@ -47,7 +47,7 @@ def test_a_plane_that_stands_still_is_given_up_with_the_count() -> None:
             stall_timeout.check("DPUs up to date", 5, 200_000, 1)
 
 
-def test_a_loop_that_was_held_up_looked_too_seldom_to_judge() -> None:
+def test_a_blocked_loop_does_not_count_as_a_stalled_plane() -> None:
     clock = Clock()
     stall_timeout = StallTimeout(clock)
     for _ in range(CHECKS_MIN):
@@ -55,7 +55,7 @@ def test_a_loop_that_was_held_up_looked_too_seldom_to_judge() -> None:
         stall_timeout.check("DPUs up to date", 5, 200_000, 1)
 
 
-def test_counts_are_shown_off_a_terminal_too(capsys: pytest.CaptureFixture[str]) -> None:
+def test_counts_are_printed_without_a_terminal_too(capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock()
     with Display(clock) as display, display.step("nodes joining", 2_000) as step:
         step.advance(10)
@@ -72,7 +72,7 @@ def test_counts_are_shown_off_a_terminal_too(capsys: pytest.CaptureFixture[str])
     ]
 
 
-async def test_the_first_failure_of_many_at_once_is_raised_alone() -> None:
+async def test_only_the_first_of_many_failures_is_raised() -> None:
     async def fail(number: int) -> None:
         raise DemoFailed(f"JoinNodes: refused, number {number}")
 
@@ -80,23 +80,23 @@ async def test_the_first_failure_of_many_at_once_is_raised_alone() -> None:
         await run_all(fail, range(1_000))
 
 
-class Late:
-    """Answers a command from its third time on, under the id that it had the first time."""
+class SlowServer:
+    """A server without a definite answer before the last of `attempts` calls. `ids` has the command id of each call."""
 
-    def __init__(self, *, tries: int) -> None:
+    def __init__(self, *, attempts: int) -> None:
         self.ids: list[str] = []
-        self._tries = tries
+        self._attempts = attempts
 
     async def join(self, request: Any, context: Any) -> pb.CommandResult:
         self.ids.append(request.command_id)
         if len(self.ids) == 1:
             await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "no answer in time")
-        outcome = pb.OUTCOME_DONE if len(self.ids) >= self._tries else pb.OUTCOME_UNKNOWN
+        outcome = pb.OUTCOME_DONE if len(self.ids) >= self._attempts else pb.OUTCOME_UNKNOWN
         return pb.CommandResult(command_id=request.command_id, outcome=outcome, reason="the log was busy")
 
 
 @asynccontextmanager
-async def asked(servicer: Late) -> AsyncIterator[DemoClient]:
+async def asked(servicer: SlowServer) -> AsyncIterator[DemoClient]:
     server = grpc.aio.server()
     join = grpc.unary_unary_rpc_method_handler(
         servicer.join, pb.JoinNodesRequest.FromString, pb.CommandResult.SerializeToString
@@ -114,7 +114,7 @@ async def asked(servicer: Late) -> AsyncIterator[DemoClient]:
 
 
 async def test_a_command_without_an_answer_is_sent_again_under_its_id() -> None:
-    late = Late(tries=3)
+    late = SlowServer(tries=3)
     async with asked(late) as api:
         answer = await api.command("JoinNodes", pb.JoinNodesRequest(zone="z"))
     assert answer.outcome == pb.OUTCOME_DONE
@@ -122,6 +122,6 @@ async def test_a_command_without_an_answer_is_sent_again_under_its_id() -> None:
 
 
 async def test_a_command_that_is_never_answered_ends_the_demo_with_one_sentence() -> None:
-    async with asked(Late(tries=100)) as api:
+    async with asked(SlowServer(tries=100)) as api:
         with pytest.raises(DemoFailed, match=rf"^JoinNodes: no response in {load.TRIES} tries .*: the log was busy$"):
             await asyncio.wait_for(api.command("JoinNodes", pb.JoinNodesRequest(zone="z")), 30)

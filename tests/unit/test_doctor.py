@@ -1,4 +1,4 @@
-"""Each thing that can be wrong on a machine, made wrong: `doctor` names it and says what to do."""
+"""Each fault that a machine can have: `doctor` names it and gives advice."""
 
 from __future__ import annotations
 
@@ -39,24 +39,24 @@ NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
 
 def wrong(findings: Iterable[Finding]) -> list[Finding]:
-    """What is wrong; each must say what to do, and what is right must not."""
+    """The failed findings. Checks that each has advice, and that no other finding has."""
     found = list(findings)
     assert all(bool(finding.advice) != finding.ok for finding in found)
     return [finding for finding in found if not finding.ok]
 
 
-def test_this_program_is_fit() -> None:
+def test_this_program_has_no_findings() -> None:
     assert not wrong(check_program())
 
 
-def test_a_folder_that_is_there_or_can_be_made_is_fine(tmp_path: Path) -> None:
+def test_a_folder_that_exists_or_can_be_created_passes(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
     assert not wrong(check_folder("data", tmp_path))
     assert not wrong(check_folder("data", tmp_path / "some" / "more"))
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_this_user_may_not_see_is_a_finding(tmp_path: Path) -> None:
+def test_an_unreadable_folder_is_a_finding(tmp_path: Path) -> None:
     hidden = tmp_path / "hidden"
     (hidden / "data").mkdir(parents=True)
     hidden.chmod(0)
@@ -71,7 +71,7 @@ def test_a_folder_that_this_user_may_not_see_is_a_finding(tmp_path: Path) -> Non
     assert "is not readable by user" in finding.found
 
 
-def test_a_plane_runs_where_its_log_is_locked_and_asking_takes_no_lock(tmp_path: Path) -> None:
+def test_a_plane_is_running_if_its_log_is_locked_and_the_check_takes_no_lock(tmp_path: Path) -> None:
     at = settings(tmp_path)
     assert not is_running(at)
     lock = tmp_path / LOG_FOLDER / "LOCK"
@@ -88,7 +88,7 @@ def test_a_plane_runs_where_its_log_is_locked_and_asking_takes_no_lock(tmp_path:
     assert not is_running(at)
 
 
-def test_a_folder_that_is_a_file_or_open_to_all_is_not(tmp_path: Path) -> None:
+def test_a_file_or_a_folder_writable_by_all_is_a_finding(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     [finding] = wrong(check_folder("data", tmp_path / "file" / "data"))
     assert "is not a folder" in finding.found
@@ -102,7 +102,7 @@ def settings(tmp_path: Path, **more: object) -> Settings:
     return Settings.model_validate({"data": tmp_path, **free, **more})
 
 
-def test_a_port_in_use_is_wrong_unless_it_is_our_own(tmp_path: Path) -> None:
+def test_a_port_in_use_is_a_finding_unless_the_plane_runs(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -124,7 +124,7 @@ def certificate(path: Path, *, begin: timedelta, end: timedelta) -> Path:
     ("begin", "end", "said"),
     [(-30, 30, ""), (-30, 1, "until 2026-11-22"), (-30, -1, "it has expired"), (1, 30, "but only from 2026-11-22")],
 )
-def test_certificates_are_looked_through(tmp_path: Path, begin: int, end: int, said: str) -> None:
+def test_certificates_are_checked(tmp_path: Path, begin: int, end: int, said: str) -> None:
     (tmp_path / "password").write_text("secret")
     at = settings(
         tmp_path,
@@ -146,9 +146,7 @@ def test_certificates_are_looked_through(tmp_path: Path, begin: int, end: int, s
     ("lines", "said"),
     [(b"0a:1b  # operator/ann\n", ""), (b"0a1b\nnonsense\n", "line 2: 'nonsense' must be"), (None, "No such file")],
 )
-def test_a_list_of_revoked_certificates_must_be_one_that_a_process_starts_with(
-    tmp_path: Path, lines: bytes | None, said: str
-) -> None:
+def test_a_list_of_revoked_certificates_must_be_valid(tmp_path: Path, lines: bytes | None, said: str) -> None:
     listed, pem = tmp_path / "revoked.txt", tmp_path / "no.pem"
     if lines is not None:
         listed.write_bytes(lines)
@@ -174,7 +172,7 @@ GOOD = {setting.name: setting.value for setting in settings_of(TOPICS["zones"], 
         *((zones_topic(), {name: "other"}, f"{name}=other") for name in GOOD),
     ],
 )
-def test_each_setting_of_a_topic_is_a_line(topic: Topic, changed: dict[str, str], said: str) -> None:
+def test_each_wrong_setting_of_a_topic_is_a_finding(topic: Topic, changed: dict[str, str], said: str) -> None:
     found = wrong(check_topic("zones", topic, {**GOOD, **changed}, 3, 3))
     assert [finding.found for finding in found] == ([said] if said else [])
     if "=" in said:
@@ -186,13 +184,13 @@ def beacon(*, halted: str = "", zones: int = 1) -> Beacon:
     return Beacon(replica="r", roles=[], addresses={}, version="1", supports={"zones": [zones]}, partitions=[part])
 
 
-def test_a_replica_that_halted_or_folds_otherwise_is_named() -> None:
+def test_a_halted_replica_or_one_with_other_fold_versions_is_a_finding() -> None:
     ours = {"zones": {1}}
     assert not wrong([check_replica("r", beacon(), ours)])
     assert "zones/0: broken" in wrong([check_replica("r", beacon(halted="broken"), ours)])[0].found
     assert "folds zones by [2], this program by [1]" in wrong([check_replica("r", beacon(zones=2), ours)])[0].found
 
 
-def test_a_clock_behind_the_log_is_wrong() -> None:
+def test_a_clock_behind_the_log_is_a_finding() -> None:
     assert not wrong([check_clock("clock", 900), check_clock("clock", -(10**9))])
     assert "60.0 s behind the last record" in wrong([check_clock("clock", 60_000)])[0].found

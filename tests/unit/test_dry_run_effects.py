@@ -1,4 +1,4 @@
-"""A dry run says what then happens: to every zone's table, to the last prefix, held or not; and it changes nothing."""
+"""A dry run predicts the effect on every table exactly, whether the change is held or not, and changes no row."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def tables(fleet: Fleet) -> dict[str, Device]:
 
 
 def table_effects(fleet: Fleet, event: Event) -> tuple[Outcome, str, list[ZoneEffect]]:
-    """What a dry run says; asserts that it leaves every row as it is."""
+    """The result of a dry run, after a check that it changed no row."""
     before = saved_bytes(fleet.state)
     change, outcome = fleet.fold.decide(
         fleet.state, event, RecordMetadata(HERE, fleet.offset, fleet.now_ms, fleet.now_ms)
@@ -104,7 +104,7 @@ def table_effects(fleet: Fleet, event: Event) -> tuple[Outcome, str, list[ZoneEf
 
 
 def after(had: dict[str, Device], effects: Sequence[ZoneEffect]) -> dict[str, Device]:
-    """These tables, with what was foreseen done to them."""
+    """The tables after the predicted effects."""
     becomes = {zone: copy(device) for zone, device in had.items()}
     for effect in effects:
         for zone in effect.zones:
@@ -138,7 +138,7 @@ def check(fleet: Fleet, event: Event) -> None:
 
 
 def turned(had: Device, becomes: Device) -> VerdictCounts:
-    """Addresses that gain, and that lose, some traffic."""
+    """The numbers of addresses that lose and that gain some traffic."""
     if had == becomes:
         return VerdictCounts(0, 0)
     asked = probes([*had, *becomes])
@@ -159,7 +159,7 @@ def turned(had: Device, becomes: Device) -> VerdictCounts:
     st.sampled_from([0, 3, 1_000]),
     edits,
 )
-def test_an_edit_does_what_its_dry_run_said(
+def test_an_edit_has_the_effect_that_its_dry_run_predicted(
     found: list[Item], rules: list[PolicySet], zones: list[dict[str, str]], min_addresses: int, edit: Event
 ) -> None:
     check(made(found, rules, zones, min_addresses), edit)
@@ -173,14 +173,14 @@ def test_an_edit_does_what_its_dry_run_said(
     st.sampled_from([0, 3, 1_000]),
     st.sets(st.integers(0, 40), min_size=1, max_size=20),
 )
-def test_a_leave_does_what_its_dry_run_said(
+def test_a_leave_has_the_effect_that_its_dry_run_predicted(
     found: list[Item], rules: list[PolicySet], zones: list[dict[str, str]], min_addresses: int, gone: set[int]
 ) -> None:
     fleet = made(found, rules, zones, min_addresses)
     rows = fleet.state.members.rows
     names = [f"n{number}" for number in sorted(gone) if f"n{number}" in rows]
     leaving = [Item(name, rows[name].zone, state=1) for name in names]
-    for zone in ZONES:  # a record speaks of the zones of one partition
+    for zone in ZONES:  # a record is about the zones of one partition
         here = [item for item in leaving if item.zone == zone]
         if here:
             cause = partition_of(zone.encode(), PARTITIONS)
@@ -188,7 +188,7 @@ def test_a_leave_does_what_its_dry_run_said(
             check(fleet, membership(cause, mark, mark + 1, here))
 
 
-def test_a_drop_of_six_denies_six_though_its_prefixes_appear() -> None:
+def test_a_drop_of_six_addresses_denies_six() -> None:
     fleet = Fleet()
     fleet.budget("denied-by-change", 1_000, 0)
     fleet.change(*(Item(f"n{i}", "z0", f"10.0.0.{i}", labels={"a": "1"} if i < 6 else {}) for i in range(8)))
@@ -202,6 +202,6 @@ def test_a_drop_of_six_denies_six_though_its_prefixes_appear() -> None:
     leave = membership(cause, fleet.state.marks[cause], fleet.state.marks[cause] + 1, [Item("n7", "z0", state=1)])
     _, _, (left,) = table_effects(fleet, leave)
     assert left.verdict_counts == VerdictCounts(allowed=0, denied=1), (
-        "its neighbour's prefix moves, and the verdict stays"
+        "a split prefix of a neighbour does not change its verdict"
     )
     assert [*networks(left.rules[0].change.add4, b"")] == [IPv4Network(f"10.0.0.{n}") for n in ("0/30", "4/31", "6/32")]

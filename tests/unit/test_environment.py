@@ -1,4 +1,4 @@
-"""Variables of the environment: unknown ones are reported, and each command reads those that it should."""
+"""Environment variables: unknown ones are reported, and each command reads the ones meant for it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def options() -> Iterator[click.Option]:
     return (param for _, command in walk() for param in command.params if isinstance(param, click.Option))
 
 
-def test_the_known_variables_are_those_of_the_options() -> None:
+def test_the_known_variables_include_those_of_all_options() -> None:
     declared = {str(option.envvar) for option in options() if option.envvar} | {
         "DPUPLANE_CACHE",
         "DPUPLANE_CLIENT_CONFIG",
@@ -46,7 +46,7 @@ def test_an_unknown_variable_is_reported_with_the_nearest_known_one(name: str, n
     )
 
 
-def test_the_variables_that_kubernetes_gives_of_a_service_are_not_reported() -> None:
+def test_service_variables_of_kubernetes_are_not_reported() -> None:
     of_services = (
         "DPUPLANE_SERVICE_HOST",
         "DPUPLANE_SERVICE_PORT",
@@ -65,7 +65,7 @@ def test_a_client_command_and_a_server_report_an_unknown_variable() -> None:
         assert ran.stdout == ""
 
 
-def test_the_certificate_of_a_server_in_the_environment_is_not_that_of_a_client() -> None:
+def test_a_client_ignores_the_server_certificate_in_the_environment() -> None:
     ran = CliRunner().invoke(cli, ["nodes", "list", "--server", "127.0.0.1:1"], env=SERVER_TLS)
     assert (ran.exit_code, "no process listens at 127.0.0.1:1" in ran.stderr) == (3, True)
     part = CliRunner().invoke(cli, ["nodes", "list"], env={"DPUPLANE_CLIENT_TLS_CERT": "ann.pem"})
@@ -73,8 +73,8 @@ def test_the_certificate_of_a_server_in_the_environment_is_not_that_of_a_client(
 
 
 @pytest.fixture
-def read() -> tuple[click.Command, list[LogSource | None]]:
-    """A command that reads the log, and the sources that it was given."""
+def reading_command() -> tuple[click.Command, list[LogSource | None]]:
+    """A command that reads the log, and the log sources that it received."""
     sources: list[LogSource | None] = []
 
     @click.command()
@@ -103,27 +103,29 @@ AT_DATA, AT_KAFKA = LogSource(Path("plane"), "", "dpuplane"), LogSource(None, "h
         ({**DATA, "DPUPLANE_SERVER": "h:7080"}, [], AT_DATA),
     ],
 )
-def test_a_command_that_reads_the_log_takes_the_variables_of_serve(
-    read: tuple[click.Command, list[LogSource | None]],
+def test_a_command_that_reads_the_log_uses_the_variables_of_serve(
+    reading_command: tuple[click.Command, list[LogSource | None]],
     environment: dict[str, str],
     flags: list[str],
     log_source: LogSource | None,
 ) -> None:
-    command, sources = read
+    command, sources = reading_command
     ran = CliRunner().invoke(command, flags, env=environment)
     assert (ran.exit_code, ran.output, sources) == (0, "", [log_source])
 
 
-def test_two_logs_from_the_same_source_are_refused(read: tuple[click.Command, list[LogSource | None]]) -> None:
+def test_two_logs_from_the_same_source_are_refused(
+    reading_command: tuple[click.Command, list[LogSource | None]],
+) -> None:
     for environment, flags in ((DATA | KAFKA, []), ({}, ["--data", "plane", "--kafka", "h:1"])):
-        ran = CliRunner().invoke(read[0], flags, env=environment)
+        ran = CliRunner().invoke(reading_command[0], flags, env=environment)
         assert (ran.exit_code, "give --data or --kafka, not both" in ran.output) == (2, True)
 
 
-def test_a_command_that_reads_the_log_takes_the_file_of_serve(
-    read: tuple[click.Command, list[LogSource | None]], tmp_path: Path
+def test_a_command_that_reads_the_log_uses_the_config_file_of_serve(
+    reading_command: tuple[click.Command, list[LogSource | None]], tmp_path: Path
 ) -> None:
-    command, sources = read
+    command, sources = reading_command
     file = tmp_path / "plane.yaml"
     variables = {"DPUPLANE_CONFIG": str(file)}
     file.write_text("kafka: h:1\ntopic_prefix: lab\nlisten: 0.0.0.0:7080\n")

@@ -1,4 +1,4 @@
-"""Every rule on names, labels and addresses, at its edges, and the sentence it refuses with."""
+"""Every rule for names, labels and addresses at its limits, and the text of its refusal."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ Check = Callable[[str, str], str | None]
         (check_text, "Grace Hopper, 2 Stück"),
     ],
 )
-def test_accepted(check: Check, value: str) -> None:
+def test_valid_values_are_accepted(check: Check, value: str) -> None:
     assert check("field", value) is None
 
 
@@ -76,7 +76,7 @@ def test_accepted(check: Check, value: str) -> None:
         (check_text, "\ud800"),
     ],
 )
-def test_refused_with_field_value_and_rule(check: Check, value: str) -> None:
+def test_invalid_values_are_refused_with_field_value_and_rule(check: Check, value: str) -> None:
     fault = check("spec.field", value)
     assert fault is not None
     assert fault.startswith("spec.field: ")
@@ -86,7 +86,7 @@ def test_refused_with_field_value_and_rule(check: Check, value: str) -> None:
     assert len(fault) < 400
 
 
-def test_labels_name_the_first_fault_in_key_order() -> None:
+def test_labels_are_refused_with_the_first_fault_in_key_order() -> None:
     assert check_labels("labels", {"a": "1", "b/c": ""}) is None
     fault = check_labels("labels", {"z": "bad\n", "b": "bad\t", "a": "fine"})
     assert fault is not None
@@ -96,7 +96,7 @@ def test_labels_name_the_first_fault_in_key_order() -> None:
     assert key_fault.startswith("labels key: 'a b'")
 
 
-def test_too_many_labels() -> None:
+def test_too_many_labels_are_refused() -> None:
     labels = {f"k{i}": "" for i in range(MAX_LABELS)}
     assert check_labels("labels", labels) is None
     assert check_labels("labels", {**labels, "one-more": ""}) == "labels: 129 labels are more than the 128 allowed"
@@ -106,7 +106,7 @@ def test_too_many_labels() -> None:
     "text",
     ["10.0.0.1", "0.0.0.1", "126.255.255.255", "128.0.0.0", "223.255.255.255", "240.0.0.1", "2001:db8::1", "::2"],
 )
-def test_addresses_that_a_node_may_have(text: str) -> None:
+def test_addresses_of_hosts_are_accepted(text: str) -> None:
     assert str(parse_address("address", text)) == text
 
 
@@ -124,7 +124,7 @@ def test_addresses_that_a_node_may_have(text: str) -> None:
         "ff02::1",
     ],
 )
-def test_addresses_of_no_host(text: str) -> None:
+def test_addresses_that_are_not_of_a_host_are_refused(text: str) -> None:
     with pytest.raises(BadAddress, match="must be a host address, not unspecified, loopback, multicast or broadcast"):
         parse_address("address", text)
 
@@ -132,21 +132,20 @@ def test_addresses_of_no_host(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "10.0.0", "10.0.0.256", "010.0.0.1", "10.0.0.1/24", "fe80::1%eth0", "::ffff:1.2.3.4"]
 )
-def test_malformed_addresses(text: str) -> None:
+def test_malformed_addresses_are_refused(text: str) -> None:
     with pytest.raises(BadAddress, match=r"^address: '.*' (must be|is) "):
         parse_address("address", text)
 
 
-def test_a_refusal_of_an_address_is_the_same_text_under_every_python() -> None:
-    """Replicas remember what they told; Python 3.13 writes an IPv4 address in IPv6 form in another way than 3.11."""
+def test_the_refusal_of_an_address_has_the_same_text_in_every_python_version() -> None:
+    """Replicas store reasons. Python 3.13 prints an IPv4 address in IPv6 form differently from Python 3.11."""
     for low, text in ((0x0A000001, "::ffff:a00:1"), (0x0A000000, "::ffff:a00:0"), (0, "::ffff:0:0")):
         fault = f"a: {text!r} is an IPv4 address in IPv6 form and must be given as IPv4"
         assert check_address6("a", 0xFFFF << 32 | low) == fault
 
 
-def test_what_is_printable_is_the_same_under_every_python() -> None:
-    """Python 3.11 calls the face of Unicode 15 unprintable, and 3.13 does not: the fold of one took what that of the
-    other refused."""
+def test_printable_characters_are_the_same_in_every_python_version() -> None:
+    """A character of Unicode 15 is printable in Python 3.13 but not in 3.11, so folds once decided differently."""
     refused = [number for number in range(0x110000) if not is_printable(chr(number))]
     assert (len(refused), sum(refused)) == (139_762, 138_029_289_590)
     assert check_text("image", "caf\xe9 \U0001fae8") is None
@@ -157,7 +156,7 @@ def test_what_is_printable_is_the_same_under_every_python() -> None:
     assert quoted("\xe9" * 61) == "'" + "\xe9" * 60 + "'... (61 characters)"
 
 
-def test_integers_outside_ipv4() -> None:
+def test_integers_outside_ipv4_are_refused() -> None:
     assert check_address4("a", -1) is not None
     assert check_address4("a", 1 << 32) is not None
 
@@ -179,7 +178,7 @@ def test_parsing_raises_only_its_own_error(value: object) -> None:
 
 
 @given(st.from_regex(r"[0-9]{1,4}(\.[0-9]{1,4}){3}\n?", fullmatch=True))
-def test_dotted_text_is_an_address_if_it_is_for_the_standard_library(text: str) -> None:
+def test_dotted_text_is_an_address_exactly_if_the_standard_library_agrees(text: str) -> None:
     try:
         found = parse_address("address", text)
     except BadAddress as error:
@@ -192,7 +191,7 @@ def test_dotted_text_is_an_address_if_it_is_for_the_standard_library(text: str) 
         assert found == IPv4Address(text)
 
 
-def test_a_uid_is_short_ascii_or_nothing() -> None:
+def test_a_uid_is_short_ascii_or_empty() -> None:
     assert check_uid("uid", "") is None
     assert check_uid("uid", "0f2c7e66-4ea1-11ef-a3d5-0242ac120002") is None
     for bad in ("u" * 129, "ü", "a\n"):
@@ -205,7 +204,7 @@ LETTERS = st.sampled_from("aZ09._-/\n é")
 
 
 @given(st.integers(1, 70).flatmap(lambda width: st.lists(st.text(LETTERS, min_size=width, max_size=width), min_size=1)))
-def test_lines_that_look_alike_are_names_for_sure(names: list[str]) -> None:
+def test_names_that_pass_the_bulk_check_are_valid(names: list[str]) -> None:
     lines = "".join(f"{name}\n" for name in names)
     assert not are_plain_names(lines, len(names)) or all(
         check_name("names", name) is None for name in lines.split("\n")[:-1]
@@ -214,11 +213,11 @@ def test_lines_that_look_alike_are_names_for_sure(names: list[str]) -> None:
 
 
 @given(st.integers(1, 63).flatmap(lambda width: st.lists(st.text("aZ09", min_size=width, max_size=width), min_size=1)))
-def test_plain_names_of_one_length_look_alike(names: list[str]) -> None:
+def test_plain_names_of_one_length_pass_the_bulk_check(names: list[str]) -> None:
     assert are_plain_names("".join(f"{name}\n" for name in names), len(names))
 
 
-def test_names_of_several_lengths_or_with_a_source_are_left_to_the_rule() -> None:
+def test_names_of_several_lengths_or_with_a_source_need_the_single_check() -> None:
     assert not are_plain_names("a\nbb\n", 2)
     assert not are_plain_names("s/a\n", 1)
     assert not are_plain_names("a" * 64 + "\n", 1)
@@ -226,7 +225,7 @@ def test_names_of_several_lengths_or_with_a_source_are_left_to_the_rule() -> Non
     assert not are_plain_names(".a\n-b\n", 2)
 
 
-def test_a_value_is_quoted_as_it_was_typed_and_escaped_only_where_it_is_not_printable() -> None:
+def test_a_quoted_value_is_escaped_only_where_it_is_not_printable() -> None:
     assert quoted("zürich-機架") == "'zürich-機架'"
     assert quoted("a\u202eb\n\x1b[1mü\xa0") == r"'a\u202eb\n\x1b[1mü\xa0'"
     assert quoted("it's ü") == '"it\'s ü"'
@@ -234,6 +233,6 @@ def test_a_value_is_quoted_as_it_was_typed_and_escaped_only_where_it_is_not_prin
 
 
 @given(st.text(max_size=60))
-def test_a_quoted_value_is_printable_and_reads_back_as_it_was(text: str) -> None:
+def test_a_quoted_value_is_printable_and_parses_to_itself(text: str) -> None:
     assert is_printable(quoted(text))
     assert ast.literal_eval(quoted(text)) == text

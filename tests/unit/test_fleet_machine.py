@@ -1,8 +1,8 @@
-"""The whole fleet fold against brute force: random membership, policies, labels, budgets, approvals, restarts.
+"""The fleet fold compared with brute force: random membership, policies, labels, budgets, approvals and restarts.
 
-After every record the rows are asked what each zone's table must be, with dicts and ipaddress; devices at older
-versions are led to the newest one prefix at a time; and what turned from allow to deny is counted and held against the
-budgets.
+After every record, an oracle with dicts and ipaddress computes the table of each zone from the rows. Devices at older
+versions apply deltas to the newest one prefix at a time. Verdicts that turn from allow to deny are counted and compared
+with the budgets.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ from tests.support.sometimes import Sometimes, sized
 from tests.support.thresholds import with_threshold
 
 ZONES = ("z0", "z2", "z4")
-"""The last two are in one partition."""
+"""Zones; the last two share a partition."""
 
-UNHEARD = "nowhere"
+UNKNOWN_ZONE = "nowhere"
 POLICIES = ("default", "p", "q", "r")
 NAMES = tuple(f"n{i}" for i in range(7))
 BASE4, BASE6 = int(IPv4Address("10.0.0.0")), int(IPv6Address("2001:db8::"))
@@ -95,17 +95,17 @@ Verdicts = dict[tuple[str, Address], set[Probe]]
 
 
 SOMETIMES = Sometimes(
-    "members came",
+    "members joined",
     "members left",
     "an inferred leave",
-    "a leave elsewhere ended it",
+    "a leave in another partition ended a member",
     "a late join was sent back",
     "a change was held",
     "a hold was approved",
     "a hold was rejected",
     "a table drops",
-    "a delta led a device on",
-    "history did not say",
+    "a device applied a delta",
+    "history had no delta",
     "a restart with members",
     "an address was contested",
     "a contested address was granted",
@@ -113,14 +113,16 @@ SOMETIMES = Sometimes(
 
 
 def _ends(left: Tombstone, item: Item) -> bool:
-    """Whether a leave is the end of what another partition stated."""
+    """Whether a leave ends a statement of another partition."""
     if item.created_ms == left.created_ms:
-        return item.changed_ms < left.last_present_ms <= left.left_ms  # or a fast clock stated it, and nothing is known
+        return (
+            item.changed_ms < left.last_present_ms <= left.left_ms
+        )  # a later time is of a fast clock and decides nothing
     return item.created_ms < left.created_ms and item.changed_ms <= left.left_ms
 
 
 class Twins(Fleet):
-    """A fleet, and another replica of it that nobody reads and that never restarts."""
+    """A fleet, and a second replica of it that is never read and never restarts."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -149,7 +151,7 @@ class FleetMachine(RuleBasedStateMachine):
 
     @initialize(small=st.booleans(), dropping=st.booleans())
     def choose_budgets(self, small: bool, dropping: bool) -> None:
-        """Half of the runs never hold anything, and must then be what their members say."""
+        """Half of the runs have budgets that hold no change. Their tables follow from the present members alone."""
         self.small = small
         if dropping:
             self.fleet.policy("r", priority=1, action="drop", sources={"b": "1"})
@@ -166,7 +168,7 @@ class FleetMachine(RuleBasedStateMachine):
         commands=st.sampled_from(("", "a", "ab", "aab")),
     )
     def members_change(self, found: list[Item], passed: int, commands: str = "") -> None:
-        """Items of one zone, which has the last word on the nodes that it has, stated by some commands."""
+        """Change members by items of one zone, which come from the given commands."""
         self.fleet.now_ms += passed * 100_000
         zone = found[0].zone
         held = {address: self._holders(address) for address in universe()}
@@ -189,7 +191,7 @@ class FleetMachine(RuleBasedStateMachine):
         verdict=st.sampled_from(("", "approve", "reject", "reject")),
     )
     def a_zone_empties(self, zone: str, state: int, verdict: str) -> None:
-        """Alone, rules would hardly ever withdraw more than a budget."""
+        """Withdraw more than a budget. Random rules alone would hardly ever do this."""
         there = [
             Item(name, zone, str(IPv4Address(BASE4 + i)), created_ms=3, uid="v", changed_ms=7)
             for i, name in enumerate(NAMES, 1)
@@ -203,7 +205,7 @@ class FleetMachine(RuleBasedStateMachine):
 
     @rule(zone=st.sampled_from(ZONES), stayed=st.integers(0, 3))
     def a_hold_gets_other_nodes(self, zone: str, stayed: int) -> None:
-        """Alone, rules would hardly ever let all nodes of a hold come back while others of its command leave."""
+        """Return all nodes of a hold while others of its command leave, which random rules would hardly ever do."""
         there = [
             Item(name, zone, str(IPv4Address(BASE4 + i)), created_ms=3, uid="v", changed_ms=7)
             for i, name in enumerate(NAMES, 1)
@@ -216,7 +218,7 @@ class FleetMachine(RuleBasedStateMachine):
 
     @rule(zone=st.sampled_from(ZONES), found=labels, state=st.sampled_from((0, 1, 2)))
     def an_agent_waits_for_an_address(self, zone: str, found: dict[str, str], state: int) -> None:
-        """Alone, rules would hardly ever free an address for which a node waits."""
+        """Free an address for which a node waits. Random rules alone would hardly ever do this."""
         holder = Item(NAMES[0], zone, str(IPv4Address(BASE4 + 10)), created_ms=3, uid="v", changed_ms=9)
         self.members_change([holder], 0)
         self.members_change([holder._replace(name=NAMES[1], labels=found, state=10)], 0)
@@ -225,7 +227,7 @@ class FleetMachine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(NAMES), home=st.sampled_from(ZONES), state=st.sampled_from((1, 2)), late=st.booleans())
     def a_node_moves_and_leaves(self, name: str, home: str, state: int, late: bool) -> None:
-        """Alone, rules would hardly ever let a leave and an older join meet: the join is heard first, or late."""
+        """Forward an older join before or after a leave of another partition, which random rules hardly ever do."""
         joined = Item(name, home, str(IPv4Address(BASE4 + 9)), created_ms=4, uid="u", changed_ms=5)
         other = next(zone for zone in ZONES if self.partition[zone] != self.partition[home])
         left = Item(name, other, state=state, created_ms=5, uid="v", changed_ms=7, last_present_ms=6)
@@ -239,12 +241,12 @@ class FleetMachine(RuleBasedStateMachine):
         return {slot_table.names[slot] for slot in slot_table.address_index.slots_of(key)}
 
     def _waiting(self) -> set[tuple[str, Address]]:
-        """Each node that waits for an address which another node holds."""
+        """Each node that waits for an address of another node, with the address."""
         rows = self.fleet.state.members.rows.items()
         return {(name, address) for name, row in rows for address in addresses_of(row.contested4, row.contested6)}
 
     def _no_agent_took_an_address(self, found: list[Item], held: dict[Address, set[str]]) -> None:
-        """What an agent stated is its node's alone, unless the node had it before."""
+        """Check that a node gets an address stated by its agent only if it had it before or no other node has it."""
         for item in found:
             bits = item.state - 3
             stated = [text for bit, text in ((2, item.address), (4, item.address6)) if bits > 0 and bits & bit and text]
@@ -264,9 +266,9 @@ class FleetMachine(RuleBasedStateMachine):
         had, here = self.members.get(item.name), self.partition[item.zone]
         older = had is not None and (item.created_ms, item.changed_ms) < (had.created_ms, had.changed_ms)
         own = had if had is not None and self.partition[had.zone] == here else None
-        SOMETIMES.saw("members came", item.state == 0)
+        SOMETIMES.saw("members joined", item.state == 0)
         if item.state in (0, *range(4, 11)):
-            moved = item.state > 3 and (item.state - 3) & 1  # by its own agent, which moves no node
+            moved = item.state > 3 and (item.state - 3) & 1  # a node agent cannot move a node
             ended = own is None and any(
                 found.partition != here and _ends(found, item) for found in self.left.get(item.name, ())
             )
@@ -282,7 +284,7 @@ class FleetMachine(RuleBasedStateMachine):
             known = [found for found in self.left.get(item.name, ()) if not tombstone.replaces(found)]
             self.left[item.name] = [*known, tombstone][-4:]
         elsewhere = own is None and had is not None and counts and _ends(tombstone, had)
-        SOMETIMES.saw("a leave elsewhere ended it", elsewhere)
+        SOMETIMES.saw("a leave in another partition ended a member", elsewhere)
         if own is not None or elsewhere:
             del self.members[item.name]
             SOMETIMES.saw("members left")
@@ -313,7 +315,7 @@ class FleetMachine(RuleBasedStateMachine):
             return
         self.approved = True
         outcomes = [self.fleet.approve(hold.id, actor).code for actor in ("bob", "cid")]
-        if outcomes == ["done", "held"]:  # the fleet grew into it
+        if outcomes == ["done", "held"]:  # the effect of the change grew since the hold was shown
             outcomes = [self.fleet.approve(hold.id, actor).code for actor in ("bob", "cid")]
         assert outcomes == ["done", "done"]
         assert str(hold.id) not in self.fleet.state.holds.rows
@@ -321,8 +323,8 @@ class FleetMachine(RuleBasedStateMachine):
 
     @rule()
     def restarted(self) -> None:
-        """A state from saved rows says the same and goes on the same; only history is gone."""
-        before = {zone: table(self.fleet.state, zone) for zone in (*ZONES, UNHEARD)}
+        """Restart from saved rows: tables and digests stay the same, and only history is lost."""
+        before = {zone: table(self.fleet.state, zone) for zone in (*ZONES, UNKNOWN_ZONE)}
         rows = saved_bytes(self.fleet.state)
         SOMETIMES.saw("a restart with members", bool(self.members))
         self.fleet.state = self.fleet.reload()
@@ -333,22 +335,22 @@ class FleetMachine(RuleBasedStateMachine):
 
     @invariant()
     def everything_holds(self) -> None:
-        self.members_are_what_was_said_of_them()
-        self.slots_are_dense_and_holds_account_for_all_that_is_kept()
+        self.members_equal_the_model()
+        self.slots_are_dense_and_holds_account_for_all_former_states()
         self.contested_addresses_are_held_by_others()
-        self.tables_are_what_the_rows_say()
-        self.devices_follow_from_every_version_they_have()
+        self.tables_equal_the_oracle()
+        self.devices_reach_the_newest_version()
         self.withdrawals_stay_within_the_budget()
 
     def teardown(self) -> None:
-        """Same log, same rows, same digests: whoever read tables when, and wherever somebody restarted."""
+        """Check that reads and restarts changed no row and no digest, by comparison with the second replica."""
         twin = self.fleet.twin.state
         assert saved_bytes(twin) == saved_bytes(self.fleet.state)
-        for zone in (*ZONES, UNHEARD):
+        for zone in (*ZONES, UNKNOWN_ZONE):
             assert table(twin, zone)[:2] == table(self.fleet.state, zone)[:2]
 
-    def tables_are_what_the_rows_say(self) -> None:
-        for zone in (*ZONES, UNHEARD):
+    def tables_equal_the_oracle(self) -> None:
+        for zone in (*ZONES, UNKNOWN_ZONE):
             device = self.expected[zone] = expected_table(self.fleet.state, zone)
             found = table(self.fleet.state, zone)
             assert actual_table(self.fleet.state, zone) == device
@@ -360,7 +362,7 @@ class FleetMachine(RuleBasedStateMachine):
             assert found.version > version or content == device
             self.content[zone] = (found.version, device)
 
-    def devices_follow_from_every_version_they_have(self) -> None:
+    def devices_reach_the_newest_version(self) -> None:
         state = self.fleet.state
         for zone in ZONES:
             version, device = self.content[zone]
@@ -368,7 +370,7 @@ class FleetMachine(RuleBasedStateMachine):
                 if of != zone:
                     continue
                 found = delta(state, zone, since)
-                SOMETIMES.saw("history did not say" if found is None else "a delta led a device on")
+                SOMETIMES.saw("history had no delta" if found is None else "a device applied a delta")
                 if found is None:
                     del self.devices[of, since]
                     continue
@@ -380,7 +382,7 @@ class FleetMachine(RuleBasedStateMachine):
                 del self.devices[zone, since]
 
     def _never_worse(self, had: Device, becomes: Device, found: Delta) -> None:
-        """At every prefix, each verdict is one that the old or the new table gives."""
+        """Check after each prefix of a delta that every verdict is one of the old or the new table."""
         asked = [(address, probe) for address in universe() for probe in probes([*had, *becomes])]
         old = {key: is_allowed(had, *key) for key in asked}
         new = {key: is_allowed(becomes, *key) for key in asked}
@@ -394,7 +396,7 @@ class FleetMachine(RuleBasedStateMachine):
         assert found.digest == digest_from_scratch(now)
 
     def withdrawals_stay_within_the_budget(self) -> None:
-        """Per zone and 10 minutes at most 2 of each kind, unless somebody approved more."""
+        """Check that each zone loses at most 2 addresses of each kind in 10 minutes without an approval."""
         found = dict(verdicts(self.expected))
         lost: dict[str, int] = {}
         for (zone, address), allowed in self.verdicts.items():
@@ -411,7 +413,7 @@ class FleetMachine(RuleBasedStateMachine):
             most = 4 if self.small else 1_000_000
             assert sum(count for when, count in spent if when > since) <= most, (zone, spent)
 
-    def members_are_what_was_said_of_them(self) -> None:
+    def members_equal_the_model(self) -> None:
         state = self.fleet.state
         present = {name: row for name, row in state.members.rows.items() if not row.held}
         assert present.keys() == self.members.keys()
@@ -429,7 +431,7 @@ class FleetMachine(RuleBasedStateMachine):
             assert not state.retained.rows
             assert present.keys() == state.members.rows.keys()
 
-    def slots_are_dense_and_holds_account_for_all_that_is_kept(self) -> None:
+    def slots_are_dense_and_holds_account_for_all_former_states(self) -> None:
         state = self.fleet.state
         slots = [row.slot for row in state.members.rows.values() if row.slot >= 0]
         parts = [(name, part) for name, kept in state.retained.rows.items() for part in kept.states]
@@ -440,7 +442,7 @@ class FleetMachine(RuleBasedStateMachine):
         for name, part in parts:
             keeping.setdefault(part.hold, set()).add(name)
             row = state.members.rows[name]
-            assert row.slot < 0, "a change is held whole: the newest state of a node waits while a former one is kept"
+            assert row.slot < 0, "the newest state of a node has a slot while a hold keeps its former state"
             assert row.held or row.withheld == part.hold
         for name, row in state.members.rows.items():
             if row.withheld >= 0:
@@ -473,4 +475,4 @@ def verdicts(devices: dict[str, Device]) -> Iterator[tuple[tuple[str, Address], 
 TestFleet = sized(FleetMachine, 25, 25, SOMETIMES)
 _THRESHOLDS = ((members, "_BATCH_LOOKUP_MIN"), (name_index, "_FEW"))
 TestColumnarMembers = sized(with_threshold(FleetMachine, 0, *_THRESHOLDS), 25, 25, SOMETIMES)
-"""A single new member is added as columns, and looked up as a column of names."""
+"""The thresholds are zero, so that a single new member is added as columns and looked up as a column of names."""

@@ -1,4 +1,4 @@
-"""Membership in fleet: marks, incarnations, conflicts, dense slots, the outbox to zones, freezes."""
+"""Membership in fleet: marks, incarnations, conflicts, dense slots, the outbox to zones, and freezes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def zone_on(partition: int) -> str:
     return zones_on(partition)[0]
 
 
-def test_a_record_counts_only_from_the_mark_of_its_partition() -> None:
+def test_a_forward_is_accepted_only_at_the_mark_of_its_partition() -> None:
     fleet = Fleet()
     first = membership(1, 0, 5, [Item("a", address="10.0.0.1")])
     assert fleet.apply(first).code == "done"
@@ -59,7 +59,7 @@ def test_a_record_counts_only_from_the_mark_of_its_partition() -> None:
         ({"label_sets": [{}, {}], "label_index": []}, "label_index: 0 entries for 2 label sets"),
     ],
 )
-def test_a_malformed_record_is_refused_whole_and_moves_no_mark(changes: dict[str, object], fault: str) -> None:
+def test_a_malformed_forward_is_refused_whole_and_moves_no_mark(changes: dict[str, object], fault: str) -> None:
     fleet = Fleet()
     fields = {
         "envelope": envelope("forwarder/a"),
@@ -87,7 +87,7 @@ def test_a_malformed_record_is_refused_whole_and_moves_no_mark(changes: dict[str
     assert fleet.apply(MembershipChanged(**fields)).code == "done"  # type: ignore[arg-type]
 
 
-def test_slots_are_dense_and_the_lowest_free_one_goes_first() -> None:
+def test_slots_are_dense_and_the_lowest_free_one_is_assigned_first() -> None:
     fleet = Fleet()
     fleet.change(*(Item(f"n{i}") for i in range(5)))
     fleet.leave("n3", "n1")
@@ -96,7 +96,7 @@ def test_slots_are_dense_and_the_lowest_free_one_goes_first() -> None:
     assert slots == {"n0": 0, "n2": 2, "n4": 4, "a": 1, "b": 3, "c": 5}
 
 
-def test_an_address_is_there_until_its_last_holder_leaves_and_conflicts_are_reported() -> None:
+def test_an_address_stays_until_its_last_holder_leaves_and_conflicts_are_reported() -> None:
     fleet = Fleet()
     shared = "10.0.0.7"
     fleet.change(*(Item(name, address=shared) for name in ("c", "a", "b")), Item("lone", address="10.0.0.8"))
@@ -111,7 +111,7 @@ def test_an_address_is_there_until_its_last_holder_leaves_and_conflicts_are_repo
     assert table(fleet.state, "z0").version > version
 
 
-def test_the_newest_incarnation_wins_and_the_other_zone_is_told() -> None:
+def test_the_newest_incarnation_wins_and_the_other_zone_gets_a_record() -> None:
     fleet = Fleet()
     here, there = zone_on(0), zone_on(1)
     fleet.change(Item("n", here, "10.0.0.1", created_ms=5, uid="x"))
@@ -127,7 +127,7 @@ def test_the_newest_incarnation_wins_and_the_other_zone_is_told() -> None:
     assert fleet.state.members.rows["n"].zone == there
 
 
-def test_an_older_incarnation_is_sent_back_and_changes_nothing() -> None:
+def test_an_older_incarnation_is_superseded_in_its_zone() -> None:
     fleet = Fleet()
     here, there = zone_on(0), zone_on(1)
     fleet.change(Item("n", here, "10.0.0.1", created_ms=6))
@@ -139,7 +139,7 @@ def test_an_older_incarnation_is_sent_back_and_changes_nothing() -> None:
     assert (told.from_offset, told.zones, told.names, told.created_ms) == (3, [there], ["n"], [5])
 
 
-def test_one_incarnation_that_changes_zone_is_where_it_was_heard_of_last() -> None:
+def test_one_incarnation_in_two_zones_belongs_to_the_last_forward() -> None:
     fleet = Fleet()
     here, there = zone_on(0), zone_on(1)
     fleet.change(Item("n", here))
@@ -148,8 +148,8 @@ def test_one_incarnation_that_changes_zone_is_where_it_was_heard_of_last() -> No
     assert fleet.state.members.rows["n"].zone == there
 
 
-def test_a_zone_is_told_what_fleet_had_heard_of_it_when_it_found_a_node_elsewhere() -> None:
-    """So a node that has come back since is not dropped: both zones would, each for where the other had it."""
+def test_a_superseding_record_names_the_mark_of_its_zone() -> None:
+    """By this mark a zone keeps a node that returned since. Otherwise both zones could drop the node."""
     fleet = Fleet()
     here, there = zone_on(0), zone_on(1)
     fleet.change(Item("n", here))
@@ -163,10 +163,10 @@ def test_a_zone_is_told_what_fleet_had_heard_of_it_when_it_found_a_node_elsewher
     fleet.change(Item("n", there, created_ms=0))
     sent_back = next_record(fleet.state, 1, then.to_offset)
     assert isinstance(sent_back, NodesSuperseded) and sent_back.created_ms == [0]
-    assert sent_back.seen_offset == fleet.state.marks[1], "it has heard the very record that it sends back"
+    assert sent_back.seen_offset == fleet.state.marks[1], "the mark includes the record that is superseded"
 
 
-def test_a_leave_from_another_partition_or_of_a_stranger_does_nothing() -> None:
+def test_a_leave_of_another_partition_or_of_an_unknown_node_has_no_effect() -> None:
     fleet = Fleet()
     here, there = zone_on(0), zone_on(1)
     fleet.change(Item("n", here, created_ms=9, address="10.0.0.1"))
@@ -179,8 +179,8 @@ def test_a_leave_from_another_partition_or_of_a_stranger_does_nothing() -> None:
     assert "n" not in fleet.state.members.rows
 
 
-def test_a_partition_has_the_last_word_on_what_it_put_into_its_zones() -> None:
-    """It says what became of a node and not how, so one item may stand for a move and a leave."""
+def test_a_partition_decides_about_its_own_nodes() -> None:
+    """A forward has the final state of a node, so one item may stand for a move and a leave."""
     fleet = Fleet()
     here, beside = zones_on(0)
     fleet.change(Item("moved", here, created_ms=5), Item("older", here, created_ms=5), Item("back", here, created_ms=5))
@@ -194,7 +194,7 @@ def test_a_partition_has_the_last_word_on_what_it_put_into_its_zones() -> None:
     assert next_record(fleet.state, 0, 0) is None
 
 
-def test_limits_of_attempts_go_down_to_the_zone_and_those_that_are_not_stated_stay() -> None:
+def test_limits_of_attempts_are_handed_down_and_others_stay() -> None:
     fleet, zone = Fleet(), zone_on(2)
     assert fleet.attempt_limits(zone, 20, -1, -1).code == "done"
     assert fleet.attempt_limits(zone, -1, 5, 0).code == "done"
@@ -215,11 +215,11 @@ def test_limits_of_attempts_go_down_to_the_zone_and_those_that_are_not_stated_st
         ((0, 0, 101), "operator_attempts: 101 must be from -1 to 100"),
     ],
 )
-def test_impossible_limits_of_attempts_are_refused(stated: tuple[int, ...], reason: str) -> None:
+def test_invalid_limits_of_attempts_are_refused(stated: tuple[int, ...], reason: str) -> None:
     assert Fleet().attempt_limits("z", *stated).reason == reason
 
 
-def test_limits_go_down_to_the_zone_once_per_change() -> None:
+def test_limits_are_handed_down_once_per_change() -> None:
     fleet = Fleet()
     zone = zone_on(2)
     fleet.limit(zone, 4, -1)
@@ -236,7 +236,7 @@ def test_limits_go_down_to_the_zone_once_per_change() -> None:
     assert next_record(fleet.state, 2, first.to_offset) == second
 
 
-def test_only_the_last_of_what_is_handed_down_is_kept() -> None:
+def test_the_outbox_to_zones_keeps_the_last_entries() -> None:
     fleet = Fleet()
     zone = zone_on(2)
     for i in range(MAX_OUTBOX_ENTRIES + 3):
@@ -247,10 +247,10 @@ def test_only_the_last_of_what_is_handed_down_is_kept() -> None:
     assert len(fleet.state.outbox_entries.rows) == MAX_OUTBOX_ENTRIES
 
 
-def test_of_nodes_that_are_sent_back_again_and_again_the_last_are_kept_and_no_limit_goes_for_them(
+def test_nodes_superseded_repeatedly_displace_no_limit_in_the_outbox(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """An edge states anew what it lists, also where each of its nodes has a newer incarnation elsewhere."""
+    """An edge repeats joins of its list even if all its nodes have newer incarnations in other zones."""
     monkeypatch.setattr("projections.fleet.zone_outbox.MAX_OUTBOX_NODES", 7)
     fleet, here, there = Fleet(), zone_on(1), zone_on(2)
     fleet.change(*(Item(f"n{i}", here, created_ms=5) for i in range(3)))
@@ -275,7 +275,7 @@ def test_of_nodes_that_are_sent_back_again_and_again_the_last_are_kept_and_no_li
         (WritesThawed(envelope("ann"), ""), "zone: all zones must be frozen before it can be thawed"),
     ],
 )
-def test_wrong_zone_commands_are_refused(event: ZoneUpdated | WritesFrozen | WritesThawed, fault: str) -> None:
+def test_invalid_commands_about_zones_are_refused(event: ZoneUpdated | WritesFrozen | WritesThawed, fault: str) -> None:
     fleet = Fleet()
     rows = saved_bytes(fleet.state)
     outcome = fleet.apply(event)
@@ -284,7 +284,7 @@ def test_wrong_zone_commands_are_refused(event: ZoneUpdated | WritesFrozen | Wri
     assert saved_bytes(fleet.state) == rows
 
 
-def test_a_freeze_is_of_a_zone_or_of_all() -> None:
+def test_a_freeze_applies_to_a_zone_or_to_all() -> None:
     fleet = Fleet()
     fleet.apply(WritesFrozen(envelope("ann"), "z1"))
     assert (fleet.state.is_frozen("z1"), fleet.state.is_frozen("z2")) == (True, False)
@@ -297,7 +297,7 @@ def test_a_freeze_is_of_a_zone_or_of_all() -> None:
     assert not fleet.state.is_frozen("z1")
 
 
-def test_columns_of_one_value_stand_for_every_item() -> None:
+def test_a_column_of_one_value_applies_to_every_item() -> None:
     fleet = Fleet()
     names = [f"n{i}" for i in range(3)]
     fours = b"".join(int(IPv4Address(f"10.0.0.{i}")).to_bytes(4, "big") for i in (1, 0, 3))
@@ -310,15 +310,15 @@ def test_columns_of_one_value_stand_for_every_item() -> None:
     assert rows["n0"].labels == {}
 
 
-def test_label_sets_that_nobody_has_are_forgotten() -> None:
+def test_label_sets_without_members_are_forgotten() -> None:
     fleet = Fleet()
     for i in range(50):
         fleet.change(Item("a", labels={"serial": str(i)}))
     assert len(fleet.state.labels.sets) <= 2
 
 
-def test_combinations_of_sets_that_nobody_is_in_any_more_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A node has as many as there are subsets of its labels, one after the other."""
+def test_combinations_of_sets_without_members_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that changes its labels passes through as many combinations as its labels have subsets."""
     monkeypatch.setattr("projections.rules.lists.MAX_VERDICTS", 8)
     monkeypatch.setattr("projections.rules.lists.MAX_LOSSES", 8)
     fleet = Fleet()
@@ -348,8 +348,8 @@ def test_labels_are_shared_between_members_and_across_restarts() -> None:
         fleet.state = fleet.reload()
 
 
-def test_a_label_set_that_is_gone_leaves_nothing_that_a_later_plan_has_no_group_for() -> None:
-    """Slots that are free read the group of the last number that there is room for, the 64th at first."""
+def test_a_deleted_label_set_leaves_no_group_number_behind() -> None:
+    """Free slots read the group of the highest number in the table, which has 64 numbers at first."""
     fleet = Fleet()
     for bit in range(6):
         fleet.policy(f"p{bit}", priority=bit, protocol="tcp", ports=[bit, bit], sources={f"l{bit}": "1"})
@@ -365,7 +365,7 @@ def test_a_label_set_that_is_gone_leaves_nothing_that_a_later_plan_has_no_group_
     assert actual_table(fleet.state, "z0") == expected_table(fleet.state, "z0")
 
 
-def test_of_a_node_that_changes_over_and_over_the_newest_state_waits_and_one_former_state_is_kept() -> None:
+def test_a_node_that_changes_often_keeps_its_newest_and_one_former_state() -> None:
     fleet = Fleet()
     fleet.change(Item("n", "z0", "10.0.0.1"))
     fleet.budget("denied-by-change", 0, 0)

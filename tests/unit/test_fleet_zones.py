@@ -1,4 +1,4 @@
-"""Zones of fleet: an edit costs by label sets of zones, and what is forgotten of zones and sets changes no table."""
+"""Zones of fleet: an edit costs by label sets of zones, and forgetting zones and retired sets changes no table."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def test_an_edit_writes_rows_by_label_sets_and_not_by_zones() -> None:
     assert fleet.policy("p", action="drop", sources={"app": "none"}).code == "done"
     assert table(fleet.state, "z1").version > version
     changed = {rows.name: rows.changes() for rows in fleet.state.tables if rows.changes()}
-    assert changed.pop("list_changes") == 3, "without labels, and with each of the two"
+    assert changed.pop("list_changes") == 3, "one change for zones without labels, and one for each label set"
     assert "zones" not in changed
     assert sum(changed.values()) <= 6
 
 
 @pytest.mark.parametrize("state", [1, 2])
-def test_a_zone_without_nodes_is_forgotten_and_keeps_its_table(state: int) -> None:
+def test_a_zone_without_nodes_is_forgotten_and_its_table_stays_the_same(state: int) -> None:
     fleet = Fleet()
     fleet.unlimited()
     fleet.change(Item("stays", "z0", "10.9.0.1"))
@@ -46,14 +46,14 @@ def test_a_zone_without_nodes_is_forgotten_and_keeps_its_table(state: int) -> No
     fleet.describe("z1", {"tier": "1"})
     fleet.limit("z2", 3, -1)
     fleet.change(*in_zones(MANY, state), partition=0)
-    assert sorted(fleet.state.zones.rows) == ["z0", "z1", "z2"], "z1 and z2 have something stated about them"
+    assert sorted(fleet.state.zones.rows) == ["z0", "z1", "z2"], "zones with labels or limits stay"
     assert table(fleet.state, "z9")[:2] == table(fleet.state, "z0")[:2] == table(fleet.state, "nowhere")[:2]
     fleet.limit("z2", 0, -1)
     assert sorted(fleet.state.zones.rows) == ["z0", "z1"]
     assert saved_bytes(fleet.reload()) == saved_bytes(fleet.state)
 
 
-def test_a_zone_whose_nodes_a_hold_keeps_is_not_forgotten() -> None:
+def test_a_zone_with_held_nodes_is_not_forgotten() -> None:
     fleet = Fleet()
     fleet.budget("denied-by-leave", 0, 0)
     fleet.change(Item("n", "z1", "10.0.0.1"))
@@ -65,8 +65,8 @@ def test_a_zone_whose_nodes_a_hold_keeps_is_not_forgotten() -> None:
     assert not fleet.state.zones.rows
 
 
-def test_populations_of_zones_are_those_of_their_rows() -> None:
-    """Members as columns and as rows, in zones that come and go, so that numbers of zones are used again."""
+def test_populations_of_zones_equal_the_counts_of_their_rows() -> None:
+    """Covers members in columns and in rows, and zones that are forgotten, so that zone numbers are reused."""
     fleet, rng = Fleet(), random.Random(5)
     fleet.unlimited()
     for turn in range(60):
@@ -83,8 +83,8 @@ def test_populations_of_zones_are_those_of_their_rows() -> None:
             assert fleet.state.members.rows.population(name) == sum(row.zone == name for row in rows.values())
 
 
-def test_zones_of_one_label_set_follow_from_the_versions_they_had_before_it() -> None:
-    """Zones get the same labels at different versions: each has a history of its own up to there."""
+def test_zones_of_one_label_set_have_deltas_from_their_versions_before_it() -> None:
+    """Zones get the same labels at different versions. Up to there each zone has a separate history."""
     fleet = Fleet()
     fleet.unlimited()
     fleet.policy("inner", sources={"side": "a"}, zones={"tier": "1"})
@@ -119,10 +119,10 @@ def test_zones_of_one_label_set_follow_from_the_versions_they_had_before_it() ->
     for step in steps:
         assert step().code == "done"
         look()
-    assert known > 20, "history was told, and not only forgotten"
+    assert known > 20, "too few deltas were found in history"
 
 
-def test_retired_sets_of_policies_that_match_nobody_are_dropped_by_count() -> None:
+def test_the_number_of_retired_sets_is_limited() -> None:
     fleet = Fleet()
     fleet.change(Item("n", "z1", "10.0.0.1"))
     for number in range(MAX_RETIRED + 200):
@@ -131,7 +131,7 @@ def test_retired_sets_of_policies_that_match_nobody_are_dropped_by_count() -> No
     assert len(covers_of(fleet.state)) == MAX_RETIRED
 
 
-def test_a_delta_from_a_previous_list_needs_all_changes_of_its_sets() -> None:
+def test_a_delta_from_a_former_list_needs_all_changes_of_its_sets() -> None:
     for count, is_known in ((INCREMENTAL_MAX // 2, True), (INCREMENTAL_MAX + 1, False)):
         fleet = Fleet()
         fleet.unlimited()
@@ -144,7 +144,7 @@ def test_a_delta_from_a_previous_list_needs_all_changes_of_its_sets() -> None:
         assert (delta(fleet.state, "z1", since) is not None) == is_known
 
 
-def test_retired_sets_take_no_more_bytes_than_those_of_present_lists() -> None:
+def test_retired_sets_take_at_most_the_bytes_of_present_lists() -> None:
     fleet = Fleet()
     fleet.unlimited()
     many = [Item(f"n{i}", "z1", f"10.0.{i >> 7}.{(i & 127) * 2}", labels={"app": "web"}) for i in range(1, 1_001)]
@@ -155,7 +155,7 @@ def test_retired_sets_take_no_more_bytes_than_those_of_present_lists() -> None:
     assert len(covers_of(fleet.state)) == 1
 
 
-def test_history_is_bounded_by_steps_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_history_has_a_limited_number_of_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(covers, "MAX_STEPS", 20)
     fleet = Fleet()
     versions = []
@@ -166,7 +166,7 @@ def test_history_is_bounded_by_steps_too(monkeypatch: pytest.MonkeyPatch) -> Non
     assert delta(fleet.state, "z1", versions[-22]) is None
 
 
-def test_labels_that_no_zone_has_are_forgotten_with_their_moves() -> None:
+def test_labels_without_zones_are_forgotten_with_their_list_changes() -> None:
     fleet = Fleet()
     fleet.describe("z1", {"tier": "1"})
     fleet.policy("p", sources={"app": "none"})

@@ -1,4 +1,4 @@
-"""A moment folded: from the nearest state checkpoints that can be used, up to its cut and no further."""
+"""Folds as of a point in the past: from the nearest usable state checkpoints exactly to the cut."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ INSTALLS_0 = Partition(INSTALLS, 0)
 
 
 async def archive_of(path: Path, *saves: dict[Partition, int]) -> list[StateCheckpoint]:
-    """States saved at these positions, one after the other."""
+    """State checkpoints with the partitions saved at these positions, one after the other."""
     log = filled()
     for positions in saves:
         store = RocksStore(path)
@@ -47,7 +47,7 @@ async def archive_of(path: Path, *saves: dict[Partition, int]) -> list[StateChec
 
 
 async def folded(log: MemoryLog, cut: Cut, checkpoints: list[StateCheckpoint]) -> tuple[FoldedLogAsOf, int]:
-    """The moment, and how many records were folded for it."""
+    """The folded log as of the cut, and the number of records folded for it."""
     said = [(0, 0)]
     past = await fold_as_of(log, FOLDS, cut, checkpoints, lambda done, total: said.append((done, total)))
     assert said[-1][0] == said[-1][1]
@@ -64,7 +64,7 @@ def cut(fleet: int, zones_1: int, time_ms: int = T0 + 99_000) -> Cut:
     return Cut({FLEET_0: fleet, ZONES_0: 1, ZONES_1: zones_1}, time_ms)
 
 
-async def test_each_partition_begins_at_its_own_nearest_state(tmp_path: Path) -> None:
+async def test_each_partition_starts_from_its_own_nearest_checkpoint(tmp_path: Path) -> None:
     checkpoints = await archive_of(tmp_path, {FLEET_0: 4, ZONES_1: 5}, {FLEET_0: 12, ZONES_1: 10}, {FLEET_0: 18})
     past, records = await folded(filled(), cut(15, 8), checkpoints)
     assert records == (15 - 12) + 1 + (8 - 5)
@@ -74,21 +74,19 @@ async def test_each_partition_begins_at_its_own_nearest_state(tmp_path: Path) ->
     assert (await folded(filled(), cut(0, 0), checkpoints))[1] == 1
 
 
-async def test_states_later_than_the_moment_are_not_even_opened(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_checkpoints_later_than_the_cut_are_not_opened(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     checkpoints = await archive_of(tmp_path, {FLEET_0: 4}, {FLEET_0: 12})
     shutil.rmtree(checkpoints[1].path)
     assert (await folded(filled(), cut(8, 1, checkpoints[1].time_ms - 1), checkpoints))[1] == (8 - 4) + 1 + 1
-    assert caplog.messages == [], "what is opened and not there is passed over with a warning"
+    assert caplog.messages == [], "an attempt to open a missing checkpoint is logged"
 
 
-async def test_a_state_is_used_for_the_very_moment_at_which_it_was_saved(tmp_path: Path) -> None:
+async def test_a_checkpoint_is_used_for_a_cut_at_its_own_position(tmp_path: Path) -> None:
     checkpoints = await archive_of(tmp_path, {FLEET_0: 4}, {FLEET_0: 12})
     assert (await folded(filled(), cut(12, 1, checkpoints[1].time_ms), checkpoints))[1] == 0 + 1 + 1
 
 
-async def test_states_older_than_the_nearest_that_has_everything_are_not_even_opened(
+async def test_checkpoints_older_than_the_nearest_complete_one_are_not_opened(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     checkpoints = await archive_of(tmp_path, {FLEET_0: 4, ZONES_1: 2}, {FLEET_0: 8})
@@ -97,14 +95,14 @@ async def test_states_older_than_the_nearest_that_has_everything_are_not_even_op
     assert caplog.messages == []
 
 
-async def test_a_state_is_named_by_its_newest_record_and_by_how_many_there_are(tmp_path: Path) -> None:
-    """Named by the oldest, it counts as before a moment at which some of what it holds was still to come."""
+async def test_a_checkpoint_has_the_time_of_its_newest_record_and_the_record_count(tmp_path: Path) -> None:
+    """With the time of the oldest record, a checkpoint could contain records later than the cut it is used for."""
     [state] = await archive_of(tmp_path, {FLEET_0: 4, ZONES_1: 9})
     newest = filled().contents.records[ZONES_1][8]
     assert (state.time_ms, state.records) == (newest.timestamp_ms, 4 + 9)
 
 
-async def test_saved_state_of_another_log_is_refused_and_not_passed_over(tmp_path: Path) -> None:
+async def test_saved_state_of_another_log_is_refused_and_not_skipped(tmp_path: Path) -> None:
     checkpoints = await archive_of(tmp_path, {FLEET_0: 4})
     another = filled()
     for partition in (FLEET_0, ZONES_0, ZONES_1):
@@ -114,7 +112,7 @@ async def test_saved_state_of_another_log_is_refused_and_not_passed_over(tmp_pat
 
 
 @pytest.mark.parametrize(("begin", "until", "count"), [(2, 5, 3), (5, 5, 0), (8, 5, 0)])
-async def test_what_expired_is_not_missed_and_nobody_goes_beyond_the_cut(begin: int, until: int, count: int) -> None:
+async def test_a_display_topic_is_folded_from_its_beginning_to_the_cut(begin: int, until: int, count: int) -> None:
     log = filled()
     for number in range(10):
         log.contents.add(INSTALLS_0, T0 + number, b"k", encode(fact(f"p{number}")))
@@ -133,10 +131,10 @@ RESTORED_MS = T0 + 15_500
     ("fleet", "time_ms", "generation"),
     [(8, RESTORED_MS - 1, 1), (8, RESTORED_MS, 2), (9, RESTORED_MS - 1, 2), (9, RESTORED_MS + 9_000, 2)],
 )
-async def test_a_moment_before_a_restore_is_of_the_parents_generation(
+async def test_a_cut_before_a_restore_has_the_generation_of_the_parent(
     fleet: int, time_ms: int, generation: int
 ) -> None:
-    """One right after it is not, though fleet be where it was cut: restored with --thawed it has nothing more yet."""
+    """A cut after the restore has the new generation, even if fleet has no record since (restored with --thawed)."""
     log = filled()
     parent = created("parent", partition_count=2)
     origin = LogCreated(
@@ -152,7 +150,7 @@ async def test_a_moment_before_a_restore_is_of_the_parents_generation(
     assert past.generation == generation
 
 
-async def test_a_state_that_is_gone_or_damaged_is_passed_over(tmp_path: Path) -> None:
+async def test_a_missing_or_damaged_checkpoint_is_skipped(tmp_path: Path) -> None:
     checkpoints = await archive_of(tmp_path, {FLEET_0: 4}, {FLEET_0: 8}, {FLEET_0: 12})
     shutil.rmtree(checkpoints[2].path)
     for table in checkpoints[1].path.glob("*.sst"):
@@ -163,7 +161,7 @@ async def test_a_state_that_is_gone_or_damaged_is_passed_over(tmp_path: Path) ->
     assert (await folded(filled(), cut(15, 1), checkpoints))[1] == (15 - 4) + 1 + 1
 
 
-async def test_a_state_whose_rows_do_not_match_their_digest_is_passed_over_for_an_older_one(tmp_path: Path) -> None:
+async def test_a_checkpoint_with_a_wrong_digest_is_skipped(tmp_path: Path) -> None:
     await archive_of(tmp_path, {FLEET_0: 4})
     store = RocksStore(tmp_path)
     store.forget(FLEET_0)
@@ -175,7 +173,7 @@ async def test_a_state_whose_rows_do_not_match_their_digest_is_passed_over_for_a
     assert (await folded(filled(), cut(15, 1), list_checkpoints(tmp_path)))[1] == (15 - 4) + 1 + 1
 
 
-async def test_a_moment_is_a_time_or_the_position_of_an_answer() -> None:
+async def test_an_as_of_argument_is_a_time_or_a_position() -> None:
     log = filled()
     topics = (FLEET, ZONES)
     at_time = await cut_of(log, LOG_ID, topics, parse_as_of(str(T0 + 3_000)))
@@ -196,8 +194,8 @@ async def test_a_moment_is_a_time_or_the_position_of_an_answer() -> None:
         await cut_of(log, LOG_ID, topics, to_token(Position(LOG_ID, {ZONES_1: 22})))
 
 
-async def test_a_moment_outlives_the_reports_that_its_position_names(tmp_path: Path) -> None:
-    """Reports expire; the records of the other partitions say when it was."""
+async def test_a_position_stays_valid_after_its_reports_expire(tmp_path: Path) -> None:
+    """The time of the cut comes from the records of the other partitions, which do not expire."""
     async with EmbeddedLog.open(TOPICS, tmp_path / "log", partition_count=1, now_ms=Clock(T0)) as log:
         for partition, count in ((FLEET_0, 2), (INSTALLS_0, 9), (ZONES_0, 2)):
             await put(log, partition, *numbered("v", count))
@@ -224,7 +222,7 @@ async def test_a_moment_outlives_the_reports_that_its_position_names(tmp_path: P
         ("9" * 5_000, None),
     ],
 )
-def test_times_are_read_as_users_write_them(text: str, time_ms: int | None) -> None:
+def test_times_are_parsed_in_the_forms_that_users_write(text: str, time_ms: int | None) -> None:
     assert parse_time(text) == time_ms
     if time_ms is None:
         with pytest.raises(PermanentError, match="must be the position of an answer, a time"):
@@ -254,10 +252,10 @@ def test_times_are_read_as_users_write_them(text: str, time_ms: int | None) -> N
 )
 def test_durations_are_numbers_with_units(text: str, duration_ms: int | None) -> None:
     assert parse_duration(text) == duration_ms
-    assert duration_ms is None or parse_time(text) is None, "no text is a time and a duration"
+    assert duration_ms is None or parse_time(text) is None, "a text must not be both a time and a duration"
 
 
-def test_what_is_to_come_is_refused_by_both_times() -> None:
+def test_a_time_in_the_future_is_refused_with_both_times() -> None:
     check_not_in_future(T0, T0)
     check_not_in_future("token:fleet/0=1", 0)
     with pytest.raises(PermanentError) as refused:

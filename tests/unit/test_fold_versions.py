@@ -1,9 +1,9 @@
-"""What a fold version decides stays as it was: of the same log the same state and the same outcomes, in every binary.
+"""A fold version never changes its decisions: one log gives the same state and the same outcomes in every binary.
 
-A partition may be folded by binaries of several builds at once, and again by one of next year. So each fold version has
-a log here that meets every event and every refusal of it, kept as bytes, and what came of it, record by record: the
-digest that replicas compare, and what was told. `python -m tests.unit.test_fold_versions` adds the fold versions that
-are new, and never changes a line of the golden file, or a log.
+Binaries of several builds may fold a partition at once, and a binary of next year may fold it again. So each fold
+version has a stored log with every event and every refusal of the fold, and the pinned results of each record: the
+digest that replicas compare, and the outcome. `python -m tests.unit.test_fold_versions` adds new fold versions, and
+never changes a log or a line of the golden file.
 """
 
 from __future__ import annotations
@@ -32,32 +32,31 @@ from tests.support.sentences import module_file, modules, sentences
 GOLDEN = Path(__file__).parent / "golden" / "folds.json"
 FOLDS: dict[str, Fold[Any]] = {f"{fold.topic}.v{fold.version}": fold for fold in folds_of(PARTITIONS)}
 WHAT_TO_DO = (
-    "a log that was written under this version folds otherwise now. Raise the version of the fold, and keep the rules"
-    " of this one beside it, for the logs that have it (folds in deploy/composition/topics.py); or, if no plane ever"
-    " folded by this version, take it out of tests/unit/golden/folds.json and run"
-    " python -m tests.unit.test_fold_versions"
+    "a log written under this version now has other results. Raise the version of the fold, and keep the rules of this"
+    " version for the logs that have it (folds in deploy/composition/topics.py). If no plane ever folded with this"
+    " version, remove it from tests/unit/golden/folds.json and run python -m tests.unit.test_fold_versions"
 )
 _STEP = 8
-"""Hex digits that are pinned of each record."""
+"""Number of pinned hex digits per record."""
 
-NEVER_TOLD = {
-    "event: {} is not an event of the zones topic": "what a fold does not accept is quarantined",
-    "event: {} is not an event of the fleet topic": "what a fold does not accept is quarantined",
-    "event: {} is not an event of the cliques topic": "what a fold does not accept is quarantined",
-    "event: {} is not an event of the installs topic": "what a fold does not accept is quarantined",
+NEVER_RETURNED = {
+    "event: {} is not an event of the zones topic": "an event of another topic is quarantined before the fold",
+    "event: {} is not an event of the fleet topic": "an event of another topic is quarantined before the fold",
+    "event: {} is not an event of the cliques topic": "an event of another topic is quarantined before the fold",
+    "event: {} is not an event of the installs topic": "an event of another topic is quarantined before the fold",
     "zone: {} has {} DPUs, the limit": "it takes 100,000 records",
     "name: {} would be more than the {} policies allowed": "it takes 1,000 records",
     "clique: {} has {} nodes in its queue, the limit": "it takes 4,096 records",
     "clique: {} would be over the limit of {} cliques with a capacity and no node": "it takes 65,536 records",
-    "executor: {} of step {} of install interface {} must be one of {}": "a process says it at its start",
-    "{}: {} must be 1 to 255 lower-case letters, digits, '.', '_' and '-', such as example.org": "an edge says it",
-    "certificate: {} must begin with {}": "an edge says it",
-    "certificate: role {} of {} must be one of {}": "an edge says it",
-    "certificate: name": "an edge says it",
+    "executor: {} of step {} of install interface {} must be one of {}": "a process raises it at its start",
+    "{}: {} must be 1 to 255 lower-case letters, digits, '.', '_' and '-', such as example.org": "an edge returns it",
+    "certificate: {} must begin with {}": "an edge returns it",
+    "certificate: role {} of {} must be one of {}": "an edge returns it",
+    "certificate: name": "an edge returns it",
     "address: {} of {} is withheld: its agent stated it, and node {} holds it; it takes effect when that node gives it"
     " up, or when an operator states it": "the outcome of a command in fleet",
 }
-"""Sentences of the folds' modules that no log here has, and why."""
+"""Sentences of the folds' modules that occur in no stored log, each with the reason."""
 
 
 def log_of(label: str) -> Path:
@@ -77,7 +76,7 @@ def singly(label: str) -> Folding:
 
 
 def pinned(folding: Folding) -> dict[str, str]:
-    """What must never change of a fold version: its log, and what comes of each record of it."""
+    """The parts of a fold version that must never change: its log, and the results of each record."""
     steps = (
         hash_of(folding.digests[record.offset + 1], fields_of(folding.told.get(record.offset)))[:_STEP]
         for record in folding.records
@@ -92,7 +91,7 @@ def pinned(folding: Folding) -> dict[str, str]:
 
 
 def fields_of(outcome: Outcome | None) -> object:
-    """What is told, field by field, so that a field that is new some day changes no pin."""
+    """The present fields of an outcome, one by one, so that a field added later changes no pin."""
     if outcome is None:
         return None
     items = [(item.name, item.code, item.reason) for item in outcome.items]
@@ -105,13 +104,13 @@ def hash_of(*values: object) -> str:
 
 
 def first_other(folding: Folding, steps: str) -> str:
-    """The first record of which something else comes than is pinned."""
+    """The first record whose results differ from the pinned ones."""
     now = pinned(folding)["steps"]
     for number, record in enumerate(folding.records):
         place = slice(number * _STEP, (number + 1) * _STEP)
         if now[place] != steps[place]:
             told = folding.told.get(record.offset)
-            return f"from offset {record.offset} on, a {type(event_of(record)).__name__} that is told {told}"
+            return f"from offset {record.offset} on, a {type(event_of(record)).__name__} with the outcome {told}"
     return "in no record"
 
 
@@ -127,19 +126,19 @@ def golden() -> dict[str, dict[str, str]]:
     return found
 
 
-def test_every_fold_version_is_pinned_and_none_that_was_is_gone() -> None:
-    assert golden().keys() == FOLDS.keys(), "python -m tests.unit.test_fold_versions pins what is new"
+def test_every_fold_version_is_pinned_and_no_pin_is_obsolete() -> None:
+    assert golden().keys() == FOLDS.keys(), "run python -m tests.unit.test_fold_versions to pin new fold versions"
 
 
 @pytest.mark.parametrize("label", FOLDS)
-def test_a_fold_version_makes_of_its_log_what_it_always_did(label: str) -> None:
+def test_a_fold_version_gives_the_pinned_results_for_its_log(label: str) -> None:
     now, then = pinned(singly(label)), golden()[label]
-    assert now["log"] == then["log"], f"{label}: its log is another one; a log that is pinned is never edited"
+    assert now["log"] == then["log"], f"{label}: its log differs from the pinned one; a pinned log is never edited"
     assert now == then, f"{label}: {WHAT_TO_DO}. It differs {first_other(singly(label), then['steps'])}"
 
 
 @pytest.mark.parametrize("label", FOLDS)
-def test_runs_come_to_what_is_pinned(label: str) -> None:
+def test_folding_in_runs_gives_the_pinned_results(label: str) -> None:
     alone = singly(label)
     together = unfolded(label).in_runs()
     assert together.digests.items() <= alone.digests.items()
@@ -149,32 +148,32 @@ def test_runs_come_to_what_is_pinned(label: str) -> None:
 
 
 @pytest.mark.parametrize("label", FOLDS)
-def test_a_log_has_every_event_that_its_fold_takes_and_each_is_taken_and_refused(label: str) -> None:
+def test_a_log_has_an_accepted_and_a_refused_record_of_every_event_type(label: str) -> None:
     folding = singly(label)
     told = {
         (type(event_of(r)).__name__, folding.told[r.offset].code) for r in folding.records if r.offset in folding.told
     }
-    assert folding.folded.version == FOLDS[label].version, "a log of a later version has to raise it"
+    assert folding.folded.version == FOLDS[label].version, "a log of a later version must raise the version"
     refused = {name for name, code in told if code == "refused"}
     taken = {name for name, code in told if code != "refused"}
     assert taken >= FOLDS[label].accepts
     assert refused >= FOLDS[label].accepts
 
 
-def test_the_logs_have_every_sentence_that_a_fold_says() -> None:
+def test_the_logs_have_every_sentence_that_a_fold_returns() -> None:
     newest = {fold.topic: label for label, fold in sorted(FOLDS.items(), key=lambda item: item[1].version)}
-    said = {topic: said_in(singly(label)) for topic, label in newest.items()}
+    returned = {topic: returned_in(singly(label)) for topic, label in newest.items()}
     missing = set()
     for module, topics in modules(FOLDS.values()).items():
         for sentence in sentences(module):
             pattern = re.compile(re.escape(sentence).replace(re.escape("{}"), r"[^\n]*?"))
-            if not any(pattern.search(said[topic]) for topic in topics):
+            if not any(pattern.search(returned[topic]) for topic in topics):
                 missing.add(sentence)
-    assert missing == NEVER_TOLD.keys()
+    assert missing == NEVER_RETURNED.keys()
 
 
 @pytest.mark.parametrize("label", FOLDS)
-def test_every_refusal_has_a_code_and_one_of_a_field_names_it(label: str) -> None:
+def test_every_refusal_has_a_code_and_an_invalid_field_is_named(label: str) -> None:
     told = singly(label).told.values()
     every: list[Outcome | ItemOutcome] = []
     for outcome in told:
@@ -186,7 +185,7 @@ def test_every_refusal_has_a_code_and_one_of_a_field_names_it(label: str) -> Non
         assert "field" in each.reason_fields or each.reason_code != Reason.INVALID_FIELD, each.reason
 
 
-def test_the_logs_have_every_code_that_a_fold_gives() -> None:
+def test_the_logs_have_every_code_that_a_fold_returns() -> None:
     told = [outcome for label in FOLDS for outcome in singly(label).told.values()]
     had = {outcome.reason_code for outcome in told} | {item.reason_code for outcome in told for item in outcome.items}
     given = {
@@ -199,12 +198,12 @@ def test_the_logs_have_every_code_that_a_fold_gives() -> None:
 
 
 @pytest.mark.parametrize("fold", FOLDS.values(), ids=FOLDS)
-def test_a_log_to_pin_the_next_version_can_be_made(fold: Fold[Any]) -> None:
+def test_a_log_for_the_next_version_can_be_generated(fold: Fold[Any]) -> None:
     assert {type(event_of(record)).__name__ for record in made(fold.topic)} >= fold.accepts
 
 
-def said_in(folding: Folding) -> str:
-    """All that was told, and what stands in rows in the end, a line each."""
+def returned_in(folding: Folding) -> str:
+    """All reasons that the fold returned, and its final rows, one per line."""
     reasons = [reason for told in folding.told.values() for reason in (told.reason, *(i.reason for i in told.items))]
     saved = folding.store.disk.partitions[folding.folded.partition]
     rows = [row.decode(errors="replace") for table in saved.rows.values() for row in table.values()]
@@ -212,7 +211,7 @@ def said_in(folding: Folding) -> str:
 
 
 def main() -> None:
-    """Pin the fold versions that are new."""
+    """Pin new fold versions."""
     pins = golden()
     added = [label for label in FOLDS if label not in pins]
     for label in added:

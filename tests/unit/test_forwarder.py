@@ -1,4 +1,4 @@
-"""Forwarders over a real log: immediate when idle, batched under load, harmless in pairs, and complete."""
+"""Forwarders over a real log: immediate when idle, batched under load, and complete, also with two at once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def agree(made: Plane, *zones: str) -> bool:
     return {n: m.zone for n, m in made.fleet().members.rows.items() if not m.held} == stated
 
 
-async def test_a_change_after_a_quiet_time_goes_at_once() -> None:
+async def test_a_change_after_an_idle_time_is_forwarded_at_once() -> None:
     async with plane() as made:
         await made.add("r1")
         found = forwarder(made, "r1")
@@ -36,7 +36,7 @@ async def test_a_change_after_a_quiet_time_goes_at_once() -> None:
         assert (found.forwards, found.forwarded_items) == (1, 1)
 
 
-async def test_a_burst_is_gathered_and_nothing_of_it_is_lost() -> None:
+async def test_a_burst_is_forwarded_in_batches_without_loss() -> None:
     async with plane() as made:
         await made.add("r1")
         found = forwarder(made, "r1")
@@ -51,7 +51,7 @@ async def test_a_burst_is_gathered_and_nothing_of_it_is_lost() -> None:
         assert found.forwarded_items <= 1_100
 
 
-async def test_a_steady_drip_to_many_partitions_is_not_one_forward_each() -> None:
+async def test_a_steady_rate_over_many_partitions_is_forwarded_in_batches() -> None:
     async with plane(12) as made, asyncio.TaskGroup() as joins:
         await made.add("r1")
         found = forwarder(made, "r1")
@@ -64,7 +64,7 @@ async def test_a_steady_drip_to_many_partitions_is_not_one_forward_each() -> Non
         assert found.forwards < 150
 
 
-async def test_what_did_not_fit_one_forward_goes_with_the_next_at_once() -> None:
+async def test_items_beyond_one_forward_follow_in_the_next_at_once() -> None:
     async with plane() as made:
         await made.add("r1")
         for i in range(20):
@@ -75,7 +75,7 @@ async def test_what_did_not_fit_one_forward_goes_with_the_next_at_once() -> None
         assert found.forwards == 10
 
 
-async def test_the_outbox_forgets_what_fleet_has() -> None:
+async def test_the_outbox_is_pruned_once_fleet_has_its_nodes() -> None:
     async with plane() as made:
         await made.add("r1")
         forwarder(made, "r1")
@@ -90,7 +90,7 @@ async def test_the_outbox_forgets_what_fleet_has() -> None:
         assert made.count(made.partition("z1"), OutboxAcknowledged) == 1
 
 
-async def test_one_of_two_forwarders_tells_the_zone_what_fleet_has() -> None:
+async def test_one_of_two_forwarders_prunes_the_outbox() -> None:
     async with plane() as made:
         await made.add("r1")
         await made.add("r2")
@@ -103,7 +103,7 @@ async def test_one_of_two_forwarders_tells_the_zone_what_fleet_has() -> None:
         assert made.count(made.partition("z1"), OutboxAcknowledged) == 20
 
 
-async def test_a_forward_that_took_long_makes_the_next_wait_for_half_a_second_and_no_longer() -> None:
+async def test_after_a_slow_forward_the_next_waits_at_most_half_a_second() -> None:
     async with plane() as made:
         await made.add("r1")
         found = forwarder(made, "r1")
@@ -117,7 +117,7 @@ async def test_a_forward_that_took_long_makes_the_next_wait_for_half_a_second_an
         assert await made.until(lambda: "b" in made.fleet().members.rows) <= WINDOW_MAX_S + 0.02
 
 
-async def test_two_forwarders_that_both_think_they_are_first_do_no_harm() -> None:
+async def test_two_forwarders_of_rank_0_do_no_harm() -> None:
     async with plane() as made:
         await made.add("r1")
         await made.add("r2")
@@ -134,7 +134,7 @@ async def test_two_forwarders_that_both_think_they_are_first_do_no_harm() -> Non
         assert accepted and made.count(FLEET_0, MembershipChanged) > 0
 
 
-async def test_the_second_in_rank_takes_over_from_one_that_does_nothing() -> None:
+async def test_a_forwarder_of_lower_rank_takes_over_from_an_inactive_one() -> None:
     async with plane() as made:
         await made.add("r1")
         await made.add("r2")
@@ -145,7 +145,7 @@ async def test_the_second_in_rank_takes_over_from_one_that_does_nothing() -> Non
         assert 0.29 < took_s < 0.4 and found.forwards == 1
 
 
-async def test_the_second_in_rank_keeps_still_while_the_first_works() -> None:
+async def test_a_forwarder_of_lower_rank_stays_idle_while_the_first_works() -> None:
     async with plane() as made:
         await made.add("r1")
         await made.add("r2")
@@ -158,7 +158,7 @@ async def test_the_second_in_rank_keeps_still_while_the_first_works() -> None:
 
 
 @pytest.mark.parametrize("late_s", [0.0, 0.5, 3.5])
-async def test_an_append_of_which_nothing_is_known_counts_once_whenever_it_lands(late_s: float) -> None:
+async def test_an_append_with_an_unknown_outcome_counts_once_whenever_it_lands(late_s: float) -> None:
     async with plane() as made:
         await made.add("r1")
         found = forwarder(made, "r1")
@@ -173,7 +173,7 @@ async def test_an_append_of_which_nothing_is_known_counts_once_whenever_it_lands
         assert said <= 2 if late_s < 0.5 else said >= 2
 
 
-async def test_fleet_tells_the_other_zone_of_a_node_that_is_in_two() -> None:
+async def test_a_node_in_two_zones_is_superseded_in_the_older_one() -> None:
     async with plane() as made:
         assert made.partition("z1") != made.partition("z0")
         await made.add("r1")
@@ -187,7 +187,7 @@ async def test_fleet_tells_the_other_zone_of_a_node_that_is_in_two() -> None:
         assert found.outbox_deliveries == 1
 
 
-async def test_limits_that_were_stated_in_fleet_reach_their_zone() -> None:
+async def test_limits_set_in_fleet_reach_their_zone() -> None:
     async with plane() as made:
         await made.add("r1")
         forwarder(made, "r1")
@@ -197,8 +197,8 @@ async def test_limits_that_were_stated_in_fleet_reach_their_zone() -> None:
         await made.until(lambda: made.zone("z1").zone_rows.rows["z1"].parallel_installs == 7)
 
 
-async def test_a_partition_that_is_halted_is_told_nothing_over_and_over() -> None:
-    """Whether it has heard cannot be seen here any more, and the log keeps for ever what is said."""
+async def test_nothing_is_appended_to_a_halted_partition() -> None:
+    """The halted fold cannot show that a record was received, and the log keeps every repeated record for ever."""
     async with plane(1) as made:
         replica = await made.add("r1")
         forwarder(made, "r1")

@@ -1,4 +1,4 @@
-"""The form of a forward: compact columns, whole records, within its bounds, and empty when fleet's view lags."""
+"""The record of a forward: compact columns, whole records, within its limits, and none while the fleet state lags."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from schemas.events import (
 from tests.support.zones import ZonesPartition
 
 
-def test_columns_that_are_equal_throughout_are_one_long() -> None:
+def test_a_column_of_equal_values_has_one_entry() -> None:
     log = ZonesPartition()
     log.join("a", "b", created_ms=5, uid="u", labels={"rack": "r1"})
     log.join("c", created_ms=5, uid="u", labels={"rack": "r1"})
@@ -32,14 +32,14 @@ def test_columns_that_are_equal_throughout_are_one_long() -> None:
     assert (event.earliest_ms, event.last_present_ms) == (log.events[0][1].append_ms, [])
 
 
-def test_no_time_is_said_of_nodes_that_all_changed_at_once() -> None:
+def test_nodes_changed_at_one_time_have_no_time_column() -> None:
     log = ZonesPartition()
     log.join("a", "b")
     event = forward(log.state, 0, 0)
     assert event is not None and (event.changed_ms, event.last_present_ms) == ([], [])
 
 
-def test_columns_that_differ_have_an_entry_per_node() -> None:
+def test_a_column_of_different_values_has_an_entry_per_node() -> None:
     log = ZonesPartition()
     log.join("a", "b", address=0x0A000001, created_ms=5, uid="u", labels={"rack": "r1"})
     log.join("c", zone="z2", created_ms=6, uid="v")
@@ -54,10 +54,12 @@ def test_columns_that_differ_have_an_entry_per_node() -> None:
     assert (event.label_sets, event.label_index) == ([{"rack": "r1"}, {}], [0, 0, 1, 1])
     times_ms = [at.append_ms for _, at in log.events]
     assert event.changed_ms == [times_ms[0], times_ms[0], times_ms[1], times_ms[3]]
-    assert event.last_present_ms == [0, 0, 0, times_ms[2]], "the tombstone says when its node was stated last"
+    assert event.last_present_ms == [0, 0, 0, times_ms[2]], (
+        "a tombstone has the time of the last statement about its node"
+    )
 
 
-def test_a_node_is_forwarded_as_it_is_now_and_where_it_changed_last() -> None:
+def test_a_node_is_forwarded_in_its_present_state_at_its_last_change() -> None:
     log = ZonesPartition()
     log.join("a", "b", created_ms=5, uid="u")
     log.change("a", address=9)
@@ -68,7 +70,7 @@ def test_a_node_is_forwarded_as_it_is_now_and_where_it_changed_last() -> None:
     assert forward(log.state, 0, 2) is None
 
 
-def test_what_was_overtaken_entirely_is_not_there() -> None:
+def test_overtaken_changes_are_not_forwarded() -> None:
     log = ZonesPartition()
     log.join("a")
     log.leave("a")
@@ -78,8 +80,8 @@ def test_what_was_overtaken_entirely_is_not_there() -> None:
     assert log.state.outbox_offsets == [2]
 
 
-def test_a_view_of_fleet_that_lags_behind_what_was_pruned_does_not_pass_for_one_that_has_all() -> None:
-    """Another replica's fleet was further, and said so to the zone: here a join would be answered, and not be there."""
+def test_a_fleet_state_behind_the_pruned_outbox_does_not_count_as_up_to_date() -> None:
+    """Another replica with a newer fleet pruned the outbox. A join must not be answered before this fleet has it."""
     log = ZonesPartition()
     log.join("a")
     log.join("b")
@@ -89,7 +91,7 @@ def test_a_view_of_fleet_that_lags_behind_what_was_pruned_does_not_pass_for_one_
     assert is_forwarded(log.state, mark=2, offset=2)
 
 
-def test_a_view_of_fleet_that_lags_behind_what_was_pruned_says_nothing() -> None:
+def test_a_fleet_state_behind_the_pruned_outbox_yields_no_forward() -> None:
     log = ZonesPartition()
     log.join("a")
     log.join("b")
@@ -99,7 +101,7 @@ def test_a_view_of_fleet_that_lags_behind_what_was_pruned_says_nothing() -> None
     assert event is not None and event.names == ["b"]
 
 
-def test_records_are_taken_whole_as_many_as_there_is_room_for() -> None:
+def test_a_forward_contains_as_many_whole_records_as_fit() -> None:
     log = ZonesPartition()
     for i in range(5):
         log.join(*(f"n{i}-{j}" for j in range(MAX_FORWARD_ITEMS * 3 // 10)))
@@ -108,7 +110,7 @@ def test_records_are_taken_whole_as_many_as_there_is_room_for() -> None:
 
 
 @pytest.mark.parametrize("distinct", [1, 100])
-def test_a_forward_is_bounded_in_bytes_and_one_record_always_fits(distinct: int) -> None:
+def test_a_forward_is_limited_in_bytes_and_one_record_always_fits(distinct: int) -> None:
     log = ZonesPartition()
     for i in range(4):
         labels = [{f"key{k}": f"{n}" + "v" * 200 for k in range(2)} for n in range(distinct)]
@@ -125,7 +127,7 @@ def test_a_forward_is_bounded_in_bytes_and_one_record_always_fits(distinct: int)
     assert max(sizes) <= MAX_FORWARD_BYTES and mark == 4
 
 
-def test_the_largest_leave_fits_though_it_carries_uids_that_nobody_gave() -> None:
+def test_the_largest_leave_fits_with_the_uids_of_its_nodes() -> None:
     log = ZonesPartition()
     names = [f"{i:04d}".ljust(250, "x") for i in range(MAX_ITEMS)]
     for start in range(0, MAX_ITEMS, 250):

@@ -1,4 +1,4 @@
-"""Edits that wait for two principals, while other changes of the fleet go on."""
+"""Edits that wait for approvals by two principals, while other changes of the fleet go on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from schemas.events import HoldApproved
 from tests.support.fleet import Fleet, Item, actual_table, envelope, expected_table, saved_bytes
 
 MANY = 150
-"""More than the inferred budget's 100."""
+"""More addresses than the 100 that changes may deny by default."""
 
 
 @pytest.fixture
@@ -26,8 +26,8 @@ def drop_policy(fleet: Fleet) -> Outcome:
     return fleet.policy("no", priority=1, action="drop", sources={"side": "left"})
 
 
-def test_zones_that_fleet_hears_of_while_an_edit_waits_do_not_have_it_asked_for_anew(fleet: Fleet) -> None:
-    """What all zones would lose was seen, and a fleet that grows has a new one between any two approvals."""
+def test_new_zones_do_not_reset_the_approvals_of_an_edit(fleet: Fleet) -> None:
+    """Approvers saw the effect on all zones, and a growing fleet may get a new zone between any two approvals."""
     asked = drop_policy(fleet)
     fleet.approve(asked.result["hold"], "bob")
     fleet.change(Item("m", "z1", "10.9.0.1"))
@@ -38,7 +38,7 @@ def test_zones_that_fleet_hears_of_while_an_edit_waits_do_not_have_it_asked_for_
     assert actual_table(fleet.state, "z1") == expected_table(fleet.state, "z1")
 
 
-def test_a_zone_that_lost_its_labels_while_an_edit_waits_has_it_asked_for_anew(fleet: Fleet) -> None:
+def test_an_edit_needs_new_approvals_after_it_affects_another_zone(fleet: Fleet) -> None:
     fleet.describe("z1", {"site": "a"})
     fleet.policy("yes", priority=2, sources={"side": "left"}, zones={"site": "a"})
     asked = drop_policy(fleet)
@@ -49,8 +49,8 @@ def test_a_zone_that_lost_its_labels_while_an_edit_waits_has_it_asked_for_anew(f
     assert [fleet.approve(asked.result["hold"], actor).code for actor in ("bob", "cid")] == ["done", "done"]
 
 
-def test_an_edit_that_is_stated_again_keeps_its_approvals(fleet: Fleet) -> None:
-    """Whoever reconciles states what they want until it is so."""
+def test_a_repeated_edit_keeps_its_approvals(fleet: Fleet) -> None:
+    """A reconciler repeats an edit until it takes effect."""
     held = [drop_policy(fleet), fleet.policy("default", priority=-5, zones={"tier": "none"}), fleet.delete_policy("no")]
     assert [found.code for found in held] == ["held", "held", "done"]
     fleet.state = fleet.reload()
@@ -64,7 +64,7 @@ def test_an_edit_that_is_stated_again_keeps_its_approvals(fleet: Fleet) -> None:
     assert list(fleet.state.holds.rows) == [str(held[1].result["hold"])]
 
 
-def test_labels_and_a_deletion_that_are_stated_again_keep_their_approvals(fleet: Fleet) -> None:
+def test_repeated_labels_and_deletions_keep_their_approvals(fleet: Fleet) -> None:
     fleet.policy("all", priority=1)
     fleet.budget("denied-by-change", 1000, 0)
     fleet.policy("default", priority=-5, sources={"side": "nobody"})
@@ -84,7 +84,7 @@ def test_labels_and_a_deletion_that_are_stated_again_keep_their_approvals(fleet:
     assert len(fleet.state.holds.rows) == 2 and str(replaced.result["hold"]) in fleet.state.holds.rows
 
 
-def test_an_edit_that_is_stated_again_when_it_would_take_more_is_asked_for_anew(fleet: Fleet) -> None:
+def test_a_repeated_edit_with_a_larger_effect_needs_new_approvals(fleet: Fleet) -> None:
     first = drop_policy(fleet)
     fleet.approve(first.result["hold"], "bob")
     fleet.change(*(Item(f"m{i}", address=f"10.0.1.{i + 1}", labels={"side": "left"}) for i in range(MANY)))
@@ -94,8 +94,8 @@ def test_an_edit_that_is_stated_again_when_it_would_take_more_is_asked_for_anew(
     assert (hold.id, hold.addresses, hold.approvals) == (second.result["hold"], 2 * MANY, ())
 
 
-def test_a_refused_approval_is_told_in_one_short_sentence(fleet: Fleet) -> None:
-    """It is remembered for ten minutes, and a record may be a megabyte."""
+def test_a_refused_approval_has_a_short_reason(fleet: Fleet) -> None:
+    """The ledger keeps the reason for ten minutes, and the actor in a record may have a megabyte."""
     asked = fleet.policy("no", action="drop", actor="x" * 100_000)
     refused = [
         fleet.apply(HoldApproved(envelope("bob"), asked.result["hold"], bytes(100_000))),

@@ -1,4 +1,4 @@
-"""A change is held whole: the data it would remove stay, and their replacement waits with it."""
+"""A change is held whole: the former addresses stay in the tables, and the new ones wait until the approval."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from schemas.events import HoldRejected
 from tests.support.fleet import HERE, Fleet, Item, actual_table, envelope, expected_table, holds, saved_bytes
 
 MANY = 150
-"""More addresses than the 100 that changes may deny."""
+"""More addresses than the 100 that changes may deny by default."""
 
 
 def node(i: int, pool: int = 0, **changes: object) -> Item:
@@ -40,7 +40,7 @@ def shift(fleet: Fleet, first: int = 0, end: int = MANY, pool: int = 1) -> Outco
 
 
 def addresses(fleet: Fleet) -> set[str]:
-    """The addresses that zone z0 lets through."""
+    """The addresses that zone z0 allows."""
     found = actual_table(fleet.state, "z0")
     assert found == expected_table(fleet.state, "z0")
     return {str(address) for nets in found.values() for net in nets for address in net}
@@ -50,7 +50,7 @@ def approve(fleet: Fleet, hold: int) -> list[str]:
     return [fleet.approve(hold, actor).code for actor in ("bob", "cid")]
 
 
-def test_new_addresses_wait_with_the_old_ones_and_take_their_place_at_once(fleet: Fleet) -> None:
+def test_new_addresses_wait_and_replace_the_old_ones_at_the_approval(fleet: Fleet) -> None:
     before = addresses(fleet)
     outcome = shift(fleet)
     assert outcome.code == "held"
@@ -67,7 +67,7 @@ def rest() -> list[Item]:
 
 
 def test_a_move_to_another_zone_with_another_address_is_held_whole(fleet: Fleet) -> None:
-    """What the old zone says of it in the meantime changes nothing."""
+    """The record by which the old zone drops the node in the meantime has no effect."""
     before = addresses(fleet)
     outcome = fleet.change(*(node(i, 1, zone="z1", created_ms=2) for i in range(MANY)))
     assert (outcome.code, addresses(fleet)) == ("held", before)
@@ -77,7 +77,7 @@ def test_a_move_to_another_zone_with_another_address_is_held_whole(fleet: Fleet)
     assert {fleet.state.members.rows[f"n{i}"].zone for i in range(MANY)} == {"z1"}
 
 
-def test_one_node_of_a_held_change_does_not_pass_by_being_stated_again_alone(fleet: Fleet) -> None:
+def test_a_repeated_statement_of_one_node_does_not_pass_a_hold(fleet: Fleet) -> None:
     held = shift(fleet)
     before, rows = addresses(fleet), saved_bytes(fleet.state)
     fleet.change(node(0, 1))
@@ -94,8 +94,8 @@ def test_one_node_of_a_held_change_does_not_pass_by_being_stated_again_alone(fle
     assert fleet.change(node(0, 3)).code == "held"
 
 
-def test_the_newest_of_several_changes_is_the_one_that_waits(fleet: Fleet) -> None:
-    """Who approved what waited before has not approved what waits now."""
+def test_the_newest_of_several_changes_waits(fleet: Fleet) -> None:
+    """An approval of the earlier change does not count for the newest one."""
     first = shift(fleet)
     fleet.approve(first.result["hold"], "bob")
     newer = fleet.change(node(0, 2))
@@ -107,7 +107,7 @@ def test_the_newest_of_several_changes_is_the_one_that_waits(fleet: Fleet) -> No
     assert "10.2.0.1" in addresses(fleet) and "10.1.0.1" not in addresses(fleet)
 
 
-def test_a_node_that_goes_back_to_what_it_was_no_longer_waits(fleet: Fleet) -> None:
+def test_a_node_that_returns_to_its_former_state_no_longer_waits(fleet: Fleet) -> None:
     before = addresses(fleet)
     held = shift(fleet)
     assert fleet.change(*(node(i) for i in range(MANY - 1))).code == "done"
@@ -125,18 +125,18 @@ def test_a_node_whose_change_waits_may_leave(fleet: Fleet) -> None:
     assert fleet.state.holds.rows[str(held.result["hold"])].nodes == MANY - 1
 
 
-def test_an_edit_of_labels_that_denies_here_and_allows_there_is_held_whole(fleet: Fleet) -> None:
+def test_an_edit_of_labels_that_denies_and_allows_is_held_whole(fleet: Fleet) -> None:
     fleet.policy("no", priority=1, action="drop", zones={"tier": "closed"})
     before = addresses(fleet)
     assert fleet.describe("z0", {"tier": "closed"}).code == "held"
     assert addresses(fleet) == before
 
 
-# --- what becomes allowed ---------------------------------------------------------------------------------------------
+# --- addresses that become allowed ------------------------------------------------------------------------------------
 
 
 def closed() -> Fleet:
-    """A fleet of which zones let nobody through."""
+    """A fleet whose zones allow no address."""
     fleet = Fleet()
     fleet.policy("default", priority=-9, sources={"side": "in"})
     fleet.change(*(node(i) for i in range(2 * MANY)))
@@ -159,7 +159,7 @@ def test_an_edit_may_allow_a_share_of_the_addresses_of_the_fleet() -> None:
     assert len(addresses(fleet)) == 2 * MANY
 
 
-def test_changes_of_known_nodes_and_edits_share_what_may_be_allowed() -> None:
+def test_changes_of_known_nodes_and_edits_share_one_allow_budget() -> None:
     fleet = closed()
     assert fleet.change(*(node(i, labels={"side": "in"}) for i in range(70))).code == "done"
     held = fleet.change(*(node(i, labels={"side": "in"}) for i in range(70, 80)))
@@ -201,7 +201,7 @@ def test_a_new_node_that_waits_may_leave_and_its_hold_ends() -> None:
     assert (len(fleet.state.members.rows), fleet.state.holds.rows) == (0, {})
 
 
-def test_a_hold_is_named_after_what_it_denies() -> None:
+def test_a_hold_that_denies_and_allows_counts_as_a_denial() -> None:
     fleet = Fleet()
     fleet.policy("out", priority=1, action="drop", sources={"side": "out"})
     fleet.change(*(node(i, labels={"side": "out"} if i % 2 else {}) for i in range(MANY)))
@@ -212,11 +212,11 @@ def test_a_hold_is_named_after_what_it_denies() -> None:
     assert (hold.kind, hold.addresses, hold.nodes) == (DENIED_BY_CHANGE, MANY, MANY)
 
 
-# --- what is rejected -------------------------------------------------------------------------------------------------
+# --- rejections -------------------------------------------------------------------------------------------------------
 
 
 def standings(fleet: Fleet, *names: str) -> list[str]:
-    """As a list of nodes shows them, before and after a restart."""
+    """The hold states that a list of nodes shows, checked before and after a restart."""
     found = [hold_state(fleet.state, name) for name in names]
     fleet.state = fleet.reload()
     assert found == [hold_state(fleet.state, name) for name in names]
@@ -249,7 +249,7 @@ def test_a_rejected_change_is_dropped_whole_and_ends_with_the_next_one(fleet: Fl
     assert fleet.reject(held.result["hold"]).code == "done"
     assert (fleet.state.holds.rows, addresses(fleet)) == ({}, before)
     assert standings(fleet, "n0", "n299") == ["change rejected", ""]
-    assert shift(fleet).code in ("done", "unchanged"), "to state the same again changes nothing"
+    assert shift(fleet).code in ("done", "unchanged"), "a repeated statement has no effect"
     assert (fleet.state.holds.rows, addresses(fleet)) == ({}, before)
     assert fleet.change(node(0, 2)).code == "done"
     assert fleet.change(node(1)).code == "done"
@@ -262,7 +262,7 @@ def test_a_rejected_change_is_dropped_whole_and_ends_with_the_next_one(fleet: Fl
     assert fleet.state.rejected.rows == {}
 
 
-def test_what_a_rejection_leaves_is_told_of_each_node(fleet: Fleet) -> None:
+def test_a_rejection_is_a_decision_about_each_node(fleet: Fleet) -> None:
     held = shift(fleet)
     at = RecordMetadata(HERE, fleet.offset, fleet.now_ms, fleet.now_ms)
     event = HoldRejected(envelope("eve"), held.result["hold"])

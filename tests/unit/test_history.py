@@ -17,9 +17,9 @@ from projections.decisions.items import DecisionItem as Told
 from projections.decisions.items import flattened
 from schemas.events import BudgetSet, Envelope, HoldApproved, HoldRejected, IndicesReleased, LogCreated, NodesJoined
 from tests.support.decision_writers import DecidingPlane, deciding_plane
-from tests.support.decisions import Heard
+from tests.support.decisions import DecisionRecorder
 from tests.support.fleet import Fleet, Item
-from tests.unit.test_decisions import a_day
+from tests.unit.test_decisions import run_a_day
 
 pytestmark = pytest.mark.virtual_clock
 
@@ -29,18 +29,18 @@ async def told(world: DecidingPlane, subject: str) -> list[Happening]:
 
 
 def spelled(world: DecidingPlane) -> dict[tuple[str, int], set[str]]:
-    """By a fold of its own, per record: every subject, zone and clique that an item of its decision is about."""
+    """The subjects, zones and cliques of the decision about each record, computed by a separate fold."""
     found: dict[tuple[str, int], set[str]] = {}
     origin = decode(world.contents.records[FLEET_0][0].value)
     assert isinstance(origin, LogCreated)
     for fold in folds_of(2):
         for partition, records in world.contents.records.items():
             if partition.topic == fold.topic and partition.topic in TOPICS.deciding:
-                heard = Heard()
-                folded = FoldedPartition(partition, {1: fold}, origin.log_id, heard)
+                recorder = DecisionRecorder()
+                folded = FoldedPartition(partition, {1: fold}, origin.log_id, recorder)
                 for record in records:
                     folded.fold(record)
-                for event, change, outcome, at, _, _ in heard.decisions:
+                for event, change, outcome, at, _, _ in recorder.decisions:
                     items = flattened(render(event, change, outcome, at))
                     about = {name for i in items for name in (i.subject, i.detail.get("zone"), i.detail.get("clique"))}
                     found[str(partition), at.offset] = {name for name in about if name}
@@ -50,7 +50,7 @@ def spelled(world: DecidingPlane) -> dict[tuple[str, int], set[str]]:
 async def test_every_decision_about_a_subject_is_in_its_history() -> None:
     async with deciding_plane(3) as world:
         await world.start("api", "api")
-        await a_day(world, 1)
+        await run_a_day(world, 1)
         for number in range(40):  # a run of joins, as histories fold it
             name, zone = f"m{number}", f"z{number % 3}"
             event = NodesJoined(world.command(zone), zone, [name], [], [], b"", b"", [], [])
@@ -68,10 +68,10 @@ async def test_every_decision_about_a_subject_is_in_its_history() -> None:
             assert len(places) == len({*places})
 
 
-async def test_a_history_says_when_where_who_and_what() -> None:
+async def test_a_history_entry_has_time_place_actor_and_decision() -> None:
     async with deciding_plane(3) as world:
         await world.start("api", "api")
-        await a_day(world, 1)
+        await run_a_day(world, 1)
         await world.say("cliques", "d", IndicesReleased(world.command("d", "ann"), "d", "c", ["n1-2"], []))
         world.kill_all()
         happened = await told(world, "n1-2")
@@ -81,13 +81,13 @@ async def test_a_history_says_when_where_who_and_what() -> None:
         released = happened[-1]
         assert (released.actor, released.outcome) == ("ann", "done")
         assert ("index_released", "n1-2") in [item[:2] for item in released.items]
-        freed = (await told(world, "n1-18"))[-1]  # the first in line, whom nobody named
+        freed = (await told(world, "n1-18"))[-1]  # the first waiting node, which the record does not name
         assert (freed.event, freed.items[0].kind) == ("IndicesReleased", "index_assigned")
         assert all(len(found.items) <= ITEMS_SHOWN for found in await told(world, "z0"))
         assert await told(world, "never-heard-of") == []
 
 
-def test_a_rejected_edit_is_in_the_history_of_what_it_would_have_edited() -> None:
+def test_a_rejected_edit_is_in_the_history_of_its_subject() -> None:
     fleet = Fleet()
     fleet.change(*(Item(f"n{i}", "z0", f"10.0.0.{i + 1}") for i in range(9)))
     fleet.policy("none", action="drop", zones={"tier": "none"})

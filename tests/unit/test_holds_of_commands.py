@@ -1,4 +1,4 @@
-"""Each command has one hold, for all its records, zones and partitions; the hold names the command's author."""
+"""Each command has one hold for all its records, zones and partitions. The hold names the author of the command."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def fleet() -> Fleet:
     return made
 
 
-def said_of(fleet: Fleet, items: Sequence[Item], causes: Mapping[tuple[str, str], int]) -> MembershipChanged:
-    """The next record of these items: so many by each command (its id, and who gave it)."""
+def forward_of(fleet: Fleet, items: Sequence[Item], causes: Mapping[tuple[str, str], int]) -> MembershipChanged:
+    """The next forward with these items. `causes` has the number of items by command id and actor."""
     cause = partition_of(items[0].zone.encode(), PARTITIONS)
     mark = fleet.state.marks.get(cause, 0)
     ids, actors = [command_id for command_id, _ in causes], [actor for _, actor in causes]
@@ -57,9 +57,9 @@ def said_of(fleet: Fleet, items: Sequence[Item], causes: Mapping[tuple[str, str]
 
 
 def leave(fleet: Fleet, causes: Mapping[tuple[str, str], range]) -> Outcome:
-    """One record of leaves: these nodes by each command."""
+    """Apply one forward of leaves, with the numbers of the nodes by command id and actor."""
     items = [node(i)._replace(state=1) for found in causes.values() for i in found]
-    return fleet.apply(said_of(fleet, items, {cause: len(found) for cause, found in causes.items()}))
+    return fleet.apply(forward_of(fleet, items, {cause: len(found) for cause, found in causes.items()}))
 
 
 def test_a_record_of_several_commands_makes_a_hold_for_each(fleet: Fleet) -> None:
@@ -83,16 +83,18 @@ def test_a_command_in_several_zones_and_partitions_has_one_hold(fleet: Fleet) ->
     second = leave(fleet, {("a", "operator/ann"): range(MANY, MANY + 10)})
     [hold] = holds(fleet.state)
     assert first.result["hold"] == second.result["hold"] == hold.hold
-    assert (hold.node_count, hold.addresses, hold.approved_by) == (20, 20, ()), "who approved it saw less"
+    assert (hold.node_count, hold.addresses, hold.approved_by) == (20, 20, ()), (
+        "approvals given before the hold grew do not count"
+    )
     assert [fleet.approve(hold.hold, actor).code for actor in ("cid", "dan")] == ["done", "done"]
     assert len(fleet.state.members.rows) == 2 * MANY - 20
 
 
-def test_a_hold_that_all_its_nodes_leave_goes_on_with_those_that_come_in_the_same_record(fleet: Fleet) -> None:
+def test_a_hold_whose_nodes_all_return_continues_with_new_nodes_of_the_same_record(fleet: Fleet) -> None:
     first = leave(fleet, {("a", "operator/ann"): range(10)})
     back, gone = (node(i)._replace(created_ms=2) for i in range(10)), (node(i)._replace(state=1) for i in range(10, 20))
     causes = {("b", "operator/bob"): 10, ("a", "operator/ann"): 10}
-    second = fleet.apply(said_of(fleet, [*back, *gone], causes))
+    second = fleet.apply(forward_of(fleet, [*back, *gone], causes))
     [hold] = holds(fleet.state)
     assert (hold.hold, hold.node_count, hold.addresses) == (first.result["hold"], 10, 10)
     assert hold.nodes == tuple(f"n{i}" for i in range(10, 20)) and second.result["hold"] == hold.hold
@@ -101,10 +103,10 @@ def test_a_hold_that_all_its_nodes_leave_goes_on_with_those_that_come_in_the_sam
     assert not holds(fleet.state) and not fleet.state.held_names
 
 
-def test_the_history_of_a_record_says_how_many_addresses_each_of_its_holds_has(fleet: Fleet) -> None:
+def test_a_decision_has_the_address_count_of_each_of_its_holds(fleet: Fleet) -> None:
     leave(fleet, {("a", "operator/ann"): range(10)})
     gone = [node(i)._replace(state=1) for i in range(10, 30)]
-    said = said_of(fleet, gone, {("a", "operator/ann"): 5, ("b", "operator/bob"): 15})
+    said = forward_of(fleet, gone, {("a", "operator/ann"): 5, ("b", "operator/bob"): 15})
     at = RecordMetadata(HERE, fleet.offset, fleet.now_ms, fleet.time_ms)
     change, outcome = fleet.fold.decide(fleet.state, said, at)
     fleet.apply(said)
@@ -113,7 +115,7 @@ def test_the_history_of_a_record_says_how_many_addresses_each_of_its_holds_has(f
     assert {int(detail["hold"]): detail["addresses"] for detail in told} == counts == {1: "15", 2: "15"}
 
 
-def test_a_hold_that_grows_shows_the_zones_and_the_reasons_of_all_its_parts() -> None:
+def test_a_growing_hold_lists_the_zones_and_reasons_of_all_parts() -> None:
     fleet = Fleet()
     for zone in ("z0", "z2"):
         fleet.describe(zone, {"tier": zone})
@@ -128,7 +130,7 @@ def test_a_hold_that_grows_shows_the_zones_and_the_reasons_of_all_its_parts() ->
     why = "would be denied at once, over the denied-by-leave budget; the rule tables keep the previous state"
     assert (first.zones, first.reason) == (("z0",), f"nodes: 10 addresses {why}")
     leave(fleet, {("a", "operator/ann"): range(10, 20)})
-    assert holds(fleet.state)[0].reason == f"nodes: 20 addresses {why}", "the same is said once"
+    assert holds(fleet.state)[0].reason == f"nodes: 20 addresses {why}", "an equal reason is listed once"
     held = leave(fleet, {("a", "operator/ann"): range(MANY + 3, MANY + 9)})
     [grown] = holds(fleet.state)
     late = (
@@ -139,28 +141,30 @@ def test_a_hold_that_grows_shows_the_zones_and_the_reasons_of_all_its_parts() ->
     assert grown.reason == held.reason == f"nodes: 26 addresses {why}; a later part of the command: {late}"
 
 
-def test_a_hold_that_grows_often_lists_so_many_reasons() -> None:
+def test_a_growing_hold_lists_a_limited_number_of_reasons() -> None:
     fleet, rounds = Fleet(), MAX_SHOWN_REASONS + 3
     items = [Item(f"n{i}", "z0", f"10.0.{i >> 7}.{i & 127}") for i in range(1, 2 * rounds * rounds)]
     fleet.change(*items)
     fleet.budget("denied-by-leave", 0, rounds)
     for _ in range(rounds):
         gone = [items.pop()._replace(state=1) for _ in range(rounds + 2)]
-        assert fleet.change(gone[0], command_id="single").code == "done", "so another number turned before"
+        assert fleet.change(gone[0], command_id="single").code == "done", (
+            "a leave within the budget changes the count in the next reason"
+        )
         assert fleet.change(*gone[1:], command_id="many").code == "held"
     [grown] = holds(fleet.state)
     parts = grown.reason.split("; a later part of the command: ")
     assert (len(parts), parts[-1]) == (MAX_SHOWN_REASONS + 1, "others")
 
 
-def test_counts_follow_what_is_left_of_a_hold(fleet: Fleet) -> None:
+def test_the_counts_of_a_hold_follow_its_remaining_nodes(fleet: Fleet) -> None:
     leave(fleet, {("a", "operator/ann"): range(10)})
     fleet.change(*(node(i)._replace(created_ms=2) for i in range(4)))
     [hold] = holds(fleet.state)
     assert (hold.node_count, hold.addresses) == (6, 6)
 
 
-def test_a_hold_counts_its_own_addresses_in_its_reason_and_says_what_turned_before(fleet: Fleet) -> None:
+def test_the_reason_of_a_hold_has_its_own_count_and_the_count_before(fleet: Fleet) -> None:
     leave(fleet, {("a", "operator/ann"): range(5)})
     held = leave(fleet, {("b", "operator/ann"): range(5, 7), ("c", "operator/bob"): range(7, 17)})
     two, ten = holds(fleet.state)
@@ -174,7 +178,7 @@ def test_a_hold_counts_its_own_addresses_in_its_reason_and_says_what_turned_befo
     assert holds(fleet.state)[1].reason == f"nodes: 6 addresses would be denied at once, {late}"
 
 
-def test_a_change_of_nodes_whose_change_waits_names_their_zones(fleet: Fleet) -> None:
+def test_a_hold_of_nodes_that_already_wait_names_their_zones(fleet: Fleet) -> None:
     fleet.change(*(node(i)._replace(address=f"10.1.0.{i + 1}", changed_ms=2) for i in range(10)), command_id="a")
     fleet.change(*(node(i)._replace(address=f"10.2.0.{i + 1}", changed_ms=3) for i in range(10)), command_id="b")
     [hold] = holds(fleet.state)
@@ -184,7 +188,7 @@ def test_a_change_of_nodes_whose_change_waits_names_their_zones(fleet: Fleet) ->
     assert (hold.command_id, hold.zones, hold.reason) == ("b", ("z0",), reason)
 
 
-def test_every_hold_knows_the_command_that_asked_for_it(fleet: Fleet) -> None:
+def test_every_hold_has_the_id_of_its_command(fleet: Fleet) -> None:
     def by(command_id: str) -> Envelope:
         return Envelope(command_id, "", "operator/ann", 0)
 
@@ -200,14 +204,14 @@ def test_every_hold_knows_the_command_that_asked_for_it(fleet: Fleet) -> None:
     ]
 
 
-def test_a_hold_of_an_edit_is_not_that_of_nodes_though_they_share_an_id(fleet: Fleet) -> None:
+def test_an_edit_and_nodes_under_one_command_id_have_separate_holds(fleet: Fleet) -> None:
     edit = fleet.apply(PolicySet(Envelope("a", "", "operator/ann", 0), "no", 0, "drop", "any", [], {}, {}))
     held = leave(fleet, {("a", "operator/ann"): range(10)})
     found = {hold.hold: (hold.subject, hold.node_count) for hold in holds(fleet.state)}
     assert found == {edit.result["hold"]: ("policy", 0), held.result["hold"]: ("members", 10)}
 
 
-def test_a_person_who_asked_for_a_leave_does_not_approve_it(fleet: Fleet) -> None:
+def test_a_person_who_requested_a_leave_cannot_approve_it(fleet: Fleet) -> None:
     held = leave(fleet, {("a", "operator/ann"): range(10)})
     refused = fleet.approve(held.result["hold"], "approver/ann")
     assert refused.reason == "principal: 'approver/ann' requested this change, so other principals must approve it"
@@ -224,7 +228,7 @@ def test_a_person_who_asked_for_a_leave_does_not_approve_it(fleet: Fleet) -> Non
         {"command_ids": ["a", "b"], "actors": ["x", "y"], "cause_items": [2, 0]},
     ],
 )
-def test_causes_that_do_not_fit_the_items_are_refused(fleet: Fleet, wrong: dict[str, list[str]]) -> None:
+def test_causes_that_do_not_match_the_items_are_refused(fleet: Fleet, wrong: dict[str, list[str]]) -> None:
     event = membership(0, 0, 1, [node(0), node(1)])
     assert fleet.apply(replace(event, cause_partition=3, **wrong)).reason.startswith("cause_items: ")
 
@@ -257,7 +261,7 @@ def logged(*events: Event) -> ZonesPartition:
     return log
 
 
-def test_a_forward_says_which_commands_are_behind_it_and_who_gave_them() -> None:
+def test_a_forward_names_its_commands_and_their_actors() -> None:
     log = logged(joined("j", "a", "b", "c", "d"), joined("k", "e"), left("l", "b", "c", actor="operator/bob"))
     assert causes(log) == [("j", "operator/ann", 2), ("", "operator/ann", 1), ("l", "operator/bob", 2)]
     assert causes(log, 2) == [("l", "operator/bob", 2)]
@@ -265,7 +269,7 @@ def test_a_forward_says_which_commands_are_behind_it_and_who_gave_them() -> None
     assert log.state.causes.rows == {}
 
 
-def test_nodes_that_join_alone_and_are_new_cost_one_row_for_all_that_one_principal_stated() -> None:
+def test_single_joins_of_new_nodes_by_one_principal_share_one_row() -> None:
     log = logged(joined("j", "a"), joined("k", "b"), joined("l", "c", actor="operator/bob"), joined("m", "d", "e"))
     log.append(joined("n", "f", actor="operator/bob"))
     log.append(NodesSuperseded(said("", "fleet/0"), 0, 1, ["z1"], ["b"], [0], ["k"], 6))
@@ -274,16 +278,16 @@ def test_nodes_that_join_alone_and_are_new_cost_one_row_for_all_that_one_princip
         "2": "operator/bob",
     }
     expected = [("", "operator/ann", 1), ("", "operator/bob", 1), ("m", "operator/ann", 2), ("", "operator/bob", 1)]
-    assert causes(log) == [*expected, ("", "", 1)], "nobody asked for what fleet said"
+    assert causes(log) == [*expected, ("", "", 1)], "a superseded node has no command"
     assert list(log.state.causes.rows) == ["3"]
     log.append(OutboxAcknowledged(said("", "forwarder/a"), 2))
     assert list(log.state.join_actors.rows) == ["2"]
     assert causes(log, 2) == [*expected[1:], ("", "", 1)]
     log.append(joined("o", "g", actor="operator/bob"))
-    assert list(log.state.join_actors.rows) == ["2"], "the same principal goes on"
+    assert list(log.state.join_actors.rows) == ["2"], "the same principal needs no further row"
 
 
-def test_nodes_that_one_principal_stated_alone_have_one_cause() -> None:
+def test_single_joins_of_one_principal_have_one_cause() -> None:
     log = logged(joined("j", "a"), joined("k", "b"))
     assert causes(log) == [("", "operator/ann", 2)]
     log.append(joined("l", "c", actor=""))
@@ -292,7 +296,7 @@ def test_nodes_that_one_principal_stated_alone_have_one_cause() -> None:
     assert causes(logged(joined("j", "a", actor=""))) == []
 
 
-def test_a_node_that_joins_alone_with_a_uid_of_its_own_keeps_its_command_until_fleet_has_heard_of_it() -> None:
+def test_a_single_join_with_a_stated_uid_keeps_its_command_until_it_is_forwarded() -> None:
     def stated(command_id: str, name: str, actor: str) -> NodesJoined:
         return replace(joined(command_id, name, actor=actor), created_ms=[START_MS], uids=[f"uid-{name}"])
 
@@ -304,14 +308,14 @@ def test_a_node_that_joins_alone_with_a_uid_of_its_own_keeps_its_command_until_f
 
 
 def alone(rng: Random, zone: str, uid: str = "") -> NodesJoined:
-    """A node that fleet knows elsewhere joins alone, with another address."""
+    """A join of one node that fleet has in another zone, with another address."""
     stated = ([START_MS + 1], [uid]) if uid else ([], [])
     asked = envelope(zone, "operator/joe", uuid7(START_MS, rng))
     return NodesJoined(asked, zone, ["n0"], *stated, bytes((10, 9, 9, 9)), b"", [], [])
 
 
 @pytest.mark.parametrize("uid", ["", "stated"])
-def test_a_person_who_moves_a_node_alone_does_not_approve_it(fleet: Fleet, uid: str) -> None:
+def test_a_person_who_moves_a_single_node_cannot_approve_it(fleet: Fleet, uid: str) -> None:
     fleet.budget("denied-by-change", 0, 0)
     log = ZonesPartition()
     event = alone(Random(1), "z2", uid)
@@ -333,7 +337,7 @@ def test_a_person_who_moves_a_node_alone_does_not_approve_it(fleet: Fleet, uid: 
     ]
 
 
-def test_the_id_of_a_command_of_somebody_else_joins_no_hold_of_theirs(fleet: Fleet) -> None:
+def test_an_equal_command_id_of_another_person_has_a_separate_hold(fleet: Fleet) -> None:
     leave(fleet, {("a", "operator/ann"): range(10)})
     leave(fleet, {("a", "operator/joe"): range(MANY, MANY + 10)})
     assert [(hold.requested_by, hold.node_count) for hold in holds(fleet.state)] == [
@@ -342,6 +346,6 @@ def test_the_id_of_a_command_of_somebody_else_joins_no_hold_of_theirs(fleet: Fle
     ]
 
 
-def test_a_command_that_was_overtaken_is_not_kept() -> None:
+def test_a_command_whose_effects_were_overtaken_is_forgotten() -> None:
     log = logged(joined("j", "a", "b"), left("l", "a", "b"))
     assert list(log.state.causes.rows) == ["1"]

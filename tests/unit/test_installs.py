@@ -1,4 +1,4 @@
-"""The installs fold: reports in any order and number give one state, and its counts equal those of an oracle."""
+"""The installs fold: reports in any order and any number of copies give one state, and counts equal an oracle's."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def report(
     *,
     epoch: int = 1,
     dpu_count: int = 10,
-    said_ms: int = APPENDED,
+    issued_ms: int = APPENDED,
     relay: str = "r1",
     regressed: dict[str, int] | None = None,
     refused: dict[str, str] | None = None,
 ) -> InstallsReported:
-    """Entries are (version, level, ordinals, milliseconds after the version's append time, or -1 for unknown)."""
+    """A report. Entries are (version, level, ordinals, ms after the version's append time or -1 for unknown)."""
     return InstallsReported(
-        Envelope("", "rack-1", f"relay/{relay}", said_ms),
+        Envelope("", "rack-1", f"relay/{relay}", issued_ms),
         "rack-1",
         relay,
         epoch,
@@ -85,7 +85,7 @@ def progress_of(state: InstallsState) -> ZoneProgress:
     return found
 
 
-def test_two_relays_reports_are_united_not_maximised() -> None:
+def test_reports_of_two_relays_are_united() -> None:
     state = folded([report([(5, 0, range(6), 10)]), report([(5, 0, range(5, 10), 30)], relay="r2")])
     (version,) = progress_of(state).versions
     assert (version.received, version.applied, version.in_hardware) == (10, 0, 0)
@@ -108,19 +108,19 @@ def test_a_later_version_implies_an_earlier_and_hardware_implies_applied() -> No
     assert laggards(state, "rack-1", ordinals=[1, 9, 77]) == [1, 77]
 
 
-def test_a_dpu_counts_at_the_earliest_time_that_anyone_saw_it() -> None:
+def test_a_dpu_counts_at_its_earliest_reported_time() -> None:
     state = folded([report([(5, 1, range(10), 90)]), report([(5, 1, range(10), 20)], relay="r2")])
     assert Milestone("applied", 1000, 20) in progress_of(state).versions[0].milestones
 
 
-def test_a_time_that_nobody_knows_counts_the_dpu_and_not_the_time() -> None:
+def test_a_dpu_with_an_unknown_time_is_counted_without_a_latency() -> None:
     state = folded([report([(5, 1, range(5), 20), (5, 1, range(5, 10), -1)])])
     found = progress_of(state).versions[0]
     assert (found.applied, found.appended_ms) == (10, APPENDED + 50)
     assert [m.after_ms for m in found.milestones if m.level == "applied"] == [20, -1, -1, -1]
 
 
-def test_a_new_epoch_starts_afresh_and_an_older_one_is_refused() -> None:
+def test_a_new_epoch_resets_the_counts_and_an_older_one_is_refused() -> None:
     state = folded([report([(5, 1, range(10), 20)], epoch=1), report([(5, 1, [1], 20)], epoch=2)])
     assert [(v.version, v.applied) for v in progress_of(state).versions] == [(5, 1)]
     before = rows_of(state)
@@ -128,7 +128,7 @@ def test_a_new_epoch_starts_afresh_and_an_older_one_is_refused() -> None:
     assert rows_of(state) == before
 
 
-def test_history_is_bounded_to_the_newest_versions() -> None:
+def test_only_the_newest_versions_are_kept() -> None:
     state = folded([report([(version, 1, [0], 5)]) for version in range(50)])
     assert [v.version for v in progress_of(state).versions] == list(range(49, 49 - MAX_VERSIONS, -1))
     assert len(state.versions.rows) == MAX_VERSIONS
@@ -141,9 +141,9 @@ def test_history_is_bounded_to_the_newest_versions() -> None:
 def test_exceptions_are_by_name_newest_first_and_bounded() -> None:
     state = folded(
         [
-            report(refused={"d1": "table full"}, said_ms=APPENDED + 1),
-            report(regressed={"d2": 4}, said_ms=APPENDED + 2),
-            report(regressed={"d1": 3}, said_ms=APPENDED + 3),
+            report(refused={"d1": "table full"}, issued_ms=APPENDED + 1),
+            report(regressed={"d2": 4}, issued_ms=APPENDED + 2),
+            report(regressed={"d1": 3}, issued_ms=APPENDED + 3),
         ]
     )
     assert progress_of(state).exceptions == (
@@ -154,14 +154,14 @@ def test_exceptions_are_by_name_newest_first_and_bounded() -> None:
     assert newest_exceptions(many[:100], many[100:]) == tuple(many[: -MAX_EXCEPTIONS - 1 : -1])
 
 
-def test_the_count_said_last_is_the_zones() -> None:
-    state = folded([report(dpu_count=12, said_ms=APPENDED + 9), report(dpu_count=10, said_ms=APPENDED)])
+def test_the_dpu_count_is_that_of_the_latest_report() -> None:
+    state = folded([report(dpu_count=12, issued_ms=APPENDED + 9), report(dpu_count=10, issued_ms=APPENDED)])
     assert progress_of(state).dpu_count == 12
     assert progress_of(state).versions == ()
     assert laggards(state, "rack-1") == []
 
 
-def test_a_report_that_says_nothing_new_changes_no_row() -> None:
+def test_a_report_without_news_changes_no_row() -> None:
     state = folded([report([(5, 1, range(3), 20)])])
     for table in state.tables:
         table.drain()
@@ -201,7 +201,7 @@ def test_malformed_reports_are_refused_whole(changes: dict[str, object], fault: 
     assert rows_of(state) == rows_of(FOLD.initial_state(PARTITION))
 
 
-def test_a_column_of_one_stands_for_every_entry() -> None:
+def test_a_column_of_one_value_applies_to_every_entry() -> None:
     event = report([(5, 1, [1], 10), (5, 1, [2], 10)])
     short = msgspec.structs.replace(
         event, versions=[5], levels=[1], appended_ms=event.appended_ms[:1], reached_ms=event.reached_ms[:1]
@@ -210,7 +210,7 @@ def test_a_column_of_one_stands_for_every_entry() -> None:
 
 
 @given(st.integers(0, 1 << 40), st.integers(0, 1 << 40))
-def test_rounding_is_late_by_little_and_never_early(appended_ms: int, after_ms: int) -> None:
+def test_rounding_adds_at_most_a_64th_and_never_subtracts(appended_ms: int, after_ms: int) -> None:
     kept = rounded(appended_ms + after_ms, appended_ms)
     assert appended_ms + after_ms <= kept <= appended_ms + after_ms + after_ms // 64
     assert rounded(kept, appended_ms) == kept
@@ -227,7 +227,7 @@ REPORT = st.builds(
     st.lists(ENTRY, max_size=4),
     epoch=st.sampled_from([1, 1, 1, 2]),
     dpu_count=st.integers(0, 12),
-    said_ms=st.integers(APPENDED, APPENDED + 9),
+    issued_ms=st.integers(APPENDED, APPENDED + 9),
     regressed=st.dictionaries(st.sampled_from(["d1", "d2"]), st.integers(0, 9), max_size=1),
     refused=st.dictionaries(st.sampled_from(["d1", "d3"]), st.sampled_from(["full", "lies"]), max_size=1),
 )
@@ -259,7 +259,7 @@ def test_a_restart_in_the_middle_changes_nothing(reports: list[InstallsReported]
 
 
 @given(st.lists(ENTRY.filter(lambda entry: entry[3] >= 0), min_size=1, max_size=30))
-def test_progress_is_what_an_oracle_counts(entries: list[tuple[int, int, list[int], int]]) -> None:
+def test_progress_equals_the_counts_of_an_oracle(entries: list[tuple[int, int, list[int], int]]) -> None:
     state = folded([report([entry], dpu_count=12) for entry in entries])
     for found in progress_of(state).versions:
         appended_ms = APPENDED + 10 * found.version
@@ -284,8 +284,8 @@ def test_a_row_keeps_its_type_through_saving() -> None:
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(row), type=VersionInstalls) == row
 
 
-def test_reports_that_contradict_each_other_cost_precision_and_no_memory() -> None:
-    """Each entry claims another append time, so rounding to a part of the distance bounds nothing."""
+def test_contradicting_reports_reduce_precision_and_use_no_more_memory() -> None:
+    """Each entry claims another append time, so rounding alone does not limit the number of distinct times."""
     state = FOLD.initial_state(PARTITION)
     for number in range(5):
         claimed = [APPENDED + 10 * i + number for i in range(1_000)]

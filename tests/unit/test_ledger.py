@@ -1,4 +1,4 @@
-"""The ledger: a command takes effect at most once, and an expired command never does, with any clocks."""
+"""The ledger: a command takes effect at most once, and an expired command never, whatever the clocks do."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def at(append_ms: int, time_ms: int | None = None, offset: int = 7) -> RecordMet
 
 
 def take(ledger: Ledger, said: Envelope, where: RecordMetadata, content: bytes = CONTENT) -> LedgerEntry | None:
-    """Fold a command: None if it takes effect now, else what was decided of it."""
+    """Fold a command. Returns None if it takes effect now, and otherwise its ledger entry."""
     entry = ledger.admit(said, content, where)
     if entry is None:
         ledger.remember(said, LedgerEntry(content, DONE, where.offset), where.time_ms)
@@ -60,23 +60,23 @@ def test_an_id_used_for_another_body_or_by_another_principal_is_refused() -> Non
 
 
 @pytest.mark.parametrize("late_ms", [0, LATE_MS, -AHEAD_MS])
-def test_a_command_is_taken_in_its_window(late_ms: int) -> None:
+def test_a_command_is_accepted_in_its_window(late_ms: int) -> None:
     assert take(Ledger(), command(), at(T0 + late_ms)) is None
 
 
 @pytest.mark.parametrize(("late_ms", "words"), [(LATE_MS + 1, "expired"), (-AHEAD_MS - 1, "ahead")])
-def test_a_command_out_of_its_window_is_refused_for_ever(late_ms: int, words: str) -> None:
+def test_a_command_outside_its_window_stays_refused(late_ms: int, words: str) -> None:
     ledger, said = Ledger(), command()
     assert words in refusal(take(ledger, said, at(T0 + late_ms)))
     later = at(T0, T0 + max(0, late_ms))
-    assert words in refusal(take(ledger, said, later)), "a copy stamped by another clock"
+    assert words in refusal(take(ledger, said, later)), "a copy appended under another clock is refused too"
 
 
-def test_the_window_is_about_append_time_so_a_clock_that_jumped_back_refuses_nobody() -> None:
+def test_the_window_refers_to_append_time_and_not_to_fold_time() -> None:
     assert take(Ledger(), command(), at(T0, T0 + 3_600_000)) is None
 
 
-def test_outcomes_are_remembered_for_ten_minutes_and_used_ids_after_that() -> None:
+def test_outcomes_are_kept_for_ten_minutes_and_used_ids_longer() -> None:
     ledger, said = Ledger(), command()
     take(ledger, said, at(T0))
     take(ledger, command(T0 + KEEP_MS), at(T0 + KEEP_MS))
@@ -84,10 +84,10 @@ def test_outcomes_are_remembered_for_ten_minutes_and_used_ids_after_that() -> No
     take(ledger, command(T0 + KEEP_MS + 61_000), at(T0 + KEEP_MS + 61_000))
     assert said.command_id not in ledger.entries
     assert "expired" in refusal(take(ledger, said, at(T0)))
-    assert take(ledger, command(T0 - 1), at(T0)) is None, "an earlier id that nobody used"
+    assert take(ledger, command(T0 - 1), at(T0)) is None, "an earlier unused id is accepted"
 
 
-def test_an_honest_command_is_taken_at_any_age_of_the_ledger() -> None:
+def test_a_valid_command_is_accepted_at_any_age_of_the_ledger() -> None:
     ledger = Ledger()
     for minute in range(60):
         now = T0 + minute * 60_000
@@ -95,7 +95,7 @@ def test_an_honest_command_is_taken_at_any_age_of_the_ledger() -> None:
         assert take(ledger, command(now - LATE_MS), at(now)) is None
 
 
-def test_ids_far_ahead_are_refused_for_ever_and_refuse_no_others() -> None:
+def test_ids_far_ahead_stay_refused_and_do_not_affect_others() -> None:
     ledger, ahead = Ledger(), command(T0 + 3_600_000)
     assert "ahead" in refusal(take(ledger, ahead, at(T0)))
     for minutes in range(10, 70, 10):
@@ -105,8 +105,8 @@ def test_ids_far_ahead_are_refused_for_ever_and_refuse_no_others() -> None:
 
 @pytest.mark.parametrize("fast_ms", [15 * 60_000, 24 * 3_600_000])
 @pytest.mark.parametrize("ahead_ms", [120_000, 9 * 60_000, 3_600_000, 40 * 3_600_000])
-def test_a_clock_that_was_fast_refuses_nothing_once_it_is_right(fast_ms: int, ahead_ms: int) -> None:
-    """It did so for as long as it had been ahead: the floor under forgotten ids lay in the future."""
+def test_a_fast_clock_refuses_no_command_after_its_correction(fast_ms: int, ahead_ms: int) -> None:
+    """The floor under forgotten ids once lay in the future, and refused commands for as long as the clock was ahead."""
     ledger, used, time_ms = Ledger(), [], T0
     for since_ms in range(0, fast_ms, 30_000):
         now = T0 + since_ms + ahead_ms
@@ -131,7 +131,7 @@ def test_too_many_ids_are_forgotten_oldest_first_and_stay_refused() -> None:
     assert take(ledger, command(T0 + 301_000), at(T0 + 301_000)) is None
 
 
-def test_in_a_minute_of_more_ids_than_are_kept_the_oldest_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_ids_of_a_minute_are_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("eventstore.folding.ledger._BUCKET_IDS", 10)
     ledger = Ledger(ids_max=50)
     said = [command(T0 + i) for i in range(300)]
@@ -139,27 +139,27 @@ def test_in_a_minute_of_more_ids_than_are_kept_the_oldest_go_first(monkeypatch: 
         for one in (said[i], said[i + 1]):
             assert take(ledger, one, at(T0 + i, offset=i)) is None
         remembered = [each.command_id in ledger.entries for each in said[: i + 2]]
-        assert remembered == sorted(remembered), "the oldest are forgotten first"
+        assert remembered == sorted(remembered), "an older id is still in memory"
 
 
 @pytest.mark.parametrize("command_id", ["x", "018bcfe5-6800-4d8e-91b7-584a2265b1f5", "z" * 36])
-def test_what_is_no_id_of_ours_is_refused_and_never_remembered(command_id: str) -> None:
+def test_a_malformed_id_is_refused_and_not_remembered(command_id: str) -> None:
     ledger = Ledger()
     assert "UUIDv7" in refusal(take(ledger, Envelope(command_id, "s", "a", T0), at(T0)))
     assert not ledger.entries
 
 
-def test_what_is_no_id_of_ours_is_not_quoted_whole_once_ids_are_forgotten() -> None:
-    """It may be any bytes of any length, and the reason is logged, stored and shown."""
+def test_a_malformed_id_is_cut_in_the_reason_once_ids_are_forgotten() -> None:
+    """A malformed id may have any bytes and any length, and the reason is logged, stored and shown."""
     ledger = Ledger(ids_max=1)
     for _ in range(3):
         take(ledger, command(), at(T0))
-    assert ledger.state()[2], "ids are forgotten"
+    assert ledger.state()[2], "the ledger must have forgotten ids"
     reason = refusal(take(ledger, Envelope("0\x1b[31m" * 999, "s", "?tester", T0), at(T0)))
     assert "must be a UUIDv7" in reason and is_printable(reason) and len(reason) < 200
 
 
-def test_a_time_that_is_not_that_of_the_id_is_refused() -> None:
+def test_a_time_that_differs_from_the_id_is_refused() -> None:
     said = command(T0)
     assert f"{T0 + 5}" in refusal(take(Ledger(), Envelope(said.command_id, "s", "a", T0 + 5), at(T0)))
 
@@ -185,10 +185,10 @@ def reloaded(ledger: Ledger, saved: Saved) -> Ledger:
 
 @settings(max_examples=30, stateful_step_count=60)
 class Clocks(RuleBasedStateMachine):
-    """Commands, copies, clocks that jump either way, restarts from saved state at any point."""
+    """Commands and copies under clocks that jump both ways, with restarts from saved state at any point."""
 
     used_max = 1_000
-    """More than the machine sends, so that no id is known by its range only."""
+    """More ids than the machine sends, so that no id is stored as part of a range only."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -207,7 +207,7 @@ class Clocks(RuleBasedStateMachine):
     def somebody_commands(self, skew_ms: int) -> None:
         self.sent.append(command(max(0, self.append_ms + skew_ms)))
         is_taken = self.land(len(self.sent) - 1)
-        is_lost = self.ledger.ranges and not is_taken  # then the id may be refused by its range
+        is_lost = self.ledger.ranges and not is_taken  # a range may refuse an unused id
         assert is_taken == (-LATE_MS <= skew_ms <= AHEAD_MS) or is_lost, "a correct command was refused"
 
     @rule(which=st.integers(0, 1_000))
@@ -245,7 +245,7 @@ class Clocks(RuleBasedStateMachine):
 
 
 class ClocksOfASmallLedger(Clocks):
-    """The same where most ids are known by their range only."""
+    """The same machine with a ledger that stores most ids as ranges only."""
 
     used_max = 0
 
@@ -255,7 +255,7 @@ TestClocksOfASmallLedger = ClocksOfASmallLedger.TestCase
 
 
 @given(st.lists(st.integers(0, 40), max_size=80), st.integers(0, 79), st.sampled_from([0, 7, 1_000]))
-def test_a_ledger_saved_at_any_point_goes_on_as_if_it_had_not_been(steps: list[int], cut: int, used_max: int) -> None:
+def test_a_ledger_reloaded_at_any_point_continues_unchanged(steps: list[int], cut: int, used_max: int) -> None:
     rng = random.Random(4)
     one, other = Ledger(20, used_max), Ledger(20, used_max)
     saved: Saved = {}

@@ -1,4 +1,4 @@
-"""Commands admitted as a batch: only if each alone would be, and with the same ledger afterwards."""
+"""Commands admitted as a batch: only if each would be admitted alone, and with the same ledger afterwards."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def said_at(*times_ms: int, seed: int = 1) -> list[Envelope]:
 
 
 def together(ledger: Ledger, said: Sequence[Envelope], append_ms: Sequence[int], time_ms: int) -> bool:
-    """Whether they were admitted as one, and remembered."""
+    """Whether the ledger admitted these commands as a batch. It then remembers them."""
     ids = [each.command_id for each in said]
     if not ledger.admits_all(ids, [each.issued_at_ms for each in said], append_ms, time_ms):
         return False
@@ -36,7 +36,7 @@ def together(ledger: Ledger, said: Sequence[Envelope], append_ms: Sequence[int],
 
 
 def alone(ledger: Ledger, said: Sequence[Envelope], append_ms: Sequence[int], time_ms: int) -> bool:
-    """Whether each was admitted when it came by itself."""
+    """Whether the ledger admitted each command by itself."""
     found = []
     for offset, each in enumerate(said):
         where = RecordMetadata(FLEET_0, offset, append_ms[offset], time_ms)
@@ -56,7 +56,7 @@ def kept(ledger: Ledger) -> tuple[object, ...]:
     st.sampled_from([0, 1, MINUTE_MS, KEEP_MS, KEEP_MS + MINUTE_MS]),
     st.integers(0, 3),
 )
-def test_what_is_admitted_together_would_be_one_by_one(
+def test_commands_admitted_as_a_batch_would_be_admitted_singly(
     late_ms: list[int], before: list[int], since_ms: int, copies: int
 ) -> None:
     now = START + 5 * MINUTE_MS + since_ms
@@ -73,12 +73,12 @@ def test_what_is_admitted_together_would_be_one_by_one(
 @pytest.mark.parametrize(
     ("late_ms", "taken"), [(LATE_MS, True), (LATE_MS + 1, False), (-AHEAD_MS, True), (-AHEAD_MS - 1, False)]
 )
-def test_a_batch_at_the_edge_of_its_window_is_taken_as_one(late_ms: int, taken: bool) -> None:
-    """The window is about append times; the fold's may have gone on, as after a clock that jumped back."""
+def test_a_batch_is_admitted_up_to_the_edges_of_its_window(late_ms: int, taken: bool) -> None:
+    """The window refers to append times. Fold time may be later, as after a clock that jumped back."""
     assert together(Ledger(), said_at(START - late_ms), [START], START + 2 * MINUTE_MS) == taken
 
 
-def test_a_batch_is_taken_as_one_while_it_fits_and_no_further(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_is_admitted_only_while_it_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = Ledger(ids_max=4)
     assert together(ledger, said_at(START, START), [START] * 2, START)
     assert together(ledger, said_at(START, START, seed=2), [START] * 2, START)
@@ -91,7 +91,7 @@ def test_a_batch_is_taken_as_one_while_it_fits_and_no_further(monkeypatch: pytes
     assert not together(small, said_at(now, seed=3), [now], now)
 
 
-def test_a_bucket_is_what_is_forgotten_at_once_so_it_holds_so_many_ids_and_no_more(
+def test_a_bucket_holds_a_limited_number_of_ids(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("eventstore.folding.ledger._BUCKET_IDS", 3)
@@ -100,7 +100,7 @@ def test_a_bucket_is_what_is_forgotten_at_once_so_it_holds_so_many_ids_and_no_mo
     assert [len(ids) for _, ids in sorted(ledger.unsaved().added.items())] == [3, 3, 2]
 
 
-def test_what_fills_a_bucket_that_was_saved_and_forgotten_is_saved_again() -> None:
+def test_new_ids_in_a_saved_and_forgotten_bucket_are_saved() -> None:
     ledger = Ledger(ids_max=2)
     alone(ledger, said_at(START, START), [START] * 2, START)
     ledger.mark_saved()
@@ -112,7 +112,7 @@ def test_what_fills_a_bucket_that_was_saved_and_forgotten_is_saved_again() -> No
     assert len(ledger.entries) == 1
 
 
-def test_the_id_that_was_forgotten_last_is_taken_by_no_batch() -> None:
+def test_a_batch_with_a_forgotten_id_is_not_admitted() -> None:
     ledger = Ledger()
     first = said_at(START)
     assert together(ledger, first, [START], START)
@@ -133,7 +133,7 @@ def test_the_id_that_was_forgotten_last_is_taken_by_no_batch() -> None:
         ),
     ],
 )
-def test_the_window_is_told_in_milliseconds(late_ms: int, reason: str) -> None:
+def test_a_refusal_gives_the_window_in_milliseconds(late_ms: int, reason: str) -> None:
     entry = Ledger().admit(said_at(START)[0], CONTENT, RecordMetadata(FLEET_0, 9, START + late_ms, START))
     assert entry is not None
     assert (entry.content, entry.outcome.reason, entry.offset) == (CONTENT, reason, 9)

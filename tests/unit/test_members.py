@@ -1,4 +1,4 @@
-"""A fleet that joins at once equals one that joins node by node; changed members are rows, all others columns."""
+"""A fleet that joins in one record equals one that joins node by node. Changed members are rows, all others columns."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ fleets = st.lists(
 
 
 @given(items=fleets, first=st.integers(0, 3), dropping=st.booleans())
-def test_who_joins_at_once_is_who_joins_one_by_one(items: list[Item], first: int, dropping: bool) -> None:
-    """Some join before, one by one."""
+def test_members_of_one_record_equal_members_of_single_records(items: list[Item], first: int, dropping: bool) -> None:
+    """A few nodes join before in single records."""
     before, batch = items[:first], items[first:]
     singly, at_once = fleet_of([[item] for item in items]), fleet_of([*([item] for item in before), batch])
     if dropping:
@@ -84,7 +84,7 @@ def check_some(rows: MemberRows, names: list[str]) -> None:
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_who_joined_at_once_changes_leaves_and_comes_back(restarted: bool) -> None:
+def test_members_in_columns_can_change_leave_and_return(restarted: bool) -> None:
     items = [item_of(number, ("z0", "a", 3, 5, "u")) for number in range(MANY)]
     fleet = fleet_of([items])
     if restarted:

@@ -1,4 +1,4 @@
-"""Metrics follow the state of a process: each changes with its source, and no two are confused."""
+"""Metrics follow the state of a process: each changes with its own source only."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ pytestmark = pytest.mark.virtual_clock
 NOW_MS = 1_700_000_000_000
 
 
-def told(metrics: Iterable[Metric], described: MetricSpec) -> dict[tuple[str, ...], float]:
+def values_of(metrics: Iterable[Metric], described: MetricSpec) -> dict[tuple[str, ...], float]:
     """The samples of one metric, by the values of its labels."""
     return {
         tuple(sample.labels[label] for label in described.labels): sample.value
@@ -60,39 +60,39 @@ def told(metrics: Iterable[Metric], described: MetricSpec) -> dict[tuple[str, ..
     }
 
 
-def status(partition: Partition, **said: Any) -> PartitionStatus:
+def status(partition: Partition, **fields: Any) -> PartitionStatus:
     found = PartitionStatus(partition, 10, 10, "", "", (), 1, "", 0, NOW_MS, 0)
-    return found._replace(**said)
+    return found._replace(**fields)
 
 
 # -- the log
 
 
-def test_a_partition_that_is_behind_halted_or_poisoned_is_told_from_one_that_is_not() -> None:
+def test_lag_halts_and_quarantine_are_counted_per_partition() -> None:
     zones = Partition(ZONES, 3)
     metrics = [
         *log._partitions(
             [status(FLEET_0), status(zones, lag=7, time_ms=NOW_MS - 4_000, halted="a bug", quarantined=2)],
         )
     ]
-    assert told(metrics, LAG_RECORDS) == {("fleet/0",): 0, ("zones/3",): 7}
-    assert told(metrics, FOLDED_TIME) == {("fleet/0",): NOW_MS / 1_000, ("zones/3",): NOW_MS / 1_000 - 4}
-    assert told(metrics, HALTED) == {("fleet/0",): 0, ("zones/3",): 1}
-    assert told(metrics, QUARANTINED) == {("fleet/0",): 0, ("zones/3",): 2}
+    assert values_of(metrics, LAG_RECORDS) == {("fleet/0",): 0, ("zones/3",): 7}
+    assert values_of(metrics, FOLDED_TIME) == {("fleet/0",): NOW_MS / 1_000, ("zones/3",): NOW_MS / 1_000 - 4}
+    assert values_of(metrics, HALTED) == {("fleet/0",): 0, ("zones/3",): 1}
+    assert values_of(metrics, QUARANTINED) == {("fleet/0",): 0, ("zones/3",): 2}
 
 
-def test_the_version_in_force_is_that_of_the_partition_which_is_raised_last() -> None:
+def test_the_fold_version_of_a_topic_is_the_lowest_of_its_partitions() -> None:
     replica = cast("Replica", SimpleNamespace(supports=lambda: {FLEET: [1, 2, 3], ZONES: [1, 2]}))
     partitions = [
         status(FLEET_0, fold_version=3),
         *(status(Partition(ZONES, number), fold_version=version) for number, version in enumerate((2, 1, 2))),
     ]
     metrics = [*log._versions(replica, partitions)]
-    assert told(metrics, FOLD_VERSION) == {("fleet",): 3, ("zones",): 1}
-    assert told(metrics, FOLD_VERSION_SUPPORTED) == {("fleet",): 3, ("zones",): 2}
+    assert values_of(metrics, FOLD_VERSION) == {("fleet",): 3, ("zones",): 1}
+    assert values_of(metrics, FOLD_VERSION_SUPPORTED) == {("fleet",): 3, ("zones",): 2}
 
 
-async def test_what_is_not_saved_yet_and_what_is_not_forwarded_is_counted() -> None:
+async def test_unsaved_records_and_stalled_partitions_are_counted() -> None:
     async with plane() as made:
         replica = await made.add("r1")
         await asyncio.sleep(5)
@@ -100,19 +100,19 @@ async def test_what_is_not_saved_yet_and_what_is_not_forwarded_is_counted() -> N
             "StallDetector", SimpleNamespace(reasons={Partition(ZONES, 1): "ahead", Partition(ZONES, 2): "behind"})
         )
         before = [*log.collect(replica, stall_detector, made.now_ms())]
-        assert (told(before, UNSAVED), told(before, STALLED)) == ({(): 0}, {(): 2})
-        assert 0 <= made.now_ms() / 1_000 - told(before, SAVED)[()] < 5
-        assert 0 <= made.now_ms() / 1_000 - told(before, LOG_SEEN)[()] < 5
+        assert (values_of(before, UNSAVED), values_of(before, STALLED)) == ({(): 0}, {(): 2})
+        assert 0 <= made.now_ms() / 1_000 - values_of(before, SAVED)[()] < 5
+        assert 0 <= made.now_ms() / 1_000 - values_of(before, LOG_SEEN)[()] < 5
         await made.join("z1", "a")
-        assert told(log.collect(replica, None, made.now_ms()), UNSAVED) == {(): 1}
+        assert values_of(log.collect(replica, None, made.now_ms()), UNSAVED) == {(): 1}
         await asyncio.sleep(5)
-        assert told(log.collect(replica, None, made.now_ms()), UNSAVED) == {(): 0}
+        assert values_of(log.collect(replica, None, made.now_ms()), UNSAVED) == {(): 0}
 
 
 # -- the process
 
 
-async def test_a_process_is_shown_to_be_ready_when_it_is() -> None:
+async def test_the_ready_metric_follows_readiness() -> None:
     async with plane() as made:
         replica, reasons = await made.add("r1"), ["the log is not folded yet"]
         parts = Parts(
@@ -124,12 +124,12 @@ async def test_a_process_is_shown_to_be_ready_when_it_is() -> None:
             unready=lambda: reasons[0],
             security=None,
         )
-        assert told(PlaneCollector(parts).collect(), READY) == {(): 0}
+        assert values_of(PlaneCollector(parts).collect(), READY) == {(): 0}
         reasons[0] = ""
-        assert told(PlaneCollector(parts).collect(), READY) == {(): 1}
+        assert values_of(PlaneCollector(parts).collect(), READY) == {(): 1}
 
 
-def test_who_was_not_let_in_is_told_by_door_and_by_why() -> None:
+def test_refusals_of_admission_are_counted_by_limiter_and_denials_by_kind() -> None:
     parts = SimpleNamespace(
         server=SimpleNamespace(admission=SimpleNamespace(refused=1)),
         relay=SimpleNamespace(admission=SimpleNamespace(refused=2)),
@@ -137,17 +137,17 @@ def test_who_was_not_let_in_is_told_by_door_and_by_why() -> None:
         refused_feeds=lambda: 5,
     )
     metrics = [*collector._admissions(cast("Parts", parts))]
-    assert told(metrics, REFUSED_ADMISSIONS) == {("api",): 1, ("agents",): 2, ("page",): 5}
-    assert told(metrics, DENIALS) == {("denied",): 3, ("unauthenticated",): 4}
+    assert values_of(metrics, REFUSED_ADMISSIONS) == {("api",): 1, ("agents",): 2, ("page",): 5}
+    assert values_of(metrics, DENIALS) == {("denied",): 3, ("unauthenticated",): 4}
 
 
-def test_connections_are_told_by_listener_and_refused_ones_by_limit() -> None:
+def test_connections_are_counted_by_listener_and_refused_ones_by_limit() -> None:
     listener = SimpleNamespace(connections=7, limits=SimpleNamespace(most=9), refused=Counter(address=3, files=1))
     parts = SimpleNamespace(listeners={"http": listener})
     metrics = [*collector._connections(cast("Parts", parts))]
-    assert told(metrics, CONNECTIONS) == {("http",): 7}
-    assert told(metrics, CONNECTIONS_MAX) == {("http",): 9}
-    assert told(metrics, REFUSED_CONNECTIONS) == {
+    assert values_of(metrics, CONNECTIONS) == {("http",): 7}
+    assert values_of(metrics, CONNECTIONS_MAX) == {("http",): 9}
+    assert values_of(metrics, REFUSED_CONNECTIONS) == {
         ("http", "listener"): 0,
         ("http", "address"): 3,
         ("http", "handshake"): 0,
@@ -155,7 +155,7 @@ def test_connections_are_told_by_listener_and_refused_ones_by_limit() -> None:
     }
 
 
-def test_statements_are_told_by_who_makes_them() -> None:
+def test_appends_are_counted_by_actor() -> None:
     def stating(failures: int) -> Any:
         statements = SimpleNamespace(failures=failures, turns=Counter({0: 10 * failures, 2: failures}))
         return SimpleNamespace(internal_events=statements)
@@ -164,8 +164,8 @@ def test_statements_are_told_by_who_makes_them() -> None:
     decisions = cast("Any", SimpleNamespace(failures=4, written=0, lag=0))
     metrics = [*collector._actors(actors, decisions)]
     failures = {("forwarder",): 1, ("timers",): 2, ("provisioner",): 3, ("decisions",): 4}
-    assert told(metrics, APPEND_FAILURES) == failures
-    turns = {labels: count for labels, count in told(metrics, SIDE_EFFECTS).items() if count}
+    assert values_of(metrics, APPEND_FAILURES) == failures
+    turns = {labels: count for labels, count in values_of(metrics, SIDE_EFFECTS).items() if count}
     assert turns == {
         (name, rank): count * times
         for (name,), count in failures.items()
@@ -177,7 +177,7 @@ def test_statements_are_told_by_who_makes_them() -> None:
 # -- the relay
 
 
-async def test_a_dpu_with_a_table_of_another_log_is_not_up_to_date_whatever_its_number() -> None:
+async def test_a_dpu_with_a_table_of_another_epoch_is_not_up_to_date() -> None:
     tables = Tables(["new", "old"], epoch=2)
     tables.put(5, {ALLOW: FIRST})
     async with plane() as made, relay_cluster(tables) as served:

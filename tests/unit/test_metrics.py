@@ -1,4 +1,4 @@
-"""The content of a scrape: names with units, bounded labels, series that add up."""
+"""The content of a scrape: names with units, labels from a fixed list, and consistent series."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ BOUNDED = {
     "role", "roles", "topic", "version", "zone",
 }  # fmt: skip
 USUAL = "grpc_server_handling_seconds"
-"""The one duration whose name other programs have chosen."""
+"""A histogram whose name other programs have established."""
 
 
 @pytest.mark.parametrize("found", CATALOG, ids=lambda found: found.name)
-def test_a_name_says_what_is_counted_and_a_help_is_a_sentence(found: MetricSpec) -> None:
+def test_names_and_help_texts_of_metrics_follow_the_conventions(found: MetricSpec) -> None:
     assert re.fullmatch(r"(dpuplane|grpc_server)_[a-z_]+", found.name)
     assert isinstance(found, Counter) == found.name.endswith("_total")
     assert isinstance(found, Histogram) == found.name.endswith("_duration_seconds") or found.name == USUAL
-    assert "_age_" not in found.name, "an age is the time since a _timestamp_seconds"
+    assert "_age_" not in found.name, "export a _timestamp_seconds instead of an age"
     assert found.help[-1] == "." and found.help[0].isupper() | found.help[0].isdigit()
     assert set(found.labels) <= BOUNDED
 
@@ -59,7 +59,7 @@ def test_cumulative_counts_agree_with_the_samples_within_a_bucket(samples: list[
 
 
 @given(st.lists(st.floats(0, 100)))
-def test_durations_are_counted_once_and_by_their_bound(seconds: list[float]) -> None:
+def test_durations_are_counted_cumulatively_by_bucket(seconds: list[float]) -> None:
     durations = DurationHistogram()
     for second in seconds:
         durations.observe(second)
@@ -74,7 +74,7 @@ def test_refusals_are_counted_by_reason_code() -> None:
     assert metrics.commands == {("JoinNodes", "refused"): 1}
 
 
-def test_calls_have_the_metrics_of_every_grpc_server() -> None:
+def test_calls_have_the_usual_metrics_of_a_grpc_server() -> None:
     now_s = iter((0.0, 0.003, 0.0, 0.3, 0.0, 0.0, 0.0))
     metrics = RpcMetrics(lambda: next(now_s))
     join = metrics.add_method(pb.DESCRIPTOR.services_by_name["Commands"].methods_by_name["JoinNodes"])
@@ -95,10 +95,12 @@ def test_calls_have_the_metrics_of_every_grpc_server() -> None:
     assert f"grpc_server_handling_seconds_sum{{{labels}}} 0.303" in text
     assert 'grpc_server_started_total{grpc_method="JoinNodesStream",grpc_service="dpuplane.v1.Commands",' in text
     assert 'grpc_type="client_stream"} 0.0' in text
-    assert 'grpc_server_msg_received_total{grpc_method="JoinNodesStream"' not in text, "it was never called"
+    assert 'grpc_server_msg_received_total{grpc_method="JoinNodesStream"' not in text, (
+        "a method without calls has no message count"
+    )
 
 
-def test_statuses_are_spelled_as_in_go() -> None:
+def test_statuses_are_spelled_as_in_the_go_library() -> None:
     assert {api.GO_CODES[code] for code in grpc.StatusCode} == {
         "OK", "Canceled", "Unknown", "InvalidArgument", "DeadlineExceeded", "NotFound", "AlreadyExists",
         "PermissionDenied", "ResourceExhausted", "FailedPrecondition", "Aborted", "OutOfRange", "Unimplemented",
@@ -107,7 +109,7 @@ def test_statuses_are_spelled_as_in_go() -> None:
 
 
 class Given:
-    """A collector of these families."""
+    """A collector of these metric families."""
 
     def __init__(self, *families: Metric) -> None:
         self.families = families
@@ -116,7 +118,7 @@ class Given:
         return list(self.families)
 
 
-async def test_a_scrape_in_slices_says_what_one_in_one_piece_says() -> None:
+async def test_a_scrape_in_slices_equals_a_scrape_in_one_piece() -> None:
     many = GaugeMetricFamily("many", 'A "help" \\ in\ntwo lines.', labels=["zone"])
     for number in range(3 * SAMPLES + 7):
         many.add_metric([f'z"{number}\n'], number)
@@ -127,8 +129,8 @@ async def test_a_scrape_in_slices_says_what_one_in_one_piece_says() -> None:
     assert b"process_cpu_seconds_total" in text
 
 
-def test_zones_beyond_the_cap_are_in_the_totals_and_those_that_need_attention_are_shown() -> None:
-    missing_ms = {f"z{number}": 1_000 * number for number in range(ZONES_MAX + 500)}  # z0 lacks nothing
+def test_zones_beyond_the_limit_count_in_totals_and_the_most_delayed_are_shown() -> None:
+    missing_ms = {f"z{number}": 1_000 * number for number in range(ZONES_MAX + 500)}  # z0 has no missing change
     found = SurveyResult(missing_ms=missing_ms, frozen=["z1", "z2"])
     by_name = {family.name: family for family in relay._zones(found)}
     samples = by_name["dpuplane_oldest_missing_change_timestamp_seconds"].samples

@@ -1,5 +1,7 @@
-"""Moves and leaves at every interleaving of forwards and of deliveries from fleet's outbox: at rest, zones and fleet
-agree with what zones were told, whichever partition spoke first."""
+"""Moves and leaves of one node, at every interleaving of forwards and of deliveries from fleet's outbox.
+
+Once every record is delivered, zones and fleet agree with the order of the accepted statements.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.support.crossing import Crossing, Step, played
+from tests.support.crossing import Step, ZonesAndFleet, run_steps
 
 BETWEEN: tuple[tuple[tuple[str, str], ...], ...] = (
     (),
@@ -22,7 +24,7 @@ BETWEEN: tuple[tuple[tuple[str, str], ...], ...] = (
     (("forward", "B"), ("forward", "A"), ("deliver", "B"), ("prune", "A")),
     (("deliver", "A"), ("deliver", "B")),
 )
-"""What the drivers may do between two statements."""
+"""Steps of the drivers that may happen between two statements."""
 
 STORIES = (
     "jA jB lB",
@@ -37,16 +39,16 @@ STORIES = (
     "jA jB jA lA",
     "jA jB lB jA",
 )
-"""A letter and a zone per statement: join, leave, change. A and a share a partition, B is in another one."""
+"""Each statement is j (join), l (leave) or c (change) and a zone. A and a share a partition; B is in another one."""
 
 STATEMENTS = {"j": "join", "l": "leave", "c": "change", "F": "fast", "R": "right"}
-"""F and R stand alone: the clock is set, wrongly and right. Nothing happens between F and what follows it."""
+"""F sets the clock ahead and R corrects it. No driver step happens between F and the next statement."""
 
 NOTHING: tuple[tuple[tuple[str, str], ...], ...] = ((),)
 
 
 def interleavings(story: str) -> Iterator[list[Step]]:
-    """Every incarnation for every join, and everything that may happen between."""
+    """All combinations of an incarnation for each join and of driver steps between statements."""
     said = story.split()
     joins = sum(each[0] == "j" for each in said)
     for created in product((5, 6, 7), repeat=joins):
@@ -60,31 +62,33 @@ def interleavings(story: str) -> Iterator[list[Step]]:
 
 
 def check(steps: list[Step]) -> None:
-    plane = played(steps)
+    plane = run_steps(steps)
     assert plane.where() == plane.member() == plane.expected(), steps
 
 
 @pytest.mark.parametrize("story", STORIES)
-def test_every_interleaving_of_a_story_ends_where_its_statements_say(story: str) -> None:
+def test_every_interleaving_of_a_story_agrees_with_its_statements(story: str) -> None:
     for count, steps in enumerate(interleavings(story)):
-        if len(story.split()) < 4 or count % 7 == 0:  # of the long ones every seventh: all take a minute
+        if len(story.split()) < 4 or count % 7 == 0:  # all interleavings of long stories take a minute
             check(steps)
 
 
-SET_RIGHT = (
+CLOCK_CORRECTIONS = (
     "F jA R lA jB",
     "F jA R cA lA jB",
     "F jA R cA lA F jB",
     "F jA R lA jB cB",
     "F jA cA R lA F jB",
 )
-"""A node leaves one partition and joins another one, and the clock goes back after it was stated, before it leaves."""
+"""A node joins under a fast clock. After the correction it leaves its partition and joins another one."""
 
 
-@pytest.mark.parametrize("story", SET_RIGHT)
-def test_a_join_after_a_leave_stands_though_the_node_was_stated_on_a_fast_clock(story: str) -> None:
-    """Of every incarnation, the same one, an older or a newer one, and at every interleaving."""
-    for steps in islice(interleavings(story), 0, None, 7 if story.count(" ") < 5 else 311):  # all take minutes
+@pytest.mark.parametrize("story", CLOCK_CORRECTIONS)
+def test_a_join_after_a_leave_counts_although_the_former_join_had_a_fast_clock(story: str) -> None:
+    """Covers the same incarnation, older and newer ones, at many interleavings."""
+    for steps in islice(
+        interleavings(story), 0, None, 7 if story.count(" ") < 5 else 311
+    ):  # all interleavings take minutes
         check(steps)
 
 
@@ -106,33 +110,33 @@ CROSSED = [
     ("join", "A", 5),
     ("deliver", "A", 0),
 ]
-"""One incarnation goes to and fro while what is forwarded and what is delivered from fleet's outbox crosses."""
+"""One incarnation moves to another zone and back, while forwards and deliveries cross each other."""
 
 
 @given(steps)
 @example(ISSUE)
 @example(LATE)
 @example(CROSSED)
-def test_any_statements_in_three_partitions_end_where_they_say(steps: list[Step]) -> None:
+def test_any_statements_in_three_partitions_agree_in_the_end(steps: list[Step]) -> None:
     check(steps)
 
 
-def test_a_move_and_a_leave_in_one_window_leave_nothing_behind() -> None:
-    """What a first user did: the forward of the second zone has only the tombstone."""
-    plane = played(ISSUE)
+def test_a_move_and_a_leave_in_one_window_leave_no_node_behind() -> None:
+    """The forward of the second zone then contains only the tombstone."""
+    plane = run_steps(ISSUE)
     assert plane.where() == plane.member() == []
 
 
 def test_a_late_forward_of_an_older_incarnation_does_not_bring_a_node_back() -> None:
-    plane = played(LATE)
+    plane = run_steps(LATE)
     assert plane.where() == plane.member() == []
 
 
-def test_a_leave_of_where_the_node_was_ends_nothing_where_it_is() -> None:
-    """One incarnation moves from A to B, and whoever moved it takes it away from A, all before A is forwarded."""
+def test_a_leave_from_the_former_zone_does_not_end_the_node_in_its_new_zone() -> None:
+    """One incarnation joins A, then B, and then leaves A. The forward of A comes last."""
     steps = [("join", "A", 5), ("join", "B", 5), ("forward", "B", 0), ("leave", "A", 0), ("forward", "A", 0)]
-    plane = Crossing()
+    plane = ZonesAndFleet()
     for step in steps:
         plane.step(*step)
-    plane.rest()
+    plane.deliver_all()
     assert plane.where() == plane.member() == plane.expected() != []

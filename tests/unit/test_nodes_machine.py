@@ -1,8 +1,8 @@
-"""Nodes against a plain model, and everything forwarded to fleet in spite of all that may happen on the way.
+"""The zone fold compared with a model of its nodes, and forwards to fleet under delays, copies and losses.
 
-Forwards are made from this zone's state or from that of a replica that lags, at the mark as it is or as it was; they
-land in any order, late, twice, or never. Fleet is a model of its marks and, beside it, the real fold. In the end, once
-somebody forwards who sees things as they are, fleet has each node as the zone has it.
+Forwards come from the state of the zone or of a replica that lags, with the present mark or an earlier one. They land
+in any order, late, twice, or never. Fleet is a model of its marks and also the real fold. After a last forward from the
+present state, fleet has each node as the zone has it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ SOMETIMES = Sometimes(
 
 
 class Known(NamedTuple):
-    """A node, in the model and in fleet alike."""
+    """A node, as the model and as fleet have it."""
 
     zone: str
     created_ms: int
@@ -75,7 +75,7 @@ class NodesMachine(DeliveredMachine):
         self.sent: list[MembershipChanged] = []
         self.lists = 0
 
-    # -- what is said of nodes
+    # -- statements about nodes
 
     @rule(names=st.lists(NAMES, min_size=1, unique=True), zone=ZONES, created_ms=TIMES, uid=UIDS, address=TIMES)
     def join(self, names: list[str], zone: str, created_ms: int, uid: str, address: int) -> None:
@@ -128,7 +128,7 @@ class NodesMachine(DeliveredMachine):
     @precondition(lambda self: self.model)
     @rule(data=st.data())
     def supersede(self, data: st.DataObject) -> None:
-        """Fleet has heard of a newer incarnation in another partition, and says so of the one that it knew."""
+        """Fleet has a newer incarnation of another partition, and supersedes the incarnation of this zone."""
         name = data.draw(st.sampled_from(sorted(self.model)))
         old = self.model.pop(name)
         mark = self.log.state.fleet_mark
@@ -137,7 +137,7 @@ class NodesMachine(DeliveredMachine):
         assert self.log.append(event).code == "done"
         SOMETIMES.saw("a node was superseded")
 
-    # -- what is forwarded
+    # -- forwards
 
     @rule(back=st.integers(0, 3), lag=st.integers(0, 6))
     def forward(self, back: int, lag: int) -> None:
@@ -148,7 +148,7 @@ class NodesMachine(DeliveredMachine):
             self.sent.append(event)
 
     def lagging(self, records: int) -> ZonesState:
-        """The state of a replica that has so many records still to fold."""
+        """The state of a replica that lags by this number of records."""
         if not records:
             return self.log.state
         fold = ZonesFold()
@@ -162,15 +162,15 @@ class NodesMachine(DeliveredMachine):
     @precondition(lambda self: self.sent)
     @rule(data=st.data(), again=st.sampled_from([True, True, False]))
     def land(self, data: st.DataObject, again: bool) -> None:
-        """One of those under way lands in fleet; its copy may follow at once, or later."""
+        """Let a forward land in fleet. A copy may follow at once, or later."""
         event = data.draw(st.sampled_from(self.sent))
         if not again:
             self.sent.remove(event)
         else:
-            self.hear(event)
-        self.hear(event)
+            self.apply_to_fleet(event)
+        self.apply_to_fleet(event)
 
-    def hear(self, event: MembershipChanged) -> None:
+    def apply_to_fleet(self, event: MembershipChanged) -> None:
         at = RecordMetadata(FLEET_0, self.fleet_end, self.log.now_ms, self.log.now_ms)
         self.fleet_end += 1
         decision = self.fold.decide(self.real, event, at)
@@ -198,16 +198,16 @@ class NodesMachine(DeliveredMachine):
             self.log.forwarded(self.mark)
 
     @rule()
-    def claim_to_have_forwarded_what_is_yet_to_come(self) -> None:
+    def acknowledge_a_record_that_does_not_exist(self) -> None:
         assert self.log.forwarded(self.log.end + 1).code == "refused"
 
     def another(self) -> NodesLeft:
         return NodesLeft(self.log.envelope(), "z1", ["a"], [], [], False, b"")
 
-    # -- what holds
+    # -- invariants
 
     @invariant()
-    def nodes_are_as_the_model_has_them(self) -> None:
+    def nodes_equal_the_model(self) -> None:
         rows = self.log.state.nodes.rows
         assert {n: Known(r.zone, r.created_ms, r.uid, r.address4) for n, r in rows.items()} == self.model
 
@@ -227,7 +227,7 @@ class NodesMachine(DeliveredMachine):
         self.log.delivered.check_replicas()
         assert rows_of(replayed(self.log)) == rows_of(self.log.state)
         while (event := forward(self.log.state, 0, self.mark)) is not None:
-            self.hear(event)
+            self.apply_to_fleet(event)
         assert self.fleet == self.model
         members = self.real.members.rows.items()
         there = {n: Known(m.zone, m.created_ms, m.uid, m.address4) for n, m in members if not m.held}
@@ -240,4 +240,4 @@ TestNodesMachine = sized(NodesMachine, 100, 50, SOMETIMES)
 
 
 TestColumnsMachine = sized(with_threshold(NodesMachine, 1, (name_index, "_FEW")), 100, 50, SOMETIMES)
-"""Even two nodes are looked for as columns."""
+"""The threshold is 1, so that two nodes are already looked up as columns."""

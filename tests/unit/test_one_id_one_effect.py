@@ -1,4 +1,4 @@
-"""The log alone decides an answer: two servers, one of which has not folded what the other has just answered."""
+"""The log alone decides an outcome, even between two servers of which one has not folded the latest records."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ def zone_with(server: Server, name: str) -> list[str]:
     return [state.nodes.rows[name].zone for state in states if name in state.nodes.rows]
 
 
-def apart(servers: Servers, zone: str) -> str:
-    """A zone of another partition."""
+def zone_of_another_partition(servers: Servers, zone: str) -> str:
+    """The name of a zone in another partition than `zone`."""
     replica = servers.prompt.replica
     home = replica.partition_for(ZONES, zone)
     return next(name for name in map("z{}".format, range(99)) if replica.partition_for(ZONES, name) != home)
 
 
-async def test_a_leave_of_a_node_that_another_server_just_let_join_takes_it_away() -> None:
+async def test_a_leave_through_a_lagging_server_removes_a_node_that_just_joined() -> None:
     async with two_servers() as servers:
         for number in range(5):
             name = f"n{number}"
             await servers.prompt.ask("JoinNodes", joining(name, "z1"))
             left = await servers.late.ask("LeaveNodes", pb.LeaveNodesRequest(zone="z1", names=[name]))
-            assert left.outcome in (done, pb.OUTCOME_HELD), "the guard may keep the address of so small a fleet"
+            assert left.outcome in (done, pb.OUTCOME_HELD), "in a fleet of one node the budget may hold the leave"
             assert zone_with(servers.late, name) == []
 
 
@@ -74,7 +74,7 @@ REQUESTS: dict[str, tuple[str, Message, str]] = {
 @pytest.mark.parametrize("first", ["prompt", "late"])
 @pytest.mark.parametrize("name", REQUESTS)
 async def test_every_server_gives_one_answer_under_one_id(name: str, first: str) -> None:
-    """Asked at once, neither has folded what the other appended; what a lagging server folded decides nothing."""
+    """Both servers append before either has folded the record of the other. A lagging server changes nothing."""
     method, request, outcome = REQUESTS[name]
     async with two_servers() as servers:
         for zone, node in (("z1", "n1"), ("z2", "n2")):
@@ -95,9 +95,9 @@ async def status_of(server: Server, method: str, request: Message) -> grpc.Statu
     return aborted.value.status
 
 
-async def test_a_server_states_one_id_in_one_partition() -> None:
+async def test_a_server_appends_one_id_to_one_partition() -> None:
     async with two_servers() as servers:
-        elsewhere, command_id = apart(servers, "z1"), servers.command_id()
+        elsewhere, command_id = zone_of_another_partition(servers, "z1"), servers.command_id()
         first = asyncio.ensure_future(servers.late.ask("JoinNodes", joining("n", "z1", command_id)))
         await asyncio.sleep(0.1)
         others = {
@@ -105,18 +105,22 @@ async def test_a_server_states_one_id_in_one_partition() -> None:
             "FreezeWrites": pb.FreezeWritesRequest(command_id=command_id, all_zones=True),
         }
         for method, request in others.items():
-            assert await status_of(servers.late, method, request) == grpc.StatusCode.ALREADY_EXISTS, "under way"
+            assert await status_of(servers.late, method, request) == grpc.StatusCode.ALREADY_EXISTS, (
+                "the first command is in flight"
+            )
         assert (await first).outcome == done
         for method, request in others.items():
-            assert await status_of(servers.late, method, request) == grpc.StatusCode.ALREADY_EXISTS, "remembered"
+            assert await status_of(servers.late, method, request) == grpc.StatusCode.ALREADY_EXISTS, (
+                "the first command has an outcome"
+            )
         assert zone_with(servers.prompt, "n") == ["z1"]
         assert await servers.prompt.ask("JoinNodes", joining("n", "z1", command_id)) == await first
 
 
-async def test_a_stream_states_one_id_in_one_partition() -> None:
+async def test_a_stream_appends_one_id_to_one_partition() -> None:
     async with two_servers() as servers:
         command_id = servers.command_id()
-        requests = joining("n", "z1", command_id), joining("n", apart(servers, "z1"), command_id)
+        requests = joining("n", "z1", command_id), joining("n", zone_of_another_partition(servers, "z1"), command_id)
         summary = await servers.late.join_all(*requests)
         assert (summary.requests, summary.done, summary.refused, summary.not_appended) == (2, 1, 0, 1)
         (error,) = summary.errors
@@ -126,7 +130,7 @@ async def test_a_stream_states_one_id_in_one_partition() -> None:
 
 async def test_an_id_without_an_outcome_stays_bound_until_no_copy_can_take_effect() -> None:
     async with two_servers() as servers:
-        elsewhere, command_id = apart(servers, "z1"), servers.command_id()
+        elsewhere, command_id = zone_of_another_partition(servers, "z1"), servers.command_id()
         servers.late.log.failures.read_latency_s = 150.0
         answer = await servers.late.ask("JoinNodes", joining("n", "z1", command_id))
         assert answer.outcome == pb.OUTCOME_UNKNOWN
@@ -140,10 +144,10 @@ async def test_an_id_without_an_outcome_stays_bound_until_no_copy_can_take_effec
         assert command_id not in bindings._bound
 
 
-async def test_every_partition_that_knows_an_id_is_shown() -> None:
-    """Servers do not hear of each other's ids before the records are folded, so across them an id may be used twice."""
+async def test_the_status_of_an_id_lists_every_partition_that_has_it() -> None:
+    """A server learns ids of other servers only by folding, so an id may be used in two partitions at once."""
     async with two_servers() as servers:
-        elsewhere, command_id = apart(servers, "z1"), servers.command_id()
+        elsewhere, command_id = zone_of_another_partition(servers, "z1"), servers.command_id()
         both = await asyncio.gather(
             servers.prompt.ask("JoinNodes", joining("a", "z1", command_id)),
             servers.late.ask("LeaveNodes", pb.LeaveNodesRequest(command_id=command_id, zone=elsewhere, names=["b"])),
@@ -151,7 +155,7 @@ async def test_every_partition_that_knows_an_id_is_shown() -> None:
         assert [answer.outcome for answer in both] == [done, refused]
         await asyncio.sleep(1)
         shown = await servers.prompt.show(command_id)
-        assert shown.outcome == done, "one partition did it"
+        assert shown.outcome == done, "the command took effect in one partition"
         homes = [servers.prompt.replica.partition_for(ZONES, zone) for zone in ("z1", elsewhere)]
         told = {part.partition: part for part in shown.partitions}
         assert {name: part.outcome for name, part in told.items()} == {str(homes[0]): done, str(homes[1]): refused}
@@ -161,7 +165,7 @@ async def test_every_partition_that_knows_an_id_is_shown() -> None:
         assert await status_of(servers.prompt, "FreezeWrites", freeze_all) == (grpc.StatusCode.ALREADY_EXISTS)
 
 
-async def test_a_raise_that_cannot_be_made_now_is_no_outcome() -> None:
+async def test_a_version_raise_that_is_not_possible_yet_is_an_error_without_outcome() -> None:
     async with two_servers() as servers:
         before = dict(servers.plane.contents.records)
         counts = {partition: len(records) for partition, records in before.items()}
@@ -170,5 +174,5 @@ async def test_a_raise_that_cannot_be_made_now_is_no_outcome() -> None:
         raising.version = 1
         servers.late.replica.folded(Partition(ZONES, 2)).halted = "a fault of this machine"
         assert await status_of(servers.late, "UpgradeFoldVersion", raising) == grpc.StatusCode.FAILED_PRECONDITION
-        assert {partition: len(records) for partition, records in before.items()} == counts, "nothing was appended"
+        assert {partition: len(records) for partition, records in before.items()} == counts, "no record was appended"
         assert (await servers.prompt.ask("UpgradeFoldVersion", raising)).outcome == unchanged

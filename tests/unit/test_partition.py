@@ -1,4 +1,4 @@
-"""The parts around a fold: the head of a log, quarantine, the version gate, command ids, halting, hashes."""
+"""A folded partition around its fold: the head of the log, quarantine, fold versions, command ids, halting, hashes."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ def fold_next(partition: FoldedPartition, item: Event | bytes, time_ms: int = T0
 # -- the head
 
 
-def test_a_partition_begins_with_the_log_created_of_its_log() -> None:
+def test_a_partition_begins_with_the_log_created_record_of_its_log() -> None:
     partition = folded([])
     assert (partition.position, partition.halted, partition.quarantined) == (1, "", 0)
 
 
 @pytest.mark.parametrize("first", [created("another log"), fact("a"), POISON, b""])
-def test_a_partition_that_begins_with_anything_else_is_not_of_this_log(first: Event | bytes) -> None:
+def test_a_partition_with_any_other_first_record_is_a_mismatch(first: Event | bytes) -> None:
     with pytest.raises(LogMismatch, match=r"fleet/0"):
         empty().fold(records([first])[0])
 
 
 def test_later_copies_of_the_head_change_nothing() -> None:
-    partition = folded([fact("a"), created(), created("that of a starter who came second")])
+    partition = folded([fact("a"), created(), created("of a second starter")])
     assert (partition.position, partition.quarantined, partition.state.total.effects) == (4, 0, 1)
 
 
@@ -73,13 +73,13 @@ def test_poison_is_skipped_counted_and_shown(value: bytes) -> None:
     assert partition.quarantine[0].offset == 2
 
 
-def test_what_this_fold_version_does_not_accept_is_quarantined_whatever_else_could_read_it() -> None:
+def test_an_event_that_the_fold_version_does_not_accept_is_quarantined() -> None:
     partition = folded([StepSucceeded(ENVELOPE, "zone", "dpu", "phase", 1, {})])
     assert partition.quarantined == 1
     assert not partition.ledger.entries
 
 
-def test_a_flood_of_poison_is_counted_but_not_kept() -> None:
+def test_quarantined_records_are_all_counted_and_a_few_are_kept() -> None:
     partition = folded([POISON] * 100)
     assert (partition.quarantined, len(partition.quarantine)) == (100, 16)
 
@@ -103,7 +103,7 @@ def test_a_refused_command_stays_refused_when_its_reason_is_gone() -> None:
     assert partition.ledger.entries[early.envelope.command_id].outcome.reason == "policy: a is not there"
 
 
-def test_an_id_misused_for_another_command_answers_with_a_refusal() -> None:
+def test_an_id_used_for_another_command_is_refused() -> None:
     issue = Issuer()
     command = issue.set("a")
     partition = folded([command])
@@ -122,7 +122,7 @@ def test_a_late_copy_is_refused() -> None:
     assert partition.state.count == 0
 
 
-def test_statements_have_no_id_and_are_not_remembered() -> None:
+def test_internal_events_have_no_id_and_no_ledger_entry() -> None:
     partition = folded([fact("a"), fact("a")])
     assert partition.state.total.effects == 2
     assert not partition.ledger.entries
@@ -136,10 +136,10 @@ def test_fold_time_never_goes_back() -> None:
     assert [row.set_ms - T0 for row in partition.state.policies.rows.values()] == [5_000, 5_000, 9_000]
 
 
-# -- the version gate
+# -- fold versions
 
 
-def test_a_raise_changes_the_rules_from_the_next_record_on() -> None:
+def test_a_raise_of_the_fold_version_takes_effect_at_the_next_record() -> None:
     issue = Issuer()
     before, after = issue.set("before", -1), issue.set("after", -1)
     partition = folded([before, issue.raise_version(2), after], versions=(1, 2))
@@ -148,7 +148,7 @@ def test_a_raise_changes_the_rules_from_the_next_record_on() -> None:
     assert "negative" in partition.ledger.entries[after.envelope.command_id].outcome.reason
 
 
-def test_a_version_that_is_not_supported_halts_before_its_record() -> None:
+def test_an_unsupported_fold_version_halts_before_its_record() -> None:
     partition = folded([fact("a"), Issuer().raise_version(3), fact("b")], versions=(1, 2))
     assert partition.position == 2
     assert "version 3" in partition.halted
@@ -157,7 +157,7 @@ def test_a_version_that_is_not_supported_halts_before_its_record() -> None:
     assert not partition.ledger.entries
 
 
-def test_a_raise_that_is_expired_or_goes_down_changes_nothing_and_halts_nothing() -> None:
+def test_an_expired_raise_or_one_to_a_lower_version_has_no_effect() -> None:
     issue = Issuer()
     stale, down = issue.raise_version(9, now_ms=T0 - 200_000), issue.raise_version(1)
     partition = folded([stale, down, fact("a")], versions=(1, 2))
@@ -166,7 +166,7 @@ def test_a_raise_that_is_expired_or_goes_down_changes_nothing_and_halts_nothing(
     assert outcome == Outcome("unchanged", "version: fleet/0 already has fold version 1")
 
 
-def test_a_binary_without_the_first_rules_says_so() -> None:
+def test_a_binary_without_fold_version_1_halts_at_the_start() -> None:
     partition = empty(versions=(2, 3))
     assert "version 1" in partition.halted
     assert fold_next(partition, created()) is None
@@ -184,7 +184,7 @@ def test_a_raise_over_several_versions_adopts_the_state_step_by_step() -> None:
 
 
 @pytest.mark.parametrize("version", [3, 1 << 62])
-def test_a_version_between_that_is_missing_halts(version: int) -> None:
+def test_a_missing_version_in_between_halts(version: int) -> None:
     partition = FoldedPartition(FLEET_0, {1: ToyFold(), 3: ToyLaterFold()}, LOG_ID)
     for record in records([created(), Issuer().raise_version(version)]):
         partition.fold(record)
@@ -202,7 +202,7 @@ def test_a_fold_that_raises_halts_before_the_record(name: str) -> None:
     assert "offset 2: RuntimeError: a bug in" in partition.halted
 
 
-def test_what_raised_is_said_in_short_whatever_it_says() -> None:
+def test_the_reason_of_a_halt_is_cut() -> None:
     partition = folded([])
     partition.halt("offset 1: KeyError: " + "x" * (1 << 20))
     assert partition.halted.startswith("offset 1: KeyError: xxx")
@@ -212,7 +212,7 @@ def test_what_raised_is_said_in_short_whatever_it_says() -> None:
 # -- hashes
 
 
-def test_the_running_hash_sees_every_part_of_every_record() -> None:
+def test_the_running_hash_depends_on_every_part_of_every_record() -> None:
     base = records([created(), fact("a"), fact("b")])
     last = base[2]
     variants = [
@@ -236,8 +236,8 @@ def running(items: Sequence[Record]) -> bytes:
 
 
 @given(st.lists(st.integers(1, 700), min_size=1, max_size=40))
-def test_marks_are_at_the_same_positions_for_whoever_folds(gaps: list[int]) -> None:
-    """Two partitions that fold the same sparse offsets agree on marks, whichever of them was restored on the way."""
+def test_marks_are_at_the_same_positions_on_every_replica(gaps: list[int]) -> None:
+    """Two replicas that fold the same sparse offsets agree on marks, even if one lost its marks on the way."""
     one, other = empty(), empty()
     offset = 0
     for number, gap in enumerate([0, *gaps]):
@@ -260,19 +260,19 @@ def test_a_dry_run_decides_and_changes_nothing() -> None:
     assert (partition.position, partition.running, partition.state.total) == before
 
 
-def test_every_event_type_goes_through_without_an_exception() -> None:
+def test_events_of_other_topics_are_quarantined_without_an_exception() -> None:
     partition = folded([sample("NodesJoined"), sample("InstallsReported"), sample("LogCreated")])
     assert (partition.quarantined, partition.halted) == (2, "")
 
 
-def test_fold_time_follows_a_clock_that_was_put_right_and_no_small_difference() -> None:
+def test_fold_time_follows_a_clock_correction_and_no_small_difference() -> None:
     assert [fold_time(T0, T0 + step) - T0 for step in (5, 0, -1, -CLOCK_CORRECTION_MS)] == [5, 0, 0, 0]
     assert fold_time(T0, T0 - CLOCK_CORRECTION_MS - 1) == T0 - CLOCK_CORRECTION_MS - 1
 
 
 @given(st.lists(st.integers(-10_000_000, 10_000_000), min_size=1, max_size=50))
 def test_fold_time_is_never_far_from_append_time(appended: list[int]) -> None:
-    """It never lies behind it, and by a minute at most ahead of it, so nothing that is measured in it stands still."""
+    """Fold time is the append time, or up to one minute ahead of it, so deadlines in fold time do not stall."""
     time_ms = appended[0]
     for append_ms in appended:
         before_ms, time_ms = time_ms, fold_time(time_ms, append_ms)

@@ -1,4 +1,4 @@
-"""The updates for a watcher of the whole fleet, against a fresh count of the same rows."""
+"""Progress of installs for a watcher of the whole fleet, compared with a new count of the same rows."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def zone_of(*dpus: Dpu) -> ZonesState:
     return state
 
 
-def told(*versions: tuple[int, dict[int, set[int]], dict[int, set[int]]]) -> InstallsState:
-    """Versions with who had received it, and who had it in hardware, by milliseconds after its append."""
+def reported(*versions: tuple[int, dict[int, set[int]], dict[int, set[int]]]) -> InstallsState:
+    """Installs of versions: the DPUs that had received each, and had it in hardware, by ms after its append."""
     state = InstallsState()
     state.zones.put("z", ZoneInstalls(1, APPENDED, 10))
     for number, received, in_hardware in versions:
@@ -47,43 +47,45 @@ def told(*versions: tuple[int, dict[int, set[int]], dict[int, set[int]]]) -> Ins
     return state
 
 
-def test_who_has_it_in_hardware_has_it_applied_and_received_and_who_left_does_not_count() -> None:
+def test_hardware_implies_applied_and_received_and_deleted_dpus_do_not_count() -> None:
     state = zone_of(dpu(0), dpu(1), dpu(2))
-    found = ProgressViews().view("z", state, FleetState(1), told((7, {5: {0, 1}}, {9: {1, 8}})), 1)
+    found = ProgressViews().view("z", state, FleetState(1), reported((7, {5: {0, 1}}, {9: {1, 8}})), 1)
     assert (found.dpus, found.reported) == (3, 7)
     assert (found.received, found.applied, found.in_hardware) == (2, 1, 1)
     assert found.pending_start_time_ms == APPENDED + 7
-    later = told((7, {}, {9: {0, 1}}), (9, {}, {1: {0, 2}}))
+    later = reported((7, {}, {9: {0, 1}}), (9, {}, {1: {0, 2}}))
     assert ProgressViews().view("z", state, FleetState(1), later, 1).pending_start_time_ms == APPENDED + 9
     restored = ProgressViews().view("z", state, FleetState(1), later, 2)
-    assert (restored.reported, restored.applied, restored.in_hardware) == (0, 0, 0), "said of tables of another log"
-    everywhere = ProgressViews().view("z", state, FleetState(1), told((7, {}, {9: {0, 1, 2}})), 1)
+    assert (restored.reported, restored.applied, restored.in_hardware) == (0, 0, 0), (
+        "reports of another epoch do not count"
+    )
+    everywhere = ProgressViews().view("z", state, FleetState(1), reported((7, {}, {9: {0, 1, 2}})), 1)
     assert everywhere.pending_start_time_ms == 0
 
 
-def test_a_zone_that_is_shown_counts_the_dpus_that_there_are() -> None:
-    """One that was deleted stood for one that lagged, and one that came since counted only once somebody reported."""
-    reported = told((7, {}, {9: {0, 2, 9}}))
-    shown = zone_views.installs("z", zone_of(dpu(0), dpu(1), dpu(9)), reported, 1)
+def test_a_zone_counts_its_present_dpus_only() -> None:
+    """A deleted DPU once hid one that lags, and a new DPU counted only after its first report."""
+    installs = reported((7, {}, {9: {0, 2, 9}}))
+    shown = zone_views.installs("z", zone_of(dpu(0), dpu(1), dpu(9)), installs, 1)
     (found,) = shown.installs
     assert (found.dpus, found.received, found.applied, found.in_hardware) == (3, 2, 2, 2)
     assert {milestone.permille for milestone in found.milestones} == {500} and shown.lagging == ("d1",)
-    (found,) = zone_views.installs("z", zone_of(dpu(0), dpu(2)), reported, 1).installs
+    (found,) = zone_views.installs("z", zone_of(dpu(0), dpu(2)), installs, 1).installs
     assert (found.dpus, found.in_hardware) == (2, 2)
     assert {milestone.permille for milestone in found.milestones} == {500, 990, 999, 1000}
 
 
-def test_what_was_counted_is_counted_again_when_the_row_or_the_dpus_change() -> None:
+def test_counts_are_updated_when_rows_or_dpus_change() -> None:
     progress, state, fleet = ProgressViews(), zone_of(dpu(0), dpu(1)), FleetState(1)
-    before = told((7, {}, {9: {0, 1}}))
+    before = reported((7, {}, {9: {0, 1}}))
     assert progress.view("z", state, fleet, before, 1).in_hardware == 2
     state.apply(ZonesChange(dpus={"d1": None}), AT)
     assert progress.view("z", state, fleet, before, 1).in_hardware == 1
-    assert progress.view("z", state, fleet, told((8, {}, {3: set()})), 1).in_hardware == 0
+    assert progress.view("z", state, fleet, reported((8, {}, {3: set()})), 1).in_hardware == 0
 
 
-def test_who_gets_an_older_version_while_a_newer_is_under_way_waits_for_the_newer() -> None:
-    """The row of the newer one is as it was, and since when the zone waits is not."""
+def test_a_zone_that_completes_an_older_version_waits_for_the_newer() -> None:
+    """The row of the newer version is unchanged, but the time since when the zone waits changes."""
     fold, progress, state, fleet = InstallsFold(), ProgressViews(), zone_of(dpu(0), dpu(1)), FleetState(1)
     installs = fold.initial_state(Partition(INSTALLS, 0))
     seen = []
@@ -111,7 +113,7 @@ delays = st.dictionaries(st.integers(0, 60_000), st.integers(1, 40), min_size=1,
 
 
 @given(st.dictionaries(st.integers(1, 50), delays, min_size=1, max_size=5))
-def test_latencies_are_those_of_the_samples_sorted(given_: dict[int, dict[int, int]]) -> None:
+def test_latencies_equal_those_of_the_sorted_samples(given_: dict[int, dict[int, int]]) -> None:
     rows: list[tuple[int, dict[int, set[int]], dict[int, set[int]]]] = []
     for version, counts in given_.items():
         first, spread = 0, {}
@@ -120,8 +122,8 @@ def test_latencies_are_those_of_the_samples_sorted(given_: dict[int, dict[int, i
             first += count
         rows.append((version, {}, spread))
     latencies = Latencies()
-    latencies.take(0, told(*((version + 1, {}, {7: {1}}) for version in given_)))  # what is gone counts no more
-    latencies.take(0, told(*rows))
+    latencies.take(0, reported(*((version + 1, {}, {7: {1}}) for version in given_)))  # replaced rows must not count
+    latencies.take(0, reported(*rows))
     found = latencies.view()
     assert [change.version for change in found.changes] == sorted(given_)
     for change in found.changes:

@@ -1,4 +1,4 @@
-"""The checks of saved state before a replica resumes from it, and of the log that it is compared with."""
+"""Checks of saved state before a replica resumes from it, and of the log that the state belongs to."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def empty(rules: Mapping[int, ToyFold] = ALL) -> FoldedPartition:
     ("saved", "supported", "is_used"),
     [(1, [1], True), (3, [1, 3], True), (3, [1, 2], False), (2, [1], False), (1, [2], False)],
 )
-async def test_state_of_a_fold_version_that_this_binary_has_not_is_left(
+async def test_state_of_an_unsupported_fold_version_is_ignored(
     tmp_path: Path, saved: int, supported: list[int], is_used: bool
 ) -> None:
-    """Later ones, whose rows it cannot read, and earlier ones, which it would fold on by other rules."""
+    """The rows of a later version are unreadable, and an earlier version would continue under other rules."""
     issue, store, partition = Issuer(), RocksStore(tmp_path), empty()
     raises = [issue.raise_version(version) for version in range(2, saved + 1)]
     for record in records([created(), issue.set("a"), *raises]):
@@ -55,8 +55,8 @@ async def test_state_of_a_fold_version_that_this_binary_has_not_is_left(
         assert (found.version, found.halted, found.position) == (saved, "", partition.position)
 
 
-async def test_ids_that_were_forgotten_stay_refused_after_a_restart(tmp_path: Path) -> None:
-    """The used ids are saved: without them a copy that lands very late would take effect once more."""
+async def test_forgotten_ids_stay_refused_after_a_restart(tmp_path: Path) -> None:
+    """Used ids are saved, because otherwise a very late copy would take effect again."""
     issue, store, partition = Issuer(), RocksStore(tmp_path), empty()
     forgotten = issue.set("a")
     later = issue.set("b", now_ms=T0 + 2 * KEEP_MS)
@@ -73,7 +73,7 @@ async def test_ids_that_were_forgotten_stay_refused_after_a_restart(tmp_path: Pa
     assert entry is not None and "has expired: it was used, and its outcome is no longer kept" in entry.outcome.reason
 
 
-async def test_rows_nested_without_end_are_damage_and_stop_no_start(tmp_path: Path) -> None:
+async def test_deeply_nested_rows_count_as_damage(tmp_path: Path) -> None:
     store, partition = RocksStore(tmp_path), empty()
     for record in records([created(), fact("a")]):
         partition.fold(record)
@@ -84,11 +84,11 @@ async def test_rows_nested_without_end_are_damage_and_stop_no_start(tmp_path: Pa
     store.close()
 
 
-# -- a store that failed, and is opened again
+# -- reopening a store after a failure
 
 
 async def failed(path: Path) -> tuple[RocksStore, SavedHead]:
-    """A store with something saved, whose last write failed."""
+    """A store with saved state whose last write failed, and the saved head."""
     store, partition = RocksStore(path), empty()
     for record in records([created(), fact("a")]):
         partition.fold(record)
@@ -99,7 +99,7 @@ async def failed(path: Path) -> tuple[RocksStore, SavedHead]:
     return store, head
 
 
-async def test_a_save_that_failed_and_landed_all_the_same_is_not_built_upon(tmp_path: Path) -> None:
+async def test_a_failed_save_that_landed_anyway_stops_the_process(tmp_path: Path) -> None:
     store, head = await failed(tmp_path)
     store._db[b"h\0fleet/0"] = msgspec.msgpack.encode(msgspec.structs.replace(head, position=head.position + 1))
     with pytest.raises(FatalError, match="differs from the last save; restart the process"):
@@ -107,7 +107,7 @@ async def test_a_save_that_failed_and_landed_all_the_same_is_not_built_upon(tmp_
     store.close()
 
 
-async def test_what_was_forgotten_is_not_missed_when_a_store_is_opened_again(tmp_path: Path) -> None:
+async def test_a_forgotten_partition_may_be_saved_again_after_a_failure(tmp_path: Path) -> None:
     store, head = await failed(tmp_path)
     store.forget(FLEET_0)
     store.batch(FLEET_0).commit(head)
@@ -115,10 +115,10 @@ async def test_what_was_forgotten_is_not_missed_when_a_store_is_opened_again(tmp
     store.close()
 
 
-# -- the log that the state is held against
+# -- the log that the state belongs to
 
 
-def test_a_log_of_fewer_partitions_than_it_was_made_with_is_refused_and_of_more() -> None:
+def test_a_log_with_another_partition_count_is_refused() -> None:
     for count in (3, 5):
         log = MemoryLog()
         log.put(FLEET_0, created(partition_count=count))
@@ -127,7 +127,7 @@ def test_a_log_of_fewer_partitions_than_it_was_made_with_is_refused_and_of_more(
 
 
 @pytest.mark.virtual_clock
-async def test_a_replica_of_a_restored_log_is_of_its_generation() -> None:
+async def test_a_replica_has_the_generation_of_its_restored_log() -> None:
     log = MemoryLog()
     log.put(FLEET_0, LogCreated(internal_envelope("log", "test", T0), LOG_ID, 3, 4, ""))
     async with running(replica := toy_replica(log)):
@@ -135,7 +135,7 @@ async def test_a_replica_of_a_restored_log_is_of_its_generation() -> None:
 
 
 @pytest.mark.virtual_clock
-async def test_reports_that_expire_after_they_were_folded_are_no_other_log(tmp_path: Path) -> None:
+async def test_expired_reports_are_not_taken_for_another_log(tmp_path: Path) -> None:
     log, store = MemoryLog(), RocksStore(tmp_path)
     for number in range(6):
         log.contents.add(INSTALLS_0, T0 + number, b"k", encode(fact(f"p{number}")))
@@ -151,8 +151,8 @@ async def test_reports_that_expire_after_they_were_folded_are_no_other_log(tmp_p
 
 
 @pytest.mark.virtual_clock
-async def test_state_that_was_dropped_is_dropped_once(tmp_path: Path) -> None:
-    """Each save says what changed since the last: one that dropped all before it again would leave only that."""
+async def test_damaged_state_is_dropped_once(tmp_path: Path) -> None:
+    """Each save contains only the changes since the last one. Dropping the state again would lose all other rows."""
     log, store, issue = MemoryLog(), RocksStore(tmp_path), Issuer()
     async with running(first := toy_replica(log, store=store)):
         await submit(first, issue.set("a"))

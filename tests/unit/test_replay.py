@@ -1,4 +1,4 @@
-"""Replays: the same state as a replica has, at any cut, from the beginning or from a checkpoint."""
+"""A replay yields the state of a replica at any cut, from the beginning or from a checkpoint."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ZONES_1 = Partition(ZONES, 1)
 
 
 def filled(count: int = 40) -> MemoryLog:
-    """A fact a second, in turn to fleet and to zones/1."""
+    """A log with one internal event per second, alternately in fleet and in zones/1."""
     contents = Contents(2)
     for partition in (FLEET_0, Partition(ZONES, 0), ZONES_1):
         contents.add(partition, T0, b"", encode(created(partition_count=2)))
@@ -35,14 +35,14 @@ def filled(count: int = 40) -> MemoryLog:
 
 
 async def state_at(log: MemoryLog, partition: Partition, position: int) -> FoldedPartition:
-    """Folded by hand."""
+    """The partition folded record by record up to this position."""
     folded = FoldedPartition(partition, {1: ToyFold(partition.topic)}, LOG_ID)
     for record in log.contents.records[partition][:position]:
         folded.fold(record)
     return folded
 
 
-async def test_a_replay_folds_everything_and_counts_it() -> None:
+async def test_a_replay_folds_and_counts_all_records() -> None:
     log = filled()
     done = await replay(log, FOLDS)
     assert done.records == 43
@@ -55,7 +55,7 @@ async def test_a_replay_folds_everything_and_counts_it() -> None:
     assert done.partitions[FLEET_0].state.total == (await state_at(log, FLEET_0, 21)).state.total
 
 
-async def test_digests_at_positions_are_those_of_a_replica_saved_there() -> None:
+async def test_digests_at_positions_equal_those_of_a_replica_saved_there() -> None:
     log = filled()
     done = await replay(log, FOLDS, digests_at={FLEET_0: [5, 1, 18], ZONES_1: [21]})
     assert sorted(done.digests[FLEET_0]) == [1, 5, 18, 21]
@@ -67,7 +67,7 @@ async def test_digests_at_positions_are_those_of_a_replica_saved_there() -> None
         assert again.partitions[FLEET_0].state.policies.rows == folded.state.policies.rows
 
 
-async def test_a_cut_by_position_cuts_the_others_at_that_time() -> None:
+async def test_a_cut_by_position_cuts_other_partitions_at_its_time() -> None:
     log = filled()
     cut = await cut_at_position(log, [FLEET, ZONES], {FLEET_0: 4})
     assert cut == {FLEET_0: 4, Partition(ZONES, 0): 1, ZONES_1: 3}
@@ -80,7 +80,7 @@ async def test_a_cut_by_position_cuts_the_others_at_that_time() -> None:
         await cut_at_position(log, [FLEET], {Partition(FLEET, 7): 1})
 
 
-async def test_a_cut_by_time_takes_what_was_appended_up_to_it() -> None:
+async def test_a_cut_by_time_includes_all_records_up_to_that_time() -> None:
     log = filled()
     assert await cut_at_time(log, [FLEET, ZONES], T0 - 1) == {FLEET_0: 0, Partition(ZONES, 0): 0, ZONES_1: 0}
     assert await cut_at_time(log, [FLEET, ZONES], T0 + 3_000) == {FLEET_0: 3, Partition(ZONES, 0): 1, ZONES_1: 2}
@@ -90,7 +90,7 @@ async def test_a_cut_by_time_takes_what_was_appended_up_to_it() -> None:
 @pytest.mark.parametrize(
     ("saved", "until", "records"), [(10, 21, 11), (21, 21, 0), (10, 10, 0), (11, 10, 10), (15, 12, 12)]
 )
-async def test_a_replay_goes_on_from_a_checkpoint_that_lies_before_its_cut(
+async def test_a_replay_starts_from_a_checkpoint_before_its_cut(
     tmp_path: Path, saved: int, until: int, records: int
 ) -> None:
     log, store = filled(), RocksStore(tmp_path)
@@ -104,7 +104,7 @@ async def test_a_replay_goes_on_from_a_checkpoint_that_lies_before_its_cut(
     assert done.digests == (await replay(log, [ToyFold(FLEET)], until={FLEET_0: until})).digests
 
 
-async def test_a_checkpoint_behind_a_wanted_digest_is_not_used(tmp_path: Path) -> None:
+async def test_a_checkpoint_later_than_a_wanted_digest_is_not_used(tmp_path: Path) -> None:
     log, store = filled(), RocksStore(tmp_path)
     await save(await state_at(log, FLEET_0, 10), store)
     done = await replay(log, [ToyFold(FLEET)], digests_at={FLEET_0: [5]}, start=store)
@@ -115,7 +115,7 @@ async def test_a_checkpoint_behind_a_wanted_digest_is_not_used(tmp_path: Path) -
     store.close()
 
 
-async def test_a_replay_of_reports_begins_with_those_that_have_not_expired() -> None:
+async def test_a_replay_of_reports_begins_at_the_first_unexpired_one() -> None:
     log, installs = filled(), Partition(INSTALLS, 0)
     for number in range(10):
         log.contents.add(installs, T0 + number, b"k", encode(fact(f"p{number}")))
@@ -125,7 +125,7 @@ async def test_a_replay_of_reports_begins_with_those_that_have_not_expired() -> 
     assert (done.records, done.partitions[installs].position) == (2, 10)
 
 
-async def test_an_observer_sees_each_record_and_what_became_of_it() -> None:
+async def test_an_observer_gets_each_record_and_the_state_after_it() -> None:
     seen: list[tuple[int, int]] = []
 
     def observe(folded: FoldedPartition, record: Record, _: object) -> None:
@@ -161,7 +161,7 @@ async def test_a_closed_log_is_unavailable() -> None:
         await replay(log, FOLDS)
 
 
-def test_a_long_fold_tells_how_far_it_is() -> None:
+def test_a_long_fold_reports_its_progress() -> None:
     told: list[tuple[str, float]] = []
     progress = Progress({FLEET_0: 0}, {FLEET_0: 20}, 0.0, lambda what, share: told.append((what, share)))
     for position in (5, 20):

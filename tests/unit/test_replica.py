@@ -29,11 +29,11 @@ async def submit(replica: Replica, event: Event, *, timeout_s: float = 5.0) -> A
     return await replica.submit(FLEET_0, b"key", event, timeout_s=timeout_s)
 
 
-# -- the log's beginning
+# -- the beginning of the log
 
 
 @pytest.mark.virtual_clock
-async def test_two_starters_make_one_log() -> None:
+async def test_two_starting_replicas_create_one_log() -> None:
     contents = Contents(4)
     one, other = (toy_replica(MemoryLog(contents), name=name) for name in ("one", "other"))
     async with running(one, other):
@@ -48,7 +48,7 @@ async def test_two_starters_make_one_log() -> None:
         assert other.state(FLEET_0).count == 1
 
 
-def test_a_replica_that_may_not_make_a_log_waits_for_one() -> None:
+def test_a_replica_that_may_not_create_a_log_waits_for_one() -> None:
     async def run() -> None:
         contents = Contents(4)
         reader = toy_replica(MemoryLog(contents), name="reader", creates=False)
@@ -65,7 +65,7 @@ def test_a_replica_that_may_not_make_a_log_waits_for_one() -> None:
 
 @pytest.mark.virtual_clock
 @pytest.mark.parametrize("outages", [1, 7, 40])
-async def test_outages_at_the_start_are_waited_out(outages: int) -> None:
+async def test_a_replica_waits_for_the_end_of_an_outage_at_its_start(outages: int) -> None:
     log = MemoryLog()
     log.failures.lost_ends = outages
     async with running(replica := toy_replica(log)):
@@ -98,7 +98,7 @@ async def test_callers_are_answered_from_the_log() -> None:
 
 
 @pytest.mark.virtual_clock
-async def test_many_callers_at_once_each_get_their_own_answer() -> None:
+async def test_concurrent_callers_each_get_their_own_answer() -> None:
     issue = Issuer()
     commands = [issue.set(f"p{i}") if i % 3 else issue.delete(f"p{i}") for i in range(300)]
     async with running(replica := toy_replica(MemoryLog())):
@@ -110,7 +110,7 @@ async def test_many_callers_at_once_each_get_their_own_answer() -> None:
 
 
 @pytest.mark.virtual_clock
-async def test_an_append_whose_answer_was_lost_is_answered_from_the_log() -> None:
+async def test_an_append_without_a_response_is_answered_from_the_log() -> None:
     log = MemoryLog()
     async with running(replica := toy_replica(log)):
         log.failures.late_s[FLEET_0] = 0.0
@@ -126,7 +126,7 @@ async def test_an_answer_does_not_wait_for_a_hanging_append() -> None:
         assert (await submit(replica, Issuer().set("a"))).outcome.code == "done"
         assert asyncio.get_running_loop().time() - began < 0.01
         await asyncio.sleep(0.01)
-        assert asyncio.all_tasks() == tasks, "nobody waits for that append any more"
+        assert asyncio.all_tasks() == tasks, "a task still waits for the append"
 
 
 @pytest.mark.virtual_clock
@@ -141,7 +141,7 @@ async def test_a_record_that_lands_late_still_answers_its_caller() -> None:
 
 
 @pytest.mark.virtual_clock
-async def test_unknown_is_said_at_the_deadline_and_becomes_definite_by_a_repeat() -> None:
+async def test_an_outcome_unknown_at_the_deadline_is_definite_after_a_repeat() -> None:
     log, command = MemoryLog(), Issuer().set("a")
     loop = asyncio.get_running_loop()
     async with running(replica := toy_replica(log)):
@@ -157,7 +157,7 @@ async def test_unknown_is_said_at_the_deadline_and_becomes_definite_by_a_repeat(
 
 
 @pytest.mark.virtual_clock
-async def test_what_cannot_be_appended_is_said_at_once() -> None:
+async def test_an_event_that_cannot_be_appended_is_refused_at_once() -> None:
     async with running(replica := toy_replica(MemoryLog())):
         with pytest.raises(AppendRefused):
             await submit(replica, Issuer().set("x" * 2_000_000))
@@ -178,11 +178,11 @@ async def test_an_id_of_another_command_is_refused_without_an_append() -> None:
         assert replica.position(FLEET_0) == position
 
 
-# -- waiting for what is folded
+# -- waits for positions
 
 
 @pytest.mark.virtual_clock
-async def test_reached_waits_for_a_position_and_gives_up_at_its_deadline() -> None:
+async def test_a_wait_for_a_position_fails_at_its_deadline() -> None:
     async with running(replica := toy_replica(MemoryLog())):
         await replica.wait_for_position(FLEET_0, 1, timeout_s=0)
         waits = [asyncio.ensure_future(replica.wait_for_position(FLEET_0, n, timeout_s=9)) for n in (3, 2, 3)]
@@ -191,11 +191,11 @@ async def test_reached_waits_for_a_position_and_gives_up_at_its_deadline() -> No
         await asyncio.gather(*waits)
         with pytest.raises(LogUnavailable, match=r"fleet/0.* 99 "):
             await replica.wait_for_position(FLEET_0, 99, timeout_s=1)
-        assert not replica.fold_waits._waiting[FLEET_0], "who gave up is forgotten"
+        assert not replica.fold_waits._waiting[FLEET_0], "the failed wait is still in the list"
 
 
 @pytest.mark.virtual_clock
-async def test_a_watch_gathers_what_was_folded_since_it_was_asked() -> None:
+async def test_a_watch_collects_all_partitions_folded_since_its_last_result() -> None:
     async with running(replica := toy_replica(MemoryLog())):
         with replica.watch(ZONES) as watch:
             for partition in (ZONES_2, ZONES_2, FLEET_0, Partition(ZONES, 0)):
@@ -211,7 +211,7 @@ async def test_a_watch_gathers_what_was_folded_since_it_was_asked() -> None:
 
 
 @pytest.mark.virtual_clock
-async def test_reading_goes_on_where_it_broke_off() -> None:
+async def test_reading_continues_after_a_broken_read() -> None:
     log, issue = MemoryLog(), Issuer()
     async with running(replica := toy_replica(log)):
         for number in range(30):
@@ -220,11 +220,11 @@ async def test_reading_goes_on_where_it_broke_off() -> None:
         assert replica.state(FLEET_0).total.effects == 30
 
 
-# -- saving, halting, pace
+# -- saving, halting, speed
 
 
 @pytest.mark.virtual_clock
-async def test_a_restart_folds_only_what_was_not_saved(tmp_path: Path) -> None:
+async def test_a_restart_folds_only_unsaved_records(tmp_path: Path) -> None:
     log, issue = MemoryLog(), Issuer()
     store = RocksStore(tmp_path)
     async with running(first := toy_replica(log, store=store)):
@@ -249,7 +249,7 @@ async def test_a_restart_folds_only_what_was_not_saved(tmp_path: Path) -> None:
 async def test_a_restart_after_a_last_save_folds_nothing_again(tmp_path: Path) -> None:
     log, issue, store = MemoryLog(), Issuer(), RocksStore(tmp_path)
     await toy_replica(log, store=store).save()
-    assert store.head(FLEET_0) is None, "nothing was folded, so there is nothing to save"
+    assert store.head(FLEET_0) is None, "a replica that folded nothing saves nothing"
     async with running(first := toy_replica(log, store=store)):
         await submit(first, issue.set("a"))
     await first.save()
@@ -262,7 +262,7 @@ async def test_a_restart_after_a_last_save_folds_nothing_again(tmp_path: Path) -
 
 
 class UnreadableStore(RocksStore):
-    """What it holds cannot be read back any more."""
+    """A store whose rows can no longer be read."""
 
     def _scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         with self._advice():
@@ -271,7 +271,7 @@ class UnreadableStore(RocksStore):
 
 
 @pytest.mark.virtual_clock
-async def test_a_checkpoint_that_cannot_be_taken_stops_no_fold(tmp_path: Path) -> None:
+async def test_a_failed_checkpoint_does_not_stop_the_fold(tmp_path: Path) -> None:
     store = UnreadableStore(tmp_path)
     replica = toy_replica(MemoryLog(), store=store, limits=ReplicaLimits(checkpoint_s=2.0))
     issue = Issuer()
@@ -285,7 +285,7 @@ async def test_a_checkpoint_that_cannot_be_taken_stops_no_fold(tmp_path: Path) -
 
 
 @pytest.mark.virtual_clock
-async def test_a_halted_partition_stops_no_other_and_says_so() -> None:
+async def test_a_halted_partition_reports_its_halt_and_stops_no_other() -> None:
     log, issue = MemoryLog(), Issuer()
     async with running(replica := toy_replica(log)):
         log.put(ZONES_2, fact("raise in decide"))
@@ -302,7 +302,7 @@ async def test_a_halted_partition_stops_no_other_and_says_so() -> None:
 
 
 @pytest.mark.virtual_clock
-async def test_a_long_fold_leaves_the_loop_to_others() -> None:
+async def test_a_long_fold_yields_to_the_loop() -> None:
     log = MemoryLog()
     async with running(toy_replica(log)):
         pass
@@ -323,7 +323,7 @@ async def test_a_long_fold_leaves_the_loop_to_others() -> None:
 
 
 @pytest.mark.virtual_clock
-async def test_expired_reports_of_a_display_topic_are_not_missed() -> None:
+async def test_a_display_topic_is_folded_from_its_first_unexpired_record() -> None:
     log = MemoryLog()
     async with running(toy_replica(log)):
         pass
@@ -336,9 +336,7 @@ async def test_expired_reports_of_a_display_topic_are_not_missed() -> None:
         assert replica.position(installs) == 41
 
 
-async def test_catching_up_says_how_fast_it_folds(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_long_fold_logs_its_speed(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     log = MemoryLog()
     async with running(toy_replica(log)):
         pass

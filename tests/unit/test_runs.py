@@ -1,4 +1,4 @@
-"""A run of joins folded together equals one folded one by one: state, ledger, digests, running hash and answers."""
+"""A run of joins folded at once equals single folds: state, ledger, digests, running hash and outcomes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def join(number: int, now_ms: int = T0, **fields: Any) -> NodesJoined:
 
 
 def log_of(events: Sequence[Event | bytes], times_ms: Sequence[int] = (), step: int = 1) -> list[Record]:
-    """A partition of these, whose offsets are `step` apart; the last time given stands for all that follow."""
+    """Records of these events at offsets `step` apart. The last given time also applies to all later records."""
     values = [encode(created()), *(event if isinstance(event, bytes) else encode(event) for event in events)]
     times = [T0, *times_ms, *[times_ms[-1] if times_ms else T0] * len(values)]
     return [Record(number * step, times[number], b"k" * (number % 3), value) for number, value in enumerate(values)]
@@ -57,7 +57,7 @@ def one_by_one(records: Sequence[Record]) -> tuple[FoldedPartition, list[LedgerE
 
 
 def together(records: Sequence[Record], splits: Sequence[int]) -> tuple[FoldedPartition, list[LedgerEntry], int]:
-    """Folded in the batches that end at these splits; and how many steps that took."""
+    """The partition folded in batches that end at these splits, the outcomes, and the number of steps."""
     folded = FoldedPartition(ZONES_0, {1: ZonesFold()}, LOG_ID)
     answers: list[LedgerEntry] = []
     start = steps = 0
@@ -70,7 +70,7 @@ def together(records: Sequence[Record], splits: Sequence[int]) -> tuple[FoldedPa
 
 
 def all_of(folded: FoldedPartition) -> dict[str, object]:
-    """Everything that a partition is, in the order in which it is kept, but for rows, whose order means nothing."""
+    """The whole content of a partition in its stored order, except for rows, whose order has no meaning."""
     ledger, state = folded.ledger, folded.state
     unsaved = ledger.unsaved()
     plain = ("position", "time_ms", "version", "running", "first", "quarantined", "halted")
@@ -92,8 +92,8 @@ def changes_of(table: StateTable[Any]) -> list[tuple[list[str], Sequence[object]
     return [(keys, table.get_many(keys)) for keys in table.drain()]
 
 
-def assert_alike(records: Sequence[Record], splits: Sequence[int] = ()) -> int:
-    """How many steps it took together."""
+def assert_equal_results(records: Sequence[Record], splits: Sequence[int] = ()) -> int:
+    """Check that batches and single records give equal results. Returns the number of steps in batches."""
     alone, answers = one_by_one(records)
     folded, found, steps = together(records, splits)
     assert found == answers
@@ -149,24 +149,24 @@ def joins(count: int) -> list[Event | bytes]:
     return [join(number) for number in range(count)]
 
 
-def test_plain_joins_are_taken_in_as_few_steps_as_marks_allow() -> None:
+def test_plain_joins_are_folded_in_as_few_steps_as_marks_permit() -> None:
     records = log_of(joins(3 * RUN_RECORDS))
     marks = len(records) // MARK_RECORDS
-    assert assert_alike(records) <= 1 + 3 + 1 + marks
+    assert assert_equal_results(records) <= 1 + 3 + 1 + marks
 
 
-def test_a_few_joins_are_taken_in_one_step() -> None:
-    assert assert_alike(log_of(joins(RUN_RECORDS_MIN))) == 1 + 1
+def test_a_few_joins_are_folded_in_one_step() -> None:
+    assert assert_equal_results(log_of(joins(RUN_RECORDS_MIN))) == 1 + 1
 
 
-def test_the_plain_beginning_of_a_run_is_taken_together() -> None:
+def test_the_plain_beginning_of_a_run_is_folded_at_once() -> None:
     events = joins(3 * RUN_RECORDS)
     for place in range(len(events) - 1, 0, -100):
         events.insert(place, join(1_000 + place, names=["node-1"]))
-    assert assert_alike(log_of(events)) < 30
+    assert assert_equal_results(log_of(events)) < 30
 
 
-def test_a_log_whose_runs_are_never_plain_is_hardly_ever_tried() -> None:
+def test_a_log_without_plain_runs_is_seldom_tried_as_runs() -> None:
     tries: list[int] = []
 
     class CountingFold(ZonesFold):
@@ -182,10 +182,10 @@ def test_a_log_whose_runs_are_never_plain_is_hardly_ever_tried() -> None:
 
 
 @pytest.mark.parametrize("fields", ODD, ids=str)
-def test_one_that_is_not_plain_is_no_other_than_alone(fields: dict[str, Any]) -> None:
+def test_a_join_that_is_not_plain_has_the_result_of_a_single_fold(fields: dict[str, Any]) -> None:
     events = joins(3 * RUN_RECORDS_MIN)
     events.insert(len(events) // 2, join(1_000, **fields))
-    assert_alike(log_of(events))
+    assert_equal_results(log_of(events))
 
 
 @pytest.mark.parametrize(
@@ -203,16 +203,16 @@ def test_one_that_is_not_plain_is_no_other_than_alone(fields: dict[str, Any]) ->
     ],
     ids=str,
 )
-def test_what_all_of_a_run_say_is_no_other_than_alone(fields: dict[str, Any]) -> None:
+def test_fields_common_to_a_whole_run_have_the_result_of_single_folds(fields: dict[str, Any]) -> None:
     named = [join(number, **fields) for number in range(2 * RUN_RECORDS_MIN)]
     for number, event in enumerate(named):
         if event.addresses6:
             named[number] = msgspec.structs.replace(event, addresses6=b"\xfd" + bytes(13) + number.to_bytes(2, "big"))
-    assert_alike(log_of(named))
+    assert_equal_results(log_of(named))
 
 
 @given(st.data())
-def test_any_log_in_any_batches_is_folded_alike(data: st.DataObject) -> None:
+def test_any_log_in_any_batches_has_equal_results(data: st.DataObject) -> None:
     events = joins(data.draw(st.integers(1, 90)))
     odd = st.sampled_from(ODD).map(lambda fields: join(1_000, **fields)) | st.sampled_from([*events, POISON])
     for place in data.draw(st.lists(st.integers(0, 90), max_size=3)):
@@ -223,11 +223,11 @@ def test_any_log_in_any_batches_is_folded_alike(data: st.DataObject) -> None:
         now_ms += jump
         times_ms.append(now_ms)
     splits = data.draw(st.lists(st.integers(1, 90), max_size=4, unique=True))
-    assert_alike(log_of(events, times_ms, step=data.draw(st.sampled_from([1, 2, 50]))), splits)
+    assert_equal_results(log_of(events, times_ms, step=data.draw(st.sampled_from([1, 2, 50]))), splits)
 
 
 @given(st.integers(RUN_RECORDS_MIN, 60), st.integers(0, 59), st.data())
-def test_damaged_values_are_folded_alike(count: int, place: int, data: st.DataObject) -> None:
+def test_damaged_values_have_equal_results(count: int, place: int, data: st.DataObject) -> None:
     records = log_of(joins(count))
     at = 1 + place % count
     value = bytearray(records[at].value)
@@ -235,45 +235,45 @@ def test_damaged_values_are_folded_alike(count: int, place: int, data: st.DataOb
         value[data.draw(st.integers(5, len(value) - 1))] = data.draw(st.integers(0, 255))
     cut = data.draw(st.sampled_from([len(value), len(value), data.draw(st.integers(0, len(value)))]))
     records[at] = records[at]._replace(value=bytes(value[:cut]))
-    assert_alike(records)
+    assert_equal_results(records)
 
 
-def test_headers_count_in_the_running_hash() -> None:
+def test_headers_are_part_of_the_running_hash() -> None:
     records = log_of(joins(3 * RUN_RECORDS_MIN))
     for at in (1, 20):
         records[at] = records[at]._replace(headers=(("a", b"b"),))
-    assert_alike(records)
+    assert_equal_results(records)
 
 
 def test_ids_are_forgotten_at_the_same_record() -> None:
     apart_ms = 20_000
     times = [T0 + number * apart_ms for number in range(60)]
     events = [join(number, now_ms=now_ms) for number, now_ms in enumerate(times)]
-    assert_alike(log_of(events, times))
+    assert_equal_results(log_of(events, times))
     slow = [join(number, now_ms=T0 + number * 1_500) for number in range(900)]
     records = log_of(slow, [T0 + number * 1_500 for number in range(900)])
-    assert assert_alike(records) < 100
+    assert assert_equal_results(records) < 100
     folded, _, _ = together(records, ())
     assert folded.ledger.has_forgotten(slow[0].envelope.command_id)
 
 
 @given(st.lists(st.sampled_from([1, 30, -30, 59_000, -59_000, 61_000, -61_000, 3_600_000, -3_600_000]), max_size=40))
-def test_a_run_ends_where_the_clock_is_put_right(jumps_ms: list[int]) -> None:
+def test_a_run_ends_at_a_clock_correction(jumps_ms: list[int]) -> None:
     times, now_ms = [], T0
     for number in range(60):
         now_ms += jumps_ms[number % len(jumps_ms)] if jumps_ms and number % 9 == 8 else 10
         times.append(now_ms)
-    assert_alike(log_of([join(number, now_ms=at_ms) for number, at_ms in enumerate(times)], times))
+    assert_equal_results(log_of([join(number, now_ms=at_ms) for number, at_ms in enumerate(times)], times))
 
 
 class FailingFold(ZonesFold):
-    """Rules with a bug."""
+    """A fold with a bug in evolve."""
 
     def evolve(self, state: ZonesState, change: ZonesChange, at: RecordMetadata) -> None:
         raise RuntimeError("a bug")
 
 
-def test_what_raises_in_a_run_halts_the_partition_before_it() -> None:
+def test_an_exception_in_a_run_halts_the_partition_before_the_run() -> None:
     records = log_of(joins(RUN_RECORDS_MIN))
     folded = FoldedPartition(ZONES_0, {1: FailingFold()}, LOG_ID)
     folded.fold(records[0])

@@ -1,4 +1,4 @@
-"""The check that a log is still the one that a replica has folded: while reading, and at a restart from saved state."""
+"""Checks that a log is still the one that a replica has folded, while reading and at a restart from saved state."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def edited(log: MemoryLog, replica: Replica, offset: int) -> None:
 
 
 @pytest.mark.parametrize("after_s", [0, 600], ids=["soon", "later"])
-def test_an_edited_log_is_found_within_a_minute(after_s: int) -> None:
+def test_an_edited_log_is_detected_within_a_minute(after_s: int) -> None:
     async def run() -> None:
         log = MemoryLog()
         replica = toy_replica(log)
@@ -42,7 +42,7 @@ def test_an_edited_log_is_found_within_a_minute(after_s: int) -> None:
 
 
 @pytest.mark.parametrize("damage", ["head edited", "last edited", "truncated by one", "refilled", "another log"])
-async def test_a_restart_refuses_a_log_that_is_not_the_one_it_folded(tmp_path: Path, damage: str) -> None:
+async def test_a_restart_refuses_another_log(tmp_path: Path, damage: str) -> None:
     log, issue = MemoryLog(), Issuer()
     store = RocksStore(tmp_path)
     async with running(replica := toy_replica(log, store=store)):
@@ -67,8 +67,8 @@ async def test_a_restart_refuses_a_log_that_is_not_the_one_it_folded(tmp_path: P
     store.close()
 
 
-async def test_an_end_is_said_to_be_seen_when_it_was_asked_and_not_when_it_was_answered() -> None:
-    """What was appended before then lies before the end: so it is told that a command never came."""
+async def test_the_end_of_a_log_counts_as_of_the_time_of_its_request() -> None:
+    """All records appended before that time lie before the end. This proves that a command was never appended."""
 
     def now_ms() -> int:
         return T0 + int(asyncio.get_running_loop().time() * 1_000)
@@ -82,11 +82,11 @@ async def test_an_end_is_said_to_be_seen_when_it_was_asked_and_not_when_it_was_a
             log.put(FLEET_0, fact("a"))
             await asyncio.sleep(0.3)
             assert all(replica.end(FLEET_0) > at for at, time_ms in appended if time_ms < replica.ends_seen_ms)
-        assert replica.ends_seen_ms > T0, "it was never asked"
+        assert replica.ends_seen_ms > T0, "the end was never requested"
 
 
-async def test_what_a_damaged_state_had_more_is_gone_with_the_next_save(tmp_path: Path) -> None:
-    """Else it would lie beside the rows that are folded afresh, and no later start could trust these either."""
+async def test_extra_rows_of_a_damaged_state_are_deleted_by_the_next_save(tmp_path: Path) -> None:
+    """Such rows would otherwise stay beside the newly folded rows, and every later start would find damage again."""
     log, store = MemoryLog(), RocksStore(tmp_path)
     async with running(first := toy_replica(log, store=store)):
         await submit(first, Issuer().set("a"))
@@ -94,7 +94,7 @@ async def test_what_a_damaged_state_had_more_is_gone_with_the_next_save(tmp_path
     [(key, row)] = [(key, row) for key, row in store._scan(b"r\0fleet/0\0policies\0")]
     store._db[key + b" that was never set"] = row
     async with running(second := toy_replica(log, store=store)):
-        assert second.folded_records, "the damage was not found"
+        assert second.folded_records, "the damage was not detected"
     await second.save()
     assert [name for name, _ in store.rows(FLEET_0, "policies")] == ["a"]
     async with running(third := toy_replica(log, store=store)):

@@ -1,4 +1,4 @@
-"""Saved state: whole or absent, with the same digest after any number of saves, and never served if wrong."""
+"""Saved state is whole or absent, has the same digest after any number of saves, and is never served if damaged."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def empty(log_id: str = LOG_ID) -> FoldedPartition:
 
 
 def story(seed: int, length: int = 120) -> list[Record]:
-    """A log with everything in it: sets, deletes, refusals, repeats, statements, poison, two raises, jumps in time."""
+    """A random log: sets, deletes, refusals, repeats, internal events, poison, two version raises, and time jumps."""
     issue = Issuer(seed)
     items: list[Event | bytes] = []
     for _ in range(length):
@@ -62,7 +62,7 @@ def stamped(items: Sequence[Event | bytes], issue: Issuer) -> list[Record]:
 
 
 async def whole(log: Sequence[Record]) -> FoldedPartition:
-    """Everything folded in one go, saved once."""
+    """A partition that folded the whole log and was saved once."""
     partition = empty()
     for record in log:
         partition.fold(record)
@@ -97,7 +97,7 @@ def facts(partition: FoldedPartition) -> tuple[object, ...]:
 @given(
     seed=st.integers(0, 10_000), saves=st.sets(st.integers(0, 120)), crashes=st.sets(st.integers(0, 120), max_size=5)
 )
-def test_any_saves_and_any_crashes_end_in_the_same_state(
+def test_any_saves_and_crashes_yield_the_same_state(
     tmp_path_factory: pytest.TempPathFactory, seed: int, saves: set[int], crashes: set[int]
 ) -> None:
     async def run() -> None:
@@ -124,7 +124,7 @@ def test_any_saves_and_any_crashes_end_in_the_same_state(
 
 
 @given(seed=st.integers(0, 10_000), saves=st.sets(st.integers(0, 120), max_size=20))
-def test_the_digest_depends_on_content_and_not_on_saves(seed: int, saves: set[int]) -> None:
+def test_the_digest_does_not_depend_on_the_number_of_saves(seed: int, saves: set[int]) -> None:
     async def run() -> None:
         log, store, partition = story(seed), DigestStore(), empty()
         for number, record in enumerate(log):
@@ -137,7 +137,7 @@ def test_the_digest_depends_on_content_and_not_on_saves(seed: int, saves: set[in
     asyncio.run(run())
 
 
-async def test_rows_that_come_and_go_leave_the_empty_digest(tmp_path: Path) -> None:
+async def test_added_and_deleted_rows_restore_the_former_digest(tmp_path: Path) -> None:
     store, partition, issue = RocksStore(tmp_path), empty(), Issuer()
     for record in records([created(), issue.set("a"), issue.set("b")]):
         partition.fold(record)
@@ -154,7 +154,7 @@ async def test_rows_that_come_and_go_leave_the_empty_digest(tmp_path: Path) -> N
     store.close()
 
 
-async def test_a_store_without_a_disk_keeps_nothing_of_rows_that_are_gone() -> None:
+async def test_a_store_without_a_disk_forgets_deleted_rows() -> None:
     store, partition, issue = DigestStore(), empty(), Issuer()
     for record in records([created(), issue.set("stays")]):
         partition.fold(record)
@@ -176,7 +176,7 @@ def _rows_known(store: DigestStore) -> set[tuple[Partition, str, str]]:
 
 
 class FailingStore(DigestStore):
-    """Commits fail until it is mended."""
+    """A store whose commits fail while `broken`."""
 
     broken = True
 
@@ -227,7 +227,7 @@ async def test_a_cancelled_save_loses_no_change(tmp_path: Path) -> None:
     store.close()
 
 
-async def test_a_save_leaves_the_loop_to_others_when_its_turn_is_over_and_not_before() -> None:
+async def test_a_save_yields_to_the_loop_when_its_slice_is_over_and_not_before() -> None:
     now_s, passes, rows = 0.0, 0, 0
     budget = LoopBudget(ReplicaLimits(slice_s=1.0, slice_records=1_000), lambda: now_s)
 
@@ -262,7 +262,7 @@ async def test_a_save_leaves_the_loop_to_others_when_its_turn_is_over_and_not_be
     counting.cancel()
 
 
-async def test_the_ids_of_a_save_are_written_in_slices_and_all_come_back(tmp_path: Path) -> None:
+async def test_command_ids_are_saved_in_slices_and_loaded_whole(tmp_path: Path) -> None:
     slices: list[int] = []
 
     async def yield_loop(saved: int) -> None:
@@ -280,7 +280,7 @@ async def test_the_ids_of_a_save_are_written_in_slices_and_all_come_back(tmp_pat
     store.close()
 
 
-async def test_a_halted_partition_is_saved_no_more() -> None:
+async def test_a_halted_partition_is_not_saved() -> None:
     partition = empty()
     for record in records([created(), fact("raise in evolve")]):
         partition.fold(record)
@@ -290,15 +290,15 @@ async def test_a_halted_partition_is_saved_no_more() -> None:
     assert partition.saved_position == 0
 
 
-async def test_a_partition_of_which_nothing_was_folded_is_not_saved() -> None:
-    """Its rows are those that a state begins with, and a replica that had not saved them would have another digest."""
+async def test_a_partition_without_folded_records_is_not_saved() -> None:
+    """An initial state has rows, so a save would give this replica another digest than one that did not save."""
     store = DigestStore()
     saver = Saver(store, ReplicaLimits(), now_s=0.0)
     await saver.save_all([FoldedPartition(FLEET_0, {1: ToyFold()}, LOG_ID)], now_s=1.0)
     assert store.head(FLEET_0) is None
 
 
-# -- what is found at the start
+# -- loading at the start
 
 
 async def saved_at(path: Path, log_id: str = LOG_ID) -> None:
@@ -334,7 +334,7 @@ async def test_rows_that_do_not_match_their_digest_are_not_served(tmp_path: Path
     store.close()
 
 
-async def test_one_process_and_one_owner_have_a_folder(tmp_path: Path) -> None:
+async def test_a_state_folder_has_one_process_and_one_owner(tmp_path: Path) -> None:
     store = RocksStore(tmp_path, owner="replica-1")
     with pytest.raises(FatalError, match="another process"):
         RocksStore(tmp_path)
@@ -345,20 +345,20 @@ async def test_one_process_and_one_owner_have_a_folder(tmp_path: Path) -> None:
     RocksStore(tmp_path).close()
 
 
-def test_a_folder_that_is_no_state_is_refused_with_advice(tmp_path: Path) -> None:
+def test_a_folder_without_valid_state_is_refused_with_advice(tmp_path: Path) -> None:
     (tmp_path / "current").mkdir()
     (tmp_path / "current" / "CURRENT").write_text("nonsense\n")
     with pytest.raises(FatalError, match="delete it to fold the log again"):
         RocksStore(tmp_path)
 
 
-def test_a_folder_that_may_not_be_written_is_no_damage_that_somebody_should_delete() -> None:
+def test_a_folder_without_write_permission_is_not_reported_as_damaged() -> None:
     with pytest.raises(FatalError, match=r"cannot be written \(.*\); give this process write permission$"):
         RocksStore(Path("/sys"))
 
 
 @pytest.mark.parametrize("seed", range(12))
-async def test_a_damaged_file_is_found_or_harmless_and_never_a_wrong_state(tmp_path: Path, seed: int) -> None:
+async def test_a_damaged_file_is_detected_or_harmless(tmp_path: Path, seed: int) -> None:
     log, rng = story(5), random.Random(seed)
     store, partition = RocksStore(tmp_path), empty()
     for record in log:
@@ -380,7 +380,7 @@ async def test_a_damaged_file_is_found_or_harmless_and_never_a_wrong_state(tmp_p
 # -- checkpoints
 
 
-async def test_checkpoints_keep_what_was_saved_then_and_only_a_few(tmp_path: Path) -> None:
+async def test_a_limited_number_of_checkpoints_is_kept(tmp_path: Path) -> None:
     store, partition = RocksStore(tmp_path, retention=CheckpointRetention(states=4)), empty()
     await store.checkpoint()
     assert list_checkpoints(tmp_path) == []
@@ -406,7 +406,7 @@ async def test_checkpoints_keep_what_was_saved_then_and_only_a_few(tmp_path: Pat
 
 
 class CountingStore(DigestStore):
-    """Remembers what it was asked to do for looking back."""
+    """A store that records its flushes and checkpoints."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -419,7 +419,7 @@ class CountingStore(DigestStore):
         self.asked.append("checkpoint")
 
 
-async def test_a_state_is_archived_when_so_much_time_has_passed_or_so_much_was_folded() -> None:
+async def test_a_checkpoint_is_taken_after_a_time_or_a_number_of_records() -> None:
     store, partition = CountingStore(), empty()
     saver = Saver(store, ReplicaLimits(checkpoint_s=10.0, checkpoint_records=5), now_s=0.0)
     log = records([created(), *[fact(f"p{number}") for number in range(12)]])
@@ -443,7 +443,7 @@ async def test_a_state_is_archived_when_so_much_time_has_passed_or_so_much_was_f
 # -- fold versions
 
 
-async def test_rows_of_a_state_that_was_left_are_not_saved_any_more(tmp_path: Path) -> None:
+async def test_a_version_raise_deletes_the_saved_rows_of_the_former_state(tmp_path: Path) -> None:
     issue, store, partition = Issuer(), RocksStore(tmp_path), empty()
     before: list[Event | bytes] = [created(), issue.set("stays", 5), issue.set("goes", -5)]
     for record in records(before):
@@ -465,7 +465,7 @@ async def test_rows_of_a_state_that_was_left_are_not_saved_any_more(tmp_path: Pa
     store.close()
 
 
-async def test_what_a_later_version_saved_is_left_by_a_binary_without_it(tmp_path: Path) -> None:
+async def test_state_of_a_later_fold_version_is_ignored_by_an_older_binary(tmp_path: Path) -> None:
     store, partition = RocksStore(tmp_path), empty()
     for record in records([created(), Issuer().raise_version(3)]):
         partition.fold(record)

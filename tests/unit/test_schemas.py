@@ -1,6 +1,6 @@
-"""What was released stays as it was: ids, schemas, bytes.
+"""Released schemas never change: their ids, their canonical forms, and the bytes of their events.
 
-`python -m tests.unit.test_schemas` adds what is newly released to the golden file, and never changes a line of it.
+`python -m tests.unit.test_schemas` adds new schemas to the golden file, and never changes a line of it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SCHEMAS = {schema.label: schema for schema in released()}
 
 
 def pinned(schema: Schema) -> dict[str, Any]:
-    """What must never change of a schema: its id, its canonical form, and, of the newest, an event's bytes."""
+    """The parts of a schema that must never change: id, canonical form, and for the newest version the bytes."""
     canonical = to_parsing_canonical_form(schema.document)
     facts: dict[str, Any] = {"id": schema.id, "fingerprint": fingerprint(canonical, "CRC-64-AVRO")}
     if schema == NEWEST[schema.name]:
@@ -38,19 +38,19 @@ def test_a_released_schema_keeps_its_id_form_and_bytes(label: str) -> None:
     assert {key: golden[key] for key in now} == now
 
 
-def test_nothing_that_was_released_is_gone() -> None:
+def test_no_released_schema_is_missing() -> None:
     assert json.loads(GOLDEN.read_text()).keys() == SCHEMAS.keys()
 
 
 @pytest.mark.parametrize("label", json.loads(GOLDEN.read_text()))
-def test_golden_bytes_are_read(label: str) -> None:
+def test_golden_bytes_are_decoded(label: str) -> None:
     event = decode(bytes.fromhex(json.loads(GOLDEN.read_text())[label]["bytes"]))
     assert type(event).__name__ == SCHEMAS[label].name
     if SCHEMAS[label] == NEWEST[SCHEMAS[label].name]:
         assert event == sample(SCHEMAS[label].name)
 
 
-def test_ids_are_unique_and_names_are_those_of_the_events() -> None:
+def test_schema_ids_are_unique_and_schemas_are_named_after_their_events() -> None:
     ids = [schema.id for schema in released()]
     assert len(set(ids)) == len(ids)
     assert {schema.name for schema in released()} == EVENT_TYPES.keys()

@@ -1,4 +1,4 @@
-"""A session opened twice under one id, through two replicas, by a caller whose first answer was lost."""
+"""A session opened twice under one command id, through two replicas, as after a lost response."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RNG = random.Random(3)
 
 
 class Edge:
-    """A replica that takes commands."""
+    """A replica with a command handler."""
 
     def __init__(self, contents: Contents, name: str) -> None:
         log, rng = MemoryLog(contents, lambda: T0), random.Random(name)
@@ -57,7 +57,7 @@ def opening(session: str = "s") -> pb.OpenSessionRequest:
     return pb.OpenSessionRequest(command_id=command_id, domain="d", clique="c", node="n", uid="u", session=session)
 
 
-async def test_a_repeat_through_another_replica_has_the_answer_of_the_first() -> None:
+async def test_a_repeat_through_another_replica_has_the_first_outcome() -> None:
     async with two_edges() as (one, two):
         request = opening()
         first = await one.open(request)
@@ -67,8 +67,8 @@ async def test_a_repeat_through_another_replica_has_the_answer_of_the_first() ->
         assert (member.session, member.edge) == ("s", "one")
 
 
-async def test_both_replicas_at_once_give_one_answer() -> None:
-    """Neither has folded the other's record when it appends its own."""
+async def test_two_replicas_at_once_give_one_outcome() -> None:
+    """Each replica appends before it has folded the record of the other."""
     async with two_edges() as (one, two):
         request = opening()
         first, second = await asyncio.gather(one.open(request), two.open(request))

@@ -1,4 +1,4 @@
-"""The guard cannot be bypassed: the share of a settled fleet that one person may remove."""
+"""Budgets cannot be bypassed: they limit the share of a settled fleet that one person may remove."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.support.fleet import Fleet, Item, actual_table, envelope, is_allowed,
 
 REAL = 60
 LEAVES, CHANGES = 6, 3
-"""What may be denied of these by leaves (10 %) and by changes (5 %)."""
+"""Numbers of real addresses that may be denied by leaves (10 %) and by changes (5 %)."""
 
 
 def real(i: int, **changes: Any) -> Item:
@@ -51,18 +51,18 @@ def settled() -> Fleet:
 
 
 def allowed(fleet: Fleet) -> set[str]:
-    """The addresses of real nodes that zone z0 lets through."""
+    """The addresses of real nodes that zone z0 allows."""
     device = actual_table(fleet.state, "z0")
     return {
         item.address for item in map(real, range(REAL)) if is_allowed(device, IPv4Address(item.address), ("udp", 9))
     }
 
 
-# --- what one person does ---------------------------------------------------------------------------------------------
+# --- actions of one person --------------------------------------------------------------------------------------------
 
 
 def join(fleet: Fleet, many: int, which: int) -> None:
-    """Nodes that nobody has, some of which have an address that a real one has."""
+    """Join invented nodes. Some have the address of a real node."""
     first = len(fleet.state.members.rows)
     side = ("left", "right", "evil")[which % 3]
     items = [
@@ -109,7 +109,7 @@ def raise_budget(fleet: Fleet, many: int, which: int) -> None:
 
 
 def approve(fleet: Fleet, _: int, which: int) -> None:
-    """Under each of her certificates."""
+    """Approve every hold under each of the person's roles."""
     for hold in list(fleet.state.holds.rows.values()):
         for role in ("", "approver/", "operator/", "?"):
             fleet.apply(HoldApproved(envelope(f"{role}eve"), hold.id, hold.hash))
@@ -124,30 +124,30 @@ def wait(fleet: Fleet, many: int, _: int) -> None:
     fleet.now_ms += 2_000 * many
 
 
-DEEDS: tuple[Callable[[Fleet, int, int], None], ...] = (
+ACTIONS: tuple[Callable[[Fleet, int, int], None], ...] = (
     *(join, join, leave, leave, change, edit, edit),
     *(delete, relabel, raise_budget, approve, reject, wait),
 )
-deeds = st.lists(st.tuples(st.sampled_from(DEEDS), st.integers(1, 20), st.integers(0, 59)), max_size=14)
+actions = st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(1, 20), st.integers(0, 59)), max_size=14)
 
 
 @settings(max_examples=150, deadline=None)
-@given(deeds)
-def test_one_person_denies_no_more_than_the_budgets_of_what_was_there_for_a_while(
+@given(actions)
+def test_one_person_denies_no_more_settled_addresses_than_the_budgets(
     done: list[tuple[Callable[[Fleet, int, int], None], int, int]],
 ) -> None:
     fleet = settled()
     before = allowed(fleet)
     assert len(before) == REAL
-    for deed, many, which in done:
-        deed(fleet, many, which)
+    for action, many, which in done:
+        action(fleet, many, which)
     lost = before - allowed(fleet)
     assert len(lost) <= LEAVES + CHANGES
     fleet.state = fleet.reload()
     assert before - allowed(fleet) == lost
 
 
-def test_made_up_joins_do_not_make_a_budget_larger() -> None:
+def test_invented_joins_do_not_enlarge_a_budget() -> None:
     fleet = settled()
     limits = [fleet.leave(*(f"n{i}" for i in range(LEAVES + 1))).code]
     for batch in range(20):
@@ -157,12 +157,12 @@ def test_made_up_joins_do_not_make_a_budget_larger() -> None:
     assert limits == ["held", "held"]
     assert fleet.policy("no", action="drop").code == "held"
     fleet.now_ms += SETTLED_MS + STEP_MS
-    assert fleet.leave(*(f"n{i}" for i in range(2 * LEAVES + 2, REAL))).code == "done", "after an hour they count"
+    assert fleet.leave(*(f"n{i}" for i in range(2 * LEAVES + 2, REAL))).code == "done", "joins count after an hour"
 
 
 @pytest.mark.parametrize(("nodes", "may_leave"), [(1, 1), (3, 2), (4, 2), (9, 4), (100, 50), (3_000, 1_000)])
 def test_a_fleet_of_any_size_keeps_half_of_its_nodes_in_ten_minutes(nodes: int, may_leave: int) -> None:
-    """And a node of a small one may leave without two others who approve it."""
+    """In a small fleet one node may leave without approvals."""
 
     def left(count: int) -> str:
         fleet = Fleet()
@@ -188,7 +188,7 @@ def looser(fleet: Fleet, kind: str = DENIED_BY_CHANGE, permille: int = 1_000, mi
     return fleet.apply(BudgetSet(envelope("approver/eve"), kind, permille, min_addresses))
 
 
-def test_to_loosen_a_budget_takes_two_others_and_counts_only_then() -> None:
+def test_a_looser_budget_takes_effect_after_two_approvals() -> None:
     fleet = settled()
     waiting = fleet.policy("no", action="drop")
     outcome = looser(fleet)
@@ -196,27 +196,27 @@ def test_to_loosen_a_budget_takes_two_others_and_counts_only_then() -> None:
     reason = f"budget: {looser_than}; it waits for approval"
     assert (outcome.code, outcome.reason) == ("held", reason)
     assert looser(fleet) == outcome
-    assert fleet.policy("no", action="drop") == waiting, "a budget that waits lets nothing pass"
+    assert fleet.policy("no", action="drop") == waiting, "a budget that waits has no effect"
     assert fleet.approve(outcome.result["hold"], "operator/eve").code == "refused"
     fleet.state = fleet.reload()
     approved = [fleet.approve(outcome.result["hold"], actor).code for actor in ("bob", "bob", "cid")]
     assert approved == ["done", "unchanged", "done"]
     assert fleet.state.budgets.rows[DENIED_BY_CHANGE] == Budget(DENIED_BY_CHANGE, 1_000, 3)
-    assert list(fleet.state.holds.rows) == [str(waiting.result["hold"])], "what waited still does"
+    assert list(fleet.state.holds.rows) == [str(waiting.result["hold"])], "the other hold stays open"
 
 
-def test_to_tighten_a_budget_takes_one_and_ends_what_would_loosen_it() -> None:
+def test_a_tighter_budget_takes_effect_at_once_and_ends_held_ones() -> None:
     fleet = settled()
     looser(fleet)
     assert looser(fleet, permille=49).code == "done"
     assert fleet.state.holds.rows == {}
     for permille, min_addresses in ((60, 0), (0, 4)):
         held = looser(fleet, permille=permille, min_addresses=min_addresses)
-        assert held.code == "held", "looser in one respect is looser"
+        assert held.code == "held", "a budget that is looser in one respect needs approvals"
     assert len(fleet.state.holds.rows) == 1
     assert fleet.reject(held.result["hold"]).code == "done"
     assert (fleet.state.holds.rows, fleet.state.budgets.rows[DENIED_BY_CHANGE].permille) == ({}, 49)
-    assert looser(fleet, "allowed-by-join", 500, 0).code == "done", "no limit was the loosest"
+    assert looser(fleet, "allowed-by-join", 500, 0).code == "done", "any limit is tighter than none"
     assert looser(fleet, "allowed-by-join", 1_000, 0).code == "held"
 
 
@@ -245,7 +245,7 @@ def test_the_base_is_the_smallest_level_at_the_end_of_a_minute_of_the_last_hour(
     assert len(levels.samples) <= SETTLED_MS // STEP_MS + 2
 
 
-def test_what_a_budget_let_go_counts_as_if_it_were_there() -> None:
+def test_addresses_charged_to_a_budget_still_count_in_its_base() -> None:
     levels = LevelHistory(((0, 100),))
     now_ms = SETTLED_MS + BUDGET_WINDOW_MS
     assert base_of(levels, sampled_ms=0, level=90, now_ms=now_ms, spent=[(now_ms - 5, 10)]) == BudgetBase(90, 90)
@@ -253,7 +253,7 @@ def test_what_a_budget_let_go_counts_as_if_it_were_there() -> None:
     assert base_of(levels, sampled_ms=now_ms - STEP_MS, level=90, now_ms=now_ms, spent=spent) == BudgetBase(100, 100)
 
 
-def test_lists_that_become_one_have_been_as_small_as_the_smaller_one() -> None:
+def test_merged_lists_have_the_smaller_of_their_levels() -> None:
     one, other = LevelHistory(((0, 10), (60_000, 30))), LevelHistory(((60_000, 20), (120_000, 0), (180_000, 40)))
     assert merged_levels([one, one]) == one
     assert (
@@ -263,7 +263,7 @@ def test_lists_that_become_one_have_been_as_small_as_the_smaller_one() -> None:
     )
 
 
-def test_samples_that_a_fast_clock_dated_ahead_are_of_the_time_of_its_correction() -> None:
+def test_samples_with_future_times_are_moved_to_the_time_of_the_correction() -> None:
     levels = LevelHistory(((0, 10), (120_000, 7), (240_000, 30)))
     corrected = LevelHistory(((0, 10), (60_000, 7)))
     assert levels.rewind(60_000) == corrected.rewind(60_000) == corrected
@@ -274,10 +274,12 @@ def test_samples_that_a_fast_clock_dated_ahead_are_of_the_time_of_its_correction
     fleet.limit("z0", 1, 1)
     fleet.fold.rewind(fleet.state, fleet.now_ms - SETTLED_MS)
     fleet.now_ms -= SETTLED_MS
-    assert fleet.leave(*(f"n{i}" for i in range(LEAVES))).code == "held", "a fast clock settles nothing"
+    assert fleet.leave(*(f"n{i}" for i in range(LEAVES))).code == "held", (
+        "the time of a fast clock does not settle a level"
+    )
 
 
-def test_a_list_that_does_not_change_takes_no_sample() -> None:
+def test_an_unchanged_list_takes_no_sample() -> None:
     fleet = settled()
     fleet.limit("z0", 1, 1)
     before = saved_bytes(fleet.state)["levels"]

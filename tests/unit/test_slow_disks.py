@@ -1,4 +1,4 @@
-"""The embedded log on a disk that does not sync: the waits of its callers, and the fate of landed appends."""
+"""The embedded log on a disk whose syncs hang or fail: the waits of callers, and the results of their appends."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def log(tmp_path: Path, clock: Clock) -> AsyncIterator[EmbeddedLog]:
 
 
 class SlowDisk:
-    """Syncs begin, and end when they are let: a real disk that hangs cannot be had for the asking."""
+    """A disk whose syncs begin, and end once `may_end` is set."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.begun, self.may_end = threading.Event(), threading.Event()
@@ -48,22 +48,22 @@ class SlowDisk:
         monkeypatch.setattr(Rocks, "sync", slow)
 
 
-async def test_a_disk_that_hangs_keeps_only_those_waiting_who_append(
-    log: EmbeddedLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_hanging_disk_delays_appends_only(log: EmbeddedLog, monkeypatch: pytest.MonkeyPatch) -> None:
     await put(log, ZONES_0, b"before")
     disk = SlowDisk(monkeypatch)
     with pytest.raises(AppendUnknown, match=r"not synced within 0\.2 s"):
         await log.append(ZONES_0, b"zone", b"hangs", timeout_s=0.2)
     assert disk.begun.is_set()
-    assert [record.value for record in await read_all(log, ZONES_0)] == [b"before"], "read while the disk hangs"
+    assert [record.value for record in await read_all(log, ZONES_0)] == [b"before"], (
+        "reads must work while the disk hangs"
+    )
     after = log.append(ZONES_0, b"zone", b"after", timeout_s=60)
     disk.may_end.set()
     await after
     assert [record.value for record in await read_all(log, ZONES_0)] == [b"before", b"hangs", b"after"]
 
 
-async def test_an_end_waits_for_the_sync_under_way(
+async def test_closing_the_log_waits_for_a_running_sync(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "log"
@@ -78,7 +78,7 @@ async def test_an_end_waits_for_the_sync_under_way(
         assert [record.value for record in await read_all(log, ZONES_0)] == [b"v"]
 
 
-async def test_an_append_that_was_taken_back_before_its_turn_is_not_written(
+async def test_a_queued_append_that_is_cancelled_is_not_written(
     log: EmbeddedLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk = SlowDisk(monkeypatch)
@@ -91,7 +91,7 @@ async def test_an_append_that_was_taken_back_before_its_turn_is_not_written(
     assert [record.value for record in await read_all(log, ZONES_0)] == [b"under way", b"last"]
 
 
-async def test_an_end_tells_those_who_wait_for_room(
+async def test_closing_the_log_fails_appends_that_wait_for_queue_space(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with EmbeddedLog.open(TOPICS, tmp_path / "log", partition_count=2, now_ms=clock) as log:
@@ -101,10 +101,10 @@ async def test_an_end_tells_those_who_wait_for_room(
         disk.may_end.set()
     async with asyncio.timeout(60):
         ends = await asyncio.gather(*appends, return_exceptions=True)
-    assert isinstance(ends[-1], LogUnavailable), "it was never queued, so it is certain"
+    assert isinstance(ends[-1], LogUnavailable), "an append that was never queued surely did not land"
 
 
-async def test_the_time_that_an_append_waits_for_room_is_of_its_own(
+async def test_the_wait_for_queue_space_counts_towards_the_timeout(
     log: EmbeddedLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left_s: list[float] = []
@@ -122,10 +122,10 @@ async def test_the_time_that_an_append_waits_for_room_is_of_its_own(
     assert all(each < 60 for each in left_s[at_once:])
 
 
-async def test_what_landed_though_its_sync_failed_is_shown_when_the_disk_takes_writes_again(
+async def test_a_record_whose_sync_failed_is_shown_once_the_disk_works_again(
     log: EmbeddedLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To those who read at the end, too, though nobody may append anything for long."""
+    """A reader at the end gets the record even without a further append."""
 
     def fails(rocks: Rocks) -> None:
         raise RocksError("IO error: no space left on device")
@@ -140,7 +140,9 @@ async def test_what_landed_though_its_sync_failed_is_shown_when_the_disk_takes_w
     assert [record.value for record in await read_all(log, ZONES_0)] == [b"landed"]
 
 
-async def test_retention_while_the_disk_hangs_stays_done(log: EmbeddedLog, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_records_expired_while_the_disk_hangs_stay_expired(
+    log: EmbeddedLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await put(log, REPLICAS_0, *numbered("v", 5))
     disk = SlowDisk(monkeypatch)
     append = log.append(REPLICAS_0, b"replica", b"v-5", timeout_s=60)

@@ -1,4 +1,4 @@
-"""A zones partition that can never be forwarded is reported once, by name; one that merely lags is not."""
+"""A zones partition that can never be forwarded is reported once. A partition that only lags is not reported."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tests.support.memory_plane import Plane, plane
 pytestmark = pytest.mark.virtual_clock
 
 LONG_S = 2 * (LOOK_S + ReplicaLimits().ends_s) + 1
-"""Until a contradiction has certainly been seen, the ends been asked anew, and been looked at again."""
+"""Seconds for two passes of the detector and two updates of the partition ends, which a report needs."""
 
 
 def forged(to_offset: int, number: int) -> MembershipChanged:
-    """A forward of a node that no zone ever had."""
+    """A forward of a node that is in no zone."""
     cause = Envelope("", f"zones/{number}", "forger", 0)
     return MembershipChanged(
         cause, number, 0, to_offset, 0, ["z1"], ["ghost"], [PRESENT], [1], ["u"], b"", b"", [], [], [], []
@@ -32,7 +32,7 @@ def forged(to_offset: int, number: int) -> MembershipChanged:
 
 
 def state(made: Plane, zone: str, event: Event) -> None:
-    """Put a record into the log, whoever may."""
+    """Add a record to the log without any check."""
     partition = FLEET_0 if isinstance(event, MembershipChanged) else made.partition(zone)
     made.log.contents.add(partition, made.now_ms(), zone.encode(), encode(event))
 
@@ -45,7 +45,7 @@ async def started(made: Plane) -> StallDetector:
     return stall_detector
 
 
-async def test_a_mark_ahead_of_its_partition_is_told_once_and_shown(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_mark_ahead_of_its_partition_is_logged_once_and_shown(caplog: pytest.LogCaptureFixture) -> None:
     async with plane() as made:
         stall_detector = await started(made)
         partition = made.partition("z1")
@@ -58,7 +58,7 @@ async def test_a_mark_ahead_of_its_partition_is_told_once_and_shown(caplog: pyte
         assert [(r.getMessage(), vars(r)["partition"], vars(r)["reason"]) for r in caplog.records] == [
             ("forwarding to fleet stopped", partition, stall_detector.reasons[partition])
         ]
-        assert made.count(partition, OutboxAcknowledged) == 0, "said again and again what the zone cannot take"
+        assert made.count(partition, OutboxAcknowledged) == 0, "the forwarder appended a record that the zone refuses"
         board = StatusReporter(
             made.replicas["r1"],
             location=LogLocation("embedded"),
@@ -72,7 +72,7 @@ async def test_a_mark_ahead_of_its_partition_is_told_once_and_shown(caplog: pyte
         assert "999" in stall_detector.reasons[partition]
 
 
-async def test_a_mark_behind_what_the_zone_has_pruned_is_told() -> None:
+async def test_a_mark_behind_the_pruned_outbox_is_reported() -> None:
     async with plane() as made:
         stall_detector = await started(made)
         partition = made.partition("z1")
@@ -84,7 +84,7 @@ async def test_a_mark_behind_what_the_zone_has_pruned_is_told() -> None:
         assert "a" not in made.fleet().members.rows
 
 
-async def test_it_is_over_when_the_partition_has_grown_past_the_mark(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_report_ends_when_the_partition_has_grown_past_the_mark(caplog: pytest.LogCaptureFixture) -> None:
     async with plane() as made:
         stall_detector = await started(made)
         partition = made.partition("z1")
@@ -98,7 +98,7 @@ async def test_it_is_over_when_the_partition_has_grown_past_the_mark(caplog: pyt
         assert "forwarding to fleet resumed" in caplog.records[-1].getMessage()
 
 
-async def test_what_is_seen_before_the_ends_are_asked_again_may_only_lag() -> None:
+async def test_nothing_is_reported_before_the_ends_are_updated() -> None:
     async with plane() as made:
         stall_detector = await started(made)
         await asyncio.sleep(LOOK_S - 0.5)

@@ -1,4 +1,4 @@
-"""State checkpoints for as-of queries: a bounded number of them, and none far from the one before it."""
+"""State checkpoints for as-of queries: their number is limited, and gaps between them stay small."""
 
 from __future__ import annotations
 
@@ -22,26 +22,28 @@ KEPT = 24
 
 
 def thinned(kept: list[int], records: int, most: int = KEPT) -> list[int]:
-    """What is kept when one more state is made, after so many records."""
+    """The retained checkpoints after one more is taken at this number of records."""
     kept = [*kept, records]
     while len(kept) > most:
         kept.pop(most_redundant(kept))
     return kept
 
 
-def test_a_thousand_states_thin_out_to_a_few_and_none_is_far_from_any_moment() -> None:
+def test_a_thousand_checkpoints_are_thinned_out_with_small_gaps() -> None:
     kept: list[int] = []
     for number in range(1, 1_001):
         kept = thinned(kept, number * 1_000_000)
         gaps = [(after - before) / (kept[-1] - before) for before, after in pairwise(kept[:-2])]
-        assert max(gaps, default=0.0) < 0.5, f"after {number}: half of what came since is to be folded from {kept}"
+        assert max(gaps, default=0.0) < 0.5, (
+            f"after {number} checkpoints a query folds half of the later records; retained: {kept}"
+        )
     assert len(kept) == KEPT
     assert kept[0] == 1_000_000
     assert kept[-2:] == [999_000_000, 1_000_000_000]
 
 
 @given(st.lists(st.integers(0, 10_000), min_size=1, max_size=200), st.integers(1, 10))
-def test_any_distances_keep_the_newest_state_and_the_bound(distances: list[int], most: int) -> None:
+def test_at_any_distances_the_newest_checkpoint_and_the_limit_are_kept(distances: list[int], most: int) -> None:
     kept: list[int] = []
     records = 0
     for distance in distances:
@@ -59,7 +61,7 @@ def made(folder: Path, records: int, **files: int) -> None:
         (state / name).write_bytes(bytes(size))
 
 
-async def test_states_over_the_bytes_allowed_go_and_shared_files_do_not_count(tmp_path: Path) -> None:
+async def test_checkpoints_over_the_byte_limit_are_deleted_and_shared_files_do_not_count(tmp_path: Path) -> None:
     folder, current = tmp_path / "checkpoints", tmp_path / "current"
     current.mkdir()
     (current / "shared").write_bytes(bytes(5_000))
@@ -71,10 +73,10 @@ async def test_states_over_the_bytes_allowed_go_and_shared_files_do_not_count(tm
     assert [state.records for state in checkpoints_in(folder)] == [4, 5]
     assert not list(folder.glob("*.tmp"))
     await prune(folder, current, CheckpointRetention(states=10, bytes_max=0))
-    assert [state.records for state in checkpoints_in(folder)] == [5], "the newest stays whatever it takes"
+    assert [state.records for state in checkpoints_in(folder)] == [5], "the newest checkpoint stays whatever its size"
 
 
-async def test_what_a_killed_process_left_half_made_is_cleared(tmp_path: Path) -> None:
+async def test_an_incomplete_checkpoint_of_a_killed_process_is_deleted(tmp_path: Path) -> None:
     folder, current = tmp_path / "checkpoints", tmp_path / "current"
     current.mkdir()
     made(folder, 7, own=1)
@@ -85,7 +87,7 @@ async def test_what_a_killed_process_left_half_made_is_cleared(tmp_path: Path) -
     assert checkpoints_in(folder) == [StateCheckpoint(1_007, 7, folder / checkpoint_name(1_007, 7))]
 
 
-async def test_a_file_that_goes_while_sizes_are_taken_stops_nothing(tmp_path: Path) -> None:
+async def test_a_file_deleted_while_sizes_are_read_is_ignored(tmp_path: Path) -> None:
     folder, current = tmp_path / "checkpoints", tmp_path / "current"
     current.mkdir()
     for records in (1, 2, 3):

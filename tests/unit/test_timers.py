@@ -1,4 +1,4 @@
-"""Timers: a deadline is stated when it has passed, by rank, and later if the log's clock lags."""
+"""Timers report a passed deadline once, by rank, and in time whatever the clocks do."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LIMIT_S = ATTEMPT_S + GRACE_S
 
 
 class Clock:
-    """A clock that is so much ahead of the log's."""
+    """A clock that is `ahead_ms` ahead of the clock of the log."""
 
     def __init__(self, made: Plane, ahead_ms: int) -> None:
         self.ahead_ms = ahead_ms
@@ -37,7 +37,7 @@ def timers(made: Plane, name: str, clock: Clock | None = None) -> Timers:
 
 
 async def begin_step(made: Plane, name: str = "d") -> None:
-    """An attempt of which nobody will hear again."""
+    """Start an attempt that never reports a result."""
     await made.register(name)
     await made.request(name, "provision", "image-1")
     number = made.dpu(name).attempt + 1
@@ -46,7 +46,7 @@ async def begin_step(made: Plane, name: str = "d") -> None:
     await made.until(lambda: made.dpu(name).step_state == "running")
 
 
-async def test_a_deadline_is_stated_when_it_has_come_and_once() -> None:
+async def test_a_deadline_is_reported_once_when_it_passes() -> None:
     async with plane() as made:
         await made.add("r1")
         found = timers(made, "r1")
@@ -58,7 +58,7 @@ async def test_a_deadline_is_stated_when_it_has_come_and_once() -> None:
 
 
 @pytest.mark.parametrize("ahead_ms", [20_000, 7_200_000, -7_200_000])
-async def test_a_clock_that_is_wrong_states_a_deadline_in_time(ahead_ms: int) -> None:
+async def test_a_deadline_is_reported_in_time_by_a_wrong_clock(ahead_ms: int) -> None:
     async with plane() as made:
         await made.add("r1")
         found = timers(made, "r1", Clock(made, ahead_ms))
@@ -68,8 +68,8 @@ async def test_a_clock_that_is_wrong_states_a_deadline_in_time(ahead_ms: int) ->
         assert found.stated == 1
 
 
-def test_a_clock_that_jumps_ends_no_attempt_early_or_late() -> None:
-    """Every running step of the plane ended at once when a clock was set ahead, and none for an hour afterwards."""
+def test_a_clock_jump_ends_no_attempt_early_or_late() -> None:
+    """A clock that was set ahead once ended every running step at once, and no step ended in the hour after it."""
 
     async def scenario(jumps_ms: tuple[int, ...]) -> None:
         async with plane() as made:
@@ -89,7 +89,7 @@ def test_a_clock_that_jumps_ends_no_attempt_early_or_late() -> None:
         run_virtual(scenario(jumps_ms))
 
 
-async def test_an_attempt_that_began_under_a_fast_clock_gets_its_time_and_no_hour_more() -> None:
+async def test_an_attempt_begun_under_a_fast_clock_has_its_normal_deadline() -> None:
     async with plane() as made:
         await made.add("r1")
         made.ahead_ms = 3_600_000
@@ -99,12 +99,12 @@ async def test_an_attempt_that_began_under_a_fast_clock_gets_its_time_and_no_hou
         made.ahead_ms = 0
         await made.register("another")
         waited_s = await made.until(lambda: made.dpu("d").failures == 1, timeout_s=2 * LIMIT_S)
-        assert abs(waited_s - LIMIT_S) < 1.0, "from the correction on"
+        assert abs(waited_s - LIMIT_S) < 1.0, "the deadline counts from the correction"
         assert found.stated == 1
 
 
 @pytest.mark.parametrize("ahead_ms", [7_200_000, -7_200_000])
-async def test_a_timer_that_starts_with_a_wrong_clock_is_put_right_by_the_log(ahead_ms: int) -> None:
+async def test_a_timer_with_a_wrong_clock_learns_the_time_from_the_log(ahead_ms: int) -> None:
     async with plane() as made:
         await made.add("r1")
         await begin_step(made)
@@ -114,8 +114,8 @@ async def test_a_timer_that_starts_with_a_wrong_clock_is_put_right_by_the_log(ah
         assert found.stated <= 2
 
 
-async def test_a_statement_that_did_not_land_shows_nothing_of_the_clock() -> None:
-    """The log may have been quiet for long: by the time of its last record the deadline has not come."""
+async def test_an_append_that_did_not_land_is_not_evidence_of_a_wrong_clock() -> None:
+    """The last record of a quiet log may be old, and by its time the deadline has not passed."""
     async with plane() as made:
         await made.add("r1")
         found = timers(made, "r1")
@@ -126,7 +126,7 @@ async def test_a_statement_that_did_not_land_shows_nothing_of_the_clock() -> Non
         assert (found.stated, found.internal_events.failures) == (1, 1)
 
 
-def test_the_second_in_rank_speaks_only_if_the_first_does_not() -> None:
+def test_a_timer_of_lower_rank_reports_only_if_the_first_does_not() -> None:
     async def scenario(both: bool) -> tuple[int, float]:
         async with plane() as made:
             await made.add("r1")
@@ -144,7 +144,7 @@ def test_the_second_in_rank_speaks_only_if_the_first_does_not() -> None:
     assert stated == 1 and 0.29 < late_s < 0.4
 
 
-async def test_a_deadline_that_was_met_is_never_stated() -> None:
+async def test_a_deadline_that_was_met_is_not_reported() -> None:
     async with plane() as made:
         await made.add("r1")
         found = timers(made, "r1")
@@ -154,7 +154,7 @@ async def test_a_deadline_that_was_met_is_never_stated() -> None:
         assert found.stated == 0
 
 
-async def test_of_a_partition_that_is_halted_nothing_is_said_over_and_over() -> None:
+async def test_no_deadline_of_a_halted_partition_is_reported() -> None:
     async with plane() as made:
         replica = await made.add("t1")
         timers(made, "t1")

@@ -1,4 +1,4 @@
-"""Tombstones of fleet: their effect on other partitions, and their lifetime."""
+"""Tombstones of fleet: their effect on statements of other partitions, and their lifetime."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ A, B = (
     for number in (0, 1)
 )
 GONE = Tombstone(1, 5, 20, 30)
-"""Created at 5, stated last at 20, left at 30."""
+"""Of a node that was created at 5 ms, last stated at 20 ms, and left at 30 ms."""
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ GONE = Tombstone(1, 5, 20, 30)
         (6, 10, False),
     ],
 )
-def test_a_leave_ends_older_incarnations_and_its_own_where_that_was_before(
+def test_a_leave_ends_older_incarnations_and_earlier_statements_of_its_own(
     created_ms: int, last_present_ms: int, ends: bool
 ) -> None:
     assert GONE.ends(created_ms, last_present_ms) == ends
@@ -44,17 +44,17 @@ def test_a_leave_ends_older_incarnations_and_its_own_where_that_was_before(
 
 
 @pytest.mark.parametrize(("created_ms", "last_present_ms", "ends"), [(4, 30, True), (4, 31, False), (5, 10, False)])
-def test_a_last_statement_later_than_its_leave_is_of_a_fast_clock_and_decides_nothing(
+def test_a_last_statement_later_than_its_leave_decides_nothing(
     created_ms: int, last_present_ms: int, ends: bool
 ) -> None:
-    """Neither before fleet's own clock has come to its time nor after that."""
+    """Such a time is of a fast clock. It decides nothing before and after fleet's clock has reached it."""
     fast = Tombstone(1, 5, 50, 30)
     for now_ms in (40, LATER):
         assert fast.ends_known(created_ms, last_present_ms, now_ms) == ends
         assert fast.ends_late(created_ms, last_present_ms, now_ms) == ends
 
 
-def test_a_node_that_was_created_by_a_fast_clock_moves_once_it_is_put_right() -> None:
+def test_a_node_created_under_a_fast_clock_can_move_after_the_correction() -> None:
     fleet = Fleet()
     hour_ms = 3_600_000
     fleet.now_ms += hour_ms
@@ -67,7 +67,7 @@ def test_a_node_that_was_created_by_a_fast_clock_moves_once_it_is_put_right() ->
 
 
 def test_times_ahead_of_fleet_decide_nothing() -> None:
-    """A partition whose clock was fast: what fleet hears later counts, and equal creation times end nothing."""
+    """After a clock error, the later forward counts, and a leave ends no incarnation of the same creation time."""
     assert GONE.ends_known(4, 31, 29) and not GONE.ends_known(5, 10, 29)
     assert not GONE.ends_late(4, 10, 29)
 
@@ -77,14 +77,14 @@ tombstone = st.builds(Tombstone, st.just(1), times, times, times)
 
 
 @given(tombstone, tombstone, times, times)
-def test_one_that_replaces_another_ends_all_that_it_ended(
+def test_a_tombstone_that_replaces_another_ends_all_that_it_ended(
     new: Tombstone, old: Tombstone, created_ms: int, last_present_ms: int
 ) -> None:
     if new.replaces(old) and old.ends(created_ms, last_present_ms):
         assert new.ends(created_ms, last_present_ms)
 
 
-def test_the_nodes_of_which_fleet_heard_first_are_forgotten_also_after_a_restart(
+def test_the_oldest_tombstones_are_forgotten_first_also_after_a_restart(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(tombstones, "MAX_TOMBSTONES", 3)
@@ -101,7 +101,7 @@ def test_the_nodes_of_which_fleet_heard_first_are_forgotten_also_after_a_restart
         assert set(table.rows) == {"d", "b", "e"}
 
 
-def test_a_node_keeps_those_that_no_later_one_replaces_and_only_a_few() -> None:
+def test_a_node_keeps_at_most_four_tombstones() -> None:
     table = Tombstones()
     table.note({"n": GONE}, 1)
     table.note({"n": Tombstone(1, 6, 40, 50)}, 2)
@@ -113,12 +113,12 @@ def test_a_node_keeps_those_that_no_later_one_replaces_and_only_a_few() -> None:
 
 
 def moved(fleet: Fleet, *, state: int = LEFT) -> None:
-    """A node in A, of which B says that a newer incarnation came and left."""
+    """A node in zone A, and a leave of a newer incarnation from zone B."""
     fleet.change(Item("n", A, "10.0.0.1", created_ms=5, changed_ms=10))
     fleet.change(Item("n", B, state=state, created_ms=6, changed_ms=30, last_present_ms=20))
 
 
-def test_a_leave_of_something_newer_elsewhere_is_a_stated_leave_and_the_zone_is_told() -> None:
+def test_a_leave_of_a_newer_incarnation_elsewhere_counts_as_a_stated_leave() -> None:
     fleet = Fleet()
     moved(fleet)
     assert not fleet.state.members.rows
@@ -128,7 +128,7 @@ def test_a_leave_of_something_newer_elsewhere_is_a_stated_leave_and_the_zone_is_
     assert (told.zones, told.names, told.created_ms, told.seen_offset) == ([A], ["n"], [5], fleet.state.marks[0])
 
 
-def test_over_budget_it_is_held_as_any_leave_and_the_zone_is_told_all_the_same() -> None:
+def test_such_a_leave_over_budget_is_held_and_the_zone_still_gets_its_record() -> None:
     fleet = Fleet()
     fleet.budget(DENIED_BY_LEAVE, 0, 0)
     moved(fleet)
@@ -136,7 +136,7 @@ def test_over_budget_it_is_held_as_any_leave_and_the_zone_is_told_all_the_same()
     (hold,) = fleet.state.holds.rows.values()
     assert hold.kind == DENIED_BY_LEAVE and next_record(fleet.state, 0, 0) is not None
     fleet.change(Item("n", A, state=SUPERSEDED, created_ms=5, changed_ms=40, last_present_ms=10))
-    assert fleet.state.members.rows["n"].held, "that the zone dropped it changes nothing of the hold"
+    assert fleet.state.members.rows["n"].held, "the hold stays although the zone dropped the node"
 
 
 def test_a_superseded_node_leaves_no_tombstone_and_ends_nothing() -> None:
@@ -145,15 +145,15 @@ def test_a_superseded_node_leaves_no_tombstone_and_ends_nothing() -> None:
     assert fleet.state.members.rows["n"].zone == A and not fleet.state.tombstones.rows
 
 
-def test_a_leave_that_says_no_time_ends_nothing() -> None:
-    """The node's own agent had put it there."""
+def test_a_leave_without_a_time_ends_nothing() -> None:
+    """A leave has no time if the node's own agent had joined it to that zone."""
     fleet = Fleet()
     fleet.change(Item("n", A, "10.0.0.1", created_ms=5, changed_ms=10))
     fleet.change(Item("n", B, state=LEFT, created_ms=6, changed_ms=30))
     assert fleet.state.members.rows["n"].zone == A and not fleet.state.tombstones.rows
 
 
-def test_a_late_join_of_what_has_ended_is_sent_back_and_after_a_restart_too() -> None:
+def test_a_late_join_of_an_ended_incarnation_is_superseded_also_after_a_restart() -> None:
     fleet = Fleet()
     fleet.change(Item("n", B, state=LEFT, created_ms=6, changed_ms=30, last_present_ms=20))
     fleet.state = fleet.reload()
@@ -163,7 +163,7 @@ def test_a_late_join_of_what_has_ended_is_sent_back_and_after_a_restart_too() ->
     assert isinstance(told, NodesSuperseded) and told.names == ["n"]
 
 
-def test_a_join_after_the_leave_stands_though_the_callers_clock_is_slow() -> None:
+def test_a_join_after_the_leave_counts_although_its_clock_is_slow() -> None:
     fleet = Fleet()
     fleet.change(Item("n", B, state=LEFT, created_ms=6, changed_ms=30, last_present_ms=20))
     fleet.change(Item("n", A, created_ms=5, changed_ms=31))
@@ -171,7 +171,7 @@ def test_a_join_after_the_leave_stands_though_the_callers_clock_is_slow() -> Non
 
 
 @pytest.mark.parametrize("created_ms", [5, 6, 7])
-def test_a_join_after_the_leave_stands_though_the_node_that_left_was_stated_on_a_fast_clock(created_ms: int) -> None:
+def test_a_join_after_the_leave_counts_although_the_former_join_had_a_fast_clock(created_ms: int) -> None:
     fleet = Fleet()
     now_ms, fast_ms = fleet.now_ms, fleet.now_ms + 3_600_000
     fleet.now_ms = fast_ms
@@ -182,8 +182,8 @@ def test_a_join_after_the_leave_stands_though_the_node_that_left_was_stated_on_a
     assert fleet.state.members.rows["n"].zone == A
 
 
-def test_the_last_statement_of_a_node_that_left_is_the_last_of_its_partition_though_it_is_earlier() -> None:
-    """The clock was put right between two statements of the node, and fleet had heard of the first."""
+def test_the_last_statement_of_a_partition_counts_although_its_time_is_earlier() -> None:
+    """The clock was corrected between two statements about the node, and fleet had received the first."""
     fleet = Fleet()
     now_ms, fast_ms = fleet.now_ms, fleet.now_ms + 3_600_000
     fleet.now_ms = fast_ms
@@ -194,14 +194,14 @@ def test_the_last_statement_of_a_node_that_left_is_the_last_of_its_partition_tho
     assert not fleet.state.members.rows
 
 
-def test_a_partition_may_bring_back_what_left_it() -> None:
+def test_a_partition_may_rejoin_its_own_node() -> None:
     fleet = Fleet()
     fleet.change(Item("n", B, state=LEFT, created_ms=6, changed_ms=30, last_present_ms=20))
     fleet.change(Item("n", B, created_ms=5, changed_ms=25))
     assert fleet.state.members.rows["n"].zone == B
 
 
-def test_of_equal_incarnations_the_one_that_was_stated_later_has_the_node_whoever_is_heard_first() -> None:
+def test_of_equal_incarnations_the_later_statement_has_the_node() -> None:
     for first, second in ((A, B), (B, A)):
         fleet = Fleet()
         stated = {A: 10, B: 20}
@@ -210,7 +210,7 @@ def test_of_equal_incarnations_the_one_that_was_stated_later_has_the_node_whoeve
         assert fleet.state.members.rows["n"].zone == B
 
 
-def test_of_equal_incarnations_the_one_heard_of_later_has_the_node_if_a_clock_was_fast() -> None:
+def test_of_equal_incarnations_the_later_forward_has_the_node_if_a_clock_was_fast() -> None:
     fleet = Fleet()
     fleet.change(Item("n", A, created_ms=5, changed_ms=fleet.now_ms + 3_600_000))
     fleet.change(Item("n", B, created_ms=5, changed_ms=fleet.now_ms))

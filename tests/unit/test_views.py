@@ -1,4 +1,4 @@
-"""Views of queries: their fields are those of their messages, and answers hold between two folds."""
+"""Views of queries: their fields match their messages, and views of several folds are consistent."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ VIEWS: list[tuple[Any, type[Message]]] = [
 
 
 @pytest.mark.parametrize(("view", "kind"), VIEWS, ids=lambda value: getattr(value, "__name__", ""))
-def test_every_field_of_a_view_is_one_of_its_message(view: Any, kind: type[Message]) -> None:
+def test_every_field_of_a_view_is_a_field_of_its_message(view: Any, kind: type[Message]) -> None:
     names = view.__struct_fields__ if issubclass(view, msgspec.Struct) else view._fields
     fields = [name.removesuffix("_ms") for name in names]
     assert set(fields) <= set(kind.DESCRIPTOR.fields_by_name)
@@ -80,7 +80,7 @@ def test_nested_views_become_nested_messages() -> None:
     assert (found.members[0].create_time.seconds, found.members[0].create_time.nanos) == (1, 250_000_000)
 
 
-def test_times_and_durations_of_views_are_those_of_messages_and_absent_ones_are_not_set() -> None:
+def test_times_and_durations_are_converted_and_absent_ones_stay_unset() -> None:
     frozen = to_message(pb.Zone, zone_views.FrozenView(1_700_000_000_250, "ann", 3, 0, 1))
     assert (to_ms(frozen.freeze_time), frozen.HasField("waiting_start_time")) == (1_700_000_000_250, False)
     reached, unreached = zone_views.MilestoneView("applied", 500, 0), zone_views.MilestoneView("applied", 990, -1)
@@ -89,7 +89,7 @@ def test_times_and_durations_of_views_are_those_of_messages_and_absent_ones_are_
     assert not install.HasField("append_time")
 
 
-def test_a_policy_keeps_its_ranges() -> None:
+def test_a_policy_keeps_its_port_ranges() -> None:
     row = Policy("web", 5, "allow", "tcp", (443, 443, 8000, 8080), {"a": "b"}, {}, 7)
     assert [(ports.first, ports.last) for ports in to_policy(row).ports] == [(443, 443), (8000, 8080)]
     assert [*fleet_views.policies_by_key(FleetState(1)).values()][-1].name == "default"
@@ -103,9 +103,10 @@ def joined(state: ZonesState, offset: int, name: str, zone: str = "z") -> None:
 
 
 @given(st.lists(st.integers(0, 3), max_size=12), st.integers(0, 14), st.integers(0, 14))
-def test_fleet_has_heard_of_every_change_below(changes: list[int], mark: int, offset: int) -> None:
-    """Also of one that a later change of its node overtook: fleet has that one neither. Gaps are records that changed
-    no node: nobody forwards those, and if nothing else waits, nobody waits for them."""
+def test_a_change_is_forwarded_if_fleet_has_all_changes_up_to_it(changes: list[int], mark: int, offset: int) -> None:
+    """This includes changes overtaken by a later change of the same node. Records without a change of a node are never
+    forwarded, and nothing waits for them.
+    """
     state = ZonesFold().initial_state(Partition(ZONES, 0))
     for position, which in enumerate(changes, 1):
         if which:
@@ -117,7 +118,7 @@ def test_fleet_has_heard_of_every_change_below(changes: list[int], mark: int, of
         assert mark < offset and waiting
 
 
-def test_a_node_in_two_zones_is_in_that_of_its_newest_incarnation() -> None:
+def test_a_node_in_two_zones_is_shown_in_that_of_its_newest_incarnation() -> None:
     states = [ZonesFold().initial_state(Partition(ZONES, number)) for number in range(2)]
     joined(states[0], 1, "n", "old")
     joined(states[1], 2, "n", "new")
@@ -130,16 +131,16 @@ def test_a_node_in_two_zones_is_in_that_of_its_newest_incarnation() -> None:
 
 
 class Counted(dict[str, Dpu]):
-    """Rows that know how many of them were looked at."""
+    """Rows that count their reads."""
 
-    looks = 0
+    reads = 0
 
     def __getitem__(self, name: str) -> Dpu:
-        self.looks += 1
+        self.reads += 1
         return super().__getitem__(name)
 
 
-def test_dpus_are_found_by_zone_phase_and_need_without_a_look_at_zones_that_have_none() -> None:
+def test_dpus_are_found_by_zone_and_phase_without_reading_other_zones() -> None:
     log = ZonesPartition()
     for zone in ("a", "b"):
         for number in range(50):
@@ -151,14 +152,14 @@ def test_dpus_are_found_by_zone_phase_and_need_without_a_look_at_zones_that_have
     def found(zone: str = "", phase: str = "", *, stuck: bool = False) -> set[str]:
         return set(dpu_views.named(log.state, is_wanted=lambda name: zone in ("", name), phase=phase, stuck=stuck))
 
-    assert found(phase=DELETING) == found("b", DELETING) == {"b7"} and rows.looks == 100
-    assert found("a", DELETING) == found("c") == set() and rows.looks == 100
+    assert found(phase=DELETING) == found("b", DELETING) == {"b7"} and rows.reads == 100
+    assert found("a", DELETING) == found("c") == set() and rows.reads == 100
     assert found(stuck=True) == found("b", stuck=True) == {"b8"}
     assert found("a") == {f"a{number}" for number in range(50)}
     assert found() == set(rows)
 
 
-def test_a_frozen_zone_tells_what_waits_there() -> None:
+def test_a_frozen_zone_shows_its_pending_changes() -> None:
     fleet = Fleet()
     fleet.change(Item("n", "z", "10.0.0.1"))
     before = table(fleet.state, "z").version
@@ -181,4 +182,4 @@ def test_a_frozen_zone_tells_what_waits_there() -> None:
     table(fleet.state, "z")
     waits = zone_views.frozen("z", state, fleet.state, reported, 1)
     assert waits == (froze_ms, "operator/ann", 3, fleet.now_ms, 1)
-    assert zone_views.frozen("z", state, fleet.state, reported, 2) == waits, "of another epoch nothing is known"
+    assert zone_views.frozen("z", state, fleet.state, reported, 2) == waits, "reports of another epoch do not count"

@@ -1,4 +1,4 @@
-"""The windows of budgets, against a plain list of withdrawals; and the description of a hold."""
+"""Windows of budgets compared with a plain list of withdrawals, and the reasons of holds."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ withdrawals = st.lists(st.tuples(steps, st.integers(0, 9)), max_size=12)
 
 
 def charged(spends: list[tuple[int, int]]) -> tuple[BudgetWindow, list[tuple[int, int]]]:
-    """The window after these (milliseconds later, how many), and each with its time."""
+    """The window after these charges (ms since the last one, count), and the plain list (time, count)."""
     window, now_ms, plain = EMPTY_WINDOW, 1_700_000_000_123, []
     for step_ms, count in spends:
         now_ms += step_ms
@@ -41,21 +41,21 @@ def charged(spends: list[tuple[int, int]]) -> tuple[BudgetWindow, list[tuple[int
 
 
 @given(withdrawals, steps)
-def test_a_window_forgets_up_to_one_step_late_and_never_early(spends: list[tuple[int, int]], since_ms: int) -> None:
+def test_a_window_forgets_at_most_one_bucket_late_and_never_early(spends: list[tuple[int, int]], since_ms: int) -> None:
     window, plain = charged(spends)
     now_ms = (plain[-1][0] if plain else 0) + since_ms
     within = sum(count for time_ms, count in plain if time_ms > now_ms - BUDGET_WINDOW_MS)
     lately = sum(count for time_ms, count in plain if time_ms > now_ms - BUDGET_WINDOW_MS - BUCKET_MS)
     assert within <= window.spent(now_ms) <= lately
-    assert len(window.buckets) <= BUDGET_WINDOW_MS // BUCKET_MS + 2, "a window is bounded"
+    assert len(window.buckets) <= BUDGET_WINDOW_MS // BUCKET_MS + 2, "the number of buckets is bounded"
     assert [*window.buckets] == sorted(window.buckets)
 
 
 @given(withdrawals, withdrawals)
-def test_merged_windows_spend_no_less_than_either_and_no_more_than_both(
+def test_a_merged_window_has_at_least_each_and_at_most_the_sum(
     one: list[tuple[int, int]], other: list[tuple[int, int]]
 ) -> None:
-    """A list that two join keeps what each spent, and moving to it refills nothing."""
+    """A merge of two lists keeps the withdrawals of both, so that a move to another list frees no budget."""
     (first, plain), (second, also) = charged(one), charged(other)
     now_ms = max([time_ms for time_ms, _ in (*plain, *also)], default=0)
     both = merged_windows([first, second], now_ms)
@@ -65,15 +65,15 @@ def test_merged_windows_spend_no_less_than_either_and_no_more_than_both(
 
 
 @given(withdrawals, st.integers(-3 * BUDGET_WINDOW_MS, 100 * BUDGET_WINDOW_MS), st.integers(0, BUDGET_WINDOW_MS))
-def test_what_was_withdrawn_under_a_fast_clock_is_forgotten_a_window_after_the_correction(
+def test_withdrawals_under_a_fast_clock_expire_one_window_after_the_correction(
     spends: list[tuple[int, int]], ahead_ms: int, since_ms: int
 ) -> None:
-    """It was counted for as long as the clock had been ahead, and every leave was held."""
+    """They once counted for as long as the clock had been ahead, and every leave was held."""
     window, plain = charged(spends)
     now_ms = (plain[-1][0] if plain else 0) - ahead_ms
     corrected = window.rewind(now_ms)
     assert corrected.rewind(now_ms) == corrected
-    assert corrected.spent(now_ms) == window.spent(now_ms), "a correction frees nothing by itself"
+    assert corrected.spent(now_ms) == window.spent(now_ms), "the correction itself frees no budget"
     assert corrected.spent(now_ms + since_ms) <= window.spent(now_ms + since_ms)
     assert corrected.spent(now_ms + BUDGET_WINDOW_MS + BUCKET_MS) == 0
     assert all(start <= now_ms for start, count in corrected.buckets if count)
@@ -85,13 +85,13 @@ def test_a_budget_spent_under_a_fast_clock_is_free_again_ten_minutes_after_the_c
     fleet.now_ms += 3_600_000
     assert fleet.leave(*(f"n{i}" for i in range(MANY // 2))).code == "done"
     fleet.now_ms -= 3_600_000
-    assert fleet.leave("n280").code == "held", "what was withdrawn a moment ago still counts"
+    assert fleet.leave("n280").code == "held", "recent withdrawals still count"
     fleet.now_ms += BUDGET_WINDOW_MS + BUCKET_MS
     assert fleet.leave("n281").code == "done"
 
 
 @given(st.lists(st.integers(), unique=True, max_size=6), st.integers())
-def test_the_hash_of_a_set_is_that_of_its_elements_in_any_order(parts: list[int], left: int) -> None:
+def test_the_hash_of_a_set_does_not_depend_on_order(parts: list[int], left: int) -> None:
     total = backwards = bytes(16)
     for part in parts:
         total = add_hashes(total, added=hash_of(part))
@@ -103,7 +103,7 @@ def test_the_hash_of_a_set_is_that_of_its_elements_in_any_order(parts: list[int]
     assert add_hashes(total, added=hash_of(left, "x")) != total
 
 
-def test_a_budget_may_be_nothing_or_everything() -> None:
+def test_a_budget_may_be_zero_or_unlimited() -> None:
     fleet = Fleet()
     assert fleet.budget("denied-by-change", 0, 0).code == "done"
     assert fleet.budget("denied-by-change", 1_000, 0).code == "done"
@@ -134,7 +134,7 @@ def full(zones: int = 1) -> Fleet:
         ),
     ],
 )
-def test_a_hold_says_what_would_go_and_over_which_budget(held: Callable[[Fleet], Outcome], reason: str) -> None:
+def test_the_reason_of_a_hold_has_the_count_and_the_budget(held: Callable[[Fleet], Outcome], reason: str) -> None:
     fleet = full()
     outcome = held(fleet)
     assert outcome.code == "held"
@@ -153,7 +153,7 @@ def test_a_hold_of_a_zones_labels_names_the_zone() -> None:
     assert outcome.reason == reason
 
 
-def test_a_hold_names_so_many_zones_and_no_more() -> None:
+def test_a_hold_lists_a_limited_number_of_zones() -> None:
     fleet = full(zones=MAX_SHOWN_ZONES + 5)
     outcome = fleet.leave(*(f"n{i}" for i in range(MANY)), state=2)
     zones = fleet.state.holds.rows[str(outcome.result["hold"])].zones

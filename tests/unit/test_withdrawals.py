@@ -1,4 +1,4 @@
-"""Withdrawal budgets: every change that turns allow into deny counts, whatever caused it."""
+"""Withdrawal budgets: every change that turns allow into deny counts, whatever its cause."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from schemas.events import HoldApproved
 from tests.support.fleet import Fleet, Item, actual_table, envelope, expected_table, holds
 
 MANY = 150
-"""More than the inferred budget's 100, less than the stated one's 1,000."""
+"""More addresses than the 100 that changes may deny, and fewer than the 1,000 that stated leaves may deny."""
 
 
 def node(i: int, **changes: object) -> Item:
@@ -42,14 +42,14 @@ def fleet() -> Fleet:
 
 
 def content(fleet: Fleet) -> object:
-    """What zone z0 has: the table, which must be what the rows say, with its version."""
+    """Version and digest of the table of zone z0, after a check of the table against the oracle."""
     found = table(fleet.state, "z0")
     assert actual_table(fleet.state, "z0") == expected_table(fleet.state, "z0")
     return found.version, found.digest
 
 
 def reachable(fleet: Fleet) -> list[str]:
-    """The addresses that a rule of zone z0 speaks of."""
+    """The addresses in the rules of zone z0."""
     return [str(address) for nets in actual_table(fleet.state, "z0").values() for net in nets for address in net]
 
 
@@ -96,7 +96,7 @@ def relabel_the_zone(fleet: Fleet) -> Outcome:
 
 
 def take_the_addresses_of_others(fleet: Fleet) -> Outcome:
-    """Newcomers with addresses that are in use and labels that a drop policy matches."""
+    """Join nodes with addresses of other nodes and with labels that a drop policy matches."""
     fleet.policy("no", action="drop", sources={"side": "evil"})
     return fleet.change(*(node(i, name=f"evil{i}", labels={"side": "evil"}) for i in range(MANY)))
 
@@ -148,8 +148,8 @@ def test_a_record_is_held_whole_and_one_within_budget_passes_whole(fleet: Fleet,
     assert len(fleet.state.members.rows) == 2 * MANY - 100
 
 
-def test_every_list_has_its_own_count(fleet: Fleet) -> None:
-    """What only the gold zones allow is lost there and nowhere else."""
+def test_every_list_of_rules_has_its_own_window(fleet: Fleet) -> None:
+    """Addresses that only the gold zones allow count in the window of those zones only."""
     fleet.budget("denied-by-change", 1000, 0)
     fleet.describe("z1", {"tier": "gold"})
     fleet.policy("default", priority=-9, zones={"tier": "gold"})
@@ -171,7 +171,7 @@ def test_stated_leaves_have_a_budget_of_their_own(fleet: Fleet) -> None:
     assert fleet.state.members.rows["n250"].held
 
 
-def test_one_record_with_both_kinds_holds_only_what_is_over(fleet: Fleet) -> None:
+def test_a_record_of_both_kinds_holds_only_the_kind_over_budget(fleet: Fleet) -> None:
     rows = fleet.state.members.rows
     stated = [Item(n, rows[n].zone, state=1) for n in names(0, 5)]
     inferred = [Item(n, rows[n].zone, state=2) for n in names(5, 5 + MANY)]
@@ -182,7 +182,7 @@ def test_one_record_with_both_kinds_holds_only_what_is_over(fleet: Fleet) -> Non
     assert rows["n5"].held
 
 
-def test_a_share_of_a_large_table_may_go() -> None:
+def test_a_share_of_a_large_table_may_be_withdrawn() -> None:
     fleet = Fleet()
     for i in range(0, 12_000, 1000):
         fleet.change(*(Item(f"n{k}", "z0", f"10.0.{k // 250}.{k % 250 + 1}") for k in range(i, i + 1000)))
@@ -210,7 +210,7 @@ def test_moving_to_another_list_does_not_refill_a_budget(fleet: Fleet) -> None:
     assert fleet.leave(*names(110, 130), state=2).code == "held"
 
 
-def test_an_address_that_another_node_holds_or_another_policy_allows_is_not_lost(fleet: Fleet) -> None:
+def test_an_address_of_another_node_or_policy_is_not_withdrawn(fleet: Fleet) -> None:
     fleet.change(*(node(i, name=f"twin{i}") for i in range(MANY)))
     assert fleet.leave(*names(0, MANY), state=2).code == "done"
     fleet.policy("twice", priority=1)
@@ -233,17 +233,17 @@ def test_an_address_of_several_nodes_counts_once() -> None:
     assert len(reachable(fleet)) == 100
 
 
-def test_a_new_allow_or_a_wider_one_never_waits(fleet: Fleet) -> None:
+def test_a_new_or_wider_allow_policy_is_never_held(fleet: Fleet) -> None:
     assert fleet.policy("more", priority=9, protocol="tcp", ports=(1, 9)).code == "done"
     assert fleet.policy("more", priority=9, protocol="tcp").code == "done"
 
 
-def test_a_drop_that_nothing_reaches_takes_nothing_away(fleet: Fleet) -> None:
+def test_a_drop_policy_without_effect_is_not_held(fleet: Fleet) -> None:
     fleet.policy("first", priority=9)
     assert fleet.policy("no", action="drop").code == "done"
 
 
-def test_a_node_that_comes_back_ends_its_hold(fleet: Fleet) -> None:
+def test_a_node_that_returns_leaves_its_hold(fleet: Fleet) -> None:
     outcome = vanish(fleet)
     before = content(fleet)
     hash_of_all = fleet.state.holds.rows[str(outcome.result["hold"])].hash
@@ -257,7 +257,7 @@ def test_a_node_that_comes_back_ends_its_hold(fleet: Fleet) -> None:
     assert content(fleet) == before
 
 
-def test_an_approval_quotes_what_was_seen(fleet: Fleet) -> None:
+def test_an_approval_must_have_the_current_hash(fleet: Fleet) -> None:
     outcome = vanish(fleet)
     fleet.change(node(0, created_ms=2))
     row = fleet.state.holds.rows[str(outcome.result["hold"])]
@@ -268,8 +268,8 @@ def test_an_approval_quotes_what_was_seen(fleet: Fleet) -> None:
     assert fleet.approve(999, "bob").reason == "hold: 999 is not an open hold"
 
 
-def test_a_record_that_is_held_node_by_node_costs_as_much_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neighbours share an address, and what one is denied the next is allowed: each round withholds one more."""
+def test_a_record_held_node_by_node_has_linear_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neighbours share addresses. Each withheld node puts the next one over the budget, one node per round."""
     fleet, count = Fleet(), 100
     for label, allowed, denied in (("E", 1, 2), ("O", 2, 1)):
         fleet.policy(f"allow-{label}", priority=30, protocol="tcp", ports=[allowed, allowed], sources={"t": label})
@@ -304,7 +304,7 @@ def test_a_record_that_is_held_node_by_node_costs_as_much_for_each(monkeypatch: 
     assert sum(row.withheld >= 0 for row in fleet.state.members.rows.values()) == count
     assert len(asked) < 8 * count
     assert len(added_up) <= len(BUDGET_KINDS) * len(fleet.state.plan.lists), (
-        "what a list allows is added up once, not in each round"
+        "the remaining budget of a list is computed once, not in each round"
     )
 
 
@@ -315,7 +315,7 @@ def test_every_replica_shows_the_same_nodes_of_a_hold(fleet: Fleet) -> None:
     assert shown == shown_elsewhere
 
 
-def test_the_hold_of_a_leave_is_that_of_the_leave_and_not_of_what_the_node_was_before(fleet: Fleet) -> None:
+def test_a_held_leave_of_a_waiting_node_belongs_to_the_hold_of_the_leave(fleet: Fleet) -> None:
     moved = change_addresses(fleet)
     fleet.budget("denied-by-leave", 0, 10)
     left = fleet.leave(*names(0, 20))
@@ -324,7 +324,7 @@ def test_the_hold_of_a_leave_is_that_of_the_leave_and_not_of_what_the_node_was_b
     assert (hold_of(fleet.state, "n30"), hold_of(fleet.state, "n299")) == (moved.result["hold"], -1)
 
 
-def test_who_asked_for_an_edit_does_not_approve_it(fleet: Fleet) -> None:
+def test_the_author_of_an_edit_cannot_approve_it(fleet: Fleet) -> None:
     outcome = drop_everything(fleet)
     refusal = fleet.approve(outcome.result["hold"], "ann")
     assert (refusal.code, refusal.reason) == (
@@ -333,7 +333,7 @@ def test_who_asked_for_an_edit_does_not_approve_it(fleet: Fleet) -> None:
     )
 
 
-def test_who_has_two_roles_is_still_one_person(fleet: Fleet) -> None:
+def test_approvals_in_two_roles_count_as_one_person(fleet: Fleet) -> None:
     held = fleet.state.holds.rows[str(vanish(fleet).result["hold"])]
     said = [fleet.approve(held.id, actor) for actor in ("approver/bob", "operator/bob", "?bob", "approver/bob")]
     assert [outcome.code for outcome in said] == ["done", "unchanged", "unchanged", "unchanged"]
@@ -341,13 +341,13 @@ def test_who_has_two_roles_is_still_one_person(fleet: Fleet) -> None:
     assert fleet.approve(held.id, "approver/cid").code == "done"
 
 
-def test_who_asked_for_an_edit_does_not_approve_it_in_another_role(fleet: Fleet) -> None:
+def test_the_author_of_an_edit_cannot_approve_it_in_another_role(fleet: Fleet) -> None:
     outcome = fleet.policy("no", action="drop", actor="operator/ann")
     assert outcome.code == "held"
     assert fleet.approve(outcome.result["hold"], "approver/ann").code == "refused"
 
 
-def test_an_edit_that_the_fleet_grew_into_is_asked_for_anew(fleet: Fleet) -> None:
+def test_an_edit_whose_effect_grew_needs_new_approvals(fleet: Fleet) -> None:
     asked = drop_policy(fleet)
     seen = fleet.state.holds.rows[str(asked.result["hold"])]
     fleet.approve(asked.result["hold"], "bob")
@@ -366,8 +366,8 @@ def test_an_edit_that_the_fleet_grew_into_is_asked_for_anew(fleet: Fleet) -> Non
     assert "no" in fleet.state.policies.rows
 
 
-def test_an_edit_that_other_zones_grew_into_is_asked_for_anew(fleet: Fleet) -> None:
-    """They lose no more than was seen, and nobody saw that they would lose it."""
+def test_an_edit_that_affects_more_zones_needs_new_approvals(fleet: Fleet) -> None:
+    """The new zones lose no more addresses than were shown, but the approvers were not shown these zones."""
     fleet.describe("z1", {"site": "a"})
     asked = fleet.policy("no", action="drop", sources={"side": "left"}, zones={"site": "a"})
     assert fleet.state.holds.rows[str(asked.result["hold"])].zones == ("z1",)
@@ -382,8 +382,8 @@ def test_an_edit_that_other_zones_grew_into_is_asked_for_anew(fleet: Fleet) -> N
     assert not before.items() & {zone: table(fleet.state, zone).version for zone in before}.items()
 
 
-def test_of_an_approved_edit_each_list_may_lose_what_was_seen_of_it_alone(fleet: Fleet) -> None:
-    """Zone z1 lets the left side in, so it loses less: that z0 loses everything says nothing of it."""
+def test_an_approved_edit_may_withdraw_only_the_count_shown_for_each_list(fleet: Fleet) -> None:
+    """Zone z1 allows the left side, so it was shown with a smaller loss than z0, which loses all addresses."""
     fleet.describe("z1", {"site": "a"})
     fleet.policy("yes", priority=2, sources={"side": "left"}, zones={"site": "a"})
     asked = fleet.policy("no", priority=1, action="drop", sources={})
@@ -393,7 +393,7 @@ def test_of_an_approved_edit_each_list_may_lose_what_was_seen_of_it_alone(fleet:
     assert [fleet.approve(asked.result["hold"], actor).code for actor in ("bob", "cid")] == ["done", "held"]
 
 
-def test_an_edit_that_takes_nothing_away_is_made_where_the_budget_is_spent(fleet: Fleet) -> None:
+def test_an_edit_without_withdrawals_passes_a_spent_budget(fleet: Fleet) -> None:
     fleet.budget("denied-by-change", 0, 100)
     assert fleet.leave(*names(0, 100), state=2).code == "done"
     fleet.budget("denied-by-change", 0, 10)
@@ -401,7 +401,7 @@ def test_an_edit_that_takes_nothing_away_is_made_where_the_budget_is_spent(fleet
     assert fleet.state.holds.rows == {}
 
 
-def test_policies_that_wait_count_as_those_that_stand(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_held_policies_count_towards_the_limit_of_policies(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("projections.fleet.fold.MAX_POLICIES", 3)
     waiting = [fleet.policy(name, action="drop", sources={"side": "left"}).result["hold"] for name in ("no", "never")]
     assert fleet.policy("more").reason == "name: 'more' would be more than the 3 policies allowed"
@@ -410,14 +410,14 @@ def test_policies_that_wait_count_as_those_that_stand(fleet: Fleet, monkeypatch:
     assert fleet.policy("more").code == "done"
 
 
-def test_what_an_edit_takes_beyond_what_was_approved_is_charged(fleet: Fleet) -> None:
+def test_withdrawals_beyond_the_approved_count_are_charged(fleet: Fleet) -> None:
     asked = drop_policy(fleet)
     fleet.change(*(node(i, labels={"side": "left"}) for i in range(120)))
     assert [fleet.approve(asked.result["hold"], actor).code for actor in ("bob", "cid")] == ["done", "done"]
     assert fleet.state.window("denied-by-change", fleet.state.list_number("z0")).spent(fleet.now_ms) == 60
 
 
-def test_a_rejected_edit_is_gone(fleet: Fleet) -> None:
+def test_a_rejected_edit_is_dropped(fleet: Fleet) -> None:
     edit = drop_everything(fleet)
     assert fleet.reject(edit.result["hold"]).code == "done"
     assert "no" not in fleet.state.policies.rows
@@ -425,7 +425,7 @@ def test_a_rejected_edit_is_gone(fleet: Fleet) -> None:
     assert fleet.reject(77).reason == "hold: 77 is not an open hold"
 
 
-def test_a_newer_edit_takes_the_place_of_one_that_waits(fleet: Fleet) -> None:
+def test_a_newer_edit_replaces_a_held_one(fleet: Fleet) -> None:
     first = drop_everything(fleet)
     second = drop_policy(fleet)
     assert list(fleet.state.holds.rows) == [str(second.result["hold"])] != [str(first.result["hold"])]
@@ -436,13 +436,13 @@ def test_a_newer_edit_takes_the_place_of_one_that_waits(fleet: Fleet) -> None:
     assert str(third.result["hold"]) not in fleet.state.holds.rows
 
 
-def test_deleting_a_policy_that_only_waits_takes_it_back(fleet: Fleet) -> None:
+def test_deleting_a_held_policy_ends_its_hold(fleet: Fleet) -> None:
     drop_everything(fleet)
     assert fleet.delete_policy("no").code == "done"
     assert fleet.state.holds.rows == {}
 
 
-def test_deleting_an_allow_meets_the_budget_too(fleet: Fleet) -> None:
+def test_deleting_an_allow_policy_counts_as_a_withdrawal(fleet: Fleet) -> None:
     fleet.policy("all", priority=1)
     fleet.budget("denied-by-change", 1000, 0)
     assert fleet.policy("default", priority=-5, sources={"side": "nobody"}).code == "done"
@@ -454,7 +454,7 @@ def test_deleting_an_allow_meets_the_budget_too(fleet: Fleet) -> None:
     assert actual_table(fleet.state, "z0") == {}
 
 
-def test_limits_of_a_zone_take_effect_while_its_labels_wait(fleet: Fleet) -> None:
+def test_limits_of_a_zone_take_effect_while_its_labels_are_held(fleet: Fleet) -> None:
     outcome = relabel_the_zone(fleet)
     assert outcome.code == "held"
     fleet.limit("z0", 7, -1)
@@ -476,7 +476,7 @@ def test_limits_of_a_zone_take_effect_while_its_labels_wait(fleet: Fleet) -> Non
         (("denied-by-leave", 1, -1), "min_addresses: -1 must be 0 or more"),
     ],
 )
-def test_a_wrong_budget_is_refused(event: tuple[str, int, int], fault: str) -> None:
+def test_an_invalid_budget_is_refused(event: tuple[str, int, int], fault: str) -> None:
     assert Fleet().budget(*event).reason == fault
 
 

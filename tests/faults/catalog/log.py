@@ -64,7 +64,7 @@ LOG = (
         (
             "tests/contract/event_log.py::test_expired_records_move_the_beginning_for_good",
             "tests/unit/test_embedded.py::test_a_reader_that_retention_overtakes_is_told",
-            "tests/unit/test_replica.py::test_expired_reports_of_a_display_topic_are_not_missed",
+            "tests/unit/test_replica.py::test_a_display_topic_is_folded_from_its_first_unexpired_record",
         ),
     ),
     CatalogEntry(
@@ -85,8 +85,8 @@ LOG = (
         "an event of an old epoch after an event of a new one",
         (
             "simulated: records that landed late",
-            "tests/unit/test_installs.py::test_a_new_epoch_starts_afresh_and_an_older_one_is_refused",
-            "tests/unit/test_fleet_membership.py::test_a_record_counts_only_from_the_mark_of_its_partition",
+            "tests/unit/test_installs.py::test_a_new_epoch_resets_the_counts_and_an_older_one_is_refused",
+            "tests/unit/test_fleet_membership.py::test_a_forward_is_accepted_only_at_the_mark_of_its_partition",
         ),
     ),
     CatalogEntry(
@@ -102,8 +102,8 @@ LOG = (
         36,
         "an event of an unknown type, or with values out of range",
         (
-            "tests/unit/test_partition.py::test_what_this_fold_version_does_not_accept_is_quarantined_whatever_else_could_read_it",
-            "tests/unit/test_partition.py::test_every_event_type_goes_through_without_an_exception",
+            "tests/unit/test_partition.py::test_an_event_that_the_fold_version_does_not_accept_is_quarantined",
+            "tests/unit/test_partition.py::test_events_of_other_topics_are_quarantined_without_an_exception",
         ),
     ),
     CatalogEntry(
@@ -111,7 +111,7 @@ LOG = (
         "blank fields, an empty policy",
         (
             "tests/unit/test_policies.py::test_an_empty_selector_matches_everything_and_a_conjunction_needs_every_label",
-            "tests/unit/test_partition.py::test_every_event_type_goes_through_without_an_exception",
+            "tests/unit/test_partition.py::test_events_of_other_topics_are_quarantined_without_an_exception",
         ),
     ),
     CatalogEntry(
@@ -135,7 +135,7 @@ LOG = (
         "a flipped bit in a stored record",
         (
             "tests/unit/test_codec.py::test_flipped_bits_end_in_an_event_or_in_undecodable",
-            "tests/unit/test_same_log.py::test_an_edited_log_is_found_within_a_minute",
+            "tests/unit/test_same_log.py::test_an_edited_log_is_detected_within_a_minute",
             "tests/integration/test_checkpoint.py::test_an_edited_record_is_named",
         ),
     ),

@@ -19,7 +19,7 @@ PROCESSES = (
             "simulated: crash",
             "simulated: older state",
             "real: state lost",
-            "tests/unit/test_saver.py::test_any_saves_and_any_crashes_end_in_the_same_state",
+            "tests/unit/test_saver.py::test_any_saves_and_crashes_yield_the_same_state",
         ),
     ),
     CatalogEntry(
@@ -41,7 +41,7 @@ PROCESSES = (
         "kill during a snapshot, during its rename, or before the sync of its folder",
         (
             "real: killed while starting",
-            "tests/unit/test_state_checkpoints.py::test_what_a_killed_process_left_half_made_is_cleared",
+            "tests/unit/test_state_checkpoints.py::test_an_incomplete_checkpoint_of_a_killed_process_is_deleted",
             "tests/unit/test_agent_store.py::test_a_failed_save_does_not_replace_the_file",
         ),
     ),
@@ -67,7 +67,7 @@ PROCESSES = (
         11,
         "two owners start at the same time",
         (
-            "tests/unit/test_replica.py::test_two_starters_make_one_log",
+            "tests/unit/test_replica.py::test_two_starting_replicas_create_one_log",
             "tests/integration/test_kafka_topics.py::test_many_may_open_a_new_log_at_once",
             "tests/integration/test_serve_embedded.py::test_two_processes_cannot_own_one_folder",
         ),
@@ -96,8 +96,8 @@ PROCESSES = (
         16,
         "downgrade after a new event type was written",
         (
-            "tests/unit/test_saver.py::test_what_a_later_version_saved_is_left_by_a_binary_without_it",
-            "tests/unit/test_partition.py::test_a_version_that_is_not_supported_halts_before_its_record",
+            "tests/unit/test_saver.py::test_state_of_a_later_fold_version_is_ignored_by_an_older_binary",
+            "tests/unit/test_partition.py::test_an_unsupported_fold_version_halts_before_its_record",
         ),
     ),
     CatalogEntry(

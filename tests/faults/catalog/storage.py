@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.faults.catalog.entry import CatalogEntry
 
-_DAMAGED = "tests/unit/test_saver.py::test_a_damaged_file_is_found_or_harmless_and_never_a_wrong_state"
+_DAMAGED = "tests/unit/test_saver.py::test_a_damaged_file_is_detected_or_harmless"
 
 STORAGE = (
     CatalogEntry(
@@ -46,7 +46,7 @@ STORAGE = (
     CatalogEntry(
         49,
         "a snapshot older than the log's beginning",
-        ("tests/unit/test_same_log.py::test_a_restart_refuses_a_log_that_is_not_the_one_it_folded",),
+        ("tests/unit/test_same_log.py::test_a_restart_refuses_another_log",),
         lacks="deciding topics are kept for ever, so only display topics lose their beginning",
     ),
     CatalogEntry(
@@ -54,15 +54,15 @@ STORAGE = (
         "two processes open one store",
         (
             "tests/integration/test_serve_embedded.py::test_two_processes_cannot_own_one_folder",
-            "tests/unit/test_saver.py::test_one_process_and_one_owner_have_a_folder",
+            "tests/unit/test_saver.py::test_a_state_folder_has_one_process_and_one_owner",
         ),
     ),
     CatalogEntry(
         51,
         "a disk that hangs for seconds",
         (
-            "tests/unit/test_slow_disks.py::test_a_disk_that_hangs_keeps_only_those_waiting_who_append",
-            "tests/unit/test_slow_disks.py::test_an_end_waits_for_the_sync_under_way",
+            "tests/unit/test_slow_disks.py::test_a_hanging_disk_delays_appends_only",
+            "tests/unit/test_slow_disks.py::test_closing_the_log_waits_for_a_running_sync",
         ),
     ),
     CatalogEntry(

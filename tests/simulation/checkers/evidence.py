@@ -27,7 +27,7 @@ from schemas.events import LogCreated, MembershipChanged, NodesChanged, NodesJoi
 from tests.simulation import model
 from tests.simulation.fresh import After, Step, event_of, refold
 from tests.simulation.history import FinalTable, History, Invoked, ProcessUptime, TableInstalled
-from tests.support.decisions import Heard
+from tests.support.decisions import DecisionRecorder
 
 Records = Mapping[Partition, Sequence[Record]]
 Appended = Callable[[Partition, int], float]
@@ -79,7 +79,7 @@ class Evidence:
         self.tables: dict[str, dict[int, bytes]] = {zone: {} for zone in self.zones}
         self._appended_s = appended_s
         self._frozen: dict[str, int] = {}
-        self._listeners: list[Heard] = []
+        self._listeners: list[DecisionRecorder] = []
         self.log_id = self._log_id()
         self._fold()
 
@@ -162,7 +162,7 @@ class Evidence:
             if partition.topic not in TOPICS.folded:
                 continue
             fold, after = by_topic[partition.topic], self._observers(partition)
-            listener = Heard()
+            listener = DecisionRecorder()
             folded_and_steps = refold(partition, found, fold, self.log_id, after, listener=listener)
             self.folded[partition], self.steps[partition] = folded_and_steps
             if partition.topic in TOPICS.deciding:
