@@ -55,7 +55,7 @@ def test_an_image_is_a_name(image: str) -> None:
         "\uff42f",
     ],
 )
-def test_an_image_is_no_address_no_path_and_no_option(image: str) -> None:
+def test_an_image_cannot_be_an_address_a_path_or_an_option(image: str) -> None:
     with pytest.raises(InvalidRequest, match=r"^image: "):
         provision(image)
 
@@ -75,7 +75,7 @@ def test_an_image_is_no_address_no_path_and_no_option(image: str) -> None:
         "http://[fe80::7%25eth0]/",
     ],
 )
-def test_a_bmc_may_be_anywhere_in_the_fleets_own_networks(address: str) -> None:
+def test_a_bmc_address_may_be_any_host(address: str) -> None:
     assert register(address).event.bmc_address == address
 
 
@@ -83,7 +83,7 @@ def test_a_bmc_may_be_anywhere_in_the_fleets_own_networks(address: str) -> None:
     "address",
     ["ftp://x", "https://bmc-3.example", "10.0.0.1:443", "http:x", "HTTP://10.0.0.1/d", "redfish:d", "http://", "d3"],
 )
-def test_a_bmc_is_where_some_driver_can_speak_to_it(address: str) -> None:
+def test_a_bmc_address_must_have_a_known_scheme(address: str) -> None:
     with pytest.raises(InvalidRequest, match=r"^bmc_address: .* must be http://HOST:PORT/NAME or simulated:NAME$"):
         register(address)
 
@@ -110,12 +110,12 @@ def test_a_bmc_is_where_some_driver_can_speak_to_it(address: str) -> None:
         "http://10.0.0.1/\nHost: x",
     ],
 )
-def test_a_bmc_is_not_where_clouds_keep_credentials_and_its_address_holds_none(address: str) -> None:
+def test_a_bmc_address_can_be_neither_a_metadata_service_nor_contain_credentials(address: str) -> None:
     with pytest.raises(InvalidRequest, match=r"^bmc_address: "):
         register(address)
 
 
-async def test_a_bmc_that_points_elsewhere_is_not_followed() -> None:
+async def test_redirects_of_a_bmc_are_not_followed() -> None:
     asked = []
 
     async def elsewhere(request: web.Request) -> web.Response:
@@ -141,7 +141,7 @@ async def test_a_bmc_that_points_elsewhere_is_not_followed() -> None:
 @pytest.mark.parametrize(
     "host", ["a..b", ".", pytest.param("a" * 64 + ".x", id="long"), "h:99999", "h:port", "[::1", ":-1"]
 )
-async def test_an_address_that_cannot_be_dialed_is_a_persons_to_mend(host: str) -> None:
+async def test_an_address_that_cannot_be_dialed_is_a_failure_for_the_operator(host: str) -> None:
     """An error that nobody expects of a device would end the provisioner, and again after each start."""
     async with ClientSession() as session:
         with pytest.raises(NeedsOperator, match=r"^bmc_address: .*not an address that can be dialed"):

@@ -81,7 +81,7 @@ JUNK: dict[str, tuple[bytes, grpc.StatusCode]] = {
 
 
 @pytest.mark.parametrize("case", JUNK)
-async def test_junk_is_refused_and_costs_little(plane: Guarded, case: str) -> None:
+async def test_malformed_messages_are_refused_at_little_cost(plane: Guarded, case: str) -> None:
     content, code = JUNK[case]
     attacker = plane.caller("operator/eve")
     stated = await plane.plane.stated()
@@ -102,7 +102,7 @@ async def test_unknown_fields_up_to_the_size_change_nothing(plane: Guarded) -> N
 
 
 @pytest.mark.parametrize("bytes_over", [0, 64 * 1024])
-async def test_metadata_is_bounded(plane: Guarded, bytes_over: int) -> None:
+async def test_metadata_is_limited(plane: Guarded, bytes_over: int) -> None:
     caller = plane.caller("viewer/vic")
     size = DEFAULTS.metadata_bytes_max + bytes_over
     code, _ = await refused(caller.queries.ListZones(pb.ListZonesRequest(), metadata=[("x-much", "a" * size)]))
@@ -128,7 +128,7 @@ LONG_NAMES: dict[str, tuple[str, Any, grpc.StatusCode]] = {
 
 
 @pytest.mark.parametrize("case", LONG_NAMES)
-async def test_a_name_longer_than_any_is_neither_hashed_nor_remembered(plane: Guarded, case: str) -> None:
+async def test_an_oversized_principal_is_neither_hashed_nor_remembered(plane: Guarded, case: str) -> None:
     method, request, code = LONG_NAMES[case]
     caller = plane.caller("operator/eve")
     by_key, by_bytes = plane.plane.replica._partition_for.cache_info, partition_of.cache_info
@@ -142,7 +142,7 @@ async def test_a_name_longer_than_any_is_neither_hashed_nor_remembered(plane: Gu
 # --- S7: what swells ------------------------------------------------------------------------------------------------
 
 
-async def test_a_compressed_message_is_not_even_opened(plane: Guarded) -> None:
+async def test_a_compressed_message_is_not_decompressed(plane: Guarded) -> None:
     bomb = field(100, bytes(256 * MIB))
     assert len(gzip.compress(bomb[:MIB])) < MIB // 100
     caller = plane.caller("operator/eve")
@@ -174,7 +174,7 @@ async def test_one_principal_over_its_rate_takes_nothing_from_others(tmp_path: P
         await others.queries.ListZones(pb.ListZonesRequest())
 
 
-async def test_what_is_denied_counts_against_the_rate_as_well(tmp_path: Path) -> None:
+async def test_denied_calls_count_towards_the_rate(tmp_path: Path) -> None:
     async with guarded(tmp_path, limits=Limits(rate_per_s=0.001, burst=3)) as plane:
         caller = plane.caller("viewer/eve")
         codes = [
@@ -183,7 +183,7 @@ async def test_what_is_denied_counts_against_the_rate_as_well(tmp_path: Path) ->
         assert codes == [Code.PERMISSION_DENIED] * 3 + [Code.RESOURCE_EXHAUSTED] * 3
 
 
-async def test_strangers_at_the_door_and_idle_connections_hold_up_nobody(plane: Guarded) -> None:
+async def test_unauthenticated_and_idle_connections_do_not_delay_others(plane: Guarded) -> None:
     """Open connections that never speak, half handshakes, and calls that are cut off as soon as they begin."""
     host, port = plane.plane.address.split(":")
     idle = [await asyncio.open_connection(host, int(port)) for _ in range(200)]
@@ -201,7 +201,7 @@ async def test_strangers_at_the_door_and_idle_connections_hold_up_nobody(plane: 
 # --- S2: others' things ---------------------------------------------------------------------------------------------
 
 
-async def test_what_is_not_ones_own_looks_the_same_whether_it_is_there_or_not(plane: Guarded) -> None:
+async def test_a_denial_does_not_show_whether_an_object_exists(plane: Guarded) -> None:
     operator, agent = plane.caller("operator/ann"), plane.caller("node-agent/mine")
     there = await operator.calls.JoinNodes(pb.JoinNodesRequest(zone="z1", nodes=[pb.NodeSpec(name="there")]))
     said = {}
@@ -216,7 +216,7 @@ async def test_what_is_not_ones_own_looks_the_same_whether_it_is_there_or_not(pl
 # --- S12: what came before -------------------------------------------------------------------------------------------
 
 
-async def test_a_captured_command_works_for_nobody_else_and_not_with_another_body(plane: Guarded) -> None:
+async def test_a_captured_command_has_no_effect_for_another_principal_or_body(plane: Guarded) -> None:
     ann, eve = plane.caller("operator/ann"), plane.caller("operator/eve")
     captured = pb.JoinNodesRequest(
         command_id=plane.plane.command_id(), zone="z1", nodes=[pb.NodeSpec(name="n1", addresses=["10.0.0.1"])]
@@ -232,7 +232,7 @@ async def test_a_captured_command_works_for_nobody_else_and_not_with_another_bod
     assert not (await ann.queries.ListNodes(pb.ListNodesRequest(zone="z1"))).nodes, "and done only once"
 
 
-async def test_an_id_taken_first_by_another_makes_the_command_refused_and_not_theirs(plane: Guarded) -> None:
+async def test_a_command_under_an_id_used_by_another_principal_is_refused(plane: Guarded) -> None:
     ann, eve = plane.caller("operator/ann"), plane.caller("operator/eve")
     command_id = plane.plane.command_id()
     await eve.calls.FreezeWrites(pb.FreezeWritesRequest(command_id=command_id, zone="z9"))
@@ -248,7 +248,7 @@ async def test_an_id_taken_first_by_another_makes_the_command_refused_and_not_th
 # --- S13: the right certificate in the wrong hands -------------------------------------------------------------------
 
 
-async def test_one_stolen_operator_cannot_withdraw_the_fleet(plane: Guarded) -> None:
+async def test_one_stolen_operator_certificate_cannot_withdraw_the_fleet(plane: Guarded) -> None:
     eve, viewer = plane.caller("operator/eve"), plane.caller("viewer/vic")
     nodes = [pb.NodeSpec(name=f"n{i}", addresses=[f"10.0.{i // 250}.{i % 250 + 1}"]) for i in range(600)]
     joined = await eve.calls.JoinNodes(pb.JoinNodesRequest(zone="z1", nodes=nodes))
@@ -276,7 +276,7 @@ async def rules_of(caller: Caller, position: str) -> list[pb.Rule]:
 # --- what a server does not start with -------------------------------------------------------------------------------
 
 
-async def test_a_server_does_not_start_with_a_parser_that_nesting_can_kill(
+async def test_a_server_does_not_start_with_a_parser_without_a_nesting_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("commands.server.api_implementation.Type", lambda: "python")

@@ -89,7 +89,7 @@ async def healthy(server: Server, source: str) -> bool:
         return answer.status == 200
 
 
-def test_an_address_has_its_share_of_a_listener_and_others_have_the_rest(runs: Any) -> None:
+def test_one_address_gets_a_limited_share_of_the_connections(runs: Any) -> None:
     async def test() -> None:
         async with listening(ConnectionLimits(most=6, per_address=3)) as server:
             one = [dialed(server) for _ in range(5)]
@@ -106,7 +106,7 @@ def test_an_address_has_its_share_of_a_listener_and_others_have_the_rest(runs: A
     runs(test())
 
 
-def test_a_listener_is_full_whoever_comes_and_free_again_when_they_leave(runs: Any) -> None:
+def test_a_full_listener_accepts_connections_again_when_others_close(runs: Any) -> None:
     async def test() -> None:
         async with listening(ConnectionLimits(most=4, per_address=2)) as server:
             held = [dialed(server, f"127.0.0.{number // 2 + 1}") for number in range(4)]
@@ -122,7 +122,7 @@ def test_a_listener_is_full_whoever_comes_and_free_again_when_they_leave(runs: A
     runs(test())
 
 
-def test_a_handshake_that_does_not_come_ends(runs: Any, tmp_path: Path) -> None:
+def test_an_incomplete_handshake_times_out(runs: Any, tmp_path: Path) -> None:
     async def test() -> None:
         security = Security(CertIssuer(tmp_path / "certs").issue("plane/local").certificates, now_ms)
         async with listening(ConnectionLimits(handshake_s=0.2), security) as server:
@@ -146,7 +146,7 @@ def test_a_handshake_that_does_not_come_ends(runs: Any, tmp_path: Path) -> None:
     [b"", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Slow: ", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"],
     ids=["nothing", "half of the headers", "one request"],
 )
-def test_a_connection_without_a_request_under_way_ends(runs: Any, said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_idle_connection_is_closed(runs: Any, said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "IDLE_S", 0.2)
 
     async def test() -> None:
@@ -160,7 +160,7 @@ def test_a_connection_without_a_request_under_way_ends(runs: Any, said: bytes, m
     runs(test())
 
 
-def test_a_peer_that_takes_nothing_of_its_answer_is_let_go(runs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_peer_that_does_not_read_its_response_is_disconnected(runs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The connection would stay for as long as it likes, closing ones too."""
     monkeypatch.setattr(http, "IDLE_S", 0.2)
 
@@ -175,14 +175,14 @@ def test_a_peer_that_takes_nothing_of_its_answer_is_let_go(runs: Any, monkeypatc
     runs(test())
 
 
-def test_ipv6_addresses_count_by_network() -> None:
+def test_ipv6_addresses_are_limited_by_network() -> None:
     assert peer_of(("2001:db8:1:2::7", 1, 0, 0)) == peer_of(("2001:db8:1:2:ffff::8", 2, 0, 0)) == "2001:db8:1:2::/64"
     assert peer_of(("::ffff:10.0.0.1", 1, 0, 0)) == peer_of(("10.0.0.1", 1)) == "10.0.0.1"
     assert peer_of(("fe80::1%eth0", 1, 0, 2)) == "fe80::/64"
 
 
 @pytest.mark.parametrize("files", [64, 256, 1_024, 4_096, 20_000, 65_536])
-def test_connections_leave_files_for_the_log(files: int) -> None:
+def test_connection_limits_leave_file_descriptors_for_the_log(files: int) -> None:
     wanted = ConnectionLimitsPerListener(500, 2_000, 10_000)
     found = fit_connection_limits(files, wanted)
     assert all(1 <= limit <= most for limit, most in zip(found, wanted, strict=True))
@@ -190,7 +190,7 @@ def test_connections_leave_files_for_the_log(files: int) -> None:
     assert (found == wanted) == (files >= sum(wanted) + RESERVE)
 
 
-async def test_the_api_takes_so_many_connections_and_serves_those(tmp_path: Path) -> None:
+async def test_the_api_accepts_a_limited_number_of_connections(tmp_path: Path) -> None:
     async with served(tmp_path / "plane", limits=Limits(connections=5)) as plane:
         host, port = plane.address.rsplit(":", 1)
         joined = await plane.join("z", pb.NodeSpec(name="n0"))  # the channel of the test has one
@@ -211,7 +211,7 @@ async def _said_nothing(connection: socket.socket) -> bool:
         return True
 
 
-async def test_a_thousand_idle_connections_keep_no_file_from_the_log(tmp_path: Path) -> None:
+async def test_a_thousand_idle_connections_leave_file_descriptors_for_the_log(tmp_path: Path) -> None:
     """Without limits the process ran out of files: joins failed, and its log said `append not acknowledged`."""
     program = ("/bin/sh", "-c", f'ulimit -n {FILES}; exec "$0" "$@"', DPUPLANE)
     async with serving("--data", str(tmp_path / "plane"), stderr=tmp_path / "errors", program=program) as plane:
@@ -233,7 +233,7 @@ async def test_a_thousand_idle_connections_keep_no_file_from_the_log(tmp_path: P
     assert b"append not acknowledged" not in (tmp_path / "errors").read_bytes()
 
 
-async def test_connections_to_the_api_that_say_nothing_are_closed_and_others_served(tmp_path: Path) -> None:
+async def test_silent_connections_to_the_api_are_closed_and_others_are_served(tmp_path: Path) -> None:
     limits = Limits(connections=5, handshake_s=0.5)
     async with served(tmp_path / "plane", limits=limits) as plane:
         host, port = plane.address.rsplit(":", 1)

@@ -68,7 +68,7 @@ async def attacked(folder: Path) -> AsyncIterator[Attacked]:
         yield Attacked(served, tables, honest, link)
 
 
-async def test_a_dpu_that_lies_about_what_it_holds_is_seen_to_differ_and_moves_no_other(tmp_path: Path) -> None:
+async def test_a_dpu_with_a_false_report_is_seen_to_differ_and_affects_no_other(tmp_path: Path) -> None:
     async with attacked(tmp_path) as attack:
         before = attack.held("d0")
         wrong = TableStatus(1, attack.tables.epoch, 5, 5, 5, b"\x07" * 16)
@@ -83,7 +83,7 @@ async def test_a_dpu_that_lies_about_what_it_holds_is_seen_to_differ_and_moves_n
         await attack.unharmed(6)
 
 
-async def test_a_flood_ends_its_own_link_only(tmp_path: Path) -> None:
+async def test_a_flood_closes_its_own_link_only(tmp_path: Path) -> None:
     async with attacked(tmp_path) as attack:
         beat = agent_messages.encode(Heartbeat([TableStatus(1, 0, 0, 0, 0, NO_DIGEST)]))
         with pytest.raises(LinkClosed):
@@ -96,7 +96,7 @@ async def test_a_flood_ends_its_own_link_only(tmp_path: Path) -> None:
         await attack.unharmed(6)
 
 
-async def test_pings_are_answered_and_a_flood_of_them_ends_its_own_link_only(tmp_path: Path) -> None:
+async def test_pings_are_answered_and_a_flood_of_pings_closes_its_own_link_only(tmp_path: Path) -> None:
     """They are no messages, so nobody counted them; and a read's worth of them was answered in one go."""
     async with attacked(tmp_path) as attack:
         assert isinstance(attack.link, _SocketLink)
@@ -125,7 +125,7 @@ async def test_pings_are_answered_and_a_flood_of_them_ends_its_own_link_only(tmp
     ],
     ids=["empty", "no message", "too large", "random", "a forged log line", "another zone"],
 )
-async def test_what_is_no_message_ends_its_own_link_only(
+async def test_a_malformed_message_closes_its_own_link_only(
     tmp_path: Path, said: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with attacked(tmp_path) as attack:
@@ -140,7 +140,7 @@ async def test_what_is_no_message_ends_its_own_link_only(
 
 @settings(max_examples=300)
 @given(st.binary(max_size=400) | st.binary(max_size=60).map(lambda tail: b"\x0a\x20" + tail))
-def test_any_bytes_are_a_message_or_a_protocol_error(data: bytes) -> None:
+def test_any_bytes_decode_to_a_message_or_a_protocol_error(data: bytes) -> None:
     for decode in (agent_messages.decode, relay_messages.decode):
         try:
             decode(data)

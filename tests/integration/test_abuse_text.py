@@ -75,7 +75,7 @@ async def test_hostile_text_is_refused_by_name_in_one_printable_line(plane: Guar
     assert await plane.plane.stated() == stated
 
 
-async def test_text_that_may_be_anything_printable_stays_on_one_line(plane: Guarded) -> None:
+async def test_free_text_stays_on_one_line(plane: Guarded) -> None:
     operator = plane.caller("operator/eve")
     for text in ("a\nb", "\x1b[31m", "a\u2028b", "\u202e"):
         for request in (
@@ -86,9 +86,7 @@ async def test_text_that_may_be_anything_printable_stays_on_one_line(plane: Guar
                 await operator.calls.JoinNodes(request)
 
 
-async def test_what_is_denied_to_a_hostile_name_is_one_log_line(
-    plane: Guarded, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_denial_of_a_hostile_name_is_one_log_line(plane: Guarded, caplog: pytest.LogCaptureFixture) -> None:
     written = io.StringIO()
     handler = logging.StreamHandler(written)
     handler.setFormatter(KeyValueFormatter())
@@ -107,7 +105,7 @@ async def test_what_is_denied_to_a_hostile_name_is_one_log_line(
     assert len(lines[0]) < 600
 
 
-async def test_a_role_is_never_taken_from_what_a_caller_says(plane: Guarded) -> None:
+async def test_a_role_is_never_taken_from_the_content_of_a_request(plane: Guarded) -> None:
     """Labels, names and metadata that claim a role or a principal change nothing."""
     agent = plane.caller("node-agent/n1")
     spec = pb.NodeSpec(name="n1", labels={"role": "operator", "spiffe": "spiffe://test.example/operator/root"})

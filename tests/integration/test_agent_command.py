@@ -35,19 +35,19 @@ async def test_a_dpu_follows_its_relay_and_keeps_its_table_over_a_restart(tmp_pa
             assert (await run("verify", server=server)).status == 0
 
 
-async def test_a_name_no_dpu_can_have_is_wrong_usage() -> None:
+async def test_an_invalid_dpu_name_is_wrong_usage() -> None:
     ran = await run("agent", "--relay", "127.0.0.1:9", "--zone", "a b", "--dpu", "d1")
     assert (ran.status, "zone: 'a b' must be" in ran.stderr) == (2, True)
 
 
-async def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+async def test_a_folder_that_cannot_be_created_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     state = str(tmp_path / "file" / "state")
     ran = await run("agent", "--relay", "127.0.0.1:9", "--zone", "a", "--dpu", "d1", "--state", state)
     assert (ran.status, ran.stderr) == (3, f"dpuplane: state: {state!r} cannot be created: Not a directory\n")
 
 
-async def test_a_folder_that_takes_nothing_is_told_of_and_stops_no_agent(tmp_path: Path) -> None:
+async def test_a_folder_that_cannot_be_written_is_logged_and_does_not_stop_the_agent(tmp_path: Path) -> None:
     errors = tmp_path / "errors"
     flags = ("--relay", "127.0.0.1:9", "--zone", "a", "--dpu", "d1", "--state", "/sys")
     async with started("agent", *flags, stderr=errors) as agent:

@@ -107,7 +107,7 @@ async def test_fifty_agents_follow_and_a_frame_is_encoded_once() -> None:
         await until(lambda: bool(tables.reports) and 15 in tables.reports[-1].versions)
 
 
-async def test_an_agent_resumes_at_the_other_relay_by_a_delta() -> None:
+async def test_an_agent_resumes_at_the_other_relay_without_a_snapshot() -> None:
     tables, store = Tables(["d0"]), MemoryTableStore()
     tables.put(5, {ALLOW: packed("10.0.0.0/8")})
     async with served(tables) as first:
@@ -134,7 +134,7 @@ async def test_an_agent_resumes_at_the_other_relay_by_a_delta() -> None:
         (agent_messages.encode(Ack([], [])), "the first message must be a hello"),
     ],
 )
-async def test_a_malformed_message_closes_its_link_with_a_sentence_and_hurts_nobody(said: bytes, sentence: str) -> None:
+async def test_a_malformed_message_closes_its_own_link_with_a_reason(said: bytes, sentence: str) -> None:
     tables = Tables(["d0", "d1"])
     tables.put(5, {ALLOW: packed("10.0.0.0/8")})
     async with served(tables) as (relay, address), agents(["d0"], [address]) as made, dialed(address) as bad:
@@ -150,7 +150,7 @@ async def test_a_malformed_message_closes_its_link_with_a_sentence_and_hurts_nob
         assert relay.closed_for["malformed"] == 1
 
 
-async def test_text_and_a_message_beyond_all_bounds_end_the_link() -> None:
+async def test_a_text_message_or_an_oversized_one_closes_the_link() -> None:
     async with served(Tables(["d0"])) as (relay, address), aiohttp.ClientSession() as session:
         async with session.ws_connect(f"ws://{address}/agent") as socket:
             await socket.send_str("hello")
@@ -164,7 +164,7 @@ async def test_text_and_a_message_beyond_all_bounds_end_the_link() -> None:
         assert relay.zones == {}
 
 
-async def test_a_device_that_takes_nothing_delays_nobody_and_then_gets_one_merged_delta() -> None:
+async def test_a_device_that_does_not_read_delays_no_other_and_gets_one_merged_delta() -> None:
     names = [f"d{i}" for i in range(20)]
     tables = Tables([*names, "slow"])
     tables.put(5, {ALLOW: packed("10.0.0.0/8")})
@@ -186,7 +186,7 @@ async def test_a_device_that_takes_nothing_delays_nobody_and_then_gets_one_merge
         assert relay.closed_for == {"malformed": 0, "silent": 0, "flooding": 0}
 
 
-async def test_an_agent_that_says_nothing_more_is_let_go_and_one_that_never_stops_too() -> None:
+async def test_silent_and_flooding_agents_are_disconnected() -> None:
     settings = FAST._replace(messages_per_second=50)
     async with served(Tables(["d0", "d1"]), settings) as (relay, address):
         async with dialed(address) as silent, dialed(address) as loud:
@@ -205,7 +205,7 @@ def anybody(who: str, *, is_one_dpu: bool) -> float:
     return 0.0
 
 
-async def test_too_many_at_once_are_told_when_to_come_back_and_all_get_in() -> None:
+async def test_agents_beyond_the_rate_get_retry_times_and_all_are_admitted() -> None:
     names = [f"d{i}" for i in range(30)]
     tables = Tables(names)
     tables.put(5, {ALLOW: packed("10.0.0.0/8")})
@@ -220,7 +220,7 @@ async def test_too_many_at_once_are_told_when_to_come_back_and_all_get_in() -> N
         assert relay.admission.refused > 0
 
 
-async def test_those_who_give_up_while_they_wait_at_the_door_cost_nothing(caplog: pytest.LogCaptureFixture) -> None:
+async def test_links_that_end_before_their_admission_leave_no_state(caplog: pytest.LogCaptureFixture) -> None:
     tables = Tables(["d0"])
     tables.put(5, {ALLOW: packed("10.0.0.0/8")})
     async with served(tables) as (relay, address):
@@ -256,7 +256,7 @@ async def test_frames_of_any_size_arrive_whole(size: int) -> None:
             await link.receive()
 
 
-async def test_a_simulated_zone_apart_goes_to_the_other_relay_when_its_own_dies() -> None:
+async def test_a_separate_simulator_moves_to_the_other_relay_when_its_own_dies() -> None:
     tables = Tables()
     tables.put(5, {ALLOW: packed("10.0.0.0/8")})
     async with served(tables) as survivor, Dialer() as dialer:
@@ -284,7 +284,7 @@ def all_really_have(simulator: Simulator, tables: Tables) -> bool:
     return all(simulator.devices.tables[number] == tables.table for number in actual)
 
 
-async def test_a_relay_that_is_not_there_is_said_to_be_not_there() -> None:
+async def test_an_unreachable_relay_is_reported_as_unreachable() -> None:
     async with Dialer() as dialer:
         with pytest.raises(LinkClosed, match="cannot be reached"):
             await dialer.dial("127.0.0.1:1")

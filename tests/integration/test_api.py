@@ -32,7 +32,7 @@ async def until_members(plane: Served, joined: pb.CommandResult) -> None:
     await plane.queries.ListPolicies(pb.ListPoliciesRequest(min_position=joined.position))
 
 
-async def test_a_join_is_read_back_where_its_answer_says(plane: Served) -> None:
+async def test_a_join_is_readable_at_the_position_of_its_response(plane: Served) -> None:
     answer = await plane.join("z1", node("n1", "10.0.0.1", "fd00::1", model="A10"))
     assert answer.outcome == pb.OUTCOME_DONE
     assert answer.command_id
@@ -49,7 +49,7 @@ async def test_a_join_is_read_back_where_its_answer_says(plane: Served) -> None:
     assert {rule.policy for page in rules for rule in page.rules} == {"default"}
 
 
-async def test_the_same_command_again_has_the_same_answer_and_no_effect(plane: Served) -> None:
+async def test_a_repeated_command_has_the_same_response_and_no_effect(plane: Served) -> None:
     command_id = plane.command_id()
     first = await plane.join("z1", node("n1", "10.0.0.1"), command_id=command_id)
     stated = await plane.stated()
@@ -76,7 +76,7 @@ async def test_another_principal_cannot_use_a_command_id(plane: Served) -> None:
     assert (mine.outcome, theirs.outcome) == (pb.OUTCOME_DONE, pb.OUTCOME_REFUSED)
 
 
-async def test_a_leave_is_repeated_safely(plane: Served) -> None:
+async def test_a_leave_can_be_repeated_safely(plane: Served) -> None:
     await plane.join("z1", node("n1", "10.0.0.1"), node("n2", "10.0.0.2"))
     request = pb.LeaveNodesRequest(zone="z1", names=["n1", "n2"], command_id=plane.command_id())
     first = await plane.calls.LeaveNodes(request)
@@ -92,7 +92,7 @@ async def test_a_leave_is_repeated_safely(plane: Served) -> None:
     assert dict(located.zones) == {"n1": "z2"}
 
 
-async def test_what_is_left_as_it_was_is_unchanged_and_not_done(plane: Served) -> None:
+async def test_a_command_without_effect_is_unchanged(plane: Served) -> None:
     joined = await plane.join("z1", node("n1", "10.0.0.1"))
     again = await plane.join("z1", pb.NodeSpec(name="n1", addresses=["10.0.0.1"], create_time=to_timestamp(5), uid="u"))
     assert again.outcome == pb.OUTCOME_REFUSED, "an older incarnation"
@@ -108,7 +108,7 @@ async def test_what_is_left_as_it_was_is_unchanged_and_not_done(plane: Served) -
     assert await plane.queries.GetCommand(pb.GetCommandRequest(command_id=second.command_id)) == second
 
 
-async def test_a_leave_that_is_held_is_told_so_under_its_id_until_the_hold_is_closed(plane: Served) -> None:
+async def test_a_held_leave_is_reported_under_its_id_until_the_hold_is_closed(plane: Served) -> None:
     await plane.calls.SetBudget(pb.SetBudgetRequest(kind="denied-by-leave", permille=0, min_addresses=0))
     await until_members(plane, await plane.join("z1", *(node(f"n{i}", f"10.0.0.{i}") for i in range(1, 9))))
     leave = pb.LeaveNodesRequest(zone="z1", names=["n1", "n2"], command_id=plane.command_id())
@@ -124,7 +124,7 @@ async def test_a_leave_that_is_held_is_told_so_under_its_id_until_the_hold_is_cl
     assert after.reason == f"hold {held.hold} was rejected by '?anonymous': the rule tables keep the previous state"
 
 
-async def test_an_edit_that_was_held_is_told_under_its_id_as_its_hold_was_closed(plane: Served) -> None:
+async def test_a_held_edit_is_reported_under_its_id_with_the_result_of_its_hold(plane: Served) -> None:
     await plane.calls.SetBudget(pb.SetBudgetRequest(kind="denied-by-change", permille=0, min_addresses=0))
     await until_members(plane, await plane.join("z1", node("n1", "10.0.0.1"), node("n2", "10.0.0.2")))
     drop = pb.PolicySpec(name="no", action="drop", protocol="any")
@@ -182,7 +182,7 @@ async def test_a_leave_over_the_budget_is_held_until_two_approve(plane: Served) 
         await plane.queries.GetNode(pb.GetNodeRequest(name="n1"))
 
 
-async def test_a_leave_that_fleet_does_not_hear_of_is_unknown(tmp_path: Path) -> None:
+async def test_a_leave_that_does_not_reach_fleet_is_unknown(tmp_path: Path) -> None:
     async with served(tmp_path / "plane", forwards=False) as plane:
         await plane.join("z1", node("n1", "10.0.0.1"))
         answer = await plane.calls.LeaveNodes(pb.LeaveNodesRequest(zone="z1", names=["n1"]), timeout=1.0)
@@ -225,7 +225,7 @@ async def test_eighteen_concurrent_claims_and_a_nineteenth(plane: Served) -> Non
     assert (len(config.peers.splitlines()), len(config.hosts.splitlines())) == (18, 18)
 
 
-async def test_bulk_joins_say_what_was_refused(plane: Served) -> None:
+async def test_a_stream_of_joins_lists_its_refusals(plane: Served) -> None:
     def requests() -> list[pb.JoinNodesRequest]:
         good = [
             pb.JoinNodesRequest(
@@ -252,7 +252,7 @@ async def test_bulk_joins_say_what_was_refused(plane: Served) -> None:
     assert len({zone.digest for zone in zones.zones}) == 1
 
 
-async def test_lists_come_in_pages_that_join_to_the_whole(plane: Served) -> None:
+async def test_the_pages_of_a_list_join_to_the_whole(plane: Served) -> None:
     for zone in ("z1", "z2", "z3", "z4"):
         await plane.join(zone, *(node(f"{zone}-n{i}") for i in range(25)))
     seen, request = [], pb.ListNodesRequest(page_size=7)
@@ -307,7 +307,7 @@ async def test_dpus_are_registered_driven_and_listed(plane: Served) -> None:
     assert (nowhere.outcome, "'d2'" in nowhere.reason) == (pb.OUTCOME_REFUSED, True)
 
 
-async def test_pages_of_nodes_with_many_labels_have_few_of_them(plane: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pages_of_nodes_with_many_labels_are_short(plane: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("commands.queries.service._LABELS_PER_PAGE", 4)
     await plane.join("z1", *(node(f"n{number}", a="1", b="2") for number in range(5)))
     sizes: list[int] = []
@@ -319,7 +319,7 @@ async def test_pages_of_nodes_with_many_labels_have_few_of_them(plane: Served, m
     assert sizes == [2, 2, 1]
 
 
-async def test_pages_of_large_cliques_have_few_of_them(plane: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pages_of_large_cliques_are_short(plane: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("commands.queries.service._CLIQUE_NODES_PER_PAGE", 3)
     for number in range(5):
         claims = [pb.ClaimSpec(node=f"n{number}-{member}") for member in range(1 + number % 3)]
@@ -380,13 +380,13 @@ async def test_status_names_the_replica_the_log_and_every_partition(plane: Serve
     assert not status.halted
 
 
-async def test_devices_are_asked_of_their_source(plane: Served) -> None:
+async def test_devices_are_requested_from_their_source(plane: Served) -> None:
     plane.held = {"z1": {"d1": Held(1, 7, b"\1\2")}, "z2": {"d2": Held(1, 8, b"\3")}}
     found = [page async for page in plane.queries.ListDevices(pb.ListDevicesRequest(zones=["z1"]))]
     assert [(d.zone, d.dpu, d.version, d.digest) for page in found for d in page.devices] == [("z1", "d1", 7, "0102")]
 
 
-async def test_what_became_of_a_command_that_never_came(plane: Served) -> None:
+async def test_the_status_of_a_command_that_never_arrived(plane: Served) -> None:
     soon = await plane.queries.GetCommand(pb.GetCommandRequest(command_id=plane.command_id()))
     assert (soon.outcome, "not in the log yet" in soon.reason) == (pb.OUTCOME_UNKNOWN, True)
     late = await plane.queries.GetCommand(pb.GetCommandRequest(command_id=plane.command_id(late_ms=200_000)))
@@ -395,7 +395,7 @@ async def test_what_became_of_a_command_that_never_came(plane: Served) -> None:
     assert (expired.outcome, "expired" in expired.reason) == (pb.OUTCOME_REFUSED, True)
 
 
-async def test_health_and_reflection_answer(plane: Served) -> None:
+async def test_health_and_reflection_respond(plane: Served) -> None:
     from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
     health = health_pb2_grpc.HealthStub(plane.channel)
@@ -409,7 +409,7 @@ async def test_health_and_reflection_answer(plane: Served) -> None:
         assert {"dpuplane.v1.Commands", "dpuplane.v1.Queries"} <= names
 
 
-async def test_policies_holds_and_budgets_come_in_pages_in_their_order(plane: Served) -> None:
+async def test_policies_holds_and_budgets_are_paged_in_their_order(plane: Served) -> None:
     for name, priority, action in (("c", 5, "allow"), ("b", 5, "drop"), ("a", 5, "allow"), ("z", 90, "allow")):
         policy = pb.PolicySpec(name=name, priority=priority, action=action, sources={"no": "node"})
         answer = await plane.calls.SetPolicy(pb.SetPolicyRequest(policy=policy))

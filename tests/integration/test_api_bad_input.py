@@ -71,7 +71,7 @@ SHAPES: list[tuple[str, str, Any, tuple[str, ...]]] = [
 
 
 @pytest.mark.parametrize(("method", "request_", "said"), [shape[1:] for shape in SHAPES], ids=[s[0] for s in SHAPES])
-async def test_a_bad_shape_is_an_invalid_argument_and_no_record(
+async def test_a_malformed_request_is_an_invalid_argument_and_no_record(
     plane: Served, method: str, request_: Any, said: tuple[str, ...]
 ) -> None:
     stated = await plane.stated()
@@ -86,7 +86,7 @@ async def test_a_bad_shape_is_an_invalid_argument_and_no_record(
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
-async def test_the_names_of_a_leave_are_counted(plane: Served, dry_run: bool) -> None:
+async def test_the_number_of_names_in_a_leave_is_limited(plane: Served, dry_run: bool) -> None:
     request = pb.LeaveNodesRequest(zone="z1", names=map(str, range(1_001)), dry_run=dry_run)
     with pytest.raises(grpc.aio.AioRpcError, match="names: 1001 items must be from 1 to 1000") as caught:
         await plane.calls.LeaveNodes(request)
@@ -109,7 +109,7 @@ REFUSED: list[tuple[str, str, Any, tuple[str, ...]]] = [
 
 
 @pytest.mark.parametrize(("method", "request_", "said"), [case[1:] for case in REFUSED], ids=[c[0] for c in REFUSED])
-async def test_what_the_state_forbids_is_a_refusal_with_a_reason(
+async def test_a_command_that_the_state_forbids_is_refused_with_a_reason(
     plane: Served, method: str, request_: Any, said: tuple[str, ...]
 ) -> None:
     answer: pb.CommandResult = await getattr(plane.calls, method)(request_)
@@ -129,7 +129,7 @@ async def test_what_the_state_forbids_is_a_refusal_with_a_reason(
         ("GetDpu", pb.GetDpuRequest(dpu="d9")),
     ],
 )
-async def test_what_is_not_there_is_not_found(plane: Served, method: str, request_: Any) -> None:
+async def test_a_missing_object_is_not_found(plane: Served, method: str, request_: Any) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await getattr(plane.queries, method)(request_)
     assert caught.value.code() == grpc.StatusCode.NOT_FOUND
@@ -146,14 +146,14 @@ async def test_what_is_not_there_is_not_found(plane: Served, method: str, reques
         (pb.ListNodesRequest(page_token="x"), "page_token: 'x'"),
     ],
 )
-async def test_bad_positions_and_pages_are_named(plane: Served, request_: pb.ListNodesRequest, said: str) -> None:
+async def test_invalid_positions_and_pages_are_named(plane: Served, request_: pb.ListNodesRequest, said: str) -> None:
     request_.min_position = request_.min_position.replace("LOG", plane.replica.log_id)
     with pytest.raises(grpc.aio.AioRpcError, match=said) as caught:
         await plane.queries.ListNodes(request_)
     assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
 
 
-async def test_a_position_ahead_of_the_log_is_waited_for_and_given_up(plane: Served) -> None:
+async def test_a_query_waits_for_a_position_ahead_of_the_log_until_its_deadline(plane: Served) -> None:
     ahead = pb.ListNodesRequest(min_position=f"{plane.replica.log_id}:zones/0=1000000")
     with pytest.raises(grpc.aio.AioRpcError, match="zones/0 was not folded up to 1000000") as caught:
         await plane.queries.ListNodes(ahead, timeout=0.5)
@@ -173,7 +173,7 @@ async def test_every_query_of_the_folds_takes_a_minimum_position(plane: Served, 
     assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
 
 
-async def test_what_is_asked_for_and_cannot_be_is_named(plane: Served) -> None:
+async def test_an_impossible_query_is_refused_with_its_field(plane: Served) -> None:
     with pytest.raises(grpc.aio.AioRpcError, match=r"phase: 'ready' must be one of Initializing, .*Ready") as caught:
         await plane.queries.ListDpus(pb.ListDpusRequest(phase="ready"))
     assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
@@ -188,7 +188,7 @@ def _as_it_is(raw: bytes) -> bytes:
     return raw
 
 
-async def test_bytes_that_are_no_request_are_refused_by_name(plane: Served) -> None:
+async def test_bytes_that_are_not_a_request_are_refused(plane: Served) -> None:
     raw: Any = plane.channel.unary_unary("/dpuplane.v1.Commands/JoinNodes", _as_it_is, _as_it_is)
     with pytest.raises(grpc.aio.AioRpcError, match="request: 3 bytes are not a valid JoinNodesRequest") as caught:
         await raw(b"\xff\xff\xff")
@@ -200,7 +200,7 @@ async def test_bytes_that_are_no_request_are_refused_by_name(plane: Served) -> N
     assert (error.request, error.status, "a valid JoinNodesRequest" in error.reason) == (0, "INVALID_ARGUMENT", True)
 
 
-async def test_a_wrong_type_of_field_is_not_taken_for_another(plane: Served) -> None:
+async def test_a_field_of_a_wrong_type_is_refused(plane: Served) -> None:
     zone_as_number = b"\x10\x05"
     raw: Any = plane.channel.unary_unary("/dpuplane.v1.Commands/JoinNodes", _as_it_is, _as_it_is)
     with pytest.raises(grpc.aio.AioRpcError, match="nodes: 0 items") as caught:
@@ -208,7 +208,7 @@ async def test_a_wrong_type_of_field_is_not_taken_for_another(plane: Served) -> 
     assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
 
 
-async def test_an_oversized_request_is_refused_and_the_server_goes_on(plane: Served) -> None:
+async def test_an_oversized_request_is_refused_and_the_server_continues(plane: Served) -> None:
     huge = pb.JoinNodesRequest(zone="z1", nodes=[pb.NodeSpec(name="n", labels={"k": "x" * 2_000_000})])
     with pytest.raises(grpc.aio.AioRpcError, match="larger than max") as caught:
         await plane.calls.JoinNodes(huge)
@@ -227,13 +227,13 @@ async def test_metadata_over_its_limit_ends_the_call_only(plane: Served) -> None
 
 
 @pytest.mark.parametrize("name", ["", "a b", "x" * 200, "?alice", "a/b"])
-async def test_a_principal_that_is_no_name_is_refused(plane: Served, name: str) -> None:
+async def test_an_invalid_principal_is_refused(plane: Served, name: str) -> None:
     with pytest.raises(grpc.aio.AioRpcError, match="x-dpuplane-as") as caught:
         await plane.calls.FreezeWrites(pb.FreezeWritesRequest(all_zones=True), metadata=[("x-dpuplane-as", name)])
     assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
 
 
-async def test_an_id_of_the_future_is_an_error_of_the_call_and_says_nothing_of_the_command(plane: Served) -> None:
+async def test_an_id_with_a_future_time_is_an_error_without_an_outcome(plane: Served) -> None:
     """Either clock may be wrong, and another server may take it."""
     request = join("n1", command_id=plane.command_id(late_ms=-120_000))
     with pytest.raises(grpc.aio.AioRpcError, match="ahead of the clock of replica-1") as caught:
@@ -247,7 +247,7 @@ async def test_an_id_of_the_future_is_an_error_of_the_call_and_says_nothing_of_t
     )
 
 
-async def test_one_principal_over_its_rate_does_not_stop_another(tmp_path: Path) -> None:
+async def test_a_principal_over_its_rate_does_not_affect_another(tmp_path: Path) -> None:
     limits = Limits(rate_per_s=0.001, burst=3.0)
     async with served(tmp_path / "plane", limits=limits) as plane:
 
@@ -267,7 +267,7 @@ async def test_one_principal_over_its_rate_does_not_stop_another(tmp_path: Path)
         assert plane.server.admission.refused == 2
 
 
-async def test_an_unanswered_command_is_unknown_and_its_repetition_definite(plane: Served) -> None:
+async def test_a_command_without_a_response_is_unknown_and_its_repeat_is_definite(plane: Served) -> None:
     plane.log.stalled = True
     command_id = plane.command_id()
     unknown = await plane.calls.JoinNodes(join("n1", command_id=command_id), timeout=0.5)
@@ -281,7 +281,7 @@ async def test_an_unanswered_command_is_unknown_and_its_repetition_definite(plan
     assert again.outcome == pb.OUTCOME_DONE
 
 
-async def test_a_stop_cuts_a_hanging_call_off(tmp_path: Path) -> None:
+async def test_a_stop_cancels_a_hanging_call(tmp_path: Path) -> None:
     async with served(tmp_path / "plane") as plane:
         plane.log.stalled = True
         hanging = asyncio.ensure_future(plane.calls.JoinNodes(join("n1"), timeout=25.0))
@@ -293,7 +293,7 @@ async def test_a_stop_cuts_a_hanging_call_off(tmp_path: Path) -> None:
         assert caught.value.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
 
 
-async def test_answers_that_nobody_reads_are_few_and_hold_up_nothing_else(tmp_path: Path) -> None:
+async def test_unread_responses_are_limited_and_do_not_delay_others(tmp_path: Path) -> None:
     async with served(tmp_path / "plane", limits=Limits(concurrent_streams=2)) as plane:
         plane.held = {"z1": {f"d{number}": Held(1, 7, b"\1" * 16) for number in range(200_000)}}
 

@@ -89,7 +89,7 @@ def assert_restored(before: Contents, after: Contents, manifest: Manifest) -> Lo
     return found
 
 
-def test_a_log_is_made_again_as_a_later_generation(tmp_path: Path) -> None:
+def test_a_restored_log_has_a_later_generation(tmp_path: Path) -> None:
     old, new, copy = tmp_path / "old", tmp_path / "new", tmp_path / "copy"
     asyncio.run(write_sample_log(old))
     assert run("backup", "--out", copy, "--data", old).exit_code == 0
@@ -101,7 +101,7 @@ def test_a_log_is_made_again_as_a_later_generation(tmp_path: Path) -> None:
     assert (said["generation"], said["log_id"], said["frozen"]) == (origin.generation, origin.log_id, True)
 
 
-def test_a_grandchild_names_all_its_parents_and_a_generation_may_be_skipped(tmp_path: Path) -> None:
+def test_a_log_restored_twice_names_both_parents_and_may_skip_a_generation(tmp_path: Path) -> None:
     asyncio.run(write_sample_log(tmp_path / "first"))
     for parent, child, generation in (("first", "second", "2"), ("second", "third", "7")):
         assert run("backup", "--out", tmp_path / f"of {parent}", "--data", tmp_path / parent).exit_code == 0
@@ -114,7 +114,7 @@ def test_a_grandchild_names_all_its_parents_and_a_generation_may_be_skipped(tmp_
     assert (low.exit_code, "generation: 2 must be at least 3" in low.stderr) == (1, True)
 
 
-def test_two_logs_of_one_backup_are_told_apart_by_every_dpu(tmp_path: Path) -> None:
+def test_two_logs_restored_from_one_backup_are_distinguished_by_every_dpu(tmp_path: Path) -> None:
     asyncio.run(write_sample_log(tmp_path / "old"))
     assert run("backup", "--out", tmp_path / "copy", "--data", tmp_path / "old").exit_code == 0
     for name in ("one", "other"):
@@ -175,7 +175,7 @@ def damage_file(copy: Path) -> None:
         (damage_file, "zones-1.records cannot be read"),
     ],
 )
-def test_nothing_is_made_of_a_damaged_backup(tmp_path: Path, damage: Callable[[Path], None], named: str) -> None:
+def test_a_damaged_backup_creates_no_log(tmp_path: Path, damage: Callable[[Path], None], named: str) -> None:
     asyncio.run(write_sample_log(tmp_path / "old"))
     copy, new = tmp_path / "copy", tmp_path / "new"
     assert run("backup", "--out", copy, "--data", tmp_path / "old").exit_code == 0
@@ -186,7 +186,7 @@ def test_nothing_is_made_of_a_damaged_backup(tmp_path: Path, damage: Callable[[P
     assert not (new / LOG_FOLDER).exists()
 
 
-def test_nothing_is_written_over(tmp_path: Path) -> None:
+def test_existing_files_are_not_overwritten(tmp_path: Path) -> None:
     asyncio.run(write_sample_log(tmp_path / "old"))
     copy = tmp_path / "copy"
     assert run("backup", "--out", copy, "--data", tmp_path / "old").exit_code == 0
@@ -198,7 +198,7 @@ def test_nothing_is_written_over(tmp_path: Path) -> None:
         assert "no file is overwritten" in refused.stderr
 
 
-def test_what_an_interrupted_restore_left_is_no_log_and_in_nobody_s_way(tmp_path: Path) -> None:
+def test_an_interrupted_restore_leaves_no_log_and_can_be_repeated(tmp_path: Path) -> None:
     asyncio.run(write_sample_log(tmp_path / "old"))
     copy, new = tmp_path / "copy", tmp_path / "new"
     assert run("backup", "--out", copy, "--data", tmp_path / "old").exit_code == 0
@@ -207,7 +207,7 @@ def test_what_an_interrupted_restore_left_is_no_log_and_in_nobody_s_way(tmp_path
     assert [entry.name for entry in new.iterdir()] == [LOG_FOLDER]
 
 
-async def test_a_copy_of_a_plane_at_work_lacks_nothing_that_it_cites(tmp_path: Path) -> None:
+async def test_a_copy_of_a_running_plane_contains_every_record_that_it_refers_to(tmp_path: Path) -> None:
     data = tmp_path / "plane"
     async with served(data / LOG_FOLDER) as plane:
         copies = 0

@@ -37,7 +37,7 @@ def log_in(brokers: StruckBrokers, prefix: str, *, create: bool) -> AbstractAsyn
     )
 
 
-async def test_a_restart_goes_on_with_what_is_there(tmp_path: Path) -> None:
+async def test_a_restart_continues_with_the_stored_data(tmp_path: Path) -> None:
     async with brokers_in(tmp_path) as brokers:
         bootstrap = brokers.bootstrap
         async with KafkaLog.open(TOPICS, bootstrap, rng=random.Random(1)) as log:
@@ -55,7 +55,7 @@ async def test_a_restart_goes_on_with_what_is_there(tmp_path: Path) -> None:
         await brokers_in(tmp_path, base_port=9092).start()
 
 
-async def test_of_controllers_apart_from_brokers_any_may_be_gone(tmp_path: Path) -> None:
+async def test_any_of_three_separate_controllers_may_be_down(tmp_path: Path) -> None:
     async with brokers_in(tmp_path, controllers=3) as brokers, asyncio.timeout(PATIENCE_S):
         assert (brokers.ids, brokers.controller_ids) == ((1,), (2, 3, 4))
         for controller in brokers.controller_ids:  # the active one is among them, and only such a one makes topics
@@ -80,13 +80,13 @@ async def test_a_port_in_use_is_named(tmp_path: Path) -> None:
             await brokers_in(tmp_path, base_port=port).start()
 
 
-async def test_ports_must_exist(tmp_path: Path) -> None:
+async def test_invalid_ports_are_refused(tmp_path: Path) -> None:
     with pytest.raises(NoKafka, match="port 65534: 6 ports"):
         await brokers_in(tmp_path, count=3, base_port=65_534).start()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
-async def test_the_command_leaves_no_broker_behind(tmp_path: Path, number: signal.Signals) -> None:
+async def test_the_command_stops_its_brokers_at_its_end(tmp_path: Path, number: signal.Signals) -> None:
     program = "import sys; from deploy.cli.kafka import kafka; kafka(sys.argv[1:])"
     command = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", program, "--brokers", "1", "--data", str(tmp_path / "data")),
@@ -105,7 +105,7 @@ async def test_the_command_leaves_no_broker_behind(tmp_path: Path, number: signa
             await asyncio.sleep(0.05)
 
 
-async def test_a_broker_that_is_killed_starts_again_unless_it_cannot(tmp_path: Path) -> None:
+async def test_a_killed_broker_is_restarted_unless_it_cannot_start(tmp_path: Path) -> None:
     said: asyncio.Queue[str] = asyncio.Queue()
     async with brokers_in(tmp_path) as brokers, asyncio.timeout(PATIENCE_S):
         keeping = asyncio.ensure_future(brokers.keep(said.put_nowait))
@@ -117,7 +117,7 @@ async def test_a_broker_that_is_killed_starts_again_unless_it_cannot(tmp_path: P
             await keeping
 
 
-async def test_a_missing_download_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failed_download_is_reported_in_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")
     with pytest.raises(NoKafka, match=r"downloading kafka-.* from Maven Central"):
         await asyncio.to_thread(kafka_jars, tmp_path / "cache")

@@ -71,7 +71,7 @@ def put(rocks: Rocks, partition: Partition, records: Iterable[Record]) -> None:
     rocks.write([LogRow(partition, *each) for each in records])
 
 
-def test_an_untouched_log_is_proven_and_may_have_grown(data: Path) -> None:
+def test_an_unchanged_log_is_proven_even_if_it_has_grown(data: Path) -> None:
     async def grow() -> None:
         async with EmbeddedLog.open(TOPICS, data / LOG_FOLDER, now_ms=Clock(1_800_000_000_000)) as log:
             await log.append(ZONES_0, b"zone-1", b"whatever comes later")
@@ -122,7 +122,7 @@ def test_a_truncated_log_is_named(data: Path) -> None:
     )
 
 
-def test_a_log_that_lost_everything_is_named_too(data: Path) -> None:
+def test_an_emptied_log_is_named(data: Path) -> None:
     copied_up_to(data, {FLEET_0: 0})
     found = verify(data)
     assert found.exit_code == 1
@@ -132,12 +132,12 @@ def test_a_log_that_lost_everything_is_named_too(data: Path) -> None:
     )
 
 
-def test_another_record_in_front_is_named(data: Path) -> None:
+def test_an_inserted_first_record_is_named(data: Path) -> None:
     rewritten(data, FLEET_0, lambda records: [records[0]._replace(value=b"nobody reads this")])
     assert verify(data).stderr == "fleet/0: record 0 differs: the record changed\n"
 
 
-def test_a_log_made_again_is_another_log(data: Path) -> None:
+def test_a_recreated_log_is_another_log(data: Path) -> None:
     before = json.loads((data.parent / "fine").read_text())["statement"]["log_id"]
     shutil.rmtree(data)
     asyncio.run(write_sample_log(data, seed=8))
@@ -146,7 +146,7 @@ def test_a_log_made_again_is_another_log(data: Path) -> None:
     assert f"is not log {before}" in found.stderr
 
 
-def test_a_changed_checkpoint_or_another_key_proves_nothing(data: Path) -> None:
+def test_a_changed_checkpoint_or_another_key_is_refused(data: Path) -> None:
     assert run("checkpoint", "keygen", "--key", data.parent / "other").exit_code == 0
     assert "was not signed with the key" in verify(data, key="other.pub").stderr
     path = data.parent / "fine"
@@ -155,7 +155,7 @@ def test_a_changed_checkpoint_or_another_key_proves_nothing(data: Path) -> None:
     assert "must hold an Ed25519 public key" in verify(data, key="key").stderr
 
 
-def test_changed_hashes_are_not_believed(data: Path) -> None:
+def test_changed_hashes_are_refused(data: Path) -> None:
     hashes = data.parent / "fine.hashes"
     content = bytearray(hashes.read_bytes())
     content[3] ^= 1
@@ -165,7 +165,7 @@ def test_changed_hashes_are_not_believed(data: Path) -> None:
     assert "is not the file of this checkpoint" in found.stderr
 
 
-def test_a_checkpoint_without_hashes_in_the_place_of_one_with_them_proves_by_itself(data: Path) -> None:
+def test_a_checkpoint_without_hashes_needs_no_hash_file(data: Path) -> None:
     key, file = data.parent / "key", data.parent / "fine"
     made = run("checkpoint", "--data", data, "--key", key, "--out", file, "--no-hashes")
     assert (made.exit_code, (data.parent / "fine.hashes").exists()) == (0, True), made.output
@@ -173,7 +173,7 @@ def test_a_checkpoint_without_hashes_in_the_place_of_one_with_them_proves_by_its
     assert (proven.exit_code, proven.stderr) == (0, ""), proven.output
 
 
-def test_keys_are_for_their_owner_and_never_written_over(data: Path) -> None:
+def test_keys_are_readable_by_their_owner_only_and_never_overwritten(data: Path) -> None:
     key = data.parent / "key"
     assert key.stat().st_mode & 0o777 == 0o600
     again = run("checkpoint", "keygen", "--key", key)

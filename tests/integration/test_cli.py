@@ -59,7 +59,7 @@ async def become_member(run: Run, name: str, zone: str, address: str) -> None:
     assert (await run("budgets", "list", "--min-position", joined.json["position"])).status == 0
 
 
-async def test_a_limit_cuts_a_list_and_says_so(run: Run) -> None:
+async def test_a_limited_list_says_that_it_is_cut(run: Run) -> None:
     for number in range(3):
         await run("nodes", "join", f"n{number}", "--zone", "z1", "--address", f"10.0.0.{number + 1}")
     cut = await run("nodes", "list", "--limit", "2", "--output", "name")
@@ -70,7 +70,7 @@ async def test_a_limit_cuts_a_list_and_says_so(run: Run) -> None:
     assert (len(budgets.stdout.split()), "more than 1 budgets" in budgets.stderr) == (1, True)
 
 
-async def test_nodes_join_are_listed_shown_and_leave(run: Run) -> None:
+async def test_nodes_are_joined_listed_shown_and_removed(run: Run) -> None:
     joined = await run("nodes", "join", "n1", "--zone", "z1", "--address", "10.0.0.1", "--label", "model=A10")
     assert (joined.status, joined.json["outcome"], joined.stderr) == (0, "done", "")
     await run("nodes", "join", "n2", "--zone", "z2", "--address", "10.0.0.2")
@@ -117,7 +117,7 @@ async def test_the_same_command_id_twice_has_one_effect(run: Run, plane: Served)
     assert (never.status, never.json["outcome"]) == (3, "unknown")
 
 
-async def test_policies_come_from_a_file_of_several_documents(run: Run, tmp_path: Path) -> None:
+async def test_policies_are_read_from_a_file_of_several_documents(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "policies.yaml"
     file.write_text(
         "{name: web, action: allow, protocol: tcp, ports: [443]}\n---\n{name: x, action: drop, priority: 9}"
@@ -154,7 +154,7 @@ async def test_a_command_under_a_given_id_names_its_zone(run: Run, plane: Served
     assert (other.status, "is in use for another command" in other.stderr) == (1, True)
 
 
-async def test_a_leave_of_many_says_of_each_name_first_what_became_of_it(run: Run) -> None:
+async def test_a_leave_of_many_prints_the_outcome_of_each_name_first(run: Run) -> None:
     for name, zone in (("n1", "z1"), ("n2", "z2")):
         await run("nodes", "join", name, "--zone", zone)
     left = await run("nodes", "leave", "n1", "nobody", "n2", "--output", "table")
@@ -178,7 +178,7 @@ async def test_a_leave_of_many_says_of_each_name_first_what_became_of_it(run: Ru
     )
 
 
-async def test_a_zone_mistyped_is_noticed(run: Run) -> None:
+async def test_a_mistyped_zone_is_refused(run: Run) -> None:
     limited = await run("zones", "limit", "nowhere", "--parallel-installs", "5")
     unknown = "Error: zone: 'nowhere' is not known; a zone exists from its first node or DPU on"
     assert (limited.status, limited.stderr) == (1, f"{unknown}; --create creates it with these limits\n")
@@ -292,7 +292,7 @@ async def test_nodes_leave_by_selector_after_a_confirmation(run: Run) -> None:
         (("--all", "--command-id", "018bcfe5-6800-7d8e-91b7-584a2265b1f5"), "--command-id needs DPU names"),
     ],
 )
-async def test_a_selection_that_says_too_little_or_too_much_requests_nothing(
+async def test_an_incomplete_or_contradictory_selection_requests_nothing(
     run: Run, given: tuple[str, ...], words: str
 ) -> None:
     ran = await run("dpus", "pause", *given)
@@ -310,7 +310,7 @@ async def test_the_limits_of_attempts_are_set_and_shown_per_zone(run: Run) -> No
     assert (await run("zones", "limit", "z1", "--device-attempts", "101")).status == 1
 
 
-async def test_dpus_are_registered_and_driven(run: Run) -> None:
+async def test_dpus_are_registered_and_provisioned(run: Run) -> None:
     assert (
         await run("dpus", "register", "d1", "--zone", "z1", "--serial", "S1", "--bmc-address", "simulated:b1")
     ).status == 0
@@ -350,7 +350,9 @@ async def test_an_inventory_is_joined_and_its_cliques_are_claimed(run: Run, tmp_
     assert table.stdout.endswith("100 joined, 0 refused, 0 unknown, 0 held\n")
 
 
-async def test_another_fleet_is_not_put_into_the_cliques_of_the_first(run: Run, tmp_path: Path, plane: Served) -> None:
+async def test_an_import_of_another_fleet_does_not_claim_indices_in_full_cliques(
+    run: Run, tmp_path: Path, plane: Served
+) -> None:
     options = ("--zone-size", "4", "--address-pool", "10.1.0.0/16", "--clique-size", "4")
     one, other = tmp_path / "one.csv", tmp_path / "other.csv"
     one.write_text("name\n" + "\n".join(f"a{i}" for i in range(6)))
@@ -365,7 +367,7 @@ async def test_another_fleet_is_not_put_into_the_cliques_of_the_first(run: Run, 
     assert (await run("import", str(other), *options, *apart)).json["claims"] == 6
 
 
-async def test_a_leave_from_the_wrong_zone_changes_nothing_and_says_so(run: Run, plane: Served) -> None:
+async def test_a_leave_from_the_wrong_zone_is_unchanged_with_a_reason(run: Run, plane: Served) -> None:
     await run("nodes", "join", "n1", "--zone", "z1")
     await run("nodes", "join", "n2", "--zone", "z2")
     wrong = await run("nodes", "leave", "n1", "--zone", "z2")
@@ -380,7 +382,7 @@ async def test_a_leave_from_the_wrong_zone_changes_nothing_and_says_so(run: Run,
     assert (await run(*first)).json["outcome"] == "done", "a repeat is answered as before"
 
 
-async def test_a_list_of_what_is_not_known_is_not_just_empty(run: Run) -> None:
+async def test_a_list_of_an_unknown_object_is_not_just_empty(run: Run) -> None:
     await run("nodes", "join", "n1", "--zone", "z1")
     for arguments in (("nodes", "list", "--zone"), ("dpus", "list", "--zone"), ("cliques", "list", "--domain")):
         ran = await run(*arguments, "nowhere")
@@ -388,7 +390,7 @@ async def test_a_list_of_what_is_not_known_is_not_just_empty(run: Run) -> None:
     assert (await run("dpus", "list", "--zone", "z1")).json["dpus"] == []
 
 
-async def test_a_bmc_address_that_is_none_is_refused_at_once(run: Run) -> None:
+async def test_an_invalid_bmc_address_is_refused_at_once(run: Run) -> None:
     for address in ("b1", "http://", "http://b 1", ":80", "10.0.0.1:443", "https://b1/redfish"):
         ran = await run("dpus", "register", "d1", "--zone", "z1", "--bmc-address", address)
         assert (ran.status, f"bmc_address: {address!r} must be http://HOST:PORT/NAME" in ran.stderr) == (1, True)
@@ -416,7 +418,7 @@ async def test_the_next_server_is_tried(run: Run, plane: Served) -> None:
     assert len((await run("nodes", "list", server=f"127.0.0.1:1,{plane.address}")).json["nodes"]) == 1
 
 
-async def test_status_in_every_form(run: Run) -> None:
+async def test_status_has_every_output_format(run: Run) -> None:
     as_json = (await run("status")).json
     as_yaml = yaml.safe_load((await run("status", "--output", "yaml")).stdout)
     assert as_yaml.keys() == as_json.keys()
@@ -443,7 +445,7 @@ async def test_the_environment_names_the_server(plane: Served, monkeypatch: pyte
     assert (result.exit_code, json.loads(result.stdout)["zones"]) == (0, [])
 
 
-async def test_a_log_is_not_verified_against_the_servers_of_another_one(run: Run, tmp_path: Path) -> None:
+async def test_a_log_is_not_verified_against_servers_of_another_log(run: Run, tmp_path: Path) -> None:
     async with served(tmp_path / "other" / LOG_FOLDER) as other:
         status = (await run("status", server=other.address)).json
         ran = await run("verify", "--data", str(tmp_path / "other"))
@@ -453,7 +455,7 @@ async def test_a_log_is_not_verified_against_the_servers_of_another_one(run: Run
     assert "has state" not in ran.stderr
 
 
-async def test_a_node_that_nobody_knows_is_not_explained_and_one_that_left_is(run: Run, plane: Served) -> None:
+async def test_an_unknown_node_is_not_explained_and_one_that_left_is(run: Run, plane: Served) -> None:
     assert (await plane.calls.RegisterDpu(pb.RegisterDpuRequest(zone="z1", dpu="d1"))).outcome == pb.OUTCOME_DONE
     nope = await run("explain", "nope", "d1")
     assert (nope.status, nope.stdout, "name: 'nope' is not a node of any zone" in nope.stderr) == (1, "", True)

@@ -39,7 +39,7 @@ async def piped(*arguments: str, stdout: int = asyncio.subprocess.PIPE) -> Async
             await child.wait()
 
 
-async def test_wait_sees_what_is_there_and_what_comes(plane: Served) -> None:
+async def test_wait_accepts_a_present_state_and_a_later_one(plane: Served) -> None:
     await joined(plane, "z1", "n1", "10.0.0.1")
     there = await run("wait", "node", "n1", "--for", "covered", server=plane.address)
     assert (there.status, there.stderr) == (0, "")
@@ -52,7 +52,7 @@ async def test_wait_sees_what_is_there_and_what_comes(plane: Served) -> None:
     assert (await coming).stdout == "clique d/c: full: 1 of 1 indices taken, 0 ready\n"
 
 
-async def test_a_wait_for_several_ends_when_the_last_is_there(plane: Served) -> None:
+async def test_a_wait_for_several_objects_ends_with_the_last(plane: Served) -> None:
     for zone in ("z1", "z2"):
         await joined(plane, zone, f"{zone}-n", f"10.0.0.{zone[1]}")
         await plane.calls.UpdateZone(pb.UpdateZoneRequest(zone=zone, set_labels=True, labels={"row": "7"}))
@@ -81,7 +81,7 @@ async def test_a_wait_for_several_ends_when_the_last_is_there(plane: Served) -> 
     ],
     ids=" ".join,
 )
-async def test_a_wait_that_is_over_says_what_it_saw_last(plane: Served, arguments: list[str], said: str) -> None:
+async def test_a_wait_that_times_out_prints_the_last_state(plane: Served, arguments: list[str], said: str) -> None:
     await joined(plane, "z1", "n1", "10.0.0.1")
     drop = pb.PolicySpec(name="shut", action="drop", priority=9)
     await plane.calls.SetPolicy(pb.SetPolicyRequest(policy=drop))
@@ -94,7 +94,7 @@ async def test_a_wait_that_is_over_says_what_it_saw_last(plane: Served, argument
     assert said in ended.stderr
 
 
-async def test_a_command_about_a_dpu_that_two_zones_have_asks_at_once_which(plane: Served) -> None:
+async def test_a_command_about_a_dpu_name_in_two_zones_asks_for_the_zone(plane: Served) -> None:
     for zone in ("z1", "z2"):
         assert (await plane.calls.RegisterDpu(pb.RegisterDpuRequest(zone=zone, dpu="d1"))).outcome == pb.OUTCOME_DONE
     await joined(plane, "z1", "n1", "10.0.0.1")
@@ -111,7 +111,7 @@ async def test_a_command_about_a_dpu_that_two_zones_have_asks_at_once_which(plan
     assert (named.status, named.stdout) == (0, "dpu d1: Initializing: Initializing, attempts 0\n")
 
 
-async def test_a_list_is_shown_again_when_it_changes_and_ctrl_c_ends_it_with_130(plane: Served) -> None:
+async def test_a_watched_list_is_printed_on_changes_and_ends_by_ctrl_c_with_130(plane: Served) -> None:
     await joined(plane, "z1", "n1", "10.0.0.1")
     arguments = ("nodes", "list", "--watch", "--server", plane.address)
     async with piped(*arguments) as child, asyncio.timeout(READY_TIMEOUT_S):
@@ -125,12 +125,12 @@ async def test_a_list_is_shown_again_when_it_changes_and_ctrl_c_ends_it_with_130
         assert await child.stderr.read() == b""
 
 
-async def test_a_list_is_shown_no_longer_than_it_is_read_though_nothing_changes(plane: Served) -> None:
+async def test_a_watched_list_ends_when_its_reader_closes_the_pipe(plane: Served) -> None:
     await joined(plane, "z1", "n1", "10.0.0.1")
     await ends_with_its_reader("nodes", "list", "--watch", "--server", plane.address)
 
 
-async def test_events_are_followed_no_longer_than_they_are_read_though_none_comes(tmp_path: Path) -> None:
+async def test_an_event_tail_ends_when_its_reader_closes_the_pipe(tmp_path: Path) -> None:
     await write_sample_log(tmp_path / "plane", records=4)
     one = ("--topic", "fleet", "--type", "LogCreated", "--from-beginning")
     await ends_with_its_reader("events", "tail", *one, "--data", str(tmp_path / "plane"))
@@ -149,13 +149,13 @@ async def ends_with_its_reader(*arguments: str) -> None:
         assert await child.stderr.read() == b""
 
 
-async def test_a_dry_run_over_a_log_that_is_not_there_is_refused(plane: Served, tmp_path: Path) -> None:
+async def test_a_dry_run_over_a_missing_log_is_refused(plane: Served, tmp_path: Path) -> None:
     ended = await run("upgrade", "--dry-run", "--data", str(tmp_path / "none"), server=plane.address)
     assert (ended.status, ended.stdout) == (1, "")
     assert "none holds no log; give the folder of" in ended.stderr
 
 
-async def test_what_is_past_cannot_be_watched(plane: Served) -> None:
+async def test_a_past_state_cannot_be_watched(plane: Served) -> None:
     ended = await run("zones", "list", "--watch", "--as-of", "2026-01-01", server=plane.address)
     assert ended.status == 2
     assert "--watch" in ended.stderr
@@ -175,7 +175,7 @@ async def on_a_terminal(*arguments: str, **environment: str) -> str:
         os.close(its)
 
 
-async def test_colours_are_for_terminals_whose_owner_wants_them(plane: Served) -> None:
+async def test_colours_are_used_on_terminals_unless_switched_off(plane: Served) -> None:
     await plane.calls.ClaimIndices(pb.ClaimIndicesRequest(domain="d", clique="c", claims=[pb.ClaimSpec(node="n1")]))
     await plane.calls.ReportDaemonReadiness(
         pb.ReportDaemonReadinessRequest(domain="d", clique="c", node="n1", ready=True)
@@ -190,7 +190,7 @@ async def test_colours_are_for_terminals_whose_owner_wants_them(plane: Served) -
     assert "\x1b" not in (await run(*show, server=plane.address)).stdout
 
 
-async def test_who_names_what_is_not_there_is_told_where_to_look(plane: Served) -> None:
+async def test_an_unknown_name_is_refused_with_a_hint_where_to_look(plane: Served) -> None:
     nobody = await run("zones", "show", "rack9", server=plane.address)
     assert nobody.status == 1
     assert nobody.stderr.endswith("; see `dpuplane zones list`\n")
@@ -221,7 +221,7 @@ async def test_a_shell_completes_commands_options_and_names(plane: Served) -> No
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-async def test_a_shell_is_told_how_to_ask(shell: str, tmp_path: Path) -> None:
+async def test_the_completion_script_of_a_shell_is_printed(shell: str, tmp_path: Path) -> None:
     ran = await run("completion", shell, environment={"HOME": str(tmp_path), "PATH": os.environ["PATH"]})
     assert (ran.status, ran.stderr) == (0, "")
     assert f"_DPUPLANE_COMPLETE={shell}_complete" in ran.stdout

@@ -32,7 +32,7 @@ async def applied(plane: Process, node: str, dpu: str) -> Any:
             await asyncio.sleep(0.2)
 
 
-async def test_an_operator_looks_before_and_after(plane: Process, tmp_path: Path) -> None:
+async def test_a_dry_run_an_explanation_and_the_history_agree(plane: Process, tmp_path: Path) -> None:
     for number in range(4):
         joined = await ran(plane, "nodes", "join", f"n{number}", "--zone", "z1", "--address", f"10.0.0.{number}")
         assert joined.status == 0
@@ -80,7 +80,7 @@ async def test_an_operator_looks_before_and_after(plane: Process, tmp_path: Path
     assert nobody.status == 1 and "occurs in no event" in nobody.stderr
 
 
-async def test_the_history_of_a_name_that_dpus_of_two_zones_have_is_that_of_one_of_them_if_asked(
+async def test_the_history_of_a_dpu_name_in_two_zones_can_be_limited_to_one_zone(
     plane: Process,
 ) -> None:
     for zone in ("z1", "z2"):

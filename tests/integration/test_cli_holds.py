@@ -12,7 +12,7 @@ from tests.support.served import PARTITIONS, Served
 __all__ = ["plane", "run"]
 
 
-async def test_a_held_leave_waits_for_two_names(run: Run) -> None:
+async def test_a_held_leave_waits_for_two_principals(run: Run) -> None:
     assert (await run("budgets", "set", "denied-by-leave", "--permille", "0", "--min-addresses", "1")).status == 0
     budgets = (await run("budgets", "list")).json["budgets"]
     assert {budget["kind"]: budget["min_addresses"] for budget in budgets}["denied-by-leave"] == 1
@@ -33,7 +33,7 @@ async def test_a_held_leave_waits_for_two_names(run: Run) -> None:
     assert (over.status, f"{hold} is not open" in over.stderr) == (1, True)
 
 
-async def test_no_limit_is_printed_in_the_words_that_set_it(run: Run) -> None:
+async def test_an_unlimited_budget_is_printed_as_the_options_that_set_it(run: Run) -> None:
     limited = await run("budgets", "set", "allowed-by-join", "--permille", "10", "--min-addresses", "50")
     assert (limited.status, limited.json["outcome"]) == (0, "done")
     assert {"allowed-by-join": ["10", "50"]}.items() <= (await budgets_of(run)).items()
@@ -53,7 +53,7 @@ async def budgets_of(run: Run) -> dict[str, list[str]]:
     return {kind: words for kind, *words in map(str.split, rows)}
 
 
-async def test_a_leave_of_nodes_that_have_left_says_which_hold_keeps_them_or_was_rejected(run: Run) -> None:
+async def test_a_repeated_leave_names_the_hold_that_keeps_or_kept_its_nodes(run: Run) -> None:
     await run("budgets", "set", "denied-by-leave", "--permille", "0", "--min-addresses", "0")
     for number in (1, 2, 3):
         await become_member(run, f"n{number}", "z1", f"10.0.0.{number}")
@@ -82,7 +82,7 @@ async def test_a_leave_of_nodes_that_have_left_says_which_hold_keeps_them_or_was
     assert lines[1].startswith(f"n2: its leave of zone 'z1' was rejected with hold {hold}, so the rule tables keep it")
 
 
-async def test_a_node_that_moves_alone_is_held_at_once_and_not_approved_by_who_moves_it(run: Run) -> None:
+async def test_a_move_of_one_node_is_held_and_its_author_cannot_approve_it(run: Run) -> None:
     assert partition_of(b"z1", PARTITIONS) != partition_of(b"z3", PARTITIONS)
     await run("budgets", "set", "denied-by-change", "--permille", "0", "--min-addresses", "0")
     await become_member(run, "n1", "z1", "10.0.0.1")
@@ -98,7 +98,7 @@ async def test_a_node_that_moves_alone_is_held_at_once_and_not_approved_by_who_m
     assert (changed.status, changed.json["outcome"]) == (0, "held"), changed
 
 
-async def test_each_hold_of_a_leave_from_several_zones_is_named(run: Run) -> None:
+async def test_a_leave_from_several_zones_names_each_of_its_holds(run: Run) -> None:
     await run("budgets", "set", "denied-by-leave", "--permille", "0", "--min-addresses", "0")
     for number, zone in enumerate(("z1", "z2"), 1):
         await become_member(run, f"n{number}", zone, f"10.0.0.{number}")
@@ -109,7 +109,7 @@ async def test_each_hold_of_a_leave_from_several_zones_is_named(run: Run) -> Non
     assert f"hold {holds[1]}" in left["items"][1]["reason"]
 
 
-async def test_an_approval_that_closed_its_hold_is_repeated_safely(run: Run, plane: Served) -> None:
+async def test_the_last_approval_of_a_hold_can_be_repeated_safely(run: Run, plane: Served) -> None:
     await run("budgets", "set", "denied-by-leave", "--permille", "0", "--min-addresses", "0")
     await become_member(run, "n1", "z1", "10.0.0.1")
     hold = str((await run("nodes", "leave", "n1")).json["hold"])
@@ -121,7 +121,7 @@ async def test_an_approval_that_closed_its_hold_is_repeated_safely(run: Run, pla
     assert (again.status, again.json) == (0, first.json)
 
 
-async def test_a_hold_is_shown_with_every_node_of_it_for_as_long_as_it_keeps_any(
+async def test_a_hold_is_shown_with_all_its_nodes_while_it_keeps_any(
     run: Run, plane: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("deploy.cli.holds.MAX_PAGE", 50)  # several pages without several thousand nodes

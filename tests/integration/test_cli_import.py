@@ -20,7 +20,9 @@ def inventory(tmp_path: Path, *numbers: int, **columns: str) -> str:
     return str(file)
 
 
-async def test_a_dry_run_counts_nodes_and_addresses_and_states_nothing(run: Run, tmp_path: Path, plane: Served) -> None:
+async def test_a_dry_run_of_an_import_counts_nodes_and_addresses_and_appends_nothing(
+    run: Run, tmp_path: Path, plane: Served
+) -> None:
     assert (await run("import", inventory(tmp_path, *range(10)), *POOL)).json["new"] == 10
     stated = await plane.stated()
     file = inventory(tmp_path, *range(1, 12), app="web")
@@ -34,7 +36,7 @@ async def test_a_dry_run_counts_nodes_and_addresses_and_states_nothing(run: Run,
     assert await plane.stated() == stated
 
 
-async def test_a_file_without_one_of_its_rows_moves_no_address(run: Run, tmp_path: Path) -> None:
+async def test_a_file_without_one_of_its_rows_changes_no_address(run: Run, tmp_path: Path) -> None:
     assert (await run("import", inventory(tmp_path, *range(10)), *POOL)).status == 0
     again = (await run("import", inventory(tmp_path, *range(1, 10)), *POOL)).json
     assert [again[kind] for kind in ("new", "changed", "unchanged", "not_in_file")] == [0, 0, 9, 1]
@@ -55,7 +57,7 @@ async def test_a_file_that_shifts_most_addresses_stops_unless_it_is_confirmed(
     assert (await run("import", file, *other, "--yes")).json["changed"] == 10
 
 
-async def test_what_is_held_stands_in_the_exit_line(run: Run, tmp_path: Path) -> None:
+async def test_the_last_line_of_an_import_has_the_held_nodes(run: Run, tmp_path: Path) -> None:
     file = inventory(tmp_path, *range(20))
     first = await run("import", file, *POOL)
     assert (first.json["joined"], first.json["held"]) == (20, 0)
@@ -88,7 +90,7 @@ async def test_a_dry_run_counts_the_nodes_that_are_held_already(run: Run, tmp_pa
     assert told["would be held"].startswith("unknown until the import is applied")
 
 
-async def test_what_an_import_asked_for_is_selected_by_its_id(run: Run, tmp_path: Path) -> None:
+async def test_the_holds_of_an_import_are_selected_by_its_command_id(run: Run, tmp_path: Path) -> None:
     file, zones = inventory(tmp_path, *range(20)), ("--zone-size", "5", "--address-pool")
     await run("import", file, *zones, "10.0.0.0/16")
     await run("budgets", "set", "denied-by-change", "--permille", "0", "--min-addresses", "1")

@@ -48,7 +48,7 @@ async def silent_server() -> AsyncIterator[str]:
         await server.stop(0)
 
 
-async def test_a_refused_connection_is_one_short_sentence_and_leaves_nothing_unknown(tmp_path: Path) -> None:
+async def test_a_refused_connection_is_one_short_error_without_an_unknown_outcome(tmp_path: Path) -> None:
     inventory = tmp_path / "nodes.csv"
     inventory.write_text("name,zone,address\nn1,z1,10.0.0.1\n")
     nowhere = closed_port()
@@ -61,7 +61,7 @@ async def test_a_refused_connection_is_one_short_sentence_and_leaves_nothing_unk
     assert ran.stderr == f"Error: no process listens at {both.replace(',', ', ')}: {START}\n"
 
 
-async def test_a_command_that_one_of_two_servers_took_is_unknown() -> None:
+async def test_a_command_received_by_one_of_two_servers_is_unknown() -> None:
     async with silent_server() as silent:
         for servers in (silent, f"{silent},{closed_port()}", f"{closed_port()},{silent}"):
             ran = await run(*LEAVE, server=servers)
@@ -70,7 +70,7 @@ async def test_a_command_that_one_of_two_servers_took_is_unknown() -> None:
             assert "check it with `dpuplane commands show " in ran.stderr
 
 
-async def test_an_address_that_is_another_one_of_the_plane_is_named_as_that(tmp_path: Path) -> None:
+async def test_a_wrong_listener_of_the_plane_is_named(tmp_path: Path) -> None:
     async with serving("--data", str(tmp_path / "plane")) as plane:
         for name in ("http", "agents"):
             ran = await run(*LEAVE, server=plane.address(name))
@@ -82,7 +82,7 @@ async def test_an_address_that_is_another_one_of_the_plane_is_named_as_that(tmp_
 
 
 @pytest.mark.parametrize("host", ["nowhere.invalid:7080"])
-async def test_a_host_without_an_address_is_named_as_that(host: str) -> None:
+async def test_a_host_name_without_an_address_is_named(host: str) -> None:
     ran = await run(*LEAVE, server=host)
     said = f"Error: {host}: the host name does not resolve; give another address with --server\n"
     assert (ran.status, ran.stderr) == (3, said)

@@ -43,7 +43,7 @@ async def run(plane: Served, *arguments: str) -> Result:
     return await asyncio.to_thread(CliRunner().invoke, cli, [*arguments, "--server", plane.address])
 
 
-async def test_one_rule_is_counted_as_one(plane: Served) -> None:
+async def test_one_rule_is_counted_in_the_singular(plane: Served) -> None:
     for name, address, said in (("n1", "10.0.0.1", ", 1 rule"), ("n2", "10.0.0.9", ", 2 rules")):
         joined = await plane.join("z1", pb.NodeSpec(name=name, addresses=[address]))
         ran = await run(plane, "rules", "show", "z1", "--min-position", joined.position)
@@ -54,16 +54,14 @@ async def test_one_rule_is_counted_as_one(plane: Served) -> None:
     ("at", "said"),
     [("1", "is before the first record of this log, at "), ("9999999999999", "is in the future: this host's time is ")],
 )
-async def test_a_replay_to_a_moment_that_the_log_has_not_is_refused_as_a_query_is(
-    at: str, said: str, tmp_path: Path
-) -> None:
+async def test_a_replay_to_an_unknown_position_is_refused_as_a_query_is(at: str, said: str, tmp_path: Path) -> None:
     await write_sample_log(tmp_path, records=4)
     ran = await asyncio.to_thread(CliRunner().invoke, cli, ["replay", "--data", str(tmp_path), "--as-of", at])
     assert (ran.exit_code, ran.stdout) == (1, "")
     assert said in ran.stderr
 
 
-async def test_a_position_that_is_not_reached_is_no_server_that_is_not_there(impatient: Served) -> None:
+async def test_a_position_that_is_not_reached_is_not_reported_as_a_missing_server(impatient: Served) -> None:
     plane = impatient
     token = f"{plane.replica.log_id}:zones/0=999"
     elsewhere = f"127.0.0.1:1,{plane.address},127.0.0.1:2"
@@ -76,7 +74,7 @@ async def test_a_position_that_is_not_reached_is_no_server_that_is_not_there(imp
         assert "dpuplane serve" not in ran.stderr
 
 
-async def test_the_times_of_a_dpu_are_times(plane: Served) -> None:
+async def test_the_times_of_a_dpu_are_printed_as_times(plane: Served) -> None:
     await plane.calls.RegisterDpu(pb.RegisterDpuRequest(zone="z1", dpu="d1"))
     shown = dict(line.split(maxsplit=1) for line in _lines(await run(plane, "dpus", "show", "d1")) if " " in line)
     assert shown["since"].startswith("20") and shown["since"].endswith("Z")
@@ -93,13 +91,13 @@ def _lines(ran: Result) -> list[str]:
     return ran.stdout.splitlines()
 
 
-async def test_a_phase_is_taken_in_any_case(plane: Served) -> None:
+async def test_a_phase_is_accepted_in_upper_and_lower_case(plane: Served) -> None:
     await plane.calls.RegisterDpu(pb.RegisterDpuRequest(zone="z1", dpu="d1"))
     assert "d1" in (await run(plane, "dpus", "list", "--phase", "initializing")).stdout
     assert "d1" not in (await run(plane, "dpus", "list", "--phase", "ready")).stdout
 
 
-async def test_ports_of_what_has_none_are_refused_as_such(plane: Served, tmp_path: Path) -> None:
+async def test_ports_of_a_protocol_without_ports_are_refused(plane: Served, tmp_path: Path) -> None:
     file = tmp_path / "ping.yaml"
     file.write_text("{name: ping, action: allow, protocol: icmp, ports: [8]}")
     ran = await run(plane, "policies", "apply", str(file))
@@ -109,7 +107,7 @@ async def test_ports_of_what_has_none_are_refused_as_such(plane: Served, tmp_pat
     )
 
 
-async def test_a_version_that_no_history_tells_is_said_in_words(plane: Served) -> None:
+async def test_an_unknown_version_is_printed_in_words(plane: Served) -> None:
     await plane.calls.RegisterDpu(pb.RegisterDpuRequest(zone="z1", dpu="d1"))
     for name, address in (("n1", "10.0.0.1"), ("n2", "10.0.0.2")):  # two forwards, and no table was read before
         joined = await plane.join("z1", pb.NodeSpec(name=name, addresses=[address]))
@@ -142,14 +140,14 @@ async def test_an_export_in_json_or_yaml_is_one_value(output: str, load: Callabl
     assert load(ran.stdout) == []
 
 
-async def test_what_a_raise_would_halt_is_said_once(plane: Served, tmp_path: Path) -> None:
+async def test_an_upgrade_dry_run_names_each_halt_once(plane: Served, tmp_path: Path) -> None:
     await write_sample_log(tmp_path / "log of its own", records=4)
     ran = await run(plane, "upgrade", "--version", "99", "--dry-run", "--data", str(tmp_path / "log of its own"))
     assert (ran.exit_code, "and this binary supports [1]" in ran.stdout) == (1, True), ran.output
     assert {line.partition(":")[0] for line in ran.stderr.splitlines()} == {"not ready"}
 
 
-async def test_relays_that_do_not_answer_in_time_are_no_bug_of_the_server(
+async def test_relays_without_a_timely_response_are_reported_as_unavailable(
     impatient: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plane = impatient
@@ -165,7 +163,7 @@ async def test_relays_that_do_not_answer_in_time_are_no_bug_of_the_server(
         assert (ran.exit_code, "devices: not every relay responded within" in ran.stderr) == (3, True), ran.output
 
 
-async def test_a_command_that_folds_says_in_log_lines_what_it_met(tmp_path: Path) -> None:
+async def test_a_command_that_folds_logs_what_it_found(tmp_path: Path) -> None:
     clock = await write_sample_log(tmp_path, records=4)
     async with EmbeddedLog.open(TOPICS, tmp_path / LOG_FOLDER, now_ms=clock) as log:
         await log.append(ZONES_0, b"log", encode(FoldVersionUpgraded(internal_envelope("log", "ops", clock.ms), 99)))

@@ -26,7 +26,7 @@ def client(*servers: str, rounds: int = 1) -> PlaneClient:
     return PlaneClient(servers, timeout_s=5.0, now_ms=now_ms, rng=random.Random(1), rounds=rounds, principal="ann")
 
 
-async def test_a_command_goes_to_the_server_that_responds_and_the_client_stays_with_it(plane: Served) -> None:
+async def test_the_client_uses_the_server_that_responded_last(plane: Served) -> None:
     async with client("127.0.0.1:1", plane.address) as found:
         done = await found.command("JoinNodes", pb.JoinNodesRequest(zone="z1", nodes=[pb.NodeSpec(name="n1")]))
         assert (done.outcome, found.servers[0]) == (pb.OUTCOME_DONE, plane.address)
@@ -34,7 +34,7 @@ async def test_a_command_goes_to_the_server_that_responds_and_the_client_stays_w
         assert node.zone == "z1"
 
 
-async def test_pages_join_to_the_whole_list(plane: Served) -> None:
+async def test_the_client_reads_all_pages_of_a_list(plane: Served) -> None:
     names = {f"n{number}" for number in range(7)}
     await plane.join("z1", *(pb.NodeSpec(name=name) for name in names))
     async with client(plane.address) as found:
@@ -63,7 +63,7 @@ async def test_a_repeated_command_has_one_id_and_one_effect(plane: Served) -> No
     assert (first.command_id, first.position) == (again.command_id, again.position)
 
 
-async def test_a_watch_continues_at_the_next_server_and_misses_and_repeats_nothing(plane: Served) -> None:
+async def test_a_watch_continues_at_the_next_server_without_loss_or_repeats(plane: Served) -> None:
     listed = await plane.queries.ListNodes(pb.ListNodesRequest())
     seen: list[str] = []
     stopping = AsyncExitStack()
@@ -80,7 +80,7 @@ async def test_a_watch_continues_at_the_next_server_and_misses_and_repeats_nothi
     assert list(dict.fromkeys(seen)) == [f"n{number}" for number in range(6)]
 
 
-async def test_a_watch_from_an_expired_position_says_so(plane: Served) -> None:
+async def test_a_watch_from_an_expired_position_raises(plane: Served) -> None:
     async with client(plane.address) as found:
         position = f"{plane.replica.log_id}:" + ",".join(f"zones/{n}=0" for n in range(3)) + ",fleet/0=0"
         with pytest.raises(PositionExpired, match="list again"):

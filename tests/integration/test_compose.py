@@ -18,7 +18,7 @@ UP_S = 300.0
 
 
 @pytest.mark.timeout(1500)
-async def test_what_compose_brings_up_is_a_plane_that_is_watched(
+async def test_the_compose_file_starts_a_monitored_plane(
     docker_host: str, image: str, kafka_image: str, prometheus_image: str
 ) -> None:
     images = {"PLANE_IMAGE": image, "KAFKA_IMAGE": kafka_image, "PROMETHEUS_IMAGE": prometheus_image}

@@ -65,16 +65,14 @@ async def test_an_embedded_plane_prints_decisions_by_folding_its_log(tmp_path: P
         assert last == json.loads(json.dumps(as_line(place, cause._replace(value=value))))
 
 
-async def test_decisions_are_asked_for_by_their_causes_and_not_by_topic(tmp_path: Path) -> None:
+async def test_decisions_are_filtered_by_causes_and_not_by_topic(tmp_path: Path) -> None:
     ran = await run("events", "export", "--decisions", "--topic", "zones", "--data", str(tmp_path))
     assert ran.status == 2 and "--topic: leave it out with --decisions" in ran.stderr
 
 
 @pytest.mark.kafka
 @pytest.mark.timeout(300)
-async def test_two_processes_of_the_role_write_each_decision_alike(
-    kafka_brokers: StruckBrokers, tmp_path: Path
-) -> None:
+async def test_two_processes_of_the_role_write_equal_decisions(kafka_brokers: StruckBrokers, tmp_path: Path) -> None:
     on = ("--kafka", kafka_brokers.bootstrap, "--topic-prefix", "decided", "--partitions", "3")
     writing = (*on, "--role", "decisions", "--state", str(tmp_path))
     async with (
@@ -93,9 +91,7 @@ async def test_two_processes_of_the_role_write_each_decision_alike(
 
 @pytest.mark.kafka
 @pytest.mark.timeout(300)
-async def test_role_all_has_a_process_that_writes_and_is_started_again(
-    kafka_brokers: StruckBrokers, tmp_path: Path
-) -> None:
+async def test_role_all_runs_a_decision_writer_and_restarts_it(kafka_brokers: StruckBrokers, tmp_path: Path) -> None:
     on = ("--kafka", kafka_brokers.bootstrap, "--topic-prefix", "decided-by-all", "--partitions", "3", "--name", "all")
     place = LogSource(None, kafka_brokers.bootstrap, "decided-by-all")
     async with serving(*on, "--state", str(tmp_path / "state"), stderr=tmp_path / "log") as plane:
@@ -122,7 +118,7 @@ async def test_role_all_has_a_process_that_writes_and_is_started_again(
 
 
 @pytest.mark.kafka
-async def test_role_all_writes_none_if_told_so(kafka_brokers: StruckBrokers) -> None:
+async def test_role_all_writes_no_decisions_with_the_option(kafka_brokers: StruckBrokers) -> None:
     on = ("--kafka", kafka_brokers.bootstrap, "--topic-prefix", "undecided", "--partitions", "1")
     async with serving(*on, "--no-decisions") as plane:
         assert children_of(plane.child.pid) == []

@@ -36,7 +36,7 @@ def check(summary: dict[str, Any], **expected: int) -> None:
     assert summary["log_records"] > summary["nodes"] + summary["dpus"]
 
 
-async def test_a_made_up_fleet(tmp_path: Path) -> None:
+async def test_the_demo_runs_with_a_generated_fleet(tmp_path: Path) -> None:
     data = tmp_path / "kept"
     ran = await run("demo", "--nodes", "120", "--zones", "3", *SMALL, "--data", str(data))
     assert ran.status == 0, ran.stderr
@@ -48,13 +48,13 @@ async def test_a_made_up_fleet(tmp_path: Path) -> None:
     assert str(data) in again.stderr
 
 
-async def test_a_fleet_so_small_that_all_is_done_before_anything_was_saved() -> None:
+async def test_the_demo_runs_with_a_fleet_that_is_ready_before_the_first_save() -> None:
     ran = await run("demo", "--nodes", "4", "--zones", "2", "--dpus-per-zone", "1", "--provision", "0", "--json")
     assert ran.status == 0, ran.stdout
     check(ran.json(), nodes=4, zones=2, dpus=2)
 
 
-async def test_a_fleet_from_a_file(tmp_path: Path) -> None:
+async def test_the_demo_runs_with_a_fleet_from_a_file(tmp_path: Path) -> None:
     inventory = tmp_path / "fleet.csv"
     rows = [f"gpu-{number},{'G2' if number % 2 else 'T4'}" for number in range(60)]
     inventory.write_text("\n".join(["sn,model", *rows]))
@@ -65,7 +65,7 @@ async def test_a_fleet_from_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.kafka
-async def test_the_same_on_kafka(kafka_cluster: str) -> None:
+async def test_the_demo_runs_on_kafka(kafka_cluster: str) -> None:
     ran = await run("demo", "--nodes", "60", "--zones", "3", *SMALL, "--kafka", kafka_cluster)
     assert ran.status == 0, ran.stderr
     check(ran.json(), nodes=60, zones=3, dpus=12)
@@ -84,7 +84,7 @@ async def test_the_same_on_kafka(kafka_cluster: str) -> None:
         (("--kafka", "broker"), "'broker' must be HOST:PORT"),
     ],
 )
-async def test_sizes_that_cannot_be(arguments: tuple[str, ...], says: str) -> None:
+async def test_invalid_sizes_are_refused(arguments: tuple[str, ...], says: str) -> None:
     ran = await run("demo", *arguments)
     assert ran.status == 2
     assert says in ran.stderr

@@ -43,7 +43,7 @@ async def listening(answers: Relay) -> AsyncIterator[str]:
 OLD, NEW = Held(1, 4, b"o" * 16), Held(1, 7, b"n" * 16)
 
 
-async def test_two_relays_are_merged_and_the_newer_word_about_a_dpu_wins() -> None:
+async def test_two_relays_are_merged_and_the_newer_table_of_a_dpu_wins() -> None:
     first = relay(a={"d1": NEW, "d2": OLD}, b={"d9": OLD})
     second = relay(a={"d1": OLD, "d3": NEW})
     async with listening(first) as one, listening(second) as two:
@@ -53,13 +53,13 @@ async def test_two_relays_are_merged_and_the_newer_word_about_a_dpu_wins() -> No
         assert await ask(frozenset({"b"})) == {"b": {"d9": OLD}}
 
 
-async def test_more_zones_than_a_request_has_room_for_are_answered_all_the_same() -> None:
+async def test_more_zones_than_fit_one_request_are_all_returned() -> None:
     zones = {f"zone-with-a-long-name-{number:040}": {"d": OLD} for number in range(300)}
     async with listening(relay(**zones, other={"d": NEW})) as one:
         assert await remote_device_source(lambda: [one])(frozenset(zones)) == zones
 
 
-async def test_a_relay_that_does_not_answer_is_left_out() -> None:
+async def test_a_relay_that_does_not_respond_is_omitted() -> None:
     async with listening(relay(a={"d1": NEW})) as one:
         assert await remote_device_source(lambda: [one, "127.0.0.1:9"])(frozenset()) == {"a": {"d1": NEW}}
 
@@ -70,5 +70,5 @@ async def test_a_zone_of_thousands_fits_a_line() -> None:
         assert len((await remote_device_source(lambda: [one])(frozenset()))["a"]) == 5_000
 
 
-async def test_the_relay_of_this_process_says_the_same() -> None:
+async def test_the_relay_of_the_same_process_returns_the_same_tables() -> None:
     assert await local_device_source(relay(a={"d1": NEW}, b={}))(frozenset()) == {"a": {"d1": NEW}, "b": {}}

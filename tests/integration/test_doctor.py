@@ -17,7 +17,7 @@ def lines(ran: Ran) -> dict[str, bool]:
     return found
 
 
-async def test_a_plane_that_runs_here_is_no_fault(tmp_path: Path) -> None:
+async def test_a_running_plane_has_no_findings(tmp_path: Path) -> None:
     async with serving("--data", str(tmp_path / "plane")) as plane:
         at = [
             f"--{name}={plane.address(key)}"
@@ -31,7 +31,7 @@ async def test_a_plane_that_runs_here_is_no_fault(tmp_path: Path) -> None:
         assert {name for name, ok in lines(other).items() if not ok} == {"listen", "http", "agents"}
 
 
-async def test_brokers_that_do_not_answer_are_named() -> None:
+async def test_brokers_that_do_not_respond_are_named() -> None:
     ran = await run("doctor", "--kafka", "127.0.0.1:1", "--listen", "127.0.0.1:0", "--output", "table")
     assert ran.status == 1
     assert "WRONG  broker 127.0.0.1:1: " in ran.stdout
@@ -40,7 +40,7 @@ async def test_brokers_that_do_not_answer_are_named() -> None:
 
 
 @pytest.mark.kafka
-async def test_each_topic_and_replica_on_kafka_is_a_line(kafka_log: KafkaUnderTest, tmp_path: Path) -> None:
+async def test_each_topic_and_replica_on_kafka_is_checked(kafka_log: KafkaUnderTest, tmp_path: Path) -> None:
     on = ("--kafka", kafka_log.bootstrap, "--topic-prefix", kafka_log.prefix)
     ports = ("--listen=127.0.0.1:0", "--http=127.0.0.1:0", "--agents=127.0.0.1:0")
 

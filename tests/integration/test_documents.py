@@ -25,7 +25,7 @@ def anchor(heading: str) -> str:
 
 
 @pytest.mark.parametrize("name", named(documents()))
-def test_links_lead_somewhere(name: str) -> None:
+def test_links_have_targets(name: str) -> None:
     path = ROOT / name
     text = path.read_text()
     for target in LINK.findall(re.sub(r"```.*?```", "", text, flags=re.DOTALL)):
@@ -39,12 +39,12 @@ def test_links_lead_somewhere(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", named(documents()))
-def test_the_program_knows_every_command_that_is_shown(name: str) -> None:
+def test_every_command_in_a_document_is_valid(name: str) -> None:
     faults = [fault_of(words) for line in said((ROOT / name).read_text()) for words in calls(line)]
     assert [fault for fault in faults if fault] == []
 
 
-def test_every_top_level_folder_says_what_lives_there() -> None:
+def test_every_top_level_folder_has_a_readme_of_its_files() -> None:
     folders = {path.parent.name for path in ROOT.glob("*/__init__.py")}
     assert folders == {"schemas", "eventstore", "projections", "commands", "drivers", "deploy", "tests"}
     for folder in folders:
@@ -61,7 +61,7 @@ def test_the_first_page_fits_two_screens() -> None:
 
 @pytest.mark.kafka
 @pytest.mark.parametrize("name", GUIDES)
-async def test_commands_work_as_they_are_written(name: str, tmp_path: Path) -> None:
+async def test_commands_in_documents_work_as_written(name: str, tmp_path: Path) -> None:
     async with terminal(tmp_path) as here:
         for block in blocks((ROOT / name).read_text()):
             for line in block.lines if block.mark == RUN else []:

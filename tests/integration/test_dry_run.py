@@ -36,7 +36,7 @@ async def rules_of(plane: Served) -> set[tuple[str, str]]:
     return {(rule.policy, rule.prefix) for page in pages for rule in page.rules}
 
 
-async def test_a_policy_is_foreseen_and_nothing_is_appended(tmp_path: Path) -> None:
+async def test_a_dry_run_of_a_policy_predicts_its_effect_and_appends_nothing(tmp_path: Path) -> None:
     async with served(tmp_path) as plane:
         await joined(plane)
         stated, before = await plane.stated(), await rules_of(plane)
@@ -55,7 +55,7 @@ async def test_a_policy_is_foreseen_and_nothing_is_appended(tmp_path: Path) -> N
         assert await rules_of(plane) == before | {("web", "10.0.0.0/29")}
 
 
-async def test_a_leave_over_its_budget_is_foreseen_as_held(tmp_path: Path) -> None:
+async def test_a_dry_run_predicts_that_a_leave_is_held(tmp_path: Path) -> None:
     async with served(tmp_path) as plane:
         await joined(plane)
         await plane.calls.SetBudget(pb.SetBudgetRequest(kind="denied-by-leave", permille=0, min_addresses=1))
@@ -74,7 +74,7 @@ async def test_a_leave_over_its_budget_is_foreseen_as_held(tmp_path: Path) -> No
         assert one.outcome == pb.OUTCOME_DONE and not one.dry_run.budget
 
 
-async def test_a_deletion_and_what_would_be_refused_are_foreseen(tmp_path: Path) -> None:
+async def test_a_dry_run_predicts_a_deletion_and_a_refusal(tmp_path: Path) -> None:
     async with served(tmp_path) as plane:
         await joined(plane)
         none = await plane.calls.DeletePolicy(pb.DeletePolicyRequest(name="web", dry_run=True))
@@ -90,7 +90,7 @@ async def test_a_deletion_and_what_would_be_refused_are_foreseen(tmp_path: Path)
         assert (lost.outcome, "'nobody' is not in zone 'z1'" in lost.reason) == (pb.OUTCOME_UNCHANGED, True)
 
 
-async def test_nodes_that_holds_keep_are_listed_and_conflicts_are_told(tmp_path: Path) -> None:
+async def test_nodes_kept_by_holds_and_conflicts_are_listed(tmp_path: Path) -> None:
     async with served(tmp_path) as plane:
         await joined(plane, 4)
         await plane.join("z2", pb.NodeSpec(name="twin", addresses=["10.0.0.3"]))
@@ -132,7 +132,7 @@ async def report(plane: Served, version: int, level: Level) -> None:
     await plane.replica.wait_for_position(partition, end + 1, timeout_s=5)
 
 
-async def test_an_explanation_goes_step_by_step_to_the_hardware(tmp_path: Path) -> None:
+async def test_an_explanation_advances_step_by_step_to_the_hardware(tmp_path: Path) -> None:
     async with served(tmp_path) as plane:
         await plane.calls.RegisterDpu(pb.RegisterDpuRequest(zone="z1", dpu="dpu1", bmc_address="simulated:x"))
         with pytest.raises(grpc.aio.AioRpcError, match="'n0' is not a node of any zone"):

@@ -51,7 +51,7 @@ async def stored(path: Path) -> list[tuple[int, int, int]]:
     return found
 
 
-async def test_kill_9_loses_nothing_acknowledged_and_tears_nothing(tmp_path: Path) -> None:
+async def test_kill_9_loses_no_acknowledged_record_and_leaves_no_torn_one(tmp_path: Path) -> None:
     rng = random.Random(20_240_817)
     acknowledged: Acknowledged = set()
     for round_ in range(KILLS):
@@ -65,7 +65,7 @@ async def test_kill_9_loses_nothing_acknowledged_and_tears_nothing(tmp_path: Pat
     assert len(acknowledged) > KILLS * 20
 
 
-async def test_a_full_disk_stops_appends_only_and_only_while_it_is_full(tmp_path: Path) -> None:
+async def test_a_full_disk_fails_appends_only_and_only_while_it_is_full(tmp_path: Path) -> None:
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tests.support.small_disk", "log", str(tmp_path / "log"), stdout=asyncio.subprocess.PIPE
     )

@@ -53,7 +53,7 @@ async def test_an_invalid_field_is_named(plane: Served) -> None:
     assert (error.reason, error.fields) == (Reason.INVALID_FIELD, {"field": "zone"})
 
 
-async def test_a_name_that_is_none_has_the_code_of_its_kind(plane: Served) -> None:
+async def test_a_missing_object_has_the_code_of_its_kind(plane: Served) -> None:
     for call, reason, values in (
         (plane.queries.GetZone(pb.GetZoneRequest(zone="z9")), Reason.ZONE_NOT_FOUND, {"zone": "z9"}),
         (plane.queries.GetNode(pb.GetNodeRequest(name="n9")), Reason.NODE_NOT_FOUND, {"node": "n9"}),

@@ -75,7 +75,7 @@ def token(data: Path, offset: int) -> str:
     return asyncio.run(ask())
 
 
-def test_a_position_or_time_parts_the_log_in_two(data: Path) -> None:
+def test_a_position_or_time_divides_the_log_in_two(data: Path) -> None:
     whole = places(exported(data))
     middle = datetime.fromtimestamp(START_MS / 1_000 + 20, UTC).isoformat()
     for before, after in (
@@ -98,7 +98,7 @@ def test_a_position_of_another_log_is_refused(data: Path) -> None:
     assert "must be that of this log" in refused.stderr
 
 
-def test_a_table_has_a_row_per_event_and_the_rest_as_json(data: Path) -> None:
+def test_a_table_has_one_row_per_event_with_other_fields_as_json(data: Path) -> None:
     found, told = table(data), exported(data)
     assert len(found) == len(told)
     by_place = {(line["partition"], line["offset"]): line for line in told}
@@ -115,7 +115,7 @@ def test_a_table_has_a_row_per_event_and_the_rest_as_json(data: Path) -> None:
     assert [row["type"] for row in found if row["topic"] == ZONES].count("undecodable") == 1
 
 
-def test_an_exploded_table_has_a_row_per_node(data: Path) -> None:
+def test_an_exploded_table_has_one_row_per_node(data: Path) -> None:
     found = table(data, "--explode", "--type", "NodesJoined", "--topic", "zones")
     many = [row for row in found if row["offset"] == 41]
     assert [row["node"] for row in many] == [f"node-99-{place}" for place in range(NODES)]
@@ -126,7 +126,7 @@ def test_an_exploded_table_has_a_row_per_node(data: Path) -> None:
     assert len(found) == NODES + 40 + 10
 
 
-def test_filters_hold_for_tables_as_for_lines(data: Path) -> None:
+def test_filters_apply_to_tables_and_to_lines(data: Path) -> None:
     for some in (("--type", "WritesFrozen"), ("--actor", "relay-1"), ("--subject", "zone-9"), ("--topic", "installs")):
         lines = places(exported(data, *some))
         rows = sorted((f"{row['topic']}/{row['partition']}", row["offset"]) for row in table(data, *some))
@@ -134,7 +134,7 @@ def test_filters_hold_for_tables_as_for_lines(data: Path) -> None:
         assert 0 < len(rows) < 30
 
 
-def test_a_file_is_there_whole_or_not_at_all(data: Path) -> None:
+def test_a_file_is_complete_or_absent(data: Path) -> None:
     path = data.parent / "lines"
     assert run("--data", data, "--out", path).exit_code == 0
     assert [json.loads(line) for line in path.read_text().splitlines()] == exported(data)
@@ -145,7 +145,7 @@ def test_a_file_is_there_whole_or_not_at_all(data: Path) -> None:
 
 
 @pytest.mark.parametrize("wrong", [("--format", "parquet"), ("--explode", "--out", "x"), ("--from", "soon")])
-def test_wrong_usage_says_what_to_give(data: Path, wrong: tuple[str, ...]) -> None:
+def test_wrong_usage_is_refused_with_the_needed_option(data: Path, wrong: tuple[str, ...]) -> None:
     refused = run("--data", data, *wrong)
     assert (refused.exit_code, refused.stdout) == (2, "")
 
@@ -186,7 +186,7 @@ def ended(data: Path, wanted: EventFilter, last: int | None) -> list[dict[str, A
     ids=("everything", "a type", "a topic", "an actor", "before a time"),
 )
 @pytest.mark.parametrize("count", [0, 1, 3, 7, 10_000])
-def test_a_tail_begins_with_the_last_of_the_wanted_events(data: Path, wanted: EventFilter, count: int) -> None:
+def test_a_tail_begins_with_the_last_matching_events(data: Path, wanted: EventFilter, count: int) -> None:
     if wanted.until is None:
         wanted = wanted._replace(until=START_MS + 3_600_000)
     all_of_them = sorted(ended(data, wanted, None), key=lambda line: int(line["timestamp_ms"]))
@@ -206,7 +206,7 @@ def test_a_tail_begins_with_the_last_of_the_wanted_events(data: Path, wanted: Ev
         (("--until", "2026-11-21T09:30:00Z"), "--until: give -n, --since, --from or --from-beginning too"),
     ],
 )
-def test_a_tail_begins_at_one_place(data: Path, arguments: tuple[str, ...], says: str) -> None:
+def test_a_tail_accepts_only_one_beginning(data: Path, arguments: tuple[str, ...], says: str) -> None:
     ran = CliRunner().invoke(cli, ["events", "tail", "--data", str(data), *arguments])
     assert (ran.exit_code, ran.stdout, says in ran.stderr) == (2, "", True)
 

@@ -84,7 +84,7 @@ async def check_backends(server: str, relay: str) -> None:
     assert (shown["phase"], shown["image"], shown["bmc_address"]) == ("Ready", "image-1", f"{LAB}:d1")
 
 
-async def test_it_runs_on_the_embedded_engine_and_after_a_restore(tmp_path: Path) -> None:
+async def test_the_extended_build_runs_on_the_embedded_engine_and_after_a_restore(tmp_path: Path) -> None:
     data, backup, restored = (str(tmp_path / name) for name in ("data", "backup", "restored"))
     async with serving("--data", data, program=EXTENDED) as process:
         await check(process, ("--data", data), Path(backup))
@@ -98,7 +98,9 @@ async def test_it_runs_on_the_embedded_engine_and_after_a_restore(tmp_path: Path
 
 @pytest.mark.kafka
 @pytest.mark.timeout(240)
-async def test_it_runs_on_kafka_and_its_decisions_are_written(kafka_cluster: str, tmp_path: Path) -> None:
+async def test_the_extended_build_runs_on_kafka_and_its_decisions_are_written(
+    kafka_cluster: str, tmp_path: Path
+) -> None:
     on = ("--kafka", kafka_cluster, "--topic-prefix", f"extended-{next(_prefixes)}")
     async with (
         serving(*on, "--partitions", "2", "--role", "api", program=EXTENDED) as process,
@@ -118,7 +120,7 @@ async def test_it_runs_on_kafka_and_its_decisions_are_written(kafka_cluster: str
         assert {(line["event"], *line["kinds"]) for line in decided} == {("NoteWritten", "changed")}
 
 
-async def test_its_topic_is_in_the_grants_of_its_roles() -> None:
+async def test_the_topic_of_the_extended_build_is_in_the_grants_of_its_roles() -> None:
     writing = {
         role: "--operation Write" in line and "dpuplane.notes" in line
         for role in ("api", "relay", "provisioner")
@@ -127,7 +129,7 @@ async def test_its_topic_is_in_the_grants_of_its_roles() -> None:
     assert writing == {"api": True, "relay": False, "provisioner": False}
 
 
-async def test_it_runs_in_the_simulator() -> None:
+async def test_the_extended_build_runs_in_the_simulator() -> None:
     options = ("--seed", "7", "--seeds", "1", "--processes", "1", "--no-figures")
     ran = await run("simulation", *options, server="", program=EXTENDED)
     assert "1 seeds, 0 failed" in ran.stdout, ran

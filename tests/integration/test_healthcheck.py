@@ -74,7 +74,7 @@ def process_of(proc: Path, pid: int, *words: str, environment: str = "") -> Path
     return folder
 
 
-def test_only_serve_is_taken_for_a_process_of_the_plane(tmp_path: Path) -> None:
+def test_only_serve_counts_as_a_process_of_the_plane(tmp_path: Path) -> None:
     program = "/opt/application/bin/dpuplane"
     process_of(tmp_path, 1, "tini", "--", "dpuplane", "serve", "--data", "x")
     process_of(tmp_path, 7, "/opt/dpuplane/bin/python3", program, "serve", "--data", "plane")

@@ -87,7 +87,7 @@ def examples() -> list[str]:
 
 
 @pytest.mark.timeout(900)
-async def test_every_example_works_as_it_is_typed(tmp_path: Path) -> None:
+async def test_every_example_works_as_typed(tmp_path: Path) -> None:
     typed = examples()
     assert len(typed) > 60
     first = [line for line in typed if not line.startswith(LAST)]

@@ -42,7 +42,7 @@ def simulated() -> SimulatedBmcs:
     )
 
 
-async def test_a_device_is_opened_worked_on_and_read() -> None:
+async def test_a_device_is_opened_changed_and_read() -> None:
     bmcs = simulated()
     async with connected(bmcs) as bmc:
         assert (await bmc.open(1)).serial == "SN-d"
@@ -56,7 +56,7 @@ async def test_a_device_is_opened_worked_on_and_read() -> None:
         assert device.image == bmcs.device("d").image == "image-1"
 
 
-async def test_errors_keep_their_kind_and_their_words() -> None:
+async def test_errors_keep_their_kind_and_text() -> None:
     bmcs = simulated()
     async with connected(bmcs) as bmc:
         await bmc.open(7)
@@ -69,7 +69,7 @@ async def test_errors_keep_their_kind_and_their_words() -> None:
             await bmc.start(7, "reboot", "")
 
 
-async def test_nobody_there_is_unreachable() -> None:
+async def test_an_address_without_a_listener_is_unreachable() -> None:
     async with listening(web.Application()) as base:
         pass
     async with aiohttp.ClientSession() as session:
@@ -80,7 +80,7 @@ async def test_nobody_there_is_unreachable() -> None:
 @pytest.mark.parametrize(
     "answer", [b'{"serial": 7}', b'{"serial": "\xff"}', pytest.param(b'{"beside": ' + b"[" * 100_000, id="nested")]
 )
-async def test_what_is_no_answer_is_a_fault_of_the_device(answer: bytes) -> None:
+async def test_a_malformed_response_is_a_failure_of_the_device(answer: bytes) -> None:
     async def nonsense(_: web.Request) -> web.Response:
         return web.Response(body=answer)
 
@@ -94,7 +94,7 @@ async def test_what_is_no_answer_is_a_fault_of_the_device(answer: bytes) -> None
             await bmc.read(1)
 
 
-async def test_an_answer_that_comes_in_pieces_is_read_to_its_end() -> None:
+async def test_a_response_in_pieces_is_read_to_its_end() -> None:
     async def piecemeal(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)
@@ -109,7 +109,7 @@ async def test_an_answer_that_comes_in_pieces_is_read_to_its_end() -> None:
         assert (await http_connect(session)(f"{base}/d").open(1)).image == "image-1"
 
 
-async def test_an_answer_without_an_end_is_cut_off() -> None:
+async def test_an_endless_response_is_cut() -> None:
     async def endless(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)
@@ -123,7 +123,7 @@ async def test_an_answer_without_an_end_is_cut_off() -> None:
             await http_connect(session)(f"{base}/d").open(1)
 
 
-async def test_a_body_that_is_no_call_is_refused() -> None:
+async def test_a_malformed_call_is_refused() -> None:
     async with listening(application(simulated().device)) as base, aiohttp.ClientSession() as session:
         no_utf8, nested = b'{"token": 1, "action": "\xff"}', b'{"beside": ' + b"[" * 50_000
         for body in (b"", b"[]", b'{"token": "x"}', b'{"token": 1, "action": "explode"}', no_utf8, nested):
@@ -133,7 +133,7 @@ async def test_a_body_that_is_no_call_is_refused() -> None:
             assert response.status == 413
 
 
-def test_an_address_finds_its_backend_by_what_it_begins_with() -> None:
+def test_the_scheme_of_an_address_selects_its_backend() -> None:
     made: list[str] = []
 
     def connect(address: str) -> Bmc:

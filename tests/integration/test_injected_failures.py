@@ -11,7 +11,7 @@ FAILURES = ("initialize:device:1:a-dpu-0000", "drain:device:3:a-dpu-0001", "drai
 WAIT = ("--timeout", "120")
 
 
-async def test_a_user_sees_reattempts_and_error_and_the_ways_out_without_hardware(tmp_path: Path) -> None:
+async def test_attempts_the_error_phase_and_each_recovery_are_shown(tmp_path: Path) -> None:
     errors = tmp_path / "stderr"
     flags = [part for failure in FAILURES for part in ("--simulate-fail", failure)]
     async with serving("--data", str(tmp_path / "plane"), "--simulate", "3", *flags, stderr=errors) as plane:

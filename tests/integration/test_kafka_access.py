@@ -53,7 +53,7 @@ async def refused(bootstrap: str, access: KafkaSecurity) -> str:
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN"])
-async def test_a_log_is_used_over_tls_with_a_password_that_no_log_line_shows(
+async def test_a_log_works_over_tls_with_a_password_that_no_log_line_shows(
     secure_kafka: SecureKafka, mechanism: Mechanism, caplog: pytest.LogCaptureFixture
 ) -> None:
     access = secure_kafka.access(ADMIN, mechanism)
@@ -67,11 +67,11 @@ async def test_a_log_is_used_over_tls_with_a_password_that_no_log_line_shows(
         assert secure_kafka.passwords[user] not in said
 
 
-async def test_a_log_is_used_over_mutual_tls(secure_kafka: SecureKafka) -> None:
+async def test_a_log_works_over_mutual_tls(secure_kafka: SecureKafka) -> None:
     await round_trip(secure_kafka.certificate_bootstrap, secure_kafka.certificate_access)
 
 
-async def test_a_wrong_password_is_refused_in_a_sentence(secure_kafka: SecureKafka) -> None:
+async def test_a_wrong_password_is_one_error_sentence(secure_kafka: SecureKafka) -> None:
     wrong = secure_kafka.access(ADMIN)._replace(sasl_password_file=secure_kafka.password_file("relay"))
     assert "invalid credentials" in await refused(secure_kafka.bootstrap, wrong)
 
@@ -81,9 +81,7 @@ async def test_a_broker_whose_certificate_is_for_another_host_is_refused(secure_
     assert "Hostname mismatch" in await refused(elsewhere, secure_kafka.access(ADMIN))
 
 
-async def test_a_broker_of_an_authority_that_is_not_believed_is_refused(
-    secure_kafka: SecureKafka, tmp_path: Path
-) -> None:
+async def test_a_broker_of_an_untrusted_authority_is_refused(secure_kafka: SecureKafka, tmp_path: Path) -> None:
     other = Authority.make(tmp_path, "kafka.test", now=datetime.now(UTC), valid=timedelta(days=1))
     access = secure_kafka.access(ADMIN)._replace(ca_file=other.cert)
     assert "CERTIFICATE_VERIFY_FAILED" in await refused(secure_kafka.bootstrap, access)
@@ -98,14 +96,12 @@ async def test_a_certificate_of_another_authority_is_refused_by_the_broker(
     await refused(secure_kafka.certificate_bootstrap, access)
 
 
-async def test_nobody_falls_back_to_plain_text(secure_kafka: SecureKafka, kafka_cluster: str) -> None:
+async def test_no_client_falls_back_to_plain_text(secure_kafka: SecureKafka, kafka_cluster: str) -> None:
     await refused(kafka_cluster, secure_kafka.access(ADMIN))
     await refused(secure_kafka.bootstrap, KafkaSecurity())
 
 
-async def test_a_password_that_was_replaced_is_used_by_the_next_client(
-    secure_kafka: SecureKafka, tmp_path: Path
-) -> None:
+async def test_a_replaced_password_is_used_by_the_next_client(secure_kafka: SecureKafka, tmp_path: Path) -> None:
     file = tmp_path / "password"
     file.write_text("not it")
     access = secure_kafka.access(ADMIN)._replace(sasl_password_file=file)
@@ -114,7 +110,7 @@ async def test_a_password_that_was_replaced_is_used_by_the_next_client(
     await round_trip(secure_kafka.bootstrap, access)
 
 
-def test_settings_show_where_the_password_is_and_not_what_it_is(secure_kafka: SecureKafka) -> None:
+def test_settings_show_the_path_of_the_password_file_and_not_the_password(secure_kafka: SecureKafka) -> None:
     named = secure_kafka.access(ADMIN)._asdict()
     settings = Settings(kafka="h:1", **{f"kafka_{name}": value for name, value in named.items() if value is not None})
     assert settings.kafka_security.options()["sasl_plain_password"] == secure_kafka.passwords[ADMIN]

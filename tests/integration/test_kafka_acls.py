@@ -72,7 +72,7 @@ async def test_every_role_works_with_its_grants_and_can_do_nothing_else(granted:
         assert "uthorization" not in said, said
 
 
-async def test_who_has_no_grant_is_told_which_topic_it_is_about(granted: SecureKafka) -> None:
+async def test_an_error_without_a_grant_names_the_topic(granted: SecureKafka) -> None:
     stranger = granted.access("stranger").options
     with pytest.raises(LogUnavailable, match=f"topic {PREFIX}.*denies access"):
         async with KafkaLog.open(

@@ -46,9 +46,7 @@ async def test_the_leader_freezes_for_seconds(kafka_log: KafkaUnderTest, kafka_b
         await running.more(20)
 
 
-async def test_a_short_freeze_that_nobody_is_replaced_for(
-    kafka_log: KafkaUnderTest, kafka_brokers: StruckBrokers
-) -> None:
+async def test_a_short_freeze_without_a_new_leader(kafka_log: KafkaUnderTest, kafka_brokers: StruckBrokers) -> None:
     log = await kafka_log.open_kafka()
     async with load(log, PARTITIONS) as running:
         leader = await kafka_log.operator.leader(PARTITIONS[3])
@@ -77,7 +75,7 @@ async def test_all_brokers_are_killed_at_once(kafka_log: KafkaUnderTest, kafka_b
 
 
 @pytest.mark.parametrize("refilled", [False, True], ids=["shorter", "refilled"])
-async def test_a_reader_notices_that_all_disks_lost_the_end(
+async def test_a_reader_detects_that_all_disks_lost_the_end(
     kafka_log: KafkaUnderTest, kafka_brokers: StruckBrokers, refilled: bool
 ) -> None:
     """Kafka does not sync: a power cut of the whole cluster may take acknowledged records away."""
@@ -103,9 +101,7 @@ async def test_a_reader_notices_that_all_disks_lost_the_end(
                 await anext(batches)
 
 
-async def test_a_log_is_made_on_every_broker_though_one_has_not_started_yet(
-    kafka_log: KafkaUnderTest, kafka_brokers: StruckBrokers
-) -> None:
+async def test_a_new_log_waits_for_all_brokers(kafka_log: KafkaUnderTest, kafka_brokers: StruckBrokers) -> None:
     """A log made on those that are there would keep too few copies for ever, and be refused once the others come."""
     await lose_one(kafka_brokers)
     opening = asyncio.ensure_future(kafka_log.open_kafka())
@@ -116,7 +112,7 @@ async def test_a_log_is_made_on_every_broker_though_one_has_not_started_yet(
     assert len(copies) == len(TOPICS.names) and set(copies.values()) == {3}
 
 
-async def test_no_topic_is_made_while_a_broker_that_is_named_is_missing(
+async def test_no_topic_is_created_while_a_named_broker_is_missing(
     kafka_log: KafkaUnderTest, kafka_brokers: StruckBrokers
 ) -> None:
     await lose_one(kafka_brokers)
@@ -138,7 +134,7 @@ def segments(brokers: StruckBrokers, topic: str) -> list[Path]:
 
 
 @pytest.mark.parametrize("how", ["killed", "frozen"])
-async def test_a_log_closes_when_no_broker_answers(
+async def test_a_log_closes_when_no_broker_responds(
     kafka_log: KafkaUnderTest, kafka_brokers: StruckBrokers, how: str
 ) -> None:
     others = asyncio.all_tasks()

@@ -29,7 +29,7 @@ async def offsets(log: EventLog) -> list[int]:
     return [record.offset async for record in records_before(log, FLEET_0, await log.end(FLEET_0))]
 
 
-async def test_markers_at_the_end_keep_nobody_waiting(kafka_log: KafkaUnderTest) -> None:
+async def test_markers_at_the_end_of_a_partition_block_no_reader(kafka_log: KafkaUnderTest) -> None:
     log = await kafka_log.open_kafka()
     topic = f"{kafka_log.prefix}.fleet"
     assert await log.end(FLEET_0) == 0

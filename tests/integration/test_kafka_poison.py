@@ -39,7 +39,7 @@ async def read_all(log: EventLog) -> list[Record]:
     raise AssertionError("reading never ends by itself")
 
 
-async def test_records_without_key_value_or_header_value_are_empty_ones(kafka_log: KafkaUnderTest) -> None:
+async def test_absent_keys_values_and_header_values_are_read_as_empty(kafka_log: KafkaUnderTest) -> None:
     log = await kafka_log.open_kafka()
     topic = f"{kafka_log.prefix}.fleet"
     async with foreign(kafka_log, compression_type="gzip") as producer:
@@ -56,7 +56,7 @@ async def test_records_without_key_value_or_header_value_are_empty_ones(kafka_lo
     ]
 
 
-async def test_a_header_name_that_is_no_text_ends_no_reader(kafka_log: KafkaUnderTest) -> None:
+async def test_a_header_name_that_is_not_text_does_not_end_a_reader(kafka_log: KafkaUnderTest) -> None:
     log = await kafka_log.open_kafka()
     await log.append(FLEET_0, KEY, b"before")
     async with foreign(kafka_log) as producer:

@@ -48,7 +48,7 @@ async def test_a_wrong_setting_is_refused_by_name(
         await kafka_log.open_kafka()
 
 
-async def test_settings_may_be_stricter_than_needed(kafka_log: KafkaUnderTest) -> None:
+async def test_settings_may_be_stricter_than_required(kafka_log: KafkaUnderTest) -> None:
     stricter = {INSTALLS: {"retention.ms": "-1"}, REPLICAS: {"retention.ms": "7200000", "max.message.bytes": "8000000"}}
     await kafka_log.operator.create(kafka_log.partition_count, stricter)
     await kafka_log.open_kafka()
@@ -60,7 +60,7 @@ async def test_too_few_copies_are_refused(kafka_log: KafkaUnderTest) -> None:
         await kafka_log.open_kafka()
 
 
-async def test_missing_topics_are_named_when_they_are_not_to_be_made(kafka_log: KafkaUnderTest) -> None:
+async def test_missing_topics_are_named_if_they_must_not_be_created(kafka_log: KafkaUnderTest) -> None:
     with pytest.raises(LogMissing, match=rf"{kafka_log.prefix}\.zones.*{kafka_log.prefix}\.replicas is missing"):
         await kafka_log.open_kafka(create=False)
 
@@ -71,13 +71,13 @@ async def test_a_log_keeps_its_partition_count_unless_asked_for_another(kafka_lo
         assert log.partition_count == 5
 
 
-async def test_many_may_open_a_new_log_at_once(kafka_log: KafkaUnderTest) -> None:
+async def test_several_processes_may_open_a_new_log_at_once(kafka_log: KafkaUnderTest) -> None:
     logs = await asyncio.gather(*(kafka_log.open_kafka() for _ in range(5)))
     await put(logs[0], ZONES_0, b"from the first")
     assert [record.value for record in await read_all(logs[4], ZONES_0)] == [b"from the first"]
 
 
-async def test_a_recreated_log_ends_even_a_reader_that_has_read_nothing(kafka_log: KafkaUnderTest) -> None:
+async def test_a_recreated_log_ends_a_reader_that_has_read_no_record(kafka_log: KafkaUnderTest) -> None:
     """A reader at the beginning of an empty partition can only tell by the topic's id."""
     log = await kafka_log.open_kafka()
     async with aclosing(log.read({FLEET_0: 0})) as batches:
@@ -115,7 +115,7 @@ async def test_added_partitions_end_the_log_and_keep_it_from_opening(kafka_log: 
         await kafka_log.open_kafka()
 
 
-async def test_what_others_put_into_the_topics_is_read_as_it_is(kafka_log: KafkaUnderTest) -> None:
+async def test_foreign_records_in_the_topics_are_read_unchanged(kafka_log: KafkaUnderTest) -> None:
     log = await kafka_log.open_kafka()
     topic = kafka_log.operator.topic(ZONES)
     async with AIOKafkaProducer(bootstrap_servers=kafka_log.bootstrap, compression_type="gzip", acks="all") as producer:
@@ -125,7 +125,7 @@ async def test_what_others_put_into_the_topics_is_read_as_it_is(kafka_log: Kafka
     assert read == [(b"", b"no key", (("trace", b"1"),)), (b"no value", b"", ())]
 
 
-async def test_a_compression_bomb_does_not_get_in(kafka_log: KafkaUnderTest) -> None:
+async def test_a_compression_bomb_is_rejected(kafka_log: KafkaUnderTest) -> None:
     log = await kafka_log.open_kafka()
     async with AIOKafkaProducer(
         bootstrap_servers=kafka_log.bootstrap,
@@ -139,13 +139,13 @@ async def test_a_compression_bomb_does_not_get_in(kafka_log: KafkaUnderTest) -> 
     assert await log.end(ZONES_0) == 0
 
 
-async def test_a_cluster_that_is_not_there_is_unavailable() -> None:
+async def test_a_missing_cluster_is_unavailable() -> None:
     with pytest.raises(LogUnavailable, match=r"127\.0\.0\.1:1"):
         async with KafkaLog.open(TOPICS, "127.0.0.1:1", rng=random.Random(1)):
             raise AssertionError("opened")
 
 
-def test_it_does_not_start_without_assertions() -> None:
+def test_a_process_without_assertions_does_not_start() -> None:
     program = """
 import asyncio, random
 from deploy.composition.topics import TOPICS

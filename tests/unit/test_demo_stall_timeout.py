@@ -114,7 +114,7 @@ async def asked(servicer: SlowServer) -> AsyncIterator[DemoClient]:
 
 
 async def test_a_command_without_an_answer_is_sent_again_under_its_id() -> None:
-    late = SlowServer(tries=3)
+    late = SlowServer(attempts=3)
     async with asked(late) as api:
         answer = await api.command("JoinNodes", pb.JoinNodesRequest(zone="z"))
     assert answer.outcome == pb.OUTCOME_DONE
@@ -122,6 +122,6 @@ async def test_a_command_without_an_answer_is_sent_again_under_its_id() -> None:
 
 
 async def test_a_command_that_is_never_answered_ends_the_demo_with_one_sentence() -> None:
-    async with asked(SlowServer(tries=100)) as api:
+    async with asked(SlowServer(attempts=100)) as api:
         with pytest.raises(DemoFailed, match=rf"^JoinNodes: no response in {load.TRIES} tries .*: the log was busy$"):
             await asyncio.wait_for(api.command("JoinNodes", pb.JoinNodesRequest(zone="z")), 30)

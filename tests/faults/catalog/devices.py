@@ -7,8 +7,8 @@ from tests.faults.catalog.entry import CatalogEntry
 _HOLD = "tests/unit/test_withdrawals.py::test_a_withdrawal_over_budget_changes_no_verdict_until_two_principals_approve"
 _BURST = "tests/unit/test_simulated_zones.py::test_a_burst_of_versions_is_merged_for_slow_devices"
 _LINKS = "tests/integration/test_agent_websocket.py"
-_SLOW = f"{_LINKS}::test_a_device_that_takes_nothing_delays_nobody_and_then_gets_one_merged_delta"
-_DOOR = f"{_LINKS}::test_too_many_at_once_are_told_when_to_come_back_and_all_get_in"
+_SLOW = f"{_LINKS}::test_a_device_that_does_not_read_delays_no_other_and_gets_one_merged_delta"
+_DOOR = f"{_LINKS}::test_agents_beyond_the_rate_get_retry_times_and_all_are_admitted"
 
 DEVICES = (
     CatalogEntry(82, "one slow device of many", (_BURST, _SLOW)),
@@ -88,7 +88,7 @@ DEVICES = (
         "a wrong command for the whole fleet",
         (
             "simulated: held",
-            "tests/integration/test_abuse_api.py::test_one_stolen_operator_cannot_withdraw_the_fleet",
+            "tests/integration/test_abuse_api.py::test_one_stolen_operator_certificate_cannot_withdraw_the_fleet",
         ),
     ),
     CatalogEntry(

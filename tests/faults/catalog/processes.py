@@ -52,7 +52,7 @@ PROCESSES = (
             "real: roles churned",
             "real: role killed",
             "simulated: crash",
-            "tests/integration/test_embedded_crash.py::test_kill_9_loses_nothing_acknowledged_and_tears_nothing",
+            "tests/integration/test_embedded_crash.py::test_kill_9_loses_no_acknowledged_record_and_leaves_no_torn_one",
         ),
     ),
     CatalogEntry(
@@ -68,7 +68,7 @@ PROCESSES = (
         "two owners start at the same time",
         (
             "tests/unit/test_replica.py::test_two_starting_replicas_create_one_log",
-            "tests/integration/test_kafka_topics.py::test_many_may_open_a_new_log_at_once",
+            "tests/integration/test_kafka_topics.py::test_several_processes_may_open_a_new_log_at_once",
             "tests/integration/test_serve_embedded.py::test_two_processes_cannot_own_one_folder",
         ),
     ),
@@ -104,7 +104,7 @@ PROCESSES = (
         17,
         "python -O, another hash seed",
         (
-            "tests/integration/test_kafka_topics.py::test_it_does_not_start_without_assertions",
+            "tests/integration/test_kafka_topics.py::test_a_process_without_assertions_does_not_start",
             "tests/simulation/test_simulation.py::test_a_seed_is_the_same_run_in_any_process",
         ),
         lacks="changes of locale and time zone, which no fold reads",

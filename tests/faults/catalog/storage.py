@@ -14,7 +14,7 @@ STORAGE = (
             "real: disk full",
             "simulated: full disk",
             "tests/unit/test_full_disk.py::test_a_replica_starts_on_a_full_disk_and_saves_when_there_is_room",
-            "tests/integration/test_embedded_crash.py::test_a_full_disk_stops_appends_only_and_only_while_it_is_full",
+            "tests/integration/test_embedded_crash.py::test_a_full_disk_fails_appends_only_and_only_while_it_is_full",
         ),
     ),
     CatalogEntry(
@@ -40,7 +40,7 @@ STORAGE = (
         "a torn snapshot",
         (
             "tests/unit/test_agent_store.py::test_a_torn_or_damaged_file_is_not_loaded",
-            "tests/integration/test_backup.py::test_nothing_is_made_of_a_damaged_backup",
+            "tests/integration/test_backup.py::test_a_damaged_backup_creates_no_log",
         ),
     ),
     CatalogEntry(
