@@ -34,7 +34,8 @@ from schemas.events import Event, MembershipChanged, OutboxAcknowledged
 WINDOW_MAX_S = 0.5
 """Longest linger of a batch of changes after a forward."""
 LANDING_S = 2.0
-"""Time for an append, also of unknown outcome, to be folded before its range is forwarded again."""
+"""Longest wait for the fold to show an append. After it the record is appended again: an append of unknown outcome
+may have failed."""
 PRUNE_S = 5.0
 """Time that changes stay in the outbox after fleet has folded them: one record prunes all of this time."""
 RETRY_S = 1.0

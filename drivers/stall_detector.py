@@ -17,7 +17,7 @@ from eventstore.log import FLEET_0, ZONES, Partition
 from eventstore.replicas.replica import Replica
 from projections.fold_states import FoldStates
 
-LOOK_S = 5.0
+CHECK_S = 5.0
 """Interval of checks."""
 
 logger = logging.getLogger(__name__)
@@ -43,10 +43,10 @@ class StallDetector:
     async def run(self) -> None:
         await self._replica.ready()
         while True:
-            self._look()
-            await asyncio.sleep(LOOK_S)
+            self._check()
+            await asyncio.sleep(CHECK_S)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         found = {p: one for p in self._replica.partitions(ZONES) if (one := self._contradiction(p)) is not None}
         now_ms = self._now_ms()
         self._seen_ms = {one: self._seen_ms.get(one, now_ms) for one in found.values()}

@@ -67,7 +67,7 @@ class Timers:
                 tasks.create_task(self._serve(partition))
 
     async def _serve(self, partition: Partition) -> None:
-        self._look(partition, self._now_ms())
+        self._compute_due_times(partition, self._now_ms())
         while True:
             due_s, now_s = self._due_s[partition], asyncio.get_running_loop().time()
             wait_s = min(due_s.values()) - now_s if due_s else None
@@ -77,10 +77,10 @@ class Timers:
                 await self._sleep(partition, wait_s)
             else:
                 for deadline in sorted(deadline for deadline, at_s in due_s.items() if at_s <= now_s):
-                    await self._state(partition, deadline)
-            self._look(partition, self._replica.folded(partition).time_ms)
+                    await self._append_passed(partition, deadline)
+            self._compute_due_times(partition, self._replica.folded(partition).time_ms)
 
-    def _look(self, partition: Partition, time_ms: int) -> None:
+    def _compute_due_times(self, partition: Partition, time_ms: int) -> None:
         """Compute when each deadline is due; `time_ms` is the present time for new deadlines."""
         known, now_s = self._due_s.get(partition, {}), asyncio.get_running_loop().time()
         due_s = self._due_s[partition] = {}
@@ -96,7 +96,7 @@ class Timers:
         except TimeoutError:
             return
 
-    async def _state(self, partition: Partition, deadline: Deadline) -> None:
+    async def _append_passed(self, partition: Partition, deadline: Deadline) -> None:
         def is_over() -> bool:
             return deadline not in self._deadlines(partition)
 

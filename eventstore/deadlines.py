@@ -32,7 +32,7 @@ class Deadlines:
         self._heap: list[tuple[float, int, asyncio.Future[Any]]] = []
         self._ticket = count()
         self._timer: asyncio.TimerHandle | None = None
-        self._look_s = inf
+        self._timer_s = inf
 
     def put(self, future: asyncio.Future[Any], timeout_s: float, make_error: MakeError) -> None:
         """Fail the future with the error of `make_error` at its deadline. The caller passes the future to `drop` when
@@ -45,8 +45,8 @@ class Deadlines:
         heappush(self._heap, (until_s, next(self._ticket), future))
         if len(self._heap) > 2 * len(self._waiting) + _DROPPED_MAX:
             self._remove_dropped()
-        if until_s < self._look_s:
-            self._look_at(until_s)
+        if until_s < self._timer_s:
+            self._set_timer(until_s)
 
     def drop(self, future: asyncio.Future[Any]) -> None:
         """Drop a future that is done. The timer stays: the next future will need one."""
@@ -56,13 +56,13 @@ class Deadlines:
         self._heap = [entry for entry in self._heap if entry[2] in self._waiting]
         heapify(self._heap)
 
-    def _look_at(self, until_s: float) -> None:
+    def _set_timer(self, until_s: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._look_s = until_s
-        self._timer = asyncio.get_running_loop().call_at(until_s, self._look)
+        self._timer_s = until_s
+        self._timer = asyncio.get_running_loop().call_at(until_s, self._expire)
 
-    def _look(self) -> None:
+    def _expire(self) -> None:
         now_s = asyncio.get_running_loop().time() + _ROUNDING_S
         heap, waiting = self._heap, self._waiting
         while heap and (heap[0][0] <= now_s or heap[0][2] not in waiting):
@@ -70,6 +70,6 @@ class Deadlines:
             make_error = waiting.pop(future, None)
             if make_error is not None and not future.done():
                 future.set_exception(make_error())
-        self._look_s = inf
+        self._timer_s = inf
         if heap:
-            self._look_at(heap[0][0])
+            self._set_timer(heap[0][0])

@@ -64,20 +64,20 @@ class Linger:
         loop = asyncio.get_running_loop()
         self._closed = loop.create_future()
         self._joined_s = loop.time()
-        self._timer = loop.call_at(self._joined_s + idle_s, self._look, self._joined_s + self.max_s)
+        self._timer = loop.call_at(self._joined_s + idle_s, self._close_if_idle, self._joined_s + self.max_s)
         try:
             await self._closed
         finally:
             self._timer.cancel()
             self._closed = None
 
-    def _look(self, until_s: float) -> None:
-        """Close the batch if no append joined it for long enough; otherwise look again when that may be so."""
+    def _close_if_idle(self, until_s: float) -> None:
+        """Close the batch if no append joined it for long enough; otherwise check again when that may be so."""
         assert self._closed is not None, "the timer is cancelled with the batch"
         loop = asyncio.get_running_loop()
         end_s = min(self._joined_s + self.idle_s, until_s)
         if loop.time() < end_s:
-            self._timer = loop.call_at(end_s, self._look, until_s)
+            self._timer = loop.call_at(end_s, self._close_if_idle, until_s)
         elif not self._closed.done():
             self._closed.set_result(None)
 

@@ -114,7 +114,7 @@ def _address_of(host: str) -> IPv4Address | IPv6Address | None:
 
 
 def _parsed_as_c(host: str) -> IPv4Address | None:
-    """Parse an IPv4 address as C's inet_aton does, with fewer parts or octal and hexadecimal ones, without a lookup."""
+    """Parse an IPv4 address as C's inet_aton does: it accepts fewer than four parts, and octal or hexadecimal parts."""
     try:
         return IPv4Address(socket.inet_aton(host))
     except OSError:

@@ -79,13 +79,13 @@ def _as_dict(found: Happening) -> dict[str, object]:
 
 def _row(subject: str, found: Happening) -> tuple[object, ...]:
     time = format_time(found.time_ms)
-    said = "; ".join(_said(subject, item) for item in found.items)
-    if found.reason and found.reason not in said:
-        said += f" ({found.reason})"
+    text = "; ".join(_item_text(subject, item) for item in found.items)
+    if found.reason and found.reason not in text:
+        text += f" ({found.reason})"
     position = f"{found.partition}/{found.offset}"
-    return time, position, found.event, found.actor, found.command_id or "-", found.outcome, said
+    return time, position, found.event, found.actor, found.command_id or "-", found.outcome, text
 
 
-def _said(subject: str, item: DecisionItem) -> str:
+def _item_text(subject: str, item: DecisionItem) -> str:
     words = [item.kind, *([item.subject] if item.subject != subject else [])]
     return " ".join([*words, *(f"{key}={value}" for key, value in item.detail.items())])

@@ -28,7 +28,7 @@ from schemas.api.times import to_ms, to_timestamp
 
 RECONNECT_S = 30.0
 """How long a reader looks for a server after it has lost its stream."""
-_LOOK_S = 0.5
+_SEARCH_PAUSE_S = 0.5
 
 
 class RemoteLog:
@@ -109,7 +109,7 @@ class RemoteLog:
             except Unreachable:
                 if time.monotonic() > until_s:
                     raise
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_SEARCH_PAUSE_S)
 
 
 def _range(partition: Partition, **start: int | bool | Timestamp | None) -> pb.EventRange:

@@ -28,7 +28,7 @@ from projections.field_checks import PATH_QUOTED, quoted
 LOG_FOLDER = "log"
 STATE_FOLDER = "state"
 DECISIONS_FOLDER = "decisions"
-MISSING_LOOK_S = 1.0
+MISSING_CHECK_S = 1.0
 """Interval of checks for a log that does not exist yet."""
 
 logger = logging.getLogger(__name__)
@@ -102,7 +102,7 @@ async def _open_kafka(settings: Settings, stack: AsyncExitStack, rng: random.Ran
             return await stack.enter_async_context(opening)
         except LogMissing as error:
             logger.warning("log not opened, retrying: %s", error)
-        await asyncio.sleep(MISSING_LOOK_S * rng.uniform(0.5, 1.5))
+        await asyncio.sleep(MISSING_CHECK_S * rng.uniform(0.5, 1.5))
 
 
 @asynccontextmanager

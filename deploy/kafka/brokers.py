@@ -32,7 +32,7 @@ ALONE_S = 0.3
 """Time limit for the last running node of several: without a quorum of controllers, a controlled shutdown never
 finishes."""
 PAUSE_S = 0.05
-LOOK_S = 0.5
+CHECK_S = 0.5
 """Interval of checks for nodes that ended by themselves."""
 PORTS_MAX = 65_535
 FREE_PORTS = range(15_000, 30_000)
@@ -127,7 +127,7 @@ class Brokers:
                     say(f"{ending}; restarting it")
                     started_s[number] = now_s()
                     process.start()
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(CHECK_S)
 
     async def stop(self) -> None:
         """Stop every node: brokers first, by a controlled shutdown if possible. No process is left."""

@@ -48,8 +48,8 @@ class Order(BaseModel):
     log_format: str
 
 
-async def write_decisions(settings: Settings, name: str, tell: Callable[[DecisionWriter], None]) -> None:
-    """Fold and write decisions for ever, and call `tell` with the progress each second. Raises PlaneError."""
+async def write_decisions(settings: Settings, name: str, report: Callable[[DecisionWriter], None]) -> None:
+    """Fold and write decisions for ever, and call `report` with the progress each second. Raises PlaneError."""
     rng = random.Random(settings.seed)
     async with AsyncExitStack() as stack:
         log = await stack.enter_async_context(open_log(settings, now_ms=now_ms, rng=rng))
@@ -62,7 +62,7 @@ async def write_decisions(settings: Settings, name: str, tell: Callable[[Decisio
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(replica.run())
             tasks.create_task(writer.run())
-            tasks.create_task(_tell(writer, tell))
+            tasks.create_task(_report_forever(writer, report))
             await replica.ready()
             gc.collect()
             gc.freeze()
@@ -70,18 +70,18 @@ async def write_decisions(settings: Settings, name: str, tell: Callable[[Decisio
             tasks.create_task(beacons.run())
 
 
-async def _tell(writer: DecisionWriter, tell: Callable[[DecisionWriter], None]) -> None:
+async def _report_forever(writer: DecisionWriter, report: Callable[[DecisionWriter], None]) -> None:
     while True:
-        tell(writer)
+        report(writer)
         await asyncio.sleep(SAY_S)
 
 
 async def _work(order: Order) -> None:
-    def tell(writer: DecisionWriter) -> None:
+    def report(writer: DecisionWriter) -> None:
         say({"written": writer.written, "failures": writer.failures, "lag": writer.lag})
 
     try:
-        await write_decisions(order.settings, order.name, tell)
+        await write_decisions(order.settings, order.name, report)
     except* (PlaneError, OSError) as group:
         error: BaseException = group
         while isinstance(error, BaseExceptionGroup):

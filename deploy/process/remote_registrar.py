@@ -18,7 +18,7 @@ from eventstore.errors import LogUnavailable, PermanentError
 from schemas.api import dpuplane_pb2 as pb
 
 CALL_TIMEOUT_S = 10.0
-LOOK_S = 1.0
+CHECK_S = 1.0
 """Interval of queries for new zones."""
 
 _REFUSED = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.PERMISSION_DENIED)
@@ -60,7 +60,7 @@ class RemoteRegistrar:
             if there is not None and there != self._last_zones:
                 self._last_zones = there
                 return there
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(CHECK_S)
 
     async def registered(self, zone: str) -> Collection[str]:
         request = pb.ListDpusRequest(zone=zone, min_position=self._position)

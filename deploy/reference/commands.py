@@ -96,10 +96,10 @@ def _key(option: click.Option) -> str:
 
 
 def _table(options: list[click.Option]) -> str:
-    return table(("option", "value", ""), [(_names(o), code(_metavar(o)), _said(o)) for o in options])
+    return table(("option", "value", ""), [(_names(o), code(_metavar(o)), _help(o)) for o in options])
 
 
-def _said(option: click.Option) -> str:
+def _help(option: click.Option) -> str:
     """The help of an option, with the additions of `--help`: default and environment variable."""
     more = [f"default: {option.default}"] if option.show_default and not isinstance(option.default, bool) else []
     more += [f"environment: {option.envvar}"] if option.envvar else []

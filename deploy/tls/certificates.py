@@ -26,7 +26,7 @@ from projections.fleet.withdrawals.principals import PLANE, Principal, parse_uri
 
 logger = logging.getLogger(__name__)
 
-LOOK_S = 1.0
+CHECK_S = 1.0
 """Interval of checks of the files."""
 
 
@@ -50,7 +50,7 @@ class Certificates:
 
     def __init__(self, cert: Path, key: Path, ca: Path, trust_domain: str = "") -> None:
         self._paths = {"certificate": cert, "key": key, "authority": ca}
-        self._stamp = self._look()
+        self._stamp = self._read_stamps()
         self.version = 1
         """Version of the certificates in use; every rotation increments it."""
         self.material = self._read()
@@ -61,13 +61,13 @@ class Certificates:
     async def run(self) -> None:
         """Check the files every second, until cancelled."""
         while True:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(CHECK_S)
             self.refresh()
 
     def refresh(self) -> bool:
         """Read the files if they have changed. Returns whether they are valid and have other content than before."""
         try:
-            stamp = self._look()
+            stamp = self._read_stamps()
             if stamp == self._stamp:
                 return False
             self._stamp = stamp
@@ -135,7 +135,7 @@ class Certificates:
             raise BadCertificates(f"{self._paths['certificate']}: {found}")
         return trust_domain, found
 
-    def _look(self) -> tuple[tuple[int, int, int], ...]:
+    def _read_stamps(self) -> tuple[tuple[int, int, int], ...]:
         """An identification of the present set of files; links are followed, as mounted secrets use them."""
         found = []
         for what, path in self._paths.items():

@@ -18,7 +18,7 @@ from projections.field_checks import quoted
 
 logger = logging.getLogger(__name__)
 
-LOOK_S = 1.0
+CHECK_S = 1.0
 """Interval of checks of the file."""
 BYTES_MAX = 4 << 20
 """Bytes of a file: some 50,000 lines with comments. A device file has no end and would be read forever."""
@@ -62,7 +62,7 @@ class Revocations:
 
     def __init__(self, path: Path, revoke: Callable[[frozenset[int]], None]) -> None:
         self._path = path
-        self._stamp = self._look()
+        self._stamp = self._read_stamp()
         self.serials = read_serials(path)
         self.fault = ""
         """Why the present file is invalid; empty if it is valid."""
@@ -72,12 +72,12 @@ class Revocations:
     async def run(self) -> None:
         """Check the file every second, until cancelled."""
         while True:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(CHECK_S)
             self.refresh()
 
     def refresh(self) -> bool:
         """Read the file if it has changed. Returns whether it is valid and lists other serial numbers than before."""
-        stamp = self._look()
+        stamp = self._read_stamp()
         if stamp == self._stamp:
             return False
         self._stamp = stamp
@@ -98,7 +98,7 @@ class Revocations:
         self._revoke(serials)
         return True
 
-    def _look(self) -> tuple[int, int, int] | None:
+    def _read_stamp(self) -> tuple[int, int, int] | None:
         """An identification of the present file; None if there is none."""
         try:
             status = self._path.stat()

@@ -44,7 +44,7 @@ SLICE_S = 0.003
 TURN_MS = 10_000
 """Each rank waits this much longer than the rank before it. Dead replicas lose their rank after two seconds."""
 
-LOOK_S = 0.5
+CHECK_S = 0.5
 """Interval of checks of the rank while another replica is expected to write."""
 
 APPEND_TIMEOUT_S = 5.0
@@ -110,8 +110,8 @@ class DecisionWriter:
             await backoff.wait()
 
     async def _starts(self, ends: Mapping[Partition, int]) -> Mapping[Partition, int]:
-        """The offsets from which to read the topic. Every decision below them is about a record that this replica has
-        folded and that is no longer in the buffer."""
+        """The offsets from which to read the topic. Below them, the topic has no decision about a buffered record,
+        nor about one that this replica has still to fold."""
         next_offsets = {status.partition: status.position for status in self._replica.partitions_status()}
         first = next(self._buffer.decisions()).at
         next_offsets[first.partition] = first.offset
@@ -194,7 +194,7 @@ class DecisionWriter:
                 return due
             self._topic_read.clear()
             with suppress(TimeoutError):
-                async with asyncio.timeout(min(wait_ms / 1_000, LOOK_S)):
+                async with asyncio.timeout(min(wait_ms / 1_000, CHECK_S)):
                     await self._topic_read.wait()
         return ()
 

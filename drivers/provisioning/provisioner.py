@@ -49,13 +49,14 @@ class ProvisionerSettings(NamedTuple):
     """Concurrent calls to devices in this process, except calls that a device leaves hanging."""
     lost_after_s: float = 3.0
     """Time without an actor's beacon after which its attempt is lost."""
-    look_s: float = 0.02
+    pause_s: float = 0.02
     """Shortest time between two checks of a partition."""
-    idle_look_s: float = 1.0
+    idle_check_s: float = 1.0
     """Longest time between two checks of a partition with running attempts (a beacon ends without a record), or with
     steps that wait for a thaw."""
     landing_s: float = 2.0
-    """Time for an append, also of unknown outcome, to be folded before it is repeated."""
+    """Longest wait for the fold to show an append. After it the event is appended again, because an append of
+    unknown outcome may have failed."""
     retry_s: float = 1.0
     """Wait after an internal event that changed nothing, with jitter."""
     calls: CallTiming = CallTiming()
@@ -120,20 +121,20 @@ class Provisioner:
 
     async def _serve(self, partition: Partition, tasks: asyncio.TaskGroup) -> None:
         while True:
-            wait_s = self._look(partition, tasks)
+            wait_s = self._start_due_work(partition, tasks)
             try:
                 async with asyncio.timeout(wait_s):
                     await self._replica.fold_waits.changed(partition)
             except TimeoutError:
                 continue
-            await asyncio.sleep(self._settings.look_s)
+            await asyncio.sleep(self._settings.pause_s)
 
-    def _look(self, partition: Partition, tasks: asyncio.TaskGroup) -> float | None:
+    def _start_due_work(self, partition: Partition, tasks: asyncio.TaskGroup) -> float | None:
         """Start the due work. Returns the longest time until the next check, in seconds."""
         if self._replica.folded(partition).halted:  # no event is folded: the same attempts would start forever
             return None
         state, now_ms, busy = self._states.zones_at(partition), self._now_ms(), self._busy[partition]
-        waits = [self._settings.idle_look_s] if state.dpu_index.running else []
+        waits = [self._settings.idle_check_s] if state.dpu_index.running else []
         for name in sorted(state.dpu_index.running.keys() - busy):
             step = _Step(partition, name, state.dpus.rows[name])
             work = self._work_on_running(step)
@@ -144,13 +145,13 @@ class Provisioner:
             if step.dpu.paused:
                 continue
             if self._is_frozen(step):
-                waits.append(self._settings.idle_look_s)
+                waits.append(self._settings.idle_check_s)
             elif left_ms := wait_ms(step.dpu, now_ms):
                 waits.append(left_ms / 1_000)
             elif self.under_way < self._settings.attempts_at_once:
                 self._begin(tasks, step, self._take)
             else:
-                waits.append(self._settings.idle_look_s)
+                waits.append(self._settings.idle_check_s)
         return min(waits, default=None)
 
     def _work_on_running(self, step: _Step) -> _Work | None:

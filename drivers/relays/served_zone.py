@@ -97,7 +97,8 @@ class ServedZone(Generic[S]):
         self._source = source
         self._latency = latency
         self._versions: dict[int, CurrentTable] = {}
-        """The last tables of this zone by version. Zones with the same list share them, see `RuleSource.current`."""
+        """The last tables of this zone by version. Zones with the same rule list share these objects, see
+        `RuleSource.current`."""
         self.current: CurrentTable = source.current(name, 0)
         self.frozen = source.is_frozen(name)
         self._remember(self.current)

@@ -116,13 +116,13 @@ class SimulatedZone:
                     self.answer(self._devices.handle_frame(self._number, frame, now()))
                     self._on_work()
                 case Welcome() as welcome:
-                    self._welcome(welcome, now())
+                    self._handle_welcome(welcome, now())
                     self._on_work()
                     wait_s = 3 * self._heartbeat_s
                 case GoAway() as refused:
                     raise GoAwayReceived(refused)
 
-    def _welcome(self, welcome: Welcome, now: float) -> None:
+    def _handle_welcome(self, welcome: Welcome, now: float) -> None:
         self._relays.welcomed()
         self._heartbeat_s = welcome.heartbeat_ms / 1000
         for part in welcome.unserved:

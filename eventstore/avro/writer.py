@@ -107,7 +107,8 @@ def long(number: int) -> bytes:
 
 
 _field = lru_cache(_FIELDS_KEPT)(long)
-"""A single number. Most are times, and a batch and its decisions have few distinct times."""
+"""Encode a number that is a field of its own. Most of these are times, and a batch and its decisions have few
+distinct times, so a cache answers most calls."""
 
 
 def text(value: str) -> bytes:

@@ -19,9 +19,10 @@ from eventstore.log import Batch, Partition
 from eventstore.topics import TopicTable
 
 _TURN_BYTES = 64 << 10
-"""Bytes that are read before the reader yields the event loop. One commit has fewer: a few records per partition."""
+"""Bytes that are read before the reader yields the event loop. At the tail, a read is smaller than this: it returns the
+few records per partition of one commit."""
 _RECORD_BYTES = 100
-"""Size of a record besides its value."""
+"""Estimated size of a record without its value, in bytes."""
 
 
 class RocksReader:

@@ -182,12 +182,12 @@ class Beacons:
                         backoff.reset()
                         for record in records:
                             if record.timestamp_ms > records[-1].timestamp_ms - FRESH_S * 1_000:
-                                self._hear(record)
+                                self._take_in(record)
             except (LogUnavailable, LogMismatch) as error:
                 logger.warning("beacons not read, retrying: %s", error)
             await backoff.wait()
 
-    def _hear(self, record: Record) -> None:
+    def _take_in(self, record: Record) -> None:
         try:
             beacon = msgspec.json.decode(record.value, type=Beacon)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:  # the last two are no DecodeErrors

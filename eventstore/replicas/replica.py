@@ -164,7 +164,7 @@ class Replica(FoldedLog):
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._read())
                 tasks.create_task(self._fold())
-                tasks.create_task(self._look_after_log())
+                tasks.create_task(self._check_log())
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from group
 
@@ -181,7 +181,7 @@ class Replica(FoldedLog):
             try:
                 origin = await self._find_origin()
                 begins = {partition: await self._log.begin(partition) for partition in self._folded}
-                await self._see_ends()
+                await self._update_ends()
                 break
             except TransientError as error:
                 logger.warning("log not opened, retrying: %s", error)
@@ -199,7 +199,7 @@ class Replica(FoldedLog):
         now_s = asyncio.get_running_loop().time()
         self._saver = Saver(self._store, self._limits, now_s, stale)
         self._progress = Progress(self._all_positions(), self._ends, now_s)
-        self._see_progress()
+        self._log_progress()
 
     async def _find_origin(self) -> LogCreated:
         if self._creates:
@@ -253,7 +253,7 @@ class Replica(FoldedLog):
                 watch.notify(folded.partition)
             if not self._ready.is_set():
                 self._progress.records += start - before
-                self._see_progress()
+                self._log_progress()
             await self._saver.save_early(folded, not self._ready.is_set(), budget.yield_if_spent)
             await budget.yield_if_spent()
 
@@ -276,7 +276,7 @@ class Replica(FoldedLog):
                 break
         return start
 
-    def _see_progress(self) -> None:
+    def _log_progress(self) -> None:
         """Log the progress of catching up, until it is done."""
         live = {partition: folded.position for partition, folded in self._folded.items() if not folded.halted}
         if self._progress.behind(live):
@@ -286,21 +286,21 @@ class Replica(FoldedLog):
         about = {"log": self.log_id, "partitions": len(live), "halted": len(self._folded) - len(live)}
         logger.info("replica caught up", extra=about)
 
-    async def _look_after_log(self) -> None:
+    async def _check_log(self) -> None:
         """Query the ends of the log, for the lag, and check every minute that it is still the same log."""
         loop = asyncio.get_running_loop()
         recheck_at_s = loop.time() + self._limits.recheck_s
         while True:
             await asyncio.sleep(self._limits.ends_s)
             try:
-                await self._see_ends()
+                await self._update_ends()
                 if loop.time() >= recheck_at_s:
                     await check_same_log(self._log, self._folded.values())
                     recheck_at_s = loop.time() + self._limits.recheck_s
             except LogUnavailable as error:
                 logger.info("log health check failed, retrying: %s", error)
 
-    async def _see_ends(self) -> None:
+    async def _update_ends(self) -> None:
         asked_ms = self._now_ms()
         self._ends = {partition: await self._log.end(partition) for partition in self._folded}
         self.ends_seen_ms = asked_ms

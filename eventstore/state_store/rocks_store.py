@@ -278,7 +278,7 @@ def _prefix(kind: bytes, partition: Partition, table: str = "") -> bytes:
 
 
 def _after(prefix: bytes) -> bytes:
-    """The first key after all keys with a prefix, which ends with NUL."""
+    """The first key after all keys with this prefix. The prefix ends with NUL."""
     return prefix[:-1] + b"\x01"
 
 

@@ -73,7 +73,7 @@ def _joined(new: NewNodes) -> Iterator[DecisionItems]:
 
 def _dpu(name: str, dpu: Dpu | None, event: Event, outcome: Outcome, at: RecordMetadata) -> Iterator[DecisionItems]:
     if _subject(event) == name:
-        yield from _said(name, dpu, event)
+        yield from _record_items(name, dpu, event)
     if dpu is None:
         yield single_item("dpu_deleted", name, {})
         return
@@ -96,7 +96,7 @@ def _subject(event: Event) -> str:
     return ""
 
 
-def _said(name: str, dpu: Dpu | None, event: Event) -> Iterator[DecisionItems]:
+def _record_items(name: str, dpu: Dpu | None, event: Event) -> Iterator[DecisionItems]:
     """The item of a record about this DPU."""
     match event:
         case DpuRegistered():

@@ -54,12 +54,12 @@ def forward(state: ZonesState, partition: int, mark: int) -> MembershipChanged |
     if mark < state.forwarded or first == len(state.outbox_offsets):
         return None
     offsets = _with_room(state, first)
-    items, causes = _said(state, offsets)
+    items, causes = _contents(state, offsets)
     if _size(items, causes) > MAX_FORWARD_BYTES:
         more = range(2, len(offsets) + 1)
-        too_many = bisect_left(more, True, key=lambda n: _size(*_said(state, offsets[:n])) > MAX_FORWARD_BYTES)
+        too_many = bisect_left(more, True, key=lambda n: _size(*_contents(state, offsets[:n])) > MAX_FORWARD_BYTES)
         offsets = offsets[: 1 + too_many]
-        items, causes = _said(state, offsets)
+        items, causes = _contents(state, offsets)
     return _with_causes(_sealed(items, partition, mark, offsets[-1] + 1), causes)
 
 
@@ -97,7 +97,7 @@ class _Behind(NamedTuple):
     items: int
 
 
-def _said(state: ZonesState, offsets: Sequence[int]) -> tuple[_Items, list[_Behind]]:
+def _contents(state: ZonesState, offsets: Sequence[int]) -> tuple[_Items, list[_Behind]]:
     """The items of these records, and the commands behind them."""
     items = _items(state, offsets)
     return items, _causes(state, items)
@@ -107,8 +107,8 @@ def _size(items: _Items, causes: Sequence[_Behind]) -> int:
     """An upper estimate of the bytes of a forward of these items."""
     texts = len("".join((*items.names, *items.zones, *items.uids)))
     labels = sum(map(size_of_labels, items.label_sets))
-    said = sum(_CAUSE_BYTES + len(cause.command_id) + len(cause.actor.encode()) for cause, _ in causes)
-    return _FIXED_BYTES + said + _ITEM_BYTES * len(items.names) + texts + labels
+    causes_size = sum(_CAUSE_BYTES + len(cause.command_id) + len(cause.actor.encode()) for cause, _ in causes)
+    return _FIXED_BYTES + causes_size + _ITEM_BYTES * len(items.names) + texts + labels
 
 
 def _with_room(state: ZonesState, first: int) -> list[int]:

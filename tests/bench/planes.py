@@ -26,7 +26,7 @@ from tests.bench.workload import in_batches, joins, now_ms, zone_name
 APPENDS_AT_ONCE = 5_000
 PATIENCE_S = 300.0
 POLL_S = 0.002
-LOOK_S = 0.1
+CHECK_S = 0.1
 """Between looks at every link."""
 
 
@@ -95,7 +95,7 @@ async def until(done: Callable[[], bool], every_s: float = POLL_S) -> None:
 async def all_up_to_date(plane: Plane, zones: int, nodes: int, dpus: int) -> None:
     """Return when fleet has so many nodes, and so many DPUs have their table."""
     await until(lambda: len(plane.states.fleet.members.rows) == nodes)
-    await until(lambda: _up_to_date(plane, zones) == dpus, LOOK_S)
+    await until(lambda: _up_to_date(plane, zones) == dpus, CHECK_S)
 
 
 def _up_to_date(plane: Plane, zones: int) -> int:
@@ -115,7 +115,7 @@ async def all_decisions_written(plane: Plane) -> None:
     """Return when the decisions topic of a plane on Kafka has the decisions of `fill`."""
     process = plane.parts.decisions
     assert isinstance(process, DecisionsProcess)
-    await until(lambda: process.reports > 0 and process.lag == 0, LOOK_S)
+    await until(lambda: process.reports > 0 and process.lag == 0, CHECK_S)
 
 
 async def differences(plane: Plane) -> int:

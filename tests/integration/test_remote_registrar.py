@@ -21,7 +21,7 @@ from tests.support.served import now_ms, served
 async def test_a_plane_that_does_not_answer_is_told_of_once(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote_registrar, "LOOK_S", 0.01)
+    monkeypatch.setattr(remote_registrar, "CHECK_S", 0.01)
     calls = 0
 
     async def counted(client: PlaneClient, method: str, request: Any) -> Any:

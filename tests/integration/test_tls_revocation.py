@@ -168,7 +168,7 @@ def test_a_list_that_cannot_be_read_keeps_the_last_good_one_and_says_so_once(
 
 
 async def test_the_list_is_looked_at_all_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(revocations, "LOOK_S", 0.01)
+    monkeypatch.setattr(revocations, "CHECK_S", 0.01)
     file = tmp_path / "revoked.txt"
     file.write_text("")
     listed = Revocations(file, lambda _: None)

@@ -191,7 +191,7 @@ def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
 
 
 async def test_files_are_looked_at_all_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deploy.tls.certificates.LOOK_S", 0.01)
+    monkeypatch.setattr("deploy.tls.certificates.CHECK_S", 0.01)
     cert_issuer = CertIssuer(tmp_path)
     certificates = cert_issuer.issue("plane/local").certificates
     watching = asyncio.create_task(certificates.run())

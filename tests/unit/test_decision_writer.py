@@ -12,7 +12,7 @@ import pytest
 
 from deploy.composition.topics import TOPICS
 from drivers.decisions import writer as writing
-from drivers.decisions.writer import LOOK_S, SLICE_S, TURN_MS
+from drivers.decisions.writer import CHECK_S, SLICE_S, TURN_MS
 from drivers.decisions.written import AT_ONCE, REMEMBERED
 from eventstore.errors import AppendUnknown, FatalError
 from eventstore.folding.decision_listener import DecidedRecord
@@ -155,9 +155,9 @@ async def test_a_writer_of_lower_rank_finally_writes_what_the_first_does_not() -
         world.first.append("silent")
         life = await world.start("one", "decisions")
         world.joined(5)
-        await asyncio.sleep(TURN_MS / 1_000 - LOOK_S)
+        await asyncio.sleep(TURN_MS / 1_000 - CHECK_S)
         assert world.causes(PLACE) == []
-        await asyncio.sleep(2 * LOOK_S)
+        await asyncio.sleep(2 * CHECK_S)
         assert (writer_of(life).written, world.causes(PLACE)) == (5, [*range(1, 6)])
 
 
@@ -168,7 +168,7 @@ async def test_a_writer_takes_over_at_once_when_the_first_is_gone() -> None:
         world.joined(5)
         await asyncio.sleep(1)
         world.gone.add("silent")
-        await asyncio.sleep(2 * LOOK_S)
+        await asyncio.sleep(2 * CHECK_S)
         assert world.causes(PLACE) == [*range(1, 6)]
 
 

@@ -52,7 +52,7 @@ async def test_short_gaps_of_a_beacon_do_not_add_up() -> None:
         await made.add("p2")
         bmcs = devices(made, QUIET._replace(pace=30.0))
         provisioner(made, "p1", bmcs)
-        second = provisioner(made, "p2", bmcs, ProvisionerSettings(lost_after_s=3.0, idle_look_s=0.5))
+        second = provisioner(made, "p2", bmcs, ProvisionerSettings(lost_after_s=3.0, idle_check_s=0.5))
         await made.register("d")
         await made.request("d", "provision", "image-1")
         await made.until(lambda: made.dpu("d").phase == OS_INSTALLING and made.dpu("d").task != "")

@@ -10,7 +10,7 @@ import pytest
 from commands.queries.status import LogLocation, StatusReporter
 from deploy.cli.status import summary
 from drivers.forwarder import Forwarder
-from drivers.stall_detector import LOOK_S, StallDetector
+from drivers.stall_detector import CHECK_S, StallDetector
 from eventstore.avro.codec import encode
 from eventstore.log import FLEET_0
 from eventstore.replica_limits import ReplicaLimits
@@ -19,7 +19,7 @@ from tests.support.memory_plane import Plane, plane
 
 pytestmark = pytest.mark.virtual_clock
 
-LONG_S = 2 * (LOOK_S + ReplicaLimits().ends_s) + 1
+LONG_S = 2 * (CHECK_S + ReplicaLimits().ends_s) + 1
 """Seconds for two passes of the detector and two updates of the partition ends, which a report needs."""
 
 
@@ -101,7 +101,7 @@ async def test_the_report_ends_when_the_partition_has_grown_past_the_mark(caplog
 async def test_nothing_is_reported_before_the_ends_are_updated() -> None:
     async with plane() as made:
         stall_detector = await started(made)
-        await asyncio.sleep(LOOK_S - 0.5)
+        await asyncio.sleep(CHECK_S - 0.5)
         state(made, "z1", forged(999, made.partition("z1").number))
         await asyncio.sleep(1.0)
         assert not stall_detector.reasons

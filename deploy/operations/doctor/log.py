@@ -156,7 +156,7 @@ def check_clock(check: str, ahead_ms: int) -> Finding:
 
 async def _check_replicas(log: EventLog) -> AsyncIterator[Finding]:
     """Check the replicas with a beacon: their versions, and the brokers' clock against this host's."""
-    heard, skews = await _hear(log)
+    heard, skews = await _collect_beacons(log)
     if not heard:
         yield Finding("clock against brokers", True, "unknown: no process of the plane is alive")
         return
@@ -187,7 +187,7 @@ def check_replica(name: str, beacon: Beacon, ours: Mapping[str, set[int]]) -> Fi
     return Finding(check, True, f"version {beacon.version}, folds {folds}")
 
 
-async def _hear(log: EventLog) -> tuple[dict[str, Beacon], list[int]]:
+async def _collect_beacons(log: EventLog) -> tuple[dict[str, Beacon], list[int]]:
     """Collect beacons for some seconds, and for each the delay of the brokers' clock against this host's."""
     place = Partition(REPLICAS, 0)
     heard: dict[str, Beacon] = {}

@@ -27,7 +27,7 @@ from eventstore.reasons import Fault, Reason
 IDLE_S = 120.0
 """A server without a request for this long is stopped."""
 
-LOOK_S = 5.0
+CHECK_S = 5.0
 """Interval of checks for idle servers."""
 
 PAUSE_S = 0.5
@@ -121,7 +121,7 @@ class AsOfServers:
 
     async def _stop_idle(self) -> None:
         while True:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(CHECK_S)
             for text in [text for text, server in self._servers.items() if server.idle_s() >= IDLE_S]:
                 self._stop(text)
 

@@ -67,7 +67,7 @@ class Survey:
         self.found = found
 
     def _steps(self, found: SurveyResult) -> Iterator[None]:
-        """The small steps of a walk; anything may change between two of them."""
+        """Count into `found`, and yield after each zone and each session, which may change before the next step."""
         if ZONES in self._replica.supports():
             for partition in self._replica.partitions(ZONES):
                 state = self._states.zones_at(partition)
@@ -77,9 +77,9 @@ class Survey:
                     found.stuck += len(zone.stuck)
                     yield
         for served in list(self._relay.zones.values()) if self._relay is not None else ():
-            yield from self._look_at(served, found)
+            yield from self._count_zone(served, found)
 
-    def _look_at(self, zone: ServedZone[Session], found: SurveyResult) -> Iterator[None]:
+    def _count_zone(self, zone: ServedZone[Session], found: SurveyResult) -> Iterator[None]:
         target, oldest = zone.target, zone.target.version
         for session in list(zone.sessions):
             backlog = session.link.backlog

@@ -22,8 +22,8 @@ from eventstore.log import CLIQUES, FLEET, ZONES
 from eventstore.replicas.replica import Replica
 from schemas.api import dpuplane_pb2 as pb
 
-LOOK_S = 0.1
-LOOK_S_PER_ZONE = 0.0004
+REFRESH_S = 0.1
+REFRESH_S_PER_ZONE = 0.0004
 """A refresh costs 20 to 40 us per zone."""
 SLOW_S = 1.0
 
@@ -42,8 +42,8 @@ class LiveView:
         """Items by key, in order of their last change."""
         self.is_over = False
         """Whether the process ends, so that no further change follows."""
-        self._look = 0
-        self._looked = asyncio.Event()
+        self._revision = 0
+        self._changed = asyncio.Event()
         self._watchers = 0
         self._watched = asyncio.Event()
         self._slow_at = 0.0
@@ -57,7 +57,7 @@ class LiveView:
                 await self._watched.wait()
                 began = loop.time()
                 await self._refresh(began)
-                await asyncio.sleep(max(LOOK_S, self._zones * LOOK_S_PER_ZONE) - (loop.time() - began))
+                await asyncio.sleep(max(REFRESH_S, self._zones * REFRESH_S_PER_ZONE) - (loop.time() - began))
                 await _at_most(SLOW_S, watch.changed())
 
     @contextmanager
@@ -76,21 +76,22 @@ class LiveView:
         """The present revision and the changes after revision `since`; no changes if there were none within the
         timeout.
         """
-        deadline = asyncio.get_running_loop().time() + timeout_s
-        while self._look == since and not self.is_over and (left_s := deadline - asyncio.get_running_loop().time()) > 0:
-            await _at_most(left_s, self._looked.wait())
+        clock = asyncio.get_running_loop().time
+        until_s = clock() + timeout_s
+        while self._revision == since and not self.is_over and (left_s := until_s - clock()) > 0:
+            await _at_most(left_s, self._changed.wait())
         found: Items = {}
         for key in reversed(self._items):
-            look, value = self._items[key]
-            if look <= since:
+            revision, value = self._items[key]
+            if revision <= since:
                 break
             found[key] = value
-        return self._look, found
+        return self._revision, found
 
     def end(self) -> None:
         """Release all readers that wait for changes."""
         self.is_over = True
-        self._looked.set()
+        self._changed.set()
 
     async def _refresh(self, now: float) -> None:
         seen: Items = {}
@@ -120,15 +121,15 @@ class LiveView:
         return sum(self._replica.position(part) for topic in topics for part in self._replica.partitions(topic))
 
     def _put(self, seen: Items) -> None:
-        look = self._look + 1
+        revision = self._revision + 1
         changed = [key for key, value in seen.items() if key not in self._items or self._items[key][1] != value]
         for key in changed:
             self._items.pop(key, None)
-            self._items[key] = (look, seen[key])
+            self._items[key] = (revision, seen[key])
         if changed:
-            self._look = look
-            looked, self._looked = self._looked, asyncio.Event()
-            looked.set()
+            self._revision = revision
+            previous, self._changed = self._changed, asyncio.Event()
+            previous.set()
 
 
 async def _at_most(seconds: float, awaited: Any) -> None:

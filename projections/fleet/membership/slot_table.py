@@ -40,7 +40,7 @@ def places_of(slots: Sequence[int]) -> slice | npt.NDArray[np.int64]:
 
 
 class SlotRow(Protocol):
-    """A row that names a slot."""
+    """The fields of a member's row that the slot table reads."""
 
     @property
     def slot(self) -> int: ...

@@ -129,7 +129,7 @@ class FleetZones(StateTable[FleetZone]):
 
 
 class PreviousLists:
-    """Previous lists: of label sets, and of zones before their labels were edited. Not saved."""
+    """The previous rule lists of each label set, and those that a zone had before its labels were edited. Not saved."""
 
     def __init__(self) -> None:
         self._of_labels: dict[Selector, tuple[PreviousList, ...]] = {}

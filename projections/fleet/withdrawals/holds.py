@@ -142,8 +142,8 @@ def member_holds(
 
 
 def _grown(earlier: Hold, later: Hold) -> Hold:
-    """An open hold after a later part of its command was held: it has the zones and reasons of both parts, and no
-    approvals."""
+    """An open hold, extended by the hold of a later record of the same command: it has the zones and reasons of both,
+    and no approvals."""
     reasons = [*dict.fromkeys((*earlier.reason.split(_LATER), later.reason))]
     if len(reasons) > MAX_SHOWN_REASONS:
         reasons[MAX_SHOWN_REASONS:] = [_OTHERS]
@@ -244,7 +244,7 @@ def decide_edit(
     if not over:
         return EditApplied(proposal, found, ended_holds), DONE
     for waiting in (state.holds.rows[hold_key(hold)] for hold in ended_holds):
-        if _says_the_same(waiting, edit) and not _over_budget(state, _unseen(state, waiting, proposal, found), at):
+        if _has_same_content(waiting, edit) and not _over_budget(state, _unseen(state, waiting, proposal, found), at):
             return EditHeld(waiting, ()), Outcome("held", waiting.reason, result={"hold": waiting.id})
     asked = _approval_request(state, proposal, over, at)
     kind, addresses = asked["kind"], asked["addresses"]
@@ -253,7 +253,7 @@ def decide_edit(
     hold = Hold(
         id=state.clocks.rows.get(LAST_HOLD, 0) + 1,
         subject=SUBJECT_POLICY if edit.policy else SUBJECT_ZONE,
-        reason=f"{_said(edit)}: {what}; it waits for approval",
+        reason=f"{_edit_prefix(edit)}: {what}; it waits for approval",
         nodes=0,
         requested_by=envelope.actor,
         since_ms=at.append_ms,
@@ -434,7 +434,7 @@ def _decide_approved_edit(state: FleetState, hold: Hold, approvals: tuple[str, .
         return Decision(EditApplied(proposal, unseen, (hold.id,), approvals), DONE)
     asked = _approval_request(state, proposal, _over_budget(state, found, at), at)
     reason = (
-        f"{_said(edit)}: {asked['addresses']} addresses would be {_turned(asked['kind'])} at once now, but"
+        f"{_edit_prefix(edit)}: {asked['addresses']} addresses would be {_turned(asked['kind'])} at once now, but"
         " approvers were shown fewer, or other zones; check its zones and approve it again"
     )
     return Decision(
@@ -443,7 +443,7 @@ def _decide_approved_edit(state: FleetState, hold: Hold, approvals: tuple[str, .
     )
 
 
-def _said(edit: Edit) -> str:
+def _edit_prefix(edit: Edit) -> str:
     """The beginning of a sentence about an edit."""
     return f"policy: {edit.policy!r}" if edit.policy else f"zone: labels of {edit.zone!r}"
 
@@ -457,7 +457,7 @@ def _unseen(state: FleetState, hold: Hold, proposal: Proposal, found: EditImpact
     }
 
 
-def _says_the_same(hold: Hold, edit: Edit) -> bool:
+def _has_same_content(hold: Hold, edit: Edit) -> bool:
     """Whether an edit has the same content as the pending one of the same subject."""
     waits, asked = hold.policy_after, edit.policy_after
     if waits is None or asked is None:

@@ -110,7 +110,7 @@ def expire(state: ZonesState, event: DeadlinePassed, at: RecordMetadata) -> Deci
         reason = f"deadline_ms: {event.deadline_ms} of dpu {name!r} is after {at.append_ms}, the time of this record"
         return refusal(Fault(reason, Reason.ATTEMPT_TOO_EARLY, dpu=name))
     message = f"{row.provisioner!a} reported no result by the deadline"
-    failed_ms = _said_ms(event, at)
+    failed_ms = _failure_time_ms(event, at)
     trigger = Trigger("expired", at, attempt=row.attempt, kind="transient", message=message, failed_ms=failed_ms)
     trigger = trigger._replace(attempt_limits=_attempt_limits(state, row))
     return _decide(state, name, row, transition(name, row, trigger), at)
@@ -205,11 +205,11 @@ def _trigger(event: StepEvent, at: RecordMetadata) -> Trigger | str:
                 attempt=event.attempt,
                 kind=event.kind,
                 message=_one_line(event.message),
-                failed_ms=_said_ms(event, at),
+                failed_ms=_failure_time_ms(event, at),
             )
 
 
-def _said_ms(event: StepFailed | DeadlinePassed, at: RecordMetadata) -> int:
+def _failure_time_ms(event: StepFailed | DeadlinePassed, at: RecordMetadata) -> int:
     """The time of a failure: the fold time, but at most MAX_AHEAD_MS after the event was issued.
 
     Fold time never goes back. If the broker's clock was fast, a delay counted from fold time would last as long as the
