@@ -1,4 +1,4 @@
-"""The contract of a device's BMC with provisioners; run unchanged over a function call and over HTTP."""
+"""The contract of a BMC with provisioners. It runs unchanged over function calls and over HTTP."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from drivers.backends.bmc import Bmc, NeedsOperator, SessionEnded, Unreachable
 from drivers.backends.simulated_bmc import BmcFaults
 
 PLAIN = BmcFaults(latency_s=0.0, pace=0.01, no_images=frozenset({"missing"}))
-SLOW = PLAIN._replace(pace=100.0)
-"""Its tasks outlast any scenario, however busy the machine is."""
+LONG_TASKS = PLAIN._replace(pace=100.0)
+"""With these faults, a task lasts longer than any scenario, also on a busy machine."""
 TIMEOUT_S = 10.0
 Scenario = Callable[[Bmc], Awaitable[None]]
 
 
 class BmcContract(ABC):
-    """Each scenario gets a device `d`; the image `missing` is not available."""
+    """Each scenario gets a device `d`. The image `missing` does not exist on it."""
 
     @abstractmethod
     def connected(self, scenario: Scenario, faults: BmcFaults = PLAIN) -> None:
         """Run a scenario with a device that has these faults."""
 
-    def test_a_task_runs_on_by_itself_and_its_image_is_there_when_it_is_done(self) -> None:
+    def test_a_task_runs_by_itself_and_a_done_install_has_its_image(self) -> None:
         async def scenario(bmc: Bmc) -> None:
             assert (await bmc.open(1)).serial == "SN-d"
             task = await bmc.start(1, "install", "image-1")
@@ -37,7 +37,7 @@ class BmcContract(ABC):
 
         self.connected(scenario)
 
-    def test_a_later_session_ends_those_before_and_adopts_their_task(self) -> None:
+    def test_a_later_session_ends_earlier_ones_and_adopts_their_task(self) -> None:
         async def scenario(bmc: Bmc) -> None:
             await bmc.open(3)
             task = await bmc.start(3, "reboot", "")
@@ -49,7 +49,7 @@ class BmcContract(ABC):
 
         self.connected(scenario)
 
-    def test_one_task_at_a_time(self) -> None:
+    def test_a_second_task_is_refused_while_one_runs(self) -> None:
         async def scenario(bmc: Bmc) -> None:
             await bmc.open(1)
             task = await bmc.start(1, "install", "image-1")
@@ -60,9 +60,9 @@ class BmcContract(ABC):
             await bmc.start(1, "reboot", "")
             assert [found.state for found in (await bmc.read(1)).tasks] == ["cancelled", "running"]
 
-        self.connected(scenario, SLOW)
+        self.connected(scenario, LONG_TASKS)
 
-    def test_what_only_a_person_can_mend_says_so(self) -> None:
+    def test_a_missing_image_needs_an_operator(self) -> None:
         async def scenario(bmc: Bmc) -> None:
             await bmc.open(1)
             with pytest.raises(NeedsOperator, match="'missing' does not exist on the device"):
@@ -71,7 +71,7 @@ class BmcContract(ABC):
         self.connected(scenario)
 
 
-async def in_time(scenario: Awaitable[None]) -> None:
+async def within_timeout(scenario: Awaitable[None]) -> None:
     """Fail a scenario that hangs."""
     async with asyncio.timeout(TIMEOUT_S):
         await scenario

@@ -1,6 +1,6 @@
-"""The operations that the suite needs of an engine beyond EventLog: to reopen one log repeatedly, and to damage it.
+"""What the contract needs of an engine besides EventLog: to reopen one log repeatedly, and to damage it.
 
-An engine's test module subclasses `LogUnderTest`, returns it from the fixture `engine`, and inherits the suite.
+The test module of an engine subclasses `LogUnderTest`, returns it from the fixture `engine`, and inherits the contract.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class LogUnderTest(ABC):
 
     partition_count = 4
     patience_s = 10.0
-    """Within this everything that should happen has happened, on a loaded machine."""
+    """Time limit for everything that must happen, also on a loaded machine."""
 
     @abstractmethod
     async def open(self, *, partition_count: int | None = None) -> EventLog:
@@ -30,7 +30,7 @@ class LogUnderTest(ABC):
 
     @abstractmethod
     async def truncate(self, partition: Partition, position: int) -> None:
-        """Lose the records from `position` on, as in an unclean election or on an old disk. The log is closed."""
+        """Remove the records from `position` on, as an unclean election or an old disk does. The log is closed."""
 
     @abstractmethod
     async def recreate(self) -> None:
@@ -38,14 +38,14 @@ class LogUnderTest(ABC):
 
     @abstractmethod
     async def expire(self, log: EventLog, partition: Partition, position: int) -> None:
-        """Drop the records before `position`, as retention does. At least one record follows it."""
+        """Remove the records before `position`, as retention does. At least one record remains."""
 
     @abstractmethod
     async def aclose(self) -> None:
         """Close and remove everything."""
 
     async def settle(self, log: EventLog) -> None:
-        """Wait until no append in flight can still land. Most engines have none."""
+        """Wait until no append in flight can land any more. Most engines have none."""
         await asyncio.sleep(0)
 
     async def tick(self) -> None:
@@ -54,7 +54,7 @@ class LogUnderTest(ABC):
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[EventLog]:
-        """Open the log, and close it again."""
+        """Open the log during the context."""
         log = await self.open()
         try:
             yield log
@@ -67,7 +67,7 @@ class LogUnderTest(ABC):
 
 
 async def put(log: EventLog, partition: Partition, *values: bytes, key: bytes = KEY, headers: Headers = ()) -> None:
-    """Append one after the other; repeat each append with an unknown outcome until it is acknowledged."""
+    """Append the values in order. Repeat an append with an unknown outcome until it is acknowledged."""
     for value in values:
         while True:
             try:
@@ -99,7 +99,7 @@ async def read_all(log: EventLog, partition: Partition) -> list[Record]:
 
 
 def first_values(records: Iterable[Record]) -> list[bytes]:
-    """The values in order of their first occurrence: an engine may land a record twice, but never out of order."""
+    """The values in the order of their first occurrence. An engine may land a record twice, but never out of order."""
     return list(dict.fromkeys(record.value for record in records))
 
 

@@ -1,8 +1,8 @@
-"""The contract of every EventLog, defined once and inherited by each engine's test module.
+"""The contract of every EventLog. The test module of each engine inherits it.
 
-It covers acknowledged records: each is present at least once, in order for a sequential appender, and every reader sees
-the same records at the same offsets for ever. An engine may do more: land a record twice, land one whose append had an
-unknown outcome, skip offsets, set timestamps backwards. The suite tolerates all of this everywhere, as all other code
+The contract is about acknowledged records: each is present at least once, in order for a sequential appender, and every
+reader sees the same records at the same offsets for ever. An engine may land a record twice, land a record whose append
+had an unknown outcome, skip offsets, and set timestamps backwards. The tests tolerate all of this, as all other code
 must.
 """
 
@@ -34,18 +34,18 @@ ZONES_1 = Partition(ZONES, 1)
 
 
 class EventLogContract:
-    """Inherit, and provide the fixture `engine` (a LogUnderTest, closed after the test)."""
+    """The contract. A subclass provides the fixture `engine`: a LogUnderTest, closed after the test."""
 
     # -- appends
 
-    async def test_what_was_acknowledged_is_there_after_reopening(self, engine: LogUnderTest) -> None:
+    async def test_acknowledged_records_are_present_after_reopening(self, engine: LogUnderTest) -> None:
         values = numbered("v", 50)
         async with engine.opened() as log:
             await put(log, ZONES_0, *values)
         async with engine.opened() as log:
             assert first_values(await read_all(log, ZONES_0)) == values
 
-    async def test_keys_and_values_come_back_as_they_went(self, engine: LogUnderTest) -> None:
+    async def test_keys_and_values_are_read_as_written(self, engine: LogUnderTest) -> None:
         pairs = [(b"zone", bytes(range(256))), (b"", b"empty key"), (b"\x00\xff", b""), (b"k", b"x" * 300_000)]
         async with engine.opened() as log:
             for key, value in pairs:
@@ -54,7 +54,7 @@ class EventLogContract:
         assert list(dict.fromkeys((record.key, record.value) for record in records)) == pairs
         assert all(record.headers == () and record.timestamp_ms > 0 for record in records)
 
-    async def test_headers_come_back_as_they_went(self, engine: LogUnderTest) -> None:
+    async def test_headers_are_read_as_written(self, engine: LogUnderTest) -> None:
         sent = [(), (("traceparent", b"00-1"), ("traceparent", b""), ("", b"\x00\xff")), (), (("n", b"x" * 70_000),)]
         async with engine.opened() as log:
             for number, headers in enumerate(sent):
@@ -64,12 +64,12 @@ class EventLogContract:
         found = {record.value: (record.key, record.headers) for record in records}
         assert found == {b"%d" % number: (KEY, headers) for number, headers in enumerate(sent)}
 
-    async def test_headers_count_towards_the_size_of_a_record(self, engine: LogUnderTest) -> None:
+    async def test_headers_count_towards_the_record_size(self, engine: LogUnderTest) -> None:
         async with engine.opened() as log:
             with pytest.raises(AppendRefused):
                 await log.append(ZONES_0, b"", b"x" * 1_000, headers=(("n", b"x" * (MAX_RECORD_BYTES - 1_000)),))
 
-    async def test_every_topic_takes_records(self, engine: LogUnderTest) -> None:
+    async def test_records_can_be_appended_to_every_topic(self, engine: LogUnderTest) -> None:
         last = engine.partition_count - 1
         targets = [Partition(ZONES, last), Partition(CLIQUES, last), FLEET_0, Partition(INSTALLS, last)]
         targets.append(Partition(REPLICAS, 0))
@@ -79,7 +79,7 @@ class EventLogContract:
             for target in targets:
                 assert first_values(await read_all(log, target)) == [str(target).encode()]
 
-    async def test_a_sequential_appender_keeps_its_order_among_others(self, engine: LogUnderTest) -> None:
+    async def test_a_sequential_appender_keeps_its_order(self, engine: LogUnderTest) -> None:
         appenders = [(partition, numbered(f"a{i}", 20)) for partition in (ZONES_0, FLEET_0) for i in range(5)]
         async with engine.opened() as log:
             async with asyncio.TaskGroup() as tasks:
@@ -87,11 +87,11 @@ class EventLogContract:
                     tasks.create_task(put(log, partition, *values))
             found = await read_to_end(log, {ZONES_0: 0, FLEET_0: 0})
         for partition, values in appenders:
-            mine = set(values)
-            assert [v for v in first_values(found[partition]) if v in mine] == values
+            own = set(values)
+            assert [v for v in first_values(found[partition]) if v in own] == values
         assert len(first_values(found[ZONES_0])) == 100
 
-    async def test_many_appends_at_once(self, engine: LogUnderTest) -> None:
+    async def test_many_concurrent_appends(self, engine: LogUnderTest) -> None:
         values = numbered("v", 400)
         async with engine.opened() as log:
             async with asyncio.timeout(engine.patience_s), asyncio.TaskGroup() as tasks:
@@ -100,7 +100,7 @@ class EventLogContract:
             found = await read_to_end(log, dict.fromkeys(engine.zones(), 0))
         assert sorted(v for records in found.values() for v in first_values(records)) == sorted(values)
 
-    async def test_an_oversized_record_is_refused_for_certain(self, engine: LogUnderTest) -> None:
+    async def test_an_oversized_record_is_refused(self, engine: LogUnderTest) -> None:
         largest = b"x" * (MAX_RECORD_BYTES - len(KEY))
         async with engine.opened() as log:
             with pytest.raises(AppendRefused, match=f"{MAX_RECORD_BYTES + 1}.*{MAX_RECORD_BYTES}"):
@@ -108,20 +108,20 @@ class EventLogContract:
             await put(log, ZONES_0, largest, b"after")
             assert first_values(await read_all(log, ZONES_0)) == [largest, b"after"]
 
-    async def test_a_partition_that_is_not_there_is_refused_by_name(self, engine: LogUnderTest) -> None:
+    async def test_an_append_to_an_unknown_partition_is_refused_by_name(self, engine: LogUnderTest) -> None:
         async with engine.opened() as log:
             for missing in (Partition(ZONES, engine.partition_count), Partition(FLEET, 1), Partition("other", 0)):
                 with pytest.raises(AppendRefused, match=str(missing)):
                     await log.append(missing, KEY, b"value")
 
-    async def test_a_deadline_that_passes_leaves_the_outcome_open(self, engine: LogUnderTest) -> None:
+    async def test_an_append_after_its_deadline_has_an_unknown_outcome(self, engine: LogUnderTest) -> None:
         async with engine.opened() as log:
             with pytest.raises(TransientError):
                 await log.append(ZONES_0, KEY, b"late", timeout_s=0)
             await put(log, ZONES_0, b"next")
             assert set(first_values(await read_all(log, ZONES_0))) - {b"late"} == {b"next"}
 
-    async def test_a_cancelled_append_harms_no_other(self, engine: LogUnderTest) -> None:
+    async def test_a_cancelled_append_does_not_affect_others(self, engine: LogUnderTest) -> None:
         kept, dropped = numbered("kept", 40), numbered("dropped", 40)
         async with engine.opened() as log:
             async with asyncio.TaskGroup() as tasks:
@@ -133,9 +133,9 @@ class EventLogContract:
             values = first_values(await read_all(log, ZONES_0))
         assert set(kept) <= set(values) <= {*kept, *dropped, b"after"}
 
-    async def test_closing_during_appends_ends_each_and_loses_nothing_acknowledged(self, engine: LogUnderTest) -> None:
+    async def test_a_close_ends_all_appends_and_loses_no_acknowledged_record(self, engine: LogUnderTest) -> None:
         acknowledged: list[bytes] = []
-        under_way = asyncio.Event()
+        hundred_acknowledged = asyncio.Event()
 
         async def append_until_closed(log: EventLog, appender: int) -> None:
             for value in numbered(f"a{appender}", 10_000):
@@ -143,7 +143,7 @@ class EventLogContract:
                     await log.append(ZONES_0, KEY, value)
                     acknowledged.append(value)
                     if len(acknowledged) == 100:
-                        under_way.set()
+                        hundred_acknowledged.set()
                 except LogUnavailable:
                     return
                 except TransientError:
@@ -153,14 +153,14 @@ class EventLogContract:
         async with asyncio.timeout(engine.patience_s), asyncio.TaskGroup() as tasks:
             for appender in range(20):
                 tasks.create_task(append_until_closed(log, appender))
-            await under_way.wait()
+            await hundred_acknowledged.wait()
             await log.close()
         async with engine.opened() as log:
             assert set(acknowledged) <= set(first_values(await read_all(log, ZONES_0)))
 
     # -- reads
 
-    async def test_reading_starts_at_any_position(self, engine: LogUnderTest) -> None:
+    async def test_a_read_can_start_at_any_position(self, engine: LogUnderTest) -> None:
         async with engine.opened() as log:
             await put(log, ZONES_0, *numbered("v", 30))
             await engine.settle(log)
@@ -169,7 +169,7 @@ class EventLogContract:
                 assert (await read_to_end(log, {ZONES_0: record.offset}))[ZONES_0] == everything[i:]
                 assert (await read_to_end(log, {ZONES_0: record.offset + 1}))[ZONES_0] == everything[i + 1 :]
 
-    async def test_a_reader_sees_what_is_appended_later(self, engine: LogUnderTest) -> None:
+    async def test_a_reader_gets_records_appended_later(self, engine: LogUnderTest) -> None:
         async with engine.opened() as log:
             await put(log, ZONES_0, b"before")
             async with aclosing(log.read({ZONES_0: await log.end(ZONES_0)})) as batches:
@@ -181,7 +181,7 @@ class EventLogContract:
                     seen = await waiting
         assert [v for v in seen if v != b"before"] == [b"first", b"second", b"third"]
 
-    async def test_one_reader_follows_several_partitions(self, engine: LogUnderTest) -> None:
+    async def test_one_reader_reads_several_partitions(self, engine: LogUnderTest) -> None:
         written = {partition: numbered(str(partition), 25) for partition in (*engine.zones(), FLEET_0)}
         async with engine.opened() as log:
             for partition, values in written.items():
@@ -189,7 +189,7 @@ class EventLogContract:
             found = await read_to_end(log, dict.fromkeys(written, 0))
         assert {partition: first_values(records) for partition, records in found.items()} == written
 
-    async def test_readers_agree_with_each_other_and_with_a_later_reading(self, engine: LogUnderTest) -> None:
+    async def test_all_readers_see_the_same_records(self, engine: LogUnderTest) -> None:
         positions = {ZONES_0: 0, FLEET_0: 0}
         async with engine.opened() as log:
             for i in range(40):
@@ -203,7 +203,7 @@ class EventLogContract:
             offsets = [record.offset for record in records]
             assert offsets == sorted(set(offsets))
 
-    async def test_a_cancelled_reader_leaves_the_log_and_other_readers_alone(self, engine: LogUnderTest) -> None:
+    async def test_a_cancelled_reader_does_not_affect_others(self, engine: LogUnderTest) -> None:
         async with (
             engine.opened() as log,
             aclosing(log.read({ZONES_0: 0})) as kept,
@@ -218,7 +218,7 @@ class EventLogContract:
             async with asyncio.timeout(engine.patience_s):
                 assert (await waiting[0])[-1] == b"v"
 
-    async def test_a_closed_log_ends_its_readers_and_takes_nothing(self, engine: LogUnderTest) -> None:
+    async def test_a_closed_log_ends_its_readers_and_refuses_appends(self, engine: LogUnderTest) -> None:
         log = await engine.open()
         batches = log.read({ZONES_0: 0})
         waiting = asyncio.create_task(self._until(batches, b"never"))
@@ -240,7 +240,7 @@ class EventLogContract:
             assert [log.partitions(ZONES), log.partitions(FLEET)] == [engine.zones(), (FLEET_0,)]
             assert log.partition_count == engine.partition_count
 
-    async def test_the_end_is_one_past_the_last_record(self, engine: LogUnderTest) -> None:
+    async def test_the_end_is_after_the_last_record(self, engine: LogUnderTest) -> None:
         async with engine.opened() as log:
             await put(log, ZONES_0, *numbered("v", 10))
             await engine.settle(log)
@@ -249,7 +249,7 @@ class EventLogContract:
             assert await log.end(ZONES_0) >= records[-1].offset + 1
             assert await log.end(ZONES_1) == 0
 
-    async def test_position_at_is_the_first_record_of_that_time_or_later(self, engine: LogUnderTest) -> None:
+    async def test_position_at_is_the_first_record_at_or_after_the_time(self, engine: LogUnderTest) -> None:
         async with engine.opened() as log:
             for value in numbered("v", 12):
                 await put(log, ZONES_0, value)
@@ -262,7 +262,7 @@ class EventLogContract:
                 first = next((record.offset for record in records if record.timestamp_ms >= time_ms), end)
                 assert await log.position_at(ZONES_0, time_ms) == first
 
-    # -- a log that is not the one it was
+    # -- a damaged or replaced log
 
     async def test_a_position_beyond_the_end_is_refused(self, engine: LogUnderTest) -> None:
         async with engine.opened() as log:
@@ -300,7 +300,7 @@ class EventLogContract:
                     await anext(batches)
         await log.close()
 
-    async def test_another_partition_count_is_refused_by_number(self, engine: LogUnderTest) -> None:
+    async def test_another_partition_count_is_refused_with_both_numbers(self, engine: LogUnderTest) -> None:
         async with engine.opened() as log:
             await put(log, ZONES_0, b"v")
         other = engine.partition_count + 3
@@ -311,7 +311,7 @@ class EventLogContract:
         async with engine.opened() as log:
             assert first_values(await read_all(log, ZONES_0)) == [b"v"]
 
-    async def test_expired_records_move_the_beginning_for_good(self, engine: LogUnderTest) -> None:
+    async def test_expired_records_move_the_beginning_permanently(self, engine: LogUnderTest) -> None:
         async with engine.opened() as log:
             await put(log, ZONES_0, *numbered("v", 20))
             await engine.settle(log)

@@ -1,4 +1,4 @@
-"""The contract of an agent link with both of its ends; run unchanged against every link implementation."""
+"""The contract of an agent link with both of its ends. It runs unchanged against every implementation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class LinkContract(ABC):
     def connected(self, scenario: Scenario) -> None:
         """Run a scenario with an open link."""
 
-    def test_messages_arrive_whole_and_in_order_both_ways(self) -> None:
+    def test_messages_arrive_whole_and_in_order_in_both_directions(self) -> None:
         async def scenario(relay: Link, agent: Link) -> None:
             for message in MESSAGES:
                 relay.send(message)
@@ -34,7 +34,7 @@ class LinkContract(ABC):
 
         self.connected(scenario)
 
-    def test_an_empty_and_a_large_message_are_messages(self) -> None:
+    def test_empty_and_large_messages_arrive(self) -> None:
         async def scenario(relay: Link, agent: Link) -> None:
             for message in (b"", bytes(3_000_000), b"end"):
                 relay.send(message)
@@ -42,7 +42,7 @@ class LinkContract(ABC):
 
         self.connected(scenario)
 
-    def test_messages_of_any_length_arrive_as_they_were_both_ways(self) -> None:
+    def test_messages_of_any_length_arrive_unchanged(self) -> None:
         async def scenario(relay: Link, agent: Link) -> None:
             for size in (0, 1, 2, 3, 125, 126, 127, 65_535, 65_536, 1_000_003):
                 message = bytes(number % 251 for number in range(size))
@@ -53,7 +53,7 @@ class LinkContract(ABC):
 
         self.connected(scenario)
 
-    def test_what_was_sent_before_a_close_arrives_and_then_it_is_closed(self) -> None:
+    def test_messages_sent_before_a_close_arrive(self) -> None:
         async def scenario(relay: Link, agent: Link) -> None:
             relay.send(b"one")
             relay.send(b"goodbye")
@@ -66,18 +66,18 @@ class LinkContract(ABC):
 
         self.connected(scenario)
 
-    @pytest.mark.parametrize("breaks", ["relay", "agent"])
-    def test_breaking_a_link_off_ends_both_who_wait(self, breaks: str) -> None:
+    @pytest.mark.parametrize("aborting", ["relay", "agent"])
+    def test_an_abort_ends_the_receives_of_both_ends(self, aborting: str) -> None:
         async def scenario(relay: Link, agent: Link) -> None:
             waiting = [asyncio.create_task(end.receive()) for end in (relay, agent)]
             await asyncio.sleep(0.01)
-            (relay if breaks == "relay" else agent).abort()
+            (relay if aborting == "relay" else agent).abort()
             for found in await asyncio.gather(*waiting, return_exceptions=True):
                 assert isinstance(found, LinkClosed)
 
         self.connected(scenario)
 
-    def test_nothing_can_be_sent_over_a_link_that_was_closed_here(self) -> None:
+    def test_a_send_on_an_aborted_link_is_refused(self) -> None:
         async def scenario(relay: Link, agent: Link) -> None:
             for end in (relay, agent):
                 end.abort()
@@ -88,20 +88,20 @@ class LinkContract(ABC):
 
         self.connected(scenario)
 
-    def test_who_sends_learns_in_time_that_nobody_is_there(self) -> None:
+    def test_a_sender_notices_that_the_other_end_is_gone(self) -> None:
         async def scenario(relay: Link, agent: Link) -> None:
-            hearing = asyncio.create_task(relay.receive())
+            receiving = asyncio.create_task(relay.receive())
             agent.abort()
             with pytest.raises(LinkClosed):
                 while True:
-                    relay.send(b"anybody there?")
+                    relay.send(b"ping")
                     await asyncio.sleep(0.01)
             with pytest.raises(LinkClosed):
-                await hearing
+                await receiving
 
         self.connected(scenario)
 
-    def test_a_break_loses_the_last_messages_and_none_between(self) -> None:
+    def test_an_abort_loses_only_the_last_messages(self) -> None:
         async def scenario(relay: Link, agent: Link) -> None:
             for message in MESSAGES:
                 relay.send(message)
@@ -114,14 +114,14 @@ class LinkContract(ABC):
 
         self.connected(scenario)
 
-    def test_a_receive_that_was_cancelled_takes_no_message_with_it(self) -> None:
+    def test_a_cancelled_receive_loses_no_message(self) -> None:
         async def scenario(relay: Link, agent: Link) -> None:
             waiting = asyncio.create_task(agent.receive())
             await asyncio.sleep(0.01)
             waiting.cancel()
             await asyncio.wait({waiting})
-            relay.send(b"for whoever asks next")
-            assert await agent.receive() == b"for whoever asks next"
+            relay.send(b"next")
+            assert await agent.receive() == b"next"
 
         self.connected(scenario)
 
@@ -130,7 +130,7 @@ async def _close(link: Link) -> None:
     await link.close()
 
 
-async def in_time(scenario: Awaitable[None]) -> None:
+async def within_timeout(scenario: Awaitable[None]) -> None:
     """Fail a scenario that hangs."""
     async with asyncio.timeout(TIMEOUT_S):
         await scenario

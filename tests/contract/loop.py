@@ -1,4 +1,4 @@
-"""The behaviour of an event loop on which production code relies; run unchanged against asyncio's loop and the
+"""The behaviour of an event loop that production code relies on. The tests run unchanged on asyncio's loop and on the
 virtual one.
 """
 
@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 STEP_S = 0.02
-"""Timers that must not be taken for one another are so far apart."""
+"""The distance between timers that must fire in order."""
 
-_about: contextvars.ContextVar[str] = contextvars.ContextVar("about", default="nobody")
+_context_value: contextvars.ContextVar[str] = contextvars.ContextVar("about", default="none")
 
 
 class LoopContract(ABC):
-    """Scenarios record events in their order."""
+    """The contract. Scenarios note their events in order."""
 
     @abstractmethod
     def run(self, scenario: Coroutine[Any, Any, None]) -> None:
@@ -33,7 +33,7 @@ class LoopContract(ABC):
         await asyncio.sleep(delay_s)
         self.notes.append(what)
 
-    def test_timers_fire_in_order_of_their_times_and_never_early(self) -> None:
+    def test_timers_fire_in_order_and_never_early(self) -> None:
         async def scenario() -> None:
             began_s, delays = asyncio.get_running_loop().time(), [3, 1, 2, 0, 4]
             await asyncio.gather(*(self._note_after(delay * STEP_S, delay) for delay in delays))
@@ -42,7 +42,7 @@ class LoopContract(ABC):
         self.run(scenario())
         assert self.notes == [0, 1, 2, 3, 4]
 
-    def test_what_is_called_soon_is_called_in_turn_and_not_at_once(self) -> None:
+    def test_call_soon_runs_callbacks_later_and_in_order(self) -> None:
         async def scenario() -> None:
             loop = asyncio.get_running_loop()
             for number in range(5):
@@ -53,7 +53,7 @@ class LoopContract(ABC):
         self.run(scenario())
         assert self.notes == ["first", 0, 1, 2, 3, 4]
 
-    def test_a_timer_that_was_cancelled_does_not_fire(self) -> None:
+    def test_a_cancelled_timer_does_not_fire(self) -> None:
         async def scenario() -> None:
             loop = asyncio.get_running_loop()
             timer = loop.call_later(STEP_S, self.notes.append, "cancelled")
@@ -67,7 +67,7 @@ class LoopContract(ABC):
         self.run(scenario())
         assert self.notes == ["end"]
 
-    def test_a_timeout_cancels_what_is_awaited_and_nothing_else(self) -> None:
+    def test_a_timeout_cancels_only_what_it_awaits(self) -> None:
         async def scenario() -> None:
             other = asyncio.create_task(self._note_after(2 * STEP_S, "other"))
             with pytest.raises(TimeoutError):
@@ -79,7 +79,7 @@ class LoopContract(ABC):
         self.run(scenario())
         assert self.notes == ["timed out", "other"]
 
-    def test_a_task_that_fails_cancels_its_siblings(self) -> None:
+    def test_a_failed_task_cancels_its_siblings(self) -> None:
         async def fails() -> None:
             await asyncio.sleep(STEP_S)
             raise ValueError("it failed")
@@ -102,54 +102,54 @@ class LoopContract(ABC):
         self.run(scenario())
         assert sorted(map(str, self.notes)) == ["a", "b"]
 
-    def test_a_cancelled_task_runs_its_cleanup_before_who_waits_for_it_goes_on(self) -> None:
+    def test_a_cancelled_task_runs_its_cleanup_before_its_waiters_continue(self) -> None:
         async def scenario() -> None:
-            async def holds() -> None:
+            async def sleeps() -> None:
                 try:
                     await asyncio.sleep(100 * STEP_S)
                 finally:
                     await asyncio.sleep(0)
                     self.notes.append("cleaned up")
 
-            task = asyncio.create_task(holds())
+            task = asyncio.create_task(sleeps())
             await asyncio.sleep(0)
             task.cancel()
             await asyncio.wait({task})
-            self.notes.append("went on")
+            self.notes.append("continued")
             assert task.cancelled()
 
         self.run(scenario())
-        assert self.notes == ["cleaned up", "went on"]
+        assert self.notes == ["cleaned up", "continued"]
 
-    def test_a_queue_gives_in_order_to_those_who_came_first(self) -> None:
+    def test_a_queue_keeps_the_order_of_its_items(self) -> None:
         async def scenario() -> None:
             queue: asyncio.Queue[int] = asyncio.Queue(2)
 
-            async def takes() -> None:
+            async def consumes() -> None:
                 for _ in range(6):
                     self.notes.append(await queue.get())
 
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(takes())
+                tasks.create_task(consumes())
                 for number in range(6):
                     await queue.put(number)
 
         self.run(scenario())
         assert self.notes == [0, 1, 2, 3, 4, 5]
 
-    def test_a_task_and_its_timers_see_the_context_they_were_made_in(self) -> None:
+    def test_a_timer_runs_in_the_context_of_its_creation(self) -> None:
         async def scenario() -> None:
-            _about.set("me")
-            asyncio.get_running_loop().call_later(STEP_S, lambda: self.notes.append(_about.get()))
+            _context_value.set("first")
+            asyncio.get_running_loop().call_later(STEP_S, lambda: self.notes.append(_context_value.get()))
             task = asyncio.create_task(self._note_after(0.0, "task"))
-            _about.set("somebody else")
+            _context_value.set("second")
             await task
             await asyncio.sleep(2 * STEP_S)
 
         self.run(scenario())
-        assert self.notes == ["task", "me"]
+        assert self.notes == ["task", "first"]
 
-    def test_a_callback_that_raises_is_reported_and_the_loop_goes_on(self) -> None:
+    def test_a_failing_callback_is_reported_and_the_loop_continues(self) -> None:
         async def scenario() -> None:
             loop = asyncio.get_running_loop()
             loop.set_exception_handler(lambda _, about: self.notes.append(str(about["exception"])))
@@ -159,7 +159,7 @@ class LoopContract(ABC):
         self.run(scenario())
         assert self.notes == ["invalid literal for int() with base 10: 'no number'", "end"]
 
-    def test_generators_that_were_left_open_are_closed_at_the_end(self) -> None:
+    def test_open_generators_are_closed_when_the_loop_ends(self) -> None:
         async def endless() -> Any:
             try:
                 while True:

@@ -1,4 +1,4 @@
-"""The contract of ReadEvents on every engine: each record is read once and in order, wherever a client resumes."""
+"""The contract of ReadEvents on every engine: a client that resumes anywhere reads each record once and in order."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.contract.engine import LogUnderTest, numbered, put
 CALL = Call("operator/ann", 10.0)
 
 
-def wanted(*ranges: pb.EventRange, follow: bool = False) -> pb.ReadEventsRequest:
+def request_of(*ranges: pb.EventRange, follow: bool = False) -> pb.ReadEventsRequest:
     return pb.ReadEventsRequest(ranges=ranges, follow=follow)
 
 
@@ -45,29 +45,27 @@ async def reading(engine: LogUnderTest, streams: LastingStreams) -> AsyncIterato
 
 
 class ReadEventsContract:
-    """Inherit, and provide the fixture `engine`."""
+    """The contract. A subclass provides the fixture `engine`."""
 
     @pytest.fixture
     def streams(self) -> LastingStreams:
         return LastingStreams(2)
 
-    async def test_a_range_is_read_from_its_start_to_its_end(
-        self, engine: LogUnderTest, streams: LastingStreams
-    ) -> None:
+    async def test_a_range_is_read_from_start_to_end(self, engine: LogUnderTest, streams: LastingStreams) -> None:
         async with reading(engine, streams) as (log, reader):
             await put(log, Partition(ZONES, 0), *numbered("a", 5))
             await put(log, Partition(ZONES, 1), *numbered("b", 3))
-            everything = await all_of(reader, wanted(zone(0), zone(1), zone(2)))
+            everything = await all_of(reader, request_of(zone(0), zone(1), zone(2)))
             offsets = [record.offset for found in everything for record in found.records if found.partition == 0]
             assert sorted(values(everything)) == sorted([*numbered("a", 5), *numbered("b", 3)])
             assert [found.next_offset for found in everything[:3]] == [0, 0, 0]
-            some = await all_of(reader, wanted(zone(0, offset=offsets[1], end_offset=offsets[3])))
+            some = await all_of(reader, request_of(zone(0, offset=offsets[1], end_offset=offsets[3])))
             assert values(some) == numbered("a", 5)[1:3]
             assert some[-1].next_offset == offsets[3]
-            (nothing,) = await all_of(reader, wanted(zone(0, at_end=True)))
+            (nothing,) = await all_of(reader, request_of(zone(0, at_end=True)))
             assert (nothing.next_offset, nothing.begin_offset) == (nothing.end_offset, 0)
 
-    async def test_a_reader_that_resumes_after_every_cut_sees_each_record_once(
+    async def test_a_reader_that_resumes_after_each_disconnect_reads_each_record_once(
         self, engine: LogUnderTest, streams: LastingStreams
     ) -> None:
         rng = random.Random(7)
@@ -83,7 +81,7 @@ class ReadEventsContract:
                 sent[partition] += batch
                 ranges = [zone(each.number, offset=positions[each]) for each in partitions]
                 cut = rng.randint(1, 8)
-                async with aclosing(reader.read(wanted(*ranges), CALL)) as responses:
+                async with aclosing(reader.read(request_of(*ranges), CALL)) as responses:
                     async for response in responses:
                         found = Partition(response.topic, response.partition)
                         seen[found] += [record.value for record in response.records]
@@ -91,17 +89,17 @@ class ReadEventsContract:
                         cut -= 1
                         if not cut:
                             break
-            for response in await all_of(reader, wanted(*(zone(p.number, offset=positions[p]) for p in partitions))):
+            for response in await all_of(
+                reader, request_of(*(zone(p.number, offset=positions[p]) for p in partitions))
+            ):
                 seen[Partition(response.topic, response.partition)] += values([response])
         assert seen == sent
         assert streams.open == 0
 
-    async def test_a_stream_that_follows_gets_what_is_appended(
-        self, engine: LogUnderTest, streams: LastingStreams
-    ) -> None:
+    async def test_a_following_stream_gets_new_records(self, engine: LogUnderTest, streams: LastingStreams) -> None:
         async with reading(engine, streams) as (log, reader):
             await put(log, Partition(ZONES, 0), b"before")
-            responses = reader.read(wanted(zone(0, at_end=True), follow=True), CALL)
+            responses = reader.read(request_of(zone(0, at_end=True), follow=True), CALL)
             first = await anext(responses)
             assert first.next_offset == first.end_offset > 0
             await put(log, Partition(ZONES, 0), b"after")
@@ -114,30 +112,32 @@ class ReadEventsContract:
                     await waiting
             assert streams.open == 0
             with pytest.raises(LogUnavailable):
-                await all_of(reader, wanted(zone(0)))
+                await all_of(reader, request_of(zone(0)))
 
     async def test_a_start_outside_the_log_is_refused(self, engine: LogUnderTest, streams: LastingStreams) -> None:
         async with reading(engine, streams) as (log, reader):
             await put(log, Partition(ZONES, 0), b"v")
             for request, fault, said in (
-                (wanted(zone(0, offset=9)), PositionExpired, "offset: 9 of zones/0 must be from 0 to 1"),
-                (wanted(), PermanentError, "ranges: 0 must be from 1 to 256"),
-                (wanted(zone(99)), PermanentError, "zones/99 does not exist"),
-                (wanted(zone(0), zone(0)), PermanentError, "zones/0 must be given once"),
-                (wanted(pb.EventRange(topic="replicas")), PermanentError, "ranges.topic: 'replicas' must be one of"),
+                (request_of(zone(0, offset=9)), PositionExpired, "offset: 9 of zones/0 must be from 0 to 1"),
+                (request_of(), PermanentError, "ranges: 0 must be from 1 to 256"),
+                (request_of(zone(99)), PermanentError, "zones/99 does not exist"),
+                (request_of(zone(0), zone(0)), PermanentError, "zones/0 must be given once"),
+                (
+                    request_of(pb.EventRange(topic="replicas")),
+                    PermanentError,
+                    "ranges.topic: 'replicas' must be one of",
+                ),
             ):
                 with pytest.raises(fault, match=said):
                     await all_of(reader, request)
 
-    async def test_a_server_has_a_limited_number_of_streams(
-        self, engine: LogUnderTest, streams: LastingStreams
-    ) -> None:
+    async def test_the_number_of_streams_is_limited(self, engine: LogUnderTest, streams: LastingStreams) -> None:
         async with reading(engine, streams) as (_, reader):
-            opened = [reader.read(wanted(zone(0), follow=True), CALL) for _ in range(2)]
+            opened = [reader.read(request_of(zone(0), follow=True), CALL) for _ in range(2)]
             for responses in opened:
                 await anext(responses)
             with pytest.raises(LimitExceeded, match="2 open streams"):
-                await all_of(reader, wanted(zone(0)))
+                await all_of(reader, request_of(zone(0)))
             await opened[0].aclose()
-            assert len(await all_of(reader, wanted(zone(0)))) == 1
+            assert len(await all_of(reader, request_of(zone(0)))) == 1
             await opened[1].aclose()

@@ -1,4 +1,4 @@
-"""The contract of a store of saved state, above all across a crash of its process; run unchanged against each store."""
+"""The contract of a store of saved state, mainly across crashes of its process. It runs unchanged on each store."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ class StoreUnderTest(ABC):
 
     @abstractmethod
     def open(self) -> StateStore:
-        """Open the store as a starting process does."""
+        """Open the store, as a starting process does."""
 
     @abstractmethod
     def kill(self) -> None:
-        """Kill the process that has the store open, at this instant."""
+        """Kill the process that has the store open."""
 
     @abstractmethod
     def cut_power(self, rng: random.Random) -> None:
-        """Cut the power of the machine that has the store open: some of the last writes may be lost."""
+        """Cut the power of the machine that has the store open. Some of the last writes may be lost."""
 
 
 def head(position: int) -> SavedHead:
@@ -35,7 +35,7 @@ def head(position: int) -> SavedHead:
 
 
 def save(store: StateStore, partition: Partition, position: int, **tables: list[EncodedRow]) -> int:
-    """Save once; the amount that the save adds to the digest."""
+    """Save rows in one batch; returns the amount that it adds to the digest."""
     batch = store.batch(partition)
     added = sum(batch.replace(table, rows) for table, rows in tables.items())
     batch.commit(head(position))
@@ -48,15 +48,15 @@ def position(store: StateStore, partition: Partition) -> int:
 
 
 class StoreContract:
-    """The suite. A subclass provides the fixture `disk`, its store under test."""
+    """The contract. A subclass provides the fixture `disk`, its store under test."""
 
-    def test_what_was_committed_is_there_after_a_kill_and_nothing_else(self, disk: StoreUnderTest) -> None:
+    def test_a_kill_loses_only_what_was_not_committed(self, disk: StoreUnderTest) -> None:
         store = disk.open()
         assert (store.head(ZONES_0), list(store.rows(ZONES_0, "nodes")), list(store.ids(ZONES_0))) == (None, [], [])
         save(store, ZONES_0, 5, nodes=[("b", b"2"), ("a", b"1")], marks=[("m", b"9")])
-        begun = store.batch(ZONES_0)
-        begun.replace("nodes", [("a", b"lost"), ("c", b"lost")])
-        begun.add_ids(1, b"lost")
+        uncommitted = store.batch(ZONES_0)
+        uncommitted.replace("nodes", [("a", b"lost"), ("c", b"lost")])
+        uncommitted.add_ids(1, b"lost")
         disk.kill()
         store = disk.open()
         assert store.head(ZONES_0) == head(5)
@@ -64,7 +64,7 @@ class StoreContract:
         assert list(store.rows(ZONES_0, "marks")) == [("m", b"9")]
         assert list(store.ids(ZONES_0)) == []
 
-    def test_a_save_says_what_it_adds_to_the_digest(self, disk: StoreUnderTest) -> None:
+    def test_a_save_returns_what_it_adds_to_the_digest(self, disk: StoreUnderTest) -> None:
         store = disk.open()
         a1, a2, b1 = (row_hash("nodes", key, row) for key, row in (("a", b"1"), ("a", b"2"), ("b", b"1")))
         assert save(store, ZONES_0, 1, nodes=[("a", b"1"), ("b", b"1")]) == a1 + b1
@@ -75,7 +75,7 @@ class StoreContract:
         batch.commit(head(4))
         assert list(store.rows(ZONES_0, "nodes")) == [("a", b"2"), ("b", b"1"), ("c", b"3")]
 
-    def test_ids_come_back_by_bucket_in_the_order_in_which_they_were_added(self, disk: StoreUnderTest) -> None:
+    def test_ids_are_read_by_bucket_in_the_order_of_their_addition(self, disk: StoreUnderTest) -> None:
         store = disk.open()
         for at, (bucket, chunk) in enumerate(((7, b"a"), (300, b"c"), (7, b"b"), (2, b"z")), start=1):
             batch = store.batch(ZONES_0)
@@ -88,7 +88,7 @@ class StoreContract:
         disk.kill()
         assert list(disk.open().ids(ZONES_0)) == [(2, b"z"), (300, b"c")]
 
-    def test_partitions_are_apart(self, disk: StoreUnderTest) -> None:
+    def test_partitions_are_separate(self, disk: StoreUnderTest) -> None:
         store = disk.open()
         for number, partition in enumerate((ZONES_0, ZONES_1, ZONES_10, FLEET_0), start=1):
             batch = store.batch(partition)
@@ -102,7 +102,7 @@ class StoreContract:
             assert list(store.rows(partition, "nodes")) == [("a", b"%d" % number)]
             assert list(store.ids(partition)) == [(1, b"%d" % number)]
 
-    def test_a_power_cut_loses_the_last_saves_and_none_between(self, disk: StoreUnderTest) -> None:
+    def test_a_power_cut_loses_only_the_last_saves(self, disk: StoreUnderTest) -> None:
         rng, done = random.Random(3), 0
         for _ in range(3):
             store = disk.open()
@@ -114,11 +114,11 @@ class StoreContract:
             found = position(store, ZONES_0)
             assert found <= done + 60
             assert dict(store.rows(ZONES_0, "marks")) == ({"mark": b"%d" % found} if found else {})
-            assert dict(store.rows(ZONES_0, "nodes")) == _after(found)
+            assert dict(store.rows(ZONES_0, "nodes")) == _rows_at(found)
             done = found
             disk.kill()
 
-    def test_a_store_that_is_gone_takes_nothing(self, disk: StoreUnderTest) -> None:
+    def test_a_store_of_a_killed_process_refuses_saves(self, disk: StoreUnderTest) -> None:
         store = disk.open()
         save(store, ZONES_0, 1, nodes=[("a", b"1")])
         batch = store.batch(ZONES_0)
@@ -130,8 +130,8 @@ class StoreContract:
         assert position(disk.open(), ZONES_0) == 1
 
 
-def _after(position: int) -> dict[str, bytes]:
-    """The rows after so many saves of the scenario of power cuts."""
+def _rows_at(position: int) -> dict[str, bytes]:
+    """The rows after this number of saves in the test of power cuts."""
     rows: dict[str, bytes] = {}
     for at in range(1, position + 1):
         rows[f"n{at % 7}"] = b"%d" % at

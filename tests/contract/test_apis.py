@@ -1,4 +1,4 @@
-"""The API as the simulation calls it, compared with the API over a socket: the same bytes, statuses and sentences."""
+"""The API as the simulation calls it, compared with the API over a socket: the same bytes, statuses and messages."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ CALLS: dict[str, tuple[str, str, Message | bytes]] = {
         "ReleaseIndices",
         pb.ReleaseIndicesRequest(domain="d", clique="c", releases=[pb.ReleaseSpec(node="nobody")]),
     ),
-    "a refusal by the log": ("Commands", "ChangeNodes", pb.ChangeNodesRequest(zone="z", nodes=[NODE])),
-    "a leave of nobody": ("Commands", "LeaveNodes", pb.LeaveNodesRequest(zone="z", names=["nobody"])),
-    "a bad shape": ("Commands", "JoinNodes", pb.JoinNodesRequest(zone="Z!", nodes=[NODE])),
+    "a refusal by the fold": ("Commands", "ChangeNodes", pb.ChangeNodesRequest(zone="z", nodes=[NODE])),
+    "a leave of an unknown node": ("Commands", "LeaveNodes", pb.LeaveNodesRequest(zone="z", names=["nobody"])),
+    "an invalid request": ("Commands", "JoinNodes", pb.JoinNodesRequest(zone="Z!", nodes=[NODE])),
     "no protobuf": ("Commands", "SetPolicy", b"\xff\xff\xff"),
     "a query": ("Queries", "ListZones", pb.ListZonesRequest()),
     "a query of another log": ("Queries", "ListZones", pb.ListZonesRequest(min_position="other:zones/0=1")),
-    "a query of nothing": ("Queries", "GetNode", pb.GetNodeRequest(name="nobody")),
+    "a query without a match": ("Queries", "GetNode", pb.GetNodeRequest(name="nobody")),
 }
 
 
 async def over_a_socket(plane: Served, service: str, method: str, request: bytes, principal: str) -> bytes | str:
     path = f"/{pb.DESCRIPTOR.package}.{service}/{method}"
-    ask = plane.channel.unary_unary(path, request_serializer=None, response_deserializer=None)
+    unary = plane.channel.unary_unary(path, request_serializer=None, response_deserializer=None)
     try:
-        answer: bytes = await ask(request, timeout=10.0, metadata=((PRINCIPAL_KEY, principal),))
+        answer: bytes = await unary(request, timeout=10.0, metadata=((PRINCIPAL_KEY, principal),))
     except grpc.aio.AioRpcError as error:
         return f"{error.code().name}: {error.details()}"
     return answer
@@ -52,7 +52,7 @@ async def simulated(plane: Served, service: str, method: str, request: bytes, pr
 
 
 @pytest.mark.parametrize("name", CALLS)
-async def test_it_says_what_is_said_over_a_socket(tmp_path: Path, name: str) -> None:
+async def test_the_simulated_api_responds_like_the_api_over_a_socket(tmp_path: Path, name: str) -> None:
     service, method, request = CALLS[name]
     async with served(tmp_path) as plane:
         if isinstance(request, Message) and service == "Commands":
@@ -60,7 +60,7 @@ async def test_it_says_what_is_said_over_a_socket(tmp_path: Path, name: str) -> 
         raw = request if isinstance(request, bytes) else request.SerializeToString()
         one = await over_a_socket(plane, service, method, raw, "somebody")
         other = await simulated(plane, service, method, raw, "somebody")
-        assert one == other, "a repeat of a command is answered alike"
+        assert one == other, "a repeated command gets the same answer"
         assert one != await simulated(plane, service, method, raw, "Not A Principal")
         assert await over_a_socket(plane, service, method, raw, "Not A Principal") == await simulated(
             plane, service, method, raw, "Not A Principal"

@@ -1,4 +1,4 @@
-"""The BMC implementations under one contract: called directly as in the simulation, and over HTTP as in production."""
+"""Runs the contract of BMCs on direct calls, as in the simulation, and over HTTP, as in production."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from aiohttp import web
 
 from drivers.backends.http_bmc import application, http_connect
 from drivers.backends.simulated_bmc import BmcFaults, SimulatedBmcs
-from tests.contract.bmc import PLAIN, BmcContract, Scenario, in_time
+from tests.contract.bmc import PLAIN, BmcContract, Scenario, within_timeout
 from tests.simulation.network import WiredBmc
 from tests.support.virtual_loop import run_virtual
 
@@ -23,14 +23,14 @@ def simulated(faults: BmcFaults) -> SimulatedBmcs:
 class TestSimulatedBmc(BmcContract):
     def connected(self, scenario: Scenario, faults: BmcFaults = PLAIN) -> None:
         async def run() -> None:
-            await in_time(scenario(WiredBmc(simulated(faults).connect("simulated:d"))))
+            await within_timeout(scenario(WiredBmc(simulated(faults).connect("simulated:d"))))
 
         run_virtual(run())
 
 
 class TestHttpBmc(BmcContract):
     def connected(self, scenario: Scenario, faults: BmcFaults = PLAIN) -> None:
-        asyncio.run(in_time(self._over_http(scenario, faults)))
+        asyncio.run(within_timeout(self._over_http(scenario, faults)))
 
     async def _over_http(self, scenario: Scenario, faults: BmcFaults) -> None:
         runner = web.AppRunner(application(simulated(faults).device))

@@ -1,4 +1,4 @@
-"""The contract on RocksDB in a directory."""
+"""Runs the contract of logs on RocksDB in a directory."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The contract on a log with every fault that the contract allows."""
+"""Runs the contract of logs on a log with every fault that the contract allows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FAULTS = LogFaults(duplicate=0.2, lost_answer=0.1, late=0.1, never=0.1, delay_ma
 
 
 class FaultyLogUnderTest(EmbeddedUnderTest):
-    """Positions given by the suite are positions as readers see them; damage is done in the underlying log."""
+    """The contract uses positions as readers see them. They are translated for the underlying log, which is damaged."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)

@@ -1,4 +1,4 @@
-"""The contract on three real Kafka brokers."""
+"""Runs the contract of logs on three real Kafka brokers."""
 
 import pytest
 

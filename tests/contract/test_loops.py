@@ -1,4 +1,4 @@
-"""The event loops of production and tests under one contract. The virtual one may run ready tasks in any order."""
+"""Runs the contract of event loops on asyncio's loop and on the virtual one, also with ready tasks in random order."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ class TestVirtualLoop(LoopContract):
         run_virtual(scenario)
 
 
-class TestVirtualLoopInDrawnOrder(LoopContract):
+class TestVirtualLoopInRandomOrder(LoopContract):
     def run(self, scenario: Coroutine[Any, Any, None]) -> None:
-        async def in_drawn_order() -> None:
+        async def in_random_order() -> None:
             current_loop().scheduler = random.Random(7)
             await scenario
 
-        run_virtual(in_drawn_order())
+        run_virtual(in_random_order())
 
 
-def test_the_drawn_order_is_that_of_its_seed() -> None:
+def test_the_random_order_depends_only_on_the_seed() -> None:
     def order(seed: int) -> list[int]:
         notes: list[int] = []
 

@@ -1,4 +1,4 @@
-"""The contract on the in-memory log that many tests use."""
+"""Runs the contract of logs on the in-memory log of the tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stores of saved state under one contract: RocksDB in a folder, and the disk of the simulation."""
+"""Runs the contract of stores on RocksDB in a folder, and on the disk of the simulation."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from tests.support.memory_disk import Disk, DiskStore
 
 
 class RocksUnderTest(StoreUnderTest):
-    """A killed process leaves the operating system's view of its files, which is the content of a copy of them. Without
-    power, the end of the write-ahead log has not reached the disk.
+    """A killed process leaves its files as the operating system sees them, so a copy of them is opened next. A power
+    cut loses the end of the write-ahead log.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._deaths = 0
+        self._kills = 0
         self._store: RocksStore | None = None
 
     @property
     def folder(self) -> Path:
-        return self._path / str(self._deaths)
+        return self._path / str(self._kills)
 
     def open(self) -> StateStore:
         self._store = RocksStore(self.folder)
@@ -36,7 +36,7 @@ class RocksUnderTest(StoreUnderTest):
     def kill(self) -> None:
         assert self._store is not None
         left = self.folder
-        self._deaths += 1
+        self._kills += 1
         shutil.copytree(left, self.folder)
         (self.folder / "current" / "LOCK").unlink()
         self.close()

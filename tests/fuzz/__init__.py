@@ -1,10 +1,10 @@
-"""Fuzzing of everything that reads what somebody else wrote: bytes of the log, frames, requests, files, settings.
+"""Fuzzing of every decoder of untrusted input: records of the log, frames, requests, files, settings.
 
-    target       what a fuzz target is, and what it holds every refusal to
+    target       the definition of a fuzz target, and the check of its refusals
     of_*         the targets, each with its properties
-    mutators     how inputs are changed so that most of them still mean something
+    mutators     mutations of inputs that keep most of them valid
     corpus       the inputs in the tree, one text file per target; `seeds` makes the first of them, with real encoders
     runner       atheris (libFuzzer), a process per target
 
-Every input of the corpus goes through its target in `make test`, with or without atheris.
+`make test` runs every input of the corpus through its target, with or without atheris.
 """

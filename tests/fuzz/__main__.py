@@ -1,10 +1,10 @@
-"""Fuzz everything that reads what somebody else wrote, on every core.
+"""Fuzz every decoder of untrusted input, on every core.
 
     python -m tests.fuzz [--only NAME ...] [--seconds N]     N seconds per target
-    python -m tests.fuzz --replay NAME FILE                  one input, as it was kept
-    python -m tests.fuzz --keep [--only NAME ...]            what reaches most with least, into the tree
+    python -m tests.fuzz --replay NAME FILE                  run one stored input
+    python -m tests.fuzz --keep [--only NAME ...]            store a minimal set of inputs in the tree
 
-What an input broke is printed by `--replay`; a line in `findings.py` makes a test of it.
+`--replay` prints the broken property of an input. A line in `findings.py` turns the input into a test.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from tests.fuzz.corpus import load
 ROOT = Path(__file__).parents[2]
 NAMES = sorted(path.stem for path in corpus.FOLDER.glob("*.txt"))
 SHOWN = 2_000
-"""Bytes of a finding that are printed, for whoever has the output only."""
+"""How many bytes of a finding are printed, for readers of the output without the file."""
 BYTES_KEPT = 26_000
-"""Of one target's inputs in the tree."""
+"""The maximum size of a target's inputs in the tree."""
 
 
 def main() -> int:
@@ -31,10 +31,10 @@ def main() -> int:
         prog="make fuzz", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", nargs="+", choices=NAMES, default=NAMES, metavar="NAME", help=", ".join(NAMES))
-    parser.add_argument("--seconds", type=int, default=30, help="of each target")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="targets at once")
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().getrandbits(31), help="of every choice")
-    parser.add_argument("--folder", type=Path, default=ROOT / ".fuzz", help="where inputs are kept from run to run")
+    parser.add_argument("--seconds", type=int, default=30, help="duration per target")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="number of targets that run concurrently")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().getrandbits(31), help="seed of the run")
+    parser.add_argument("--folder", type=Path, default=ROOT / ".fuzz", help="folder of the inputs of earlier runs")
     parser.add_argument("--replay", nargs=2, metavar=("NAME", "FILE"))
     parser.add_argument("--keep", action="store_true")
     arguments = parser.parse_args()
@@ -43,14 +43,14 @@ def main() -> int:
     try:
         from tests.fuzz import runner
     except ImportError as error:
-        print(f"atheris is needed, which has wheels for Linux on x86-64: {error}", file=sys.stderr)
+        print(f"fuzzing needs atheris, which has wheels only for Linux on x86-64: {error}", file=sys.stderr)
         return 2
     every = runner.instrumented_targets()
     targets = [every[name] for name in arguments.only]
     fuzzer = runner.Fuzzer(arguments.folder)
     if arguments.keep:
         for target in targets:
-            _keep(target.name, fuzzer.least(target))
+            _keep(target.name, fuzzer.minimal_inputs(target))
         return 0
     print(f"seed {arguments.seed}, {arguments.seconds} s for each of {len(targets)} targets, {arguments.jobs} at once")
     print(f"{'target':<16}{'executions':>12}{'per second':>12}{'edges':>8}{'features':>10}{'new inputs':>12}")
@@ -74,7 +74,7 @@ def _replay(name: str, file: str) -> int:
 
 
 def _keep(name: str, inputs: list[bytes]) -> None:
-    """As many as there is room for; those of the tree stay."""
+    """Store as many of these inputs in the tree as fit. Stored inputs stay."""
     kept = load(name)
     room = BYTES_KEPT - sum(len(repr(data)) for data in kept)
     for data in inputs:

@@ -1,6 +1,6 @@
-"""Requests: raw bytes, up to a refusal or to an appended record, which its fold then takes without raising.
+"""Requests: raw bytes end in a refusal or in a record, which its fold then decides without raising.
 
-The first byte of an input selects the command. An appended record fits the size limit and decodes to the same event.
+The first byte of an input selects the command. A record fits the size limit and decodes to the same event.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ KINDS = list(SHAPES)
 
 
 def command(data: bytes) -> bool:
-    """One command, by the caller that it names."""
+    """One command. Accepted if it becomes a record."""
     kind = KINDS[data[0] % len(KINDS)] if data else KINDS[0]
     try:
         request: Any = kind.FromString(data[1:])

@@ -1,4 +1,4 @@
-"""The stored inputs: one text file per target, one input a line, as a bytes literal, so that diffs are readable."""
+"""The stored inputs: one text file per target, one input per line as a bytes literal, so that diffs are readable."""
 
 from __future__ import annotations
 

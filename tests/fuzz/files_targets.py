@@ -1,6 +1,6 @@
-"""Files of the plane that were damaged, perhaps on another machine; beacons; and the settings of a process.
+"""Damaged files of the plane, and the settings of a process.
 
-A part with a hash or signature of its own gets the right one here; otherwise no input would reach the code behind it.
+The targets add correct hashes and signatures to the inputs. Otherwise no input would reach the code after these checks.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tests.support.toy_records import T0
 
 
 def _folder() -> Path:
-    """A folder of this process, which may be a fork of another: in memory where possible."""
+    """A folder of this process, in memory if possible. Each forked process gets its own."""
     return _folder_of(os.getpid())
 
 
@@ -49,7 +49,7 @@ def _folder_of(_process: int) -> Path:
 
 
 def backup_records(data: bytes) -> bool:
-    """The records of one partition in a backup: written again, they are the same bytes."""
+    """The records of one partition in a backup. Accepted records are equal after they are written and read again."""
     path = _folder() / "fleet-0.records"
     path.write_bytes(data)
     try:
@@ -66,7 +66,7 @@ def backup_records(data: bytes) -> bool:
 
 
 def backup_manifest(data: bytes) -> bool:
-    """A backup's manifest, compared with its files: there are none, so a manifest with records is refused."""
+    """A backup's manifest, compared with its files. There are no files, so a manifest with records is refused."""
     (_folder() / MANIFEST).write_bytes(data)
     try:
         manifest = load_manifest(_folder())
@@ -78,7 +78,7 @@ def backup_manifest(data: bytes) -> bool:
 
 
 def agent_table(data: bytes) -> bool:
-    """An agent's persisted table: with any file content, the agent starts with a whole table or with none."""
+    """An agent's persisted table. With any file content, the agent starts with a whole table or without one."""
     path = _folder() / "table"
     path.write_bytes(hash_of_table(data) + data)
     store = FileTableStore(path, "dpu-1", "rack-1")
@@ -92,9 +92,10 @@ def agent_table(data: bytes) -> bool:
 
 
 def saved_rows(data: bytes) -> bool:
-    """Damaged rows of a zones partition: ignored with a log line, or loaded because no row has changed.
+    """The saved state of a zones partition with damaged rows. It is ignored with a log line, or loaded with the right
+    digest.
 
-    Each part replaces one row, one chunk of ids or the head; its number selects which.
+    The number of each part selects what the part replaces: a row, the ids, or the head.
     """
     store, folded = DiskStore(), partition(ZONES)
     store.disk.partitions = _saved().disk.copy()
@@ -128,7 +129,7 @@ def _saved() -> DiskStore:
 
 
 def first_rows(count: int) -> list[tuple[int, bytes]]:
-    """The numbers and contents of some rows, in the form of an input."""
+    """The numbers and contents of the first rows, as parts of an input."""
     [saved] = _saved().disk.partitions.values()
     return [(number, saved.rows[table][key]) for number, (table, key) in enumerate(_keys_of(saved)[:count])]
 
@@ -139,7 +140,7 @@ def _keys_of(saved: Saved) -> list[tuple[str, str]]:
 
 
 def checkpoint(data: bytes) -> bool:
-    """A checkpoint file, signed with the test's key: its content, once the signature is verified."""
+    """A checkpoint file, signed with the key of the test."""
     key, public, path = _keys()
     try:
         statement = msgspec.json.decode(data, type=CheckpointContent)
@@ -164,7 +165,7 @@ def _keys() -> tuple[Path, Path, Path]:
 
 
 def settings(data: bytes) -> bool:
-    """Lines NAME=VALUE of an environment, an empty line, and a YAML file."""
+    """The settings of a process. An input has lines NAME=VALUE of the environment, an empty line, and a YAML file."""
     lines, _, content = data.partition(b"\n\n")
     environment = {}
     for line in lines.decode(errors="surrogateescape").splitlines():

@@ -1,4 +1,4 @@
-"""Inventory files with options: a plan that can be applied whole, or faults with their lines.
+"""Inventory files with options: each gives a plan that can be applied as a whole, or faults with their lines.
 
 The first line of an input selects the options.
 """
@@ -53,7 +53,7 @@ def inventory(data: bytes) -> bool:
 
 
 def options_of(line: bytes) -> ImportOptions:
-    """Each letter sets an option; the planner must refuse a pair that excludes each other."""
+    """The options of an input; each letter sets one. The planner must refuse options that exclude each other."""
     return ImportOptions(
         name_column="sn" if b"n" in line else "",
         zone_column="rack" if b"r" in line else "",

@@ -1,7 +1,7 @@
-"""Messages between agents and relays, read by the end that distrusts the other; and a device that receives frames.
+"""Messages between agents and relays, as each end reads those of the other, and a device that receives frames.
 
-After any frames in any order, a device's table never goes back to an older (epoch, version), fits its capacity, and has
-the digest that it reports.
+After any frames in any order, a device's table has never gone back to an older (epoch, version), fits its capacity, and
+has the digest that it reports.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CAPACITY = 64
 
 
 def from_agent(data: bytes) -> bool:
-    """A message to a relay."""
+    """A message from an agent to its relay."""
     try:
         message = agent_messages.decode(data)
     except ProtocolError as error:
@@ -42,7 +42,7 @@ def from_agent(data: bytes) -> bool:
 
 
 def from_relay(data: bytes) -> bool:
-    """Messages to an agent, one after the other. Accepted if its device took a frame."""
+    """Messages from a relay to an agent, one after the other. Accepted if the device applied a frame."""
     table = EMPTY_TABLE
     for part in split(data):
         try:
@@ -51,15 +51,15 @@ def from_relay(data: bytes) -> bool:
             check_refusal(error)
             continue
         if isinstance(message, Frame):
-            told_again = relay_messages.encode_frame(message.epoch, message.delta)
-            assert relay_messages.decode(told_again) == message._replace(dpus=0)
-            table = _taken(table, message)
+            encoded = relay_messages.encode_frame(message.epoch, message.delta)
+            assert relay_messages.decode(encoded) == message._replace(dpus=0)
+            table = _applied(table, message)
         else:
             assert relay_messages.decode(relay_messages.encode(message)) == message
     return table is not EMPTY_TABLE
 
 
-def _taken(table: DeviceTable, frame: Frame) -> DeviceTable:
+def _applied(table: DeviceTable, frame: Frame) -> DeviceTable:
     after = device_table.apply(table, frame.epoch, frame.delta, capacity=CAPACITY)
     if isinstance(after, FrameRefused):
         check_refusal(after.reason)
@@ -93,11 +93,11 @@ def _relay_mutated(data: bytes, rng: Random, some_bytes: Bytes) -> bytes:
 
 
 def _with_right_digest(content: bytes, before: list[Part]) -> bytes:
-    """A frame with the digest that the device will compute; otherwise no frame would be accepted."""
+    """The frame with the digest that the device will compute. Otherwise no frame would be accepted."""
     try:
         message = pb.ToAgent.FromString(content)
         frame: Any = relay_messages.decode(content)
-    except Exception:  # bytes that are no frame stay unchanged
+    except Exception:  # bytes that are not a frame stay unchanged
         return content
     if not isinstance(frame, Frame):
         return content

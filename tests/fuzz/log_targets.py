@@ -1,7 +1,7 @@
 """Values read from the log: single records by the codec, and whole partitions by their folds.
 
 Any partition folds to the same state record by record and in runs, with or without a restart in between. A fold halts
-only for a fold version that this program does not have.
+only at a fold version that this program does not have.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _ORIGIN = encode(created())
 
 
 def decodes(data: bytes) -> bool:
-    """A record value: an event that encodes and decodes to itself, and that fastavro reads too; or Undecodable."""
+    """A record value: Undecodable, or an event that encodes and decodes to itself, and that fastavro decodes too."""
     try:
         event = decode(data)
     except Undecodable as error:
@@ -68,7 +68,7 @@ def partition(topic: str) -> FoldedPartition:
 
 
 def records_of(data: bytes) -> list[Record]:
-    """The partition that an input encodes; its first record is that of the test's log."""
+    """The records that an input encodes, after the LogCreated of the test's log."""
     records, now_ms = [Record(0, T0, b"", _ORIGIN)], T0
     for offset, part in enumerate(split(data), start=1):
         now_ms = max(0, now_ms + 100 * part.number)
@@ -79,15 +79,16 @@ def records_of(data: bytes) -> list[Record]:
 def folds(topic: str, data: bytes) -> bool:
     """A whole partition. Accepted if any record took effect."""
     records = records_of(data)
-    alone = partition(topic)
+    folded = partition(topic)
     for record in records:
-        entry = alone.fold(record)
+        entry = folded.fold(record)
         if entry is not None:
             _check_outcome(entry, record)
-    assert not alone.halted or alone.halted.startswith("the log requires fold version"), alone.halted
-    other = _in_runs if len(data) % 2 else _with_restart  # each for half of the inputs: they double the cost
-    assert all_of(other(topic, records)) == all_of(alone)
-    return any(table.rows != empty.rows for table, empty in zip(alone.tables, partition(topic).tables, strict=True))
+    assert not folded.halted or folded.halted.startswith("the log requires fold version"), folded.halted
+    # Each of these checks doubles the cost, so it runs for half of the inputs.
+    other = _in_runs if len(data) % 2 else _with_restart
+    assert all_of(other(topic, records)) == all_of(folded)
+    return any(table.rows != empty.rows for table, empty in zip(folded.tables, partition(topic).tables, strict=True))
 
 
 def _check_outcome(entry: LedgerEntry, record: Record) -> None:
@@ -115,7 +116,7 @@ def _with_restart(topic: str, records: Sequence[Record]) -> FoldedPartition:
         return before
     ran(save(before, store))
     found = ran(load_partition(after, store))
-    assert found is after, "what was saved is not restored"
+    assert found is after, "the saved state was not loaded"
     assert digest_bytes(after.digest) == digest_bytes(before.digest)
     for record in records[half:]:
         after.fold(record)

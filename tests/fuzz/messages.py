@@ -1,4 +1,4 @@
-"""Protobuf messages with one field changed, of any type."""
+"""Mutations of Protobuf messages of any type."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _INTEGERS = {
 
 
 def message_mutated(kind: type[Message], data: bytes, rng: Random, some_bytes: Bytes) -> bytes:
-    """The bytes of a message of this type, or, every fourth time, any bytes."""
+    """A message of this type with changed fields. Every fourth time, libFuzzer changes the bytes themselves."""
     if rng.random() < 0.25:
         return some_bytes(data)
     try:

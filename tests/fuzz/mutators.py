@@ -1,8 +1,8 @@
-"""Structured mutations: events with one field changed, histories with records added, copied and moved.
+"""Structured mutations: events with changed fields, and histories with records added, copied and moved.
 
 Randomly changed bytes are nearly always refused at the first field. A mutator therefore decodes an event, replaces a
-value by an unusual one or by one from elsewhere in the history (a repeated name is what makes rules interact), and
-encodes it again. Every fourth time libFuzzer changes the bytes themselves.
+value, and encodes the event again. The new value is an unusual one, or one from elsewhere in the history, because rules
+interact only over repeated names. Every fourth time, libFuzzer changes the bytes themselves.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Values:
                 field = rng.choice(value.__struct_fields__)
                 changed = self.changed(getattr(value, field), rng, some_bytes)
                 return msgspec.structs.replace(value, **{field: changed})
-        raise AssertionError(f"{value!r} is of no type that events have")
+        raise AssertionError(f"{value!r} has a type that no event has")
 
     def _list_changed(self, value: list[Any], rng: Random, some_bytes: Bytes) -> list[Any]:
         if not value:
@@ -124,24 +124,24 @@ class Values:
 
 
 def event_mutated(data: bytes, rng: Random, some_bytes: Bytes) -> bytes:
-    """One record value."""
+    """A record value with changed fields."""
     if rng.random() < 0.25:
         return some_bytes(data)
     try:
         event = decode(data)
     except Undecodable:
         event = sample(rng.choice(list(EVENT_TYPES)))
-    return _written(Values([event]).changed(event, rng, some_bytes), data)
+    return _encoded_or(Values([event]).changed(event, rng, some_bytes), data)
 
 
 def history_mutated(types: Sequence[str], data: bytes, rng: Random, some_bytes: Bytes) -> bytes:
-    """A whole partition of events of these types, in one to three places."""
+    """A partition of events of these types, changed in one to three places."""
     parts = split(data)
     values = Values(_events(parts))
     for _ in range(rng.choice((1, 1, 2, 3))):
         at = rng.randrange(len(parts) + 1)
         if at == len(parts) or rng.random() < 0.1:
-            parts.insert(at, Part(0, _anything(types, parts, rng)))
+            parts.insert(at, Part(0, _new_or_copied(types, parts, rng)))
         elif rng.random() < 0.1:
             del parts[at]
         elif rng.random() < 0.15:
@@ -163,10 +163,10 @@ def _content(content: bytes, values: Values, rng: Random, some_bytes: Bytes) -> 
         return content
     for _ in range(rng.choice((1, 1, 2, 4))):
         event = values.changed(event, rng, some_bytes)
-    return _written(event, content)
+    return _encoded_or(event, content)
 
 
-def _anything(types: Sequence[str], parts: list[Part], rng: Random) -> bytes:
+def _new_or_copied(types: Sequence[str], parts: list[Part], rng: Random) -> bytes:
     """A copy of an existing record, or a new one of these types."""
     if parts and rng.random() < 0.8:
         return rng.choice(parts).content
@@ -181,10 +181,10 @@ def _events(parts: Iterable[Part]) -> Iterator[Any]:
             continue
 
 
-def _written(event: Any, otherwise: bytes) -> bytes:
+def _encoded_or(event: Any, otherwise: bytes) -> bytes:
     try:
         return encode(event)
-    except (AttributeError, TypeError, ValueError, OverflowError):  # a list of another type than the schema's
+    except (AttributeError, TypeError, ValueError, OverflowError):  # the list has another type than in the schema
         return otherwise
 
 

@@ -1,4 +1,4 @@
-"""Runs libFuzzer over the targets: the code is instrumented once, and each target runs in a fork of that process.
+"""Runs libFuzzer on the targets. The code is instrumented once, and each target runs in a fork of that process.
 
 Inputs come from the corpus in the tree and from earlier runs, in `FOLDER/NAME/inputs`; new ones are stored there. An
 input that breaks a property, crashes, or takes longer than `-timeout` is stored as `FOLDER/NAME/crash-...`.
@@ -27,15 +27,15 @@ from tests.fuzz.framing import joined, split
 from tests.fuzz.target import Target
 
 OURS = ["eventstore", "projections", "commands", "drivers", "deploy", "schemas"]
-TOO_LONG_S = 60
-TOO_MUCH_MB = 4_096
+INPUT_S_MAX = 60
+MEMORY_MB_MAX = 4_096
 _COVERAGE = re.compile(r"cov: (\d+) ft: (\d+)")
 _FEATURES = re.compile(r"^FT (\d+)(.*)$", re.MULTILINE)
 _FINAL = re.compile(r"stat::(\w+): +(\d+)")
 
 
 class Fuzzed(NamedTuple):
-    """The result of a run over one target. `found` are the stored inputs that broke a property."""
+    """The result of a run on one target. `found` are the new stored inputs that broke a property."""
 
     name: str
     executions: int
@@ -47,7 +47,7 @@ class Fuzzed(NamedTuple):
 
 
 class _Running(NamedTuple):
-    """A target that is being fuzzed, and its stored failures from before."""
+    """A target that is being fuzzed, with its stored failures and its number of inputs before the run."""
 
     target: Target
     broke: set[Path]
@@ -55,7 +55,7 @@ class _Running(NamedTuple):
 
 
 def instrumented_targets() -> dict[str, Target]:
-    """All targets, loaded so that libFuzzer sees the edges of our code that an input covers."""
+    """All targets, loaded so that libFuzzer sees which edges of our code an input covers."""
     logging.disable()
     with _silent_stderr(), atheris.instrument_imports(include=OURS):
         from tests.fuzz.targets import TARGETS
@@ -67,7 +67,7 @@ def instrumented_targets() -> dict[str, Target]:
 
 @contextmanager
 def _silent_stderr() -> Iterator[None]:
-    """Discard stderr: atheris prints every module that it instruments."""
+    """Discard stderr during the context, because atheris prints every module that it instruments."""
     kept = os.dup(2)
     with Path(os.devnull).open("wb") as nowhere:
         os.dup2(nowhere.fileno(), 2)
@@ -79,28 +79,29 @@ def _silent_stderr() -> Iterator[None]:
 
 
 class Fuzzer:
-    """Runs over targets, with its files in one folder."""
+    """Runs targets, with all files in one folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def fuzz(self, targets: Sequence[Target], seconds: int, jobs: int, seed: int) -> Iterator[Fuzzed]:
-        """Fuzz each target for so many seconds, so many of them at once."""
+        """Fuzz each target for `seconds`, with `jobs` of them at a time."""
         waiting, running = list(targets), dict[int, _Running]()
         options = [f"-max_total_time={seconds}", f"-seed={seed}"]
         while waiting or running:
             while waiting and len(running) < jobs:
                 target = waiting.pop(0)
                 inputs = self._unpacked(target)
-                begun = _Running(target, {*self._broke(target)}, len(list(inputs.iterdir())))
+                begun = _Running(target, {*self._failing_inputs(target)}, len(list(inputs.iterdir())))
                 running[self._forked(target, options, [inputs])] = begun
             pid, _ = os.wait()
-            yield self._came_to(running.pop(pid))
+            yield self._result_of(running.pop(pid))
 
-    def least(self, target: Target) -> list[bytes]:
-        """The smallest set of inputs with the coverage of all; inputs with the largest gain for their size come first.
+    def minimal_inputs(self, target: Target) -> list[bytes]:
+        """A small set of inputs with the coverage of all. Inputs with the largest gain for their size come first.
 
-        libFuzzer's own merge restarts the program, which is not possible here; its measuring half is called instead.
+        libFuzzer's merge restarts the program, which is not possible here. Only its inner step, which measures
+        coverage, is called.
         """
         paths = sorted(self._unpacked(target).iterdir(), key=lambda path: path.stat().st_size)
         control = self._folder / target.name / "merge"
@@ -125,12 +126,12 @@ class Fuzzer:
             (inputs / sha1(data).hexdigest()).write_bytes(data)
         return inputs
 
-    def _broke(self, target: Target) -> list[Path]:
+    def _failing_inputs(self, target: Target) -> list[Path]:
         """The stored inputs that broke a property."""
         return sorted(path for path in (self._folder / target.name).iterdir() if "-" in path.name)
 
     def _forked(self, target: Target, options: Sequence[str], folders: Sequence[Path]) -> int:
-        """Fork a process that runs libFuzzer over a target; its id."""
+        """Fork a process that runs libFuzzer on a target; returns its id."""
         sys.stdout.flush()
         if pid := os.fork():
             return pid
@@ -138,7 +139,7 @@ class Fuzzer:
         with (home / "log").open("wb") as log:
             os.dup2(log.fileno(), 1)
             os.dup2(log.fileno(), 2)
-        limits = [f"-timeout={TOO_LONG_S}", f"-rss_limit_mb={TOO_MUCH_MB}", f"-max_len={target.max_bytes}"]
+        limits = [f"-timeout={INPUT_S_MAX}", f"-rss_limit_mb={MEMORY_MB_MAX}", f"-max_len={target.max_bytes}"]
         arguments = ["fuzz", *options, *limits, "-print_final_stats=1", f"-artifact_prefix={home}/", *map(str, folders)]
         changing = {}
         if target.mutate is not None:
@@ -147,7 +148,7 @@ class Fuzzer:
         atheris.Fuzz()
         os._exit(0)
 
-    def _came_to(self, run: _Running) -> Fuzzed:
+    def _result_of(self, run: _Running) -> Fuzzed:
         text = (self._folder / run.target.name / "log").read_text(errors="replace")
         edges, features = [("0", "0"), *_COVERAGE.findall(text)][-1]
         final = {name: int(number) for name, number in _FINAL.findall(text)}
@@ -159,7 +160,7 @@ class Fuzzer:
             int(edges),
             int(features),
             inputs - run.inputs,
-            tuple(sorted({*self._broke(run.target)} - run.broke)),
+            tuple(sorted({*self._failing_inputs(run.target)} - run.broke)),
         )
 
 
@@ -170,7 +171,7 @@ def _changed(target: Target, data: bytes, max_bytes: int, seed: int) -> bytes:
 
 
 def _crossed(first: bytes, second: bytes, max_bytes: int, seed: int) -> bytes:
-    """The beginning of one input and the end of another, cut between their parts."""
+    """The beginning of one input and the end of another, cut between parts."""
     rng, head, tail = Random(seed), split(first), split(second)
     crossed = joined([*head[: rng.randrange(len(head) + 1)], *tail[rng.randrange(len(tail) + 1) :]])
     return crossed if len(crossed) <= max_bytes else first

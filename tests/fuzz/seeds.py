@@ -1,6 +1,6 @@
-"""The first inputs of every target, written by the encoders that write them in production.
+"""The first inputs of every target, written by the encoders of production.
 
-python -m tests.fuzz.seeds        adds them to the corpus
+python -m tests.fuzz.seeds        add the seeds to the corpus
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Seeds of external inputs: frames, requests, inventory files, texts, stored files, settings."""
+"""Seeds of untrusted inputs: frames, requests, inventory files, texts, stored files, settings."""
 
 from __future__ import annotations
 

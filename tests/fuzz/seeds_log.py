@@ -1,4 +1,4 @@
-"""Seeds of the log: an event of each type, and short histories of each topic, built as in the folds' own tests."""
+"""Seeds of the log: an event of each type, and short histories of each topic, built as in the tests of the folds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Said = Sequence[tuple[Event, RecordMetadata]]
 
 
 def history(said: Said) -> bytes:
-    """A partition of these events, with ids and times as real commands have them."""
+    """A partition of these events, with command ids and times as in real commands."""
     rng, parts, before_ms = Random(1), [], said[0][1].time_ms
     start_ms = before_ms
     for event, at in said:
@@ -58,7 +58,7 @@ def _zones() -> Iterable[bytes]:
 
 
 def lifecycle() -> bytes:
-    """Two DPUs, with installs, a failure and a retry."""
+    """The history of two DPUs, with installs, a failure and a retry."""
     dpus = ZonesPartition()
     dpus.register("d1", node="n1", serial="s1")
     dpus.register("d2")
@@ -94,7 +94,7 @@ def _cliques() -> Iterable[bytes]:
 
 
 class _Recorded(Fleet):
-    """A fleet that records its events."""
+    """A fleet whose events are recorded."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,6 +1,4 @@
-"""The definition of a fuzz target: bytes go in, and are accepted or refused with a sentence. Any other result is a
-finding.
-"""
+"""The definition of a fuzz target. It accepts bytes, or refuses them with a sentence. Any other result is a finding."""
 
 from __future__ import annotations
 
@@ -9,10 +7,10 @@ from random import Random
 from typing import NamedTuple
 
 SENTENCE_MAX = 2_000
-"""Characters of a refusal at most: it quotes values cut, whatever was sent."""
+"""The maximum length of a refusal, which quotes long values shortened."""
 
 Mutate = Callable[[bytes, Random, Callable[[bytes], bytes]], bytes]
-"""From an input to another; the last argument changes some bytes, in whatever way the fuzzer finds promising."""
+"""Makes a new input from an input. The last argument lets libFuzzer change some bytes."""
 
 
 class Target(NamedTuple):
@@ -25,10 +23,10 @@ class Target(NamedTuple):
 
 
 def check_refusal(refusal: object) -> None:
-    """A refusal is one printable sentence whose length does not grow with the input."""
-    from projections.field_checks import is_printable  # import only after the fuzzer has instrumented the module
+    """Assert that a refusal is one printable sentence of bounded length."""
+    from projections.field_checks import is_printable  # import here, after the fuzzer has instrumented the module
 
     text = str(refusal)
-    assert text, f"{refusal!r} says nothing"
+    assert text, f"{refusal!r} is empty"
     assert len(text) <= SENTENCE_MAX, f"{len(text)} characters: {text[:200]}"
     assert is_printable(text), f"not one printable line: {text!r}"

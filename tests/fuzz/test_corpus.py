@@ -1,4 +1,4 @@
-"""Runs every input of the corpus, and every former finding, through its target."""
+"""Every input of the corpus, and every former finding, passes its target."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ BYTES_MAX = 300_000
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_the_corpus_breaks_no_property_and_holds_both_kinds(name: str) -> None:
+def test_the_corpus_breaks_no_property_and_has_accepted_and_refused_inputs(name: str) -> None:
     accepted = [TARGETS[name].run(data) for data in corpus.load(name)]
-    assert any(accepted), "a corpus of refusals reaches nothing behind the first check"
-    assert not all(accepted), "nothing in the corpus is refused"
+    assert any(accepted), "no input is accepted, so nothing after the first checks is tested"
+    assert not all(accepted), "no input is refused"
 
 
 @pytest.mark.parametrize(("name", "data"), [pytest.param(f.target, f.data, id=f.what) for f in FINDINGS])
-def test_what_broke_something_does_not_any_more(name: str, data: bytes) -> None:
+def test_a_former_finding_breaks_no_property(name: str, data: bytes) -> None:
     TARGETS[name].run(data)
 
 
@@ -30,6 +30,6 @@ def test_the_corpus_is_small_and_every_file_has_a_target() -> None:
 
 
 @pytest.mark.parametrize("refusal", ["", "two\nlines", "\x1b[31m", "x" * 9_999])
-def test_a_refusal_that_is_no_sentence_is_a_finding(refusal: str) -> None:
+def test_a_refusal_that_is_not_one_printable_sentence_is_a_finding(refusal: str) -> None:
     with pytest.raises(AssertionError):
         check_refusal(refusal)

@@ -1,6 +1,7 @@
-"""Texts from callers, browsers, flags and files: a parsed text is written back, or refused with one sentence.
+"""Texts from callers, browsers, flags and files. Each text is refused with one sentence, or parsed to a value that can
+be written and parsed again.
 
-The first word of an input selects the parser, so that a corpus is readable.
+The first word of an input selects the parser, which keeps the corpus readable.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def _listener(text: str) -> None:
     try:
         found = parse_address(text)
     except ValueError as error:
-        raise _ours(error, "HOST:PORT") from None
+        raise _own_message(error, "HOST:PORT") from None
     assert 0 <= found.port <= 65_535 and found.host
     assert parse_address(str(found)) == found
     assert found.is_loopback in (True, False)
@@ -95,12 +96,12 @@ def _brokers(text: str) -> None:
     try:
         found = parse_addresses(text)
     except ValueError as error:
-        raise _ours(error, "HOST:PORT") from None
+        raise _own_message(error, "HOST:PORT") from None
     assert parse_addresses(",".join(map(str, found))) == found
 
 
-def _ours(error: ValueError, words: str) -> PermanentError:
-    assert words in str(error), f"this is Python's sentence, not ours: {error}"
+def _own_message(error: ValueError, words: str) -> PermanentError:
+    assert words in str(error), f"the message comes from Python, not from our code: {error}"
     return PermanentError(str(error))
 
 
@@ -123,7 +124,7 @@ def _name(text: str) -> None:
     for fault in filter(None, faults):
         check_refusal(fault)
     if all(faults):
-        raise PermanentError("field: no rule admits it")
+        raise PermanentError("field: every rule refuses it")
 
 
 def _id(text: str) -> None:
@@ -134,7 +135,8 @@ def _version(text: str) -> None:
     try:
         assert REGISTRY.version("dpuplane.NodesJoined", text).version >= 1
     except RegistryError as error:
-        assert len(str(error)) <= len(text) + 200  # worded as by Confluent's registry, which quotes all of it
+        # The message is that of Confluent's registry, which quotes the whole text.
+        assert len(str(error)) <= len(text) + 200
         raise PermanentError("version") from None
 
 
@@ -166,7 +168,9 @@ PARSERS: dict[bytes, Callable[[str], None]] = {
 
 
 def text(data: bytes) -> bool:
-    """Accepted or refused by the parser that the first word names; bytes that are no UTF-8 arrive as in argv."""
+    """Accepted or refused by the parser that the first word names. Bytes that are not UTF-8 arrive as surrogates, as in
+    argv.
+    """
     word, _, rest = data.partition(b" ")
     if word not in PARSERS:
         return False

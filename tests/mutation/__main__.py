@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutation.explained import outlived, reasons
+from tests.mutation.explained import reasons, stale_explanations
 from tests.mutation.mutants import ROOT, Mutant, mutants_of
 from tests.mutation.nearby import pure_modules, tests_near
 from tests.mutation.report import interval, score, settled, shown, table
@@ -28,39 +28,41 @@ def main(arguments: Sequence[str]) -> int:
     known = reasons()
     paths = options.paths or pure_modules()
     every = [mutant for path in paths for mutant in mutants_of(path)]
-    drawn = every
+    sampled = every
     if options.sample:
-        drawn = random.Random(options.seed).sample(every, min(options.sample, len(every)))
-        drawn.sort(key=lambda mutant: (mutant.path, mutant.lines))
-    fates = _fates(drawn, options.tests or tests_near(paths), options.verbose)
-    alive = [mutant for mutant, fate in fates.items() if fate in ("survived", "unreached") and mutant.key not in known]
-    final = settled(fates, refused_by_types(alive), known)
-    survivors = [mutant for mutant in drawn if final[mutant] == "survived"]
-    stale = outlived(known, every)
+        sampled = random.Random(options.seed).sample(every, min(options.sample, len(every)))
+        sampled.sort(key=lambda mutant: (mutant.path, mutant.lines))
+    fates = _fates(sampled, options.tests or tests_near(paths), options.verbose)
+    surviving = [
+        mutant for mutant, fate in fates.items() if fate in ("survived", "unreached") and mutant.key not in known
+    ]
+    final = settled(fates, refused_by_types(surviving), known)
+    survivors = [mutant for mutant in sampled if final[mutant] == "survived"]
+    stale = stale_explanations(known, every)
     for mutant in survivors:
         print(shown(mutant))
     for path, function, was, now in stale:
-        print(f"explained, and no mutant any more: {path}: {function}\n  - {was}\n  + {now}")
+        print(f"explained, but no longer a mutant: {path}: {function}\n  - {was}\n  + {now}")
     print(table(final))
     counts = Counter(final.values())
     if options.sample:
         noticed, of = counts.total() - counts["survived"] - counts["explained"], counts.total() - counts["explained"]
         low, high = interval(noticed, of)
-        print(f"{len(drawn)} of {len(every):,} mutants, drawn by --seed {options.seed}: {low:.1%} to {high:.1%}")
-    enough = score(counts) >= options.at_least
-    if not enough:
+        print(f"{len(sampled)} of {len(every):,} mutants, drawn by --seed {options.seed}: {low:.1%} to {high:.1%}")
+    is_enough = score(counts) >= options.at_least
+    if not is_enough:
         print(f"the score is below {options.at_least:.0%}")
-    return 0 if enough and not stale else 1
+    return 0 if is_enough and not stale else 1
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make mutate", description=__doc__)
-    parser.add_argument("paths", nargs="*", help="modules (all pure ones and the checkers, unless given)")
-    parser.add_argument("--sample", type=int, default=0, help="draw this many mutants of them all")
-    parser.add_argument("--seed", type=int, default=int(time.time()), help="what they are drawn by")
-    parser.add_argument("--at-least", type=float, default=0.95, help="the score below which this fails (0.95)")
-    parser.add_argument("--tests", nargs="*", help="test files (those near the modules, unless given)")
-    parser.add_argument("--verbose", action="store_true", help="a line for each mutant as it meets its fate")
+    parser.add_argument("paths", nargs="*", help="modules to mutate; by default all pure ones and the checkers")
+    parser.add_argument("--sample", type=int, default=0, help="test only this number of random mutants")
+    parser.add_argument("--seed", type=int, default=int(time.time()), help="seed of the random sample")
+    parser.add_argument("--at-least", type=float, default=0.95, help="fail below this score (0.95)")
+    parser.add_argument("--tests", nargs="*", help="test files; by default those near the modules")
+    parser.add_argument("--verbose", action="store_true", help="print a line for each tested mutant")
     return parser.parse_args(arguments)
 
 
@@ -69,7 +71,7 @@ def _fates(mutants: Sequence[Mutant], tests: Sequence[str], verbose: bool) -> di
     if not tests:
         return dict.fromkeys(mutants, "unreached")
 
-    def seen(mutant: Mutant, fate: str, test: str) -> None:
+    def record(mutant: Mutant, fate: str, test: str) -> None:
         fates[mutant] = fate
         if verbose:
             print(f"{len(fates)}/{len(mutants)} {fate} {test} {shown(mutant)}", file=sys.stderr, flush=True)
@@ -77,7 +79,7 @@ def _fates(mutants: Sequence[Mutant], tests: Sequence[str], verbose: bool) -> di
     with tempfile.TemporaryDirectory() as folder:
         ended = pytest.main(
             [*_PYTEST, f"--rootdir={ROOT}", f"--basetemp={Path(folder) / 'pytest'}", *tests],
-            plugins=[Runner(mutants, seen)],
+            plugins=[Runner(mutants, record)],
         )
     if len(fates) < len(mutants):
         raise SystemExit(f"the tests could not be run: pytest ended with {ended!r}")

@@ -1,4 +1,4 @@
-"""Equivalent mutants, which survive because no caller can observe their change, with the reason: `survivors.toml`."""
+"""Equivalent mutants, whose change no caller can observe, with the reason. They are listed in `survivors.toml`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Key = tuple[str, str, str, str]
 
 
 def reasons() -> dict[Key, str]:
-    """The reason for each surviving mutant, by its identity. One reason may cover several changes of one function."""
+    """The reason for each equivalent mutant, by its key. One reason may cover several changes of a line."""
     found: dict[Key, str] = {}
     for path, functions in tomllib.loads(_FILE.read_text()).items():
         for function, entries in functions.items():
@@ -24,8 +24,8 @@ def reasons() -> dict[Key, str]:
     return found
 
 
-def outlived(known: Iterable[Key], mutants: Iterable[Mutant]) -> list[Key]:
-    """Explanations without a mutant, for the modules of these mutants."""
+def stale_explanations(known: Iterable[Key], mutants: Iterable[Mutant]) -> list[Key]:
+    """Explanations that match no mutant, for the modules of these mutants."""
     keys = {mutant.key for mutant in mutants}
     paths = {mutant.path for mutant in mutants}
     return sorted(key for key in known if key[0] in paths and key not in keys)

@@ -1,9 +1,9 @@
-"""Every way in which mutmut's operators change a function of a module, each as the new source of that function.
+"""All mutants of a module: every change of a function by mutmut's operators, as the new source of that function.
 
-The operators are mutmut's. Its runner starts pytest anew for each mutant, which took three seconds each; here a mutant
-is a code object that is put into the function in a fork of a process that has everything loaded (`runner`), which takes
-a few hundredths of one. Left alone are constants outside functions, which are in use before a fork begins, and
-assertions, `strict=` of `zip` among them: they hold whatever a test does, or they are no assertions.
+mutmut's own runner starts pytest for each mutant, which took three seconds per mutant. Here the code object of a mutant
+replaces that of its function in a fork of a process that has loaded everything (`runner`), which takes a few hundredths
+of a second. Constants outside functions are not mutated, because they are evaluated before the fork. Assertions and
+`strict=` of `zip` are not mutated either: no test can make them fail.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from mutmut.mutation.mutators import mutation_operators
 from mutmut.mutation.pragma_handling import IgnoredCode
 
 ROOT = Path(__file__).parents[2]
-# Their functions are called when they are read, so a changed one is in use like any other.
+# Functions with these decorators are called at each access, so their mutants take effect as those of others do.
 _PLAIN_DECORATORS = {"property", "cached_property", "staticmethod", "classmethod"}
 _STRICT = re.compile(r",? ?(strict=\w*)?")
 
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """One change of one function: `was` and `now` are the lines that differ, which name it wherever it stands."""
+    """One change of one function. The lines that differ, `was` and `now`, identify it independently of line numbers."""
 
     path: str
     function: str
@@ -49,7 +49,7 @@ class Mutant:
         return self.path.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
 
     def compiled(self) -> CodeType | None:
-        """The code object of the changed function, or None where the change is no Python."""
+        """The code object of the changed function; None if the changed source is not valid Python."""
         source = (ROOT / self.path).read_text().splitlines(keepends=True)
         first, last = self.lines
         changed = "".join([*source[: first - 1], self.text, *source[last:]])
@@ -60,7 +60,9 @@ class Mutant:
 
 
 class _Changes(MutationVisitor):
-    """mutmut's visitor, which leaves out what has a decorator; properties and the like are no harder than the rest."""
+    """mutmut's visitor, extended to functions with plain decorators such as `property`, and without assertions and
+    imports.
+    """
 
     def _skip_node_and_children(self, node: cst.CSTNode) -> bool:
         if isinstance(node, cst.FunctionDef) and node.decorators:
@@ -72,7 +74,9 @@ class _Changes(MutationVisitor):
 
 
 def mutants_of(path: str) -> list[Mutant]:
-    """Every mutant of a module, in the order of its source; of two that read alike, one."""
+    """Every mutant of a module, in the order of the source. Of mutants with the same changed lines, only the first is
+    kept.
+    """
     source = (ROOT / path).read_text()
     wrapper = MetadataWrapper(cst.parse_module(source))
     visitor = _Changes(mutation_operators, IgnoredCode(set(), set(), set()), None)
@@ -98,7 +102,7 @@ def mutants_of(path: str) -> list[Mutant]:
 
 
 def _spliced(module: cst.Module, mutation: Mutation, before: str, at: CodeRange, first: int) -> str | None:
-    """The function's text with the changed node in the place of the node, if its place can be told; it mostly can."""
+    """The source of the function with the node replaced in place; None if the position of the node is not exact."""
     lines = before.splitlines(keepends=True)
     start = sum(map(len, lines[: at.start.line - first])) + at.start.column
     end = sum(map(len, lines[: at.end.line - first])) + at.end.column

@@ -1,8 +1,8 @@
-"""The pure modules, and the test files near each of them that should notice its faults.
+"""The pure modules, and the test files near each of them.
 
-Pure means: no asynchronous function, and no library with effects outside the process. Near means: the test, or shared
-code of tests, imports the module or one of its importers. A mutant that only a far test notices counts as unnoticed,
-since nobody would look for the fault there.
+A pure module has no asynchronous function, and imports no library with effects outside the process. A test file is near
+a module if it, or shared test code that it imports, imports the module directly or over few levels. A mutant that only
+a distant test notices counts as unnoticed, because a maintainer would not look for the fault there.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pathlib import Path
 from tests.mutation.mutants import ROOT
 
 PACKAGES = ("schemas", "eventstore", "projections", "commands", "drivers")
-JUDGES = ("tests/simulation/checkers/*.py", "tests/simulation/model.py")
-_REACH_OUT = {
+CHECKERS = ("tests/simulation/checkers/*.py", "tests/simulation/model.py")
+_IMPURE_LIBRARIES = {
     *("aiohttp", "aiokafka", "asyncio", "contextlib", "cryptography", "fastavro", "grpc", "grpc_health", "io"),
     *("grpc_reflection", "kubernetes_asyncio", "logging", "os", "pathlib", "prometheus_client", "rocksdict"),
     *("shutil", "signal", "socket", "ssl", "subprocess", "tempfile", "threading"),
@@ -26,20 +26,22 @@ _FAR, _FARTHEST = 2, 6
 
 
 def pure_modules() -> list[str]:
-    """Paths of all modules that are mutated by default."""
-    folders = (*(f"{package}/**/*.py" for package in PACKAGES), *JUDGES)
+    """The paths of all modules that are mutated by default."""
+    folders = (*(f"{package}/**/*.py" for package in PACKAGES), *CHECKERS)
     paths = (path for folder in folders for path in sorted(ROOT.glob(folder)))
     return [str(path.relative_to(ROOT)) for path in paths if not path.stem.endswith("_pb2") and _is_pure(path)]
 
 
 def tests_near(paths: Iterable[str]) -> list[str]:
-    """The test files near any of these modules; the nearest ones for a module without a near one."""
+    """The test files near any of these modules. A module without a near test file gets its nearest ones."""
     files = sorted(path for pattern in _TESTS for path in ROOT.glob(pattern))
     near: set[Path] = set()
     for path in paths:
         module = _module(ROOT / path)
-        within = ({test for test in files if module in _within(test, far)} for far in range(_FAR, _FARTHEST))
-        near |= next(filter(None, within), set())
+        tests_by_distance = (
+            {test for test in files if module in _modules_within(test, far)} for far in range(_FAR, _FARTHEST)
+        )
+        near |= next(filter(None, tests_by_distance), set())
     return [str(path.relative_to(ROOT)) for path in sorted(near)]
 
 
@@ -48,12 +50,12 @@ def _is_pure(path: Path) -> bool:
     if any(isinstance(node, ast.AsyncFunctionDef | ast.Await) for node in nodes):
         return False
     outside = {name.partition(".")[0] for name in _imports(path)}
-    return not outside & _REACH_OUT and any(isinstance(node, ast.FunctionDef) for node in nodes)
+    return not outside & _IMPURE_LIBRARIES and any(isinstance(node, ast.FunctionDef) for node in nodes)
 
 
 @cache
-def _within(test: Path, far: int) -> frozenset[str]:
-    """Modules that a test file imports through shared code of tests, and their imports, up to `far` levels."""
+def _modules_within(test: Path, far: int) -> frozenset[str]:
+    """The modules that a test file and its shared test code import, over at most `far` levels."""
     reached, front = {_module(test)}, {_module(test)}
     while front:
         front = {each for module in front for each in _imported(module) if each.startswith("tests.")} - reached

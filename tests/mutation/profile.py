@@ -1,4 +1,4 @@
-"""Hypothesis settings for mutation runs: few examples, the same each time, and no shrinking."""
+"""Hypothesis settings for mutation runs: few examples, the same in every run, and no shrinking."""
 
 from hypothesis import HealthCheck, Phase, settings
 

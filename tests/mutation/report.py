@@ -13,13 +13,13 @@ _FATES = ("killed", "timeout", "types", "explained", "survived")
 _SIGMAS_95 = 1.96
 
 
-def settled(fates: Mapping[Mutant, str], refused: set[Mutant], why: Mapping[Key, str]) -> dict[Mutant, str]:
-    """The fate of each mutant: one that survived the tests may be refused by mypy, or be explained."""
+def settled(fates: Mapping[Mutant, str], refused: set[Mutant], reasons: Mapping[Key, str]) -> dict[Mutant, str]:
+    """The final result of each mutant: a survivor of the tests may be refused by mypy or explained as equivalent."""
     final = {}
     for mutant, fate in fates.items():
         final[mutant] = fate
         if fate in ("survived", "unreached"):
-            final[mutant] = "types" if mutant in refused else "explained" if mutant.key in why else "survived"
+            final[mutant] = "types" if mutant in refused else "explained" if mutant.key in reasons else "survived"
     return final
 
 
@@ -36,19 +36,19 @@ def table(final: Mapping[Mutant, str]) -> str:
 
 
 def score(counts: Mapping[str, int]) -> float:
-    """The share of noticed mutants: by a test, by a timeout, or by mypy."""
+    """The share of mutants that a test, a timeout or mypy notices."""
     noticed = counts["killed"] + counts["timeout"] + counts["types"]
     return noticed / max(noticed + counts["survived"], 1)
 
 
 def interval(noticed: int, drawn: int) -> tuple[float, float]:
-    """Wilson's interval at 95 %: the range of the score of all mutants, if so many of the sampled ones were noticed."""
+    """Wilson's 95 % interval for the score of all mutants, from the number of noticed ones in a sample."""
     if not drawn:
         return (0.0, 1.0)
     share, square = noticed / drawn, _SIGMAS_95**2
     middle = (share + square / (2 * drawn)) / (1 + square / drawn)
-    reach = _SIGMAS_95 / (1 + square / drawn) * math.sqrt(share * (1 - share) / drawn + square / (4 * drawn**2))
-    return (middle - reach, middle + reach)
+    half_width = _SIGMAS_95 / (1 + square / drawn) * math.sqrt(share * (1 - share) / drawn + square / (4 * drawn**2))
+    return (middle - half_width, middle + half_width)
 
 
 def shown(mutant: Mutant) -> str:

@@ -1,9 +1,9 @@
-"""A pytest plugin that runs the tests once, recording which reach which line, and then the tests that reach each
-mutant.
+"""A pytest plugin that runs all tests once to record which lines each test reaches, and then tests each mutant.
 
-Each mutant runs in a fork that stops at its first failure. The test that killed the last mutant of a function runs
-first, then the quickest tests. A fork has a budget of processor time for each test, computed from the test's time
-without mutants, so a busy machine kills no mutant; a fork that sleeps is stopped by the clock.
+Each mutant runs the tests that reach it, in a fork that stops at the first failure. The test that killed the last
+mutant of the function runs first, then the quickest tests. Each test has a budget of processor time, computed from its
+time without a mutant, so that a busy machine kills no mutant. A fork that sleeps is killed after a limit of wall-clock
+time.
 """
 
 from __future__ import annotations
@@ -36,22 +36,24 @@ CPU_TIMES = 8
 WALL_SECONDS_MAX = 120
 MEMORY_BYTES_MAX = 6 << 30
 _KILLED, _ALIVE = 1, 0
-# Their caches hold what they compiled, not what a fold answered.
+# The caches of these libraries do not depend on the code under test.
 _LIBRARIES = {"hypothesis", "typing", "re", "functools"}
 
 T = TypeVar("T")
-Seen = Callable[[Mutant, str, str], None]
+Record = Callable[[Mutant, str, str], None]
 
 
 @dataclass(slots=True)
 class Reach:
-    """The tests that run a line or a function, and the duration of each."""
+    """The tests that reach each line, and the processor time of each test."""
 
     seconds: dict[str, float] = field(default_factory=dict)
     by_line: dict[str, dict[int, set[str]]] = field(default_factory=dict)
 
     def tests(self, mutant: Mutant) -> list[str]:
-        """The tests of the line, quickest first, or those of the function where no line is recorded for the change."""
+        """The tests that reach the line of the mutant, quickest first. If no test is recorded for the line, those that
+        reach its function.
+        """
         lines = self.by_line.get(mutant.path, {})
         first, last = mutant.lines
         found = lines.get(mutant.line) if mutant.line > first else None
@@ -61,11 +63,13 @@ class Reach:
 
 
 class Runner:
-    """`seen` is called with every mutant: killed, timeout, survived or unreached, and by which test."""
+    """Tests all mutants. `record` is called with each mutant, its result (killed, timeout, survived or unreached), and
+    the test that noticed it.
+    """
 
-    def __init__(self, mutants: Sequence[Mutant], seen: Seen) -> None:
+    def __init__(self, mutants: Sequence[Mutant], record: Record) -> None:
         self._mutants = mutants
-        self._seen = seen
+        self._record = record
         self._killers: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
 
     @pytest.hookimpl
@@ -73,8 +77,8 @@ class Runner:
         if session.testsfailed:
             raise session.Interrupted("the tests cannot be collected")
         items = {item.nodeid: item for item in session.items}
-        reach = self._all_is_well(session, items)
-        _forget_answers()
+        reach = self._record_reach(session, items)
+        _clear_caches()
         functions = _functions({mutant.module for mutant in self._mutants})
         gc.collect()
         gc.freeze()
@@ -83,47 +87,48 @@ class Runner:
             code = mutant.compiled()
             changed = functions.get((mutant.module, mutant.function), [])
             if code is None or not changed or not tests:
-                self._seen(mutant, "unreached", "")
+                self._record(mutant, "unreached", "")
                 continue
             first = [test for test in self._killers[mutant.path, mutant.function] if test in tests]
             order = [*first, *(test for test in tests if test not in first)]
-            self._seen(
-                mutant, *self._try(mutant, [(items[test], reach.seconds[test]) for test in order], changed, code)
+            self._record(
+                mutant,
+                *self._test_mutant(mutant, [(items[test], reach.seconds[test]) for test in order], changed, code),
             )
         return True
 
-    def _all_is_well(self, session: pytest.Session, items: dict[str, pytest.Item]) -> Reach:
+    def _record_reach(self, session: pytest.Session, items: dict[str, pytest.Item]) -> Reach:
         reach, broken = Reach(), set[str]()
         paths = sorted({mutant.path for mutant in self._mutants})
-        watch = coverage.Coverage(data_file=None, config_file=False, include=[str(ROOT / path) for path in paths])
-        watch.start()
+        measured = coverage.Coverage(data_file=None, config_file=False, include=[str(ROOT / path) for path in paths])
+        measured.start()
         for (test, item), following in zip_longest(items.items(), list(items.values())[1:]):
-            watch.switch_context(test)
+            measured.switch_context(test)
             before, failed = time.process_time(), session.testsfailed
             item.ihook.pytest_runtest_protocol(item=item, nextitem=following)
             reach.seconds[test] = time.process_time() - before
             if session.testsfailed > failed:
                 broken.add(test)
-        watch.stop()
+        measured.stop()
         if broken:
-            print(f"\nleft out, since they fail with nothing changed: {', '.join(sorted(broken))}", file=sys.stderr)
+            print(f"\nignored, because they fail without a mutant: {', '.join(sorted(broken))}", file=sys.stderr)
         session.testsfailed = 0
-        data = watch.get_data()
+        data = measured.get_data()
         for path in paths:
             contexts = data.contexts_by_lineno(str(ROOT / path))
             reach.by_line[path] = {line: set(tests) - {""} - broken for line, tests in contexts.items()}
         return reach
 
-    def _try(
+    def _test_mutant(
         self, mutant: Mutant, order: list[tuple[pytest.Item, float]], changed: list[FunctionType], code: CodeType
     ) -> tuple[str, str]:
         read, write = os.pipe()
         child = os.fork()
         if child == 0:
             os.close(read)
-            _live(order, changed, code, write)
+            _run_mutant(order, changed, code, write)
         os.close(write)
-        status = _ended(child, WALL_SECONDS_MAX + CPU_TIMES * sum(seconds for _, seconds in order))
+        status = _wait_for_exit(child, WALL_SECONDS_MAX + CPU_TIMES * sum(seconds for _, seconds in order))
         with os.fdopen(read, "rb") as pipe:
             reached = pipe.read()
         last = order[len(reached) - 1][0].nodeid if reached else ""
@@ -139,8 +144,10 @@ class Runner:
         return fate, last if fate != "survived" else ""
 
 
-def _live(order: list[tuple[pytest.Item, float]], changed: list[FunctionType], code: CodeType, begun: int) -> None:
-    """Run a mutant in a process of its own, which ends here."""
+def _run_mutant(
+    order: list[tuple[pytest.Item, float]], changed: list[FunctionType], code: CodeType, progress: int
+) -> None:
+    """Run the tests of a mutant in the forked process, and end the process with the result."""
     fate = _KILLED
     try:
         nothing = os.open(os.devnull, os.O_WRONLY)
@@ -152,7 +159,7 @@ def _live(order: list[tuple[pytest.Item, float]], changed: list[FunctionType], c
             function.__code__ = code
         fate = _ALIVE
         for (item, seconds), following in zip_longest(order, order[1:]):
-            os.write(begun, b".")
+            os.write(progress, b".")
             used = time.process_time()
             limit = math.ceil(used + CPU_SECONDS_AT_LEAST + CPU_TIMES * seconds)
             resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.RLIM_INFINITY))
@@ -160,13 +167,13 @@ def _live(order: list[tuple[pytest.Item, float]], changed: list[FunctionType], c
             if item.session.testsfailed:
                 fate = _KILLED
                 break
-    except BaseException:  # any exception of a mutant in the test runner itself counts as noticed
+    except BaseException:  # a mutant that breaks the test runner itself counts as noticed
         fate = _KILLED
     finally:
         os._exit(fate)
 
 
-def _ended(child: int, wall_seconds: float) -> int:
+def _wait_for_exit(child: int, wall_seconds: float) -> int:
     with contextlib.closing(os.fdopen(os.pidfd_open(child), "rb", closefd=True, buffering=0)) as watched:
         if not select.select([watched], [], [], wall_seconds)[0]:
             os.kill(child, signal.SIGKILL)
@@ -174,20 +181,20 @@ def _ended(child: int, wall_seconds: float) -> int:
 
 
 def _functions(modules: set[str]) -> dict[tuple[str, str], list[FunctionType]]:
-    """Every function object of some modules, by module and name, including properties and decorated functions."""
+    """Every function object of these modules, by module and name, including properties and decorated functions."""
     found: defaultdict[tuple[str, str], list[FunctionType]] = defaultdict(list)
-    for each in _living(FunctionType):
+    for each in _live_objects(FunctionType):
         if each.__module__ in modules and Path(each.__code__.co_filename).is_relative_to(ROOT):
             found[each.__module__, each.__code__.co_qualname].append(each)
     return found
 
 
-def _living(kind: type[T]) -> Iterator[T]:
+def _live_objects(kind: type[T]) -> Iterator[T]:
     return (each for each in gc.get_objects() if type(each) is kind)
 
 
-def _forget_answers() -> None:
-    """Clear caches filled by earlier tests: otherwise the mutant would not be called."""
-    for each in _living(functools._lru_cache_wrapper):
+def _clear_caches() -> None:
+    """Clear the caches that earlier tests filled. Otherwise a mutant of a cached function would not be called."""
+    for each in _live_objects(functools._lru_cache_wrapper):
         if getattr(each, "__module__", "") in sys.modules and str(each.__module__).partition(".")[0] not in _LIBRARIES:
             each.cache_clear()

@@ -1,7 +1,6 @@
-"""Unnoticed mutants that mypy refuses: CI runs mypy before any test.
+"""Finds unnoticed mutants that mypy refuses. They count as noticed, because CI runs mypy before any test.
 
-All mutants of a module are placed beside the function that they change, in a copy that mypy reads instead of the
-module.
+mypy reads a copy of the module, in which all mutants follow the function that they change.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from tests.mutation.mutants import ROOT, Mutant
 _CACHE = ROOT / ".mypy_cache" / "mutants"
 
 
-class _Complaint(msgspec.Struct):
+class _MypyMessage(msgspec.Struct):
     file: str
     line: int
     severity: str
@@ -42,16 +41,16 @@ def refused_by_types(mutants: Iterable[Mutant]) -> set[Mutant]:
             shadow = Path(folder) / f"{number}.py"
             shadow.write_text(text)
             shadows += ["--shadow-file", path, str(shadow)]
-        complaints = _mypy([*shadows, *of_path])
+        messages = _mypy([*shadows, *of_path])
     return {
         owners[each.file, each.line]
-        for each in complaints
+        for each in messages
         if each.severity == "error" and (each.file, each.line) in owners
     }
 
 
 def side_by_side(source: str, mutants: Sequence[Mutant]) -> tuple[str, dict[int, Mutant]]:
-    """The source with each mutant behind its function, under a name of its own; and the mutant of each line."""
+    """The source with each mutant after its function, under a new name, and the mutant of each added line."""
     after: defaultdict[int, list[tuple[Mutant, list[str]]]] = defaultdict(list)
     for number, mutant in enumerate(mutants):
         name = mutant.function.rpartition(".")[2]
@@ -67,9 +66,9 @@ def side_by_side(source: str, mutants: Sequence[Mutant]) -> tuple[str, dict[int,
     return "\n".join(text) + "\n", owners
 
 
-def _mypy(arguments: Sequence[str]) -> list[_Complaint]:
+def _mypy(arguments: Sequence[str]) -> list[_MypyMessage]:
     command = [sys.executable, "-m", "mypy", "--output", "json", "--cache-dir", str(_CACHE), *arguments]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if ended.returncode not in (0, 1):
-        raise RuntimeError(f"mypy could not look at the mutants: {ended.stdout}{ended.stderr}")
-    return [msgspec.json.decode(line, type=_Complaint) for line in ended.stdout.splitlines() if line.startswith("{")]
+        raise RuntimeError(f"mypy could not check the mutants: {ended.stdout}{ended.stderr}")
+    return [msgspec.json.decode(line, type=_MypyMessage) for line in ended.stdout.splitlines() if line.startswith("{")]

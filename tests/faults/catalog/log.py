@@ -41,7 +41,7 @@ LOG = (
         27,
         "a record is refused: too large, access revoked",
         (
-            "tests/contract/event_log.py::test_an_oversized_record_is_refused_for_certain",
+            "tests/contract/event_log.py::test_an_oversized_record_is_refused",
             "tests/integration/test_kafka_acls.py::test_an_error_without_a_grant_names_the_topic",
         ),
     ),
@@ -62,7 +62,7 @@ LOG = (
         31,
         "retention deletes records before they are read",
         (
-            "tests/contract/event_log.py::test_expired_records_move_the_beginning_for_good",
+            "tests/contract/event_log.py::test_expired_records_move_the_beginning_permanently",
             "tests/unit/test_embedded.py::test_a_reader_that_retention_overtakes_is_told",
             "tests/unit/test_replica.py::test_a_display_topic_is_folded_from_its_first_unexpired_record",
         ),
@@ -118,7 +118,7 @@ LOG = (
         38,
         "an oversized event, a table twice as large",
         (
-            "tests/contract/event_log.py::test_an_oversized_record_is_refused_for_certain",
+            "tests/contract/event_log.py::test_an_oversized_record_is_refused",
             "tests/integration/test_api_bad_input.py::test_an_oversized_request_is_refused_and_the_server_continues",
         ),
     ),

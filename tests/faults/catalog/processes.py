@@ -114,7 +114,7 @@ PROCESSES = (
         "cancellation at every await of the command path",
         (
             "simulated: crash",
-            "tests/contract/event_log.py::test_a_cancelled_append_harms_no_other",
+            "tests/contract/event_log.py::test_a_cancelled_append_does_not_affect_others",
             "tests/unit/test_saver.py::test_a_cancelled_save_loses_no_change",
         ),
     ),
