@@ -1,4 +1,4 @@
-"""Abuse of the addresses a provisioner dials and a BMC fetches from: images are names, BMC addresses are limited."""
+"""Abuse of addresses that a provisioner dials or a BMC fetches from: images are names; BMC addresses are limited."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ async def test_redirects_of_a_bmc_are_not_followed() -> None:
     "host", ["a..b", ".", pytest.param("a" * 64 + ".x", id="long"), "h:99999", "h:port", "[::1", ":-1"]
 )
 async def test_an_address_that_cannot_be_dialed_is_a_failure_for_the_operator(host: str) -> None:
-    """An error that nobody expects of a device would end the provisioner, and again after each start."""
+    """An unexpected exception would end the provisioner, and again after each start."""
     async with ClientSession() as session:
         with pytest.raises(NeedsOperator, match=r"^bmc_address: .*not an address that can be dialed"):
             await http_connect(session)(f"http://{host}/d").open(1)

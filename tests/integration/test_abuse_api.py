@@ -39,7 +39,7 @@ async def refused(call: Any) -> tuple[grpc.StatusCode, str]:
 
 
 def raw(caller: Caller, method: str, **options: Any) -> Any:
-    """A method that sends bytes as they are."""
+    """A method that sends raw bytes."""
     return caller.channel.unary_unary(f"/dpuplane.v1.{method}", **options)
 
 
@@ -56,7 +56,7 @@ def field(number: int, content: bytes) -> bytes:
 
 
 def nested(levels: int) -> bytes:
-    """Messages in messages in an unknown field, as groups, which parsers follow down."""
+    """Deeply nested groups in an unknown field, which parsers descend into."""
     return varint(100 << 3 | 3) * levels + varint(100 << 3 | 4) * levels
 
 
@@ -68,7 +68,7 @@ async def still_serves(plane: Guarded) -> None:
     await plane.caller("viewer/vic").queries.ListZones(pb.ListZonesRequest(), timeout=10)
 
 
-# --- S6: size, depth, count, and what is no message ----------------------------------------------------------------
+# --- S6: size, depth, count, and malformed messages ----------------------------------------------------------------
 
 JUNK: dict[str, tuple[bytes, grpc.StatusCode]] = {
     "a byte over the size": (field(100, bytes(DEFAULTS.message_bytes_max - 4)), Code.RESOURCE_EXHAUSTED),
@@ -139,7 +139,7 @@ async def test_an_oversized_principal_is_neither_hashed_nor_remembered(plane: Gu
     assert (by_key(), by_bytes()) == before
 
 
-# --- S7: what swells ------------------------------------------------------------------------------------------------
+# --- S7: compression ------------------------------------------------------------------------------------------------
 
 
 async def test_a_compressed_message_is_not_decompressed(plane: Guarded) -> None:
@@ -150,11 +150,11 @@ async def test_a_compressed_message_is_not_decompressed(plane: Guarded) -> None:
     call = raw(caller, "Commands/FreezeWrites")
     code, details = await refused(call(bomb, compression=grpc.Compression.Gzip, timeout=30))
     assert (code, "ompress" in details) == (Code.UNIMPLEMENTED, True)
-    assert resident_kib() - before < 300 * 1024, "what the client needs to make the bomb, and nothing of the server's"
+    assert resident_kib() - before < 300 * 1024, "memory beyond that of the client that compresses the message"
     await still_serves(plane)
 
 
-# --- S8: too many -----------------------------------------------------------------------------------------------------
+# --- S8: too many calls -----------------------------------------------------------------------------------------------
 
 
 async def test_one_principal_over_its_rate_takes_nothing_from_others(tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ async def test_denied_calls_count_towards_the_rate(tmp_path: Path) -> None:
 
 
 async def test_unauthenticated_and_idle_connections_do_not_delay_others(plane: Guarded) -> None:
-    """Open connections that never speak, half handshakes, and calls that are cut off as soon as they begin."""
+    """Covers idle connections, incomplete handshakes, and calls that are cancelled as soon as they begin."""
     host, port = plane.plane.address.split(":")
     idle = [await asyncio.open_connection(host, int(port)) for _ in range(200)]
     for _, writer in idle[:100]:
@@ -198,7 +198,7 @@ async def test_unauthenticated_and_idle_connections_do_not_delay_others(plane: G
         writer.transport.abort()
 
 
-# --- S2: others' things ---------------------------------------------------------------------------------------------
+# --- S2: objects of others ------------------------------------------------------------------------------------------
 
 
 async def test_a_denial_does_not_show_whether_an_object_exists(plane: Guarded) -> None:
@@ -213,7 +213,7 @@ async def test_a_denial_does_not_show_whether_an_object_exists(plane: Guarded) -
         assert code == Code.PERMISSION_DENIED
 
 
-# --- S12: what came before -------------------------------------------------------------------------------------------
+# --- S12: replayed commands ------------------------------------------------------------------------------------------
 
 
 async def test_a_captured_command_has_no_effect_for_another_principal_or_body(plane: Guarded) -> None:
@@ -228,8 +228,8 @@ async def test_a_captured_command_has_no_effect_for_another_principal_or_body(pl
     altered = pb.JoinNodesRequest.FromString(captured.SerializeToString())
     altered.nodes[0].addresses[0] = "10.0.0.2"
     assert (await ann.calls.JoinNodes(altered)).outcome == pb.OUTCOME_REFUSED
-    assert await ann.calls.JoinNodes(captured) == first, "told again what became of it"
-    assert not (await ann.queries.ListNodes(pb.ListNodesRequest(zone="z1"))).nodes, "and done only once"
+    assert await ann.calls.JoinNodes(captured) == first, "the owner gets the first outcome again"
+    assert not (await ann.queries.ListNodes(pb.ListNodesRequest(zone="z1"))).nodes, "the command took effect once"
 
 
 async def test_a_command_under_an_id_used_by_another_principal_is_refused(plane: Guarded) -> None:
@@ -245,7 +245,7 @@ async def test_a_command_under_an_id_used_by_another_principal_is_refused(plane:
     assert list((await ann.queries.GetStatus(pb.GetStatusRequest())).frozen) == ["z9"]
 
 
-# --- S13: the right certificate in the wrong hands -------------------------------------------------------------------
+# --- S13: a stolen certificate ---------------------------------------------------------------------------------------
 
 
 async def test_one_stolen_operator_certificate_cannot_withdraw_the_fleet(plane: Guarded) -> None:
@@ -273,7 +273,7 @@ async def rules_of(caller: Caller, position: str) -> list[pb.Rule]:
     return [rule async for page in pages for rule in page.rules]
 
 
-# --- what a server does not start with -------------------------------------------------------------------------------
+# --- refusals to start -----------------------------------------------------------------------------------------------
 
 
 async def test_a_server_does_not_start_with_a_parser_without_a_nesting_limit(

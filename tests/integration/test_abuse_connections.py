@@ -37,7 +37,7 @@ Loop = Callable[[], asyncio.AbstractEventLoop]
 
 
 class Server(NamedTuple):
-    """An HTTP listener, and where it is."""
+    """An HTTP listener and its address."""
 
     listener: BoundedListener
     address: Address
@@ -45,7 +45,7 @@ class Server(NamedTuple):
 
 @pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 def runs(request: pytest.FixtureRequest) -> Callable[[Coroutine[Any, Any, None]], None]:
-    """Runs a test on the loop that processes have, and on the one that libraries are written for."""
+    """Runs a test on uvloop, which processes use, and on asyncio's own loop."""
 
     def run_it(test: Coroutine[Any, Any, None]) -> None:
         with asyncio.Runner(loop_factory=request.param) as runner:
@@ -74,7 +74,7 @@ def dialed(server: Server, source: str = "127.0.0.1") -> socket.socket:
 
 
 async def is_closed(connection: socket.socket) -> bool:
-    """Whether the other end has closed it: waits for a byte or the end."""
+    """Whether the other end has closed the connection. Waits for a byte or for the end."""
     try:
         return await asyncio.to_thread(connection.recv, 1) == b""
     except ConnectionError:
@@ -82,7 +82,7 @@ async def is_closed(connection: socket.socket) -> bool:
 
 
 async def healthy(server: Server, source: str) -> bool:
-    """Whether a client at an address of its own is answered."""
+    """Whether a client at another address gets a response."""
     connector = aiohttp.TCPConnector(local_addr=(source, 0))
     url = f"http://{server.address}/healthz"
     async with aiohttp.ClientSession(connector=connector) as session, session.get(url) as answer:
@@ -161,7 +161,7 @@ def test_an_idle_connection_is_closed(runs: Any, said: bytes, monkeypatch: pytes
 
 
 def test_a_peer_that_does_not_read_its_response_is_disconnected(runs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The connection would stay for as long as it likes, closing ones too."""
+    """Such a peer could otherwise keep its connection open without limit, even after a close."""
     monkeypatch.setattr(http, "IDLE_S", 0.2)
 
     async def test() -> None:
@@ -193,18 +193,18 @@ def test_connection_limits_leave_file_descriptors_for_the_log(files: int) -> Non
 async def test_the_api_accepts_a_limited_number_of_connections(tmp_path: Path) -> None:
     async with served(tmp_path / "plane", limits=Limits(connections=5)) as plane:
         host, port = plane.address.rsplit(":", 1)
-        joined = await plane.join("z", pb.NodeSpec(name="n0"))  # the channel of the test has one
+        joined = await plane.join("z", pb.NodeSpec(name="n0"))  # the channel of the test uses one connection
         assert joined.outcome == pb.OUTCOME_DONE
         held = [socket.create_connection((host, int(port)), timeout=10) for _ in range(12)]
-        ended = await asyncio.gather(*(_said_nothing(connection) for connection in held))
+        ended = await asyncio.gather(*(_is_closed_without_settings(connection) for connection in held))
         assert sum(ended) == 12 - 4
         assert (await plane.join("z", pb.NodeSpec(name="n1"))).outcome == pb.OUTCOME_DONE
         for connection in held:
             connection.close()
 
 
-async def _said_nothing(connection: socket.socket) -> bool:
-    """A gRPC server greets with its settings; one that takes no more connections closes them without a word."""
+async def _is_closed_without_settings(connection: socket.socket) -> bool:
+    """Whether the server closes a connection without the settings frame with which a gRPC server begins."""
     try:
         return not await asyncio.to_thread(connection.recv, 1)
     except ConnectionError:
@@ -212,7 +212,7 @@ async def _said_nothing(connection: socket.socket) -> bool:
 
 
 async def test_a_thousand_idle_connections_leave_file_descriptors_for_the_log(tmp_path: Path) -> None:
-    """Without limits the process ran out of files: joins failed, and its log said `append not acknowledged`."""
+    """Without limits the process ran out of file descriptors, and joins failed with `append not acknowledged`."""
     program = ("/bin/sh", "-c", f'ulimit -n {FILES}; exec "$0" "$@"', DPUPLANE)
     async with serving("--data", str(tmp_path / "plane"), stderr=tmp_path / "errors", program=program) as plane:
         with ExitStack() as held:

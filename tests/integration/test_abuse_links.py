@@ -31,11 +31,11 @@ from tests.support.guarded_links import GuardedRelay, agent_of, dialed, guarded_
 from tests.support.rule_source import ALLOW, Tables, packed
 
 PATIENT = RelaySettings(handshakes_at_once=10_000, messages_per_second=50)
-"""No link of a busy machine is closed as silent, and one that floods is over the limit however slowly it is read."""
+"""Settings under which a busy machine closes no link as silent, and a flood exceeds the limit even if read slowly."""
 
 
 class Attacked(NamedTuple):
-    """A relay, an honest agent (d0), and the link of a compromised one (d1) that has been greeted."""
+    """A relay, an honest agent (d0), and the link of a compromised agent (d1) after its Hello."""
 
     served: GuardedRelay
     tables: Tables
@@ -45,8 +45,8 @@ class Attacked(NamedTuple):
     def held(self, dpu: str) -> Held:
         return self.served.relay.zone_devices("z")[dpu]
 
-    async def unharmed(self, version: int) -> None:
-        """The honest one gets the next table."""
+    async def check_honest_agent(self, version: int) -> None:
+        """Check that the honest agent gets the next table."""
         self.tables.put(version, {ALLOW: packed(f"10.{version}.0.0/16")})
         await until(lambda: self.honest.table == self.tables.table)
         await until(lambda: self.held("d0").version == version)
@@ -80,7 +80,7 @@ async def test_a_dpu_with_a_false_report_is_seen_to_differ_and_affects_no_other(
         attack.link.send(agent_messages.encode(Heartbeat([ahead])))
         await attack.link.receive()
         assert attack.held("d0") == before
-        await attack.unharmed(6)
+        await attack.check_honest_agent(6)
 
 
 async def test_a_flood_closes_its_own_link_only(tmp_path: Path) -> None:
@@ -89,15 +89,15 @@ async def test_a_flood_closes_its_own_link_only(tmp_path: Path) -> None:
         with pytest.raises(LinkClosed):
             async with asyncio.timeout(60):
                 while True:
-                    for _ in range(TURN_PIECES):  # more in a turn would only wait, as the relay reads no more of them
+                    for _ in range(TURN_PIECES):  # the relay reads no more messages per turn
                         attack.link.send(beat)
                     await asyncio.sleep(0)
         assert attack.served.relay.closed_for == {"malformed": 0, "silent": 0, "flooding": 1}
-        await attack.unharmed(6)
+        await attack.check_honest_agent(6)
 
 
 async def test_pings_are_answered_and_a_flood_of_pings_closes_its_own_link_only(tmp_path: Path) -> None:
-    """They are no messages, so nobody counted them; and a read's worth of them was answered in one go."""
+    """Pings are not messages and were once not counted. All pings of one read were answered at once."""
     async with attacked(tmp_path) as attack:
         assert isinstance(attack.link, _SocketLink)
         transport, masked_ping = attack.link._transport, b"\x89\x80\x01\x02\x03\x04"
@@ -110,7 +110,7 @@ async def test_pings_are_answered_and_a_flood_of_pings_closes_its_own_link_only(
                 transport.write(masked_ping * 1_000)
                 await asyncio.sleep(0.01)
         assert attack.served.relay.closed_for["malformed"] == 1
-        await attack.unharmed(6)
+        await attack.check_honest_agent(6)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ async def test_a_malformed_message_closes_its_own_link_only(
             while True:
                 answer = relay_messages.decode(await attack.link.receive())
                 assert not isinstance(answer, GoAway) or "\n" not in answer.reason
-        await attack.unharmed(6)
+        await attack.check_honest_agent(6)
     assert not [record for record in caplog.records if "\n" in record.getMessage()]
 
 

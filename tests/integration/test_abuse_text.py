@@ -44,7 +44,7 @@ async def plane(tmp_path: Path) -> AsyncIterator[Guarded]:
 
 
 def requests(text: str) -> list[tuple[str, Any]]:
-    """The text in each place that holds a name or an address."""
+    """Requests with the text in each field for a name or an address."""
     return [
         ("JoinNodes", pb.JoinNodesRequest(zone="z", nodes=[pb.NodeSpec(name=text)])),
         ("JoinNodes", pb.JoinNodesRequest(zone=text, nodes=[pb.NodeSpec(name="n")])),
@@ -106,7 +106,7 @@ async def test_a_denial_of_a_hostile_name_is_one_log_line(plane: Guarded, caplog
 
 
 async def test_a_role_is_never_taken_from_the_content_of_a_request(plane: Guarded) -> None:
-    """Labels, names and metadata that claim a role or a principal change nothing."""
+    """Labels, names and metadata that claim a role or a principal have no effect."""
     agent = plane.caller("node-agent/n1")
     spec = pb.NodeSpec(name="n1", labels={"role": "operator", "spiffe": "spiffe://test.example/operator/root"})
     await allow_agents(plane, "z", label_keys=["role", "spiffe"])

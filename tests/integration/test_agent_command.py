@@ -10,7 +10,7 @@ from tests.support.planes import run, serving, started
 
 
 async def until_kept(file: Path, prefixes: int) -> None:
-    """Until the DPU's last good table, on disk, allows so many prefixes."""
+    """Wait until the stored table of the DPU allows this number of prefixes."""
     async with asyncio.timeout(30):
         while [len(kept) for kept in FileTableStore(file, "src/d1", "a").load().rules.values()] != [prefixes]:
             await asyncio.sleep(0.1)

@@ -32,7 +32,7 @@ FAST = RelaySettings(heartbeat_s=0.3, handshakes_at_once=10_000)
 
 
 class Served(NamedTuple):
-    """A relay that listens."""
+    """A listening relay."""
 
     relay: Relay
     address: str
@@ -101,7 +101,7 @@ async def test_fifty_agents_follow_and_a_frame_is_encoded_once() -> None:
             await until(all_have(made, newest))
         assert (
             relay.frame_cache.encoded <= 11 + 5
-        )  # one per version, and a few for agents that were behind for a moment
+        )  # one frame per version, and a few for agents that lagged for a moment
         await until(lambda: {h.version for h in relay.devices()["z"].values()} == {15})
         assert {held.digest for held in relay.devices()["z"].values()} == {tables.table.digest}
         await until(lambda: bool(tables.reports) and 15 in tables.reports[-1].versions)
@@ -120,7 +120,7 @@ async def test_an_agent_resumes_at_the_other_relay_without_a_snapshot() -> None:
             await until(all_have(made, newest))
             assert tables.snapshots == snapshots
         tables.put(7, {ALLOW: packed("11.0.0.0/8")})
-        async with agents(["d0"], [first.address], store=store) as made:  # the agent restarts, from its store
+        async with agents(["d0"], [first.address], store=store) as made:  # the agent restarts from its store
             await until(all_have(made, tables.table))
             assert tables.snapshots == snapshots
 
@@ -200,8 +200,8 @@ async def test_silent_and_flooding_agents_are_disconnected() -> None:
         await until(lambda: not relay.zones.get("z") or not relay.zones["z"].sessions)
 
 
-def anybody(who: str, *, is_one_dpu: bool) -> float:
-    """Lets every link in."""
+def admit_all(who: str, *, is_one_dpu: bool) -> float:
+    """Admit every link."""
     return 0.0
 
 
@@ -248,7 +248,7 @@ async def test_frames_of_any_size_arrive_whole(size: int) -> None:
         assert await link.receive() == b"thanks"
         await link.close()
 
-    listener = AgentListener(serve, anybody, host="127.0.0.1", port=0)
+    listener = AgentListener(serve, admit_all, host="127.0.0.1", port=0)
     async with listener, dialed(f"127.0.0.1:{listener.port}") as link:
         assert [await link.receive(), await link.receive()] == [message, b"next"]
         link.send(b"thanks")

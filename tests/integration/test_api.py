@@ -1,4 +1,4 @@
-"""The API over a real server and a real log: answers, and their effects."""
+"""The API over a real server and a real log: responses and their effects."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def node(name: str, *addresses: str, **labels: str) -> pb.NodeSpec:
 
 
 async def until_members(plane: Served, joined: pb.CommandResult) -> None:
-    """Wait until fleet has taken a join: until then its nodes are in no rule table, and a leave of them is not held."""
+    """Wait until fleet has a join. Before then its nodes are in no rule table, and a leave of them is not held."""
     await plane.queries.ListPolicies(pb.ListPoliciesRequest(min_position=joined.position))
 
 
@@ -42,7 +42,7 @@ async def test_a_join_is_readable_at_the_position_of_its_response(plane: Served)
         ["10.0.0.1", "fd00::1"],
         {"model": "A10"},
     )
-    assert found.uid == answer.command_id, "without an incarnation, the command is it"
+    assert found.uid == answer.command_id, "without a uid the command id is the incarnation"
     rules = [page async for page in plane.queries.GetRules(pb.GetRulesRequest(zone="z1", min_position=answer.position))]
     assert [rule.prefix for page in rules for rule in page.rules] == ["10.0.0.1/32", "fd00::1/128"]
     assert rules[0].version > 0
@@ -87,7 +87,9 @@ async def test_a_leave_can_be_repeated_safely(plane: Served) -> None:
     gone = await plane.queries.ListNodes(pb.ListNodesRequest(min_position=first.position))
     assert list(gone.nodes) == []
     await plane.join("z2", node("n1", "10.0.0.1"))
-    assert await plane.calls.LeaveNodes(request) == first, "wherever the node has gone since"
+    assert await plane.calls.LeaveNodes(request) == first, (
+        "the repeat has the first outcome although the node has moved"
+    )
     located = await plane.queries.LocateNodes(pb.LocateNodesRequest(names=["n1"]))
     assert dict(located.zones) == {"n1": "z2"}
 
@@ -95,7 +97,7 @@ async def test_a_leave_can_be_repeated_safely(plane: Served) -> None:
 async def test_a_command_without_effect_is_unchanged(plane: Served) -> None:
     joined = await plane.join("z1", node("n1", "10.0.0.1"))
     again = await plane.join("z1", pb.NodeSpec(name="n1", addresses=["10.0.0.1"], create_time=to_timestamp(5), uid="u"))
-    assert again.outcome == pb.OUTCOME_REFUSED, "an older incarnation"
+    assert again.outcome == pb.OUTCOME_REFUSED, "the join has an older incarnation"
     shown = await plane.queries.GetNode(pb.GetNodeRequest(name="n1", min_position=joined.position))
     as_it_is = pb.NodeSpec(name="n1", addresses=["10.0.0.1"], create_time=shown.create_time, uid=shown.uid)
     assert (await plane.join("z1", as_it_is)).outcome == pb.OUTCOME_UNCHANGED
@@ -134,7 +136,7 @@ async def test_a_held_edit_is_reported_under_its_id_with_the_result_of_its_hold(
     await plane.calls.RejectHold(pb.RejectHoldRequest(hold=first.hold))
     for request in requests:
         shown = await plane.queries.GetCommand(pb.GetCommandRequest(command_id=request.command_id))
-        assert shown == await plane.calls.SetPolicy(request), "the same to every caller of this id"
+        assert shown == await plane.calls.SetPolicy(request), "every caller gets the same outcome"
         assert shown.outcome == pb.OUTCOME_REFUSED
         assert (
             shown.reason == f"hold {first.hold} was rejected by '?anonymous': the rule tables keep the previous state"
@@ -172,7 +174,7 @@ async def test_a_leave_over_the_budget_is_held_until_two_approve(plane: Served) 
         4,
     )
     shown = await plane.queries.GetNode(pb.GetNodeRequest(name="n1"))
-    assert shown.held, "it left, and its address stays"
+    assert shown.held, "the held node left, and its address stays"
     approve = pb.ApproveHoldRequest(hold=hold.hold, hash=hold.hash)
     for name in ("alice", "bob"):
         said = await plane.calls.ApproveHold(approve, metadata=[("x-dpuplane-as", name)])

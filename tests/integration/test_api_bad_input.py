@@ -1,4 +1,4 @@
-"""Bad input at the API: each refused with one sentence, nothing appended, and the server goes on."""
+"""Bad input at the API: each request is refused with one sentence, nothing is appended, and the server continues."""
 
 from __future__ import annotations
 
@@ -234,7 +234,7 @@ async def test_an_invalid_principal_is_refused(plane: Served, name: str) -> None
 
 
 async def test_an_id_with_a_future_time_is_an_error_without_an_outcome(plane: Served) -> None:
-    """Either clock may be wrong, and another server may take it."""
+    """Either clock may be wrong, and another server may accept the command."""
     request = join("n1", command_id=plane.command_id(late_ms=-120_000))
     with pytest.raises(grpc.aio.AioRpcError, match="ahead of the clock of replica-1") as caught:
         await plane.calls.JoinNodes(request)

@@ -1,4 +1,4 @@
-"""Backups of growing logs, and their restore: every record at its offset, on either engine, or no log at all."""
+"""Backups of growing logs and their restore: every record at its offset, on either engine, or no log at all."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def run(*arguments: object) -> Result:
     return CliRunner().invoke(cli, [*map(str, arguments), "--output", "json"])
 
 
-def unsaid(_what: str, _share: float) -> None:
-    """Nobody watches."""
+def ignore_progress(_what: str, _share: float) -> None:
+    """Ignore a progress report."""
 
 
 async def contents(log: EventLog) -> dict[Partition, list[Record]]:
-    """Every record of the topics that are copied."""
+    """All records of the copied topics."""
     found: dict[Partition, list[Record]] = {}
     for partition in (partition for topic in TOPICS.with_events for partition in log.partitions(topic)):
         async with aclosing(records_before(log, partition, await log.end(partition))) as records:
@@ -65,7 +65,7 @@ async def contents_at(place: LogSource) -> dict[Partition, list[Record]]:
 
 
 def assert_restored(before: Contents, after: Contents, manifest: Manifest) -> LogCreated:
-    """All that was copied is where it was, but for the first records; fleet is frozen at its end."""
+    """Check that each copied record except the first has its offset, and that fleet ends with a freeze."""
     origins = set()
     for partition, records in before.items():
         kept = records[: manifest.partitions[str(partition)].records]
@@ -120,8 +120,8 @@ def test_two_logs_restored_from_one_backup_are_distinguished_by_every_dpu(tmp_pa
     for name in ("one", "other"):
         assert run("restore", "--from", tmp_path / "copy", "--data", tmp_path / name).exit_code == 0
     one, other = (asyncio.run(origin_at(tmp_path / name)) for name in ("one", "other"))
-    assert one.generation < other.generation, "the later one's tables are newer to a DPU that has seen both"
-    assert not lineage_of(other).knows(one.generation, 1), "and what it has of the first is known to be of another log"
+    assert one.generation < other.generation, "the later log has the higher generation"
+    assert not lineage_of(other).knows(one.generation, 1), "a table of the first log is unknown to the second"
 
 
 async def origin_at(data: Path) -> LogCreated:
@@ -227,24 +227,30 @@ async def test_a_copy_of_a_running_plane_contains_every_record_that_it_refers_to
             for number in range(5):
                 await another_forward(plane)
                 manifest = await create_backup(
-                    LogSource(data), tmp_path / f"copy{number}", now_ms(), random.Random(1), unsaid
+                    LogSource(data), tmp_path / f"copy{number}", now_ms(), random.Random(1), ignore_progress
                 )
                 assert manifest.partitions["fleet/0"].end > 1
                 copies += 1
     for number in range(5):
-        await goes_on(tmp_path / f"copy{number}", tmp_path / f"new{number}")
+        await check_forwarding(tmp_path / f"copy{number}", tmp_path / f"new{number}")
 
 
 async def another_forward(plane: Served) -> None:
-    """Wait for one, however long it takes: there is something to cite then, and something that cites."""
+    """Wait for another forward, so that fleet refers to a record of a zone."""
     seen = plane.replica.position(FLEET_0)
     await until(lambda: plane.replica.position(FLEET_0) > seen)
 
 
-async def goes_on(copy: Path, data: Path) -> None:
-    """A plane on the restored log brings every node of its zones into fleet: no forward is stuck."""
+async def check_forwarding(copy: Path, data: Path) -> None:
+    """Check that a plane on the restored log forwards every node of its zones to fleet."""
     restored = await restore_backup(
-        copy, LogSource(data), generation=None, frozen=True, now_ms=now_ms(), rng=random.Random(2), report=unsaid
+        copy,
+        LogSource(data),
+        generation=None,
+        frozen=True,
+        now_ms=now_ms(),
+        rng=random.Random(2),
+        report=ignore_progress,
     )
     folds: list[Any] = [ZonesFold(), FleetFold(PARTITIONS)]
     async with EmbeddedLog.open(TOPICS, data / LOG_FOLDER, now_ms=now_ms) as log, asyncio.TaskGroup() as tasks:
@@ -276,18 +282,18 @@ async def test_a_log_goes_from_one_process_to_kafka_and_back(kafka_log: KafkaUnd
 
     async def restored(copy: Path, place: LogSource) -> None:
         await restore_backup(
-            copy, place, generation=None, frozen=True, now_ms=now_ms(), rng=random.Random(2), report=unsaid
+            copy, place, generation=None, frozen=True, now_ms=now_ms(), rng=random.Random(2), report=ignore_progress
         )
 
-    first = await create_backup(embedded, tmp_path / "copy1", now_ms(), random.Random(1), unsaid)
+    first = await create_backup(embedded, tmp_path / "copy1", now_ms(), random.Random(1), ignore_progress)
     await restored(tmp_path / "copy1", kafka)
     there = await contents_at(kafka)
     assert_restored(await contents_at(embedded), there, first)
-    second = await create_backup(kafka, tmp_path / "copy2", now_ms(), random.Random(1), unsaid)
+    second = await create_backup(kafka, tmp_path / "copy2", now_ms(), random.Random(1), ignore_progress)
     await restored(tmp_path / "copy2", LogSource(again))
     assert_restored(there, await contents_at(LogSource(again)), second)
     with pytest.raises(Exception, match="already exists; restore under another prefix"):
         await restored(tmp_path / "copy1", kafka)
-    log = await kafka_log.open()  # the settings are those of any other log
+    log = await kafka_log.open()  # the restored topics have the settings of any other log
     await fill(log, Clock(now_ms()), records=1)
     assert (await log.end(Partition(INSTALLS, 0))) == len(there[Partition(INSTALLS, 0)]) + 1

@@ -1,4 +1,4 @@
-"""The brokers that the plane itself runs: their stored data, their refusals, and their clean end."""
+"""The brokers that the plane itself runs: their stored data, their errors, and their clean shutdown."""
 
 from __future__ import annotations
 

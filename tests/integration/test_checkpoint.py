@@ -28,7 +28,7 @@ def run(*arguments: object) -> Result:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """A log, the keys, and a checkpoint of it in which every record is found, or only its range (`rough`)."""
+    """A log, keys, and a checkpoint with a hash of every record, or without them (`rough`)."""
     folder = tmp_path / "plane"
     asyncio.run(write_sample_log(folder, records=40))
     assert run("checkpoint", "keygen", "--key", tmp_path / "key").exit_code == 0
@@ -44,7 +44,7 @@ def verify(data: Path, name: str = "fine", key: str = "key.pub") -> Result:
 
 
 def rewritten(data: Path, partition: Partition, change: Callable[[list[Record]], Iterable[Record]]) -> None:
-    """Edit the rows of a partition as somebody with a RocksDB library can."""
+    """Edit the rows of a partition with the RocksDB library alone."""
     rocks = open_rocks(data / LOG_FOLDER, AccessType.read_write())
     try:
         records = rocks.scan(partition, 0, rocks.bounds(partition).end)
@@ -54,7 +54,7 @@ def rewritten(data: Path, partition: Partition, change: Callable[[list[Record]],
 
 
 def copied_up_to(data: Path, ends: dict[Partition, int]) -> None:
-    """Put a copy in the log's place in which these partitions end earlier."""
+    """Replace the log by a copy in which these partitions end earlier."""
     old = (data / LOG_FOLDER).rename(data / "old")
     source, target = (open_rocks(path, AccessType.read_write()) for path in (old, data / LOG_FOLDER))
     try:

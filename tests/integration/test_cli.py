@@ -41,7 +41,7 @@ async def plane(tmp_path: Path) -> AsyncIterator[Served]:
 
 @pytest.fixture
 def run(plane: Served) -> Run:
-    """Runs a command line against the plane, JSON wanted unless the arguments say otherwise."""
+    """Run a command line against the plane, with JSON output unless the arguments choose another format."""
 
     async def invoke(*arguments: str, server: str = "") -> Ran:
         more = [] if "--output" in arguments else ["--output", "json"]
@@ -54,7 +54,7 @@ def run(plane: Served) -> Run:
 
 
 async def become_member(run: Run, name: str, zone: str, address: str) -> None:
-    """Join, and wait until fleet has taken it. Who leaves before that was in no rule table, and is never held."""
+    """Join a node, and wait until fleet has it. A leave before that affects no rule table, and is never held."""
     joined = await run("nodes", "join", name, "--zone", zone, "--address", address)
     assert (await run("budgets", "list", "--min-position", joined.json["position"])).status == 0
 
@@ -138,7 +138,7 @@ async def test_policies_are_read_from_a_file_of_several_documents(run: Run, tmp_
 
 
 async def test_a_command_under_a_given_id_names_its_zone(run: Run, plane: Served) -> None:
-    """Looked up a second time, the zone may be another one, and the id would be for two commands."""
+    """A second lookup may find another zone, and the id would then be used for two commands."""
     await run("nodes", "join", "n1", "--zone", "z1", "--address", "10.0.0.1")
     command_id = plane.command_id()
     for command in (("nodes", "leave", "n1"), ("dpus", "pause", "d1")):
@@ -159,7 +159,7 @@ async def test_a_leave_of_many_prints_the_outcome_of_each_name_first(run: Run) -
         await run("nodes", "join", name, "--zone", zone)
     left = await run("nodes", "leave", "n1", "nobody", "n2", "--output", "table")
     lines = (left.stdout + left.stderr).splitlines()
-    assert left.status == 1, "one of them was refused"
+    assert left.status == 1, "one name was refused"
     assert lines[0] == "looked up: zone z1, z2"
     assert [line.split(":")[:2] for line in lines[1:4]] == [
         ["  nobody", " refused"],
@@ -183,7 +183,7 @@ async def test_a_mistyped_zone_is_refused(run: Run) -> None:
     unknown = "Error: zone: 'nowhere' is not known; a zone exists from its first node or DPU on"
     assert (limited.status, limited.stderr) == (1, f"{unknown}; --create creates it with these limits\n")
     labelled = await run("zones", "label", "nowhere", "a=b")
-    assert (labelled.status, labelled.stderr) == (1, f"{unknown}\n"), "it has no --create"
+    assert (labelled.status, labelled.stderr) == (1, f"{unknown}\n"), "zones delete has no --create"
     mistyped = await run("freeze", "nowhere")
     assert (mistyped.status, mistyped.stdout) == (1, "")
     assert "zone: 'nowhere' is not known; --create" in mistyped.stderr
@@ -340,13 +340,13 @@ async def test_an_inventory_is_joined_and_its_cliques_are_claimed(run: Run, tmp_
     )
     again = await run("import", str(file), *options, "--command-id", command_id)
     compared = {"new": 0, "unchanged": 100, "addresses_added": 0}
-    assert again.json == summary | compared, "the same import under the same id is the same commands"
+    assert again.json == summary | compared, "an import repeated under one id sends the same commands"
     shown = (await run("nodes", "show", "node-007", "--min-position", summary["position"])).json
     assert (shown["labels"], shown["addresses"]) == ({"gpu": "1", "model": "A1"}, ["10.1.0.8"])
     cliques = (await run("cliques", "list", "--domain", "inventory")).json["cliques"]
     assert [len(clique["members"]) for clique in cliques] == [18, 18, 14]
     table = await run("import", str(file), *options, "--output", "table")
-    assert re.search(r"claims +50 got an index, 0 wait", table.stdout), "a claim of what a node has changes nothing"
+    assert re.search(r"claims +50 got an index, 0 wait", table.stdout), "a repeated claim has no effect"
     assert table.stdout.endswith("100 joined, 0 refused, 0 unknown, 0 held\n")
 
 
@@ -379,7 +379,7 @@ async def test_a_leave_from_the_wrong_zone_is_unchanged_with_a_reason(run: Run, 
     assert (await run(*first)).json["outcome"] == "done"
     assert (await run("nodes", "leave", "n1", "--zone", "z1")).json["outcome"] == "unchanged"
     assert (await run("nodes", "join", "n1", "--zone", "z2")).status == 0
-    assert (await run(*first)).json["outcome"] == "done", "a repeat is answered as before"
+    assert (await run(*first)).json["outcome"] == "done", "a repeat has the first outcome"
 
 
 async def test_a_list_of_an_unknown_object_is_not_just_empty(run: Run) -> None:

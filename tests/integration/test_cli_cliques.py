@@ -16,7 +16,7 @@ async def test_cliques_are_claimed_shown_and_released(run: Run, tmp_path: Path) 
     assert first.stderr == "warning: node: 'n1' is not known in any zone; the claim was made all the same\n"
     assert (await run("nodes", "join", "n2", "--zone", "z1")).status == 0
     second = await run("cliques", "claim", "d", "c", "n2")
-    assert (second.json["index"], second.stderr) == (1, ""), "a zone has it"
+    assert (second.json["index"], second.stderr) == (1, ""), "a known node has no hint"
     third = await run("cliques", "claim", "d", "c", "n3")
     assert (third.status, third.json["outcome"], third.json["queue_position"]) == (0, "waiting", 1)
     assert (await run("cliques", "ready", "d", "c", "n1")).status == 0
@@ -39,7 +39,7 @@ async def test_cliques_are_claimed_shown_and_released(run: Run, tmp_path: Path) 
     for _ in range(2):
         merged = await run("cliques", "config", "d", "c", "--merge", str(hosts), "--output", "table")
         assert merged.stdout.startswith("10.9.9.9\tmine\n") and merged.stdout.endswith(config.stdout)
-        assert len(merged.stdout.splitlines()) == 4, "a line of one's own, a heading, and one a slot"
+        assert len(merged.stdout.splitlines()) == 4, "a foreign line, a heading, and one line per slot"
         hosts.write_text(merged.stdout)
     assert (await run("cliques", "list")).json["cliques"][0]["clique"] == "c"
 
@@ -52,7 +52,9 @@ async def test_many_indices_are_claimed_and_released_by_one_command(run: Run) ->
         ("n2", 1, None),
         ("n3", None, 1),
     ]
-    assert [line.split("'")[1] for line in claimed.stderr.splitlines()] == ["n1", "n2", "n3"], "no zone knows them"
+    assert [line.split("'")[1] for line in claimed.stderr.splitlines()] == ["n1", "n2", "n3"], (
+        "the hint names nodes that are in no zone"
+    )
     again = await run("cliques", "claim", "d", "c", "n2", "n3", "--output", "table")
     assert again.stdout.splitlines() == [
         "  n2: done, index 1",

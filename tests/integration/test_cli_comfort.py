@@ -29,7 +29,7 @@ async def joined(plane: Served, zone: str, name: str, address: str) -> None:
 
 @asynccontextmanager
 async def piped(*arguments: str, stdout: int = asyncio.subprocess.PIPE) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A command that goes on; killed at the end if it still runs."""
+    """A running command. It is killed on exit if it still runs."""
     child = await asyncio.create_subprocess_exec(DPUPLANE, *arguments, stdout=stdout, stderr=asyncio.subprocess.PIPE)
     try:
         yield child
@@ -45,7 +45,7 @@ async def test_wait_accepts_a_present_state_and_a_later_one(plane: Served) -> No
     assert (there.status, there.stderr) == (0, "")
     assert there.stdout.startswith("node n1: covered: version ")
     bare = await run("wait", "zone", "z1", "--output", "json", server=plane.address)
-    assert bare.json()["seen"].endswith("no DPUs"), "an empty zone has nothing to wait for"
+    assert bare.json()["seen"].endswith("no DPUs"), "an empty zone has no DPU to wait for"
     coming = asyncio.create_task(run("wait", "clique", "d", "c", "--for", "full", server=plane.address))
     await plane.calls.SetCliqueCapacity(pb.SetCliqueCapacityRequest(domain="d", clique="c", capacity=1))
     await plane.calls.ClaimIndices(pb.ClaimIndicesRequest(domain="d", clique="c", claims=[pb.ClaimSpec(node="n1")]))
@@ -119,7 +119,9 @@ async def test_a_watched_list_is_printed_on_changes_and_ends_by_ctrl_c_with_130(
         await child.stdout.readuntil(b"n1")
         await joined(plane, "z1", "n2", "10.0.0.2")
         again = await child.stdout.readuntil(b"n2")
-        assert again.count(b"NAME") == 1 and b"\x1b" not in again, "once more, whole, and no colours for a pipe"
+        assert again.count(b"NAME") == 1 and b"\x1b" not in again, (
+            "the list is printed again in whole, without colours in a pipe"
+        )
         child.send_signal(signal.SIGINT)
         assert await child.wait() == 130
         assert await child.stderr.read() == b""
@@ -162,7 +164,7 @@ async def test_a_past_state_cannot_be_watched(plane: Served) -> None:
 
 
 async def on_a_terminal(*arguments: str, **environment: str) -> str:
-    """What a command prints if its stdout is a terminal."""
+    """The output of a command whose stdout is a terminal."""
     ours, its = os.openpty()
     try:
         child = await asyncio.create_subprocess_exec(

@@ -23,7 +23,7 @@ async def ran(plane: Process, *arguments: str) -> Ran:
 
 
 async def applied(plane: Process, node: str, dpu: str) -> Any:
-    """The explanation, once every step is reached."""
+    """The explanation after every step is reached."""
     async with asyncio.timeout(60):
         while True:
             found = (await ran(plane, "explain", node, dpu, "--output", "json")).json()

@@ -38,7 +38,7 @@ async def test_an_unlimited_budget_is_printed_as_the_options_that_set_it(run: Ru
     assert (limited.status, limited.json["outcome"]) == (0, "done")
     assert {"allowed-by-join": ["10", "50"]}.items() <= (await budgets_of(run)).items()
     raised = await run("budgets", "set", "allowed-by-join", "--no-limit")
-    assert (raised.status, raised.json["outcome"]) == (0, "held"), "it is looser"
+    assert (raised.status, raised.json["outcome"]) == (0, "held"), "the budget is looser"
     for name in ("alice", "bob"):
         assert (await run("holds", "approve", str(raised.json["hold"]), "--as", name)).status == 0
     assert {"allowed-by-join": ["no", "limit", "-"]}.items() <= (await budgets_of(run)).items()
@@ -48,7 +48,7 @@ async def test_an_unlimited_budget_is_printed_as_the_options_that_set_it(run: Ru
 
 
 async def budgets_of(run: Run) -> dict[str, list[str]]:
-    """The words of each row of `budgets list`, by its kind."""
+    """The columns of each row of `budgets list`, by kind."""
     rows = (await run("budgets", "list", "--output", "table")).stdout.splitlines()[1:]
     return {kind: words for kind, *words in map(str.split, rows)}
 
@@ -124,7 +124,9 @@ async def test_the_last_approval_of_a_hold_can_be_repeated_safely(run: Run, plan
 async def test_a_hold_is_shown_with_all_its_nodes_while_it_keeps_any(
     run: Run, plane: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deploy.cli.holds.MAX_PAGE", 50)  # several pages without several thousand nodes
+    monkeypatch.setattr(
+        "deploy.cli.holds.MAX_PAGE", 50
+    )  # a small page size yields several pages without thousands of nodes
     await run("budgets", "set", "denied-by-leave", "--permille", "0", "--min-addresses", "0")
     names = [f"n{number:03}" for number in range(120)]
     specs = [pb.NodeSpec(name=name, addresses=[f"10.0.0.{number}"]) for number, name in enumerate(names)]

@@ -13,7 +13,7 @@ POOL = ("--zone-size", "1000", "--address-pool", "10.1.0.0/16")
 
 
 def inventory(tmp_path: Path, *numbers: int, **columns: str) -> str:
-    """A file of nodes, with these columns too."""
+    """A file of nodes, with these additional columns."""
     file = tmp_path / "nodes.csv"
     lines = [",".join([f"n{number:03}", *columns.values()]) for number in numbers]
     file.write_text("\n".join([",".join(["name", *columns]), *lines]))

@@ -1,5 +1,6 @@
-"""Commands without a server, and commands that a server took without a response: only the latter have an unknown
-outcome.
+"""Commands without a server, and commands that a server received without a response.
+
+Only the latter have an unknown outcome.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def closed_port() -> str:
 
 @asynccontextmanager
 async def silent_server() -> AsyncIterator[str]:
-    """A gRPC server that takes every call and never answers."""
+    """A gRPC server that accepts every call and never responds."""
 
     class Silent(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         def service(self, _call: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes]:

@@ -34,7 +34,7 @@ async def plane(tmp_path: Path) -> AsyncIterator[Served]:
 
 @pytest.fixture
 async def impatient(tmp_path: Path) -> AsyncIterator[Served]:
-    """A server that gives up long before its callers."""
+    """A server whose timeout is much shorter than that of its callers."""
     async with served(tmp_path / "plane", limits=Limits(deadline_s_max=0.3)) as found:
         yield found
 
@@ -79,7 +79,7 @@ async def test_the_times_of_a_dpu_are_printed_as_times(plane: Served) -> None:
     shown = dict(line.split(maxsplit=1) for line in _lines(await run(plane, "dpus", "show", "d1")) if " " in line)
     assert shown["since"].startswith("20") and shown["since"].endswith("Z")
     assert not {"attempt_deadline_time", "deadline", "phase_start_time"} & shown.keys(), (
-        "there is no deadline, and so no time"
+        "without a deadline no time is printed"
     )
     node = await run(plane, "nodes", "join", "n1", "--zone", "z1")
     assert node.exit_code == 0
@@ -109,7 +109,7 @@ async def test_ports_of_a_protocol_without_ports_are_refused(plane: Served, tmp_
 
 async def test_an_unknown_version_is_printed_in_words(plane: Served) -> None:
     await plane.calls.RegisterDpu(pb.RegisterDpuRequest(zone="z1", dpu="d1"))
-    for name, address in (("n1", "10.0.0.1"), ("n2", "10.0.0.2")):  # two forwards, and no table was read before
+    for name, address in (("n1", "10.0.0.1"), ("n2", "10.0.0.2")):  # two forwards before the first read of a table
         joined = await plane.join("z1", pb.NodeSpec(name=name, addresses=[address]))
         await run(plane, "budgets", "list", "--min-position", joined.position)
     head, row, *_ = _lines(await run(plane, "explain", "n1", "d1"))

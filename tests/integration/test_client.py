@@ -1,4 +1,4 @@
-"""The Python client against a real plane: it goes to the server that responds, and reads every page."""
+"""The Python client against a real plane: it uses the server that responds, and reads every page."""
 
 from __future__ import annotations
 

@@ -25,17 +25,17 @@ async def test_the_compose_file_starts_a_monitored_plane(
     with composed(docker_host, **images) as plane:
         api = plane.address("api", 7080)
         await _joined(api, "n1", "10.0.0.1")
-        await _all_heard(api)
-        await _all_scraped(plane)
+        await _wait_for_beacons(api)
+        await _wait_for_metrics(plane)
         plane.compose("kill", "kafka-2")
-        await _joined(api, "n2", "10.0.0.2")  # the first try may be on its way to the broker that is gone
+        await _joined(api, "n2", "10.0.0.2")  # the first attempt may wait for the broker that is gone
         listed = (await run("nodes", "list", "--output", "json", server=api)).json()
         assert [node["name"] for node in listed["nodes"]] == ["n1", "n2"]
         await _page_is_there(plane)
 
 
 async def _joined(api: str, node: str, address: str) -> None:
-    """Until this node has joined: nobody may answer yet, and a command may be told that its outcome is unknown."""
+    """Repeat a join until it succeeds. At first no server may respond, or the outcome may be unknown."""
 
     async def look() -> tuple[bool, str]:
         ran = await run("nodes", "join", node, "--zone", "a", "--address", address, server=api)
@@ -45,8 +45,8 @@ async def _joined(api: str, node: str, address: str) -> None:
     await _seen(look)
 
 
-async def _all_heard(api: str) -> None:
-    """Until the process that serves the API has heard of the others."""
+async def _wait_for_beacons(api: str) -> None:
+    """Wait until the process with the API has beacons of all others."""
 
     async def look() -> tuple[bool, object]:
         found = (await run("status", "--output", "json", server=api)).json()
@@ -57,8 +57,8 @@ async def _all_heard(api: str) -> None:
     await _seen(look)
 
 
-async def _all_scraped(plane: Composed) -> None:
-    """Until Prometheus has the metrics of every process, and all of them count the node."""
+async def _wait_for_metrics(plane: Composed) -> None:
+    """Wait until Prometheus has metrics of every process, and all of them count the node."""
     async with aiohttp.ClientSession() as session:
         prometheus = Prometheus(plane.address("prometheus", 9090), session)
 
@@ -69,7 +69,7 @@ async def _all_scraped(plane: Composed) -> None:
 
         await _seen(look)
         rules = await prometheus.ask("rules")
-        assert rules["groups"], "the alerts are loaded"
+        assert rules["groups"], "Prometheus has loaded no alerts"
 
 
 def _values(series: list[Any]) -> list[str]:
@@ -77,7 +77,7 @@ def _values(series: list[Any]) -> list[str]:
 
 
 async def _seen(look: Callable[[], Awaitable[tuple[bool, object]]]) -> None:
-    """Look until it is so; the test fails with what is seen at last if that takes too long."""
+    """Poll until the condition holds. On a timeout the test fails with the last result."""
     give_up_at = time.monotonic() + UP_S
     while True:
         is_so, seen = await look()

@@ -1,4 +1,4 @@
-"""The decisions topic of real processes: as a refold of the log has it, whoever writes it and whoever is killed."""
+"""The decisions topic of real processes equals a new fold of the log, whichever process writes or is killed."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from tests.support.planes import Process, run, serving
 from tests.support.struck_brokers import StruckBrokers
 
 
-async def say_things(plane: Process, day: int) -> None:
-    """Joins, claims and a refusal, from some callers at once."""
+async def send_commands(plane: Process, day: int) -> None:
+    """Send joins, claims and a refused command from several callers at once."""
     server = plane.address("api")
     joins = [
         run("nodes", "join", f"n{day}-{i}", "--zone", f"z{i % 3}", "--address", f"10.{day}.0.{i}", server=server)
@@ -35,7 +35,7 @@ async def say_things(plane: Process, day: int) -> None:
 
 
 async def check(place: LogSource, least: int) -> None:
-    """Read beside the processes: what is appended meanwhile may be seen here before its decision is written."""
+    """Compare the topic with a new fold, repeatedly, because decisions may be written after their records are read."""
     async with asyncio.timeout(120):
         while True:
             async with open_log_to_read(place, rng=random.Random(1)) as log:
@@ -47,7 +47,7 @@ async def check(place: LogSource, least: int) -> None:
 async def test_an_embedded_plane_prints_decisions_by_folding_its_log(tmp_path: Path) -> None:
     data = tmp_path / "plane"
     async with serving("--data", str(data)) as plane:
-        await say_things(plane, 1)
+        await send_commands(plane, 1)
         ran = await run("events", "export", "--decisions", "--subject", "z1", server=plane.address("api"))
     stopped = await run("events", "export", "--decisions", "--data", str(data))
     assert ran.status == stopped.status == 0, (ran, stopped)
@@ -80,12 +80,12 @@ async def test_two_processes_of_the_role_write_equal_decisions(kafka_brokers: St
         serving(*writing, "--name", "one") as one,
         serving(*on, "--role", "decisions", "--name", "two"),
     ):
-        await asyncio.gather(say_things(api, 1), say_things(api, 2))
+        await asyncio.gather(send_commands(api, 1), send_commands(api, 2))
         one.kill()
         await one.ended()
-        await say_things(api, 3)
+        await send_commands(api, 3)
         async with serving(*writing, "--name", "one"):
-            await say_things(api, 4)
+            await send_commands(api, 4)
             await check(LogSource(None, kafka_brokers.bootstrap, "decided"), least=30)
 
 
@@ -95,12 +95,12 @@ async def test_role_all_runs_a_decision_writer_and_restarts_it(kafka_brokers: St
     on = ("--kafka", kafka_brokers.bootstrap, "--topic-prefix", "decided-by-all", "--partitions", "3", "--name", "all")
     place = LogSource(None, kafka_brokers.bootstrap, "decided-by-all")
     async with serving(*on, "--state", str(tmp_path / "state"), stderr=tmp_path / "log") as plane:
-        await say_things(plane, 1)
+        await send_commands(plane, 1)
         await check(place, least=11)
         await until((tmp_path / "state" / "decisions").is_dir)
         (first,) = children_of(plane.child.pid)
         os.kill(first, signal.SIGKILL)
-        await say_things(plane, 2)
+        await send_commands(plane, 2)
         await check(place, least=22)
         (second,) = children_of(plane.child.pid)
         assert second != first

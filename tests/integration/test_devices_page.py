@@ -13,8 +13,8 @@ from drivers.relays.relay import Relay
 from projections.rules.rule import Held
 
 
-class Known:
-    """A relay's answers, as far as the page asks."""
+class FakeRelay:
+    """A relay with fixed device tables."""
 
     def __init__(self, held: dict[str, dict[str, Held]]) -> None:
         self.zones = held
@@ -24,7 +24,7 @@ class Known:
 
 
 def relay(**held: dict[str, Held]) -> Relay:
-    return cast(Relay, Known(held))
+    return cast(Relay, FakeRelay(held))
 
 
 @asynccontextmanager

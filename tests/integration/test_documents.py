@@ -13,7 +13,7 @@ from tests.support.terminal import terminal
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 GUIDES = ("README.md", "deploy/README.md")
-"""Documents whose blocks are run, in order; those of the runbook are about faults that are not there."""
+"""Documents whose blocks are run in order. The runbook is not among them, because its commands are about faults."""
 
 
 def named(paths: list[Path]) -> list[str]:

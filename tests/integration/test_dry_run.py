@@ -48,7 +48,9 @@ async def test_a_dry_run_of_a_policy_predicts_its_effect_and_appends_nothing(tmp
         assert (effect.zones, effect.zone_count) == (["z1"], 1)
         assert (rule.policy, rule.added, rule.removed) == ("web", ["10.0.0.0/29"], [])
         assert (rule.prefixes_added, rule.prefixes_removed) == (1, 0)
-        assert (effect.addresses_allowed, effect.addresses_denied) == (0, 0), "the default allows them already"
+        assert (effect.addresses_allowed, effect.addresses_denied) == (0, 0), (
+            "the default policy allows the addresses already"
+        )
         assert await plane.stated() == stated and await rules_of(plane) == before
         assert (await plane.calls.SetPolicy(request)).outcome == pb.OUTCOME_DONE
         assert sum((await plane.stated()).values()) == sum(stated.values()) + 1
@@ -66,7 +68,9 @@ async def test_a_dry_run_predicts_that_a_leave_is_held(tmp_path: Path) -> None:
         (effect,) = said.dry_run.effects
         (rule,) = effect.rules
         assert rule.removed == ["10.0.0.0/29"] and rule.added == ["10.0.0.2/31", "10.0.0.4/30"]
-        assert (effect.addresses_allowed, effect.addresses_denied) == (0, 2), "not the six that keep their verdict"
+        assert (effect.addresses_allowed, effect.addresses_denied) == (0, 2), (
+            "the six other addresses keep their verdict"
+        )
         assert [(item.name, item.outcome) for item in said.items] == [("nobody", pb.OUTCOME_UNCHANGED)]
         real = await plane.calls.LeaveNodes(pb.LeaveNodesRequest(zone="z1", names=names))
         assert real.outcome == pb.OUTCOME_HELD
@@ -83,7 +87,9 @@ async def test_a_dry_run_predicts_a_deletion_and_a_refusal(tmp_path: Path) -> No
         gone = await plane.calls.DeletePolicy(pb.DeletePolicyRequest(name="web", dry_run=True))
         (effect,) = gone.dry_run.effects
         assert [rule.removed for rule in effect.rules] == [["10.0.0.0/29"]]
-        assert (effect.addresses_allowed, effect.addresses_denied) == (0, 0), "the default goes on to allow them"
+        assert (effect.addresses_allowed, effect.addresses_denied) == (0, 0), (
+            "the default policy still allows the addresses"
+        )
         with pytest.raises(grpc.aio.AioRpcError, match="action"):
             await plane.calls.SetPolicy(pb.SetPolicyRequest(policy=policy(action="maybe"), dry_run=True))
         lost = await plane.calls.LeaveNodes(pb.LeaveNodesRequest(zone="z1", names=["nobody"], dry_run=True))
@@ -122,7 +128,7 @@ async def explained(plane: Served, node: str = "n0") -> pb.Explanation:
 
 
 async def report(plane: Served, version: int, level: Level) -> None:
-    """As a relay does: the DPU has this version at this level."""
+    """Append the report of a relay that the DPU has this version at this level."""
     pending = ReportBuffer()
     pending.reach(version, level, BitMap([0]), now_ms() - 50, now_ms())
     partition = plane.replica.partition_for(INSTALLS, "z1")
@@ -137,7 +143,7 @@ async def test_an_explanation_advances_step_by_step_to_the_hardware(tmp_path: Pa
         await plane.calls.RegisterDpu(pb.RegisterDpuRequest(zone="z1", dpu="dpu1", bmc_address="simulated:x"))
         with pytest.raises(grpc.aio.AioRpcError, match="'n0' is not a node of any zone"):
             await explained(plane)
-        assert not await rules_of(plane), "the history of a table begins when it is first read"
+        assert not await rules_of(plane), "a table has no history before its first read"
         await plane.calls.SetPolicy(pb.SetPolicyRequest(policy=policy(zones={"row": "7"})))
         await joined(plane, 4)
         away = await explained(plane)

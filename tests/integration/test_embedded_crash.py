@@ -22,7 +22,7 @@ Acknowledged = set[tuple[int, int, int]]
 
 
 async def killed_while_appending(path: Path, round_: int, wait_s: float) -> Acknowledged:
-    """Start an appender, kill it some time after its first acknowledgement, and return what it was told is durable."""
+    """Start an appender, kill it after its first acknowledgement, and return all acknowledged values."""
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tests.support.endless_appender", str(path), str(round_), stdout=asyncio.subprocess.PIPE
     )
@@ -37,7 +37,7 @@ async def killed_while_appending(path: Path, round_: int, wait_s: float) -> Ackn
 
 
 async def stored(path: Path) -> list[tuple[int, int, int]]:
-    """What the log holds, each value checked to be whole; offsets are dense."""
+    """The values in the log, after a check that each is complete and that offsets are dense."""
     found: list[tuple[int, int, int]] = []
     async with EmbeddedLog.open(TOPICS, path, partition_count=PARTITIONS, now_ms=Clock()) as log:
         everything = await read_to_end(log, dict.fromkeys(log.partitions(ZONES), 0))

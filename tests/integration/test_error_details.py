@@ -1,4 +1,4 @@
-"""Errors and refusals as a program reads them: a code, named values, and what gRPC's own error model has for them."""
+"""Errors and refusals for programs: a code, named values, and details of the gRPC error model."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def failed(call: Any) -> tuple[CallFailed, Status]:
 
 
 def part(status: Status, kind: Any) -> Any:
-    """The detail of this kind; None if there is none."""
+    """The error detail of this kind, or None."""
     found = kind()
     return found if any(detail.Unpack(found) for detail in status.details) else None
 

@@ -35,7 +35,7 @@ def run(*arguments: object) -> Result:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """Forty single joins and one of many nodes, with bytes at the end that are no event."""
+    """Forty single joins, one join of many nodes, and finally bytes that are not an event."""
     folder = tmp_path / "plane"
 
     async def fill() -> None:
@@ -151,7 +151,7 @@ def test_wrong_usage_is_refused_with_the_needed_option(data: Path, wrong: tuple[
 
 
 def test_an_end_before_the_beginning_is_refused(data: Path) -> None:
-    """An empty list would pass for all there was."""
+    """An empty output would look like a log without events."""
     for option in ("--from", "--since"):
         ran = run("--data", data, option, START_MS + 20_000, "--until", START_MS + 10_000)
         assert (ran.exit_code, ran.stdout) == (2, "")
@@ -164,7 +164,7 @@ def test_an_end_before_the_beginning_is_refused(data: Path) -> None:
 
 
 def ended(data: Path, wanted: EventFilter, last: int | None) -> list[dict[str, Any]]:
-    """The last events of a log up to the `until` of what is wanted; all of them for None."""
+    """The last `count` matching events of a log up to `until`, or all of them for None."""
 
     async def read() -> list[dict[str, Any]]:
         async with EmbeddedLog.secondary(TOPICS, data / LOG_FOLDER) as log:
@@ -195,7 +195,7 @@ def test_a_tail_begins_with_the_last_matching_events(data: Path, wanted: EventFi
     times = [line["timestamp_ms"] for line in all_of_them]
     assert [line["timestamp_ms"] for line in found] == times[max(0, len(times) - count) :]
     assert set(places(found)) <= set(places(all_of_them))
-    assert len(set(places(found))) == min(count, len(all_of_them)), "none twice"
+    assert len(set(places(found))) == min(count, len(all_of_them)), "an event is printed twice"
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ async def test_a_tail_without_a_beginning_has_only_what_is_appended_from_then_on
         async with aclosing(tail(log, wanted, last=0)) as found, asyncio.timeout(60):
             first = asyncio.ensure_future(anext(found))
             number = 100
-            while not first.done():  # the tail may not have looked for the end of the log yet
+            while not first.done():  # the tail may not have read the end of the log yet
                 await log.append(ZONES_0, b"zone-1", encode(joined(number, clock.ms, nodes=1)))
                 number += 1
                 await asyncio.sleep(0.01)

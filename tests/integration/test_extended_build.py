@@ -1,5 +1,7 @@
-"""A fold, an actor, an event type and backends of tests run everywhere: on both engines, in the simulator, in metrics,
-in the status, in backups, verification, decisions and ACLs. `tests/support/extended_build.py` adds each with one line.
+"""A fold, an actor, an event type and backends that only tests have work everywhere.
+
+They run on both engines and in the simulator, and occur in metrics, status, backups, verification, decisions and ACLs.
+`tests/support/extended_build.py` adds each with one line.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ async def metrics(process: Process) -> str:
 
 
 async def until_written(process: Process) -> str:
-    """The metrics, once the actor has written every note and the fold has folded them."""
+    """The metrics after the actor has written every note and the fold has folded them."""
     folded = f'dpuplane_position_records{{partition="notes/0"}} {NOTES_WANTED + 1:.1f}'
     async with asyncio.timeout(30):
         while folded not in (found := await metrics(process)):
@@ -50,13 +52,13 @@ async def until_written(process: Process) -> str:
 
 
 async def notes(*log: str) -> list[tuple[str, str | None]]:
-    """The events of the topic, as `dpuplane events export` prints them."""
+    """The events of the topic from `dpuplane events export`."""
     lines = (await dpuplane("events", "export", "--topic", "notes", *log)).stdout.splitlines()
     return [(event["type"], event.get("text")) for event in map(json.loads, lines)]
 
 
 async def check(process: Process, log: Sequence[str], folder: Path) -> None:
-    """The fold and the actor are in metrics and status; its records are in exports and backups, and are verified."""
+    """Check the fold and the actor in metrics and status, and its records in exports, backups and verification."""
     found = await until_written(process)
     assert 'dpuplane_fold_version{topic="notes"} 1.0' in found
     assert re.search(r'dpuplane_side_effects_total\{actor="notes",rank="0"\} [1-9]', found)
@@ -72,7 +74,7 @@ async def check(process: Process, log: Sequence[str], folder: Path) -> None:
 
 
 async def check_backends(server: str, relay: str) -> None:
-    """A DPU is provisioned through the backend of its address's scheme, and an agent applies rules by its backend."""
+    """Check that a DPU is provisioned through the backend of its address, and that an agent uses its own backend."""
     await dpuplane("nodes", "join", "n1", "--zone", "z1", "--address", "10.0.0.1", server=server)
     await dpuplane("dpus", "register", "d1", "--zone", "z1", "--bmc-address", f"{LAB}:d1", server=server)
     agent = ("agent", "--relay", relay, "--zone", "z1", "--dpu", "d1", "--backend", LAB)

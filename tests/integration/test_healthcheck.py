@@ -33,7 +33,7 @@ def by_environment(folder: Path) -> tuple[list[str], dict[str, str]]:
 
 
 def by_file(folder: Path) -> tuple[list[str], dict[str, str]]:
-    """A file with a relative path, one setting of which a flag overrides."""
+    """A config file with a relative path. A flag overrides one of its settings."""
     text = "".join(f"{name}: {value}\n" for name, value in addresses().items())
     (folder / "plane.yaml").write_text(f"{text}data: {folder / 'plane'}\ntopic_prefix: lab\n")
     return ["--config", os.path.relpath(folder / "plane.yaml"), "--topic-prefix", "other", "--no-decisions"], {}
@@ -58,12 +58,12 @@ async def test_a_process_is_found_however_it_is_configured(
             patched.setenv(name, value)
         async with started("serve", *flags) as process:
             for name in environment:
-                patched.delenv(name)  # the probe reads the environment of the process, not its own
+                patched.delenv(name)  # the probe must read the environment of the process, not its own
             pid = process.child.pid
             assert pid in serving_processes()
             assert await asyncio.to_thread(main, [str(pid)]) == ""
             assert await process.stop() == 0
-            assert f"process {pid}: " in await asyncio.to_thread(main, [str(pid)]), "one that is gone is not ready"
+            assert f"process {pid}: " in await asyncio.to_thread(main, [str(pid)]), "an ended process is not ready"
 
 
 def process_of(proc: Path, pid: int, *words: str, environment: str = "") -> Path:

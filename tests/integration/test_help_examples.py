@@ -1,7 +1,7 @@
-"""The examples in every --help run as they are typed, on a plane that has what they name.
+"""The examples in every --help run as typed, on a plane with the objects that they name.
 
-`dpuplane serve --data plane --simulate 2` and three nodes of zone rack7 are there. An example that needs more has it
-prepared by the lines in `BEFORE`.
+The plane is `dpuplane serve --data plane --simulate 2` with three nodes in zone rack7. Lines in `BEFORE` prepare the
+objects that an example needs in addition.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PLANE = (
     "dpuplane wait zone rack7 --for applied",
     "dpuplane dpus provision rack7-dpu-0001 --image bf-bundle-2.10",
 )
-"""The second DPU becomes ready while the examples before those that select ready DPUs are run."""
+"""The second DPU becomes ready while earlier examples run, before the examples that select ready DPUs."""
 DPU = "rack7-dpu-0000"
 POLICY = "printf 'name: web\\nsources: {model: A10}\\nzones: {tier: gpu}\\naction: allow\\n' > policy.yaml"
 FULL = ("dpuplane cliques capacity domain-1 clique-a 1", "dpuplane cliques claim domain-1 clique-a node-3")
@@ -57,7 +57,7 @@ BEFORE = {
     "dpuplane completion": ("mkdir -p .local/share/bash-completion/completions .zfunc .config/fish/completions",),
 }
 AFTER = {"dpuplane dpus abort": (f"dpuplane dpus provision {DPU} --image bf-bundle-2.10", f"dpuplane dpus retry {DPU}")}
-"""The last example that stops the DPU. It becomes ready while those before `wait dpu` are run."""
+"""Lines after the last example that stops the DPU. The DPU becomes ready while the examples before `wait dpu` run."""
 OF_THE_READER = {
     "dpuplane holds approve 31": "hold: 31 is not",
     "dpuplane holds reject 31": "hold: 31 is not",
@@ -65,21 +65,21 @@ OF_THE_READER = {
     "dpuplane commands show": "did not reach the log in time",
     "dpuplane zones delete": "and must have none",
 }
-"""Ids that only the reader's own plane has, and a zone that is in use here: these examples are refused with a sentence
-about that id or zone."""
+"""Examples that are refused here, with a part of the error: their ids exist only on the plane of a reader, or their
+zone is in use."""
 NO_FAULT = ("dpuplane dpus retry", "dpuplane dpus skip", "dpuplane dpus abort", "dpuplane dpus resume")
-"""What they act on takes a fault, or a moment, that the plane here may not have: they may be refused."""
+"""Examples that may be refused, because they need a fault or a running step that this plane may not have."""
 ENDLESS = ("dpuplane events tail",)
 BESIDE = ("dpuplane demo", *ENDLESS)
-"""These take seconds of waiting and change nothing of the plane: they run beside the other examples."""
+"""Examples that wait for seconds and do not change the plane. They run at the same time as the others."""
 LAST = ("dpuplane dpus register", "dpuplane dpus delete", "dpuplane serve")
-"""A DPU without an agent, one that is gone, and processes that take the place of the plane."""
+"""Examples that run last: one registers a DPU without an agent, one deletes a DPU, and one replaces the plane."""
 OUTSIDE = "kafka"
-"""Examples about brokers are run where there are some (test_brokers.py, test_serve_kafka.py)."""
+"""Examples that need brokers. Other tests run these commands (test_brokers.py, test_serve_kafka.py)."""
 
 
 def examples() -> list[str]:
-    """Every example once; those that the others would not survive come last."""
+    """Every example once. Examples that would break others come last."""
     found = [line for walked in walk() for line in example_of(walked.command) if OUTSIDE not in line]
     return sorted(
         dict.fromkeys(found), key=lambda line: next((n for n, b in enumerate(LAST, 1) if line.startswith(b)), 0)
@@ -105,7 +105,7 @@ async def test_every_example_works_as_typed(tmp_path: Path) -> None:
 
 
 async def fault_of(here: Terminal, line: str) -> str:
-    """Type what an example needs, the example, and what those after it need; how the example failed, or nothing."""
+    """Run the lines before an example, the example, and the lines after it. Returns its error, or an empty text."""
     for before in lines_for(BEFORE, line):
         await here.type(before)
     if line.startswith(ENDLESS):

@@ -23,7 +23,7 @@ LOCKED = {"network_mode": "none", "read_only": True, "cap_drop": ["ALL"], "secur
 
 @pytest.fixture
 def container(docker_host: str, image: str, monkeypatch: pytest.MonkeyPatch) -> DockerContainer:
-    """One of the image, with nothing that it could do to its surroundings."""
+    """A container of the image, without privileges and with a read-only root."""
     monkeypatch.setenv("DOCKER_HOST", docker_host)
     monkeypatch.setattr(testcontainers_config, "ryuk_disabled", True)
     return DockerContainer(image).with_tmpfs_mount("/tmp").with_kwargs(**LOCKED)

@@ -28,7 +28,7 @@ _prefixes = itertools.count()
 
 
 async def round_trip(bootstrap: str, access: KafkaSecurity) -> None:
-    """Make a log, append to it and read that back: admin, producer, both consumers."""
+    """Create a log, append to it and read it back, with the admin client, the producer and both consumers."""
     opening = KafkaLog.open(
         TOPICS,
         bootstrap,
@@ -46,7 +46,7 @@ async def round_trip(bootstrap: str, access: KafkaSecurity) -> None:
 
 
 async def refused(bootstrap: str, access: KafkaSecurity) -> str:
-    """Why no log was opened."""
+    """The error with which a log is not opened."""
     with pytest.raises(LogUnavailable) as caught:
         await round_trip(bootstrap, access)
     return str(caught.value)

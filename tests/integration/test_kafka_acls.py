@@ -44,7 +44,7 @@ def granted(secure_kafka: SecureKafka) -> SecureKafka:
 
 @asynccontextmanager
 async def plane(kafka: SecureKafka, logs: Path) -> AsyncIterator[Process]:
-    """Processes of every role, and simulated DPUs; the one that takes commands."""
+    """Processes of every role and simulated DPUs. Yields the process with the API."""
 
     def role(name: str, *more: str) -> Any:
         return serving(*kafka.flags(name), "--role", name, "--name", name, *more, stderr=logs / name)
@@ -66,8 +66,8 @@ async def test_every_role_works_with_its_grants_and_can_do_nothing_else(granted:
         for role in GRANTED:
             async with _Principal(granted.bootstrap, granted.access(role)) as principal:
                 assert await principal.allowed() == _granted(role), role
-                assert await principal.other_deeds() == [], role
-    for role in GRANTED:  # nobody was refused what they need, not even now and then
+                assert await principal.other_actions() == [], role
+    for role in GRANTED:  # no role is ever refused an access that it needs
         said = (tmp_path / role).read_text() if role != "reader" else ""
         assert "uthorization" not in said, said
 
@@ -82,7 +82,7 @@ async def test_an_error_without_a_grant_names_the_topic(granted: SecureKafka) ->
 
 
 async def _until_equal(kafka: SecureKafka, server: str) -> dict[str, Any]:
-    """What `verify` says, reading the log as the reader, once there is a DPU that holds its table."""
+    """The result of `verify` as the reader role, after at least one DPU has its table."""
     for _ in range(30):
         ran = await run("verify", *kafka.flags("reader"), "--output", "json", server=server)
         if ran.status == 0 and ran.json()["devices_equal"]:
@@ -91,7 +91,7 @@ async def _until_equal(kafka: SecureKafka, server: str) -> dict[str, Any]:
 
 
 def _granted(role: str) -> set[tuple[str, str]]:
-    """What a role may do with topics: (Read or Write, topic)."""
+    """The grants of a role for topics: (Read or Write, topic)."""
     return {
         (operation, topic)
         for grant in grants_of(TOPICS, role)
@@ -102,7 +102,7 @@ def _granted(role: str) -> set[tuple[str, str]]:
 
 
 class _Principal:
-    """Somebody who tries everything, with the client library and nothing of ours."""
+    """A principal that tries every access with the client library alone."""
 
     def __init__(self, bootstrap: str, access: KafkaSecurity) -> None:
         self._options: dict[str, Any] = {"bootstrap_servers": bootstrap, **access.options()}
@@ -119,7 +119,7 @@ class _Principal:
         await self._admin.close()
 
     async def allowed(self) -> set[tuple[str, str]]:
-        """Which topics can be read, and written. What is written is a record that every fold skips."""
+        """The topics that can be read and written. The written record is one that every fold skips."""
         found = set()
         for topic in TOPICS.names:
             name = f"{PREFIX}.{topic}"
@@ -130,7 +130,7 @@ class _Principal:
         return found
 
     async def _may_read(self, name: str) -> bool:
-        """Asked with a consumer of its own: one that was refused before says so again about another topic."""
+        """Whether a topic can be read. Each try has a new consumer, because a refused one repeats its first error."""
         place = TopicPartition(name, 0)
         async with AIOKafkaConsumer(auto_offset_reset="none", **self._options) as consumer:
             consumer.assign([place])
@@ -141,7 +141,7 @@ class _Principal:
                 return True
             except TopicAuthorizationFailedError:
                 return False
-        raise AssertionError(f"reading {name} ended in nothing")
+        raise AssertionError(f"a read of {name} had neither a result nor an error")
 
     async def _may_write(self, name: str) -> bool:
         try:
@@ -150,17 +150,17 @@ class _Principal:
             return False
         return True
 
-    async def other_deeds(self) -> list[str]:
-        """What else of these was not refused."""
+    async def other_actions(self) -> list[str]:
+        """The administrative actions that were not refused."""
         name = f"{PREFIX}.zones"
         alter = ConfigResource(ConfigResourceType.TOPIC, name, configs={"retention.ms": "1"})
-        deeds = {
+        actions = {
             "delete the topic": self._admin.delete_topics([name]),
             "alter its settings": self._admin.alter_configs([alter]),
             "delete records": self._admin.delete_records({TopicPartition(name, 0): RecordsToDelete(before_offset=1)}),
             "make another topic": self._admin.create_topics([NewTopic("elsewhere", 1, 1)]),
         }
-        return [deed for deed, doing in deeds.items() if not await _is_denied(doing)]
+        return [deed for deed, doing in actions.items() if not await _is_denied(doing)]
 
 
 async def _is_denied(doing: Any) -> bool:

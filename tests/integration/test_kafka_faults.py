@@ -1,4 +1,7 @@
-"""Three real brokers lose their leaders, freeze and restart under load: nothing acknowledged is lost, order holds."""
+"""Leaders of three real brokers are killed, suspended and restarted under load.
+
+No acknowledged record is lost, and the order stays.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ async def test_the_leader_freezes_for_seconds(kafka_log: KafkaUnderTest, kafka_b
     async with load(log, PARTITIONS) as running:
         leader = await kafka_log.operator.leader(PARTITIONS[3])
         kafka_brokers.pause(leader)
-        await running.more(20)  # another leads by now
+        await running.more(20)  # another broker leads by now
         kafka_brokers.resume(leader)
         await running.more(20)
 
@@ -78,7 +81,7 @@ async def test_all_brokers_are_killed_at_once(kafka_log: KafkaUnderTest, kafka_b
 async def test_a_reader_detects_that_all_disks_lost_the_end(
     kafka_log: KafkaUnderTest, kafka_brokers: StruckBrokers, refilled: bool
 ) -> None:
-    """Kafka does not sync: a power cut of the whole cluster may take acknowledged records away."""
+    """Kafka does not sync, so a power failure of the whole cluster may lose acknowledged records."""
     log = await kafka_log.open_kafka()
     fleet = Partition(FLEET, 0)
     await put(log, fleet, *numbered("kept", 10))
@@ -102,7 +105,7 @@ async def test_a_reader_detects_that_all_disks_lost_the_end(
 
 
 async def test_a_new_log_waits_for_all_brokers(kafka_log: KafkaUnderTest, kafka_brokers: StruckBrokers) -> None:
-    """A log made on those that are there would keep too few copies for ever, and be refused once the others come."""
+    """A log created on a part of the brokers would have too few copies for ever, and be refused later."""
     await lose_one(kafka_brokers)
     opening = asyncio.ensure_future(kafka_log.open_kafka())
     await asyncio.sleep(2)
@@ -122,14 +125,14 @@ async def test_no_topic_is_created_while_a_named_broker_is_missing(
 
 
 async def lose_one(brokers: StruckBrokers) -> None:
-    """Return when the cluster knows that one of its three brokers is gone."""
+    """Kill one of three brokers. Returns when the cluster knows that it is gone."""
     brokers.kill(3)
     while await count_brokers(brokers.bootstrap, random.Random(1)) != 2:
         await asyncio.sleep(0.1)
 
 
 def segments(brokers: StruckBrokers, topic: str) -> list[Path]:
-    """The files that hold the first partition of a topic, on all brokers."""
+    """The files of the first partition of a topic on all brokers."""
     return list(brokers.data.glob(f"broker-*/logs/{topic}-0/*.log"))
 
 

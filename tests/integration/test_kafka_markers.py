@@ -1,4 +1,4 @@
-"""The marker of a foreign transaction at the end of a partition takes an offset, and is no record."""
+"""The marker of a foreign transaction at the end of a partition has an offset, but is not a record."""
 
 from __future__ import annotations
 

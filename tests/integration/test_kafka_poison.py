@@ -17,18 +17,18 @@ pytestmark = pytest.mark.kafka
 
 FLEET_0 = Partition(FLEET, 0)
 _CRC_AT, _CRC_OF = 17, 21
-"""Where a batch (v2) has its checksum, and from where on it is taken."""
+"""Offsets in a batch (v2) of its checksum, and of the first byte that the checksum covers."""
 
 
 @asynccontextmanager
 async def foreign(log: KafkaUnderTest, **settings: object) -> AsyncIterator[AIOKafkaProducer]:
-    """A producer with settings that are not ours."""
+    """A producer with settings that the plane does not use."""
     async with AIOKafkaProducer(bootstrap_servers=log.bootstrap, **settings) as producer:
         yield producer
 
 
 async def read_all(log: EventLog) -> list[Record]:
-    """Everything that is there now."""
+    """All present records."""
     found: list[Record] = []
     end = await log.end(FLEET_0)
     async with aclosing(log.read({FLEET_0: 0})) as batches:
@@ -36,7 +36,7 @@ async def read_all(log: EventLog) -> list[Record]:
             found += records
             if found[-1].offset >= end - 1:
                 return found
-    raise AssertionError("reading never ends by itself")
+    raise AssertionError("the reader ended by itself")
 
 
 async def test_absent_keys_values_and_header_values_are_read_as_empty(kafka_log: KafkaUnderTest) -> None:

@@ -1,6 +1,4 @@
-"""The topics of a log: created with the required settings, refused by name otherwise, and watched while the log is
-open.
-"""
+"""The topics of a log are created with the required settings, refused with other settings, and checked while open."""
 
 from __future__ import annotations
 
@@ -78,7 +76,7 @@ async def test_several_processes_may_open_a_new_log_at_once(kafka_log: KafkaUnde
 
 
 async def test_a_recreated_log_ends_a_reader_that_has_read_no_record(kafka_log: KafkaUnderTest) -> None:
-    """A reader at the beginning of an empty partition can only tell by the topic's id."""
+    """A reader at the beginning of an empty partition can detect it by the id of the topic only."""
     log = await kafka_log.open_kafka()
     async with aclosing(log.read({FLEET_0: 0})) as batches:
         waiting = asyncio.ensure_future(anext(batches))
@@ -142,7 +140,7 @@ async def test_a_compression_bomb_is_rejected(kafka_log: KafkaUnderTest) -> None
 async def test_a_missing_cluster_is_unavailable() -> None:
     with pytest.raises(LogUnavailable, match=r"127\.0\.0\.1:1"):
         async with KafkaLog.open(TOPICS, "127.0.0.1:1", rng=random.Random(1)):
-            raise AssertionError("opened")
+            raise AssertionError("a log was opened without a cluster")
 
 
 def test_a_process_without_assertions_does_not_start() -> None:
