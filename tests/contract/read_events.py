@@ -117,7 +117,7 @@ class ReadEventsContract:
     async def test_a_start_outside_the_log_is_refused(self, engine: LogUnderTest, streams: LastingStreams) -> None:
         async with reading(engine, streams) as (log, reader):
             await put(log, Partition(ZONES, 0), b"v")
-            for request, fault, said in (
+            for request, fault, message in (
                 (request_of(zone(0, offset=9)), PositionExpired, "offset: 9 of zones/0 must be from 0 to 1"),
                 (request_of(), PermanentError, "ranges: 0 must be from 1 to 256"),
                 (request_of(zone(99)), PermanentError, "zones/99 does not exist"),
@@ -128,7 +128,7 @@ class ReadEventsContract:
                     "ranges.topic: 'replicas' must be one of",
                 ),
             ):
-                with pytest.raises(fault, match=said):
+                with pytest.raises(fault, match=message):
                     await all_of(reader, request)
 
     async def test_the_number_of_streams_is_limited(self, engine: LogUnderTest, streams: LastingStreams) -> None:

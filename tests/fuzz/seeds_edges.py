@@ -39,8 +39,8 @@ HOLDING = TableStatus(1, 1, 5, 5, 5, bytes(16))
 def _agent_messages() -> Iterable[bytes]:
     hello = Hello("rack-1", ["d1", "src/d2"], ["b1", "b2"], [HOLDING])
     refusal = Refusal(HOLDING, 7, RefusalCode.FULL, "table is full")
-    said: list[FromAgent] = [hello, Ack([HOLDING], [refusal]), Heartbeat([HOLDING._replace(dpus=1 << 77)])]
-    return map(agent_messages.encode, said)
+    messages: list[FromAgent] = [hello, Ack([HOLDING], [refusal]), Heartbeat([HOLDING._replace(dpus=1 << 77)])]
+    return map(agent_messages.encode, messages)
 
 
 def _deltas() -> list[Delta]:
@@ -154,9 +154,9 @@ def _manifests() -> Iterable[bytes]:
         "fleet/0": PartitionCopy(0, 3, 3, 300, bytes(16).hex(), T0),
         "zones/11": PartitionCopy(0, 0, 0, 0, "", 0),
     }
-    said = {"log_id": LOG_ID, "generation": 1, "parent": "", "partition_count": 12, "made_at_ms": T0}
-    yield msgspec.json.encode(Manifest(format=1, partitions=partitions, **said))  # type: ignore[arg-type]
-    yield msgspec.json.encode(Manifest(format=1, partitions={}, **said))  # type: ignore[arg-type]
+    fields = {"log_id": LOG_ID, "generation": 1, "parent": "", "partition_count": 12, "made_at_ms": T0}
+    yield msgspec.json.encode(Manifest(format=1, partitions=partitions, **fields))  # type: ignore[arg-type]
+    yield msgspec.json.encode(Manifest(format=1, partitions={}, **fields))  # type: ignore[arg-type]
 
 
 def _agent_tables() -> Iterable[bytes]:
@@ -178,8 +178,8 @@ def _saved_rows() -> Iterable[bytes]:
 
 
 def _checkpoints() -> Iterable[bytes]:
-    said = CheckpointContent(format=FORMAT, log_id=LOG_ID, generation=1, made_at_ms=T0, partitions={})
-    yield msgspec.json.encode(said)
+    content = CheckpointContent(format=FORMAT, log_id=LOG_ID, generation=1, made_at_ms=T0, partitions={})
+    yield msgspec.json.encode(content)
     yield b'{"statement": {}, "signature": "AAAA"}'
 
 

@@ -21,14 +21,14 @@ from tests.support.samples import EVENT_TYPES, sample
 from tests.support.toy_records import T0
 from tests.support.zones import ZONE, ZonesPartition
 
-Said = Sequence[tuple[Event, RecordMetadata]]
+EventsWithMetadata = Sequence[tuple[Event, RecordMetadata]]
 
 
-def history(said: Said) -> bytes:
+def history(events: EventsWithMetadata) -> bytes:
     """A partition of these events, with command ids and times as in real commands."""
-    rng, parts, before_ms = Random(1), [], said[0][1].time_ms
+    rng, parts, before_ms = Random(1), [], events[0][1].time_ms
     start_ms = before_ms
-    for event, at in said:
+    for event, at in events:
         now_ms = T0 + at.time_ms - start_ms
         about = event.envelope
         own_id = uuid7(now_ms, rng) if about.command_id else ""

@@ -49,12 +49,12 @@ def _appends_five_times(append: Any) -> Any:
 
 
 def _to_the_wrong_topic(say: Any) -> Any:
-    async def said(self: Forwarder, need: Any) -> bool:
+    async def appended(self: Forwarder, need: Any) -> bool:
         wrong = need._replace(target=FLEET_0) if str(need.target).startswith("zones") else need
         found: bool = await say(self, wrong)
         return found
 
-    return said
+    return appended
 
 
 def _not_frozen(_: Any) -> Any:

@@ -38,9 +38,9 @@ class TwoZones(WrittenRun):
         return Partition(ZONES, partition_of(zone.encode(), COUNT))
 
     def joined(self, zone: str, created_ms: int) -> None:
-        said = self.said(zone)
+        envelope = self.said(zone)
         self.write(
-            self.partition_of_zone(zone), e.NodesJoined(said, zone, ["n"], [created_ms], ["u"], b"", b"", [], [])
+            self.partition_of_zone(zone), e.NodesJoined(envelope, zone, ["n"], [created_ms], ["u"], b"", b"", [], [])
         )
 
     def left(self, zone: str) -> None:

@@ -225,16 +225,16 @@ def test_withdrawals_are_counted_by_zone() -> None:
 def test_a_loss_is_by_leave_only_if_all_leaves_are_stated(
     states: Mapping[str, int], rows: Mapping[str, Member | None], kind: str
 ) -> None:
-    had = {name: node("10.0.0.1") for name in rows}
-    assert losses((EVENT, {"members": had}), (membership(**states), {"members": rows})) == [f"any zone 1 {kind}"]
+    before = {name: node("10.0.0.1") for name in rows}
+    assert losses((EVENT, {"members": before}), (membership(**states), {"members": rows})) == [f"any zone 1 {kind}"]
 
 
 def test_a_single_state_applies_to_all_nodes_of_a_record() -> None:
-    said = e.MembershipChanged(
+    event = e.MembershipChanged(
         LOG.stated(), 0, 0, 1, 1, ["z"], ["a", "b"], [e.LEFT], [1], ["u"], b"", b"", [{}], [0], [], []
     )
     rows = {name: node(f"10.0.0.{number}") for number, name in enumerate("ab", 1)}
-    assert losses((EVENT, {"members": rows}), (said, {"members": dict.fromkeys("ab")})) == [
+    assert losses((EVENT, {"members": rows}), (event, {"members": dict.fromkeys("ab")})) == [
         "any zone 2 denied-by-leave"
     ]
 
@@ -251,39 +251,39 @@ def test_stated_and_other_leaves_of_a_record_have_separate_budgets() -> None:
 def test_a_loss_is_by_change_if_the_record_also_has_another_change_of_the_address() -> None:
     """The record also has a change that is no stated leave, so the loss is not by stated leaves alone."""
     old = {"policies": {"p": policy("drop", of={"tier": "old"})}}
-    had = {"members": {"a": node("10.0.0.1"), "b": node("10.0.0.1")}}
+    before = {"members": {"a": node("10.0.0.1"), "b": node("10.0.0.1")}}
     joins = {"members": {"a": None, "x": node("10.0.0.1", tier="old")}}
-    assert losses((EVENT, old), (EVENT, had), (membership(a=e.LEFT, x=e.PRESENT), joins)) == [
+    assert losses((EVENT, old), (EVENT, before), (membership(a=e.LEFT, x=e.PRESENT), joins)) == [
         "any zone 1 denied-by-change"
     ]
-    came = {"members": {"x": node("10.0.0.1", tier="old")}}
-    assert losses((EVENT, old), (EVENT, had), (membership(x=e.PRESENT), came)) == ["any zone 1 denied-by-change"]
+    joined = {"members": {"x": node("10.0.0.1", tier="old")}}
+    assert losses((EVENT, old), (EVENT, before), (membership(x=e.PRESENT), joined)) == ["any zone 1 denied-by-change"]
     relabelled = {"members": {"a": node("10.0.0.1", tier="old")}}
-    assert losses((EVENT, old), (EVENT, had), (membership(a=e.LEFT), relabelled)) == ["any zone 1 denied-by-change"]
+    assert losses((EVENT, old), (EVENT, before), (membership(a=e.LEFT), relabelled)) == ["any zone 1 denied-by-change"]
 
 
 def test_an_unchanged_node_of_the_record_does_not_change_the_kind_of_loss() -> None:
     web = {"policies": {"default": policy("allow", of=WEB)}}
-    had = {"members": {"a": node("10.0.0.1", role="web"), "b": node("10.0.0.1", role="db")}}
-    gone = {"members": {"a": None, "b": had["members"]["b"]}}
-    assert losses((EVENT, web), (EVENT, had), (membership(a=e.LEFT, b=e.PRESENT), gone)) == [
+    before = {"members": {"a": node("10.0.0.1", role="web"), "b": node("10.0.0.1", role="db")}}
+    gone = {"members": {"a": None, "b": before["members"]["b"]}}
+    assert losses((EVENT, web), (EVENT, before), (membership(a=e.LEFT, b=e.PRESENT), gone)) == [
         "any zone 1 denied-by-leave"
     ]
 
 
 def test_the_loss_of_retained_states_has_the_kind_of_its_node() -> None:
     """Two retained states of one node have the same address."""
-    had = {"retained": {"a": retained(node("10.0.0.1"), node("10.0.0.1", tier="old"))}}
-    assert losses((EVENT, had), (membership(a=e.LEFT), {"retained": {"a": None}})) == ["any zone 1 denied-by-leave"]
-    assert losses((EVENT, had), (membership(a=e.INFERRED), {"retained": {"a": None}})) == [
+    before = {"retained": {"a": retained(node("10.0.0.1"), node("10.0.0.1", tier="old"))}}
+    assert losses((EVENT, before), (membership(a=e.LEFT), {"retained": {"a": None}})) == ["any zone 1 denied-by-leave"]
+    assert losses((EVENT, before), (membership(a=e.INFERRED), {"retained": {"a": None}})) == [
         "any zone 1 denied-by-change"
     ]
 
 
 def test_a_loss_by_a_policy_is_no_leave() -> None:
-    had = {"members": {"a": node("10.0.0.1")}}
+    before = {"members": {"a": node("10.0.0.1")}}
     gone: Rows = {"members": {"a": None}, "policies": {"p": policy("drop")}}
-    assert losses((EVENT, had), (EVENT, gone)) == ["any zone 1 denied-by-change"]
+    assert losses((EVENT, before), (EVENT, gone)) == ["any zone 1 denied-by-change"]
 
 
 def withdrawn(

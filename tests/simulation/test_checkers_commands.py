@@ -21,14 +21,14 @@ def test_an_answer_at_a_position_without_a_command_is_reported() -> None:
     log = WrittenRun()
     event = log.join("a")
     log.tell(event, 7)
-    told = event.envelope.command_id
+    command_id = event.envelope.command_id
     assert list(commands.check_acknowledged(log.evidence())) == [
-        f"{told} was answered by zones/0@7, where the log has no command"
+        f"{command_id} was answered by zones/0@7, where the log has no command"
     ]
     log = WrittenRun()
     log.tell(event, 0)
     assert list(commands.check_acknowledged(log.evidence())) == [
-        f"{told} was answered by zones/0@0, where the log has no command"
+        f"{command_id} was answered by zones/0@0, where the log has no command"
     ]
 
 
@@ -53,15 +53,15 @@ def test_a_command_whose_attempts_all_failed_is_not_in_the_log() -> None:
 def effects(*done: tuple[str, Outcome, int, bool]) -> list[str]:
     """The report about records by (command, outcome, offset of the first copy, whether rows changed)."""
     steps = WrittenSteps()
-    said = {name: steps.log.join(name) for name, *_ in done}
+    events = {name: steps.log.join(name) for name, *_ in done}
     steps.add(None).add(steps.log.join("rejected"), nodes={"x": None})
     for name, outcome, offset, changes in done:
         answer = Answer(outcome, ZONES_0, offset)
         if changes:
-            steps.add(said[name], ZONES_0, answer, nodes={name: None}, marks={"": None})
+            steps.add(events[name], ZONES_0, answer, nodes={name: None}, marks={"": None})
         else:
-            steps.add(said[name], ZONES_0, answer)
-    ids = {event.envelope.command_id: name for name, event in said.items()}
+            steps.add(events[name], ZONES_0, answer)
+    ids = {event.envelope.command_id: name for name, event in events.items()}
     found = commands.check_effects(steps.evidence())
     return [" ".join(ids.get(word, word) for word in fault.split()) for fault in found]
 
@@ -76,7 +76,7 @@ def test_a_refused_command_or_a_copy_changes_no_row() -> None:
     assert effects(("a", DONE, 1, True)) == ["zones/0@2 is a copy of 1, and changed ['marks', 'nodes']"]
 
 
-def answered(told: Answer, *answers: Answer, effective: int | None) -> list[str]:
+def answered(reply: Answer, *answers: Answer, effective: int | None) -> list[str]:
     """The report about an answer to a command whose records at offsets 0, 1... have these answers. The record at
     `effective` changed rows.
     """
@@ -87,7 +87,7 @@ def answered(told: Answer, *answers: Answer, effective: int | None) -> list[str]
             steps.add(event, ZONES_0, answer, nodes={"a": None})
         else:
             steps.add(event, ZONES_0, answer)
-    steps.log.history.add(Answered(9.0, "c", "p0", event.envelope.command_id, told))
+    steps.log.history.add(Answered(9.0, "c", "p0", event.envelope.command_id, reply))
     return [fault.removeprefix(event.envelope.command_id) for fault in commands.check_answers(steps.evidence())]
 
 
@@ -107,11 +107,11 @@ OVERTAKEN = HELD._replace(outcome=Outcome("refused", "hold 7 ended without appro
 
 
 def test_a_repeated_held_command_may_be_answered_with_the_end_of_its_hold() -> None:
-    def answered_when_held(told: Answer) -> list[str]:
+    def answered_when_held(reply: Answer) -> list[str]:
         steps = WrittenSteps()
         event = steps.log.join("a")
         steps.add(event, FLEET_0, HELD, holds={"7": None})
-        steps.log.history.add(Answered(9.0, "c", "p0", event.envelope.command_id, told))
+        steps.log.history.add(Answered(9.0, "c", "p0", event.envelope.command_id, reply))
         return list(commands.check_answers(steps.evidence()))
 
     assert not answered_when_held(HELD)
@@ -127,11 +127,11 @@ def test_a_repeated_held_command_may_be_answered_with_the_end_of_its_hold() -> N
 UNCHANGED_A = Outcome("unchanged", "so already")
 
 
-def one_outcome(*told: tuple[str, Answer]) -> list[str]:
+def one_outcome(*replies: tuple[str, Answer]) -> list[str]:
     """The report about these answers of processes to one command."""
     log = WrittenRun()
     event = log.join("a")
-    for process, answer in told:
+    for process, answer in replies:
         log.history.add(Answered(9.0, "c", process, event.envelope.command_id, answer))
     found = commands.check_one_outcome(log.evidence())
     return [fault.removeprefix(event.envelope.command_id) for fault in found]
@@ -207,8 +207,8 @@ def ordered(*sent_commands: tuple[float | None, float, int]) -> list[str]:
     return list(commands.check_order(log.evidence()))
 
 
-def out_of_order(who: str, offset: int, after: str, highest: int) -> list[str]:
-    return [f"{who} is at zones/0@{offset}, and was sent after {after} was answered at {highest}"]
+def out_of_order(command: str, offset: int, after: str, highest: int) -> list[str]:
+    return [f"{command} is at zones/0@{offset}, and was sent after {after} was answered at {highest}"]
 
 
 def test_a_command_sent_after_an_answer_is_later_in_the_log() -> None:
@@ -272,8 +272,8 @@ def test_a_query_of_fleet_includes_the_changes_before_its_minimum_position(least
     assert not reads(least, enough)
     assert not reads(least, -1), "the query was not about fleet"
     if enough:
-        told = f"s read fleet@{enough - 1}, which lacks zones/0@{least}"
-        assert reads(least, enough - 1) == [told]
+        fault = f"s read fleet@{enough - 1}, which lacks zones/0@{least}"
+        assert reads(least, enough - 1) == [fault]
         assert reads(least, 0)
 
 

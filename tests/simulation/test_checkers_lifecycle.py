@@ -88,14 +88,14 @@ def dpu(phase: str, **more: Any) -> Dpu:
     return Dpu("z", 0, "n", "s", "b", phase, more.pop("attempt", 7), 1, 1, 1, **more)
 
 
-def legal(said: str) -> set[tuple[str, str]]:
+def legal(kind: str) -> set[tuple[str, str]]:
     """The transitions in the table for a record about the DPU itself."""
     found = set()
     for line in LEGAL.strip().splitlines():
         what, froms, tos = (cell.strip() for cell in line.split("|"))
         for phase in PHASES:
             groups = {"all", phase, "work" if phase in WORK else ""}
-            if what in (said, "anything") and groups & set(froms.split(", ")):
+            if what in (kind, "anything") and groups & set(froms.split(", ")):
                 found |= {(phase, to) for word in tos.split(", ") for to in _places(word, phase)}
     return found
 
@@ -118,7 +118,7 @@ def _after(phase: str) -> set[str]:
     return ends.get(phase) or {WORK[WORK.index(phase) + 1]}
 
 
-def allowed(say: Callable[[str], e.Event | None], about: str = "{}") -> set[tuple[str, str]]:
+def allowed(event_of: Callable[[str], e.Event | None], about: str = "{}") -> set[tuple[str, str]]:
     """The transitions that the checker allows for a record about the DPU, or about another one if `about` changes the
     name.
     """
@@ -126,27 +126,27 @@ def allowed(say: Callable[[str], e.Event | None], about: str = "{}") -> set[tupl
     for phase, to in moves:
         name = f"{phase}>{to}"
         steps.add(None, dpus={name: dpu(phase)})
-        steps.add(say(about.format(name)), dpus={name: None if to == "gone" else dpu(to)})
+        steps.add(event_of(about.format(name)), dpus={name: None if to == "gone" else dpu(to)})
     faults = {fault.partition(":")[0] for fault in lifecycle.check_transitions(steps.evidence())}
     return {move for number, move in enumerate(moves) if f"zones/0@{2 * number + 1}" not in faults}
 
 
-@pytest.mark.parametrize("said", EVENTS)
-def test_a_record_about_a_dpu_leads_only_to_the_legal_phases(said: str) -> None:
-    assert allowed(EVENTS[said]) == legal(said)
+@pytest.mark.parametrize("kind", EVENTS)
+def test_a_record_about_a_dpu_leads_only_to_the_legal_phases(kind: str) -> None:
+    assert allowed(EVENTS[kind]) == legal(kind)
 
 
-@pytest.mark.parametrize("said", EVENTS)
-def test_a_record_about_another_dpu_may_only_admit_a_pending_one(said: str) -> None:
-    assert allowed(EVENTS[said], "not {}") == {("Pending", BACK)}
+@pytest.mark.parametrize("kind", EVENTS)
+def test_a_record_about_another_dpu_may_only_admit_a_pending_one(kind: str) -> None:
+    assert allowed(EVENTS[kind], "not {}") == {("Pending", BACK)}
 
 
-def moved(before: Dpu | None, said: str, after: Dpu | None) -> list[str]:
+def moved(before: Dpu | None, kind: str, after: Dpu | None) -> list[str]:
     """The report about a transition of a DPU by this kind of record."""
     steps = WrittenSteps()
     if before is not None:
         steps.add(None, dpus={"d": before})
-    steps.add(EVENTS[said]("d"), dpus={"d": after})
+    steps.add(EVENTS[kind]("d"), dpus={"d": after})
     faults = list(lifecycle.check_transitions(steps.evidence()))
     return faults[1:] if before is not None else faults
 
@@ -222,19 +222,19 @@ def counted(event: e.Event, row: Dpu | None, *, partition: Partition = ZONES_0) 
 
 @pytest.mark.parametrize(("kind", "more"), REPORTS)
 def test_only_the_holder_of_the_running_attempt_may_report(kind: type, more: tuple[Any, ...]) -> None:
-    def said(by: str, phase: str = "Rebooting", attempt: int = 7) -> e.Event:
+    def report_by(by: str, phase: str = "Rebooting", attempt: int = 7) -> e.Event:
         event: e.Event = kind(LOG.stated(actor=by), "z", "d", phase, attempt, *more)
         return event
 
-    report = said("provisioner/p")
+    report = report_by("provisioner/p")
     assert not counted(report, RUNNING)
     where = f"zones/0@1: {kind.__name__} of attempt 7 of d by provisioner/"
     other = "p counts, but that is not the running attempt"
     assert counted(report, dpu("Rebooting", step_state="open", provisioner="p#1")) == [where + other]
     assert counted(report, dpu("DPU Config", step_state="running", provisioner="p#1")) == [where + other]
     assert counted(report, None) == [(where + other).replace("@1", "@0")]
-    assert counted(said("provisioner/p", attempt=6), RUNNING), "an attempt that has ended"
-    assert counted(said("provisioner/q"), RUNNING) == [where + "q counts, but p holds the attempt"]
+    assert counted(report_by("provisioner/p", attempt=6), RUNNING), "an attempt that has ended"
+    assert counted(report_by("provisioner/q"), RUNNING) == [where + "q counts, but p holds the attempt"]
     assert counted(report, None, partition=Partition(ZONES, 1)), "also in another partition"
 
 
@@ -279,10 +279,10 @@ def limited(first: int, end: int) -> e.Event:
     return e.ZoneLimitsSet(LOG.stated(), first, end, "z", 1, 1)
 
 
-def marked(*said: tuple[e.Event, bool], partition: Partition = FLEET_0) -> list[str]:
+def marked(*records: tuple[e.Event, bool], partition: Partition = FLEET_0) -> list[str]:
     """The report about records that counted or did not."""
     steps = WrittenSteps()
-    for event, counts in said:
+    for event, counts in records:
         rows: dict[str, dict[str, Any]] = {"marks": {"": 1}} if counts else {}
         steps.add(event, partition, **rows).add(None, partition)
     return list(lifecycle.check_marks(steps.evidence()))

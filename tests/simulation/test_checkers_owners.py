@@ -24,8 +24,8 @@ def by_agent(
     log: WrittenRun, four: bytes = b"", labels: dict[str, str] | None = None, zone: str = "z"
 ) -> e.NodesJoined:
     """A join of node `n` by its agent."""
-    said = log.said(zone, "node-agent/n")
-    return e.NodesJoined(said, zone, ["n"], [], [], four, b"", [labels or {}], [0])
+    envelope = log.said(zone, "node-agent/n")
+    return e.NodesJoined(envelope, zone, ["n"], [], [], four, b"", [labels or {}], [0])
 
 
 def limited(*zones: str) -> WrittenRun:
@@ -75,10 +75,10 @@ def test_an_agent_that_alters_data_of_an_operator_is_found(
 
 def test_a_taken_address_and_a_needless_wait_for_one_are_found() -> None:
     log = limited("z")
-    held, taken = log.join("a"), by_agent(log)
+    held, from_agent = log.join("a"), by_agent(log)
     log.write(FLEET_0, log.forward(held, 0, 1))
     state = e.SUPERSEDED + e.AGENT_ADDRESS4
-    log.write(FLEET_0, log.forward(replace(taken, addresses4=held.addresses4), 1, 2, states=[state]))
+    log.write(FLEET_0, log.forward(replace(from_agent, addresses4=held.addresses4), 1, 2, states=[state]))
     assert list(owners.check_addresses(log.evidence())) == []
     with patched((projections.fleet.membership.contested.StatedAddresses, "_is_of_another", returns(False))):
         (fault,) = owners.check_addresses(log.evidence())

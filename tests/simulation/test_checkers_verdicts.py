@@ -63,22 +63,22 @@ def test_a_single_change_is_safe() -> None:
 )
 def test_a_prefix_may_be_split_if_no_half_is_missing(wide: str, halves: tuple[str, str], missing: str) -> None:
     first, second = halves
-    had = table(ALLOW, wide)
-    assert not fault_of(had, step(ALLOW, halves), step(ALLOW, remove=[wide]))
-    assert not fault_of(had, step(ALLOW, halves, [wide]))
-    late = fault_of(had, step(ALLOW, [first], [wide]), step(ALLOW, [second]))
+    before = table(ALLOW, wide)
+    assert not fault_of(before, step(ALLOW, halves), step(ALLOW, remove=[wide]))
+    assert not fault_of(before, step(ALLOW, halves, [wide]))
+    late = fault_of(before, step(ALLOW, [first], [wide]), step(ALLOW, [second]))
     assert late == f"after 2 of 3 changes source {ip_address(missing)} gets the verdict deny for ('other', 0)"
 
 
 def test_an_address_of_the_other_family_does_not_cover() -> None:
-    had = table(ALLOW, "0.0.0.1/32", "::1/128")
-    gap = fault_of(had, step(ALLOW, remove=["0.0.0.1/32"]), step(ALLOW, ["0.0.0.1/32"]))
+    before = table(ALLOW, "0.0.0.1/32", "::1/128")
+    gap = fault_of(before, step(ALLOW, remove=["0.0.0.1/32"]), step(ALLOW, ["0.0.0.1/32"]))
     assert gap == "after 1 of 2 changes source 0.0.0.1 gets the verdict deny for ('other', 0)"
 
 
 def test_a_prefix_does_not_cover_the_next_address() -> None:
-    had = table(ALLOW, "10.0.0.0/32", ONE)
-    gap = fault_of(had, step(ALLOW, remove=[ONE]), step(ALLOW, [ONE]))
+    before = table(ALLOW, "10.0.0.0/32", ONE)
+    gap = fault_of(before, step(ALLOW, remove=[ONE]), step(ALLOW, [ONE]))
     assert gap == "after 1 of 2 changes source 10.0.0.1 gets the verdict deny for ('other', 0)"
 
 
@@ -90,9 +90,9 @@ def test_the_first_matching_rule_decides_at_every_step() -> None:
         "after 1 of 2 changes source 10.0.0.1 gets the verdict allow for ('other', 0)"
     )
     moved = rule("drop", priority=8)
-    had = table(ALLOW, ONE) | table(drop, ONE)
-    assert not fault_of(had, step(moved, [ONE]), step(drop, remove=[ONE]))
-    assert fault_of(had, step(drop, remove=[ONE]), step(moved, [ONE]))
+    before = table(ALLOW, ONE) | table(drop, ONE)
+    assert not fault_of(before, step(moved, [ONE]), step(drop, remove=[ONE]))
+    assert fault_of(before, step(drop, remove=[ONE]), step(moved, [ONE]))
 
 
 TCP, LATER = rule("allow", "tcp"), rule("allow", "tcp", priority=1)
@@ -112,25 +112,25 @@ TCP, LATER = rule("allow", "tcp"), rule("allow", "tcp", priority=1)
 )
 def test_no_port_may_be_missing_at_any_step(whole: Rule, part: tuple[int, ...], missing: int) -> None:
     stays, later = rule("allow", "tcp", *part), LATER._replace(ports=whole.ports)
-    had = table(whole, ONE) | table(stays, ONE)
-    assert not fault_of(had, step(later, [ONE]), step(whole, remove=[ONE]))
-    assert fault_of(had, step(whole, remove=[ONE]), step(later, [ONE])) == (
+    before = table(whole, ONE) | table(stays, ONE)
+    assert not fault_of(before, step(later, [ONE]), step(whole, remove=[ONE]))
+    assert fault_of(before, step(whole, remove=[ONE]), step(later, [ONE])) == (
         f"after 1 of 2 changes source 10.0.0.1 gets the verdict deny for ('tcp', {missing})"
     )
 
 
 def test_a_protocol_that_no_rule_names_is_checked() -> None:
-    had = table(ALLOW, ONE) | table(TCP, ONE) | table(rule("allow", "udp"), ONE)
+    before = table(ALLOW, ONE) | table(TCP, ONE) | table(rule("allow", "udp"), ONE)
     again = rule(priority=1)
-    assert not fault_of(had, step(again, [ONE]), step(ALLOW, remove=[ONE]))
-    assert fault_of(had, step(ALLOW, remove=[ONE]), step(again, [ONE])) == (
+    assert not fault_of(before, step(again, [ONE]), step(ALLOW, remove=[ONE]))
+    assert fault_of(before, step(ALLOW, remove=[ONE]), step(again, [ONE])) == (
         "after 1 of 2 changes source 10.0.0.1 gets the verdict deny for ('other', 0)"
     )
 
 
 def test_a_rule_for_one_protocol_does_not_cover_another() -> None:
     udp, again = rule("allow", "udp"), rule("allow", "udp", priority=1)
-    had = table(TCP, ONE) | table(udp, ONE)
-    assert fault_of(had, step(udp, remove=[ONE]), step(again, [ONE])) == (
+    before = table(TCP, ONE) | table(udp, ONE)
+    assert fault_of(before, step(udp, remove=[ONE]), step(again, [ONE])) == (
         "after 1 of 2 changes source 10.0.0.1 gets the verdict deny for ('udp', 0)"
     )

@@ -93,20 +93,20 @@ class Workload:
     def _join(self, replica: Replica) -> Request:
         zone, rng = self._rng.choice(self._zones), self._rng
         names = rng.sample(NODES, rng.choice((1, 1, 2, 5)))
-        fours, sixes, sets, index = self._columns(len(names))
+        addresses4, addresses6, sets, index = self._columns(len(names))
         envelope = self._envelope(zone)
         created, uids = self._incarnations(names)
         return self._zone_request(
-            replica, zone, e.NodesJoined(envelope, zone, names, created, uids, fours, sixes, sets, index)
+            replica, zone, e.NodesJoined(envelope, zone, names, created, uids, addresses4, addresses6, sets, index)
         )
 
     def _change(self, replica: Replica) -> Request:
         zone, rng = self._rng.choice(self._zones), self._rng
         names = self._nodes_in(replica, zone) or [rng.choice(NODES)]
-        fours, sixes, sets, index = self._columns(len(names))
+        addresses4, addresses6, sets, index = self._columns(len(names))
         envelope = self._envelope(zone)
         return self._zone_request(
-            replica, zone, e.NodesChanged(envelope, zone, names, [], [], fours, sixes, sets, index)
+            replica, zone, e.NodesChanged(envelope, zone, names, [], [], addresses4, addresses6, sets, index)
         )
 
     def _leave(self, replica: Replica) -> Request:
@@ -163,11 +163,16 @@ class Workload:
 
     def _columns(self, count: int) -> tuple[bytes, bytes, list[dict[str, str]], list[int]]:
         rng = self._rng
-        fours = b"".join(bytes((10, 0, 0, 1 + n)) for n in rng.sample(range(40), count))
-        sixes = b"".join(bytes((0xFD, *([0] * 14), 1 + n)) for n in rng.sample(range(40), count))
+        addresses4 = b"".join(bytes((10, 0, 0, 1 + n)) for n in rng.sample(range(40), count))
+        addresses6 = b"".join(bytes((0xFD, *([0] * 14), 1 + n)) for n in rng.sample(range(40), count))
         pick = [rng.randrange(len(LABELS)) for _ in range(count)]
         with6 = rng.random() < 0.3
-        return fours if rng.random() < 0.95 else b"", sixes if with6 else b"", [dict(found) for found in LABELS], pick
+        return (
+            addresses4 if rng.random() < 0.95 else b"",
+            addresses6 if with6 else b"",
+            [dict(found) for found in LABELS],
+            pick,
+        )
 
     def _nodes_in(self, replica: Replica, zone: str) -> list[str]:
         names = sorted(n for n, node in self._zone_state(replica, zone).nodes.rows.items() if node.zone == zone)

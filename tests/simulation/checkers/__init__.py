@@ -20,7 +20,7 @@ commands succeeded in fault-free time.
 |---|---|---|
 | I9 | positions in beacons, answers and queries; versions in reports and of tables | status of Kubernetes objects |
 | I15, I19 | nothing: one tenant, and the log itself is the audit trail | |
-| I17 | tasks, links, frames, copies of commands, idle statements; files and memory where a recorder samples them | |
+| I17 | tasks, links, frames, copies of commands, records without effect; files, memory if a recorder samples them | |
 | I18 | beacons and reports in the log | requests to a Kubernetes API |
 | I20 | quarantine, halts, zones whose changes do not reach fleet | DPUs that lag: their alarms are metrics |
 """
@@ -134,7 +134,7 @@ INVARIANTS = (
     ),
     Invariant(
         "I17",
-        "queues, memory, retries and idle statements are bounded",
+        "queues, memory, retries and records without effect are bounded",
         (plane_records.check_bounds, plane_records.check_retries, plane_records.check_idle_records),
     ),
     Invariant("I18", "beacons and reports keep their rate limits", (plane_records.check_rates,)),

@@ -17,11 +17,11 @@ from tests.simulation.fresh import Step
 Found = Iterator[str]
 
 
-class Left(NamedTuple):
+class Leave(NamedTuple):
     """The last accepted leave of a node that is absent from the partition."""
 
     partition: Partition
-    gone: NodeTombstone
+    tombstone: NodeTombstone
 
 
 def check_ended(run: Evidence) -> Found:
@@ -32,17 +32,17 @@ def check_ended(run: Evidence) -> Found:
     corrected between them. The order of two statements with equal creation time is then unknown, and only an older
     incarnation counts as a fault.
     """
-    left: dict[str, list[Left]] = {}
+    leaves: dict[str, list[Leave]] = {}
     for partition, steps in run.steps.items():
         if partition.topic == ZONES:
-            for name, gone in _leaves(steps).items():
-                left.setdefault(name, []).append(Left(partition, gone))
+            for name, tombstone in _leaves(steps).items():
+                leaves.setdefault(name, []).append(Leave(partition, tombstone))
     for partition, folded in run.folded.items():
         rows = folded.state.nodes.rows if partition.topic == ZONES else {}
-        for name in sorted(left.keys() & rows):
-            for leave in left[name]:
+        for name in sorted(leaves.keys() & rows):
+            for leave in leaves[name]:
                 if leave.partition != partition and _ends(run, leave, partition, rows[name]):
-                    left_as = f"{leave.gone.zone} as incarnation {leave.gone.created_ms}"
+                    left_as = f"{leave.tombstone.zone} as incarnation {leave.tombstone.created_ms}"
                     yield f"node {name} is in {rows[name].zone}, but left {left_as}"
 
 
@@ -63,30 +63,30 @@ def check_verified(run: Evidence) -> Found:
 
 def _leaves(steps: list[Step]) -> dict[str, NodeTombstone]:
     """The leaves without a later statement in their partition."""
-    left: dict[str, NodeTombstone] = {}
+    leaves: dict[str, NodeTombstone] = {}
     for step in steps:
         for name, node in step.rows.get("nodes", ()):
             if node is not None:
-                left.pop(name, None)
-        for name, gone in step.rows.get("tombstones", ()):
-            if gone is not None and (gone.state == SUPERSEDED or not gone.last_present_ms):
-                left.pop(name, None)
-            elif gone is not None:
-                left[name] = gone
-    return left
+                leaves.pop(name, None)
+        for name, tombstone in step.rows.get("tombstones", ()):
+            if tombstone is not None and (tombstone.state == SUPERSEDED or not tombstone.last_present_ms):
+                leaves.pop(name, None)
+            elif tombstone is not None:
+                leaves[name] = tombstone
+    return leaves
 
 
-def _ends(run: Evidence, leave: Left, partition: Partition, node: Node) -> bool:
+def _ends(run: Evidence, leave: Leave, partition: Partition, node: Node) -> bool:
     """Whether the leave ends this row of the node: the row is of an older incarnation, or was stated before the node
     moved to the zone that it left.
     """
-    gone = leave.gone
-    now_ms = _known_to_fleet_ms(run, leave.partition, gone.changed, partition, node.changed)
-    if max(gone.changed_ms, node.changed_ms) > now_ms:
+    tombstone = leave.tombstone
+    now_ms = _known_to_fleet_ms(run, leave.partition, tombstone.changed, partition, node.changed)
+    if max(tombstone.changed_ms, node.changed_ms) > now_ms:
         return False
-    if node.created_ms == gone.created_ms:
-        return node.changed_ms < gone.last_present_ms <= gone.changed_ms
-    return node.created_ms < gone.created_ms and node.changed_ms <= gone.changed_ms
+    if node.created_ms == tombstone.created_ms:
+        return node.changed_ms < tombstone.last_present_ms <= tombstone.changed_ms
+    return node.created_ms < tombstone.created_ms and node.changed_ms <= tombstone.changed_ms
 
 
 def _known_to_fleet_ms(run: Evidence, one: Partition, offset: int, other: Partition, of_other: int) -> int:

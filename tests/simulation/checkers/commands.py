@@ -143,8 +143,13 @@ def check_done(run: Evidence) -> Found:
 def _is_end_of_hold(reply: Answer, logged: Answer) -> bool:
     """Whether a repeat of a held command was answered with the end of its hold: `done` if approved, else `refused`."""
     outcome, hold = reply.outcome, logged.outcome.result.get("hold")
-    says = outcome.code in ("done", "refused") and f"hold {hold} " in outcome.reason
-    return logged.outcome.code == "held" and outcome.result.get("hold") == hold and reply[1:] == logged[1:] and says
+    names_its_end = outcome.code in ("done", "refused") and f"hold {hold} " in outcome.reason
+    return (
+        logged.outcome.code == "held"
+        and outcome.result.get("hold") == hold
+        and reply[1:] == logged[1:]
+        and names_its_end
+    )
 
 
 def is_expired(answer: Answer) -> bool:

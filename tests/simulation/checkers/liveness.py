@@ -88,15 +88,15 @@ def check_alarms(run: Evidence) -> Found:
     for partition, steps in run.steps.items():
         if partition.topic != ZONES or str(partition) in alarmed:
             continue
-        taken = run.taken(partition)
-        ends = [to_offset for to_offset, _ in taken]
+        forwards = run.taken(partition)
+        ends = [to_offset for to_offset, _ in forwards]
         for step in steps:
             if not is_membership(step):
                 continue
             offset = step.record.offset
             index = bisect_left(ends, offset + 1)
             began_s = run.appended_s(partition, offset)
-            ended_s = run.appended_s(FLEET_0, taken[index][1]) if index < len(ends) else run.end_s
+            ended_s = run.appended_s(FLEET_0, forwards[index][1]) if index < len(ends) else run.end_s
             if (waited_s := fault_free.length_s(began_s, ended_s)) > SILENT_S:
                 yield f"{partition}@{offset} reached fleet after {waited_s:.0f} fault-free s, without an alarm"
                 break
