@@ -19,10 +19,9 @@ import grpc
 from google.protobuf.message import Message
 
 from commands.client.channels import CertificateSource, Channels
-from commands.client.errors import CallFailed, NotFound, Rejected, failure
-from commands.client.errors import StillFolding as ServerFolds
+from commands.client.errors import CallFailed, NotFound, Rejected, StillFolding, failure
 from commands.client.retries import Retries
-from deploy.cli.errors import NotFoundError, Refused, StillFolding, Unreachable, retry_advice
+from deploy.cli.errors import NotFoundError, Refused, StillFoldingError, Unreachable, retry_advice
 from deploy.cli.results import merged_position
 from deploy.cli.rpc_errors import no_answer_message, not_sent_message
 from eventstore.ids import part_id, uuid7
@@ -165,7 +164,7 @@ class Client:
                 last = answer[-1] if isinstance(answer, list) and answer else answer
                 self._seen.append(getattr(last, "position", ""))
                 return answer
-            except StillFolding as folding:
+            except StillFoldingError as folding:
                 if self._now_ms() >= until_ms:
                     raise
                 click.echo(folding.message, err=True)
@@ -236,8 +235,8 @@ class Client:
         match found:
             case NotFound():
                 return NotFoundError(found.details, found.reason)
-            case ServerFolds():
-                return StillFolding(found.details)
+            case StillFolding():
+                return StillFoldingError(found.details)
             case Rejected():
                 return Refused(found.details)
         if found.is_from_plane:

@@ -54,7 +54,7 @@ class Unreachable(click.ClickException):
     exit_code = UNKNOWN
 
 
-class StillFolding(Unreachable):
+class StillFoldingError(Unreachable):
     """The server is still folding the log up to the point of an as-of query; the client asks again."""
 
 

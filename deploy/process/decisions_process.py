@@ -26,7 +26,13 @@ NAME_MAX = 53
 """Characters of the parent's name in the name of the replica, which has 63 at most."""
 
 _PROGRAM = "deploy.process.decisions_program"
-_OTHERS = {"role": "decisions", "simulate": 0, "simulate_fail": "", "state_checkpoints": 1, "state_checkpoints_mb": 0}
+_CHANGED_SETTINGS = {
+    "role": "decisions",
+    "simulate": 0,
+    "simulate_fail": "",
+    "state_checkpoints": 1,
+    "state_checkpoints_mb": 0,
+}
 """The settings in which the process differs from its parent. It keeps the fewest checkpoints, because it answers no
 queries of the past."""
 
@@ -45,7 +51,7 @@ class DecisionsProcess:
         self._running = dict(self._ended)
         level, form = configured()
         self._order = Order(
-            settings=settings.model_copy(update=_OTHERS),
+            settings=settings.model_copy(update=_CHANGED_SETTINGS),
             name=f"{name[:NAME_MAX]}-decisions",
             log_level=level,
             log_format=form,

@@ -161,6 +161,14 @@ class Fold(Protocol[S]):
     def evolve(self, state: S, change: Any, at: RecordMetadata) -> None: ...
 
 
+def folds_by_version(folds: Iterable[Fold[Any]]) -> dict[str, dict[int, Fold[Any]]]:
+    """These folds by topic and fold version."""
+    by_topic: dict[str, dict[int, Fold[Any]]] = {}
+    for fold in folds:
+        by_topic.setdefault(fold.topic, {})[fold.version] = fold
+    return by_topic
+
+
 @runtime_checkable
 class MigratingFold(Protocol):
     """Rules of a later version whose state has another form than that of the version before."""

@@ -42,7 +42,8 @@ from schemas.events import Event, FoldVersionUpgraded, LogCreated
 FIRST_VERSION = 1
 """The fold version of every partition until a FoldVersionUpgraded."""
 
-_PLANE_EVENTS = frozenset({"LogCreated", "FoldVersionUpgraded"})
+PLANE_EVENTS = frozenset({LogCreated.__name__, FoldVersionUpgraded.__name__})
+"""Event types that are accepted under every fold version. This module handles them; a fold never sees them."""
 _QUARANTINE_SHOWN = 16
 _REASON_SHOWN = 500
 
@@ -67,7 +68,7 @@ class FoldedPartition:
     def __init__(
         self,
         partition: Partition,
-        rules: Mapping[int, Fold[Any]],
+        versions: Mapping[int, Fold[Any]],
         log_id: str = "",
         listener: DecisionListener | None = None,
         *,
@@ -77,7 +78,7 @@ class FoldedPartition:
         self.listener = listener
         self.log_id = log_id
         self.is_deciding = is_deciding
-        self.rules = rules
+        self.versions = versions
         self.state: Any = None
         self._dropped_tables: list[StateTable[Any]] = []
         self.ledger = Ledger()
@@ -96,8 +97,8 @@ class FoldedPartition:
         self.begin(FIRST_VERSION)
 
     def begin(self, version: int) -> None:
-        """Start with an empty state under the rules of this version. Halts if this binary does not have them."""
-        self.state = self.rules.get(version, self.rules[max(self.rules)]).initial_state(self.partition)
+        """Start with an empty state of this fold version. Halts if this binary does not support it."""
+        self.state = self.versions.get(version, self.versions[max(self.versions)]).initial_state(self.partition)
         self._use_version(version)
 
     @property
@@ -111,12 +112,14 @@ class FoldedPartition:
 
     def _use_version(self, version: int) -> None:
         self.version = version
-        fold = self.rules.get(version)
+        fold = self.versions.get(version)
         if fold is None:
-            self.halt(f"fold version {version} is not supported: this binary supports {sorted(self.rules)}; upgrade it")
+            self.halt(
+                f"fold version {version} is not supported: this binary supports {sorted(self.versions)}; upgrade it"
+            )
             return
         self._fold = fold
-        self._admitted = accepted_headers(fold.accepts | _PLANE_EVENTS)
+        self._admitted = accepted_headers(fold.accepts | PLANE_EVENTS)
         self._run_fold = fold if isinstance(fold, RunFold) else None
         (self._run_header,) = accepted_headers({self._run_fold.run_of}) if self._run_fold else (b"",)
 
@@ -266,7 +269,7 @@ class FoldedPartition:
     def _decide(self, event: Event, at: RecordMetadata, value: bytes) -> Outcome:
         version = self.version
         if type(event) is FoldVersionUpgraded:
-            change, outcome = None, self._raise_version(event.version, at)
+            change, outcome = None, self._upgrade(event.version, at)
         else:
             change, outcome = normalize(self._fold.decide(self.state, event, at))
             if change is not None:
@@ -275,16 +278,16 @@ class FoldedPartition:
             self.listener.on_decision(DecidedRecord(event, change, outcome, at, version, value))
         return outcome
 
-    def _raise_version(self, version: int, at: RecordMetadata) -> Outcome:
+    def _upgrade(self, version: int, at: RecordMetadata) -> Outcome:
         if version <= self.version:
             return Outcome("unchanged", f"version: {self.partition} already has fold version {self.version}")
         steps = range(self.version + 1, version + 1)
-        if version not in self.rules or not self.rules.keys() >= set(steps):
+        if version not in self.versions or not self.versions.keys() >= set(steps):
             raise _Halt(
-                f"the log requires fold version {version}, and this binary supports {sorted(self.rules)}; upgrade it"
+                f"the log requires fold version {version}, and this binary supports {sorted(self.versions)}; upgrade it"
             )
         for step in steps:
-            fold = self.rules[step]
+            fold = self.versions[step]
             if isinstance(fold, MigratingFold):
                 self._migrate(fold.migrate(self.state, at), {table.name: table for table in self.tables})
         self._use_version(version)

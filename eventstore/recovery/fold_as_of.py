@@ -16,7 +16,7 @@ from operator import attrgetter
 from typing import Any
 
 from eventstore.errors import FatalError, LogMismatch
-from eventstore.folding.fold import Fold
+from eventstore.folding.fold import Fold, folds_by_version
 from eventstore.folding.origin import wait_for_origin
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import FLEET_0, EventLog, Partition, Record
@@ -56,14 +56,12 @@ async def fold_as_of(
 ) -> FoldedLogAsOf:
     """Fold the topics of these folds up to a cut. Raises LogUnavailable and LogMismatch."""
     origin = await wait_for_origin(log)
-    rules: dict[str, dict[int, Fold[Any]]] = {}
-    for fold in folds:
-        rules.setdefault(fold.topic, {})[fold.version] = fold
-    partitions = [partition for topic in rules for partition in log.partitions(topic)]
+    versions = folds_by_version(folds)
+    partitions = [partition for topic in versions for partition in log.partitions(topic)]
 
     def empty(partition: Partition) -> FoldedPartition:
         is_deciding = partition.topic in log.topics.deciding
-        return FoldedPartition(partition, rules[partition.topic], origin.log_id, is_deciding=is_deciding)
+        return FoldedPartition(partition, versions[partition.topic], origin.log_id, is_deciding=is_deciding)
 
     folded = await _nearest(cut, checkpoints, partitions, empty)
     for partition in partitions:

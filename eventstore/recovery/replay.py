@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from eventstore.errors import PermanentError
-from eventstore.folding.fold import Fold
+from eventstore.folding.fold import Fold, folds_by_version
 from eventstore.folding.ledger import LedgerEntry
 from eventstore.folding.origin import read_first, wait_for_origin
 from eventstore.folding.partition import FoldedPartition
@@ -92,16 +92,14 @@ async def replay(
     `digests_at`. Raises LogUnavailable and LogMismatch.
     """
     origin = await wait_for_origin(log)
-    rules: dict[str, dict[int, Fold[Any]]] = {}
-    for fold in folds:
-        rules.setdefault(fold.topic, {})[fold.version] = fold
-    partitions = [partition for topic in rules for partition in log.partitions(topic)]
+    versions = folds_by_version(folds)
+    partitions = [partition for topic in versions for partition in log.partitions(topic)]
     ends = {p: await log.end(p) if until is None else until[p] for p in partitions}
     run = _Run(log, ends, digests_at or {}, observer, report)
     for partition in partitions:
         first = min((ends[partition], *run.wanted(partition)))
         is_deciding = partition.topic in log.topics.deciding
-        empty = FoldedPartition(partition, rules[partition.topic], origin.log_id, is_deciding=is_deciding)
+        empty = FoldedPartition(partition, versions[partition.topic], origin.log_id, is_deciding=is_deciding)
         folded = await started(empty, start, first)
         folded.position = max(folded.position, await log.begin(partition))
         run.partitions[partition] = folded
@@ -116,7 +114,7 @@ async def started(empty: FoldedPartition, start: StateReader | None, latest: int
         return empty
     folded = await load_partition(empty, start)
     if folded is None:
-        return FoldedPartition(empty.partition, empty.rules, empty.log_id, is_deciding=empty.is_deciding)
+        return FoldedPartition(empty.partition, empty.versions, empty.log_id, is_deciding=empty.is_deciding)
     for table in folded.tables:  # so that the first digest counts all rows
         table.touch([*table.rows])
     folded.digest = 0

@@ -74,7 +74,7 @@ class FoldedLog:
 
     def supports(self) -> dict[str, list[int]]:
         """The fold versions whose rules this binary has, by topic."""
-        return {partition.topic: sorted(folded.rules) for partition, folded in self._folded.items()}
+        return {partition.topic: sorted(folded.versions) for partition, folded in self._folded.items()}
 
     def outcomes(self, command_id: str) -> list[Answer]:
         """The remembered outcome of a command in each partition: at most one, unless the id was used for several

@@ -21,7 +21,7 @@ from typing import Any
 from eventstore.avro.codec import encode
 from eventstore.errors import LogUnavailable, TransientError
 from eventstore.folding.decision_listener import DecisionSink
-from eventstore.folding.fold import Decision, Fold
+from eventstore.folding.fold import Decision, Fold, folds_by_version
 from eventstore.folding.origin import ensure_origin, wait_for_origin
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import Batch, EventLog, Partition, Record
@@ -46,7 +46,7 @@ _LIMITS = ReplicaLimits()
 
 
 class Replica(FoldedLog):
-    """Folds the topics of its folds; several versions of one topic's rules are several folds.
+    """Folds the topics of its folds. Each fold version of a topic is a fold of its own.
 
     With `creates`, it creates a missing log; otherwise it waits until there is one. `sink` takes every decision, and
     the replica waits for it after each slice, before it saves. `folded_records` counts the records folded since the
@@ -78,12 +78,10 @@ class Replica(FoldedLog):
         self._creates = creates
         self._limits = limits
         self._tracing = tracing
-        self._rules: dict[str, dict[int, Fold[Any]]] = {}
-        for fold in folds:
-            self._rules.setdefault(fold.topic, {})[fold.version] = fold
+        self._versions = folds_by_version(folds)
         self._sink = sink
         self._undrained: FoldedPartition | None = None
-        self._folded = {p: self._empty(p) for topic in self._rules for p in log.partitions(topic)}
+        self._folded = {p: self._empty(p) for topic in self._versions for p in log.partitions(topic)}
         self._ends = dict.fromkeys(self._folded, 0)
         self._mailbox: asyncio.Queue[Batch] = asyncio.Queue(limits.mailbox_batches)
         self._ready = asyncio.Event()
@@ -306,8 +304,8 @@ class Replica(FoldedLog):
         self.ends_seen_ms = asked_ms
 
     def _empty(self, partition: Partition) -> FoldedPartition:
-        rules, is_deciding = self._rules[partition.topic], partition.topic in self.topics.deciding
-        return FoldedPartition(partition, rules, self.log_id, self._sink, is_deciding=is_deciding)
+        versions, is_deciding = self._versions[partition.topic], partition.topic in self.topics.deciding
+        return FoldedPartition(partition, versions, self.log_id, self._sink, is_deciding=is_deciding)
 
     def _all_positions(self) -> dict[Partition, int]:
         return {partition: folded.position for partition, folded in self._folded.items()}

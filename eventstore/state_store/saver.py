@@ -208,7 +208,7 @@ async def load_partition(folded: FoldedPartition, saved: StateReader) -> FoldedP
             return None
         if head.log_id != folded.log_id:
             raise LogMismatch(f"saved state: it belongs to log {head.log_id!r}, and this log is {folded.log_id!r}")
-        if head.version not in folded.rules:
+        if head.version not in folded.versions:
             logger.error(
                 "saved state ignored: written by unsupported fold version %d",
                 head.version,

@@ -107,7 +107,7 @@ class FleetFold:
         )
     )
 
-    def __init__(self, partition_count: int = 12) -> None:
+    def __init__(self, partition_count: int) -> None:
         self._partition_count = partition_count
 
     def initial_state(self, partition: Partition) -> FleetState:

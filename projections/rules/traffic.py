@@ -13,7 +13,8 @@ from collections.abc import Iterable
 
 from projections.rules.rule import Rule
 
-_PORTS_END = 65_536
+PORTS_END = 65_536
+"""The number after the highest port."""
 
 
 class TrafficClasses:
@@ -40,11 +41,11 @@ def _starts(rules: Iterable[Rule], protocol: str) -> list[int]:
         if rule.protocol == protocol:
             starts.update(rule.ports[::2])
             starts.update(last + 1 for last in rule.ports[1::2])
-    return sorted(starts - {_PORTS_END})
+    return sorted(starts - {PORTS_END})
 
 
 def _mask(rule: Rule, starts: list[int]) -> int:
-    ranges = zip(rule.ports[::2], rule.ports[1::2], strict=True) if rule.ports else [(0, _PORTS_END - 1)]
+    ranges = zip(rule.ports[::2], rule.ports[1::2], strict=True) if rule.ports else [(0, PORTS_END - 1)]
     mask = 0
     for first, last in ranges:
         mask |= (1 << bisect_left(starts, last + 1)) - (1 << bisect_left(starts, first))

@@ -8,12 +8,12 @@ from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from projections.rules.rule import Rule
+from projections.rules.traffic import PORTS_END
 
 TRAFFIC_PROTOCOLS = ("tcp", "udp", "icmp", "other")
 """All traffic. `other` is every protocol except the first three."""
 
 _WITH_PORTS = ("tcp", "udp")
-_PORTS_END = 65_536
 
 VerdictSummary = Literal["allowed", "denied", "partly"]
 
@@ -88,7 +88,7 @@ def _ranges(rules: Sequence[Matching], protocol: str) -> dict[tuple[bool, str], 
     for found in speaking:
         if protocol in _WITH_PORTS:
             starts.update(found.rule.ports[::2], (last + 1 for last in found.rule.ports[1::2]))
-    ordered = [*sorted(starts - {_PORTS_END}), _PORTS_END]
+    ordered = [*sorted(starts - {PORTS_END}), PORTS_END]
     ranges: dict[tuple[bool, str], list[int]] = {}
     for first, end in pairwise(ordered):
         ports = ranges.setdefault(_decided(speaking, first), [])

@@ -89,7 +89,7 @@ def _change_ms(nodes: int) -> float:
     log = records(joins(nodes, ZONES, per_record=1_000))
     zones = folded(ZONES_0, ZonesFold(), log)
     said = list(forwards(zones.state))
-    fleet = folded(FLEET_0, FleetFold(), records(said))
+    fleet = folded(FLEET_0, FleetFold(1), records(said))
     mark, offset = said[-1].to_offset, len(log)
     gc.collect()
     gc.freeze()

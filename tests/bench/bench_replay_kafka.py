@@ -103,14 +103,14 @@ def _open(bootstrap: str, prefix: str) -> Any:
 
 
 def _replay(bootstrap: str, prefix: str, both: bool, limits: ReplicaLimits) -> Rate:
-    folds: list[Fold[Any]] = [ZonesFold(), FleetFold()] if both else [ZonesFold()]
-    return uvloop.run(_replay_by_replica(bootstrap, prefix, folds, limits))
+    return uvloop.run(_replay_by_replica(bootstrap, prefix, both, limits))
 
 
-async def _replay_by_replica(bootstrap: str, prefix: str, folds: Sequence[Fold[Any]], limits: ReplicaLimits) -> Rate:
+async def _replay_by_replica(bootstrap: str, prefix: str, both: bool, limits: ReplicaLimits) -> Rate:
     async with _open(bootstrap, prefix) as log:
+        folds: list[Fold[Any]] = [ZonesFold(), FleetFold(log.partition_count)] if both else [ZonesFold()]
         replica, stopwatch = await _folded(log, folds, limits)
-        if len(folds) > 1:
+        if both:
             assert len(replica.state(FLEET_0).members.rows) == JOINS
         return stopwatch.rate(JOINS, rows_of(replica))
 

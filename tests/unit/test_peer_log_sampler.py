@@ -79,6 +79,7 @@ def test_modules_that_peers_speak_to_name_the_peer_of_each_line() -> None:
     ours = {"zone %s: report", "zones frozen", "zones thawed", "connections not accepted"}
     folders = ("drivers/relays", "drivers/wire/websocket.py", "drivers/wire/bounded_listener.py", "commands/rpc")
     found = [path for path in sources("drivers", "commands") if any(each in str(path) for each in folders)]
+    assert all(any(each in str(path) for path in found) for each in folders)
     for path in found:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("logger."):

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from commands.streams.event_filter import UNDECODABLE
 from deploy.operations.export.rendering import rendered
 from eventstore.as_of import AsOf
 from eventstore.avro.codec import decode
@@ -18,8 +19,6 @@ from eventstore.position import from_token
 from eventstore.progress import ReportProgress
 from eventstore.recovery.replay import cut_at_position
 from schemas.events import EVENTS
-
-UNDECODABLE = "undecodable"
 
 EXPORTED_TYPES = frozenset({event.__name__ for event in EVENTS} | {UNDECODABLE})
 

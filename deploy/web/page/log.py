@@ -12,10 +12,12 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, NamedTuple
 
-from deploy.operations.export.events import UNDECODABLE, EventFilter, as_line
+from commands.streams.event_filter import UNDECODABLE
+from deploy.operations.export.events import EventFilter, as_line
 from deploy.web.page.requests import BadQuery
 from eventstore.errors import LogUnavailable
 from eventstore.folding.fold import Fold
+from eventstore.folding.partition import PLANE_EVENTS
 from eventstore.log import EventLog, Partition, Record
 from projections.field_checks import quoted
 
@@ -101,7 +103,7 @@ def _may_have(partition: Partition, folds: Collection[Fold[Any]], event_filter: 
     """
     if not event_filter.types or UNDECODABLE in event_filter.types:
         return True
-    accepts = {"LogCreated", "FoldVersionUpgraded"}.union(*(f.accepts for f in folds if f.topic == partition.topic))
+    accepts = PLANE_EVENTS.union(*(f.accepts for f in folds if f.topic == partition.topic))
     return not accepts.isdisjoint(event_filter.types)
 
 

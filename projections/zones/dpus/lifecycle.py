@@ -241,13 +241,10 @@ def _attempts_max(trigger: Trigger) -> int:
 def _swap(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
     """Another card replaced this DPU. Facts of the old card are void; the image may be provisioned anew."""
     row = replace(row, serial=trigger.serial, installed="", facts={}, swapped=row.swapped or bool(row.facts))
-    match row.phase:
-        case "Initializing" | "Deleting":
-            return row
-        case "Pending":
-            return replace(row, resume=NODE_EFFECT)
-        case "Error" if row.resume == DELETING:
-            return row
+    if row.phase in (INITIALIZING, DELETING) or (row.phase == ERROR and row.resume == DELETING):
+        return row
+    if row.phase == PENDING:
+        return replace(row, resume=NODE_EFFECT)
     message = f"serial: {quoted(trigger.serial)} is another card than the one provisioned; retry provisions it"
     return _error(row, NODE_EFFECT, trigger._replace(message=message))
 
