@@ -1,1 +1,1 @@
-"""Faults on real processes and real brokers, and the catalog of all faults that the plane must survive."""
+"""Faults injected into real processes and brokers, and the catalog of all faults that the plane must survive."""

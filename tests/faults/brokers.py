@@ -72,7 +72,7 @@ class Brokers:
 
 @asynccontextmanager
 async def cluster(network_lab: NetworkLab, folder: Path, count: int = 3) -> AsyncIterator[Brokers]:
-    """Running brokers; they stop when the context exits."""
+    """Run brokers during the context."""
     jars = await asyncio.to_thread(kafka_jars, cache_folder(os.environ))
     nodes = [Node(number, PORT, CONTROLLER_PORT) for number in range(1, count + 1)]
     hosts = [await network_lab.lab_host(f"broker-{node.id}") for node in nodes]

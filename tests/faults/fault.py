@@ -1,4 +1,4 @@
-"""The definition of a fault: it strikes a world, lasts for a while, heals, and gives evidence of its effect."""
+"""The definition of a fault: it hits a running plane, lasts for a while, heals, and leaves evidence of its effect."""
 
 from __future__ import annotations
 

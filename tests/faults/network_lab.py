@@ -140,7 +140,7 @@ class NetworkLab:
 
 
 async def run(*command: str, stdin: str = "") -> str:
-    """The output of a command; RuntimeError with its error text if it fails."""
+    """Run a command; returns its output. Raises RuntimeError with its error text if it fails."""
     pipe = asyncio.subprocess.PIPE
     child = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe)
     printed, complaint = await child.communicate(stdin.encode())

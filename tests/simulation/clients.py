@@ -53,7 +53,7 @@ class Client:
         self._workload = Workload(name, zones, now_ms)
 
     async def run(self, director: Director, seed: int) -> None:
-        """Send commands for ever."""
+        """Send commands until cancelled."""
         async for action in director.actions(self.name, self._draw):
             self._rng = action.rng(seed)
             process = self._rng.choice(self._processes)

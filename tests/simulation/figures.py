@@ -22,7 +22,7 @@ MUST_HAPPEN = (
     "broker clock jump",
     "full disk",
     "device reboots",
-    "steps begun on devices",
+    "steps started on devices",
     "duplicated records",
     "records that landed late",
     "restamped records",

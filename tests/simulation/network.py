@@ -124,7 +124,7 @@ class WiredLog:
         return await self._log.position_at(partition, time_ms)
 
     async def close(self) -> None:
-        """Nothing to close: the log is shared."""
+        """Do nothing, because the log is shared."""
 
     async def _round_trip(self) -> None:
         self._check()

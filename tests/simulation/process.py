@@ -145,7 +145,7 @@ class Process:
     # --- calls, queries and links
 
     async def call(self, request: Request, timeout_s: float) -> Answer:
-        """Send a command over the network. Raises AppendUnknown; LogUnavailable if nothing was appended."""
+        """Send a command over the network. Raises AppendUnknown, or LogUnavailable if nothing was appended."""
         instance = self.instance
         if instance is None or not instance.is_up:
             raise LogUnavailable(f"{self.name} takes no connections")

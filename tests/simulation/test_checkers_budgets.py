@@ -289,7 +289,7 @@ def test_a_loss_by_a_policy_is_no_leave() -> None:
 def withdrawn(
     *counts: tuple[float, int], permille: int = 0, min_addresses: int = 0, of: int = 100, late: int = 0
 ) -> list[str]:
-    """The report if these numbers of `of` addresses are withdrawn at these seconds after an hour, with this budget.
+    """The report about withdrawals by (seconds after an hour, count), of `of` addresses in all, with this budget.
 
     `late` more addresses join a minute before the hour ends.
     """

@@ -39,7 +39,7 @@ def _samples_of(instance: Instance) -> Iterator[tuple[str, float]]:
         for session in zone.sessions
         for state, _ in session.states()
     ]
-    yield "frames under way to a DPU", max(in_flight, default=0)
+    yield "frames in flight to a DPU", max(in_flight, default=0)
 
 
 def _alarms_of(instance: Instance) -> Iterator[str]:

@@ -265,6 +265,6 @@ class World:
         counts["records"] = sum(map(len, records.values()))
         for partition, found in records.items():
             counts[f"{partition.topic} records"] += len(found)
-        counts["steps begun on devices"] = sum(len(device.begun) for device in self.bmcs.devices.values())
+        counts["steps started on devices"] = sum(len(device.begun) for device in self.bmcs.devices.values())
         counts["process starts"] = sum(process.starts for process in self.processes)
         return counts

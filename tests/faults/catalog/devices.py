@@ -16,7 +16,7 @@ DEVICES = (
         83,
         "a driver that hangs, or never ends a session",
         (
-            "simulated: steps begun on devices",
+            "simulated: steps started on devices",
             "tests/unit/test_provisioner.py::test_an_attempt_at_a_hanging_device_ends_at_the_deadline_and_is_retried",
         ),
     ),

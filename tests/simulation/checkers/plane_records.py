@@ -19,7 +19,7 @@ Found = Iterator[str]
 BOUNDS = {
     "tasks": 400,
     "backlog bytes": 3 << 20,
-    "frames under way to a DPU": 2,
+    "frames in flight to a DPU": 2,
     "open files": 1_000,
     "resident MiB": 1_500,
 }
