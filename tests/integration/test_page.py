@@ -32,12 +32,12 @@ async def fleet(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Shown
     async with shown_plane(data, dpus_per_zone=8) as found:
         for number in range(1, 7):
             await found.join(f"rack-{number}", *(f"n-{number}-{n}" for n in range(30)), net=number)
-        await _furnish(found.calls)
+        await _add_objects_of_all_kinds(found.calls)
         yield found
 
 
-async def _furnish(calls: Any) -> None:
-    """Something of everything that the page shows, with names and texts as an enemy would choose them."""
+async def _add_objects_of_all_kinds(calls: Any) -> None:
+    """Create objects of all kinds that the page shows, with hostile names and texts."""
     for number in range(4):
         claim = pb.ClaimIndicesRequest(
             domain="training", clique="c1", claims=[pb.ClaimSpec(node=f"n-1-{number}", address=f"10.1.0.{number}")]
@@ -60,7 +60,7 @@ async def _furnish(calls: Any) -> None:
     await calls.LeaveNodes(pb.LeaveNodesRequest(zone="rack-5", names=[f"n-5-{n}" for n in range(20)]))
 
 
-async def test_a_zone_that_joins_gets_a_tile_and_its_dpus_come_up_to_date(fleet: ShownPlane) -> None:
+async def test_a_new_zone_gets_a_tile_and_its_dpus_become_up_to_date(fleet: ShownPlane) -> None:
     async with looking(fleet.browser, fleet.address) as page:
         await expect(page.locator(".tiles .tile")).to_have_count(6)
         await fleet.join("rack-7", "n-7-1", net=7)
@@ -74,7 +74,7 @@ async def test_a_zone_that_joins_gets_a_tile_and_its_dpus_come_up_to_date(fleet:
         await expect(page.locator("#histogram tbody tr").first).to_be_visible()
 
 
-async def test_the_keyboard_alone_leads_to_a_zone_and_back(fleet: ShownPlane) -> None:
+async def test_the_page_can_be_used_with_the_keyboard_alone(fleet: ShownPlane) -> None:
     async with looking(fleet.browser, fleet.address) as page:
         await expect(page.locator('.tile[data-zone="rack-2"]')).to_be_visible()
         await page.locator("#filter").focus()
@@ -96,7 +96,7 @@ async def test_the_keyboard_alone_leads_to_a_zone_and_back(fleet: ShownPlane) ->
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("view", VIEWS)
-async def test_axe_finds_nothing_wrong(fleet: ShownPlane, view: str, scheme: str) -> None:
+async def test_the_page_has_no_accessibility_violations(fleet: ShownPlane, view: str, scheme: str) -> None:
     async with looking(fleet.browser, f"{fleet.address}#/{view}", color_scheme=scheme) as page:
         await expect(page.locator("#pulse")).to_contain_text("Live")
         await expect(
@@ -105,20 +105,20 @@ async def test_axe_finds_nothing_wrong(fleet: ShownPlane, view: str, scheme: str
         assert await violations(page) == []
 
 
-async def test_axe_finds_nothing_wrong_with_a_zone_that_is_open(fleet: ShownPlane) -> None:
+async def test_an_open_zone_has_no_accessibility_violations(fleet: ShownPlane) -> None:
     async with looking(fleet.browser, f"{fleet.address}#/fleet?zone=rack-2") as page:
         await expect(page.locator("#drawer dl")).to_be_visible()
         assert await violations(page) == []
 
 
-async def test_what_is_stuck_is_listed_with_its_reason_and_the_next_thing_to_try(fleet: ShownPlane) -> None:
+async def test_stuck_dpus_are_listed_with_reason_and_advice(fleet: ShownPlane) -> None:
     async with looking(fleet.browser, f"{fleet.address}#/lifecycle") as page:
         row = page.locator("tr", has_text="odd")
         await expect(row).to_contain_text("did not respond")
         await expect(row.locator("code")).to_have_text("dpuplane dpus show odd --zone rack-2")
 
 
-async def test_a_hold_shows_the_command_that_approves_exactly_it(fleet: ShownPlane) -> None:
+async def test_a_hold_shows_the_command_to_approve_it(fleet: ShownPlane) -> None:
     async with looking(fleet.browser, f"{fleet.address}#/holds") as page:
         await expect(page.locator(".panel h2")).to_contain_text("Hold")
         digest = await page.locator("dl.facts dd.mono").last.text_content()
@@ -126,7 +126,7 @@ async def test_a_hold_shows_the_command_that_approves_exactly_it(fleet: ShownPla
         await expect(page.locator("#views")).to_contain_text("1 waiting")
 
 
-async def test_texts_from_outside_are_only_ever_text(fleet: ShownPlane) -> None:
+async def test_texts_of_users_are_never_interpreted_as_html(fleet: ShownPlane) -> None:
     for view in (
         *VIEWS,
         "log?subject=odd",
@@ -148,7 +148,7 @@ async def test_texts_from_outside_are_only_ever_text(fleet: ShownPlane) -> None:
         await context.close()
 
 
-async def test_the_log_is_browsed_by_type_and_in_pages(fleet: ShownPlane) -> None:
+async def test_the_log_can_be_browsed_by_type_and_in_pages(fleet: ShownPlane) -> None:
     async with looking(fleet.browser, f"{fleet.address}#/log") as page:
         rows = page.locator("tbody tr")
         await expect(rows).to_have_count(50)
@@ -162,7 +162,7 @@ async def test_the_log_is_browsed_by_type_and_in_pages(fleet: ShownPlane) -> Non
         await expect(rows).to_contain_text("rack-6")
 
 
-async def test_any_moment_of_the_past_is_shown_whole_and_can_be_linked(fleet: ShownPlane) -> None:
+async def test_a_past_moment_is_shown_whole_and_has_a_link(fleet: ShownPlane) -> None:
     await asyncio.sleep(0.01)
     before_ms = time.time_ns() // 1_000_000
     await asyncio.sleep(0.01)
@@ -184,7 +184,7 @@ async def test_any_moment_of_the_past_is_shown_whole_and_can_be_linked(fleet: Sh
     await context.close()
 
 
-async def test_a_moment_of_the_past_shows_the_alerts_holds_and_stuck_dpus_of_then(fleet: ShownPlane) -> None:
+async def test_a_past_moment_shows_its_own_alerts_holds_and_stuck_dpus(fleet: ShownPlane) -> None:
     frozen = "zone rack-4, zone rack-6: frozen"
     await fleet.calls.FreezeWrites(pb.FreezeWritesRequest(zone="rack-4"))
     await asyncio.sleep(0.01)
@@ -206,7 +206,7 @@ async def test_a_moment_of_the_past_shows_the_alerts_holds_and_stuck_dpus_of_the
         await expect(page.locator("#views .badge")).to_have_count(0)
 
 
-async def test_a_plane_that_still_folds_up_to_a_moment_is_asked_again_and_alarms_nobody(fleet: ShownPlane) -> None:
+async def test_the_page_retries_while_a_past_moment_is_folded(fleet: ShownPlane) -> None:
     context = await fleet.browser.new_context()
     page = await context.new_page()
     folding = {"error": "as_of: 3 of 9 records are folded (33 %); repeat the query"}
@@ -219,7 +219,7 @@ async def test_a_plane_that_still_folds_up_to_a_moment_is_asked_again_and_alarms
     await context.close()
 
 
-async def test_a_moment_that_is_not_there_shows_why_and_nothing_of_another(fleet: ShownPlane) -> None:
+async def test_an_invalid_moment_shows_the_reason_and_no_data(fleet: ShownPlane) -> None:
     context = await fleet.browser.new_context()
     page = await context.new_page()
     await page.goto(fleet.address)
@@ -234,7 +234,7 @@ async def test_a_moment_that_is_not_there_shows_why_and_nothing_of_another(fleet
     await context.close()
 
 
-async def test_how_zones_are_sorted_and_found_outlives_a_look_at_the_log(fleet: ShownPlane) -> None:
+async def test_sorting_and_search_of_zones_survive_a_visit_to_the_log(fleet: ShownPlane) -> None:
     async with looking(fleet.browser, fleet.address) as page:
         await page.get_by_label("Order").select_option("behind")
         await page.get_by_label("Find").fill("RACK-2")
@@ -246,7 +246,7 @@ async def test_how_zones_are_sorted_and_found_outlives_a_look_at_the_log(fleet: 
 
 
 @pytest.mark.parametrize("view", [*VIEWS, "fleet?zone=rack-2", "lifecycle?phase=Initializing"])
-async def test_nothing_is_cut_off_or_overlaps_on_a_narrow_screen(fleet: ShownPlane, view: str) -> None:
+async def test_no_element_is_cut_off_or_overlaps_on_a_narrow_screen(fleet: ShownPlane, view: str) -> None:
     async with looking(fleet.browser, f"{fleet.address}#/{view}", has_touch=True) as page:
         await expect(page.locator("#pulse")).to_contain_text("Live")
         await expect(
@@ -257,7 +257,7 @@ async def test_nothing_is_cut_off_or_overlaps_on_a_narrow_screen(fleet: ShownPla
             assert await misplaced(page) == [], (view, width)
 
 
-async def test_bad_questions_are_refused_with_one_sentence(fleet: ShownPlane) -> None:
+async def test_invalid_queries_are_refused_with_one_sentence(fleet: ShownPlane) -> None:
     asked = {
         "fleet?zone=a": (400, "query: 'zone' is not a parameter; the known ones are"),
         "fleet?at=then": (400, "as_of: 'then' must be"),
@@ -278,7 +278,7 @@ async def test_bad_questions_are_refused_with_one_sentence(fleet: ShownPlane) ->
                 assert "\n" not in said
 
 
-async def test_only_the_page_itself_may_read_its_data(fleet: ShownPlane) -> None:
+async def test_other_origins_may_not_read_the_data_of_the_page(fleet: ShownPlane) -> None:
     port = fleet.address.rsplit(":", 1)[1].rstrip("/")
     async with aiohttp.ClientSession() as session:
         for path, headers in (

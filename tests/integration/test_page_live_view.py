@@ -1,4 +1,4 @@
-"""Updates of the open page: the changes since the last one, in their current state, and the place to look."""
+"""Updates of the open page: the changes since the last update in their present state, and the limits of feeds."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ async def listening(*routes: web.AbstractRouteDef) -> AsyncIterator[str]:
 
 
 def viewer(number: int) -> aiohttp.ClientSession:
-    """Someone at an address of their own."""
+    """A client session from a separate address."""
     connector = aiohttp.TCPConnector(limit=0, local_addr=(f"127.0.1.{number + 1}", 0))
     return aiohttp.ClientSession(connector=connector)
 
 
 async def until_zone(live_view: LiveView, zone: str, nodes: int, since: int = 0) -> tuple[int, dict[str, Any]]:
-    """Follow the board until it tells of so many nodes of a zone; what it told last."""
+    """Follow the live view until a zone has this number of nodes. Returns the last position and changes."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             since, told = await live_view.changes(since, timeout_s=1.0)
@@ -62,25 +62,25 @@ async def until_zone(live_view: LiveView, zone: str, nodes: int, since: int = 0)
                 return since, told
 
 
-async def test_only_what_changed_is_told_and_as_it_is_now(tmp_path: Path) -> None:
+async def test_an_update_has_only_changed_rows_in_their_present_state(tmp_path: Path) -> None:
     async with served(tmp_path) as plane, looked_at(plane) as live_view:
         await plane.join("a", pb.NodeSpec(name="n1", addresses=["10.0.0.1"]))
         await plane.join("b", pb.NodeSpec(name="n2", addresses=["10.0.0.2"]))
         await until_zone(live_view, "a", 1)
         look, _ = await until_zone(live_view, "b", 1)
-        await asyncio.sleep(0.3)  # the versions of both tables settle
+        await asyncio.sleep(0.3)  # until the versions of both tables are stable
         look, _ = await live_view.changes(look, timeout_s=0.0)
         for number in range(3, 13):
             await plane.join("a", pb.NodeSpec(name=f"n{number}", addresses=[f"10.0.0.{number}"]))
         _, told = await until_zone(live_view, "a", 11, look)
-        assert [key for key in told if key.startswith("zone/a")] == ["zone/a"], "ten joins are one row"
+        assert [key for key in told if key.startswith("zone/a")] == ["zone/a"], "ten joins change one row"
         await asyncio.sleep(0.3)
         _, everything = await live_view.changes(0, timeout_s=0.0)
         assert {"zone/a", "zone/b", "totals", "holds", "alerts", "latency"} <= everything.keys()
         assert everything["totals"]["nodes"] == 12
 
 
-async def test_nothing_is_told_twice(tmp_path: Path) -> None:
+async def test_no_change_is_sent_twice(tmp_path: Path) -> None:
     async with served(tmp_path) as plane, looked_at(plane) as live_view:
         await plane.join("a", pb.NodeSpec(name="n1", addresses=["10.0.0.1"]))
         look, _ = await until_zone(live_view, "a", 1)
@@ -92,7 +92,7 @@ async def test_nothing_is_told_twice(tmp_path: Path) -> None:
         assert told == {}
 
 
-async def test_a_feed_brings_everything_first_and_then_changes(tmp_path: Path) -> None:
+async def test_a_feed_sends_the_whole_state_first_and_then_changes(tmp_path: Path) -> None:
     async with served(tmp_path) as plane, looked_at(plane) as live_view:
         await plane.join("a", pb.NodeSpec(name="n1", addresses=["10.0.0.1"]))
         await until_zone(live_view, "a", 1)
@@ -112,7 +112,7 @@ async def test_a_feed_brings_everything_first_and_then_changes(tmp_path: Path) -
                 assert response.status == 400
 
 
-async def test_more_feeds_than_there_may_be_are_turned_away_with_a_sentence(tmp_path: Path) -> None:
+async def test_feeds_beyond_the_limit_are_refused_with_one_sentence(tmp_path: Path) -> None:
     async with served(tmp_path) as plane, looked_at(plane) as live_view, AsyncExitStack() as stack:
         feeds = Feeds(lambda: live_view, now_ms)
         address = await stack.enter_async_context(listening(web.get("/feed", feeds.serve)))
@@ -129,7 +129,7 @@ async def test_more_feeds_than_there_may_be_are_turned_away_with_a_sentence(tmp_
             assert response.status == 200
 
 
-async def test_one_viewer_has_a_few_feeds_and_others_have_theirs(tmp_path: Path) -> None:
+async def test_the_number_of_feeds_per_viewer_is_limited(tmp_path: Path) -> None:
     async with served(tmp_path) as plane, looked_at(plane) as live_view:
         feeds = Feeds(lambda: live_view, now_ms)
         async with listening(web.get("/feed", feeds.serve)) as address, viewer(0) as greedy, viewer(1) as other:
@@ -145,10 +145,8 @@ async def test_one_viewer_has_a_few_feeds_and_others_have_theirs(tmp_path: Path)
             await until(lambda: not feeds._open)
 
 
-async def test_a_feed_that_is_closed_frees_its_place_before_anything_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its place was free when the next message could not be written, seconds later on a quiet plane."""
+async def test_a_closed_feed_frees_its_slot_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The slot was once freed only by the next failed write, which on an idle plane comes seconds later."""
     monkeypatch.setattr("deploy.web.page.feed.SILENCE_S", 3_600.0)
     async with served(tmp_path) as plane, looked_at(plane) as live_view:
         feeds = Feeds(lambda: live_view, now_ms)
@@ -163,7 +161,7 @@ def beacon(name: str, roles: Sequence[str], **addresses: str) -> Beacon:
     return Beacon(replica=name, roles=list(roles), addresses=addresses, version="1", supports={})
 
 
-async def test_a_process_that_does_not_fold_the_fleet_says_who_does() -> None:
+async def test_a_process_without_the_fleet_fold_names_one_that_has_it() -> None:
     alive = [beacon("r", ["relay"], http="10.0.0.1:1"), beacon("a", ["api"], http="10.0.0.2:7081")]
     page = PageRoutes(("relay",), lambda: alive, now_ms)
     async with listening(*page.routes()) as address, aiohttp.ClientSession() as session:
@@ -173,7 +171,7 @@ async def test_a_process_that_does_not_fold_the_fleet_says_who_does() -> None:
                 assert (await response.text()).endswith("use a process with role api: http://10.0.0.2:7081/\n")
 
 
-async def test_a_page_that_is_asked_before_the_log_is_folded_says_so() -> None:
+async def test_a_page_requested_before_the_log_is_folded_says_so() -> None:
     page = PageRoutes(("api",), lambda: (), now_ms)
     async with listening(*page.routes()) as address, aiohttp.ClientSession() as session:
         async with session.get(f"{address}/page/data/fleet") as response:

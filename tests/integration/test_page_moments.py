@@ -1,4 +1,4 @@
-"""The moments of the page: live, past, or none; in UTC, and in proportion to time."""
+"""Moments on the page: live, past or invalid ones, times in UTC, and charts in proportion to time."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def expect_live(page: Page) -> None:
 
 
 @pytest.mark.parametrize("leave", ["button", "slider", "step"])
-async def test_now_goes_live_however_it_is_chosen(shown: ShownPlane, leave: str) -> None:
+async def test_every_way_to_choose_now_shows_the_live_page(shown: ShownPlane, leave: str) -> None:
     async with looking(shown.browser, shown.address) as page:
         await expect(page.locator('.tile[data-zone="rack-1"]')).to_be_visible()
         began_ms = int(await page.locator("#moment").get_attribute("min") or 0)
@@ -60,7 +60,7 @@ async def test_now_goes_live_however_it_is_chosen(shown: ShownPlane, leave: str)
 
 
 @pytest.mark.parametrize("at", ["yesterday", "-5", "0", "1.5", "9" * 30])
-async def test_an_address_that_names_no_moment_says_so_and_shows_nothing_of_now(shown: ShownPlane, at: str) -> None:
+async def test_a_url_with_an_invalid_moment_shows_an_error_and_no_live_data(shown: ShownPlane, at: str) -> None:
     for view in ("fleet", "lifecycle", "cliques", "holds", "log"):
         async with looking(shown.browser, f"{shown.address}#/{view}?at={at}") as page:
             await expect(page.locator("#pulse")).to_contain_text("No such moment")
@@ -73,7 +73,7 @@ async def test_an_address_that_names_no_moment_says_so_and_shows_nothing_of_now(
             await expect(page.locator(".notice")).to_have_count(0)
 
 
-async def test_an_address_that_names_no_view_says_which_ones_there_are(shown: ShownPlane) -> None:
+async def test_a_url_with_an_unknown_view_lists_the_views(shown: ShownPlane) -> None:
     async with looking(shown.browser, f"{shown.address}#/nodes") as page:
         await expect(page.locator("h1")).to_have_text("No such view")
         await expect(page.locator("main")).to_contain_text("This page has no view “nodes”.")
@@ -84,12 +84,12 @@ async def test_an_address_that_names_no_view_says_which_ones_there_are(shown: Sh
         await expect(page.locator("main")).to_contain_text("This page has no view “fleeet”.")
 
 
-async def test_times_are_in_utc_and_say_so_wherever_the_browser_is(shown: ShownPlane) -> None:
+async def test_times_are_in_utc_in_every_time_zone_of_the_browser(shown: ShownPlane) -> None:
     async with looking(shown.browser, shown.address, timezone_id="Asia/Kolkata", locale="de-DE") as page:
         moment = page.locator("#timebar .moment")
         await expect(moment).to_have_text(UTC_MOMENT)
         seen = "(element) => [element.textContent, element.dateTime, element.title]"
-        said, exact, hover = await moment.evaluate(seen)  # all at once: the time goes on
+        said, exact, hover = await moment.evaluate(seen)  # read all elements at once, because the time advances
         assert said == f"{exact[:19].replace('T', ' ')} UTC"
         assert hover == _in_kolkata(exact)
         await page.get_by_text("The last changes as a table").click()
@@ -105,12 +105,12 @@ async def test_times_are_in_utc_and_say_so_wherever_the_browser_is(shown: ShownP
 
 
 def _in_kolkata(exact: str) -> str:
-    """What a browser in India shows on hover of a time."""
+    """The tooltip of a time in a browser in India."""
     local = datetime.fromisoformat(exact) + timedelta(hours=5, minutes=30)
     return f"{local:%Y-%m-%d %H:%M:%S} GMT+5:30 (your time)"
 
 
-async def test_every_view_with_colours_says_what_they_mean(shown: ShownPlane) -> None:
+async def test_every_view_with_colours_has_a_legend(shown: ShownPlane) -> None:
     legends = {
         "fleet": "every DPU up to date",
         "lifecycle": "DPUs that failed",
@@ -145,10 +145,10 @@ PLACED = """async () => {
 }"""
 
 
-async def test_the_chart_of_changes_is_in_proportion_to_time(shown: ShownPlane) -> None:
+async def test_the_axis_of_the_chart_of_changes_is_proportional_to_time(shown: ShownPlane) -> None:
     async with looking(shown.browser, shown.address) as page:
         await expect(page.locator("#pulse")).to_contain_text("Live")
         first, second, third, alone = await page.evaluate(PLACED)
-        assert first < second < third, "in order of time, though they came by version"
+        assert first < second < third, "changes are ordered by time and not by version"
         assert (second - first) / (third - first) == pytest.approx(1 / 6, abs=0.01)
-        assert alone == pytest.approx(0.5, abs=0.01), "a single change stands in the middle"
+        assert alone == pytest.approx(0.5, abs=0.01), "a single change is drawn in the middle"

@@ -1,4 +1,4 @@
-"""The page under mutual TLS: a browser with a read certificate sees everything, one without it nothing."""
+"""The page under mutual TLS: a browser with the certificate of a reader sees everything, and any other nothing."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ async def guarded(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Gua
 
 
 def presenting(origin: str, cert_files: CertFiles) -> dict[str, Any]:
-    """A browser that has this certificate for this plane."""
+    """A browser context with this client certificate for this plane."""
     certificate = {"origin": origin, "certPath": str(cert_files.cert), "keyPath": str(cert_files.key)}
     return {"client_certificates": [certificate], "ignore_https_errors": True}  # our authority is not the browser's
 
 
-async def test_a_viewer_sees_the_fleet_live_and_as_it_was(guarded: Guarded) -> None:
+async def test_a_viewer_sees_the_live_fleet_and_past_moments(guarded: Guarded) -> None:
     viewer = presenting(guarded.origin, guarded.cert_issuer.issue("viewer/vic"))
     async with looking(guarded.browser, f"{guarded.origin}/", **viewer) as page:
         await expect(page.locator("#pulse")).to_contain_text("Live")
@@ -62,7 +62,7 @@ async def test_a_viewer_sees_the_fleet_live_and_as_it_was(guarded: Guarded) -> N
 
 
 @pytest.mark.parametrize(("who", "status"), [("", 401), ("node-agent/n1", 403), ("dpu-agent/d1", 403)])
-async def test_who_may_not_read_is_told_why_and_nothing_else(guarded: Guarded, who: str, status: int) -> None:
+async def test_a_role_without_read_permission_gets_the_reason_only(guarded: Guarded, who: str, status: int) -> None:
     own: dict[str, Any] = (
         presenting(guarded.origin, guarded.cert_issuer.issue(who)) if who else {"ignore_https_errors": True}
     )
@@ -82,7 +82,7 @@ async def test_who_may_not_read_is_told_why_and_nothing_else(guarded: Guarded, w
         await context.close()
 
 
-async def test_a_certificate_of_another_authority_opens_nothing(guarded: Guarded, tmp_path: Path) -> None:
+async def test_a_certificate_of_another_authority_is_rejected(guarded: Guarded, tmp_path: Path) -> None:
     stranger = presenting(guarded.origin, CertIssuer(tmp_path).issue("viewer/vic"))
     context = await guarded.browser.new_context(**stranger)
     try:

@@ -1,4 +1,4 @@
-"""As-of queries: the answer of a query at a moment never changes."""
+"""As-of queries: the response of a query as of a position never changes."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ async def plane_of(**place: object) -> AsyncIterator[tuple[Plane, grpc.aio.Chann
         yield plane, channel
 
 
-async def lived(plane: Plane, history: History, moments: int, commands: int) -> list[Remembered]:
-    """What was answered at moments of a history, in the middle of which two states are archived."""
+async def run_history(plane: Plane, history: History, moments: int, commands: int) -> list[Remembered]:
+    """The responses of all queries at several moments of a history. Two state checkpoints are taken on the way."""
     remembered = []
     for moment in range(moments):
         await history.go_on(commands)
@@ -56,8 +56,8 @@ def _is_saved(plane: Plane) -> bool:
     return all(each.saved_position == each.position for each in plane.replica.partitions_status())
 
 
-async def differing(settings: Settings, remembered: list[Remembered]) -> tuple[list[str], Mapping[str, int]]:
-    """Which answers are others when they are asked for again, and how many records each moment folded."""
+async def find_differences(settings: Settings, remembered: list[Remembered]) -> tuple[list[str], Mapping[str, int]]:
+    """The responses that differ when they are requested again, and the number of records folded for each position."""
     services: dict[str, Any] = {}
     totals: dict[str, int] = {}
     wrong = []
@@ -75,28 +75,30 @@ async def differing(settings: Settings, remembered: list[Remembered]) -> tuple[l
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-async def test_every_query_at_every_position_answers_as_it_did(tmp_path: Path, seed: int) -> None:
+async def test_every_query_at_every_position_has_its_former_response(tmp_path: Path, seed: int) -> None:
     async with plane_of(data=tmp_path / "plane", simulate=2) as (plane, channel):
-        remembered = await lived(plane, History(channel, seed), moments=9, commands=25)
+        remembered = await run_history(plane, History(channel, seed), moments=9, commands=25)
         assert {each.method for each in remembered} >= {"GetZone", "ListHolds", "GetLatency", "GetClique", "GetDpu"}
-        wrong, totals = await differing(plane.settings, remembered)
+        wrong, totals = await find_differences(plane.settings, remembered)
         assert not wrong, "\n".join(wrong)
         whole = sum(status.position for status in plane.replica.partitions_status())
-        assert totals[remembered[-1].position] < whole / 2, "a moment after an state checkpoint is folded from there"
+        assert totals[remembered[-1].position] < whole / 2, (
+            "a position after a state checkpoint is folded from the checkpoint"
+        )
 
 
 @pytest.mark.kafka
-async def test_every_query_at_every_position_answers_as_it_did_on_kafka(
+async def test_every_query_at_every_position_has_its_former_response_on_kafka(
     kafka_log: KafkaUnderTest, tmp_path: Path
 ) -> None:
     place = {"kafka": kafka_log.bootstrap, "topic_prefix": kafka_log.prefix, "state": tmp_path / "state"}
     async with plane_of(**place) as (plane, channel):
-        remembered = await lived(plane, History(channel, seed=4), moments=3, commands=40)
-        wrong, _ = await differing(plane.settings, remembered)
+        remembered = await run_history(plane, History(channel, seed=4), moments=3, commands=40)
+        wrong, _ = await find_differences(plane.settings, remembered)
         assert not wrong, "\n".join(wrong)
 
 
-async def test_a_name_that_is_new_was_not_known_before(tmp_path: Path) -> None:
+async def test_a_new_name_is_unknown_as_of_an_earlier_time(tmp_path: Path) -> None:
     async with plane_of(data=tmp_path / "plane") as (plane, channel):
         history = History(channel, seed=5)
         await history.go_on(5)
@@ -116,7 +118,7 @@ async def test_a_name_that_is_new_was_not_known_before(tmp_path: Path) -> None:
             assert await as_of_servers.at(before, timeout_s=30) is then
 
 
-async def test_what_is_no_moment_of_this_log_is_refused_in_a_sentence(tmp_path: Path) -> None:
+async def test_an_invalid_as_of_argument_is_refused_in_one_sentence(tmp_path: Path) -> None:
     place = {"data": tmp_path / "plane", "as_of_servers": 1}
     async with plane_of(**place) as (plane, channel), AsOfServers.open(plane.settings, now_ms) as as_of_servers:
         await History(channel, seed=6).go_on(3)
@@ -134,10 +136,10 @@ async def test_what_is_no_moment_of_this_log_is_refused_in_a_sentence(tmp_path: 
             with pytest.raises(PermanentError) as refused:
                 await as_of_servers.at(text, timeout_s=30)
             assert sentence in str(refused.value)
-            assert as_of_servers._evict() or not as_of_servers._servers, "what was refused takes no place"
+            assert as_of_servers._evict() or not as_of_servers._servers, "a refused argument still occupies a slot"
 
 
-async def test_a_moment_makes_room_for_the_next_and_no_more_are_kept(tmp_path: Path) -> None:
+async def test_an_as_of_server_is_replaced_when_another_moment_is_requested(tmp_path: Path) -> None:
     async with plane_of(data=tmp_path / "plane", as_of_servers=1) as (plane, channel):
         await History(channel, seed=7).go_on(5)
         async with AsOfServers.open(plane.settings, now_ms) as as_of_servers:
@@ -151,7 +153,7 @@ async def test_a_moment_makes_room_for_the_next_and_no_more_are_kept(tmp_path: P
             assert list(as_of_servers._servers) == [second]
 
 
-async def test_whoever_cannot_wait_hears_how_far_it_is_and_may_ask_again(tmp_path: Path) -> None:
+async def test_a_query_with_a_short_deadline_can_be_repeated(tmp_path: Path) -> None:
     async with plane_of(data=tmp_path / "plane") as (plane, channel):
         await History(channel, seed=8).go_on(5)
         async with AsOfServers.open(plane.settings, now_ms) as as_of_servers:
@@ -161,7 +163,7 @@ async def test_whoever_cannot_wait_hears_how_far_it_is_and_may_ask_again(tmp_pat
             await as_of_servers.at(moment, timeout_s=30)
 
 
-async def test_a_killed_plane_leaves_no_moment_behind(tmp_path: Path) -> None:
+async def test_a_killed_plane_leaves_no_as_of_server_behind(tmp_path: Path) -> None:
     async with serving("--data", str(tmp_path / "plane")) as plane:
         done = await run("status", "--as-of", str(now_ms()), server=plane.address("api"))
         assert done.status == 0, done.stderr
@@ -171,13 +173,13 @@ async def test_a_killed_plane_leaves_no_moment_behind(tmp_path: Path) -> None:
         await until(lambda: not Path(f"/proc/{moment}").exists())
 
 
-async def test_a_folder_is_there_from_the_first_look_back_to_the_end(
+async def test_the_folder_of_as_of_servers_exists_only_while_they_are_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A plane that nobody asked for the past leaves none behind, also when it is killed."""
+    """A plane without as-of queries leaves no folder behind, even if it is killed."""
     async with plane_of(data=tmp_path / "plane") as (plane, channel):
         await History(channel, seed=9).go_on(5)
-        with tempfile.TemporaryDirectory() as temporary:  # sockets have short paths
+        with tempfile.TemporaryDirectory() as temporary:  # the path of a Unix socket must be short
             monkeypatch.setattr(tempfile, "tempdir", temporary)
             async with AsOfServers.open(plane.settings, now_ms) as as_of_servers:
                 assert not listed(temporary)
@@ -186,7 +188,7 @@ async def test_a_folder_is_there_from_the_first_look_back_to_the_end(
             assert not listed(temporary)
 
 
-async def test_the_command_line_looks_back(tmp_path: Path) -> None:
+async def test_the_command_line_queries_the_past(tmp_path: Path) -> None:
     async with serving("--data", str(tmp_path / "plane"), "--as-of-servers", "1") as plane:
         api = plane.address("api")
         joined = await run("nodes", "join", "n1", "--zone", "z", "--address", "10.0.0.1", "-o", "json", server=api)
@@ -214,5 +216,5 @@ def listed(folder: str) -> list[str]:
 
 
 def children(pid: int) -> list[int]:
-    """Processes that a process has started."""
+    """The child processes of a process."""
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]

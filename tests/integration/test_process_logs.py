@@ -1,4 +1,4 @@
-"""The stderr of a real process during calls with hostile names: fields of log lines, and nothing else."""
+"""The stderr of a real process during calls with hostile names contains only well-formed log lines."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def call_with_hostile_names(api: str, agents: str) -> None:
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-async def test_hostile_names_forge_no_line(tmp_path: Path, form: str) -> None:
+async def test_hostile_names_cannot_forge_a_log_line(tmp_path: Path, form: str) -> None:
     stderr = tmp_path / "stderr"
     async with serving("--data", str(tmp_path / "plane"), "--log-format", form, stderr=stderr) as plane:
         await call_with_hostile_names(plane.address("api"), plane.address("agents"))
@@ -53,8 +53,8 @@ async def test_hostile_names_forge_no_line(tmp_path: Path, form: str) -> None:
             assert line.count(" level=") - len(re.findall(r'"[^"]* level=[^"]*"', line)) == 1
 
 
-async def test_a_peer_that_is_closed_again_and_again_fills_no_disk(tmp_path: Path) -> None:
-    """One agent wrote 820 kB in 6 s."""
+async def test_a_peer_that_reconnects_endlessly_does_not_fill_the_disk(tmp_path: Path) -> None:
+    """One such agent once caused 820 kB of log lines in 6 s."""
     stderr, count = tmp_path / "stderr", 150
     async with (
         serving("--data", str(tmp_path / "plane"), stderr=stderr) as plane,

@@ -1,4 +1,4 @@
-"""A real Prometheus scrapes a plane through TLS: every metric is there, every rule evaluated, every panel has lines."""
+"""A real Prometheus scrapes a plane over TLS: every metric exists, every rule is evaluated, every panel has data."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ ADDRESS = "127.0.0.1:0"
 
 
 @asynccontextmanager
-async def lively(cert_issuer: CertIssuer, data: Path) -> AsyncIterator[Plane]:
-    """A plane with TLS on which something of everything has happened."""
+async def busy_plane(cert_issuer: CertIssuer, data: Path) -> AsyncIterator[Plane]:
+    """A plane with TLS after events of every kind."""
     revoked = data.with_name("revoked")
     revoked.write_text("2a\n")
     cert_files = {**cert_issuer.issue("plane/one").settings, "tls_revoked": revoked}
@@ -62,7 +62,7 @@ async def lively(cert_issuer: CertIssuer, data: Path) -> AsyncIterator[Plane]:
 async def watched(tmp_path: Path) -> AsyncIterator[tuple[Plane, CertIssuer, Prometheus]]:
     cert_issuer = CertIssuer(tmp_path / "certs")
     async with (
-        lively(cert_issuer, tmp_path / "plane") as plane,
+        busy_plane(cert_issuer, tmp_path / "plane") as plane,
         scraping(tmp_path, plane.addresses["http"], cert_issuer.issue("viewer/prometheus"), RULES) as prometheus,
     ):
         yield plane, cert_issuer, prometheus
@@ -75,7 +75,9 @@ async def until_found(prometheus: Prometheus, query: str) -> list[Any]:
     return found
 
 
-async def test_every_metric_rule_and_panel_works_on_a_live_plane(watched: tuple[Plane, CertIssuer, Prometheus]) -> None:
+async def test_every_metric_rule_and_panel_works_on_a_running_plane(
+    watched: tuple[Plane, CertIssuer, Prometheus],
+) -> None:
     plane, cert_issuer, prometheus = watched
     assert (await until_found(prometheus, 'up{job="dpuplane"}'))[0]["value"][1] == "1"
     await until_found(prometheus, 'dpuplane_steps_total{result="done"}')
@@ -92,7 +94,7 @@ async def test_every_metric_rule_and_panel_works_on_a_live_plane(watched: tuple[
     }
     # An embedded plane has no other process to compare its clock with, and no decisions topic.
     described = {found.name for found in CATALOG if found not in (CLOCK_OFFSET, DECISIONS, DECISIONS_LAG)}
-    assert families == described, "the catalogue lists every metric and no other"
+    assert families == described, "the catalogue must list exactly the exported metrics"
 
     joined = 'grpc_server_handled_total{grpc_method="JoinNodes",grpc_code="OK"}'
     assert (await prometheus.series(joined))[0]["value"][1] == "2"

@@ -44,7 +44,7 @@ def now_ms() -> int:
 
 
 class CountingRules(ReplicaRules):
-    """Counts what is costly."""
+    """Rules that count the snapshots that are made."""
 
     snapshots = 0
 
@@ -54,7 +54,7 @@ class CountingRules(ReplicaRules):
 
 
 class TwoRelays:
-    """Two relays, each with a replica of its own, and simulated zones that know both."""
+    """Two relays, each with its own replica, and simulated zones that have the addresses of both."""
 
     def __init__(self, log: EmbeddedLog, tasks: asyncio.TaskGroup) -> None:
         self.rng = random.Random(11)
@@ -128,13 +128,13 @@ class TwoRelays:
         await self.do(FLEET, name, PolicySet(self.by(name), name, 50, action, "tcp", [22, 22], sources, zones))
 
     def device(self, zone: str, number: int) -> DeviceTable:
-        """What a device really holds, looked at in the device."""
+        """The table that a device really has, read from the device."""
         fleet = self.simulator.devices
         index = list(self.simulator.zones).index(zone)
         return fleet.tables[int(fleet.records.actual[fleet.zones[index][number]])]
 
     def all_hold(self) -> bool:
-        """Every device of every zone has the log's table, and relays know."""
+        """Whether every device has the table of the log, and the relays report so."""
         for zone in ZONE_NAMES:
             now = table(self.replicas[0].state(FLEET_0), zone)
             devices = [self.device(zone, number) for number in range(20)]
@@ -148,15 +148,16 @@ class TwoRelays:
         return True
 
     def settled(self) -> bool:
-        """Every device has what was joined. What was joined reaches the fleet's topic later than `join` returns:
-        until then `all_hold` is true of the tables before it."""
+        """Whether every device allows all joined nodes. A join reaches fleet after `join` returns, and until then
+        `all_hold` is true for the former tables.
+        """
         if not self.all_hold():
             return False
         expected = self.expected()
         return all(self.allowed(zone) == expected for zone in ZONE_NAMES)
 
     def allowed(self, zone: str) -> set[str]:
-        """The prefixes that the default rule of a device has."""
+        """The prefixes of the default rule of a device."""
         rules = self.device(zone, 0).rules.items()
         prefixes = (prefix for rule, held in rules if not rule.ports for prefix in held)
         return {str(ip_network((prefix[:-1], prefix[-1]))) for prefix in prefixes}
@@ -180,7 +181,7 @@ async def plane(path: Path) -> AsyncIterator[TwoRelays]:
                 task.cancel()
 
 
-async def test_every_device_holds_what_the_log_says_through_joins_leaves_and_policies(tmp_path: Path) -> None:
+async def test_every_device_has_the_table_of_the_log_through_joins_leaves_and_policies(tmp_path: Path) -> None:
     async with plane(tmp_path / "log") as made:
         for start in range(0, 600, 100):
             zone = ZONE_NAMES[start // 100 % 3]
@@ -197,7 +198,7 @@ async def test_every_device_holds_what_the_log_says_through_joins_leaves_and_pol
         assert sum(histogram.count for histogram in samples) >= 60
 
 
-async def test_a_zone_goes_to_the_other_relay_by_deltas_and_the_log_hears_when_it_is_done(tmp_path: Path) -> None:
+async def test_a_zone_moves_to_the_other_relay_without_snapshots_and_is_reported(tmp_path: Path) -> None:
     async with plane(tmp_path / "log") as made:
         await made.join("east", ["a", "b"], [0x0A000001, 0x0A000002])
         await until(made.settled)
@@ -219,7 +220,7 @@ async def test_a_zone_goes_to_the_other_relay_by_deltas_and_the_log_hears_when_i
         await until(done)
 
 
-async def test_a_frozen_zone_keeps_its_tables_until_it_is_thawed(tmp_path: Path) -> None:
+async def test_a_frozen_zone_keeps_its_tables_until_its_thaw(tmp_path: Path) -> None:
     async with plane(tmp_path / "log") as made:
         await made.join("east", ["a"], [0x0A000001])
         await until(made.settled)

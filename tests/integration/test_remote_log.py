@@ -35,7 +35,7 @@ async def export(*arguments: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in ran.stdout.splitlines()]
 
 
-async def test_the_api_gives_the_events_that_the_folder_has(plane: Served, tmp_path: Path) -> None:
+async def test_the_api_returns_the_events_of_the_data_folder(plane: Served, tmp_path: Path) -> None:
     for number in range(5):
         await plane.join(f"z{number}", pb.NodeSpec(name=f"n{number}"))
     status = await plane.queries.GetStatus(pb.GetStatusRequest())

@@ -1,4 +1,4 @@
-"""The registrar of separate simulators: an operator is informed while no server answers."""
+"""The registrar of separate simulators logs once that no server responds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.eventually import until
 from tests.support.served import now_ms, served
 
 
-async def test_a_plane_that_does_not_answer_is_told_of_once(
+async def test_an_unavailable_plane_is_logged_once(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remote_registrar, "CHECK_S", 0.01)
@@ -40,7 +40,7 @@ async def test_a_plane_that_does_not_answer_is_told_of_once(
     assert "zones not listed by 127.0.0.1:1" in told
 
 
-async def test_one_that_answers_is_not_told_of(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+async def test_an_available_plane_is_not_logged(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
     caplog.set_level(logging.INFO, logger="deploy.process.remote_registrar")
     async with served(tmp_path / "plane") as plane:
         await plane.join("z1", pb.NodeSpec(name="n1"))

@@ -1,4 +1,4 @@
-"""Replicas over real engines: crashes at any moment, faulty appends, several at once; one log, one state."""
+"""Replicas over real engines: one log yields one state through crashes, faulty appends and several replicas."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ async def until_known(replica: Replica, command: PolicySet | PolicyDeleted, part
             return await replica.submit(partition, b"key", command, timeout_s=0.5)
 
 
-async def agreed(log: EventLog, replicas: list[Replica]) -> None:
-    """All replicas, and a replay, come to one state."""
+async def wait_until_equal(log: EventLog, replicas: list[Replica]) -> None:
+    """Wait until all replicas have one state, and check that a replay yields it too."""
     for partition in (*log.partitions(FLEET), *log.partitions(ZONES)):
         end = await log.end(partition)
         for replica in replicas:
@@ -62,11 +62,11 @@ async def agreed(log: EventLog, replicas: list[Replica]) -> None:
 
 
 async def effects(log: EventLog, partition: Partition) -> list[str]:
-    """The ids of all commands that stand in the log, copies included."""
+    """The ids of all commands in the log, copies included."""
     return [decode(record.value).envelope.command_id for record in await read_all(log, partition)]
 
 
-async def test_faulty_appends_and_three_replicas_make_one_state(engine: EmbeddedUnderTest) -> None:
+async def test_three_replicas_with_faulty_appends_have_one_state(engine: EmbeddedUnderTest) -> None:
     rng = random.Random(11)
     log = FaultyLog(await engine.open_embedded(), rng, FAULTS, seed=11)
     replicas = [toy_replica(log, name=f"r{i}", now_ms=engine.clock, limits=QUICK) for i in range(3)]
@@ -87,10 +87,10 @@ async def test_faulty_appends_and_three_replicas_make_one_state(engine: Embedded
             for number in range(10):
                 tasks.create_task(client(number))
         await log.settle()
-        await agreed(log, replicas)
+        await wait_until_equal(log, replicas)
         landed = [command_id for partition in partitions for command_id in await effects(log, partition)]
         assert answers.keys() <= set(landed)
-        assert len(landed) > len(set(landed)), "no copy landed: the faults did nothing"
+        assert len(landed) > len(set(landed)), "the faults caused no copy of a record"
         for command_id, answer in answers.items():
             found = [known for replica in replicas for known in replica.outcomes(command_id)]
             assert found
@@ -100,7 +100,7 @@ async def test_faulty_appends_and_three_replicas_make_one_state(engine: Embedded
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_a_replica_killed_again_and_again_ends_where_a_replay_does(
+async def test_a_replica_that_is_killed_often_ends_in_the_state_of_a_replay(
     engine: EmbeddedUnderTest, tmp_path: Path, seed: int
 ) -> None:
     rng = random.Random(seed)
@@ -119,7 +119,7 @@ async def test_a_replica_killed_again_and_again_ends_where_a_replay_does(
         await writing
         last = toy_replica(log, name="last", store=store(tmp_path), now_ms=engine.clock, limits=QUICK)
         async with running(last):
-            await agreed(log, [last])
+            await wait_until_equal(log, [last])
         last._store.close()
 
 
@@ -128,7 +128,7 @@ def store(tmp_path: Path) -> RocksStore:
 
 
 async def write(replica: Replica, engine: EmbeddedUnderTest, issue: Issuer, count: int) -> None:
-    """Ten callers at a time, so that the disk is synced for many at once."""
+    """Send commands from ten callers at a time, so that several share each sync."""
     for start in range(0, count, 10):
         engine.clock.ms += 200
         async with asyncio.TaskGroup() as tasks:
@@ -138,7 +138,9 @@ async def write(replica: Replica, engine: EmbeddedUnderTest, issue: Issuer, coun
                 tasks.create_task(replica.submit(FLEET_0, b"key", command, timeout_s=5))
 
 
-async def test_a_restart_from_older_saved_state_ends_the_same(engine: EmbeddedUnderTest, tmp_path: Path) -> None:
+async def test_a_restart_from_older_saved_state_ends_in_the_same_state(
+    engine: EmbeddedUnderTest, tmp_path: Path
+) -> None:
     log, issue = await engine.open_embedded(), Issuer()
     async with running(replica := toy_replica(log, store=store(tmp_path), now_ms=engine.clock, limits=QUICK)):
         await write(replica, engine, issue, 100)
@@ -155,11 +157,11 @@ async def test_a_restart_from_older_saved_state_ends_the_same(engine: EmbeddedUn
         repeat = issue.set("again", now_ms=engine.clock.ms)
         told = await older.submit(FLEET_0, b"key", repeat, timeout_s=5)
         assert older.outcomes(repeat.envelope.command_id) == [told]
-        await agreed(log, [older])
+        await wait_until_equal(log, [older])
     older._store.close()
 
 
-async def test_a_closed_log_is_waited_for_and_nothing_else(engine: EmbeddedUnderTest) -> None:
+async def test_a_replica_keeps_running_after_its_log_is_closed(engine: EmbeddedUnderTest) -> None:
     log = await engine.open_embedded()
     async with running(replica := toy_replica(log, now_ms=engine.clock)):
         await log.close()

@@ -1,4 +1,4 @@
-"""DPUs that survive a restore: none goes back unnoticed, and none is written to before an operator has looked."""
+"""DPUs after a restore: each that is ahead of the log is reported, and none is written to before a thaw."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ DPUS = 2
 
 
 async def until(ask: Callable[[], Awaitable[Ran]], is_so: Callable[[Ran], bool]) -> Ran:
-    """The first answer that is as wanted."""
-    ran = Ran(1, "", "nobody was asked")
+    """The first result for which the condition holds."""
+    ran = Ran(1, "", "no command was run")
     for _ in range(60):
         ran = await ask()
         if is_so(ran):
@@ -25,7 +25,7 @@ async def until(ask: Callable[[], Awaitable[Ran]], is_so: Callable[[Ran], bool])
 
 
 class PlaneAddresses:
-    """What stays when the process is replaced: its addresses."""
+    """The addresses of a plane, which stay the same when its process is replaced."""
 
     def __init__(self, api: str, agents: str) -> None:
         self.api = api
@@ -35,11 +35,11 @@ class PlaneAddresses:
         return await run(*arguments, "--output", "json", server=self.api)
 
     async def until_equal(self) -> None:
-        """Until every DPU holds what the log says."""
+        """Wait until every DPU has the table of the log."""
         await until(lambda: self.say("verify"), lambda ran: ran.status == 0 and ran.json()["devices_equal"] == DPUS)
 
     async def until_newer(self, count: int) -> None:
-        """Until so many DPUs are said to hold more than the log knows."""
+        """Wait until this number of DPUs is reported as ahead of the log."""
 
         def is_so(ran: Ran) -> bool:
             return ran.status == 0 and sum(each["dpus_ahead_of_log"] for each in ran.json()["replicas"]) == count
@@ -47,7 +47,7 @@ class PlaneAddresses:
         await until(lambda: self.say("status"), is_so)
 
 
-async def test_a_dpu_that_has_more_than_the_backup_is_stated_and_waits_for_a_thaw(tmp_path: Path) -> None:
+async def test_a_dpu_ahead_of_the_backup_is_reported_and_waits_for_a_thaw(tmp_path: Path) -> None:
     old, new, copy = (str(tmp_path / name) for name in ("old", "new", "copy"))
     async with AsyncExitStack() as stack:
         first = await stack.enter_async_context(serving("--data", old))
@@ -78,9 +78,9 @@ async def test_a_dpu_that_has_more_than_the_backup_is_stated_and_waits_for_a_tha
         assert all("holds epoch 1 version" in line and "the zone is frozen" in line for line in said)
 
         restored = (await plane.say("zones", "show", "z")).json()
-        assert (restored["installs"], restored["lagging"]) == ([], []), "what was reported of tables of the old log"
+        assert (restored["installs"], restored["lagging"]) == ([], []), "installs of the old epoch must not be shown"
         before = (await plane.say("zones", "show", "z", "--as-of", then_ms)).json()
-        assert before["installs"][0]["in_hardware"] == DPUS, "as it was said then"
+        assert before["installs"][0]["in_hardware"] == DPUS, "the past shows the former installs"
         waited = await plane.say("wait", "zone", "z", "--for", "applied", "--timeout", "1")
         assert (waited.status, "no DPU has reported" in waited.stderr) == (3, True)
 

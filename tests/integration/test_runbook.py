@@ -18,7 +18,7 @@ PLANE = (
     "--tls-client-ca certs/ca.pem",
 )
 ELSEWHERE = "--kafka"
-"""Of commands that ask brokers, which are not here and have certificates of their own."""
+"""Part of commands that need brokers. This test has none, and they need other certificates."""
 
 
 async def typed(here: Terminal, line: str) -> None:
@@ -26,7 +26,7 @@ async def typed(here: Terminal, line: str) -> None:
     assert ran.status == 0, f"{line}\n{ran.stdout}\n{ran.stderr}"
 
 
-async def test_every_command_works_under_tls_once_the_environment_is_set(tmp_path: Path) -> None:
+async def test_every_command_of_the_runbook_works_under_tls_with_the_environment(tmp_path: Path) -> None:
     asked = [line for section in SECTIONS for block in blocks(section) for line in block.lines if block.mark == RUN]
     assert len(asked) > 30
     async with terminal(tmp_path) as here:
@@ -42,5 +42,5 @@ async def test_every_command_works_under_tls_once_the_environment_is_set(tmp_pat
                 continue
             ran = await here.type(line)
             is_gone = line.startswith("dpuplane commands show") and "did not reach the log in time" in ran.stderr
-            is_empty = "| grep" in line and not ran.stderr  # no DPU is here whose table has an age
+            is_empty = "| grep" in line and not ran.stderr  # this plane has no DPU and so no age of a table
             assert ran.status == 0 or is_gone or is_empty, f"{line}\n{ran.stdout}\n{ran.stderr}"

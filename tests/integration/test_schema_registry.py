@@ -1,4 +1,4 @@
-"""All topics read from a real Kafka by Confluent's own client and deserializer, with two addresses alone."""
+"""All topics are read from a real Kafka by Confluent's client and deserializer, given only two addresses."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 TOPICS_IN_AVRO = (*TOPICS.folded, DECISIONS)
 WITHIN_S = 60.0
 DECIDED = 3
-"""Decisions at least that the plane makes of what it is told: a join, its forward, a claim."""
+"""The least number of decisions: of a join, of its forward, and of a claim."""
 
 
 def plain(event: Any) -> Any:
-    """An event as Avro's own types."""
+    """An event as plain Avro values."""
     return msgspec.to_builtins(event, builtin_types=(bytes,))
 
 
 def consumed(bootstrap: str, registry: str, ends: Mapping[tuple[str, int], int]) -> dict[str, list[Any]]:
-    """Every record before these ends, by topic, decoded as Confluent's client decodes it."""
+    """Every record before these ends, by topic, decoded by Confluent's client."""
     decode = AvroDeserializer(SchemaRegistryClient({"url": registry}))
     found: dict[str, list[Any]] = {topic: [] for topic, _ in ends}
     consumer = DeserializingConsumer(

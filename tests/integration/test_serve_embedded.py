@@ -1,4 +1,4 @@
-"""`dpuplane serve --data`: the plane as one process, called through its command line as by scripts."""
+"""`dpuplane serve --data`: the plane as one process, used through its command line."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def test_eighteen_claims_get_dense_indices_and_the_nineteenth_waits(tmp_pa
         assert [waiting["node"] for waiting in shown["waiting"]] == ["n18"]
 
 
-async def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
+async def test_acknowledged_records_survive_kill_9(tmp_path: Path) -> None:
     data = str(tmp_path / "plane")
     for round_ in range(3):
         async with serving("--data", data) as plane:
@@ -83,7 +83,7 @@ async def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
             await plane.ended()
 
 
-async def test_a_clean_end_saves_what_was_folded(tmp_path: Path) -> None:
+async def test_a_clean_shutdown_saves_the_folded_state(tmp_path: Path) -> None:
     settings = load_settings({"data": tmp_path, "partitions": "2", **dict.fromkeys(LISTENERS, "127.0.0.1:0")}, None, {})
     rng = random.Random(1)
     async with Plane.start(settings, now_ms=now_ms, rng=rng) as plane:
@@ -97,7 +97,7 @@ async def test_a_clean_end_saves_what_was_folded(tmp_path: Path) -> None:
     store.close()
 
 
-async def test_http_says_how_it_is(tmp_path: Path) -> None:
+async def test_http_reports_health_and_readiness(tmp_path: Path) -> None:
     async with serving("--data", str(tmp_path / "plane")) as plane, aiohttp.ClientSession() as session:
         base = f"http://{plane.address('http')}"
         for path, says in (("/healthz", "ok"), ("/readyz", "ok"), ("/metrics", "dpuplane_position_records")):
@@ -142,7 +142,7 @@ async def test_wrong_usage_is_status_2(tmp_path: Path) -> None:
         assert ran.status == 2, (arguments, ran)
 
 
-async def test_a_client_that_hangs_does_not_keep_it_from_ending(tmp_path: Path) -> None:
+async def test_a_hanging_client_does_not_delay_the_shutdown(tmp_path: Path) -> None:
     async with (
         serving("--data", str(tmp_path / "plane")) as plane,
         grpc.aio.insecure_channel(plane.address("api")) as channel,
@@ -154,8 +154,8 @@ async def test_a_client_that_hangs_does_not_keep_it_from_ending(tmp_path: Path) 
             await stream
 
 
-async def test_whoever_watches_is_told_that_it_ends_and_does_not_keep_it(tmp_path: Path) -> None:
-    """Feeds of the page, agents and watchers of health together took longer than an end may, which was not clean."""
+async def test_watchers_are_informed_of_the_shutdown_and_do_not_delay_it(tmp_path: Path) -> None:
+    """Feeds of the page, agents and health watchers together once exceeded the time limit of a clean shutdown."""
     async with (
         serving("--data", str(tmp_path / "plane")) as plane,
         grpc.aio.insecure_channel(plane.address("api")) as channel,
@@ -168,11 +168,11 @@ async def test_whoever_watches_is_told_that_it_ends_and_does_not_keep_it(tmp_pat
         assert (await feed.content.readline()).startswith(b"data: ")
         assert await plane.stop() == 0
         assert (await health.read()).status == HealthCheckResponse.NOT_SERVING
-        assert (await feed.content.read()).endswith(b"\n\n"), "a whole response, and not one that was cut off"
+        assert (await feed.content.read()).endswith(b"\n\n"), "the feed must end as a complete response"
         assert (await agent.receive())[:2] == (aiohttp.WSMsgType.CLOSE, aiohttp.WSCloseCode.GOING_AWAY)
 
 
-async def test_what_it_cannot_listen_on_or_keep_its_log_in_is_named(tmp_path: Path) -> None:
+async def test_an_unusable_address_or_data_folder_is_named(tmp_path: Path) -> None:
     listeners = dict.fromkeys(LISTENERS, "127.0.0.1:0")
 
     async def started(data: Path, **other: str) -> Ran:
@@ -185,7 +185,7 @@ async def test_what_it_cannot_listen_on_or_keep_its_log_in_is_named(tmp_path: Pa
             ran = await started(tmp_path / "other", **{setting: taken})
             assert (ran.status, ran.stdout) == (3, "")
             assert ran.stderr.endswith(f"{setting}: {taken} cannot be listened on: Address already in use\n")
-            assert not (tmp_path / "other").exists(), "no log is made for nothing"
+            assert not (tmp_path / "other").exists(), "a process that fails at its start creates no log"
         ran = await started(tmp_path / "plane")
         assert (ran.status, "in use" in ran.stderr) == (3, True)
     ran = await started(Path(__file__))
@@ -202,7 +202,7 @@ async def test_a_backup_is_not_served_as_a_plane(tmp_path: Path) -> None:
     assert not (tmp_path / "log").exists()
 
 
-async def test_verify_says_why_the_devices_of_a_frozen_zone_differ(tmp_path: Path) -> None:
+async def test_verify_gives_the_reason_why_devices_of_a_frozen_zone_differ(tmp_path: Path) -> None:
     async with serving("--data", str(tmp_path / "plane"), "--simulate", "2") as plane:
         server = plane.address("api")
         await run("nodes", "join", "n1", "--zone", "a", "--address", "10.0.0.1", server=server)

@@ -21,7 +21,7 @@ _prefixes = itertools.count()
 
 
 class Roles:
-    """Two of each role that can be killed, and a simulator that knows both relays."""
+    """Two processes of each role, which a test can kill, and a simulator with the addresses of both relays."""
 
     def __init__(self, apis: list[Process], relays: list[Process], provisioners: list[Process]) -> None:
         self.apis = apis
@@ -50,7 +50,7 @@ async def plane_of_roles(bootstrap: str, logs: Path, dpus_per_zone: int) -> Asyn
 
 
 async def join(roles: Roles, number: int) -> Ran:
-    """A join that is repeated under its id until its outcome is known, as a careful client does."""
+    """Send a join, and repeat it under its id until its outcome is known."""
     address = f"10.0.{number // 250}.{number % 250 + 1}"
     arguments = ("nodes", "join", f"n{number:04}", "--zone", ZONES[number % 3], "--address", address)
     command: tuple[str, ...] = ()
@@ -64,7 +64,7 @@ async def join(roles: Roles, number: int) -> Ran:
 
 
 async def until_equal(roles: Roles, dpus: int) -> None:
-    """Until `verify` finds every DPU equal to the log; its own sentences otherwise."""
+    """Wait until `verify` finds every DPU equal to the log. On a timeout its output is the error."""
     ran = Ran(1, "", "verify did not run")
     for _ in range(30):
         ran = await run("verify", "--output", "json", server=roles.servers)
@@ -75,7 +75,7 @@ async def until_equal(roles: Roles, dpus: int) -> None:
 
 
 async def until_saved(api: Process) -> None:
-    """Until a replica has saved every partition that decides, which it does within a second of a change."""
+    """Wait until a replica has saved every deciding partition, which takes a second after a change."""
     async with asyncio.timeout(60):
         while True:
             status = (await run("status", "--output", "json", server=api.address("api"))).json()
@@ -86,7 +86,7 @@ async def until_saved(api: Process) -> None:
             await asyncio.sleep(0.2)
 
 
-async def test_killing_any_role_or_broker_loses_nothing(kafka_brokers: StruckBrokers, tmp_path: Path) -> None:
+async def test_killing_any_process_or_broker_loses_no_command(kafka_brokers: StruckBrokers, tmp_path: Path) -> None:
     async with plane_of_roles(kafka_brokers.bootstrap, tmp_path, dpus_per_zone=3) as roles:
         done: list[int] = []
 
@@ -143,7 +143,7 @@ async def test_roles_start_in_any_order(kafka_cluster: str, tmp_path: Path) -> N
         assert "agents=" in await waiting
 
 
-async def test_a_replica_killed_over_and_over_comes_back_to_the_same_state(kafka_cluster: str, tmp_path: Path) -> None:
+async def test_a_replica_that_is_killed_often_returns_to_the_same_state(kafka_cluster: str, tmp_path: Path) -> None:
     on = ("--kafka", kafka_cluster, "--topic-prefix", f"state-{next(_prefixes)}", "--partitions", "3")
     number = itertools.count()
     for _ in range(5):

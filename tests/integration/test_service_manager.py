@@ -28,7 +28,7 @@ def heard(manager: socket.socket) -> str:
     return manager.recv(1024).decode()
 
 
-async def test_a_process_is_ready_then_feeds_the_watchdog_then_says_that_it_stops(
+async def test_a_process_notifies_readiness_watchdog_and_stop(
     manager: socket.socket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NOTIFY_SOCKET", manager.getsockname())
@@ -45,17 +45,17 @@ async def test_a_process_is_ready_then_feeds_the_watchdog_then_says_that_it_stop
         heard(manager)
 
 
-async def test_a_blocked_loop_feeds_no_watchdog(manager: socket.socket) -> None:
+async def test_a_blocked_loop_does_not_notify_the_watchdog(manager: socket.socket) -> None:
     environment = {"NOTIFY_SOCKET": manager.getsockname(), "WATCHDOG_USEC": "30000"}
     async with service_notifications(environment):
         await asyncio.sleep(0)
         assert [heard(manager), heard(manager)] == [READY, WATCHDOG]
         manager.settimeout(0.3)
-        with pytest.raises(TimeoutError):  # this blocks the loop for ten times the watchdog's timeout
+        with pytest.raises(TimeoutError):  # block the loop for ten times the timeout of the watchdog
             heard(manager)
 
 
-async def test_an_abstract_socket_is_heard_and_none_is_needed(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_abstract_socket_works_and_no_socket_is_required(caplog: pytest.LogCaptureFixture) -> None:
     name = f"dpuplane-test-{os.getpid()}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
         listener.bind(f"\0{name}")
@@ -79,5 +79,5 @@ async def test_an_abstract_socket_is_heard_and_none_is_needed(caplog: pytest.Log
         ({"WATCHDOG_USEC": "soon"}, 0.0),
     ],
 )
-def test_the_watchdog_is_that_of_this_process(environment: dict[str, str], seconds: float) -> None:
+def test_a_watchdog_of_another_process_is_ignored(environment: dict[str, str], seconds: float) -> None:
     assert watchdog_s(environment) == seconds

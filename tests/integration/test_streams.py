@@ -39,7 +39,7 @@ async def types(plane: Served, **wanted: Any) -> list[str]:
     return [type(decode(record.value)).__name__ for record in found]
 
 
-async def test_a_filter_admits_what_matches_all_of_its_fields(plane: Served) -> None:
+async def test_a_filter_admits_events_that_match_all_of_its_fields(plane: Served) -> None:
     joined = await plane.join("z1", pb.NodeSpec(name="n1"))
     await plane.calls.RegisterDpu(pb.RegisterDpuRequest(zone="z2", dpu="d1"))
     assert sorted(await types(plane, types=["NodesJoined", "DpuRegistered"])) == ["DpuRegistered", "NodesJoined"]
@@ -78,7 +78,7 @@ async def test_streams_are_limited_and_end_when_the_server_stops(plane: Served) 
     with pytest.raises(grpc.aio.AioRpcError, match="2 open streams that follow the log") as refused:
         await streams(plane).ReadEvents(request).read()
     assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-    async with asyncio.timeout(10):  # the grace period would be longer
+    async with asyncio.timeout(10):  # less than the grace period of 60 s
         await plane.server.stop(60.0)
         for stream in opened:
             with pytest.raises(grpc.aio.AioRpcError, match="this server is stopping; continue at another one") as ended:
@@ -94,7 +94,7 @@ async def test_a_position_that_the_log_does_not_have_is_out_of_range(plane: Serv
 
 
 class Listed:
-    """A client's copy of a list, kept by watches that are cut and resumed."""
+    """A client's copy of a list, updated by watches that are cut and resumed."""
 
     def __init__(self, plane: Served, **wanted: Any) -> None:
         self._plane = plane
@@ -104,13 +104,13 @@ class Listed:
         self.counts: Counter[str] = Counter()
 
     async def list_all(self) -> None:
-        """List the whole, as a client does at first and when its position has expired."""
+        """List all items, as a client does at first and after its position has expired."""
         found = await self._plane.queries.ListNodes(pb.ListNodesRequest(page_size=1_000))
         self.rows = {node.name: node for node in found.nodes}
         self.position = found.position
 
     async def watch(self, enough: Callable[[], bool], *, batches: int = 1_000_000) -> None:
-        """Apply batches until it is enough, or until this number of them."""
+        """Apply batches until the condition holds, or up to a number of batches."""
         request = pb.WatchRequest(position=self.position, **self._wanted)
         stream = streams(self._plane).Watch(request, timeout=20)
         pending: list[pb.Change] = []
@@ -131,7 +131,7 @@ class Listed:
                 self.rows[change.node.name] = change.node
 
 
-async def test_a_list_that_is_watched_in_pieces_is_the_list_and_no_change_comes_twice(plane: Served) -> None:
+async def test_a_list_watched_in_pieces_is_complete_and_no_change_comes_twice(plane: Served) -> None:
     listed, rng = Listed(plane, nodes=pb.ListNodesRequest()), random.Random(3)
     await listed.list_all()
     for number in range(12):
@@ -150,7 +150,7 @@ async def test_a_list_that_is_watched_in_pieces_is_the_list_and_no_change_comes_
     await listed.watch(lambda: False, batches=1)
     before = listed.counts.copy()
     await listed.watch(lambda: False, batches=1)
-    assert listed.counts == before, "a resumed watch sends nothing again"
+    assert listed.counts == before, "a resumed watch repeats no change"
 
 
 async def batch(stream: Any) -> list[pb.Change]:
@@ -165,7 +165,7 @@ async def batch(stream: Any) -> list[pb.Change]:
     return changes
 
 
-async def test_dpus_and_cliques_are_watched_as_their_lists_select_them(plane: Served) -> None:
+async def test_watches_of_dpus_and_cliques_use_the_filters_of_their_lists(plane: Served) -> None:
     for zone in ("z1", "z2"):
         await plane.calls.UpdateZone(pb.UpdateZoneRequest(zone=zone, set_labels=True, labels={"row": zone[1:]}))
     dpus = streams(plane).Watch(pb.WatchRequest(dpus=pb.ListDpusRequest(label_selector="row=1")), timeout=20)
@@ -191,14 +191,14 @@ async def test_dpus_and_cliques_are_watched_as_their_lists_select_them(plane: Se
         ("zones", "log id"),
     ],
 )
-async def test_a_watch_from_a_position_of_something_else_is_refused(plane: Served, position: str, said: str) -> None:
+async def test_a_watch_from_a_position_of_another_list_is_refused(plane: Served, position: str, said: str) -> None:
     request = pb.WatchRequest(position=position.replace("LOG", plane.replica.log_id), nodes=pb.ListNodesRequest())
     with pytest.raises(grpc.aio.AioRpcError, match=said) as refused:
         await streams(plane).Watch(request).read()
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
-async def test_a_watcher_that_reads_too_slowly_is_told_to_list_again(plane: Served) -> None:
+async def test_a_slow_watcher_must_list_again(plane: Served) -> None:
     for _, ring in plane.server._watches._feed._rings.values():
         ring._most = 2
     listed = await plane.queries.ListNodes(pb.ListNodesRequest())
@@ -206,14 +206,14 @@ async def test_a_watcher_that_reads_too_slowly_is_told_to_list_again(plane: Serv
         done = await plane.join("z1", pb.NodeSpec(name=f"n{number}"))
         await plane.queries.ListNodes(pb.ListNodesRequest(min_position=done.position))
         probe = streams(plane).Watch(pb.WatchRequest(nodes=pb.ListNodesRequest()), timeout=20)
-        await probe.read()  # each has the server take over what has changed so far
+        await probe.read()  # each call makes the server collect the changes so far
         probe.cancel()
     with pytest.raises(grpc.aio.AioRpcError, match=r"has expired, .*; list again") as refused:
         await streams(plane).Watch(pb.WatchRequest(position=listed.position, nodes=pb.ListNodesRequest())).read()
     assert refused.value.code() is grpc.StatusCode.OUT_OF_RANGE
 
 
-async def test_positions_tell_that_something_advanced(plane: Served) -> None:
+async def test_positions_are_sent_when_the_log_advances(plane: Served) -> None:
     advancing = streams(plane).Watch(pb.WatchRequest(), timeout=20)
     first = await advancing.read()
     await plane.join("z1", pb.NodeSpec(name="n1"))

@@ -14,12 +14,12 @@ from tests.support.requirements import missing_requirement
 from tests.support.wheelhouse import ROOT
 
 EXPOSURE_MAX = 20
-"""Tenths, of 100: systemd's own measure. What remains is the network, which the plane is there for."""
+"""Limit of systemd's exposure level, in tenths (of 100). The rest is network access, which the plane needs."""
 UNITS = {"dpuplane.service": "dpuplane.service", "dpuplane@.service": "dpuplane@api.service"}
 
 
 @pytest.mark.parametrize("unit", UNITS)
-def test_a_unit_is_valid_and_hardened(unit: str, tmp_path: Path) -> None:
+def test_a_systemd_unit_is_valid_and_hardened(unit: str, tmp_path: Path) -> None:
     analyze = shutil.which("systemd-analyze")
     if analyze is None:
         missing_requirement("systemd-analyze not found: apt-get install systemd")
@@ -32,11 +32,11 @@ def test_a_unit_is_valid_and_hardened(unit: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("unit", UNITS)
-def test_a_unit_waits_for_readiness_is_watched_and_needs_no_password_file(unit: str) -> None:
+def test_a_unit_waits_for_readiness_has_a_watchdog_and_needs_no_password_file(unit: str) -> None:
     lines = (ROOT / "deploy" / "systemd" / unit).read_text().splitlines()
     settings = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
     assert (settings["Type"], settings["NotifyAccess"]) == ("notify", "main")
-    assert int(settings["WatchdogSec"]) > 2 * END_S, "a clean end is not taken for a hang"
+    assert int(settings["WatchdogSec"]) > 2 * END_S, "the watchdog interval must exceed a clean shutdown"
     assert int(settings["TimeoutStopSec"]) > END_S
     absolute = [value for name, value in settings.items() if name.startswith("LoadCredential") and ":/" in value]
-    assert absolute == [], "systemd starts no unit whose credential has a path where no file is"
+    assert absolute == [], "systemd does not start a unit whose credential path does not exist"

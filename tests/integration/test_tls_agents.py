@@ -1,4 +1,4 @@
-"""The agent link under mutual TLS: a DPU speaks only for itself, and only to relays of the plane."""
+"""The agent link under mutual TLS: an agent acts only for its own DPU, and only with relays of the plane."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def hello(*dpus: str) -> bytes:
     return agent_messages.encode(Hello("z", dpus, ["b"] * len(dpus), []))
 
 
-async def test_an_agent_with_its_papers_gets_its_table(tmp_path: Path) -> None:
+async def test_an_agent_with_a_valid_certificate_gets_its_table(tmp_path: Path) -> None:
     tables = Tables(["d0"])
     tables.put(5, {ALLOW: packed("10.0.0.0/8")})
     async with guarded_relay(tmp_path, tables) as served:
@@ -36,7 +36,7 @@ async def test_an_agent_with_its_papers_gets_its_table(tmp_path: Path) -> None:
         assert served.denials.denied == served.denials.unauthenticated == 0
 
 
-async def test_a_dpu_that_claims_to_be_another_is_sent_away_and_the_other_keeps_its_link(tmp_path: Path) -> None:
+async def test_an_agent_that_names_another_dpu_is_rejected_and_the_other_keeps_its_link(tmp_path: Path) -> None:
     tables = Tables(["d0", "d1"])
     tables.put(5, {ALLOW: packed("10.0.0.0/8")})
     async with guarded_relay(tmp_path, tables) as served:
@@ -56,7 +56,7 @@ async def test_a_dpu_that_claims_to_be_another_is_sent_away_and_the_other_keeps_
             assert list(served.relay.zones["z"].sessions) == [before]
 
 
-async def test_a_second_hello_on_the_same_link_opens_no_other_dpu(tmp_path: Path) -> None:
+async def test_a_second_hello_on_a_link_cannot_name_another_dpu(tmp_path: Path) -> None:
     tables = Tables(["d0", "d1"])
     async with guarded_relay(tmp_path, tables) as served, dialed(served.address, _dpu(served, "d1")) as link:
         link.send(hello("d1"))
@@ -67,7 +67,7 @@ async def test_a_second_hello_on_the_same_link_opens_no_other_dpu(tmp_path: Path
         assert set(served.relay.zone_devices("z")) <= {"d1"}
 
 
-async def test_acknowledgements_for_others_move_nobody(tmp_path: Path) -> None:
+async def test_acknowledgements_for_other_dpus_have_no_effect(tmp_path: Path) -> None:
     tables = Tables(["d0", "d1"])
     tables.put(5, {ALLOW: packed("10.0.0.0/8")})
     async with guarded_relay(tmp_path, tables) as served:
@@ -87,7 +87,7 @@ async def test_acknowledgements_for_others_move_nobody(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("who", ["node-agent/d0", "operator/ann", "viewer/vic", "plane/api", "provisioner/p"])
-async def test_nobody_else_gets_a_link(tmp_path: Path, who: str) -> None:
+async def test_no_other_role_gets_a_link(tmp_path: Path, who: str) -> None:
     async with guarded_relay(tmp_path, Tables(["d0"])) as served:
         with pytest.raises(LinkClosed, match="answered HTTP status 403"):
             async with dialed(served.address, served.cert_issuer.issue(who)):
@@ -95,7 +95,7 @@ async def test_nobody_else_gets_a_link(tmp_path: Path, who: str) -> None:
         assert (served.denials.denied, served.relay.zones) == (1, {})
 
 
-async def test_a_simulator_speaks_for_a_whole_zone(tmp_path: Path) -> None:
+async def test_a_simulator_may_act_for_a_whole_zone(tmp_path: Path) -> None:
     async with (
         guarded_relay(tmp_path, Tables(["d0", "d1"])) as served,
         dialed(served.address, served.cert_issuer.issue("simulator/s")) as link,
@@ -105,7 +105,7 @@ async def test_a_simulator_speaks_for_a_whole_zone(tmp_path: Path) -> None:
         assert set(served.relay.zone_devices("z")) == {"d0", "d1"}
 
 
-async def test_a_link_ends_with_its_certificate(tmp_path: Path) -> None:
+async def test_a_link_ends_when_its_certificate_expires(tmp_path: Path) -> None:
     async with guarded_relay(tmp_path, Tables(["d0"])) as served:
         short = served.cert_issuer.issue("dpu-agent/d0", valid=timedelta(seconds=2))
         async with dialed(served.address, short) as link:
@@ -119,22 +119,22 @@ async def test_a_link_ends_with_its_certificate(tmp_path: Path) -> None:
                 await link.receive()
 
 
-async def test_an_agent_talks_to_relays_of_the_plane_only(tmp_path: Path) -> None:
-    """The same host, the same authority, and a key that fits: but it is the certificate of somebody else."""
+async def test_an_agent_accepts_relays_of_the_plane_only(tmp_path: Path) -> None:
+    """The certificate has the right host and authority and a valid key, but belongs to another role."""
     async with guarded_relay(tmp_path, Tables(["d0"]), as_role="node-agent/n1", host_names=("127.0.0.1",)) as served:
         with pytest.raises(LinkClosed, match="names node-agent/n1, and must name plane/NAME"):
             async with dialed(served.address, _dpu(served, "d0")):
                 pass
 
 
-async def test_a_relay_under_another_host_name_is_not_believed(tmp_path: Path) -> None:
+async def test_a_relay_under_another_host_name_is_not_trusted(tmp_path: Path) -> None:
     async with guarded_relay(tmp_path, Tables(["d0"]), host_names=("relay.example.org",)) as served:
         with pytest.raises(LinkClosed, match=r"not valid for '127\.0\.0\.1'"):
             async with dialed(served.address, _dpu(served, "d0")):
                 pass
 
 
-async def test_a_relay_of_another_authority_is_not_believed_and_one_without_tls_neither(tmp_path: Path) -> None:
+async def test_a_relay_of_another_authority_or_without_tls_is_not_trusted(tmp_path: Path) -> None:
     async with guarded_relay(tmp_path / "a", Tables(["d0"])) as served:
         other = CertIssuer(tmp_path / "b").authority.cert
         with pytest.raises(LinkClosed, match="certificate verify failed"):
@@ -145,7 +145,7 @@ async def test_a_relay_of_another_authority_is_not_believed_and_one_without_tls_
                 await dialer.dial(served.address)
 
 
-async def test_another_process_of_the_plane_asks_what_dpus_hold_and_nobody_else_may(tmp_path: Path) -> None:
+async def test_only_processes_of_the_plane_may_query_device_tables(tmp_path: Path) -> None:
     tables = Tables(["d0"])
     tables.put(5, {ALLOW: packed("10.0.0.0/8")})
     async with (

@@ -45,7 +45,7 @@ def freeze() -> pb.FreezeWritesRequest:
     return pb.FreezeWritesRequest(zone="z1")
 
 
-async def test_who_asked_stands_in_the_log_as_the_certificate_names_them(plane: Guarded) -> None:
+async def test_the_actor_in_the_log_is_the_principal_of_the_certificate(plane: Guarded) -> None:
     assert (await plane.caller("operator/ann").calls.FreezeWrites(freeze())).outcome == pb.OUTCOME_DONE
     actors = []
     async for _, records in plane.plane.log.read({FLEET_0: 0}):
@@ -65,7 +65,7 @@ async def test_a_denial_names_method_principal_and_role_and_appends_nothing(plan
     assert plane.access.denials.denied == 1
 
 
-async def test_a_nodes_agent_joins_claims_and_leaves_for_its_node_only(plane: Guarded) -> None:
+async def test_a_node_agent_may_join_claim_and_leave_for_its_node_only(plane: Guarded) -> None:
     agent, operator = plane.caller("node-agent/n1"), plane.caller("operator/ann")
     assert (await operator.calls.JoinNodes(join("n0"))).outcome == pb.OUTCOME_DONE
     assert (await agent.calls.JoinNodes(join("n1"))).outcome == pb.OUTCOME_DONE
@@ -88,7 +88,7 @@ async def test_a_nodes_agent_joins_claims_and_leaves_for_its_node_only(plane: Gu
     assert (await agent.calls.LeaveNodes(pb.LeaveNodesRequest(zone="z1", names=["n1"]))).outcome == pb.OUTCOME_DONE
 
 
-async def test_nobody_says_who_they_are_where_a_certificate_does(plane: Guarded) -> None:
+async def test_a_claimed_name_is_refused_beside_a_certificate(plane: Guarded) -> None:
     call = plane.caller("operator/ann").calls.FreezeWrites(freeze(), metadata=[("x-dpuplane-as", "root")])
     code, details = await refused(call)
     assert (code, "the certificate names the caller, operator/ann" in details) == (Code.PERMISSION_DENIED, True)
@@ -112,7 +112,7 @@ async def test_two_approvers_are_two_persons_with_the_role(plane: Guarded) -> No
             zone="z1", nodes=[pb.NodeSpec(name=f"n{i}", addresses=[f"10.0.0.{i}"]) for i in range(1, 9)]
         )
     )
-    # What fleet has not heard of is in no table, so no leave of it is held.
+    # A node that fleet does not have is in no table, so its leave is not held.
     await operator.queries.ListPolicies(pb.ListPoliciesRequest(min_position=joined.position))
     leave = pb.LeaveNodesRequest(zone="z1", names=[f"n{i}" for i in range(1, 5)])
     assert (await refused(approver.calls.LeaveNodes(leave)))[0] == Code.PERMISSION_DENIED
@@ -120,7 +120,7 @@ async def test_two_approvers_are_two_persons_with_the_role(plane: Guarded) -> No
     (hold,) = (await operator.queries.ListHolds(pb.ListHoldsRequest())).holds
     approve = pb.ApproveHoldRequest(hold=hold.hold, hash=hold.hash)
     assert (await refused(operator.calls.ApproveHold(approve)))[0] == Code.PERMISSION_DENIED
-    again = plane.caller("approver/bob")  # the same person with another certificate
+    again = plane.caller("approver/bob")  # another certificate of the same person
     for one in (approver, again):
         answer = await one.calls.ApproveHold(approve)
         assert answer.reason.startswith(f"hold {hold.hold} has 1 of 2 approvals")
@@ -148,16 +148,16 @@ async def test_a_command_id_belongs_to_its_principal_and_its_body(plane: Guarded
         assert command_id in answer.reason
     frozen = (await ann.queries.GetStatus(pb.GetStatusRequest())).frozen
     assert list(frozen) == ["z1"]
-    assert (await plane.plane.stated())["fleet/0"] <= stated["fleet/0"] + 3, "copies are in the log and do nothing"
+    assert (await plane.plane.stated())["fleet/0"] <= stated["fleet/0"] + 3, "copies are in the log and have no effect"
 
 
-# --- S1: who is nobody here ---------------------------------------------------------------------------------------
+# --- S1: certificates without a valid principal ---------------------------------------------------------------------
 
 
 def forged(
     cert_issuer: CertIssuer, *names: x509.GeneralName, cn: str = "x", signed_by_itself: bool = False
 ) -> CertFiles:
-    """A certificate with any names at all, of the plane's authority or of its own."""
+    """A certificate with the given names, signed by the plane's authority or by itself."""
     key = ec.generate_private_key(ec.SECP256R1())
     ca = x509.load_pem_x509_certificate(cert_issuer.authority.cert.read_bytes())
     ca_key = serialization.load_pem_private_key((cert_issuer.folder / "ca.key").read_bytes(), None)
@@ -201,7 +201,7 @@ NOBODIES: dict[str, tuple[tuple[x509.GeneralName, ...], str]] = {
 
 
 @pytest.mark.parametrize("case", NOBODIES)
-async def test_a_certificate_of_ours_that_names_nobody_is_unauthenticated(plane: Guarded, case: str) -> None:
+async def test_a_certificate_without_a_valid_principal_is_unauthenticated(plane: Guarded, case: str) -> None:
     names, says = NOBODIES[case]
     cert_files = forged(plane.cert_issuer, *names, cn=OPERATOR if not names else "x")
     code, details = await refused(plane.caller(cert_files).queries.ListZones(pb.ListZonesRequest()))
@@ -241,7 +241,7 @@ async def test_a_connection_does_not_outlive_its_certificate(plane: Guarded) -> 
     assert details == "certificate: the one of viewer/vic has expired; reconnect with a new one"
 
 
-async def test_a_stream_of_joins_ends_with_the_certificate_that_opened_it(plane: Guarded) -> None:
+async def test_a_stream_of_joins_ends_when_its_certificate_expires(plane: Guarded) -> None:
     stream = plane.caller("operator/ann").calls.JoinNodesStream()
     await stream.write(join("n1"))
     viewer = plane.caller("viewer/vic")
@@ -256,14 +256,14 @@ async def test_a_stream_of_joins_ends_with_the_certificate_that_opened_it(plane:
     assert await plane.plane.stated() == stated
 
 
-async def test_a_server_of_another_authority_is_not_believed(plane: Guarded, tmp_path: Path) -> None:
+async def test_a_server_of_another_authority_is_not_trusted(plane: Guarded, tmp_path: Path) -> None:
     cert_files = plane.cert_issuer.issue("operator/ann")
     other = CertIssuer(tmp_path / "elsewhere").authority.cert
     caller = plane.caller(cert_files._replace(ca=other))
     assert (await refused(caller.calls.FreezeWrites(freeze())))[0] == Code.UNAVAILABLE
 
 
-async def test_the_schema_is_not_told_when_reflection_is_off(plane: Guarded) -> None:
+async def test_the_schema_is_not_available_without_reflection(plane: Guarded) -> None:
     stub: Any = reflection_pb2_grpc.ServerReflectionStub(plane.caller("operator/ann").channel)
 
     async def ask() -> list[Any]:

@@ -68,7 +68,7 @@ async def page(folder: Path, now_ms: Callable[[], int] = now_ms) -> AsyncIterato
         await server.stop()
 
 
-async def test_probes_need_no_certificate_and_all_else_does(tmp_path: Path) -> None:
+async def test_only_probes_need_no_certificate(tmp_path: Path) -> None:
     async with page(tmp_path) as served:
         for path in ("/healthz", "/readyz"):
             assert await served.get(path, None) == (200, "ok\n")
@@ -79,7 +79,7 @@ async def test_probes_need_no_certificate_and_all_else_does(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("role", PRINCIPAL_ROLES)
-async def test_readers_read_and_others_do_not(tmp_path: Path, role: str) -> None:
+async def test_only_readers_may_read(tmp_path: Path, role: str) -> None:
     async with page(tmp_path) as served:
         status, text = await served.get("/secret", f"{role}/x")
         if role in ("viewer", "operator", "approver"):
@@ -89,7 +89,7 @@ async def test_readers_read_and_others_do_not(tmp_path: Path, role: str) -> None
             assert text == f"/secret: {role}/x must have the role approver or operator or viewer\n"
 
 
-async def test_an_answer_that_never_ends_ends_with_the_certificate(tmp_path: Path) -> None:
+async def test_an_endless_response_ends_when_its_certificate_expires(tmp_path: Path) -> None:
     expires_ms = 0
 
     async with page(tmp_path, lambda: expires_ms - 500) as served:
@@ -108,7 +108,7 @@ async def test_a_certificate_of_another_authority_ends_the_handshake(tmp_path: P
             await served.get("/healthz", other)
 
 
-async def test_an_older_tls_is_not_spoken(tmp_path: Path) -> None:
+async def test_older_tls_versions_are_rejected(tmp_path: Path) -> None:
     async with page(tmp_path) as served:
         context = ssl.create_default_context(cafile=str(served.cert_issuer.authority.cert))
         context.maximum_version = ssl.TLSVersion.TLSv1_2

@@ -1,4 +1,4 @@
-"""Node agents with certificates of their own: the effective statements, and the answers to their callers."""
+"""Node agents with certificates: the effect of their statements, and the outcomes that they get."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def join(name: str, address: str = "", zone: str = "z1", **labels: str) -> pb.Jo
     return pb.JoinNodesRequest(zone=zone, nodes=[pb.NodeSpec(name=name, addresses=addresses, labels=labels)])
 
 
-async def test_a_node_agent_gets_no_address_of_another_node_and_hears_why(plane: Guarded) -> None:
-    """The attack: another node's address and a label that policies trust."""
+async def test_a_node_agent_does_not_get_the_address_of_another_node_and_gets_the_reason(plane: Guarded) -> None:
+    """The attack states the address of another node and a label that policies trust."""
     await allow_agents(plane, "z1", networks=[NET])
     await allow_agents(plane, "z2", networks=[NET])
     operator, agent = plane.caller("operator/ann"), plane.caller("node-agent/n1")
@@ -42,14 +42,14 @@ async def test_a_node_agent_gets_no_address_of_another_node_and_hears_why(plane:
     asked = pb.GetCommandRequest(command_id=taken.command_id)
     assert await operator.queries.GetCommand(asked) == taken
     gone = await operator.calls.LeaveNodes(pb.LeaveNodesRequest(zone="z1", names=["victim"]))
-    assert await operator.queries.GetCommand(asked) == taken, "what it was told then"
+    assert await operator.queries.GetCommand(asked) == taken, "the repeat has the first outcome"
     assert gone.outcome == pb.OUTCOME_DONE
     shown = await agent.queries.GetNode(pb.GetNodeRequest(name="n1", min_position=gone.position))
     assert (list(shown.conflicts), shown.withheld) == ([], "")
     assert (await agent.calls.JoinNodes(join("n1", "10.7.0.1", zone="z2"))).outcome == pb.OUTCOME_DONE
 
 
-async def test_a_node_agent_creates_no_zone_and_moves_no_node(plane: Guarded) -> None:
+async def test_a_node_agent_cannot_create_a_zone_or_move_a_node(plane: Guarded) -> None:
     agent = plane.caller("node-agent/n1")
     refused = await agent.calls.JoinNodes(join("n1", zone="mine"))
     assert (refused.outcome, "dpuplane zones limit mine --create" in refused.reason) == (pb.OUTCOME_REFUSED, True)
@@ -62,7 +62,7 @@ async def test_a_node_agent_creates_no_zone_and_moves_no_node(plane: Guarded) ->
     assert (left.outcome, "'trust' of 'n1' is set by an operator" in left.reason) == (pb.OUTCOME_REFUSED, True)
 
 
-async def test_what_an_operator_allows_is_shown_and_takes_effect_beside_the_operators_labels(plane: Guarded) -> None:
+async def test_permitted_values_of_an_agent_take_effect_beside_labels_of_an_operator(plane: Guarded) -> None:
     await allow_agents(plane, "z1", networks=[NET], label_keys=["role"])
     operator, agent = plane.caller("operator/ann"), plane.caller("node-agent/n1")
     zone = await operator.queries.GetZone(pb.GetZoneRequest(zone="z1"))
@@ -78,8 +78,8 @@ async def test_what_an_operator_allows_is_shown_and_takes_effect_beside_the_oper
     assert (changed.outcome, "--agent-network 192.0.2.1/32" in changed.reason) == (pb.OUTCOME_REFUSED, True)
 
 
-async def test_a_node_agent_hears_what_became_of_its_command_by_repeating_it_under_its_id(plane: Guarded) -> None:
-    """It may not ask GetCommand: what is remembered of a command does not say who gave it."""
+async def test_a_node_agent_gets_the_outcome_of_its_command_by_repeating_it(plane: Guarded) -> None:
+    """A node agent may not call GetCommand, because a stored outcome does not contain its principal."""
     await allow_agents(plane, "z1", networks=[NET])
     agent = plane.caller("node-agent/n1")
     for request in (join("n1", "10.7.0.1"), join("n1", "192.0.2.1")):

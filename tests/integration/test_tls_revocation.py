@@ -38,7 +38,7 @@ def serial_of(cert_files: CertFiles) -> int:
     return x509.load_pem_x509_certificate(cert_files.cert.read_bytes()).serial_number
 
 
-async def test_calls_of_a_revoked_certificate_are_refused_and_those_of_others_are_not(tmp_path: Path) -> None:
+async def test_only_calls_of_the_revoked_certificate_are_refused(tmp_path: Path) -> None:
     async with guarded(tmp_path) as plane:
         ann, bob = plane.cert_issuer.issue("operator/ann"), plane.cert_issuer.issue("viewer/bob")
         lost, other = plane.caller(ann), plane.caller(bob)
@@ -54,7 +54,7 @@ async def test_calls_of_a_revoked_certificate_are_refused_and_those_of_others_ar
         await lost.queries.ListZones(pb.ListZonesRequest())
 
 
-async def test_a_call_that_is_under_way_is_refused_before_its_answer(tmp_path: Path) -> None:
+async def test_a_call_in_flight_is_refused_before_its_response(tmp_path: Path) -> None:
     async with guarded(tmp_path) as plane:
         vic, ann = plane.cert_issuer.issue("viewer/vic"), plane.caller("operator/ann")
         position = plane.plane.replica.position(plane.plane.replica.partitions("fleet")[0])
@@ -77,7 +77,7 @@ async def _endless(request: web.Request) -> web.StreamResponse:
         await asyncio.sleep(0.01)
 
 
-async def test_what_is_open_over_http_is_broken_off(tmp_path: Path) -> None:
+async def test_open_http_connections_of_a_revoked_certificate_are_closed(tmp_path: Path) -> None:
     cert_issuer, listed = CertIssuer(tmp_path / "certs"), tmp_path / "revoked.txt"
     listed.write_text("# nobody yet\n")
     security = Security(cert_issuer.issue("plane/local").certificates, now_ms, listed)
@@ -104,7 +104,7 @@ async def test_what_is_open_over_http_is_broken_off(tmp_path: Path) -> None:
         await server.stop()
 
 
-async def test_the_link_of_a_revoked_dpu_is_broken_off_and_no_other(tmp_path: Path) -> None:
+async def test_only_the_link_of_a_revoked_dpu_is_closed(tmp_path: Path) -> None:
     tables = Tables(["d0", "d1"])
     tables.put(5, {ALLOW: packed("10.0.0.0/8")})
     async with guarded_relay(tmp_path, tables) as served:
@@ -127,16 +127,16 @@ async def test_the_link_of_a_revoked_dpu_is_broken_off_and_no_other(tmp_path: Pa
     ("text", "serial"),
     [("a1", 0xA1), ("0xA1", 0xA1), ("0a:1B:ff", 0xA1BFF), ("00ff", 0xFF), ("f" * 40, (1 << 160) - 1)],
 )
-def test_serial_numbers_are_read_as_tools_print_them(text: str, serial: int) -> None:
+def test_serial_numbers_are_parsed_in_the_formats_of_common_tools(text: str, serial: int) -> None:
     assert parse_serial(text) == serial
 
 
 @pytest.mark.parametrize("text", ["", "0", "f" * 41, "12g", "a b", "-1", "a:", "a:b", "0a:1b2c", "\u0661"])
-def test_what_is_no_serial_number_is_none(text: str) -> None:
+def test_an_invalid_serial_number_is_refused(text: str) -> None:
     assert parse_serial(text) is None
 
 
-def test_a_list_has_comments_and_empty_lines_and_names_what_is_wrong(tmp_path: Path) -> None:
+def test_a_list_may_have_comments_and_an_invalid_line_is_named(tmp_path: Path) -> None:
     file = tmp_path / "revoked.txt"
     file.write_bytes(b"# ours\r\n\r\n  0A:1b  # ann\r\nff\n")
     assert read_serials(file) == {0xA1B, 0xFF}
@@ -147,7 +147,7 @@ def test_a_list_has_comments_and_empty_lines_and_names_what_is_wrong(tmp_path: P
         read_serials(Path("/dev/zero"))
 
 
-def test_a_list_that_cannot_be_read_keeps_the_last_good_one_and_says_so_once(
+def test_an_unreadable_list_keeps_the_last_valid_one_and_is_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     file, given = tmp_path / "revoked.txt", list[frozenset[int]]()
@@ -167,7 +167,7 @@ def test_a_list_that_cannot_be_read_keeps_the_last_good_one_and_says_so_once(
     assert [sorted(serials) for serials in given] == [[0xA1], [0xA1, 0xB2]]
 
 
-async def test_the_list_is_looked_at_all_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_list_is_checked_continuously(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(revocations, "CHECK_S", 0.01)
     file = tmp_path / "revoked.txt"
     file.write_text("")
@@ -178,7 +178,7 @@ async def test_the_list_is_looked_at_all_the_time(tmp_path: Path, monkeypatch: p
     looking.cancel()
 
 
-def test_a_list_without_certificates_is_refused() -> None:
+def test_a_list_without_tls_is_refused() -> None:
     with pytest.raises(BadSettings, match="tls_revoked needs tls_cert, tls_key and tls_client_ca"):
         load_settings({"data": "d", "tls_revoked": "file"}, None, {})
 
@@ -207,7 +207,7 @@ def test_certificates_are_added_to_a_list_by_file_or_serial_number(tmp_path: Pat
     assert ran.exit_code == 1 and "must be a file or a serial number" in ran.stderr
 
 
-async def test_an_operator_revokes_a_certificate_of_a_plane_that_runs(tmp_path: Path) -> None:
+async def test_an_operator_can_revoke_a_certificate_while_the_plane_runs(tmp_path: Path) -> None:
     listed = tmp_path / "revoked.txt"
     listed.write_text("")
     async with secure_plane(tmp_path, "--tls-revoked", str(listed)) as (plane, authority):

@@ -25,7 +25,7 @@ from tests.support.rule_source import ALLOW, Tables, packed
 
 
 async def presented(address: str, client: CertFiles) -> int:
-    """The serial number of the certificate that a listener shows to a new connection."""
+    """The serial number of the certificate that a listener presents to a new connection."""
     host, port = address.split(":")
     context = ssl.create_default_context(cafile=str(client.ca))
     context.load_cert_chain(client.cert, client.key)
@@ -42,7 +42,7 @@ def serial_of(path: Path) -> int:
 
 @asynccontextmanager
 async def load_on(plane: Guarded) -> AsyncIterator[list[str]]:
-    """Callers who never stop, each call on a connection of its own or on one that stays; what went wrong."""
+    """Run callers without pause, on new connections or on a lasting one. Yields the errors of their calls."""
     faults: list[str] = []
     done = [0]
     viewer = plane.cert_issuer.issue("viewer/vic")
@@ -71,7 +71,7 @@ async def load_on(plane: Guarded) -> AsyncIterator[list[str]]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def test_the_api_takes_up_a_new_certificate_under_load_and_no_call_fails(tmp_path: Path) -> None:
+async def test_the_api_loads_a_new_certificate_under_load_without_failed_calls(tmp_path: Path) -> None:
     async with guarded(tmp_path) as plane:
         viewer = plane.cert_issuer.issue("viewer/watch")
         cert = plane.cert_issuer.folder / "plane@local.pem"
@@ -84,14 +84,14 @@ async def test_the_api_takes_up_a_new_certificate_under_load_and_no_call_fails(t
         assert faults == []
 
 
-async def test_an_authority_that_is_no_longer_believed_opens_nothing(tmp_path: Path) -> None:
+async def test_certificates_of_a_removed_authority_are_rejected(tmp_path: Path) -> None:
     new = CertIssuer(tmp_path / "new")
     async with guarded(tmp_path) as plane:
         ca = plane.cert_issuer.authority.cert
         old_only, both = ca.read_bytes(), ca.read_bytes() + new.authority.cert.read_bytes()
         newcomer = new.issue("viewer/new")
         (tmp_path / "old.pem").write_bytes(old_only)
-        newcomer = newcomer._replace(ca=tmp_path / "old.pem")  # the server's own certificate stays the old one's
+        newcomer = newcomer._replace(ca=tmp_path / "old.pem")  # the certificate of the server stays the old one
         veteran = plane.cert_issuer.issue("viewer/old", ca=tmp_path / "old.pem")
         request = pb.ListZonesRequest()
 
@@ -111,7 +111,7 @@ async def test_an_authority_that_is_no_longer_believed_opens_nothing(tmp_path: P
         assert (await may(newcomer), await may(veteran)) == (True, False)
 
 
-async def test_agents_and_their_relay_rotate_and_the_old_certificate_is_refused(tmp_path: Path) -> None:
+async def test_certificates_of_agents_and_relay_rotate_and_old_ones_are_refused(tmp_path: Path) -> None:
     tables = Tables(["d0"])
     tables.put(5, {ALLOW: packed("10.0.0.0/8")})
     async with guarded_relay(tmp_path, tables) as served:
@@ -137,7 +137,7 @@ async def test_agents_and_their_relay_rotate_and_the_old_certificate_is_refused(
         assert agent.target[1] == 6
 
 
-def test_half_of_a_rotation_is_not_taken_up_and_the_whole_is(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_incomplete_rotation_is_not_loaded(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     cert_issuer = CertIssuer(tmp_path)
     cert_files = cert_issuer.issue("plane/local")
     certificates = cert_files.certificates
@@ -154,13 +154,13 @@ def test_half_of_a_rotation_is_not_taken_up_and_the_whole_is(tmp_path: Path, cap
     assert certificates.material == in_use
     assert len([r for r in caplog.records if r.levelno == logging.WARNING]) == 3
     cert_files.key.write_bytes(key)
-    assert not certificates.refresh(), "what is there again is what is in use"
+    assert not certificates.refresh(), "the restored files are the ones in use"
     cert_issuer.issue("plane/local")
     assert certificates.refresh()
     assert certificates.material != in_use
 
 
-def test_a_process_does_not_become_another_by_rotation(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_rotation_cannot_change_the_principal_of_a_process(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     cert_issuer = CertIssuer(tmp_path)
     cert_files = cert_issuer.issue("plane/local")
     certificates = cert_files.certificates
@@ -171,7 +171,7 @@ def test_a_process_does_not_become_another_by_rotation(tmp_path: Path, caplog: p
     assert "must name plane/local as before" in caplog.records[-1].__dict__["reason"]
 
 
-def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
+def test_unusable_files_are_named(tmp_path: Path) -> None:
     cert_issuer = CertIssuer(tmp_path)
     cert_files = cert_issuer.issue("plane/local")
     nothing = tmp_path / "nothing.pem"
@@ -190,7 +190,7 @@ def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
         assert "\n" not in str(caught.value)
 
 
-async def test_files_are_looked_at_all_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_files_are_checked_continuously(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("deploy.tls.certificates.CHECK_S", 0.01)
     cert_issuer = CertIssuer(tmp_path)
     certificates = cert_issuer.issue("plane/local").certificates

@@ -17,13 +17,13 @@ from tests.support.planes import Process, Ran, run, serving, started
 
 
 class Authority:
-    """The folder of `dpuplane certs`."""
+    """A certificate authority in a folder, used through `dpuplane certs`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     async def issue(self, role: str, name: str, *more: str) -> list[str]:
-        """Flags that a client gives."""
+        """Issue a certificate. Returns the flags of a client that uses it."""
         issued = await run("certs", "issue", role, name, "--dir", str(self.folder), *more)
         assert issued.status == 0, issued.stderr
         stem = self.folder / f"{role}@{name}"
@@ -40,7 +40,7 @@ async def secure_plane(folder: Path, *flags: str) -> AsyncIterator[tuple[Process
         yield plane, authority
 
 
-async def test_a_fleet_of_its_own_processes_works_under_tls(tmp_path: Path) -> None:
+async def test_a_fleet_of_separate_processes_works_under_tls(tmp_path: Path) -> None:
     async with secure_plane(tmp_path, "--simulate", "2") as (plane, authority):
         server = plane.address("api")
         operator, viewer = await authority.issue("operator", "ann"), await authority.issue("viewer", "vic")
@@ -64,11 +64,11 @@ async def test_a_fleet_of_its_own_processes_works_under_tls(tmp_path: Path) -> N
         assert (said.status, "your certificate names the principal, viewer/vic" in said.stderr) == (2, True)
     log = (tmp_path / "serve.log").read_text()
     assert "peer=viewer/vic" in log
-    assert "ssl_transport_security" not in log, "a stranger's handshake writes no lines"
+    assert "ssl_transport_security" not in log, "a handshake without a valid certificate is not logged"
 
 
 async def until_equal(server: str, viewer: list[str], dpus: int) -> Ran:
-    """Until `verify` finds so many DPUs equal to the log."""
+    """Wait until `verify` finds this number of DPUs equal to the log."""
     async with asyncio.timeout(60):
         while True:
             ran = await run("verify", "--output", "json", *viewer, server=server)
@@ -77,7 +77,7 @@ async def until_equal(server: str, viewer: list[str], dpus: int) -> Ran:
             await asyncio.sleep(0.2)
 
 
-async def test_the_agent_of_one_dpu_follows_with_its_own_certificate(tmp_path: Path) -> None:
+async def test_the_agent_of_one_dpu_works_with_its_own_certificate(tmp_path: Path) -> None:
     async with secure_plane(tmp_path) as (plane, authority):
         server = plane.address("api")
         operator, agent = await authority.issue("operator", "ann"), await authority.issue("dpu-agent", "d1")
@@ -89,7 +89,7 @@ async def test_the_agent_of_one_dpu_follows_with_its_own_certificate(tmp_path: P
             assert (await until_equal(server, operator, 1)).status == 0
 
 
-async def test_the_agent_of_a_node_reads_a_refusal_once_and_leaves_without_naming_its_zone(tmp_path: Path) -> None:
+async def test_a_node_agent_gets_one_refusal_and_leaves_without_naming_its_zone(tmp_path: Path) -> None:
     async with secure_plane(tmp_path) as (plane, authority):
         server = plane.address("api")
         operator, agent = await authority.issue("operator", "ann"), await authority.issue("node-agent", "n1")
@@ -102,7 +102,7 @@ async def test_the_agent_of_a_node_reads_a_refusal_once_and_leaves_without_namin
         assert (left.status, left.stdout.strip()) == (0, "done"), left.stderr
 
 
-async def test_a_running_plane_takes_up_what_certs_issue_writes(tmp_path: Path) -> None:
+async def test_a_running_plane_loads_certificates_written_by_certs_issue(tmp_path: Path) -> None:
     async with secure_plane(tmp_path) as (plane, authority):
         viewer = await authority.issue("viewer", "vic")
         held_open = channel(plane.address("api"), viewer)
@@ -127,7 +127,9 @@ def channel(address: str, flags: list[str]) -> grpc.aio.Channel:
 @pytest.mark.parametrize(
     ("role", "says"), [("operator", "names operator/x, must name plane/NAME"), ("node-agent", "must name plane/NAME")]
 )
-async def test_a_process_that_is_not_of_the_plane_does_not_serve(tmp_path: Path, role: str, says: str) -> None:
+async def test_a_process_with_a_certificate_of_another_role_does_not_serve(
+    tmp_path: Path, role: str, says: str
+) -> None:
     authority = Authority(tmp_path / "certs")
     await run("certs", "init", "--dir", str(authority.folder))
     cert, key, ca = (await authority.issue(role, "x"))[1::2]
@@ -137,7 +139,7 @@ async def test_a_process_that_is_not_of_the_plane_does_not_serve(tmp_path: Path,
     assert says in ran.stderr
 
 
-async def test_an_authority_is_made_once_and_its_keys_are_for_their_owner(tmp_path: Path) -> None:
+async def test_an_authority_is_created_once_and_its_keys_are_readable_by_their_owner_only(tmp_path: Path) -> None:
     folder = str(tmp_path / "certs")
     made = await run("certs", "init", "--dir", folder, "--trust-domain", "lab.example")
     assert made.stdout == f"{folder}/ca.pem: authority of spiffe://lab.example\n"

@@ -31,7 +31,7 @@ PORTS = dict.fromkeys(("listen", "http", "agents"), "127.0.0.1:0")
 
 
 class Traced:
-    """Processes of one plane, each with what it recorded. The first one has the API."""
+    """Processes of one plane, each with its recorded spans. The first one has the API."""
 
     def __init__(self) -> None:
         self.planes: list[Plane] = []
@@ -39,7 +39,7 @@ class Traced:
         self.calls: Any = None
 
     def spans(self) -> list[ReadableSpan]:
-        """Of the trace that the caller asked for, as they began."""
+        """The spans of the caller's trace, ordered by start time."""
         found = [span for recorded in self.recorded for span in recorded.get_finished_spans()]
         ours = [span for span in found if span.context is not None and f"{span.context.trace_id:032x}" == TRACE_ID]
         return sorted(ours, key=lambda span: span.start_time or 0)
@@ -92,7 +92,7 @@ def joining(zone: str, *names: str) -> pb.JoinNodesRequest:
 
 
 def chain(spans: Sequence[ReadableSpan], leaf: ReadableSpan) -> list[str]:
-    """From a span up to the caller's: the names, from the top."""
+    """The names of a span and its ancestors, from the span of the caller down."""
     by_id = {span.context.span_id: span for span in spans if span.context is not None}
     names = [leaf.name]
     while leaf.parent is not None and leaf.parent.span_id in by_id:
@@ -101,7 +101,7 @@ def chain(spans: Sequence[ReadableSpan], leaf: ReadableSpan) -> list[str]:
     return names
 
 
-async def test_a_join_is_followed_from_the_api_to_the_hardware(
+async def test_a_join_is_traced_from_the_api_to_the_hardware(
     tmp_path: Path, opened: AsyncExitStack, stack: ExitStack
 ) -> None:
     traced = await started(opened, stack, {"data": tmp_path / "plane", "simulate": "3"}, zones=["z"])
@@ -128,10 +128,10 @@ async def test_a_join_is_followed_from_the_api_to_the_hardware(
     starts = [span.start_time or 0 for span in spans]
     assert starts == sorted(starts) and len(spans) == 7
     everything = [span for span in traced.recorded[0].get_finished_spans() if span not in spans]
-    assert everything == [], "who does not ask is not followed"
+    assert everything == [], "a call without a trace header is not traced"
 
 
-async def test_a_policy_change_reaches_many_zones_and_the_trace_some_of_them(
+async def test_a_policy_change_is_traced_to_a_limited_number_of_zones(
     tmp_path: Path, opened: AsyncExitStack, stack: ExitStack
 ) -> None:
     zones = [f"z{number:02}" for number in range(ZONES_MAX + 4)]
@@ -149,7 +149,7 @@ async def test_a_policy_change_reaches_many_zones_and_the_trace_some_of_them(
     ]
 
 
-async def test_a_stream_of_joins_is_followed_in_part(tmp_path: Path, opened: AsyncExitStack, stack: ExitStack) -> None:
+async def test_a_stream_of_joins_is_traced_in_part(tmp_path: Path, opened: AsyncExitStack, stack: ExitStack) -> None:
     traced = await started(opened, stack, {"data": tmp_path / "plane"}, zones=[])
     requests = [joining("z", f"n{number}") for number in range(3 * APPENDS_MAX)]
     summary = await traced.calls.JoinNodesStream(iter(requests), metadata=ASKED)
@@ -159,7 +159,7 @@ async def test_a_stream_of_joins_is_followed_in_part(tmp_path: Path, opened: Asy
 
 
 @pytest.mark.kafka
-async def test_the_trace_goes_through_kafka_with_the_record(
+async def test_a_trace_passes_through_kafka_with_its_record(
     kafka_log: KafkaUnderTest, opened: AsyncExitStack, stack: ExitStack
 ) -> None:
     place = {"kafka": kafka_log.bootstrap, "topic_prefix": kafka_log.prefix, "partitions": 3}
@@ -168,7 +168,7 @@ async def test_the_trace_goes_through_kafka_with_the_record(
     await until(lambda: connected(relay, ["z"]))
     await traced.calls.JoinNodes(joining("z", "n"), metadata=ASKED)
     part = relay.replica.partition_for(ZONES, "z")
-    # The relay reads a forward as soon as the brokers have it, and its span ends when they have said so.
+    # The relay may read a forward before the append of the forward, and so its span, has ended.
     await until(lambda: {"device z", f"forward {part}"} <= set(traced.names()))
     spans = traced.spans()
     (device,) = [span for span in spans if span.name == "device z"]

@@ -1,4 +1,4 @@
-"""Two versions of the plane on one log, with different rules: permission to raise the version, and its effect."""
+"""Two versions of the plane with different rules on one log: when a raise is permitted, and its effect."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _prefixes = itertools.count()
 
 
 class TwoBuilds:
-    """Processes of either version over one log on Kafka, each with a folder for its state that outlives it."""
+    """Processes of two program versions over one log on Kafka, each with a state folder that survives the process."""
 
     def __init__(self, bootstrap: str, folder: Path) -> None:
         self.on = ("--kafka", bootstrap, "--topic-prefix", f"upgrade-{next(_prefixes)}")
@@ -45,7 +45,7 @@ async def join(server: str, node: str) -> Ran:
 
 
 async def versions(server: str) -> dict[str, set[int]]:
-    """The fold versions of zones' partitions, by replica."""
+    """The fold versions of the zones partitions, by replica."""
     ran = await run("status", "--output", "json", server=server)
     assert ran.status == 0, ran
     status = ran.json()
@@ -58,7 +58,7 @@ async def versions(server: str) -> dict[str, set[int]]:
 
 
 async def until_alive(server: str, *names: str) -> None:
-    """Until just these replicas are heard of, by one that has listened for long enough to judge."""
+    """Wait until a server reports exactly these replicas as live."""
     async with asyncio.timeout(60):
         while {name for name, found in (await versions(server)).items() if found} != {*names}:
             await asyncio.sleep(0.2)
@@ -73,7 +73,7 @@ async def verified(plane: TwoBuilds, server: str) -> dict[str, Any]:
 
 @pytest.mark.kafka
 @pytest.mark.timeout(240)
-async def test_a_log_is_raised_only_when_nobody_alive_lacks_the_rules(kafka_cluster: str, tmp_path: Path) -> None:
+async def test_a_raise_is_refused_while_a_live_replica_lacks_the_rules(kafka_cluster: str, tmp_path: Path) -> None:
     plane = TwoBuilds(kafka_cluster, tmp_path)
     async with plane.process("new", NEXT) as new:
         server = new.address("api")
@@ -94,7 +94,9 @@ async def test_a_log_is_raised_only_when_nobody_alive_lacks_the_rules(kafka_clus
             assert refused.status == 1
             assert "replica: old does not support fold version 2 of zones; upgrade it first" in refused.stderr
             assert await versions(server) == {"new": {1}, "old": {1}}
-        async with plane.process("old", NEXT) as upgraded:  # what the earlier version saved is where it goes on
+        async with plane.process(
+            "old", NEXT
+        ) as upgraded:  # the process continues from state saved by the earlier version
             await until_alive(server, "new", "old")
             assert (await verified(plane, server))["states_compared"] > 0
             raised = await run("upgrade", "--output", "json", server=server, program=NEXT)
@@ -109,11 +111,11 @@ async def test_a_log_is_raised_only_when_nobody_alive_lacks_the_rules(kafka_clus
             await until_alive(server, "new", "old")
             assert await versions(server) == {"new": {2}, "old": {2}}
             assert (await verified(plane, server))["states_compared"] > 0
-    await _go_on(plane)
+    await _check_restarts(plane)
 
 
-async def _go_on(plane: TwoBuilds) -> None:
-    """From what was saved before and after the raise, and from nothing: the same state. An old process halts."""
+async def _check_restarts(plane: TwoBuilds) -> None:
+    """Check that state from before and after the raise and no state give one result, and that an old process halts."""
     async with plane.process("new", NEXT) as new, plane.process("fresh", NEXT):
         server = new.address("api")
         async with plane.process("late", NOW):
@@ -127,7 +129,7 @@ async def _go_on(plane: TwoBuilds) -> None:
         assert (await verified(plane, server))["states_compared"] > 0
 
 
-# -- what the API says
+# -- the API
 
 
 @pytest.mark.parametrize(
@@ -138,7 +140,7 @@ async def _go_on(plane: TwoBuilds) -> None:
         (None, "receives too few beacons"),
     ],
 )
-async def test_a_raise_that_cannot_be_now_is_an_error_of_the_call_and_nothing_is_appended(
+async def test_a_raise_that_is_not_possible_yet_is_an_error_and_appends_nothing(
     tmp_path: Path, living: Mapping[str, Mapping[str, Sequence[int]]] | None, says: str
 ) -> None:
     async with served(tmp_path, supports=lambda: living) as plane:
@@ -149,7 +151,7 @@ async def test_a_raise_that_cannot_be_now_is_an_error_of_the_call_and_nothing_is
         assert await plane.stated() == before
 
 
-async def test_who_does_not_fold_the_topic_needs_no_rules_for_it(tmp_path: Path) -> None:
+async def test_a_replica_that_does_not_fold_the_topic_needs_no_rules_for_it(tmp_path: Path) -> None:
     living = {"replica-1": {"zones": [1, 2]}, "relay": {"fleet": [1]}}
     async with served(tmp_path, supports=lambda: living) as plane:
         request = pb.UpgradeFoldVersionRequest(topic="zones", version=2)
@@ -160,7 +162,7 @@ async def test_who_does_not_fold_the_topic_needs_no_rules_for_it(tmp_path: Path)
         )
 
 
-async def test_a_version_that_is_there_already_is_unchanged_as_each_partition_says(tmp_path: Path) -> None:
+async def test_a_raise_to_the_present_version_is_unchanged_in_each_partition(tmp_path: Path) -> None:
     async with served(tmp_path) as plane:
         one = await plane.calls.UpgradeFoldVersion(pb.UpgradeFoldVersionRequest(topic="fleet", version=1))
         assert (one.outcome, one.reason) == (pb.OUTCOME_UNCHANGED, "version: fleet/0 already has fold version 1")
@@ -178,7 +180,9 @@ async def test_a_version_that_is_there_already_is_unchanged_as_each_partition_sa
         (pb.UpgradeFoldVersionRequest(topic="zones"), "version: 0 must be at least 1"),
     ],
 )
-async def test_a_bad_shape_is_named(tmp_path: Path, request_: pb.UpgradeFoldVersionRequest, says: str) -> None:
+async def test_an_invalid_upgrade_request_is_refused_with_its_field(
+    tmp_path: Path, request_: pb.UpgradeFoldVersionRequest, says: str
+) -> None:
     async with served(tmp_path) as plane:
         with pytest.raises(grpc.aio.AioRpcError, match=says):
             await plane.calls.UpgradeFoldVersion(request_)

@@ -1,7 +1,7 @@
 """The walks in the READMEs name the files that an event passes, in the order in which the event reaches them.
 
-Each walk is run in a plane in this process, with a profiler that notes which file runs. Files that run meanwhile and
-are not in the walk belong to background tasks, or are called by a file of the walk (codec, checks of fields, indexes).
+Each walk is run in a plane in this process, with a profiler that records the running files. Files outside of the walk
+may run in between: background tasks, and helpers of files in the walk (codec, checks of fields, indexes).
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ READMES = {"A join": "projections", "A claim": "commands", "A step": "drivers"}
 
 
 def walk(title: str) -> list[str]:
-    """The files of this walk in the README of its folder."""
+    """The files of a walk, from the README of its folder."""
     text = (ROOT / READMES[title] / "README.md").read_text().partition(f"## {title}\n")[2].partition("\n## ")[0]
     return re.findall(r"^\d+\. `([^`]+)`", text, re.M)
 
 
 @contextmanager
 def noted_files() -> Iterator[list[str]]:
-    """The files of this tree that run in this thread meanwhile, one after the other."""
+    """Records the files of this tree that run in this thread during the context, in order."""
     files: list[str] = []
     prefix = f"{ROOT}/"
 
@@ -78,10 +78,10 @@ def joined(number: int) -> pb.JoinNodesRequest:
 
 
 async def assert_walked(title: str, command: Awaitable[pb.CommandResult]) -> None:
-    """The command, and what follows from it, passes the files of this walk in their order."""
+    """Check that a command and its consequences pass the files of a walk in order."""
     expected = walk(title)
     assert 0 < len(expected) <= FILES_MAX
-    assert len(set(expected)) == len(expected), "a reader meets each file once"
+    assert len(set(expected)) == len(expected), "a file occurs twice in the walk"
     with noted_files() as called:
         assert (await command).outcome == pb.OUTCOME_DONE
         with suppress(TimeoutError):
@@ -90,12 +90,12 @@ async def assert_walked(title: str, command: Awaitable[pb.CommandResult]) -> Non
 
 
 def missing(expected: list[str], called: list[str]) -> list[str]:
-    """The rest of the walk from its first file that does not run after the one before it."""
+    """The rest of a walk from the first file that does not run after its predecessor."""
     rest = iter(called)
     return list(dropwhile(lambda file: file in rest, expected))
 
 
-async def test_a_join_walks_from_the_api_to_the_device_and_back(tmp_path: Path) -> None:
+async def test_the_walk_of_a_join_is_correct(tmp_path: Path) -> None:
     async with plane_and_client(tmp_path / "plane", simulate=0) as (plane, client), Dialer() as dialer:
         await client.command("RegisterDpu", pb.RegisterDpuRequest(zone="z", dpu="dpu-1", node="node-1", serial="1"))
         await client.command("JoinNodes", joined(1))
@@ -110,14 +110,14 @@ async def test_a_join_walks_from_the_api_to_the_device_and_back(tmp_path: Path) 
         serving.cancel()
 
 
-async def test_a_claim_walks_to_the_fold_and_back(tmp_path: Path) -> None:
+async def test_the_walk_of_a_claim_is_correct(tmp_path: Path) -> None:
     async with plane_and_client(tmp_path / "plane", simulate=0) as (_, client):
         claims = [pb.ClaimSpec(node=f"node-{number}", address=f"10.0.0.{number}") for number in (1, 2)]
         request = pb.ClaimIndicesRequest(domain="training-7", clique="z", claims=claims)
         await assert_walked("A claim", client.command("ClaimIndices", request))
 
 
-async def test_a_step_walks_from_the_fold_to_the_provisioner_and_back(tmp_path: Path) -> None:
+async def test_the_walk_of_a_step_is_correct(tmp_path: Path) -> None:
     async with plane_and_client(tmp_path / "plane", simulate=1) as (plane, client):
         await client.command("JoinNodes", joined(1))
         await until(lambda: bool(plane.states.zone("z").dpus.rows))

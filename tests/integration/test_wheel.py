@@ -17,12 +17,12 @@ from tests.support.planes import serving
 from tests.support.wheelhouse import PACKAGES, ROOT
 
 NOT_SHIPPED = ("deploy/docker/", "deploy/systemd/", "deploy/locks/")
-"""What is built or installed from is no part of what is built; nor are documents, which are for who has the tree."""
+"""Folders that are not shipped in the wheel: they serve builds and installations. Documents are not shipped either."""
 
 
 @pytest.fixture(scope="module")
 def installed(wheelhouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The program, in a virtual environment of its own."""
+    """The program, installed from the wheel in a new virtual environment."""
     folder = tmp_path_factory.mktemp("installed")
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
     pip = (folder / "bin" / "python", "-m", "pip", "install", "--quiet", "--no-index", "--find-links", wheelhouse)

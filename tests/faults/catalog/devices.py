@@ -26,7 +26,7 @@ DEVICES = (
         (
             "real: device answers lost",
             "tests/unit/test_delivery_state.py::test_a_refusal_of_a_frame_not_in_flight_causes_no_wait",
-            "tests/integration/test_tls_agents.py::test_acknowledgements_for_others_move_nobody",
+            "tests/integration/test_tls_agents.py::test_acknowledgements_for_other_dpus_have_no_effect",
         ),
     ),
     CatalogEntry(
@@ -64,7 +64,7 @@ DEVICES = (
         "another device under the same address",
         (
             "tests/unit/test_lifecycle.py::test_a_different_serial_of_the_device_is_a_swapped_card",
-            "tests/integration/test_tls_agents.py::test_a_dpu_that_claims_to_be_another_is_sent_away_and_the_other_keeps_its_link",
+            "tests/integration/test_tls_agents.py::test_an_agent_that_names_another_dpu_is_rejected_and_the_other_keeps_its_link",
         ),
     ),
     CatalogEntry(

@@ -90,7 +90,7 @@ PROCESSES = (
     CatalogEntry(
         15,
         "rolling upgrade with traffic",
-        ("tests/integration/test_upgrade.py::test_a_log_is_raised_only_when_nobody_alive_lacks_the_rules",),
+        ("tests/integration/test_upgrade.py::test_a_raise_is_refused_while_a_live_replica_lacks_the_rules",),
     ),
     CatalogEntry(
         16,
