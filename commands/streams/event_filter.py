@@ -1,8 +1,9 @@
-"""Which records of the log a reader wants: pure functions of a record and the filter of a request."""
+"""Which events of the log a reader wants: pure functions of an event and the criteria of a request or an export."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
+from typing import Protocol
 
 from eventstore.avro.codec import decode
 from eventstore.errors import Undecodable
@@ -13,6 +14,32 @@ UNDECODABLE = "undecodable"
 """The type of a record that no known schema decodes."""
 
 
+class EventCriteria(Protocol):
+    """What a filter requires of an event; an empty field admits every event."""
+
+    @property
+    def types(self) -> Container[str]: ...
+
+    @property
+    def subject(self) -> str: ...
+
+    @property
+    def actor(self) -> str: ...
+
+    @property
+    def command_id(self) -> str: ...
+
+
+def is_wanted(wanted: EventCriteria, event_type: str, subject: str, actor: str, command_id: str) -> bool:
+    """Whether an event meets all criteria. An undecodable record has no subject, actor or command id."""
+    return (
+        (not wanted.types or event_type in wanted.types)
+        and (not wanted.subject or subject == wanted.subject)
+        and (not wanted.actor or actor == wanted.actor)
+        and (not wanted.command_id or command_id == wanted.command_id)
+    )
+
+
 def admitted(wanted: pb.EventFilter, records: Iterable[Record]) -> Iterator[Record]:
     """The records that match all fields of the filter that are set."""
     if not wanted.ByteSize():
@@ -21,16 +48,10 @@ def admitted(wanted: pb.EventFilter, records: Iterable[Record]) -> Iterator[Reco
 
 
 def admits(wanted: pb.EventFilter, record: Record) -> bool:
-    """Whether a record matches. An undecodable record has no subject, actor or command id."""
+    """Whether a record matches."""
     try:
         event = decode(record.value)
     except Undecodable:
-        of_envelope = wanted.subject or wanted.actor or wanted.command_id
-        return not of_envelope and (not wanted.types or UNDECODABLE in wanted.types)
-    said = event.envelope
-    return (
-        (not wanted.types or type(event).__name__ in wanted.types)
-        and (not wanted.subject or said.subject == wanted.subject)
-        and (not wanted.actor or said.actor == wanted.actor)
-        and (not wanted.command_id or said.command_id == wanted.command_id)
-    )
+        return is_wanted(wanted, UNDECODABLE, "", "", "")
+    envelope = event.envelope
+    return is_wanted(wanted, type(event).__name__, envelope.subject, envelope.actor, envelope.command_id)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from commands.streams.event_filter import UNDECODABLE
+from commands.streams.event_filter import UNDECODABLE, is_wanted
 from deploy.operations.export.rendering import rendered
 from eventstore.as_of import AsOf
 from eventstore.avro.codec import decode
@@ -49,13 +49,9 @@ class EventFilter(NamedTuple):
 
     def admits(self, line: dict[str, object]) -> bool:
         envelope = line.get("envelope")
-        said = envelope if isinstance(envelope, dict) else {}
-        return (
-            (not self.types or line["type"] in self.types)
-            and (not self.subject or said.get("subject") == self.subject)
-            and (not self.actor or said.get("actor") == self.actor)
-            and (not self.command_id or said.get("command_id") == self.command_id)
-        )
+        found = envelope if isinstance(envelope, dict) else {}
+        fields = (found.get(field, "") for field in ("subject", "actor", "command_id"))
+        return is_wanted(self, str(line["type"]), *fields)
 
 
 async def lines(

@@ -14,15 +14,36 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from commands.streams.event_filter import UNDECODABLE, is_wanted
 from deploy.operations.export.events import EventFilter
 from deploy.operations.export.rendering import rendered
 from eventstore.avro.codec import decode
 from eventstore.errors import Undecodable
 from eventstore.log import Partition, Record
-from schemas.events import Event, MembershipChanged, NodesChanged, NodesJoined, NodesLeft, NodesSuperseded
+from schemas.events import (
+    INFERRED,
+    LEFT,
+    MAX_STATE,
+    PRESENT,
+    SUPERSEDED,
+    Event,
+    MembershipChanged,
+    NodesChanged,
+    NodesJoined,
+    NodesLeft,
+    NodesSuperseded,
+)
 
 BATCHES = (NodesJoined, NodesChanged, NodesLeft, NodesSuperseded, MembershipChanged)
-STATES = ("present", "left", "inferred", "superseded")
+_PRESENT_STATES = (PRESENT, *range(SUPERSEDED + 1, MAX_STATE + 1))
+STATES = {
+    **dict.fromkeys(_PRESENT_STATES, "present"),
+    LEFT: "left",
+    INFERRED: "inferred",
+    SUPERSEDED: "superseded",
+}
+"""The name of each state of a node. A present node has one of several numbers, by the fields that its agent set."""
+
 _NONE4, _NONE6 = bytes(4), bytes(16)
 
 
@@ -80,16 +101,11 @@ def rows(
 
 def _undecodable(partition: Partition, record: Record, reason: str) -> EventRow:
     said = msgspec.json.encode({"reason": reason, "value": record.value.hex()}).decode()
-    return EventRow(*partition, record.offset, record.timestamp_ms, "undecodable", "", "", "", None, said)
+    return EventRow(*partition, record.offset, record.timestamp_ms, UNDECODABLE, "", "", "", None, said)
 
 
 def _admits(event_filter: EventFilter, row: EventRow) -> bool:
-    return (
-        (not event_filter.types or row.type in event_filter.types)
-        and (not event_filter.subject or row.subject == event_filter.subject)
-        and (not event_filter.actor or row.actor == event_filter.actor)
-        and (not event_filter.command_id or row.command_id == event_filter.command_id)
-    )
+    return is_wanted(event_filter, row.type, row.subject, row.actor, row.command_id)
 
 
 def _rest(event: Event) -> str:
@@ -107,7 +123,7 @@ def _exploded(row: EventRow, event: Any) -> Iterator[EventRow]:
         return _spread(getattr(event, field), count) if field in names else repeat(None, count)
 
     zones = repeat(event.zone, count) if "zone" in names else column("zones")
-    states = (STATES[state] if state is not None and 0 <= state < len(STATES) else None for state in column("states"))
+    states = map(STATES.get, column("states"))
     columns = zip(
         event.names,
         zones,

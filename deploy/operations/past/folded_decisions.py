@@ -14,7 +14,7 @@ from typing import Any
 from deploy.operations.export.events import EventFilter, admitted_lines, range_of, silent
 from drivers.decisions.writer import value_of
 from eventstore.folding.decision_listener import DecidedRecord, DecidedRun, decided_records_of
-from eventstore.folding.fold import Fold
+from eventstore.folding.fold import Fold, folds_by_version
 from eventstore.folding.origin import wait_for_origin
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import DECISIONS, Batch, EventLog, Partition, Record
@@ -44,13 +44,11 @@ async def fold_decisions(
     """Fold these partitions up to their ends, and yield the decisions about each batch of records. With `follow`, fold
     all partitions at once, and continue with new records for ever. Raises the errors of EventLog."""
     origin = await wait_for_origin(log)
-    rules: dict[str, dict[int, Fold[Any]]] = {}
-    for fold in folds:
-        rules.setdefault(fold.topic, {})[fold.version] = fold
+    versions = folds_by_version(folds)
     groups = [[*ends]] if follow else [[partition] for partition, end in ends.items() if end]
     for group in groups:
         listener = _Collected()
-        folded = {p: FoldedPartition(p, rules[p.topic], origin.log_id, listener) for p in group}
+        folded = {p: FoldedPartition(p, versions[p.topic], origin.log_id, listener) for p in group}
         async with aclosing(log.read(dict.fromkeys(group, 0))) as batches:
             async for partition, records in batches:
                 within = records if follow else [record for record in records if record.offset < ends[partition]]
