@@ -1,8 +1,8 @@
 """Renders the decision of a fold: an event, its change and its outcome become items.
 
 This module decides and computes nothing anew. An item is read from the same change that the fold evolved by, so the
-record for analysts cannot differ from the fold's state. A row whose state began at the record's own offset is new by
-the record: a phase, an index, a place in the queue.
+record for analysts cannot differ from the fold's state. Some items exist only if the record began a state: a phase, an
+index, a place in the queue. It began the state if its offset is the `since` of the row.
 """
 
 from __future__ import annotations

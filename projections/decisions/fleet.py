@@ -42,7 +42,7 @@ def items(event: Event, change: Any, _outcome: Outcome, at: RecordMetadata) -> I
         case EditRejected(hold):
             by = {"by": event.envelope.actor}
             yield single_item("hold_rejected", str(hold.id), by)
-            yield single_item(f"{hold.subject}_edit_rejected", edited_by(hold), by | {"hold": str(hold.id)})
+            yield single_item(f"{hold.subject}_edit_rejected", edit_subject(hold), by | {"hold": str(hold.id)})
         case MembersReleased(hold, impact, _):
             yield single_item(
                 "hold_approved", str(hold), {"by": event.envelope.actor, "approvals": f"{APPROVALS} of {APPROVALS}"}
@@ -99,12 +99,12 @@ def _edit(event: Event, change: EditApplied | EditHeld | EditWithdrawn) -> Itera
         case EditHeld(hold, ended_holds):
             yield from _ended(ended_holds)
             detail = {"hold": str(hold.id), "addresses": str(hold.addresses)}
-            yield single_item(f"{hold.subject}_edit_held", edited_by(hold), detail)
+            yield single_item(f"{hold.subject}_edit_held", edit_subject(hold), detail)
         case EditWithdrawn(ended_holds):
             yield from _ended(ended_holds)
 
 
-def edited_by(hold: Hold) -> str:
+def edit_subject(hold: Hold) -> str:
     """The subject of a held edit: a policy, a zone or a budget."""
     return hold.policy or hold.zone or hold.kind
 

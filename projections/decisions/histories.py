@@ -12,7 +12,7 @@ from typing import Any
 from eventstore.folding.fold import Outcome, RecordMetadata
 from projections.cliques import state as clique_state
 from projections.decisions.decided import render
-from projections.decisions.fleet import edited_by
+from projections.decisions.fleet import edit_subject
 from projections.decisions.items import DecisionItem, flattened
 from projections.fleet import fold as fleet
 from projections.fleet.membership import joins
@@ -67,7 +67,7 @@ def _is_in(subject: str, change: Any) -> bool:
         case holds.MembersRejected():
             return subject in change.names
         case holds.EditRejected():
-            return subject == edited_by(change.hold)
+            return subject == edit_subject(change.hold)
         case holds.BudgetChanged():
             return subject == change.budget.kind
         case holds.EditApplied() | fleet.ZoneEdited():

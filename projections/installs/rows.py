@@ -103,7 +103,8 @@ def version_key(zone: str, number: int) -> str:
 
 
 def rounded(reached_ms: int, appended_ms: int) -> int:
-    """A reached time as it is stored: rounded up by at most 1/64 of its distance from the append time."""
+    """The stored form of the time at which a DPU reached a version: rounded up by at most 1/64 of the time since the
+    append of the version."""
     after = max(reached_ms - appended_ms, 0)
     step = 1 << max(after.bit_length() - _EXACT_BITS, 0)
     return appended_ms + -(-after // step) * step

@@ -79,7 +79,7 @@ class SchemaRegistry:
 
 
 def _number(text: str) -> int:
-    """A known number, or one that no schema has."""
+    """The schema id or version in this text; 0, which no schema has, if the text is no number."""
     return int(text) if _NUMBER.fullmatch(text) else 0
 
 
