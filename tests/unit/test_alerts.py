@@ -34,8 +34,8 @@ def names_in(expression: str) -> set[str]:
     return set(re.findall(r"(?:dpuplane|grpc_server)_\w+", expression))
 
 
-def shown() -> set[str]:
-    """Every name that a series may have."""
+def exported_names() -> set[str]:
+    """The names of all series that the catalogue of metrics exports."""
     names = {found.name for found in CATALOG if not isinstance(found, Histogram)}
     for found in CATALOG:
         if isinstance(found, Histogram):
@@ -43,7 +43,7 @@ def shown() -> set[str]:
     return names
 
 
-def test_rules_are_sound_and_each_is_proved_to_fire_and_to_keep_quiet() -> None:
+def test_rules_are_valid_and_each_has_a_test_that_it_fires_and_one_that_it_is_quiet() -> None:
     assert promtool("check", "rules", "--lint=all", "--lint-fatal", str(RULES_FILE)).status == 0
     ran = promtool("test", "rules", str(TESTS_FILE))
     assert ran.status == 0, ran.output
@@ -52,11 +52,13 @@ def test_rules_are_sound_and_each_is_proved_to_fire_and_to_keep_quiet() -> None:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: str(rule["alert"]))
-def test_an_alert_asks_for_what_is_shown_and_has_its_section(rule: dict[str, Any]) -> None:
-    assert names_in(rule["expr"]) <= shown()
+def test_an_alert_uses_exported_metrics_and_has_a_runbook_section(rule: dict[str, Any]) -> None:
+    assert names_in(rule["expr"]) <= exported_names()
     assert rule["labels"]["severity"] in ("page", "ticket")
     notes = rule["annotations"]
-    assert notes["summary"].endswith(".") and "{{" not in notes["summary"], "one summary for all instances"
+    assert notes["summary"].endswith(".") and "{{" not in notes["summary"], (
+        "the summary must be the same for all instances"
+    )
     assert notes["description"].endswith(".") and notes["description"] != notes["summary"]
     assert notes["runbook_url"] == f"{{{{ $externalLabels.runbook }}}}#{rule['alert'].lower()}"
     section = SECTIONS[rule["alert"]]
@@ -64,7 +66,7 @@ def test_an_alert_asks_for_what_is_shown_and_has_its_section(rule: dict[str, Any
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: str(rule["alert"]))
-def test_an_alert_keeps_the_plane(rule: dict[str, Any]) -> None:
+def test_every_aggregate_of_an_alert_keeps_the_plane_label(rule: dict[str, Any]) -> None:
     for labels in re.findall(r"\b(?:by|on) \((.*?)\)", rule["expr"]):
         assert "plane" in labels.split(", ")
     for aggregated in re.findall(r"\b(?:sum|max|min|count|group)\b(.{4})", rule["expr"]):
@@ -89,15 +91,15 @@ def test_a_query_of_the_dashboard_is_limited_to_the_selected_planes() -> None:
     )
 
 
-def test_the_runbook_is_about_these_alerts_and_its_links_lead_somewhere() -> None:
+def test_the_runbook_has_a_section_per_alert_and_no_broken_links() -> None:
     assert list(SECTIONS) == [rule["alert"] for rule in RULES]
     anchors = {name.lower() for name in SECTIONS}
     assert set(re.findall(r"\(#(\w+)\)", RUNBOOK)) <= anchors
 
 
 @pytest.mark.parametrize("line", sorted(line for line in COMMANDS if line.startswith("dpuplane ")))
-def test_commands_of_the_runbook_are_commands(line: str) -> None:
-    """Parsed and not run: the plane that they are about is not here."""
+def test_commands_of_the_runbook_are_valid(line: str) -> None:
+    """Parse each command without running it, because this test has no plane."""
     words = shlex.split(line)[1:]
     command: click.Command = cli
     context = click.Context(command, info_name="dpuplane")
@@ -110,15 +112,15 @@ def test_commands_of_the_runbook_are_commands(line: str) -> None:
 
 
 @pytest.mark.parametrize("expression", QUERIES)
-def test_a_panel_asks_for_what_is_shown(expression: str) -> None:
-    assert names_in(expression) <= shown()
+def test_a_panel_uses_exported_metrics_only(expression: str) -> None:
+    assert names_in(expression) <= exported_names()
 
 
-def test_the_dashboard_is_made_of_the_panels_and_is_one_to_grafana() -> None:
+def test_the_dashboard_file_is_current_and_valid_for_grafana() -> None:
     assert FILE.read_text() == made(), "run python -m deploy.grafana.dashboard"
     read = Dashboard.from_json(yaml.safe_load(made()))
     assert read.panels is not None
     panels = [panel for panel in read.panels if isinstance(panel, MadePanel)]
     assert [panel.title for panel in panels] == [panel.title for row in ROWS for panel in row.panels]
     places = [(at.x, at.y) for panel in panels if (at := panel.grid_pos) is not None]
-    assert len(set(places)) == len(panels), "two panels lie upon each other"
+    assert len(set(places)) == len(panels), "two panels overlap"

@@ -9,7 +9,7 @@ from tests.support.fleet import Fleet, Item
 RACKS = 20
 
 
-def test_a_change_looks_at_the_combinations_that_it_touches_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_evaluates_each_list_once_for_its_combination(monkeypatch: pytest.MonkeyPatch) -> None:
     fleet, asked = Fleet(), 0
     racks = [{"rack": f"r{i}"} for i in range(RACKS)]
     for i, rack in enumerate(racks):
@@ -33,7 +33,7 @@ def test_a_change_looks_at_the_combinations_that_it_touches_alone(monkeypatch: p
     assert [state.allowed_by(number), state.allowed_by(state.list_number("z1"))] == [RACKS - 2, RACKS - 1]
 
 
-def test_counts_follow_labels_of_zones_that_leave_the_sets_as_they_are() -> None:
+def test_counts_follow_zone_labels_that_do_not_change_the_sets() -> None:
     fleet = Fleet()
     fleet.change(*(Item(f"n{i}", "z0", f"10.0.0.{i + 1}", labels={"a": "1"} if i < 3 else {}) for i in range(9)))
     fleet.describe("z0", {"t": "1"})

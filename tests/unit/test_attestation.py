@@ -10,11 +10,11 @@ from tests.support.memory_log import Contents, MemoryLog
 
 ZONES_0 = Partition(ZONES, 0)
 COUNT = 2_100
-"""More than two marks are apart."""
+"""A count of records that spans more than two marks."""
 
 
-class Kept:
-    """Hashes as they are kept in a file."""
+class HashFile:
+    """The hashes of all records, as in the file of a backup."""
 
     def __init__(self) -> None:
         self.content = b""
@@ -35,8 +35,8 @@ def log_of(count: int) -> MemoryLog:
 
 @pytest.mark.parametrize("fine", [False, True])
 @pytest.mark.parametrize("there", [0, 1, 1_023, 1_024, 1_025, 2_048, COUNT - 2, COUNT - 1])
-async def test_a_log_that_lost_its_end_is_found_to_whichever_record_it_goes(there: int, fine: bool) -> None:
-    kept = Kept()
+async def test_a_truncated_log_is_found_with_its_end(there: int, fine: bool) -> None:
+    kept = HashFile()
     attestation = await attest(log_of(COUNT), ZONES_0, COUNT, kept.add)
     found = await find_difference(log_of(there), ZONES_0, attestation, kept if fine else None, same_log=True)
     assert found == Difference(ZONES_0, there, -1, f"the log ends at offset {there}, and ended at {COUNT} before")
@@ -44,8 +44,8 @@ async def test_a_log_that_lost_its_end_is_found_to_whichever_record_it_goes(ther
 
 @pytest.mark.parametrize("fine", [False, True])
 @pytest.mark.parametrize("grown", [0, 1, 3_000])
-async def test_a_log_that_is_as_it_was_may_have_grown(grown: int, fine: bool) -> None:
-    kept = Kept()
+async def test_an_unchanged_log_may_have_grown(grown: int, fine: bool) -> None:
+    kept = HashFile()
     attestation = await attest(log_of(COUNT), ZONES_0, COUNT, kept.add)
     assert (
         await find_difference(log_of(COUNT + grown), ZONES_0, attestation, kept if fine else None, same_log=True)
@@ -54,8 +54,8 @@ async def test_a_log_that_is_as_it_was_may_have_grown(grown: int, fine: bool) ->
 
 
 @pytest.mark.parametrize("changed", [0, 1, 1_023, 1_024, COUNT - 1])
-async def test_a_record_that_was_changed_is_named(changed: int) -> None:
-    kept, log = Kept(), log_of(COUNT)
+async def test_a_changed_record_is_found(changed: int) -> None:
+    kept, log = HashFile(), log_of(COUNT)
     attestation = await attest(log, ZONES_0, COUNT, kept.add)
     records = log.contents.records[ZONES_0]
     records[changed] = records[changed]._replace(timestamp_ms=7)

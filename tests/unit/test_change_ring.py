@@ -15,9 +15,7 @@ STEPS = st.lists(st.dictionaries(KEYS, st.none() | st.integers(0, 3), max_size=3
 
 
 @given(STEPS, st.integers(1, 12), st.sets(st.integers(0, 30)))
-def test_what_is_read_in_parts_is_what_changed_between_them(
-    steps: list[dict[str, int | None]], most: int, reads: set[int]
-) -> None:
+def test_changes_read_in_parts_are_complete(steps: list[dict[str, int | None]], most: int, reads: set[int]) -> None:
     ring = ChangeRing(7, most)
     changed: set[str] = set()
     position = 7
@@ -29,7 +27,7 @@ def test_what_is_read_in_parts_is_what_changed_between_them(
         try:
             found = ring.since(position)
         except PositionExpired:
-            assert position < ring.begin and changed, "only changes that were dropped expire a position"
+            assert position < ring.begin and changed, "a position expires only when changes after it were dropped"
         else:
             assert found.keys() == changed
         changed, position = set(), 8 + number
@@ -37,7 +35,7 @@ def test_what_is_read_in_parts_is_what_changed_between_them(
     assert sum(len(changes) for _, changes in ring._entries) <= most
 
 
-def test_the_latest_removed_row_of_a_key_counts() -> None:
+def test_the_latest_removed_row_of_a_key_is_returned() -> None:
     ring = ChangeRing(0, 10)
     ring.add(1, {"a": 1})
     ring.add(2, {"a": 2, "b": None})
@@ -55,7 +53,7 @@ def test_a_position_before_the_ring_has_expired() -> None:
     assert ring.begin == 6 and ring.since(6).keys() == {"k1", "k2"}
 
 
-def test_a_table_collects_what_is_put_touched_and_removed_once_it_is_watched() -> None:
+def test_a_watched_table_collects_put_touched_and_removed_rows() -> None:
     table: StateTable[int] = StateTable("t", int)
     table.put("before", 1)
     assert table.take_watched() == {}

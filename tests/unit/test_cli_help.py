@@ -17,10 +17,10 @@ from tests.support.documents import calls, fault_of
 CLIENT_COMMANDS = sorted(SUBCOMMANDS.keys() - {"demo", "serve", "simulator", "agent", "kafka"})
 
 LOCAL_COMMANDS = {"certs", "checkpoint", "completion", "config", "doctor", "restore", "topics"}
-"""They work on files, and ask no server."""
+"""Commands that work on files and call no server."""
 
 LOG_COMMANDS = {"backup", "events", "history", "import", "replay", "upgrade", "verify"}
-"""They read the log, or a file of many nodes."""
+"""Commands that read the log, or a file of many nodes."""
 
 
 def leaves(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], click.Command]]:
@@ -46,7 +46,7 @@ def client_leaves() -> list[tuple[tuple[str, ...], click.Command]]:
     client_leaves(),
     ids=lambda value: " ".join(map(str, value)) if isinstance(value, tuple) else "",
 )
-def test_every_help_has_an_example_of_this_very_command(path: tuple[str, ...], command: click.Command) -> None:
+def test_every_help_has_an_example_of_its_command(path: tuple[str, ...], command: click.Command) -> None:
     result = CliRunner().invoke(cli, [*path, "--help"])
     assert result.exit_code == 0
     if "Examples:" in result.output:
@@ -54,13 +54,15 @@ def test_every_help_has_an_example_of_this_very_command(path: tuple[str, ...], c
     example = f"Example: dpuplane {' '.join(path)}"
     assert example in result.output
     _, _, rest = result.output.partition(example)
-    assert "" in rest.splitlines()[1:2] or rest.count("\n") == 1, "an example is on one line, to be copied as it is"
+    assert "" in rest.splitlines()[1:2] or rest.count("\n") == 1, (
+        "an example must be one line, so that it can be copied"
+    )
 
 
 @pytest.mark.parametrize("walked", list(walk()), ids=lambda walked: " ".join(walked.path))
-def test_every_command_and_group_has_examples_that_it_would_take(walked: Walked) -> None:
+def test_every_command_and_group_has_valid_examples(walked: Walked) -> None:
     examples = example_of(walked.command)
-    assert examples, "say by an example how it is called"
+    assert examples, "the help has no example"
     called = [words for line in examples for words in calls(line)]
     assert called, examples
     for words in called:
@@ -84,7 +86,7 @@ def test_common_options_come_after_the_subcommand(path: tuple[str, ...], command
     client_leaves(),
     ids=lambda value: " ".join(map(str, value)) if isinstance(value, tuple) else "",
 )
-def test_no_number_is_too_large_for_its_field(path: tuple[str, ...], command: click.Command) -> None:
+def test_numbers_beyond_the_range_of_their_field_are_refused(path: tuple[str, ...], command: click.Command) -> None:
     unbounded = [parameter.name for parameter in command.params if type(parameter.type) is click.types.IntParamType]
     assert not unbounded
 
@@ -102,7 +104,7 @@ def test_the_list_of_commands_imports_none_of_them() -> None:
 
 
 def test_commands_that_read_no_log_import_none_of_its_libraries() -> None:
-    """They take 0.3 s, more than all the rest of a client command."""
+    """The import of these libraries takes 0.3 s, longer than all the rest of a client command."""
     asking = sorted(set(CLIENT_COMMANDS) - LOCAL_COMMANDS - LOG_COMMANDS)
     code = (
         "import sys; from click import Context; from deploy.cli import cli; import deploy.cli.client;"
@@ -180,7 +182,7 @@ def test_wrong_usage_exits_with_2(arguments: list[str]) -> None:
 
 
 @pytest.mark.parametrize("output", ["table", "json"])
-def test_a_plane_that_is_not_there_is_unreachable(output: str) -> None:
+def test_a_plane_without_a_listener_is_unreachable(output: str) -> None:
     server = "127.0.0.1:1,127.0.0.1:2"
     result = CliRunner().invoke(cli, ["nodes", "list", "--server", server, "--output", output])
     assert (result.exit_code, result.stdout) == (3, "")
@@ -188,7 +190,7 @@ def test_a_plane_that_is_not_there_is_unreachable(output: str) -> None:
     assert "dpuplane serve" in result.stderr
 
 
-def test_a_command_to_nobody_was_not_sent_and_has_no_unknown_outcome() -> None:
+def test_a_command_without_a_listener_was_not_sent_and_has_no_unknown_outcome() -> None:
     result = CliRunner().invoke(cli, ["freeze", "--all", "--server", "127.0.0.1:1"])
     assert result.exit_code == 3
     assert "no process listens at 127.0.0.1:1" in result.stderr
@@ -198,6 +200,6 @@ def test_a_command_to_nobody_was_not_sent_and_has_no_unknown_outcome() -> None:
 @pytest.mark.parametrize(
     "arguments", [("nodes", "list", "--as-of"), ("nodes", "list", "--min-position"), ("freeze", "--command-id")]
 )
-def test_an_option_that_is_empty_is_not_one_that_was_left_out(arguments: tuple[str, ...]) -> None:
+def test_an_empty_option_is_refused(arguments: tuple[str, ...]) -> None:
     ran = CliRunner().invoke(cli, [*arguments, ""])
     assert (ran.exit_code, f"'{arguments[-1]}': must not be empty" in ran.output) == (2, True)

@@ -29,7 +29,7 @@ def now_ms() -> int:
 
 
 @pytest.mark.parametrize("option", ["--since", "--until", "--as-of"])
-def test_a_duration_is_the_time_so_long_before_now(option: str) -> None:
+def test_a_duration_means_a_time_before_now(option: str) -> None:
     before = now_ms()
     ran = CliRunner().invoke(typed, [option, "1h"])
     after = now_ms()
@@ -55,7 +55,7 @@ def test_seconds_are_a_number_or_have_units(given: str, seconds: float) -> None:
         ("--as-of", "log:zones/0=one", "must have the form TOPIC/PARTITION=OFFSET"),
     ],
 )
-def test_what_is_neither_is_refused(option: str, given: str, says: str) -> None:
+def test_other_texts_are_refused(option: str, given: str, says: str) -> None:
     ran = CliRunner().invoke(typed, [option, given])
     assert (ran.exit_code, says in ran.output) == (2, True), ran.output
 

@@ -1,4 +1,4 @@
-"""Several answers as one: the overall outcome, and the outcome of each name."""
+"""Results of several commands merged into one: the overall outcome, and the outcome of each name."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from schemas.api import dpuplane_pb2 as pb
 from schemas.api.enums import outcome_name
 
 
-def whole(*outcomes: str) -> pb.CommandResult:
-    """Of commands about one name each, n0 and so on."""
+def merged(*outcomes: str) -> pb.CommandResult:
+    """The merged result of commands about one name each: n0, n1 and so on."""
     return merged_result(
         [([f"n{i}"], pb.CommandResult(outcome=f"OUTCOME_{outcome.upper()}")) for i, outcome in enumerate(outcomes)]
     )
@@ -31,8 +31,10 @@ def whole(*outcomes: str) -> pb.CommandResult:
         (("done", "unknown", "held"), "unknown", UNKNOWN),
     ],
 )
-def test_the_whole_is_refused_only_if_every_part_is(outcomes: tuple[str, ...], headline: str, status: int) -> None:
-    answer = whole(*outcomes)
+def test_a_merged_result_is_refused_only_if_every_part_is(
+    outcomes: tuple[str, ...], headline: str, status: int
+) -> None:
+    answer = merged(*outcomes)
     assert (outcome_name(answer.outcome), exit_status(answer)) == (headline, status)
     told = {item.name: outcome_name(item.outcome) for item in answer.items}
     assert [told.get(f"n{i}", headline) for i in range(len(outcomes))] == list(outcomes)

@@ -59,13 +59,13 @@ def test_an_error_status_is_one_kind_of_failure(
     assert (type(found), found.is_retriable, found.details, found.server) == (kind, again, details, "a")
 
 
-def test_the_code_in_the_details_tells_that_a_server_still_folds() -> None:
+def test_the_code_in_the_details_shows_that_a_server_still_folds() -> None:
     fault = Fault("as_of: half of the log is folded", Reason.STILL_FOLDING)
     found = error(CODES.UNAVAILABLE, fault, more=(metadata_of(CODES.UNAVAILABLE, fault),))
     assert (type(found), found.is_retriable, found.reason) == (StillFolding, False, None), "no server of the plane"
 
 
-def test_details_of_others_and_codes_of_later_versions_are_passed_over() -> None:
+def test_foreign_details_and_codes_of_later_versions_are_ignored() -> None:
     for reason, domain in (("ZONE_NOT_FOUND", "example.org"), ("NEW", ERROR_DOMAIN)):
         status = Status()
         status.details.add().Pack(ErrorInfo(reason=reason, domain=domain))
@@ -120,7 +120,7 @@ def test_the_next_round_waits_as_long_as_the_plane_asks(asked_s: int, waited_s: 
     assert [pauses_s[0], pauses_s[1], pauses_s[3]] == [0, 0, 0]
 
 
-def test_a_failure_that_no_other_attempt_mends_is_raised_at_once() -> None:
+def test_a_permanent_failure_is_raised_at_once() -> None:
     attempts = Retries(["a", "b"], rounds=1, rng=random.Random(1)).begin()
     with pytest.raises(Rejected):
         attempts.failed(error(CODES.INVALID_ARGUMENT, "zone"))
@@ -135,7 +135,7 @@ def test_a_failure_that_no_other_attempt_mends_is_raised_at_once() -> None:
         ([error(UNAVAILABLE, "reset", server="a"), error(UNAVAILABLE, NEVER_SENT, server="b")], "a"),
     ],
 )
-def test_the_failure_that_says_most_is_reported(failures: list[CallFailed], told: str) -> None:
+def test_the_most_specific_failure_is_reported(failures: list[CallFailed], told: str) -> None:
     attempts = Retries(["a", "b"], rounds=1, rng=random.Random(1)).begin()
     for found in failures:
         attempts.failed(found)

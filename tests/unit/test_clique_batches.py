@@ -32,7 +32,7 @@ ITEMS_MAX = 4
 
 
 class Step(NamedTuple):
-    """One record, and the same as a record per node."""
+    """A record of several nodes, and the equal records of one node each."""
 
     whole: Event
     parts: list[Event]
@@ -82,7 +82,7 @@ def decided(state: CliquesState, event: Event, offset: int) -> Decision:
 
 
 def contents(state: CliquesState) -> tuple[object, ...]:
-    """All of a state. The items of a record count as records of their own."""
+    """The whole content of a state. Each item of a record is counted as a record."""
     rows = {key: replace(row, since=(row.since.offset + row.since.item, 0)) for key, row in state.members.rows.items()}
     cliques = {
         key: (found.capacity, found.holders, found.used, found.ready, [*found.queue], [*found.left])
@@ -106,7 +106,7 @@ def outcomes(nodes: Sequence[str], whole: Outcome) -> list[Outcome]:
 @pytest.mark.parametrize("limit", ["none", "left", "queue"])
 @settings(max_examples=120, deadline=None)
 @given(history=st.lists(steps(), max_size=12))
-def test_a_record_of_several_nodes_is_a_record_of_each(limit: str, history: list[Step]) -> None:
+def test_a_record_of_several_nodes_equals_one_record_per_node(limit: str, history: list[Step]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         if limit == "left":
             patch.setattr("projections.cliques.claims.MAX_LEFT", 3)
@@ -130,7 +130,7 @@ def log() -> CliquesPartition:
     return log
 
 
-def test_each_node_is_told_its_index_its_place_or_why_it_is_refused(log: CliquesPartition) -> None:
+def test_each_node_gets_its_index_its_place_in_line_or_the_reason_of_its_refusal(log: CliquesPartition) -> None:
     claims = ("a", "u", "", 1, -1), ("b", "u", "", 1, 0), ("c", "u", "", 1, -1), ("e", "u", "", 1, -1)
     held = "requested_index: 0 is held by node 'a', and a claim cannot take it over"
     in_use = {"field": "requested_index", "index": "0", "node": "a"}
@@ -155,13 +155,13 @@ def test_each_node_is_told_its_index_its_place_or_why_it_is_refused(log: Cliques
     assert (refused.reason_code, refused.reason_fields) == ("INDEX_IN_USE", in_use)
 
 
-def test_a_repeated_claim_of_several_nodes_tells_the_same_and_writes_nothing(log: CliquesPartition) -> None:
+def test_a_repeated_claim_of_several_nodes_has_the_same_outcomes_and_changes_nothing(log: CliquesPartition) -> None:
     first = log.claim_all(("a", "u", "", 1, -1), ("c", "u", "", 1, -1))
     again = normalize(log.fold.decide(log.state, log.events[-1][0], log.events[-1][1]))
     assert again == Decision(None, first)
 
 
-def test_a_release_of_several_nodes_tells_which_had_nothing(log: CliquesPartition) -> None:
+def test_a_release_of_several_nodes_names_those_without_a_claim(log: CliquesPartition) -> None:
     log.claim_all(("a", "u", "", 1, -1), ("c", "u", "", 1, -1), ("e", "u", "", 1, -1))
     absent = "node: 'nobody' has no index and no queue place in clique 'c'"
     assert log.release_all(("a", ""), ("nobody", "")) == Outcome(

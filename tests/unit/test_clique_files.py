@@ -1,4 +1,4 @@
-"""Peers file, hosts mapping and reload signal: exact texts, and what holds for any history of a clique."""
+"""Peers file, hosts mapping and reload signal: exact texts, and properties over generated histories of a clique."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from tests.support.cliques import CliquesPartition
 SLOTS = st.tuples(*[st.sampled_from([FREE_SLOT_ADDRESS, "10.0.0.1", "10.0.0.2"])] * 3)
 
 
-def test_a_name_carries_the_hash_that_kubernetes_would_give() -> None:
-    """FNV-1a of "foobar" is 3214735720; 0 to 9 are spelled 4 5 6 7 8 9 b c d f."""
+def test_a_name_has_the_hash_of_kubernetes() -> None:
+    """FNV-1a of "foobar" is 3214735720. Kubernetes replaces the digits 0 to 9 by 4 5 6 7 8 9 b c d f."""
     assert dns_name("foobar", 7) == "compute-domain-daemon-7658c79c64-0007"
 
 
@@ -34,7 +34,7 @@ def test_names_are_dns_labels(domain: str) -> None:
     assert re.fullmatch(r"compute-domain-daemon-[4-9bcdf]{1,10}-4095", dns_name(domain, 4_095))
 
 
-def test_the_peers_file_has_one_line_per_slot_taken_or_not() -> None:
+def test_the_peers_file_has_one_line_per_slot() -> None:
     lines = peers_file("d", 18).splitlines()
     assert lines == [dns_name("d", index) for index in range(18)]
     assert peers_file("d", 4_096).count("\n") == 4_096
@@ -50,7 +50,7 @@ def test_slots_without_a_daemon_or_without_an_address_stay_on_the_machine() -> N
     assert log.slot_addresses() == (FREE_SLOT_ADDRESS, "2001:db8::2", FREE_SLOT_ADDRESS)
 
 
-def test_merging_replaces_what_upstream_wrote() -> None:
+def test_merging_replaces_the_lines_of_upstream() -> None:
     old = "127.0.0.1 localhost\n" + "# Compute Domain Daemon mappings\n" * 3 + "10.0.0.9\tcompute-domain-daemon-0000\n"
     assert merge_hosts(old, hosts_mapping("foobar", ("10.0.0.1",))) == (
         "127.0.0.1 localhost\n# Compute Domain Daemon mappings\n10.0.0.1\tcompute-domain-daemon-7658c79c64-0000\n"

@@ -19,7 +19,7 @@ HOUR_MS = 3_600_000
 
 
 class Host:
-    """A host whose clock is so much ahead, and the append time of the record folded last."""
+    """A host with a clock that may be ahead, and the append time of the last folded record."""
 
     def __init__(self) -> None:
         self.ahead_ms = 0
@@ -47,18 +47,18 @@ def run(scenario: Callable[[Host], Any]) -> None:
 def test_clocks_that_agree_are_no_fault() -> None:
     async def scenario(host: Host) -> None:
         for latency_ms in (5, 900, 4_000, 7):
-            said_ms, host.append_ms = host.true_ms(), host.true_ms()
+            sent_ms, host.append_ms = host.true_ms(), host.true_ms()
             await asyncio.sleep(latency_ms / 1_000)
-            host.clocks.observe("p2", said_ms)
-            host.clocks.observe(LOG, said_ms)
-        assert host.clocks.offsets_ms() == {"p2": 5, LOG: 5}, "the least of the samples has the least latency"
+            host.clocks.observe("p2", sent_ms)
+            host.clocks.observe(LOG, sent_ms)
+        assert host.clocks.offsets_ms() == {"p2": 5, LOG: 5}, "the smallest sample has the least latency"
         assert not [*host.clocks.faults()] and not host.clocks.log_ahead_ms()
 
     run(scenario)
 
 
 @pytest.mark.parametrize(("ahead_ms", "words"), [(HOUR_MS, "3600.0 s ahead of"), (-HOUR_MS, "3600.0 s behind")])
-def test_a_clock_that_differs_from_the_logs_or_a_replicas_is_named(ahead_ms: int, words: str) -> None:
+def test_a_clock_that_differs_from_the_log_or_a_replica_is_reported(ahead_ms: int, words: str) -> None:
     async def scenario(host: Host) -> None:
         host.clocks.observe(LOG, host.now_ms() - ahead_ms)
         host.clocks.observe("p2", host.now_ms())
@@ -67,14 +67,14 @@ def test_a_clock_that_differs_from_the_logs_or_a_replicas_is_named(ahead_ms: int
         assert f"this host's clock is {words} that of replica p3" in host.clocks.faults()
         for _ in range(SAMPLES):
             host.clocks.observe("p3", host.now_ms())
-        assert len([*host.clocks.faults()]) == 1, "it is right again"
+        assert len([*host.clocks.faults()]) == 1, "the clock of p3 agrees again"
         await asyncio.sleep(FRESH_S)
-        assert not host.clocks.offsets_ms(), "nobody is heard"
+        assert not host.clocks.offsets_ms(), "all samples are too old"
 
     run(scenario)
 
 
-def test_a_clock_that_is_set_is_seen_where_there_is_no_other_clock() -> None:
+def test_a_clock_that_is_set_is_detected_without_other_clocks() -> None:
     async def scenario(host: Host) -> None:
         host.ahead_ms = HOUR_MS
         await asyncio.sleep(2 * CHECK_S)
@@ -93,7 +93,7 @@ def test_a_clock_that_is_set_is_seen_where_there_is_no_other_clock() -> None:
     run(scenario)
 
 
-def test_a_clock_that_is_slewed_by_little_is_not_set() -> None:
+def test_a_slewed_clock_is_not_reported_as_set() -> None:
     async def scenario(host: Host) -> None:
         for _ in range(100):
             host.ahead_ms += 400
@@ -103,7 +103,7 @@ def test_a_clock_that_is_slewed_by_little_is_not_set() -> None:
     run(scenario)
 
 
-def test_metrics_and_the_verdict_tell_of_a_clock_that_is_off() -> None:
+def test_metrics_and_the_verdict_report_a_wrong_clock() -> None:
     async def scenario(host: Host) -> None:
         host.clocks.observe(LOG, host.now_ms() - 2_000)
         host.clocks.observe("p2", host.now_ms() + 500)

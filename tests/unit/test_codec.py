@@ -1,4 +1,4 @@
-"""The codec: events come back, equal ones are equal bytes, old versions are brought up, bad bytes are refused."""
+"""The codec: events survive a round trip, equal events are equal bytes, old versions are upcast, bad bytes refused."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ longs = st.integers(-(1 << 63), (1 << 63) - 1)
 
 
 @pytest.mark.parametrize("name", EVENT_TYPES)
-def test_every_event_comes_back_as_it_went(name: str) -> None:
+def test_every_event_survives_a_round_trip(name: str) -> None:
     value = encode(sample(name))
     assert value.startswith(HEADERS[name])
     assert decode(value) == sample(name)
 
 
 @given(name=texts, number=longs, ports=st.lists(longs, max_size=5), labels=st.dictionaries(texts, texts, max_size=4))
-def test_any_content_comes_back(name: str, number: int, ports: list[int], labels: dict[str, str]) -> None:
+def test_any_content_survives_a_round_trip(name: str, number: int, ports: list[int], labels: dict[str, str]) -> None:
     event = PolicySet(Envelope("", name, name, number), name, number, "allow", name, ports, labels, {})
     assert decode(encode(event)) == event
 
@@ -54,7 +54,7 @@ def refusal(value: bytes) -> str:
     return str(caught.value)
 
 
-def test_what_is_not_in_our_format_is_refused_by_what_it_is() -> None:
+def test_foreign_formats_are_refused_by_name() -> None:
     assert "0 bytes" in refusal(b"")
     assert "0x00" in refusal(b'{"json": 1}')
     assert "4 bytes" in refusal(b"\0\0\0\0")
@@ -62,7 +62,7 @@ def test_what_is_not_in_our_format_is_refused_by_what_it_is() -> None:
 
 
 @pytest.mark.parametrize("name", EVENT_TYPES)
-def test_a_body_cut_short_or_with_something_left_over_is_refused(name: str) -> None:
+def test_a_body_that_is_too_short_or_too_long_is_refused(name: str) -> None:
     value = encode(sample(name))
     for length in range(len(value)):
         refusal(value[:length])
@@ -93,7 +93,7 @@ def test_flipped_bits_end_in_an_event_or_in_undecodable(name: str, seed: int, fl
 
 
 @pytest.mark.parametrize("name", ["NodesJoined", "InstallsReported", "StepSucceeded"])
-def test_claimed_lengths_allocate_nothing(name: str) -> None:
+def test_a_false_length_allocates_no_memory(name: str) -> None:
     huge = [b"\xfe\xff\xff\xff\xff\xff\xff\xff\x1f", b"\x80\x80\x80\x80\x80\x80\x80\x80\x40", b"\xff" * 9 + b"\x01"]
     value = encode(sample(name))
     for at in range(5, len(value)):
@@ -143,7 +143,7 @@ OLD = (
 
 
 class Letter(Event, frozen=True):
-    """Parcel as its first version was, to write old records with."""
+    """The first version of Parcel, used to write old records."""
 
     schema_id = 900
     address: str
@@ -171,7 +171,7 @@ def test_old_versions_are_read_as_the_newest() -> None:
     assert codec.decode(codec.encode(newest)) == newest
 
 
-def test_an_upcast_that_cannot_make_sense_of_a_record_is_undecodable() -> None:
+def test_a_record_whose_upcast_fails_is_undecodable() -> None:
     old = Codec([Letter]).encode(Letter(ENVELOPE, "no number"))
     with pytest.raises(Undecodable, match="Parcel"):
         Codec([Parcel], OLD).decode(old)
@@ -189,7 +189,7 @@ def test_a_fold_version_fixes_the_schema_ids_that_it_accepts() -> None:
     assert accepted_headers(["NodesJoined"]) == {HEADERS["NodesJoined"]}
 
 
-def test_the_compatibility_check_tells_good_changes_from_bad_ones() -> None:
+def test_the_compatibility_check_distinguishes_good_and_bad_changes() -> None:
     assert unreadable(TWO, THREE) == ""
     labels = {name: value for name, value in THREE["fields"][3].items() if name != "default"}
     without_default = parcel([*TWO["fields"][1:], labels])

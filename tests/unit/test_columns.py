@@ -1,4 +1,4 @@
-"""A record of nodes is refused whole for its shape, in one sentence, and the bulk checks agree with the single ones."""
+"""A malformed record of nodes is refused as a whole, in one sentence. Bulk checks agree with single ones."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ FAULTS: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-def test_a_sound_record_has_no_fault() -> None:
+def test_a_valid_record_has_no_fault() -> None:
     assert fault_of_nodes(SOUND, START_MS) is None
 
 
@@ -76,7 +76,7 @@ def test_a_fault_is_named_and_nothing_is_applied(columns: dict[str, Any], senten
     assert not log.state.nodes.rows and not log.state.outbox_offsets and not log.state.zones()
 
 
-def test_what_one_record_changes_is_bounded() -> None:
+def test_the_changes_of_one_record_are_bounded() -> None:
     long = [f"{i:04d}" + "x" * 249 for i in range(MAX_ITEMS)]
     assert fault_of_nodes(replace(SOUND, names=long[:900], addresses4=b""), START_MS) is None
     labels = [{f"k{i}": "v" * 253} for i in range(200)]
@@ -92,7 +92,7 @@ NAMES = st.text(st.sampled_from("aB9._-/ \n\u00e9"), max_size=6) | st.from_regex
 
 
 @given(st.lists(NAMES, min_size=1, max_size=4))
-def test_names_in_bulk_are_judged_as_each_by_itself(given_names: list[str]) -> None:
+def test_the_bulk_check_of_names_agrees_with_the_single_one(given_names: list[str]) -> None:
     event = NodesJoined(SOUND.envelope, "z1", given_names, [], [], b"", b"", [], [])
     faults = [fault for name in given_names if (fault := field_checks.check_name("names", name))]
     repeated = len(set(given_names)) < len(given_names)
@@ -107,7 +107,7 @@ INTERESTING6 = st.sampled_from([0, 1, 2, 0xFFFF << 32, 0xFFFF0A000001, 0xFF << 1
 
 
 @given(st.lists(ADDRESSES4, min_size=1, max_size=4), st.lists(st.integers(0, (1 << 128) - 1) | INTERESTING6))
-def test_addresses_in_bulk_are_judged_as_each_by_itself(fours: list[int], sixes: list[int]) -> None:
+def test_the_bulk_check_of_addresses_agrees_with_the_single_one(fours: list[int], sixes: list[int]) -> None:
     count = len(fours)
     sixes = (sixes + [0] * count)[:count]
     event = NodesJoined(
@@ -133,7 +133,7 @@ def test_addresses_in_bulk_are_judged_as_each_by_itself(fours: list[int], sixes:
         assert [int.from_bytes(value, "big") for value in columns.addresses6] == sixes
 
 
-def test_a_column_of_one_stands_for_all() -> None:
+def test_a_column_of_one_entry_applies_to_all_nodes() -> None:
     log = ZonesPartition()
     event = replace(SOUND, label_sets=[{"a": "b"}], label_index=[0], addresses6=packed6("fd00::1") + bytes(16))
     assert log.append(event).code == "done"
@@ -152,8 +152,8 @@ def test_without_incarnations_the_command_is_the_incarnation_of_all() -> None:
     }
 
 
-def test_labels_that_are_refused_are_not_remembered() -> None:
-    """What an edge refuses may be a megabyte, and a thousand of them were kept."""
+def test_refused_labels_are_not_cached() -> None:
+    """Refused labels may have a megabyte each, and the cache once held a thousand of them."""
     before = _check_label_set.cache_info().currsize
     for number in range(10):
         fault = fault_of_nodes(replace(SOUND, label_sets=[{"k": f"{number}" * 254}], label_index=[0]), 2 * START_MS)
@@ -162,7 +162,7 @@ def test_labels_that_are_refused_are_not_remembered() -> None:
 
 
 @given(st.lists(st.integers(-2, 300) | st.sampled_from([1 << 70, -(1 << 70)]), min_size=1), st.integers(1, 400))
-def test_numbers_of_label_sets_are_looked_at_alike_whether_they_are_small_or_large(index: list[int], sets: int) -> None:
+def test_label_set_numbers_are_checked_for_any_size_of_the_column(index: list[int], sets: int) -> None:
     wrong = min(index) if min(index) < 0 else max(index)
     fault = fault_of_label_numbers(index, sets)
     assert (fault is None) == (0 <= wrong < sets)
@@ -170,6 +170,6 @@ def test_numbers_of_label_sets_are_looked_at_alike_whether_they_are_small_or_lar
 
 
 @pytest.mark.parametrize("names", [["b", "a", "b"], ["a", "b", "b"], ["aa", "b", "b"], ["s/b", "s/a", "s/b"]])
-def test_a_name_that_is_given_twice_is_found_in_whatever_order(names: list[str]) -> None:
+def test_a_repeated_name_is_found_in_any_order(names: list[str]) -> None:
     fault = fault_of_nodes(replace(SOUND, names=names, addresses4=b""), START_MS)
     assert fault is not None and "is given twice" in fault

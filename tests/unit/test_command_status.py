@@ -1,4 +1,4 @@
-"""The status of a command by its id: a command reported as without effect never has one."""
+"""The status of a command by its id: a command reported as without effect never takes effect later."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.toy_records import T0, Issuer
 pytestmark = pytest.mark.virtual_clock
 
 
-async def test_a_command_that_may_be_in_a_log_out_of_reach_is_not_said_to_be_void() -> None:
+async def test_a_command_is_unknown_while_the_log_is_unreachable() -> None:
     loop = asyncio.get_running_loop()
 
     def now_ms() -> int:
@@ -38,8 +38,8 @@ async def test_a_command_that_may_be_in_a_log_out_of_reach_is_not_said_to_be_voi
         assert [answer.outcome for answer in answers] == [pb.OUTCOME_DONE, pb.OUTCOME_REFUSED]
 
 
-async def test_a_command_that_may_be_in_a_halted_partition_is_not_said_to_be_void() -> None:
-    """What is behind the halt was not folded, though it was read to the end once."""
+async def test_a_command_is_unknown_while_a_partition_is_halted() -> None:
+    """The records after the halt are not folded, even if the partition was read to its end before."""
     loop = asyncio.get_running_loop()
 
     def now_ms() -> int:

@@ -31,13 +31,13 @@ def run(*arguments: str) -> Result:
 
 
 def asked(*arguments: str) -> str:
-    """The server that a command calls, which does not listen."""
+    """The server that a command tries to call. No process listens there."""
     ran = run("nodes", "list", *arguments)
     assert ran.exit_code == 3
     return ran.stderr.partition("listens at ")[2].partition(": ")[0]
 
 
-def test_the_file_is_that_of_the_variable_or_of_the_users_configuration() -> None:
+def test_the_file_comes_from_the_variable_or_the_configuration_folder() -> None:
     assert contexts_file({"DPUPLANE_CLIENT_CONFIG": "/etc/c.yaml", "XDG_CONFIG_HOME": "/x"}) == Path("/etc/c.yaml")
     assert contexts_file({"XDG_CONFIG_HOME": "/x"}) == Path("/x/dpuplane/config.yaml")
     assert contexts_file({}) == Path.home() / ".config/dpuplane/config.yaml"
@@ -66,7 +66,7 @@ def test_the_file_is_that_of_the_variable_or_of_the_users_configuration() -> Non
         ("contexts: *a", "line 1: an alias must name an anchor"),
     ],
 )
-def test_a_bad_file_is_one_sentence_that_names_file_and_field(file: Path, text: str, said: str) -> None:
+def test_an_invalid_file_is_refused_in_one_sentence_with_file_and_field(file: Path, text: str, said: str) -> None:
     file.write_text(text)
     for arguments in (["nodes", "list"], ["config", "view"]):
         ran = run(*arguments)
@@ -74,7 +74,7 @@ def test_a_bad_file_is_one_sentence_that_names_file_and_field(file: Path, text: 
         assert f"Error: {file}: {said}" in ran.stderr.replace("\n  ", " ")
 
 
-def test_a_file_that_cannot_be_read_says_why(file: Path) -> None:
+def test_an_unreadable_file_is_refused_with_the_reason(file: Path) -> None:
     file.write_bytes(b"contexts: \xff")
     assert "byte 11 is not UTF-8" in run("config", "view").stderr
     file.unlink()
@@ -83,7 +83,7 @@ def test_a_file_that_cannot_be_read_says_why(file: Path) -> None:
     assert run("config", "set-context", "lab", "--server", "127.0.0.1:1").exit_code == 2
 
 
-def test_flag_before_variable_before_context_before_default(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_precedence_is_flag_variable_context_default(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked() == "127.0.0.1:7080"
     file.write_text(_LAB)
     assert asked() == "127.0.0.1:1"
@@ -103,7 +103,7 @@ def test_files_of_a_context_are_relative_to_its_file(file: Path) -> None:
     assert str(file.parent / "a") in ran.stderr.replace("\n", "")
 
 
-def test_a_context_that_is_not_there_is_named_with_those_that_are(file: Path) -> None:
+def test_an_unknown_context_is_refused_with_the_known_ones(file: Path) -> None:
     file.write_text(_LAB)
     ran = run("nodes", "list", "--context", "lba")
     assert (ran.exit_code, f"context: 'lba' is not in {file}; it has lab, other" in ran.stderr) == (2, True)
@@ -132,7 +132,7 @@ def test_contexts_are_set_chosen_listed_and_deleted(file: Path) -> None:
     assert run("config", "current-context").exit_code == 1
 
 
-def test_a_field_that_is_not_given_stays_and_an_empty_one_goes(file: Path) -> None:
+def test_an_omitted_field_stays_and_an_empty_one_is_removed(file: Path) -> None:
     run("config", "set-context", "lab", "--server", "127.0.0.1:1", "--as", "alice")
     assert run("config", "set-context", "lab", "--server", "127.0.0.1:2").exit_code == 0
     assert load_contexts(file).named["lab"] == Context("127.0.0.1:2", "alice")
@@ -174,7 +174,7 @@ CONTEXTS = st.tuples(SERVERS | EMPTY, NAMES | EMPTY, EMPTY, EMPTY, EMPTY) | st.t
 
 @settings(max_examples=20, deadline=None)
 @given(named=st.dictionaries(NAMES, CONTEXTS.map(Context._make), max_size=3), choose=st.booleans())
-def test_what_is_saved_is_loaded(
+def test_saved_contexts_can_be_loaded(
     tmp_path_factory: pytest.TempPathFactory, named: dict[str, Context], choose: bool
 ) -> None:
     contexts = Contexts(next(iter(named), "") if choose else "", named)

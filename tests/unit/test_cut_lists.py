@@ -13,7 +13,7 @@ from schemas.api import dpuplane_pb2 as pb
 
 
 def printed(prints: Callable[[], object]) -> tuple[list[str], list[str]]:
-    """The lines on stdout and on stderr of a command that prints this."""
+    """The stdout and stderr lines of a command that prints this message."""
     ran = CliRunner().invoke(click.command()(prints))
     assert ran.exception is None or isinstance(ran.exception, SystemExit), ran.exception
     return ran.stdout.splitlines(), ran.stderr.splitlines()
@@ -58,7 +58,7 @@ def test_names_of_a_dry_run(count: int, said: str) -> None:
     ("count", "listed", "said"), [(20, 20, "z19:"), (30, 30, "z19 and 10 more:"), (9, 4, "z3 and 5 more:")]
 )
 def test_zones_of_a_dry_run(count: int, listed: int, said: str) -> None:
-    """`listed` zones are in the answer, which may name fewer than there are."""
+    """The server may list fewer zones than it counts."""
     effect = pb.TableEffect(zones=[f"z{number}" for number in range(listed)], zone_count=count)
     assert f"{said} addresses that become allowed" in dry_run(["n"], effect)[1]
 

@@ -1,4 +1,4 @@
-"""An embedded log whose files cannot be read everywhere: nothing of it is taken for nothing."""
+"""An embedded log with damaged files: an unreadable part is an error and is never treated as empty."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ INSTALLS_0 = Partition(INSTALLS, 0)
 ZONES_0 = Partition(ZONES, 0)
 
 
-async def test_a_partition_that_cannot_be_read_is_never_taken_for_an_empty_one(tmp_path: Path) -> None:
+async def test_an_unreadable_partition_is_never_treated_as_empty(tmp_path: Path) -> None:
     path, clock, rng = tmp_path / "log", Clock(), random.Random(1)
     async with EmbeddedLog.open(TOPICS, path, partition_count=2, now_ms=clock) as log:
         for partition in (CLIQUES_1, FLEET_0, INSTALLS_0, ZONES_0):
-            for size in (100, 100, 9_000):  # so that the next partition begins in a block of its own
+            for size in (100, 100, 9_000):  # fill a block, so that the next partition begins in another one
                 await put(log, partition, rng.randbytes(size))
         ends = {partition: await log.end(partition) for partition in (CLIQUES_1, FLEET_0, INSTALLS_0, ZONES_0)}
         assert log._rocks is not None
@@ -47,7 +47,7 @@ async def test_a_partition_that_cannot_be_read_is_never_taken_for_an_empty_one(t
     assert refused
 
 
-async def test_a_record_that_cannot_be_read_now_is_not_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unreadable_record_is_not_treated_as_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(rocks: Rocks, key: bytes) -> None:
         raise RocksError("IO error")
 

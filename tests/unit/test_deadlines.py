@@ -1,4 +1,4 @@
-"""Many deadlines behind one timer: each fails at its own time, and nobody who is done or dropped."""
+"""Many deadlines share one timer: each future fails at its own time, unless it is done or dropped before."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.virtual_loop import run_virtual
 pytestmark = pytest.mark.virtual_clock
 
 
-class Late(Exception):
+class DeadlinePassed(Exception):
     """A deadline has passed."""
 
 
@@ -26,12 +26,12 @@ class Late(Exception):
         max_size=8,
     )
 )
-def test_each_fails_at_its_own_time_unless_it_is_done_or_dropped(waits: Sequence[tuple[float, float, str]]) -> None:
+def test_a_future_fails_at_its_deadline_unless_it_is_done_or_dropped(waits: Sequence[tuple[float, float, str]]) -> None:
     async def wait(deadlines: Deadlines, begin_s: float, timeout_s: float, fate: str) -> None:
         await asyncio.sleep(begin_s)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
-        deadlines.put(future, timeout_s, Late)
+        deadlines.put(future, timeout_s, DeadlinePassed)
         if fate == "done":
             loop.call_later(timeout_s / 2, future.set_result, None)
         if fate == "dropped":
@@ -39,7 +39,7 @@ def test_each_fails_at_its_own_time_unless_it_is_done_or_dropped(waits: Sequence
         await asyncio.wait((future,), timeout=200.0)
         assert future.done() == (fate != "dropped")
         if fate == "late":
-            assert isinstance(future.exception(), Late)
+            assert isinstance(future.exception(), DeadlinePassed)
             assert loop.time() - begin_s == pytest.approx(timeout_s, abs=0.0011)
 
     async def wait_all() -> None:
@@ -51,69 +51,69 @@ def test_each_fails_at_its_own_time_unless_it_is_done_or_dropped(waits: Sequence
     run_virtual(wait_all())
 
 
-async def test_a_deadline_that_passes_does_not_end_others() -> None:
+async def test_a_passed_deadline_does_not_fail_other_futures() -> None:
     deadlines, loop = Deadlines(), asyncio.get_running_loop()
     short, long = loop.create_future(), loop.create_future()
-    deadlines.put(long, 9.0, Late)
-    deadlines.put(short, 1.0, Late)
+    deadlines.put(long, 9.0, DeadlinePassed)
+    deadlines.put(short, 1.0, DeadlinePassed)
     await asyncio.wait((short,))
     assert not long.done()
     await asyncio.wait((long,))
-    assert isinstance(long.exception(), Late)
+    assert isinstance(long.exception(), DeadlinePassed)
     assert loop.time() == pytest.approx(9.0, abs=0.0011)
 
 
 class Compared(float):
-    """A time that counts how often any such is looked at."""
+    """A time that counts the comparisons of all its instances."""
 
-    looks = 0
+    count = 0
 
     def __radd__(self, other: float) -> Compared:
         return Compared(other + float(self))
 
     def __eq__(self, other: object) -> bool:
-        Compared.looks += 1
+        Compared.count += 1
         return float.__eq__(self, other)
 
     def __lt__(self, other: float) -> bool:
-        Compared.looks += 1
+        Compared.count += 1
         return float.__lt__(self, other)
 
     def __le__(self, other: float) -> bool:
-        Compared.looks += 1
+        Compared.count += 1
         return float.__le__(self, other)
 
     __hash__ = float.__hash__
 
 
-def _looks(count: int) -> int:
-    """How often deadlines are looked at until so many, a few milliseconds apart, have passed."""
+def _comparisons(deadlines_count: int) -> int:
+    """The comparisons until this number of deadlines, a few milliseconds apart, has passed."""
 
     async def main() -> None:
         deadlines, loop = Deadlines(), asyncio.get_running_loop()
-        futures = [loop.create_future() for _ in range(count)]
+        futures = [loop.create_future() for _ in range(deadlines_count)]
         for i, future in enumerate(futures):
-            deadlines.put(future, Compared(1.0 + i * 0.003), Late)
+            deadlines.put(future, Compared(1.0 + i * 0.003), DeadlinePassed)
         await asyncio.gather(*futures, return_exceptions=True)
 
-    Compared.looks = 0
+    Compared.count = 0
     run_virtual(main())
-    return Compared.looks
+    return Compared.count
 
 
-def test_deadlines_that_pass_one_by_one_do_not_look_at_all_that_wait() -> None:
-    """In an outage nobody has an answer, and thousands wait."""
-    few, many = _looks(200), _looks(800)
+def test_passing_deadlines_are_not_compared_with_all_others() -> None:
+    """In an outage thousands of calls wait, and their deadlines pass one by one."""
+    few, many = _comparisons(200), _comparisons(800)
     assert few > 0
-    assert many < 8 * few, "n log n, and not the square"
+    assert many < 8 * few, "the cost must be n log n and not n squared"
 
 
-async def test_those_who_are_done_are_let_go_long_before_their_time() -> None:
+async def test_dropped_futures_are_released_long_before_their_deadline() -> None:
     deadlines, loop = Deadlines(), asyncio.get_running_loop()
-    kept = weakref.WeakSet[asyncio.Future[None]]()
+    alive = weakref.WeakSet[asyncio.Future[None]]()
     for _ in range(5_000):
         future: asyncio.Future[None] = loop.create_future()
-        kept.add(future)
-        deadlines.put(future, 3_600.0, Late)
+        alive.add(future)
+        deadlines.put(future, 3_600.0, DeadlinePassed)
         deadlines.drop(future)
-    assert len(kept) < 300
+    assert len(alive) < 300

@@ -36,7 +36,7 @@ async def test_a_replica_starts_on_a_full_disk_and_saves_when_there_is_room() ->
     running.cancel()
 
 
-async def test_saves_go_on_when_there_is_room_again(tmp_path: Path) -> None:
+async def test_saves_continue_when_there_is_room_again(tmp_path: Path) -> None:
     child = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",

@@ -28,7 +28,7 @@ async def told(world: DecidingPlane, subject: str) -> list[Happening]:
     return await history(world.log, folds_of(2), subject, lambda done, total: None)
 
 
-def spelled(world: DecidingPlane) -> dict[tuple[str, int], set[str]]:
+def subjects_by_record(world: DecidingPlane) -> dict[tuple[str, int], set[str]]:
     """The subjects, zones and cliques of the decision about each record, computed by a separate fold."""
     found: dict[tuple[str, int], set[str]] = {}
     origin = decode(world.contents.records[FLEET_0][0].value)
@@ -51,14 +51,14 @@ async def test_every_decision_about_a_subject_is_in_its_history() -> None:
     async with deciding_plane(3) as world:
         await world.start("api", "api")
         await run_a_day(world, 1)
-        for number in range(40):  # a run of joins, as histories fold it
+        for number in range(40):  # a run of joins, which histories fold at once
             name, zone = f"m{number}", f"z{number % 3}"
             event = NodesJoined(world.command(zone), zone, [name], [], [], b"", b"", [], [])
             world.contents.add(TOPICS.partition_for(ZONES, zone, 2), world.now_ms(), zone.encode(), encode(event))
         await world.say("cliques", "d", IndicesReleased(world.command("d", "ann"), "d", "c", ["n1-2"], []))
         await world.say("fleet", "7", HoldApproved(world.command("7"), 7, b"x"))
         world.kill_all()
-        decisions = spelled(world)
+        decisions = subjects_by_record(world)
         subjects = set().union(*decisions.values())
         assert subjects >= {"n1-0", "m7", "dpu1", "z0", "d/c", "p1", "nobody", "7"}
         for subject in subjects:

@@ -28,11 +28,11 @@ async def test_a_process_is_ready_when_it_has_no_reason_not_to_be() -> None:
                     return answer.status, await answer.text()
 
             assert await get("/readyz") == (503, "the log is not folded yet\n")
-            assert await get("/healthz") == (200, "ok\n"), "it lives, and need not be killed"
+            assert await get("/healthz") == (200, "ok\n"), "a process that is not ready is still alive"
             unready = ""
             assert await get("/readyz") == (200, "ok\n")
             notes.append("this host's clock was set")
-            assert await get("/readyz") == (200, "ok\nthis host's clock was set\n"), "it serves"
+            assert await get("/readyz") == (200, "ok\nthis host's clock was set\n"), "the process must be ready"
             unready = "a part of it failed"
             assert await get("/readyz") == (503, "a part of it failed\n")
             assert await get("/extra") == (200, "what it was given")

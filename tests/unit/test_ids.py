@@ -32,13 +32,13 @@ def test_an_id_is_a_uuid7_of_its_time(now_ms: int, seed: int) -> None:
 
 
 @given(one=times, other=times)
-def test_ids_compare_as_their_times_do(one: int, other: int) -> None:
+def test_ids_are_ordered_by_time(one: int, other: int) -> None:
     rng = random.Random(1)
     if one != other:
         assert (uuid7(one, rng) < uuid7(other, rng)) == (one < other)
 
 
-def test_ids_of_one_moment_differ_and_repeat_with_their_generator() -> None:
+def test_ids_of_one_moment_differ_and_depend_on_the_generator_only() -> None:
     rng = random.Random(5)
     made = [uuid7(1_700_000_000_000, rng) for _ in range(1_000)]
     assert len(set(made)) == 1_000
@@ -59,19 +59,19 @@ def test_ids_of_one_moment_differ_and_repeat_with_their_generator() -> None:
         "٠18bcfe5-6800-7d8e-91b7-584a2265b1f5",
     ],
 )
-def test_anything_else_is_refused_by_value(text: str) -> None:
+def test_other_texts_are_refused_as_command_ids(text: str) -> None:
     with pytest.raises(InvalidCommandId, match="UUIDv7"):
         issued_at_ms(text)
 
 
-def test_a_command_has_the_time_of_its_id_and_a_statement_has_no_id() -> None:
+def test_a_command_has_the_time_of_its_id_and_an_internal_event_has_no_id() -> None:
     command_id = uuid7(1_700_000_000_123, random.Random(1))
     assert envelope("node-1", "?me", command_id).issued_at_ms == 1_700_000_000_123
     said = internal_envelope("zone-1", "relay/r1", 1_700_000_000_456)
     assert (said.command_id, said.issued_at_ms) == ("", 1_700_000_000_456)
 
 
-def test_parts_of_a_command_are_known_by_the_id_of_the_whole() -> None:
+def test_parts_of_a_command_are_recognized_by_its_id() -> None:
     rng = random.Random(1)
     whole, other = uuid7(1_700_000_000_123, rng), uuid7(1_700_000_000_123, rng)
     parts = [part_id(whole, number) for number in (1, 2, 4_096, (1 << 24) - 1)]
@@ -81,11 +81,11 @@ def test_parts_of_a_command_are_known_by_the_id_of_the_whole() -> None:
     assert all(is_part_of(part, whole) for part in (whole, *parts))
     assert not any(is_part_of(part, other) for part in (whole, *parts, "", part_id(parts[0], 1)))
     neighbour = whole[:-1] + ("0" if whole[-1] != "0" else "1")
-    assert not is_part_of(neighbour, whole), "ids that somebody counts up are not parts of one another"
+    assert not is_part_of(neighbour, whole), "consecutive ids are not parts of each other"
 
 
 @given(st.lists(st.tuples(times, times), min_size=1, max_size=5), st.data())
-def test_many_ids_are_checked_as_one_by_one(pairs: list[tuple[int, int]], data: st.DataObject) -> None:
+def test_the_bulk_check_of_ids_agrees_with_the_single_one(pairs: list[tuple[int, int]], data: st.DataObject) -> None:
     ids = [uuid7(now_ms, random.Random(seed)) for now_ms, seed in pairs]
     issued_ms = [now_ms for now_ms, _ in pairs]
     assert are_issued_at(ids, issued_ms)

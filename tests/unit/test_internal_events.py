@@ -21,8 +21,8 @@ from tests.support.virtual_loop import run_virtual
 pytestmark = pytest.mark.virtual_clock
 
 
-class Ranked(Ranks):
-    """Always of this rank."""
+class FixedRank(Ranks):
+    """Ranks in which this replica always has one rank."""
 
     def __init__(self, rank: int) -> None:
         self._rank = rank
@@ -38,23 +38,23 @@ def toy() -> Replica:
     return toy_replica(MemoryLog())
 
 
-def statements_of(replica: Replica, rank: int) -> InternalEvents:
-    return InternalEvents(replica, Ranked(rank), "api")
+def internal_events_of(replica: Replica, rank: int) -> InternalEvents:
+    return InternalEvents(replica, FixedRank(rank), "api")
 
 
 @pytest.mark.parametrize("rank", [0, 1, 2, 5])
-async def test_a_turn_comes_later_by_rank_while_the_need_stands(rank: int) -> None:
+async def test_the_wait_for_a_turn_grows_with_the_rank(rank: int) -> None:
     async with running(replica := toy()):
-        loop, internal_events = asyncio.get_running_loop(), statements_of(replica, rank)
+        loop, internal_events = asyncio.get_running_loop(), internal_events_of(replica, rank)
         began_s = loop.time()
         assert not await internal_events.wait_for_turn("subject", FLEET_0, lambda: False)
         assert loop.time() - began_s == pytest.approx(rank * TURN_S)
         assert internal_events.turns == {min(rank, RANK_MAX): 1}
 
 
-async def test_a_need_that_is_met_before_the_turn_is_anothers() -> None:
+async def test_a_turn_is_dropped_when_another_replica_meets_the_need() -> None:
     async with running(replica := toy()):
-        internal_events = statements_of(replica, 2)
+        internal_events = internal_events_of(replica, 2)
         position = replica.position(FLEET_0)
 
         def is_met() -> bool:
@@ -68,11 +68,11 @@ async def test_a_need_that_is_met_before_the_turn_is_anothers() -> None:
 
 
 @pytest.mark.parametrize("error", [AppendUnknown, AppendRefused, LogUnavailable])
-def test_an_append_that_may_not_have_landed_is_counted(error: type[Exception]) -> None:
+def test_a_failed_append_is_counted(error: type[Exception]) -> None:
     assert run_virtual(_append_that_raises(error("no answer"))) == (False, 1)
 
 
-def test_an_append_to_another_log_ends_who_states() -> None:
+def test_an_append_to_another_log_raises() -> None:
     with pytest.raises(LogMismatch, match="another log"):
         run_virtual(_append_that_raises(LogMismatch("another log")))
 
@@ -80,6 +80,6 @@ def test_an_append_to_another_log_ends_who_states() -> None:
 async def _append_that_raises(error: Exception) -> tuple[bool, int]:
     log = MemoryLog()
     log.failures.append_error = error
-    internal_events = statements_of(toy_replica(log), 0)
+    internal_events = internal_events_of(toy_replica(log), 0)
     event = OutboxAcknowledged(internal_envelope("zones/0", "forwarder", T0), 7)
     return await internal_events.append(FLEET_0, "zones/0", event), internal_events.failures

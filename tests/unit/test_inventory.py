@@ -1,4 +1,4 @@
-"""File import: a real inventory, every kind of bad row, and that no bytes at all raise anything but its own error.
+"""File import: a real inventory, every kind of bad row, and arbitrary bytes, which raise only errors of the import.
 
 data/openb-nodes-excerpt.csv is 65 rows of openb_node_list_all_node.csv of Alibaba's public GPU cluster trace
 (github.com/alibaba/clusterdata, cluster-trace-gpu-v2023): a production cluster's nodes, without racks and addresses.
@@ -39,7 +39,7 @@ def faults_of(text: str | bytes, **options: object) -> list[str]:
 
 
 def joined(found: InventoryPlan) -> list[NodesJoined]:
-    """The plan's records, each held against the rules of the fold."""
+    """The records of a plan, after a check by the rules of the fold."""
     envelope = Envelope("01890000-0000-7000-8000-000000000000", "z", "?test", 1)
     events = []
     for batch in found.batches:
@@ -50,7 +50,7 @@ def joined(found: InventoryPlan) -> list[NodesJoined]:
     return events
 
 
-def test_a_real_inventory_with_racks_addresses_and_cliques_made_up() -> None:
+def test_a_real_inventory_with_synthetic_racks_addresses_and_cliques() -> None:
     with EXCERPT.open("rb") as stream:
         found = plan(
             stream,
@@ -91,7 +91,7 @@ def test_usual_columns_are_found(column: str) -> None:
     assert (found.zones, found.batches[0].names, found.batches[0].label_sets) == (("z",), ("a",), ())
 
 
-def test_json_lines_give_the_plan_that_csv_gives() -> None:
+def test_json_lines_and_csv_give_the_same_plan() -> None:
     rows = [
         {"name": "a", "zone": "z", "address": "10.0.0.1", "gpus": 8, "big": True, "note": None, "share": 1.50},
         {"name": "b", "zone": "z", "address": "10.0.0.2", "gpus": 4, "big": False, "note": "", "share": 0.25},
@@ -105,7 +105,7 @@ def test_a_byte_order_mark_crlf_quotes_and_blank_lines() -> None:
     assert planned(text).batches[0].label_sets == ({"note": 'one, "two"'},)
 
 
-def test_bad_rows_are_all_named_by_line_and_nothing_is_planned() -> None:
+def test_bad_rows_are_listed_by_line_and_nothing_is_planned() -> None:
     text = (
         "name,zone,ip,note\n,z,10.0.0.1,\na b,z,10.0.0.2,\nc,,10.0.0.3,\nd,z,127.0.0.1,\ne,z,nonsense,\nf,z,10.0.0.9\n"
     )
@@ -124,7 +124,7 @@ def test_bad_rows_are_all_named_by_line_and_nothing_is_planned() -> None:
     ]
 
 
-def test_bad_rows_are_skipped_if_asked_and_take_no_place_and_no_address() -> None:
+def test_bad_rows_can_be_skipped_and_take_no_slot_and_no_address() -> None:
     text = "name,note\n" + "".join(f"n{number},\n" if number != 1 else ",\n" for number in range(5))
     found = planned(text, zone_size=2, address_pool="10.0.0.0/24", skip_bad_rows=True)
     assert (found.node_count, found.zones) == (4, ("rack-0000", "rack-0001"))
@@ -215,11 +215,11 @@ def test_faults_are_bounded_and_counted() -> None:
         ('{"name": ' + "[" * 100_000 + "\n", {}, "line 1: the line is JSON nested too deeply"),
     ],
 )
-def test_what_is_refused_and_why(text: str | bytes, options: dict[str, object], fault: str) -> None:
+def test_invalid_files_are_refused_with_the_reason(text: str | bytes, options: dict[str, object], fault: str) -> None:
     assert faults_of(text, **options)[0].startswith(fault)
 
 
-def test_a_line_after_one_that_is_too_long_has_its_number() -> None:
+def test_a_line_after_an_overlong_one_has_the_right_number() -> None:
     text = "name,zone,ip\n" + "a" * (3 * MAX_LINE_BYTES) + "\nb,z,10.0.0.1\n,z,10.0.0.2\n"
     found = planned(text, skip_bad_rows=True)
     assert ([fault.line for fault in found.skipped], found.node_count) == ([2, 4], 1)
@@ -293,7 +293,7 @@ OPTIONS = st.fixed_dictionaries(
     ),
     OPTIONS,
 )
-def test_no_bytes_raise_anything_but_its_own_error(data: bytes, options: dict[str, object]) -> None:
+def test_arbitrary_bytes_raise_only_import_errors(data: bytes, options: dict[str, object]) -> None:
     try:
         found = planned(data, **options)
     except InventoryError as error:
@@ -303,11 +303,11 @@ def test_no_bytes_raise_anything_but_its_own_error(data: bytes, options: dict[st
     assert found.node_count == sum(len(event.names) for event in joined(found))
 
 
-# --- beside what the plane has ---------------------------------------------------------------------------------------
+# --- with nodes that the plane already has ---------------------------------------------------------------------------
 
 
 def known_of(found: InventoryPlan) -> dict[str, ExistingNode]:
-    """The nodes of a plan, as the plane has them after its import."""
+    """The nodes that the plane has after the import of a plan."""
     existing = {}
     for event in joined(found):
         for name, _, _, address4, address6, labels in zip(event.names, *expand(event), strict=False):
@@ -321,14 +321,16 @@ def rows(*names: str, zone: str = "z") -> str:
 
 
 @pytest.mark.parametrize("pool", ["10.0.0.0/24", "fd00::/120"])
-def test_a_row_that_was_removed_moves_no_address_of_the_others(pool: str) -> None:
+def test_a_removed_row_changes_no_address_of_the_others(pool: str) -> None:
     existing = known_of(planned(rows("a", "b", "c"), address_pool=pool))
     again = known_of(planned_beside(existing, rows("b", "new", "c"), address_pool=pool))
     assert (again["b"], again["c"]) == (existing["b"], existing["c"])
-    assert addresses(again["new"]) not in map(addresses, existing.values()), "the address of `a`, which stays, is taken"
+    assert addresses(again["new"]) not in map(addresses, existing.values()), (
+        "the address of the remaining node `a` must not be assigned"
+    )
 
 
-def test_an_import_that_broke_off_deals_the_same_addresses_again() -> None:
+def test_a_repeated_import_after_an_interruption_assigns_the_same_addresses() -> None:
     text = rows(*(f"n{i}" for i in range(9)))
     other = {"x": ExistingNode("y", int(ipaddress.IPv4Address("10.0.0.3")), 0, ())}
     whole = known_of(planned_beside(other, text, address_pool="10.0.0.0/24"))
@@ -344,7 +346,7 @@ def test_two_nodes_that_share_an_address_of_the_pool_get_one_each() -> None:
     assert (found["a"].address4, found["b"].address4) == (shared, shared + 1)
 
 
-def test_a_comparison_counts_each_node_once_and_addresses_apart() -> None:
+def test_a_comparison_counts_each_node_once_and_addresses_separately() -> None:
     header = "name,zone,ip,app\nsame,z,10.0.0.1,x\n"
     before = f"{header}label,z,10.0.0.2,x\nto,y,10.0.0.3,x\nfree,z,10.0.0.4,x\ngone,z,10.0.0.5,x\n"
     after = f"{header}label,z,10.0.0.2,y\nto,z,10.0.0.3,x\nfree,z,10.0.0.9,x\nnew,z,10.0.0.8,x\n"

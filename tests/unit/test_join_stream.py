@@ -1,4 +1,4 @@
-"""The summary of a stream of joins: it counts everything, and stays small enough to be received."""
+"""The summary of a stream of joins counts everything and stays below the message limit of gRPC clients."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ def refused(request: int) -> pb.CommandResult:
     )
 
 
-def test_a_summary_of_nothing_but_refusals_can_be_received() -> None:
+def test_a_summary_of_refusals_stays_below_the_message_limit() -> None:
     tally = _SummaryBuilder()
     for request in range(100):
         tally.add(1_000, refused(request), "log")
     summary = tally.finished("log")
-    assert summary.ByteSize() < 4 * MIB, "what a gRPC client takes unless told otherwise"
+    assert summary.ByteSize() < 4 * MIB, "the default message limit of a gRPC client"
     assert (summary.requests, summary.nodes, summary.refused, summary.done) == (100, 100_000, 100_000, 0)
     assert [answer.command_id for answer in summary.refusals] == [f"id-{request}" for request in range(100)]
-    assert list(summary.refusals[0].items) == list(refused(0).items), "the first are whole"
+    assert list(summary.refusals[0].items) == list(refused(0).items), "the first refusal must have all its items"
     assert sum(len(answer.items) for answer in summary.refusals) == 1_000
 
 
-def test_items_are_kept_up_to_their_limit_across_answers() -> None:
+def test_items_are_included_up_to_a_limit_over_all_results() -> None:
     tally = _SummaryBuilder()
     for request in range(3):
         answer = refused(request)
         del answer.items[400:]
         tally.add(400, answer, "log")
-        assert len(answer.items) == 400, "an answer is its caller's"
+        assert len(answer.items) == 400, "the result of the caller must not be modified"
     assert [len(answer.items) for answer in tally.finished("log").refusals] == [400, 400, 200]
 
 
-def test_a_summary_of_ids_that_are_none_can_be_received() -> None:
+def test_a_summary_of_overlong_ids_stays_below_the_message_limit() -> None:
     tally = _SummaryBuilder()
     for request in range(100):
         tally.add(

@@ -1,4 +1,4 @@
-"""Records that Kafka stores and the library's reader fails on are read like any other."""
+"""Records that Kafka stores but the library cannot read are read by our own code."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def read(records: Any) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("compression", [0, 1])
-def test_what_the_library_can_read_is_read_by_it(compression: int) -> None:
+def test_readable_records_are_read_by_the_library(compression: int) -> None:
     packed = batch(SAID, compression) + batch(SAID[:1], compression)
     assert read(TolerantRecords(packed)) == read(MemoryRecords(packed))
     assert TolerantRecords(packed).next_batch().validate_crc()
 
 
 @pytest.mark.parametrize("stamped", [False, True], ids=["stamped by who wrote it", "stamped by the broker"])
-def test_a_header_name_that_is_no_text_is_spelled_out_and_the_rest_is_as_it_was(stamped: bool) -> None:
+def test_an_invalid_header_name_is_escaped_and_the_rest_is_unchanged(stamped: bool) -> None:
     packed = bytearray(batch(SAID) + batch(SAID))
     packed[22] |= 8 if stamped else 0
     whole = read(MemoryRecords(bytes(packed)))

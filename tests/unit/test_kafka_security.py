@@ -1,4 +1,4 @@
-"""Contradictory settings of Kafka's security are named; grants are printed as they will be run."""
+"""Contradictory security settings of Kafka are refused by name, and grants are printed as shell commands."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SASL = {
 
 
 @pytest.mark.parametrize(
-    ("flags", "says"),
+    ("flags", "message"),
     [
         (
             {**SASL, "kafka_security_protocol": "SASL_PLAINTEXT"},
@@ -40,24 +40,24 @@ SASL = {
         ({"kafka": "h:1", "kafka_ca_file": "c"}, "kafka_ca_file is for kafka_security_protocol SSL or SASL_SSL"),
     ],
 )
-def test_what_does_not_go_together_is_named(flags: dict[str, object], says: str) -> None:
+def test_contradictory_settings_are_named(flags: dict[str, object], message: str) -> None:
     with pytest.raises(BadSettings) as caught:
         load_settings(flags, None, {})
-    assert says in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("content", "says"), [(None, "No such file"), (b"", "holds no password"), (b"\xff", "must be text in UTF-8")]
+    ("content", "message"), [(None, "No such file"), (b"", "holds no password"), (b"\xff", "must be text in UTF-8")]
 )
-def test_a_password_file_that_cannot_be_used_is_named(tmp_path: Path, content: bytes | None, says: str) -> None:
+def test_an_unusable_password_file_is_named(tmp_path: Path, content: bytes | None, message: str) -> None:
     file = tmp_path / "password"
     if content is not None:
         file.write_bytes(content)
-    with pytest.raises(InvalidKafkaSecurity, match=f"kafka_sasl_password_file .*{says}"):
+    with pytest.raises(InvalidKafkaSecurity, match=f"kafka_sasl_password_file .*{message}"):
         KafkaSecurity("SASL_SSL", "PLAIN", "u", file).options()
 
 
-def test_files_that_hold_no_certificates_are_named(tmp_path: Path) -> None:
+def test_files_without_certificates_are_named(tmp_path: Path) -> None:
     file = tmp_path / "some.pem"
     file.write_text("nothing")
     with pytest.raises(InvalidKafkaSecurity, match="kafka_ca_file"):
@@ -73,7 +73,7 @@ def test_the_password_has_no_flag() -> None:
 
 
 @pytest.mark.parametrize("role", GRANTED_ROLES)
-def test_nobody_is_granted_more_than_describing_reading_writing_and_making(role: str) -> None:
+def test_grants_are_limited_to_describe_read_write_and_create(role: str) -> None:
     operations = {operation for grant in grants_of(TOPICS, role) for operation in grant.operations}
     assert operations <= {"Describe", "DescribeConfigs", "Read", "Write", "Create"}
     assert ("Create" in operations) == (role in {"all", "api"})
@@ -91,7 +91,7 @@ def test_grants_are_printed_as_commands_for_a_shell() -> None:
 
 
 @pytest.mark.parametrize("principal", ["relay", "User:*", "User:", "User:a\nb"])
-def test_a_principal_is_one_and_complete(principal: str) -> None:
+def test_an_invalid_principal_is_refused(principal: str) -> None:
     ran = CliRunner().invoke(cli, ["topics", "acls", "--role", "relay", "--principal", principal])
     assert ran.exit_code == 2
     assert "must be KIND:NAME of one principal" in ran.stderr

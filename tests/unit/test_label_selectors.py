@@ -1,4 +1,4 @@
-"""Label selectors: what matches, as a Kubernetes user expects it, and what is no selector."""
+"""Label selectors match as in Kubernetes, and invalid ones are refused."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_selector_matches_as_in_kubernetes(text: str, expected: bool) -> None:
         (",".join(["a"] * 65), "65 requirements are more than the 64 allowed"),
     ],
 )
-def test_what_is_no_selector_is_named(text: str, said: str) -> None:
+def test_an_invalid_selector_is_refused_with_the_reason(text: str, said: str) -> None:
     with pytest.raises(BadSelector) as refused:
         parse_selector("label_selector", text)
     assert str(refused.value).startswith(f"label_selector: {said}")
@@ -82,9 +82,7 @@ REQUIREMENTS = st.builds(Requirement, KEYS, st.none() | st.frozensets(VALUES, mi
 
 
 @given(st.lists(REQUIREMENTS, max_size=4), st.dictionaries(KEYS, VALUES))
-def test_requirements_are_read_as_they_are_spelled_and_must_all_hold(
-    requirements: list[Requirement], labels: dict[str, str]
-) -> None:
+def test_all_requirements_of_a_selector_must_hold(requirements: list[Requirement], labels: dict[str, str]) -> None:
     selector = parse_selector("f", ",".join(map(spelled, requirements)))
     assert list(selector) == requirements
     assert matches(selector, labels) == all(
@@ -94,7 +92,7 @@ def test_requirements_are_read_as_they_are_spelled_and_must_all_hold(
 
 
 @given(st.text("ab=!,() in\t", max_size=12))
-def test_any_text_is_a_selector_or_refused(text: str) -> None:
+def test_any_text_is_parsed_or_refused(text: str) -> None:
     try:
         selector = parse_selector("f", text)
     except BadSelector:

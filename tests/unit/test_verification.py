@@ -1,4 +1,4 @@
-"""TableStatus what replicas claim against a fresh fold: which claims count, and what is said of one that differs."""
+"""Verification compares the digests of replicas with a fresh fold, and explains each difference."""
 
 from __future__ import annotations
 
