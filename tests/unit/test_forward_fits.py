@@ -54,8 +54,8 @@ def _joined(records: int) -> ZonesState:
         at = RecordMetadata(Partition(ZONES, 0), number + 1, NOW_MS, NOW_MS)
         names = [f"n{number}-{i}" for i in range(MAX_ITEMS)]
         addresses = b"".join((0x0A000000 + number * MAX_ITEMS + i + 1).to_bytes(4, "big") for i in range(MAX_ITEMS))
-        event = envelope("z1", "?test", uuid7(NOW_MS, rng))
-        event = NodesJoined(event, "z1", names, [], [], addresses, b"", [], [])
+        header = envelope("z1", "?test", uuid7(NOW_MS, rng))
+        event = NodesJoined(header, "z1", names, [], [], addresses, b"", [], [])
         zones.evolve(state, zones.decide(state, event, at).change, at)
     return state
 
