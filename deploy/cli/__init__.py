@@ -35,7 +35,7 @@ class Subcommand(NamedTuple):
 SUBCOMMANDS = {
     "demo": Subcommand("deploy.cli.demo", "demo", "Run the whole plane in one process, and let a fleet join it."),
     "serve": Subcommand("deploy.cli.serve", "serve", "Run a process of the plane."),
-    "simulator": Subcommand("deploy.cli.simulate", "simulator", "Run simulated DPUs against relays."),
+    "simulator": Subcommand("deploy.cli.simulator", "simulator", "Run simulated DPUs against relays."),
     "agent": Subcommand("deploy.cli.agent", "agent", "Run the agent of one DPU against relays."),
     "kafka": Subcommand("deploy.cli.kafka", "kafka", "Run local Kafka brokers with the recommended settings."),
     "topics": Subcommand("deploy.cli.topics", "topics", "Print the permissions that each role needs in Kafka."),

@@ -24,10 +24,10 @@ from deploy.operations.audit.verification import (
 )
 from deploy.process.plane import Plane
 from drivers.relays.relay import Relay
-from drivers.relays.reports import Level
 from eventstore.log import Partition
 from eventstore.replicas.status import PartitionStatus
 from projections.fleet.tables.zone_table import table
+from projections.installs.rows import Level
 from projections.zones.dpus.phases import READY
 from projections.zones.rows import Dpu
 from schemas.api import dpuplane_pb2 as pb

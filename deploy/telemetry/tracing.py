@@ -23,8 +23,8 @@ from opentelemetry.context import Context
 from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, SpanKind, Status, StatusCode, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from drivers.relays.reports import Level
 from eventstore.log import FLEET, ZONES, Headers, Partition, Record
+from projections.installs.rows import Level
 from schemas.events import Event, MembershipChanged
 
 HEADER = "traceparent"

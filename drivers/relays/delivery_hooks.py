@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from drivers.relays.reports import Level
+from projections.installs.rows import Level
 
 
 class DeliveryHooks(Protocol):

@@ -23,7 +23,6 @@ from drivers.relays.admission import LinkAdmission
 from drivers.relays.delivery_hooks import DeliveryHooks
 from drivers.relays.frame_cache import FrameCache
 from drivers.relays.latency import LatencyHistogram
-from drivers.relays.reports import Level
 from drivers.relays.rule_source import RuleSource
 from drivers.relays.served_zone import ServedZone, log_freezes
 from drivers.relays.sessions import Session, SessionContext
@@ -34,6 +33,7 @@ from drivers.wire.protocol import ProtocolError
 from drivers.wire.relay_messages import GoAway
 from eventstore.errors import PermanentError, TransientError
 from projections.field_checks import quoted
+from projections.installs.rows import Level
 from projections.rules.rule import Held
 
 logger = logging.getLogger(__name__)

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import TypeVar
 
 from pyroaring import BitMap
 
 from eventstore.ids import internal_envelope
+from projections.installs.rows import Level
 from schemas.events import InstallsReported
 
 V = TypeVar("V")
@@ -34,14 +34,6 @@ ENTRIES_MAX = 300
 SETS_BYTES_MAX = 768 * 1024
 """Bytes of all sets of ordinals in one report. A record may have 1 MiB; the rest is for names and reasons. For the
 largest zones, this is about as many versions as the fold stores."""
-
-
-class Level(IntEnum):
-    """The progress of a version on a DPU."""
-
-    RECEIVED = 0
-    APPLIED = 1
-    IN_HARDWARE = 2
 
 
 @dataclass(slots=True)

@@ -18,9 +18,10 @@ from pyroaring import BitMap
 from drivers.relays.delivery_hooks import DeliveryHooks
 from drivers.relays.delivery_state import Target, Transition
 from drivers.relays.latency import LatencyHistogram
-from drivers.relays.reports import Level, ReportBuffer
+from drivers.relays.reports import ReportBuffer
 from drivers.relays.rule_source import CurrentTable, RuleSource
 from drivers.wire.agent_messages import NO_DIGEST
+from projections.installs.rows import Level
 
 S = TypeVar("S")
 

@@ -13,6 +13,7 @@ however many reports arrive. Reports that disagree on the append time add bitmap
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from enum import IntEnum
 from typing import Any
 
 import msgspec
@@ -20,8 +21,16 @@ from pyroaring import BitMap
 
 from eventstore.folding.state_table import StateTable
 
-RECEIVED, APPLIED, IN_HARDWARE = range(3)
-LEVELS = ("received", "applied", "in_hardware")
+
+class Level(IntEnum):
+    """The progress of a table version on a DPU."""
+
+    RECEIVED = 0
+    APPLIED = 1
+    IN_HARDWARE = 2
+
+
+LEVELS = tuple(level.name.lower() for level in Level)
 
 MAX_VERSIONS = 20
 """Newest versions stored per zone. A DPU with a version has all earlier ones, so laggards are known without the older

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap
 
-from projections.installs.rows import APPLIED, LEVELS, MAX_VERSIONS, UNKNOWN_MS, DpuException, InstallsState
+from projections.installs.rows import LEVELS, MAX_VERSIONS, UNKNOWN_MS, DpuException, InstallsState, Level
 
 PERMILLES = (500, 990, 999, 1000)
 
@@ -72,7 +72,7 @@ def zone_progress(
 
 
 def laggards(
-    state: InstallsState, zone: str, *, level: int = APPLIED, ordinals: Iterable[int] | None = None
+    state: InstallsState, zone: str, *, level: int = Level.APPLIED, ordinals: Iterable[int] | None = None
 ) -> list[int]:
     """The DPUs that have not reached `level` with the zone's newest version, by ordinal. Only DPUs in `ordinals` count;
     by default these are all ordinals below the last reported number of DPUs."""

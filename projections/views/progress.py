@@ -19,7 +19,7 @@ from pyroaring import BitMap
 
 from projections.fleet.state import FleetState
 from projections.fleet.tables import zone_table as tables
-from projections.installs.rows import IN_HARDWARE, LEVELS, UNKNOWN_MS, InstallsState, VersionInstalls
+from projections.installs.rows import LEVELS, UNKNOWN_MS, InstallsState, Level, VersionInstalls
 from projections.zones.state import ZonesState
 
 SHOWN_CHANGES = 120
@@ -196,7 +196,7 @@ def _waiting_ms(zone: str, there: BitMap, installs: InstallsState) -> int:
     for number in reversed(installs.numbers[zone]):
         row = installs.version(zone, number)
         assert row is not None, f"{zone} has no row of its version {number}"
-        for _, packed in row.levels[IN_HARDWARE]:
+        for _, packed in row.levels[Level.IN_HARDWARE]:
             missing -= BitMap.deserialize(packed)
         if not missing:
             break
@@ -207,7 +207,7 @@ def _waiting_ms(zone: str, there: BitMap, installs: InstallsState) -> int:
 def _delays(row: VersionInstalls) -> Counter[int]:
     """Counts of DPUs by the time from the append to the hardware."""
     found: Counter[int] = Counter()
-    for time_ms, packed in row.levels[IN_HARDWARE]:
+    for time_ms, packed in row.levels[Level.IN_HARDWARE]:
         if time_ms < UNKNOWN_MS:
             found[max(time_ms - row.appended_ms, 0)] += len(BitMap.deserialize(packed))
     return found

@@ -35,7 +35,6 @@ from drivers.backends.simulated import SimulatedDevice
 from drivers.relays.latency import LatencyHistogram
 from drivers.relays.relay import Relay, RelaySettings
 from drivers.relays.replica_rules import ReplicaRules
-from drivers.relays.reports import Level
 from drivers.simulators.simulator import NAMING
 from drivers.wire.agent_messages import Refusal
 from drivers.wire.relay_messages import Frame, decode, encode_frame
@@ -43,6 +42,7 @@ from drivers.wire.websocket import AgentListener, Dialer
 from eventstore.ids import envelope
 from eventstore.log import FLEET_0
 from projections.fleet.tables.zone_table import snapshot
+from projections.installs.rows import Level
 from schemas.events import WritesFrozen, WritesThawed
 from tests.bench.apart import apart, beside
 from tests.bench.bare_sockets import round_trips

@@ -24,9 +24,9 @@ import uvloop
 from deploy.process.plane import Plane
 from deploy.process.run import tune_garbage_collector
 from drivers.relays.latency import LatencyHistogram
-from drivers.relays.reports import Level
 from eventstore.ids import envelope
 from eventstore.log import FLEET_0
+from projections.installs.rows import Level
 from schemas.events import BudgetSet, HoldApproved, NodesJoined, NodesLeft
 from tests.bench.apart import apart
 from tests.bench.figures import Figure, percentile

@@ -8,10 +8,11 @@ import grpc
 import pytest
 from pyroaring import BitMap
 
-from drivers.relays.reports import Level, ReportBuffer
+from drivers.relays.reports import ReportBuffer
 from eventstore.avro.codec import encode
 from eventstore.log import FLEET_0, INSTALLS
 from projections.fleet.tables.zone_table import table
+from projections.installs.rows import Level
 from projections.rules.rule import Held
 from schemas.api import dpuplane_pb2 as pb
 from tests.support.eventually import until

@@ -16,7 +16,6 @@ from deploy.process.local_registrar import LocalRegistrar
 from drivers.forwarder import Forwarder
 from drivers.relays.relay import Relay, RelaySettings
 from drivers.relays.replica_rules import ReplicaRules
-from drivers.relays.reports import Level
 from drivers.simulators.simulator import Simulator
 from drivers.wire.links import Link, LinkClosed, memory_link_pair
 from eventstore.embedded.log import EmbeddedLog
@@ -29,6 +28,7 @@ from eventstore.state_store.store import DigestStore
 from projections.fleet.fold import FleetFold
 from projections.fleet.tables.zone_table import table
 from projections.installs.fold import InstallsFold
+from projections.installs.rows import Level
 from projections.installs.views import zone_progress
 from projections.rules.device_table import DeviceTable
 from projections.zones.fold import ZonesFold

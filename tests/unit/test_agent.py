@@ -14,12 +14,12 @@ from drivers.agents.store import FileTableStore, MemoryTableStore, TableStore
 from drivers.agents.table import AgentTable
 from drivers.backends.device import DeviceFailed
 from drivers.backends.simulated import NO_DEVICE_FAULTS, DeviceFaults, SimulatedDevice
-from drivers.relays.reports import Level
 from drivers.wire import agent_messages, relay_messages
 from drivers.wire.agent_messages import Hello
 from drivers.wire.links import Link, memory_link_pair
 from drivers.wire.protocol import TableStatus
 from drivers.wire.relay_messages import Frame, GoAway, HeartbeatReply, Unserved, Welcome
+from projections.installs.rows import Level
 from projections.rules.device_table import EMPTY_TABLE, DeviceTable, digest_of, steps_between
 from projections.rules.rule import Delta, SetStep
 from tests.support.relays import FIRST, SECOND, THIRD, RelayCluster, relay_cluster

@@ -8,7 +8,6 @@ import pytest
 from pyroaring import BitMap
 
 from drivers.relays.relay import PIECE_BYTES, TURN_PIECES
-from drivers.relays.reports import Level
 from drivers.relays.rule_source import CurrentTable
 from drivers.wire import agent_messages
 from drivers.wire.agent_messages import NO_DIGEST, Ack, Heartbeat, Hello, Refusal
@@ -16,6 +15,7 @@ from drivers.wire.links import LinkClosed
 from drivers.wire.protocol import TableStatus
 from drivers.wire.relay_messages import GoAway, Welcome
 from eventstore.errors import AppendRefused
+from projections.installs.rows import Level
 from projections.rules.device_table import DeviceTable, RefusalCode, digest_of
 from schemas.events import InstallsReported
 from tests.support.relays import FIRST, SECOND, SETTINGS, THIRD, AgentPeer, has, relay_cluster

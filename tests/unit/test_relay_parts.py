@@ -18,14 +18,14 @@ from drivers.relays import admission as admission_module
 from drivers.relays.admission import ADVICE_S_MAX, LinkAdmission
 from drivers.relays.frame_cache import ENTRY_BYTES, FrameCache
 from drivers.relays.latency import LatencyHistogram
-from drivers.relays.reports import EXCEPTIONS_S, NAMES_MAX, Level, ReportBuffer
+from drivers.relays.reports import EXCEPTIONS_S, NAMES_MAX, ReportBuffer
 from drivers.relays.served_zone import SNAPSHOT_EVERY_S, SNAPSHOTS_AT_ONCE, DpuRateLimiter
 from drivers.wire import relay_messages
 from drivers.wire.protocol import printable_line
 from drivers.wire.relay_messages import Frame
 from eventstore.avro.codec import encode
 from eventstore.log import INSTALLS
-from projections.installs.rows import MAX_VERSIONS
+from projections.installs.rows import MAX_VERSIONS, Level
 from projections.rules.device_table import EMPTY_TABLE, steps_between
 from projections.rules.rule import Delta
 from tests.support.rule_source import ALLOW, Tables, packed

@@ -13,9 +13,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from deploy.telemetry.trace_export import recording_spans
 from deploy.telemetry.tracing import CALLS_PER_S, HEADER, KEPT_MAX, TRACES_MAX, VERSIONS_MAX, SpanRecorder
-from drivers.relays.reports import Level
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import FLEET_0, ZONES, Headers, Partition, Record
+from projections.installs.rows import Level
 from schemas.events import MembershipChanged
 from tests.support.samples import sample
 from tests.support.toy_fold import ToyFold
