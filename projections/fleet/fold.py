@@ -281,7 +281,7 @@ def _change_members(state: FleetState, change: MembersChanged, at: RecordMetadat
     state.tombstones.note(change.tombstones, at.offset)
     enqueue_superseded(state, change.superseded, at)
     faults = {command_id: faults_of_agent(state, name, zone) for (name, zone), command_id in change.agents.items()}
-    refused = {command_id: command_outcomes.withheld(of, at) for command_id, of in faults.items() if of}
+    refused = {command_id: command_outcomes.contested(of, at) for command_id, of in faults.items() if of}
     state.command_outcomes.note(refused)
 
 

@@ -180,8 +180,8 @@ class FleetState:
         self.contested: dict[Address, set[str]] = {}
         for name, member in self.members.rows.single_rows().items():
             self.contest(name, None, member)
-        withheld = (name for name, member in self.members.rows.single_rows().items() if member.withheld >= 0)
-        for name in sorted({*self.retained.rows, *withheld}):
+        delayed = (name for name, member in self.members.rows.single_rows().items() if member.delayed_by >= 0)
+        for name in sorted({*self.retained.rows, *delayed}):
             for hold, item in held_items(name, self.members.rows.get(name), self.retained_states(name)).items():
                 self.held_names[hold][name] = item
 

@@ -102,7 +102,7 @@ def hold_state(state: FleetState, name: str) -> str:
 
 def hold_state_of(member: Member, *, rejected: bool) -> str:
     """The hold state of a member; `rejected` says that a rejected hold covers it."""
-    if not member.held and member.withheld < 0:
+    if not member.held and member.delayed_by < 0:
         return ""
     if not rejected:
         return HELD
@@ -118,7 +118,7 @@ def hold_of(state: FleetState, name: str) -> int:
     """The hold that retains or withholds a state of the node; -1 if there is none."""
     member = state.members.rows.get(name)
     return max(
-        (part.hold for part in state.retained_states(name)), default=member.withheld if member is not None else -1
+        (part.hold for part in state.retained_states(name)), default=member.delayed_by if member is not None else -1
     )
 
 

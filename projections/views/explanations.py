@@ -190,13 +190,13 @@ def _accepted(about: ExplainQuery, fleet: FleetState) -> StepView:
         return _missing(
             "accepted", f"its change at zones/{about.partition}/{node.changed} is not forwarded to fleet yet"
         )
-    if str(member.withheld) in fleet.rejected.rows:
+    if str(member.delayed_by) in fleet.rejected.rows:
         return _missing(
-            "accepted", f"its newest state was rejected with hold {member.withheld}; its previous state counts"
+            "accepted", f"its newest state was rejected with hold {member.delayed_by}; its previous state counts"
         )
-    if member.withheld >= 0:
+    if member.delayed_by >= 0:
         return _missing(
-            "accepted", f"hold {member.withheld} withholds its newest state until two principals approve it"
+            "accepted", f"hold {member.delayed_by} withholds its newest state until two principals approve it"
         )
     if withheld := withheld_addresses(fleet, about.node_name):
         return _missing("accepted", "; ".join(withheld))

@@ -118,5 +118,5 @@ def _fold_fleet(listed: Iterable[bytes]) -> None:
         if row["name"] not in members.rows and row["address4"] not in holders:
             holders[row["address4"]] = slot
             fields = (row["created_ms"], row["uid"], row["address4"], b"", row["labels"], slot)
-            members.put(row["name"], Member("zone", *fields, held=False, withheld=-1, last_present_ms=0))
+            members.put(row["name"], Member("zone", *fields, held=False, delayed_by=-1, last_present_ms=0))
     Cover(WIDTH4, cover4(np.fromiter(holders, np.uint32)).tolist())

@@ -113,7 +113,7 @@ def _loosened_without_approval(decide: Any) -> Any:
 
 
 def _new_state_counts_at_once(arrive: Any) -> Any:
-    def arrived(state: Any, move: Any, parts: Any, withheld: int) -> Any:
+    def arrived(state: Any, move: Any, parts: Any, delayed_by: int) -> Any:
         return arrive(state, move, parts, -1)
 
     return arrived

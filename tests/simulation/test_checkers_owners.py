@@ -95,8 +95,8 @@ def test_an_address_of_a_retained_state_is_not_taken_from_another_node() -> None
     has.
     """
 
-    def member(slot: int, four: int, withheld: int = -1) -> Member:
-        return Member("z", 1, "u", four, b"", {}, slot, False, withheld, 1)
+    def member(slot: int, four: int, delayed_by: int = -1) -> Member:
+        return Member("z", 1, "u", four, b"", {}, slot, False, delayed_by, 1)
 
     def report(**retained: RetainedStates) -> list[str]:
         stated = log.forward(by_agent(log), 1, 2, states=[e.SUPERSEDED + e.AGENT_ADDRESS4])

@@ -425,7 +425,7 @@ class FleetMachine(RuleBasedStateMachine):
                 item.uid,
                 dict(item.labels),
             )
-            assert row.slot >= 0 or str(row.withheld) in {**state.holds.rows, **state.rejected.rows}
+            assert row.slot >= 0 or str(row.delayed_by) in {**state.holds.rows, **state.rejected.rows}
         if not self.small:
             assert not state.holds.rows
             assert not state.retained.rows
@@ -443,10 +443,10 @@ class FleetMachine(RuleBasedStateMachine):
             keeping.setdefault(part.hold, set()).add(name)
             row = state.members.rows[name]
             assert row.slot < 0, "the newest state of a node has a slot while a hold keeps its former state"
-            assert row.held or row.withheld == part.hold
+            assert row.held or row.delayed_by == part.hold
         for name, row in state.members.rows.items():
-            if row.withheld >= 0:
-                keeping.setdefault(row.withheld, set()).add(name)
+            if row.delayed_by >= 0:
+                keeping.setdefault(row.delayed_by, set()).add(name)
             assert row.held == (name not in self.members)
         recounted = self.fleet.reload().slot_table.count_by_bits()
         assert state.addresses_by_sets == {b: n for b, n in recounted.items() if n and b}

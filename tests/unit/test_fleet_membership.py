@@ -379,5 +379,5 @@ def test_a_node_that_changes_often_keeps_its_newest_and_one_former_state() -> No
     assert hold.nodes == 1
     assert [fleet.approve(hold.id, actor).code for actor in ("bob", "cid")] == ["done", "done"]
     row = fleet.state.members.rows["n"]
-    assert (str(IPv4Address(row.address4)), row.withheld, fleet.state.retained_states("n")) == (last, -1, ())
+    assert (str(IPv4Address(row.address4)), row.delayed_by, fleet.state.retained_states("n")) == (last, -1, ())
     assert fleet.state.holds.rows == {}

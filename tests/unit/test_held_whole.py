@@ -55,7 +55,7 @@ def test_new_addresses_wait_and_replace_the_old_ones_at_the_approval(fleet: Flee
     outcome = shift(fleet)
     assert outcome.code == "held"
     assert addresses(fleet) == before
-    assert fleet.state.members.rows["n0"].withheld == outcome.result["hold"]
+    assert fleet.state.members.rows["n0"].delayed_by == outcome.result["hold"]
     assert [part.hold for part in fleet.state.retained_states("n0")] == [outcome.result["hold"]]
     assert approve(fleet, outcome.result["hold"]) == ["done", "done"]
     assert addresses(fleet) == {item.address for item in [*(node(i, 1) for i in range(MANY)), *rest()]}

@@ -107,7 +107,7 @@ def test_members_in_columns_can_change_leave_and_return(restarted: bool) -> None
         found = rows[item.name]
         about = (item.zone, item.created_ms, item.uid, four, six, dict(item.labels), found.slot)
         last_present_ms = fleet.now_ms if item.name in {items[1].name, *(each.name for each in more)} else 1
-        expected = Member(*about, held=False, withheld=-1, last_present_ms=last_present_ms)
+        expected = Member(*about, held=False, delayed_by=-1, last_present_ms=last_present_ms)
         assert found == expected
     counted = fleet.reload().slot_table.count_by_bits()
     assert +Counter(fleet.state.slot_table.count_by_bits()) == +Counter(counted)

@@ -269,7 +269,7 @@ def test_an_approval_must_have_the_current_hash(fleet: Fleet) -> None:
 
 
 def test_a_record_held_node_by_node_has_linear_cost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neighbours share addresses. Each withheld node puts the next one over the budget, one node per round."""
+    """Neighbours share addresses. Each held change puts the next one over the budget, one node per round."""
     fleet, count = Fleet(), 100
     for label, allowed, denied in (("E", 1, 2), ("O", 2, 1)):
         fleet.policy(f"allow-{label}", priority=30, protocol="tcp", ports=[allowed, allowed], sources={"t": label})
@@ -301,7 +301,7 @@ def test_a_record_held_node_by_node_has_linear_cost(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(impact._AddressImpact, "after", counted)
     monkeypatch.setattr(FleetState, "budget_remaining", counted_room)
     assert fleet.change(*newcomers).code == "held"
-    assert sum(row.withheld >= 0 for row in fleet.state.members.rows.values()) == count
+    assert sum(row.delayed_by >= 0 for row in fleet.state.members.rows.values()) == count
     assert len(asked) < 8 * count
     assert len(added_up) <= len(BUDGET_KINDS) * len(fleet.state.plan.lists), (
         "the remaining budget of a list is computed once, not in each round"

@@ -176,7 +176,7 @@ class _Comparison:
             self._seen.add(name)
         if what:
             self._groups.setdefault(what, []).append(name)
-        elif member is not None and member.withheld >= 0:
+        elif member is not None and member.delayed_by >= 0:
             self._held[hold_state_of(member, rejected=name in self._rejected)] += 1
         else:
             self._equal += 1

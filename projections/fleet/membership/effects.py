@@ -75,7 +75,7 @@ def _free_slots(state: FleetState, change: MemberChange, hold: int) -> tuple[Rea
 
 
 def _new_row(
-    state: FleetState, change: MemberChange, parts: tuple[ReachableState, ...], withheld: int
+    state: FleetState, change: MemberChange, parts: tuple[ReachableState, ...], delayed_by: int
 ) -> Member | None:
     """The node's row after the change, with its slot."""
     after = change.after
@@ -84,16 +84,16 @@ def _new_row(
         return _held(change.before) if parts else None
     if not change.needs_slot:
         return after
-    if withheld >= 0:
-        return replace(after, slot=-1, withheld=withheld)
+    if delayed_by >= 0:
+        return replace(after, slot=-1, delayed_by=delayed_by)
     number = state.labels.intern(after.labels, state.plan)
     slot = state.slot_table.allocate(change.name, after.address4, after.address6, number)
-    return replace(after, slot=slot, withheld=-1, labels=state.labels.sets[number])
+    return replace(after, slot=slot, delayed_by=-1, labels=state.labels.sets[number])
 
 
 def _held(before: Member) -> Member:
     """The row of a node that left while a hold retains a state of it."""
-    return replace(before, slot=-1, held=True, withheld=-1, contested4=0, contested6=b"")
+    return replace(before, slot=-1, held=True, delayed_by=-1, contested4=0, contested6=b"")
 
 
 def _put_rows(state: FleetState, name: str, member: Member | None, parts: tuple[ReachableState, ...]) -> None:
@@ -120,9 +120,9 @@ def _of_holds(name: str, member: Member | None, parts: Sequence[ReachableState])
     counts: dict[int, int] = {}
     for part in parts:
         counts[part.hold] = counts.get(part.hold, 0) + bool(part.address4) + bool(part.address6)
-    if member is not None and member.withheld >= 0:
+    if member is not None and member.delayed_by >= 0:
         comes = bool(member.address4) + bool(member.address6)
-        counts[member.withheld] = max(comes, counts.get(member.withheld, 0))
+        counts[member.delayed_by] = max(comes, counts.get(member.delayed_by, 0))
     return _Held(held_items(name, member, parts), counts)
 
 

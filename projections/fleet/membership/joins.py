@@ -207,7 +207,7 @@ def _member(items: MembershipColumns, i: int, labels: Sequence[dict[str, str]]) 
         labels[items.label_index[i]],
         -1,
         held=False,
-        withheld=-1,
+        delayed_by=-1,
         last_present_ms=items.changed_ms[i],
     )
 
@@ -246,7 +246,7 @@ def _arrival(state: FleetState, name: str, before: Member | None, after: Member)
         before.labels,
         before.slot,
         held=False,
-        withheld=before.withheld,
+        delayed_by=before.delayed_by,
         last_present_ms=after.last_present_ms,
         contested4=after.contested4,
         contested6=after.contested6,

@@ -248,7 +248,7 @@ class MemberRows(MutableMapping[str, Member]):
             *self._slot_table.at(slot),
             slot,
             held=False,
-            withheld=-1,
+            delayed_by=-1,
             last_present_ms=last_present_ms,
         )
 

@@ -29,7 +29,7 @@ class Member(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A node as its zone last described it.
 
     `slot` is -1 if this state is not effective. Then either the node has left while a hold retains an earlier state of
-    it (`held`), or the state would exceed a budget (`withheld` is the id of the hold that delays it; -1 if there is
+    it (`held`), or the state would exceed a budget (`delayed_by` is the id of the hold; -1 if there is
     none). `address6` is 16 bytes or empty. `contested4` and `contested6` are addresses that the node's agent stated
     while another node holds them (0 and b"" for none). `last_present_ms` is the append time of the last record that
     stated the node (see `projections/fleet/membership/tombstones`).
@@ -43,7 +43,7 @@ class Member(msgspec.Struct, frozen=True, gc=False, array_like=True):
     labels: dict[str, str]
     slot: int
     held: bool
-    withheld: int
+    delayed_by: int
     last_present_ms: int
     contested4: int = 0
     contested6: bytes = b""
@@ -71,9 +71,9 @@ def held_items(name: str, member: Member | None, parts: Iterable[ReachableState]
     items: dict[int, list[object]] = {}
     for part in parts:
         items.setdefault(part.hold, []).append((part.address4, part.address6, sorted(part.labels.items())))
-    if member is not None and member.withheld >= 0:
+    if member is not None and member.delayed_by >= 0:
         newest = ("becomes", member.address4, member.address6, sorted(member.labels.items()))
-        items.setdefault(member.withheld, []).append(newest)
+        items.setdefault(member.delayed_by, []).append(newest)
     return {hold: hash_of(name, item) for hold, item in items.items()}
 
 

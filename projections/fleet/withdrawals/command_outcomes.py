@@ -49,7 +49,7 @@ def overtaken(hold: int, at: RecordMetadata) -> CommandOutcome:
     return _refused(Fault(reason, Reason.HOLD_SUPERSEDED, hold=hold), hold, at)
 
 
-def withheld(faults: Sequence[Fault], at: RecordMetadata) -> CommandOutcome:
+def contested(faults: Sequence[Fault], at: RecordMetadata) -> CommandOutcome:
     """The outcome of a node agent's command with these faults: code and values of the first, all sentences."""
     return _refused(joined(faults), -1, at)
 

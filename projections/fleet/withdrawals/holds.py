@@ -154,7 +154,7 @@ def _grown(earlier: Hold, later: Hold) -> Hold:
 
 def _hold_of(state: FleetState, impact: Impact, indices: Sequence[int], cause: Cause, at: RecordMetadata) -> Hold:
     befores = [impact.changes[index].before for index in indices]
-    earlier = [state.holds.rows.get(hold_key(before.withheld)) for before in befores if before is not None]
+    earlier = [state.holds.rows.get(hold_key(before.delayed_by)) for before in befores if before is not None]
     kind = _named({kind for kind, _ in impact.exceeded} or {hold.kind for hold in earlier if hold is not None})
     count, number = max(
         ((count, number) for (of, number), count in impact.exceeded.items() if of == kind), default=(0, 0)
@@ -477,7 +477,7 @@ def _release(state: FleetState, name: str, hold: int) -> MemberChange:
         None if before.held else before,
         removed,
         untouched,
-        needs_slot=before.withheld == hold,
+        needs_slot=before.delayed_by == hold,
     )
 
 

@@ -226,7 +226,7 @@ def _joining_held_changes(state: FleetState, changes: Sequence[MemberChange]) ->
         if change.needs_slot
         and change.after is not None
         and change.before is not None
-        and str(change.before.withheld) in state.holds.rows
+        and str(change.before.delayed_by) in state.holds.rows
         and not any(_is_same(part, change.after) for part in change.removed)
     ]
 
