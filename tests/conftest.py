@@ -1,4 +1,4 @@
-"""What every kind of test may use."""
+"""Settings and fixtures of all kinds of tests."""
 
 import os
 import signal

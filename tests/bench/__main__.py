@@ -31,11 +31,11 @@ BENCHES = sorted(
     if "bench_" in module.name
 )
 PACED = ("join",)
-"""What takes the minutes that are asked for."""
+"""Benches that use the option `--minutes`."""
 Row: TypeAlias = tuple[Figure, float]
-"""A figure, and the speed of the machine at the time."""
+"""A figure, and the speed of the machine just before its bench."""
 QUIET = {"GRPC_VERBOSITY": "ERROR"}
-"""gRPC tells of every process that is started beside it."""
+"""Environment that silences gRPC, which otherwise prints a line for every child process."""
 
 
 def main() -> int:

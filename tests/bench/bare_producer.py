@@ -24,7 +24,7 @@ _SETTINGS = {
     "topic.metadata.refresh.fast.interval.ms": 20,
     "log_level": 0,
 }
-"""It looks for the new leader as often as it can."""
+"""Settings with which the producer looks for the new leader as often as possible."""
 
 
 class BareProducer:

@@ -20,7 +20,7 @@ from tests.bench.cert_files import CertFiles
 from tests.bench.planes import PATIENCE_S
 
 FRAME, ANSWER = bytes(64), bytes(40)
-"""As long as a frame of one change, and as the answer to it, are in a WebSocket's frame."""
+"""The lengths of a frame of one change and of its acknowledgement, as WebSocket frames."""
 HOST = "127.0.0.1"
 CONNECTING_AT_ONCE = 100
 

@@ -1,13 +1,13 @@
-"""From a join to 2,000 agents that are real: each its own WebSocket and table, all in one process, against one relay.
+"""From a join to 2,000 real agents in one process, each with its own WebSocket and table, connected to one relay.
 
-First without TLS, then with a certificate on either side, and beside both a bare program on as many sockets. The
-collector of the plane's process is set as a serving process sets it. That of the agents is off: a device's agent has a
-small process to itself, and one collector for 2,000 of them would take a quarter of their time.
+The bench runs without TLS, and then with certificates on both sides. Each time a bare program on as many sockets is
+measured too. The garbage collector of the plane is set as in a serving process. That of the agents is off: on a device
+an agent has a small process to itself, and one collector for 2,000 agents would take a quarter of their time.
 
-Then 1,000 more connect to a zone that is frozen, so that they have nothing; as it thaws, all are sent the whole table
-at once, at 200,000 nodes with addresses in a row, which few prefixes cover. With every twentieth address missing it
-takes some ten thousand: a device works on these for tens of milliseconds, which a thousand do at once, but not where
-they share a core; so fewer come, and their work is printed.
+Then 1,000 more agents connect to a frozen zone, so they have no table. When the zone thaws, each is sent the whole
+table of 200,000 nodes. Their addresses are consecutive, so few prefixes cover them. In a second run every twentieth
+address is missing, which makes the table some ten thousand prefixes. A device needs tens of milliseconds to apply them.
+A thousand real devices work in parallel, but here agents share a core, so fewer connect and their own time is printed.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ AGENTS = AGENTS_PER_ZONE * len(CHANGED)
 CHANGES = 50
 FEW_AGENTS, MISSING_EACH = 250, 20
 SETTINGS = RelaySettings(handshakes_per_second=2_000, handshakes_at_once=4_000)
-"""All may come at once: here the work counts, and not how it is spread."""
+"""Limits that admit all agents at once, because this bench measures the work and not its spreading."""
 
 
 class Resync(NamedTuple):
-    """How agents that had nothing got everything."""
+    """The results of sending whole tables to agents without a table."""
 
     agents: int
     connected_s: float
@@ -148,7 +148,7 @@ async def _resync(data: Path, agents: int) -> Resync:
 
 
 async def _taken_s(frame: bytes) -> float:
-    """What one device's agent works on a table that it is sent whole."""
+    """The seconds that one agent needs to apply a whole table."""
     limits = dict.fromkeys(("apply_s", "read_back_s", "slow_s"), PATIENCE_S)
     held = AgentTable(SimulatedDevice(rng=random.Random(7)), MemoryTableStore(), **limits)
     await held.load()
@@ -167,7 +167,7 @@ async def _say(plane: Plane, event: WritesFrozen | WritesThawed) -> None:
 
 @asynccontextmanager
 async def _relay(plane: Plane, cert_files: CertFiles | None) -> AsyncIterator[tuple[Relay, int]]:
-    """A relay of the plane's, and the port where agents reach it."""
+    """A relay of the plane, and its port for agents."""
     source, rng = ReplicaRules(plane.replica), random.Random(5)
     relay = plane.relay = Relay(source, name="bench", now_ms=now_ms, rng=rng, settings=SETTINGS)
     security = None if cert_files is None else Security(Certificates(*cert_files), now_ms)
@@ -184,7 +184,7 @@ async def _relay(plane: Plane, cert_files: CertFiles | None) -> AsyncIterator[tu
 
 
 async def _change(plane: Plane, relay: Relay, known: int) -> LatencyHistogram:
-    """Joins one by one, each when the one before is everywhere; the time to each agent."""
+    """Send joins one by one, each after all agents have the former one. Returns the time to each agent."""
     latency = relay.latency[Level.APPLIED] = LatencyHistogram()
     for number, event in enumerate(joins(CHANGES, len(CHANGED), per_record=1, first=known), start=1):
         await submit(plane, event)

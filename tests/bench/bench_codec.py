@@ -22,7 +22,7 @@ from tests.support.samples import ENVELOPE, EVENT_TYPES, NEWEST
 ROWS = 1_000
 REPEATS = 100
 AIM = 2.0
-"""Our codec costs some hundred lines. It has to be so many times as fast for them."""
+"""The aim of the speed-up: our own codec, which is some hundred lines, must be this many times as fast."""
 
 
 def figures() -> list[Figure]:

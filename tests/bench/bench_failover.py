@@ -49,26 +49,26 @@ from tests.support.struck_brokers import StruckBrokers
 
 ROLES = ("api", "relay", "provisioner")
 CYCLES = 4
-"""Of each role, and of each leader."""
+"""The number of kills of each role and of each leader."""
 CONTROLLERS = 3
 BOTH = "leading broker, a controller too,"
-"""It has no aim: deploy/README.md says why controllers are better off apart."""
+"""The name of a figure without an aim: deploy/README.md recommends separate controllers."""
 AGENTS_PER_ZONE = 25
 FLEET_ZONES = 2
 ASK_S = 0.5
-"""How long a client waits for one process before it asks the other."""
+"""The time that a client waits for one process before it calls the other."""
 REST_S = 3.0
-"""Between everything being whole and the next kill: longer than a beacon is fresh."""
+"""The pause between recovery and the next kill. It exceeds the time for which a beacon is fresh."""
 JOIN_S = 60.0
 
 
 class Stall(NamedTuple):
-    """Seconds from a kill to the answer of a join, and until every DPU had it."""
+    """Seconds from a kill to the answer of a join, and to its rule on every DPU."""
 
     answered_s: float
     applied_s: float
     bare_s: float = 0.0
-    """Until a bare producer's record was acknowledged, if a broker was killed."""
+    """Seconds until a record of a bare producer was acknowledged, if a broker was killed."""
 
 
 def figures() -> list[Figure]:

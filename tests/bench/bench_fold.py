@@ -3,10 +3,10 @@
 Peers read the same records from the same brokers and keep the newest record of each node and how many nodes each zone
 has: quix-streams with our decoder in its own RocksDB (no changelog, which only slows it); Kafka Streams on one thread
 in RocksDB with a changelog, in a JVM that has run all of it before; and, as the floor of what Python can do,
-confluent-kafka with our decoder and a plain dict that nobody saves, with the garbage collector off. Who saves does so
-once a second; ours and quix-streams take turns, and the best of each counts. Measured is from the first record folded
-until all are saved, in a fresh process each; records a second of CPU time are given too, as the brokers take theirs
-from the same machine. All end in the same nodes, field by field (of quix-streams, their number).
+confluent-kafka with our decoder and a plain dict that is not saved, with the garbage collector off. State is saved once
+a second. Ours and quix-streams take turns, and the best run of each counts. Each run is a fresh process, measured
+from the first record until all state is saved. Records per second of CPU time are given too, as the brokers run on the
+same machine. All final states are compared field by field (for quix-streams, only the number of nodes).
 """
 
 from __future__ import annotations

@@ -2,12 +2,12 @@
 
 First one join at a time, measured here until the last of the 200,000 DPUs has applied it. Then 50,000 joins a minute,
 each a command of its own, for as many minutes as are asked for: measured by the relay, over every DPU and change, from
-the append of the change that waited longest to the acknowledgement. Then as many commands a minute that join and leave
-the same nodes, which shows what memory grows by besides the nodes that are stated: the ids of commands (of the last ten
-minutes), decisions that are not spelled out yet (of 32 MB of records), and versions of a zone (1,024), until these are
-full. Then the same nodes join and leave at rising rates, up to the first rate whose p99 exceeds a second. Then 200,000
-nodes in one burst. Afterwards every DPU is held against the log, folded afresh. The collector is set
-as processes have it: as Python has it, it stops the plane for 0.1 s and more every four seconds.
+the append of the change that waited longest to the acknowledgement. Then the same nodes join and leave at the same
+rate. This shows the memory that does not depend on the number of nodes: the ids of commands (of the last ten minutes),
+decisions that are not written yet (of 32 MB of records), and versions of a zone (1,024). It grows until these are full.
+Then the same nodes join and leave at rising rates, up to the first rate whose p99 exceeds a second. Then 200,000 nodes
+join in one burst. Finally every DPU is compared with a new fold of the log. The garbage collector is set as in a
+serving process: with the defaults of Python it stops the plane for 0.1 s and more every four seconds.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ SINGLE_JOINS = 60
 PER_MINUTE = 50_000
 WARM_UP = 5_000
 CHURN_SHARE = 0.5
-"""Of the minutes of joins: how long nodes join and leave."""
+"""The duration of joins and leaves, as a share of the minutes of joins."""
 CHURNED = 2_000
 FLAT_AFTER = 8 * PER_MINUTE
-"""Joins after which what is bounded is full, so that memory must be flat."""
+"""The number of joins that fills all bounded tables, so that memory must be flat afterwards."""
 BURST = 200_000
 BURST_PER_RECORD = 1_000
 TURN_S = 0.02

@@ -31,7 +31,7 @@ CHECK_S = 20
 FIRST_PICTURES = 5
 
 PAINTED = "() => document.querySelectorAll('.tile[data-zone]').length === %d"
-"""When every zone has a tile; frames after that are the browser's own."""
+"""A script that waits until every zone has a tile. Later frames depend only on the browser."""
 
 WATCH = """() => {
   const frames = [], long = [];

@@ -3,9 +3,9 @@
 The peer is Kafka Streams in its fastest form: the same records from the same brokers, on one thread, both stores in
 memory, no changelog, a decoder written by hand, and a JVM that has run all of it before. It is also given joins one to
 a record, which is how programs for it are written. Ours folds the zones, and then the zones and fleet at once, in a
-fresh process each. All end in the same nodes, field by field. Only ours keeps what every command's outcome was, what is
-still owed to fleet, and a hash over all that was read. A replica also keeps digests of its rows, once a second, which
-the peer has nothing like: they are measured by themselves.
+fresh process each. All final nodes are compared field by field. Only ours stores the outcome of every command, the
+outbox of records for fleet, and a running hash of the log. A replica also computes digests of its rows once a second.
+The peer has no such digests, so they are measured separately.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _fill_single(bootstrap: str, prefix: str) -> None:
 
 
 async def _forward(bootstrap: str, prefix: str) -> None:
-    """Append what a forwarder would have forwarded to fleet."""
+    """Append the records that a forwarder would append to fleet."""
     async with _open(bootstrap, prefix) as log:
         replica, _ = await _folded(log, [ZonesFold()], UNDIGESTED)
         for number, partition in enumerate(replica.partitions(ZONES)):

@@ -11,7 +11,7 @@ from eventstore.log import ZONES
 from eventstore.replicas.replica import Replica
 
 Row = tuple[str, str, int, Mapping[str, str]]
-"""A node as every peer must hold it at the end: name, zone, IPv4 address, labels."""
+"""A node in the final state of every peer: name, zone, IPv4 address, labels."""
 
 
 class Rate(NamedTuple):

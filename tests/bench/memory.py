@@ -10,8 +10,9 @@ from statistics import linear_regression
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 EVERY_S = 1.0
-"""Between samples. Memory goes up and down by some tens of megabytes with what is folded and flushed just now, so two
-samples alone say little of minutes."""
+"""The interval of samples. Memory varies by some tens of megabytes with folds and flushes, so two samples alone would
+not show its growth over minutes.
+"""
 
 
 def resident_bytes() -> int:

@@ -27,7 +27,7 @@ APPENDS_AT_ONCE = 5_000
 PATIENCE_S = 300.0
 POLL_S = 0.002
 CHECK_S = 0.1
-"""Between looks at every link."""
+"""The interval of checks of all links."""
 
 
 Place = Path | tuple[str, str]

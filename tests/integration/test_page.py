@@ -16,7 +16,7 @@ import pytest_asyncio
 from playwright.async_api import expect
 
 from schemas.api import dpuplane_pb2 as pb
-from tests.support.browser import looking, misplaced, violations
+from tests.support.browser import misplaced, opened_page, violations
 from tests.support.shown_plane import ShownPlane, shown_plane
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -61,7 +61,7 @@ async def _add_objects_of_all_kinds(calls: Any) -> None:
 
 
 async def test_a_new_zone_gets_a_tile_and_its_dpus_become_up_to_date(fleet: ShownPlane) -> None:
-    async with looking(fleet.browser, fleet.address) as page:
+    async with opened_page(fleet.browser, fleet.address) as page:
         await expect(page.locator(".tiles .tile")).to_have_count(6)
         await fleet.join("rack-7", "n-7-1", net=7)
         tile = page.locator('.tile[data-zone="rack-7"]')
@@ -75,7 +75,7 @@ async def test_a_new_zone_gets_a_tile_and_its_dpus_become_up_to_date(fleet: Show
 
 
 async def test_the_page_can_be_used_with_the_keyboard_alone(fleet: ShownPlane) -> None:
-    async with looking(fleet.browser, fleet.address) as page:
+    async with opened_page(fleet.browser, fleet.address) as page:
         await expect(page.locator('.tile[data-zone="rack-2"]')).to_be_visible()
         await page.locator("#filter").focus()
         await page.keyboard.press("Tab")
@@ -97,7 +97,7 @@ async def test_the_page_can_be_used_with_the_keyboard_alone(fleet: ShownPlane) -
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("view", VIEWS)
 async def test_the_page_has_no_accessibility_violations(fleet: ShownPlane, view: str, scheme: str) -> None:
-    async with looking(fleet.browser, f"{fleet.address}#/{view}", color_scheme=scheme) as page:
+    async with opened_page(fleet.browser, f"{fleet.address}#/{view}", color_scheme=scheme) as page:
         await expect(page.locator("#pulse")).to_contain_text("Live")
         await expect(
             page.locator(".tile[data-zone], .phases li, .card, .panel table, .panel pre, .command").first
@@ -106,20 +106,20 @@ async def test_the_page_has_no_accessibility_violations(fleet: ShownPlane, view:
 
 
 async def test_an_open_zone_has_no_accessibility_violations(fleet: ShownPlane) -> None:
-    async with looking(fleet.browser, f"{fleet.address}#/fleet?zone=rack-2") as page:
+    async with opened_page(fleet.browser, f"{fleet.address}#/fleet?zone=rack-2") as page:
         await expect(page.locator("#drawer dl")).to_be_visible()
         assert await violations(page) == []
 
 
 async def test_stuck_dpus_are_listed_with_reason_and_advice(fleet: ShownPlane) -> None:
-    async with looking(fleet.browser, f"{fleet.address}#/lifecycle") as page:
+    async with opened_page(fleet.browser, f"{fleet.address}#/lifecycle") as page:
         row = page.locator("tr", has_text="odd")
         await expect(row).to_contain_text("did not respond")
         await expect(row.locator("code")).to_have_text("dpuplane dpus show odd --zone rack-2")
 
 
 async def test_a_hold_shows_the_command_to_approve_it(fleet: ShownPlane) -> None:
-    async with looking(fleet.browser, f"{fleet.address}#/holds") as page:
+    async with opened_page(fleet.browser, f"{fleet.address}#/holds") as page:
         await expect(page.locator(".panel h2")).to_contain_text("Hold")
         digest = await page.locator("dl.facts dd.mono").last.text_content()
         await expect(page.locator(".command code").first).to_contain_text(f"--hash {digest} --as YOUR-NAME")
@@ -149,7 +149,7 @@ async def test_texts_of_users_are_never_interpreted_as_html(fleet: ShownPlane) -
 
 
 async def test_the_log_can_be_browsed_by_type_and_in_pages(fleet: ShownPlane) -> None:
-    async with looking(fleet.browser, f"{fleet.address}#/log") as page:
+    async with opened_page(fleet.browser, f"{fleet.address}#/log") as page:
         rows = page.locator("tbody tr")
         await expect(rows).to_have_count(50)
         first = await rows.first.text_content()
@@ -167,7 +167,7 @@ async def test_a_past_moment_is_shown_whole_and_has_a_link(fleet: ShownPlane) ->
     before_ms = time.time_ns() // 1_000_000
     await asyncio.sleep(0.01)
     await fleet.join("rack-8", "n-8-1", net=8)
-    async with looking(fleet.browser, fleet.address) as page:
+    async with opened_page(fleet.browser, fleet.address) as page:
         await expect(page.locator('.tile[data-zone="rack-8"]')).to_be_visible()
     context = await fleet.browser.new_context()
     page = await context.new_page()
@@ -191,16 +191,16 @@ async def test_a_past_moment_shows_its_own_alerts_holds_and_stuck_dpus(fleet: Sh
     then_ms = time.time_ns() // 1_000_000
     await asyncio.sleep(0.01)
     await fleet.calls.ThawWrites(pb.ThawWritesRequest(zone="rack-4"))
-    async with looking(fleet.browser, fleet.address) as page:
+    async with opened_page(fleet.browser, fleet.address) as page:
         await expect(page.locator(".notice")).to_have_text(re.compile("^zone rack-6: frozen"))
-    async with looking(fleet.browser, f"{fleet.address}#/fleet?at={then_ms}") as page:
+    async with opened_page(fleet.browser, f"{fleet.address}#/fleet?at={then_ms}") as page:
         await expect(page.locator('.tile[data-zone="rack-4"]')).to_have_attribute("data-state", "frozen")
         await expect(page.locator(".notice")).to_have_text(re.compile(f"^{frozen}"))
         await expect(page.locator("#views")).to_contain_text("1 waiting")
         await page.get_by_role("button", name="Back to now").click()
         await expect(page.locator(".notice")).to_have_text(re.compile("^zone rack-6: frozen"))
     began_ms = await fleet.began_ms()
-    async with looking(fleet.browser, f"{fleet.address}#/fleet?at={began_ms}") as page:
+    async with opened_page(fleet.browser, f"{fleet.address}#/fleet?at={began_ms}") as page:
         await expect(page.locator("#tiles-caption")).to_contain_text("none yet")
         await expect(page.locator(".notice")).to_have_count(0)
         await expect(page.locator("#views .badge")).to_have_count(0)
@@ -235,7 +235,7 @@ async def test_an_invalid_moment_shows_the_reason_and_no_data(fleet: ShownPlane)
 
 
 async def test_sorting_and_search_of_zones_survive_a_visit_to_the_log(fleet: ShownPlane) -> None:
-    async with looking(fleet.browser, fleet.address) as page:
+    async with opened_page(fleet.browser, fleet.address) as page:
         await page.get_by_label("Order").select_option("behind")
         await page.get_by_label("Find").fill("RACK-2")
         await expect(page.locator(".tiles .tile")).to_have_count(1)
@@ -247,7 +247,7 @@ async def test_sorting_and_search_of_zones_survive_a_visit_to_the_log(fleet: Sho
 
 @pytest.mark.parametrize("view", [*VIEWS, "fleet?zone=rack-2", "lifecycle?phase=Initializing"])
 async def test_no_element_is_cut_off_or_overlaps_on_a_narrow_screen(fleet: ShownPlane, view: str) -> None:
-    async with looking(fleet.browser, f"{fleet.address}#/{view}", has_touch=True) as page:
+    async with opened_page(fleet.browser, f"{fleet.address}#/{view}", has_touch=True) as page:
         await expect(page.locator("#pulse")).to_contain_text("Live")
         await expect(
             page.locator("#drawer td, .tile[data-zone], .phases li, .card, .panel table, .command").first

@@ -12,7 +12,7 @@ import pytest_asyncio
 from playwright.async_api import Page, expect
 
 from schemas.api import dpuplane_pb2 as pb
-from tests.support.browser import looking, misplaced
+from tests.support.browser import misplaced, opened_page
 from tests.support.shown_plane import ShownPlane, shown_plane
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -39,7 +39,7 @@ async def expect_live(page: Page) -> None:
 
 @pytest.mark.parametrize("leave", ["button", "slider", "step"])
 async def test_every_way_to_choose_now_shows_the_live_page(shown: ShownPlane, leave: str) -> None:
-    async with looking(shown.browser, shown.address) as page:
+    async with opened_page(shown.browser, shown.address) as page:
         await expect(page.locator('.tile[data-zone="rack-1"]')).to_be_visible()
         began_ms = int(await page.locator("#moment").get_attribute("min") or 0)
         await page.goto(f"{shown.address}#/fleet?at={began_ms + 1}")
@@ -62,7 +62,7 @@ async def test_every_way_to_choose_now_shows_the_live_page(shown: ShownPlane, le
 @pytest.mark.parametrize("at", ["yesterday", "-5", "0", "1.5", "9" * 30])
 async def test_a_url_with_an_invalid_moment_shows_an_error_and_no_live_data(shown: ShownPlane, at: str) -> None:
     for view in ("fleet", "lifecycle", "cliques", "holds", "log"):
-        async with looking(shown.browser, f"{shown.address}#/{view}?at={at}") as page:
+        async with opened_page(shown.browser, f"{shown.address}#/{view}?at={at}") as page:
             await expect(page.locator("#pulse")).to_contain_text("No such moment")
             await expect(page.locator("#notices .notice")).to_have_text(
                 re.compile(f"^at: “{re.escape(at)}” must be a moment in milliseconds since 1970")
@@ -74,7 +74,7 @@ async def test_a_url_with_an_invalid_moment_shows_an_error_and_no_live_data(show
 
 
 async def test_a_url_with_an_unknown_view_lists_the_views(shown: ShownPlane) -> None:
-    async with looking(shown.browser, f"{shown.address}#/nodes") as page:
+    async with opened_page(shown.browser, f"{shown.address}#/nodes") as page:
         await expect(page.locator("h1")).to_have_text("No such view")
         await expect(page.locator("main")).to_contain_text("This page has no view “nodes”.")
         await expect(page.locator(".tile[data-zone]")).to_have_count(0)
@@ -85,7 +85,7 @@ async def test_a_url_with_an_unknown_view_lists_the_views(shown: ShownPlane) -> 
 
 
 async def test_times_are_in_utc_in_every_time_zone_of_the_browser(shown: ShownPlane) -> None:
-    async with looking(shown.browser, shown.address, timezone_id="Asia/Kolkata", locale="de-DE") as page:
+    async with opened_page(shown.browser, shown.address, timezone_id="Asia/Kolkata", locale="de-DE") as page:
         moment = page.locator("#timebar .moment")
         await expect(moment).to_have_text(UTC_MOMENT)
         seen = "(element) => [element.textContent, element.dateTime, element.title]"
@@ -118,7 +118,7 @@ async def test_every_view_with_colours_has_a_legend(shown: ShownPlane) -> None:
         "fleet?zone=rack-1": "some of the DPUs",
     }
     for view, meaning in legends.items():
-        async with looking(shown.browser, f"{shown.address}#/{view}") as page:
+        async with opened_page(shown.browser, f"{shown.address}#/{view}") as page:
             legend = page.locator(".legend", has_text=meaning)
             await expect(legend).to_be_visible()
             for width in (360, 1280):
@@ -146,7 +146,7 @@ PLACED = """async () => {
 
 
 async def test_the_axis_of_the_chart_of_changes_is_proportional_to_time(shown: ShownPlane) -> None:
-    async with looking(shown.browser, shown.address) as page:
+    async with opened_page(shown.browser, shown.address) as page:
         await expect(page.locator("#pulse")).to_contain_text("Live")
         first, second, third, alone = await page.evaluate(PLACED)
         assert first < second < third, "changes are ordered by time and not by version"

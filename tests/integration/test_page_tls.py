@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Error, expect
 
-from tests.support.browser import browsing, looking
+from tests.support.browser import browsing, opened_page
 from tests.support.certs import CertFiles, CertIssuer
 from tests.support.planes import run, serving
 
@@ -51,7 +51,7 @@ def presenting(origin: str, cert_files: CertFiles) -> dict[str, Any]:
 
 async def test_a_viewer_sees_the_live_fleet_and_past_moments(guarded: Guarded) -> None:
     viewer = presenting(guarded.origin, guarded.cert_issuer.issue("viewer/vic"))
-    async with looking(guarded.browser, f"{guarded.origin}/", **viewer) as page:
+    async with opened_page(guarded.browser, f"{guarded.origin}/", **viewer) as page:
         await expect(page.locator("#pulse")).to_contain_text("Live")
         await guarded.join("n1", "rack-1")
         await expect(page.locator('.tile[data-zone="rack-1"]')).to_be_visible()

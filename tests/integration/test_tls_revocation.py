@@ -172,10 +172,10 @@ async def test_the_list_is_checked_continuously(tmp_path: Path, monkeypatch: pyt
     file = tmp_path / "revoked.txt"
     file.write_text("")
     listed = Revocations(file, lambda _: None)
-    looking = asyncio.create_task(listed.run())
+    opened_page = asyncio.create_task(listed.run())
     file.write_text("a1\n")
     await until(lambda: listed.serials == {0xA1})
-    looking.cancel()
+    opened_page.cancel()
 
 
 def test_a_list_without_tls_is_refused() -> None:

@@ -55,13 +55,13 @@ async def browsing() -> AsyncIterator[Browser]:
 
 
 @asynccontextmanager
-async def looking(browser: Browser, address: str, **options: Any) -> AsyncIterator[Page]:
-    """A browser page of the test's own. The context fails on exit if the page reported an error."""
+async def opened_page(browser: Browser, address: str, **options: Any) -> AsyncIterator[Page]:
+    """A new browser page at this address. The context fails on exit if the page reported an error."""
     context = await browser.new_context(**{"viewport": {"width": 1280, "height": 800}, **options})
     page = await context.new_page()
     faults: list[str] = []
     page.on("pageerror", lambda error: faults.append(str(error)))
-    page.on("console", lambda said: faults.append(said.text) if said.type == "error" else None)
+    page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
     try:
         await page.goto(address)
         yield page
@@ -78,7 +78,7 @@ async def violations(page: Page) -> list[str]:
 
 
 SETTLED = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 50))))"
-"""When what follows the size of the window has followed it."""
+"""A script that waits until the layout has adapted to the size of the window."""
 
 MISPLACED = (Path(__file__).parent / "misplaced.js").read_text()
 

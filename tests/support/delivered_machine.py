@@ -12,7 +12,7 @@ from schemas.events import Event
 from tests.support.sometimes import Sometimes
 
 DELIVERIES = ("a copy was remembered", "a copy had expired", "an id was reused", "a crash lost unsaved records")
-"""What these rules must have met."""
+"""The goals of these rules."""
 
 
 class DeliveredMachine(RuleBasedStateMachine):

@@ -1,5 +1,5 @@
-"""An install interface, a backend of BMCs and a backend of agents that only tests have: this file, and a line each in
-`extended_build`.
+"""An install interface, a backend of BMCs and a backend of agents that exist only for tests. Each needs this file and
+one line in `extended_build`.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ class _Reader:
 
 @dataclass(slots=True)
 class Failures:
-    """How calls to a log fail. Without a change, none does."""
+    """How calls to a log fail. By default no call fails."""
 
     append_latency_s: float = 0.0
     append_error: Exception | None = None
@@ -103,17 +103,17 @@ class Failures:
     is_unanswered: bool = False
     """Appends land and get no response within their time."""
     late_s: dict[Partition, float] = field(default_factory=dict)
-    """The outcome of the next append to a partition is unknown, and the record lands after so long."""
+    """The outcome of the next append to a partition is unknown, and the record lands after this time."""
     end_latency_s: float = 0.0
-    """Time between the question for the end of a partition and its answer, which is by then as old."""
+    """The latency of a query for the end of a partition. The returned end is as old as the latency."""
     lost_ends: int = 0
-    """The number of next questions for an end that fail."""
+    """The number of next queries for an end that fail."""
     read_latency_s: float = 0.0
-    """Each batch of records arrives so late."""
+    """The latency of each batch of records."""
     broken_reads: int = 0
     """The number of next batches after which the read fails."""
     is_away: bool = False
-    """Reads, and questions for an end, fail. Other writers reach the log."""
+    """Reads and queries for an end fail, while other writers reach the log."""
 
     def before_append(self) -> tuple[float, Exception | None]:
         """The latency of the next append, and its error."""
@@ -121,7 +121,7 @@ class Failures:
 
 
 class Attempt(NamedTuple):
-    """An append as it was called, whatever became of it."""
+    """The arguments of an append, with any outcome."""
 
     partition: Partition
     key: bytes

@@ -223,4 +223,4 @@ def plane(partition_count: int = 2) -> AbstractAsyncContextManager[Plane]:
 
 
 def _unreachable(address: str) -> Any:
-    raise AssertionError(f"nobody provisions {address}")
+    raise AssertionError(f"no process may provision {address}")

@@ -24,7 +24,9 @@ HISTORIES: dict[str, Callable[[], list[Record]]] = {
     CLIQUES: pinned_cliques.records,
     INSTALLS: pinned_installs.records,
 }
-"""By topic. What they write follows the fold of today: a log is made once, when a fold version is pinned, and kept."""
+"""The records of a new log by topic. They depend on the present folds, so a pinned log is written only once, when its
+fold version is pinned.
+"""
 
 
 def made(topic: str) -> list[Record]:

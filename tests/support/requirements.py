@@ -8,7 +8,7 @@ from typing import NoReturn
 import pytest
 
 COMPLETE = "TESTS_COMPLETE"
-"""Set by `.ci/run` once it has installed all that tests need."""
+"""The variable that `.ci/run` sets after it has installed all requirements of the tests."""
 
 
 def missing_requirement(why: str) -> NoReturn:

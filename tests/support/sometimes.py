@@ -26,7 +26,7 @@ class Sometimes:
 
     def saw(self, name: str, times: int = 1) -> None:
         """Count an event. The name must be one of the goals."""
-        assert name in self.counts, f"{name!r} is not among what must happen"
+        assert name in self.counts, f"{name!r} is not a goal of this machine"
         self.counts[name] += times
 
     def check(self) -> None:

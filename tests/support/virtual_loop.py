@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TURNS_MAX = 200_000
-"""Turns of the loop at one instant, beyond which somebody spins."""
+"""The limit of turns of the loop at one instant. A run beyond it loops for ever."""
 
 LIVING_MIN = 500
-"""Tasks that are remembered before those that are done are forgotten."""
+"""The number of remembered tasks above which finished tasks are dropped."""
 
 _owner: contextvars.ContextVar[str] = contextvars.ContextVar("owner", default="world")
 

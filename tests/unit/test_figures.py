@@ -1,4 +1,4 @@
-"""Figures of benches: a ratio above 1 is in our favour, an aim is met in the right direction."""
+"""Figures of benches: a ratio above 1 favours the plane, and an aim is met in the right direction."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def test_lower_is_better() -> None:
     assert Figure("time", 6.0, "ms", aim=5.0, better="lower").met is False
 
 
-def test_nothing_to_compare_with_is_not_a_ratio() -> None:
+def test_a_figure_without_a_peer_has_no_ratio() -> None:
     assert Figure("size", 1.0, "B").ratio is None
     assert Figure("size", 1.0, "B").met is None
     assert Figure("size", 0.0, "B", peer=1.0).ratio is None
 
 
-def test_percentiles_are_values_that_were_measured() -> None:
+def test_percentiles_are_measured_values() -> None:
     assert percentile([3.0, 1.0, 2.0], 0.5) == 2.0
     assert percentile([3.0, 1.0, 2.0], 1.0) == 3.0
     assert percentile([], 0.99) == 0.0
@@ -44,13 +44,13 @@ def test_the_same_nodes_in_another_order_are_the_same_state() -> None:
 @pytest.mark.parametrize(
     "row", [("n2", "z2", 2, {}), ("n2", "z1", 3, {}), ("n2", "z1", 2, {"a": "1"}), ("n3", "z1", 2, {})]
 )
-def test_a_peer_that_ended_in_other_nodes_is_no_peer(row: Row) -> None:
+def test_a_peer_with_other_final_nodes_is_an_error(row: Row) -> None:
     first: Row = ("n1", "z1", 1, {})
     with pytest.raises(AssertionError):
         _rate([first, row]).check(_rate([first, ("n2", "z1", 2, {})]))
 
 
-def test_addresses_in_a_row_but_for_every_fourth() -> None:
+def test_consecutive_addresses_skip_every_fourth() -> None:
     events = joins(9, 1, 3, missing_each=4)
     addresses = [int.from_bytes(event.addresses4[at : at + 4], "big") for event in events for at in (0, 4, 8)]
     assert [address - FIRST_ADDRESS for address in addresses] == [0, 1, 2, 4, 5, 6, 8, 9, 10]

@@ -1,4 +1,4 @@
-"""Refusals of addresses before a listener opens on them."""
+"""Addresses of listeners are checked before any listener opens, and unusable ones are refused by their setting."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from eventstore.errors import FatalError
 FREE = Address("127.0.0.1", 0)
 
 
-def test_addresses_that_can_be_had_are_free_again_afterwards() -> None:
+def test_usable_addresses_stay_free_after_the_check() -> None:
     with bind_listener(FREE) as probe:
         port = probe.getsockname()[1]
     for _ in range(2):
@@ -19,7 +19,7 @@ def test_addresses_that_can_be_had_are_free_again_afterwards() -> None:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
-def test_one_that_is_taken_is_named_with_its_setting(host: str) -> None:
+def test_a_used_address_is_refused_with_its_setting(host: str) -> None:
     with bind_listener(Address(host, 0)) as probe:
         used = Address(host, probe.getsockname()[1])
         with pytest.raises(FatalError) as caught:
@@ -36,6 +36,6 @@ def test_two_listeners_cannot_have_one_address() -> None:
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "no-such-host.invalid"])
-def test_what_is_no_address_of_this_machine_is_said_to_be_none(host: str) -> None:
+def test_a_foreign_address_is_refused_with_its_setting(host: str) -> None:
     with pytest.raises(FatalError, match=rf"http: {host}:1 cannot be listened on: \w+"):
         check_free({"http": Address(host, 1)})

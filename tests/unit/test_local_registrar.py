@@ -14,8 +14,8 @@ from tests.support.memory_plane import plane
 pytestmark = pytest.mark.virtual_clock
 
 
-async def test_a_registration_is_about_its_dpu_by_the_name_that_the_api_gives_it() -> None:
-    """Who looks for the events about a DPU names one subject, whoever registered it."""
+async def test_a_local_registration_has_the_subject_of_one_through_the_api() -> None:
+    """All events of a DPU have one subject, whether it was registered locally or through the API."""
     request = pb.RegisterDpuRequest(zone="z1", dpu="d1", node="n1", serial="s1", bmc_address="simulated:d1")
     wanted = dpus.register(request, lambda subject: Envelope("", subject, "", 0)).event
     async with plane() as made:

@@ -1,4 +1,4 @@
-"""Partitioning and the limits every engine shares."""
+"""The rules that every engine shares: the partition of a key, and the limits of records."""
 
 import pytest
 from hypothesis import given
@@ -21,7 +21,7 @@ from eventstore.log import FLEET, MAX_RECORD_BYTES, REPLICAS, ZONES, Partition, 
         (b"", 275646681),
     ],
 )
-def test_murmur2_is_that_of_kafka(key: bytes, hash_: int) -> None:
+def test_murmur2_agrees_with_kafka(key: bytes, hash_: int) -> None:
     assert _murmur2(key) == hash_ % 2**32
     assert partition_of(key, 12) == ((hash_ % 2**32) & 0x7FFFFFFF) % 12
 
@@ -31,7 +31,7 @@ def test_every_key_has_a_partition(key: bytes, partition_count: int) -> None:
     assert 0 <= partition_of(key, partition_count) < partition_count
 
 
-def test_fleet_and_replicas_have_one_partition_whatever_the_count() -> None:
+def test_fleet_and_replicas_have_one_partition_for_any_count() -> None:
     assert [len(TOPICS.partitions(topic, 12)) for topic in TOPICS.names] == [12, 12, 1, 12, 12, 1]
     assert TOPICS.partitions(FLEET, 12) == (Partition(FLEET, 0),)
 

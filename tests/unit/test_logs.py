@@ -1,4 +1,4 @@
-"""Log lines: every field is one key=value, whatever it holds."""
+"""Log lines: every field is one key=value, even with a hostile value."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def line(message: str, form: logging.Formatter | None = None, **extra: object) -
     return (form or KeyValueFormatter()).format(record)
 
 
-def test_a_line_names_what_it_is_about() -> None:
+def test_a_line_has_its_subject_in_fields() -> None:
     text = line("caught up", partition="zones/3", position=17)
     assert text == (
         "time=1970-01-01T00:00:00.000+00:00 level=info logger=eventstore.replicas.replica "
@@ -34,16 +34,16 @@ def test_a_line_names_what_it_is_about() -> None:
     )
 
 
-def test_a_command_logs_for_as_long_as_it_runs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_logging_of_a_command_ends_with_it(capsys: pytest.CaptureFixture[str]) -> None:
     kafka = logging.getLogger("aiokafka")
     before, kafka_before = logging.getLogger().handlers[:], kafka.level
     with logging_here("WARNING"):
-        assert kafka.level == logging.CRITICAL, "it says more than it knows"
+        assert kafka.level == logging.CRITICAL, "lines of the Kafka client would mislead users of a command"
         logging.getLogger("eventstore.folding.partition").error("halted", extra={"partition": "zones/3"})
         logging.getLogger("eventstore.folding.partition").info("folding")
-    said = capsys.readouterr().err
-    assert said.endswith("level=error logger=eventstore.folding.partition event=halted partition=zones/3\n")
-    assert (said.count("\n"), logging.getLogger().handlers, kafka.level) == (1, before, kafka_before)
+    output = capsys.readouterr().err
+    assert output.endswith("level=error logger=eventstore.folding.partition event=halted partition=zones/3\n")
+    assert (output.count("\n"), logging.getLogger().handlers, kafka.level) == (1, before, kafka_before)
 
 
 def test_values_cannot_forge_lines_or_fields() -> None:
@@ -57,17 +57,22 @@ def test_values_cannot_forge_lines_or_fields() -> None:
 @pytest.mark.parametrize(
     "hostile", ['no\nlevel=error "x"', "\x1b[2J", "\u2028\u202e", "a=b c", '","level":"error', "\ud800"]
 )
-def test_json_says_the_same_in_one_object(hostile: str) -> None:
+def test_json_has_the_same_fields_in_one_object(hostile: str) -> None:
     text = line(hostile, JsonFormatter(), partition=Partition("zones", 3), position=17, zone=hostile)
     assert text.isprintable() and text.isascii()
-    said = json.loads(text)
-    assert (said["event"], said["zone"], said["partition"], said["position"]) == (hostile, hostile, "zones/3", 17)
-    assert said["level"] == "info" and len(said) == 7
+    output = json.loads(text)
+    assert (output["event"], output["zone"], output["partition"], output["position"]) == (
+        hostile,
+        hostile,
+        "zones/3",
+        17,
+    )
+    assert output["level"] == "info" and len(output) == 7
 
 
 @pytest.mark.parametrize("path", sources("eventstore", "commands", "projections", "drivers", "deploy"), ids=str)
-def test_what_a_line_is_about_is_in_fields_of_its_own(path: Path) -> None:
-    """A shipper can index `partition`, and cannot what is said in the middle of a sentence."""
+def test_values_are_never_in_the_text_of_a_line(path: Path) -> None:
+    """A log shipper can index the field `partition`, but not a value inside of a sentence."""
     calls = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
     for call in calls:
         if isinstance(call.func, ast.Attribute) and dotted(call.func).startswith("logger.") and call.args:
@@ -83,7 +88,7 @@ def test_an_exception_stays_on_its_line() -> None:
     assert "\n" not in text
 
 
-async def test_what_does_not_speak_http_writes_no_line_and_what_fails_here_does(
+async def test_only_internal_errors_of_http_are_logged(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fails(_request: web.Request) -> web.Response:

@@ -1,4 +1,4 @@
-"""The index of names against a dict, by columns and one by one, with good hashes and with bad ones."""
+"""The index of names is compared with a dict, in bulk and name by name, with good and with bad hashes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Named:
 @pytest.mark.parametrize("hashed", HASHES)
 @pytest.mark.parametrize("few", [0, 24])
 @given(st.lists(st.tuples(st.sampled_from(["add", "add looked up", "remove", "find"]), BATCHES), max_size=12))
-def test_it_knows_what_a_dict_knows(few: int, hashed: str, steps: list[tuple[str, list[str]]]) -> None:
+def test_the_index_equals_a_dict(few: int, hashed: str, steps: list[tuple[str, list[str]]]) -> None:
     named, seen = Named(), set[str]()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(name_index, "_FEW", few)
@@ -69,7 +69,7 @@ def test_it_knows_what_a_dict_knows(few: int, hashed: str, steps: list[tuple[str
             named.check(sorted(seen))
 
 
-def test_it_grows_and_forgets_the_places_of_names_that_were_removed() -> None:
+def test_the_index_grows_and_drops_the_places_of_removed_names() -> None:
     named = Named()
     for batch in range(40):
         names = [f"b{batch}-{number}" for number in range(500)]

@@ -1,4 +1,4 @@
-"""What is installed and shipped: locks with hashes, bounds, the license, and one step from a clone to an image."""
+"""Packaging: locks with hashes, version bounds, the license, and an image built from a clone in one step."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_every_line_of_a_lock_has_a_hash(lock: str) -> None:
     assert [name for name, _, rest in found if "--hash=sha256:" not in rest] == []
 
 
-def test_the_locks_are_those_of_the_dependencies() -> None:
+def test_the_locks_satisfy_the_dependencies() -> None:
     more = [*PROJECT["optional-dependencies"]["dev"], *PROJECT["optional-dependencies"]["bench"]]
     for lock, lines in (("runtime.txt", PROJECT["dependencies"]), ("dev.txt", [*PROJECT["dependencies"], *more])):
         locked = pins(lock)
@@ -50,7 +50,7 @@ def test_the_locks_are_those_of_the_dependencies() -> None:
     assert pins("build.txt").items() <= pins("dev.txt").items()
 
 
-def test_the_tests_run_with_what_is_locked() -> None:
+def test_the_tests_run_with_the_locked_versions() -> None:
     for name in (requirement.name for requirement in map(Requirement, PROJECT["dependencies"])):
         assert version(name) == pins("dev.txt")[normal(name)], name
 
@@ -61,7 +61,7 @@ def test_a_library_whose_internals_are_used_has_an_upper_bound(library: str) -> 
     assert "<" in {each.operator for each in found.specifier}
 
 
-def test_the_license_and_the_changelog_are_there() -> None:
+def test_the_license_and_the_changelog_exist() -> None:
     assert PROJECT["license"] == "Apache-2.0"
     assert "Apache License\n                           Version 2.0" in (ROOT / "LICENSE").read_text()
     changes = (ROOT / "CHANGELOG.md").read_text()
@@ -93,4 +93,4 @@ def test_an_image_is_one_step_from_a_clone(tmp_path: Path) -> None:
     ]
     places = [ran.stdout.find(step) for step in steps]
     assert -1 not in places and places == sorted(places), ran.stdout
-    assert "deploy/locks/dev.txt" not in ran.stdout, "what tests need is not installed for an image"
+    assert "deploy/locks/dev.txt" not in ran.stdout, "an image must not contain the dependencies of tests"

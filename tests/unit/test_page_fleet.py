@@ -14,7 +14,7 @@ STATUS = pb.Status(
 )
 
 
-def test_each_sentence_says_what_where_and_why() -> None:
+def test_each_alert_names_the_problem_its_place_and_the_reason() -> None:
     halted, stalled, newer, frozen = alerts(STATUS)
     assert halted == "zones/3 is halted on r1: fold version 9 is not known"
     assert stalled == "zones/4 is not forwarded: no relay answers"
@@ -23,13 +23,13 @@ def test_each_sentence_says_what_where_and_why() -> None:
     assert frozen.endswith(" and more: frozen; no rule is written to their devices")
 
 
-def test_of_the_past_only_what_the_log_says() -> None:
+def test_alerts_of_the_past_come_from_the_log_only() -> None:
     halted, frozen = past_alerts(STATUS)
     assert halted == "zones/3 is not folded up to that time: fold version 9 is not known"
     assert frozen.startswith("every zone")
 
 
-def test_a_thousand_halted_partitions_leave_room_for_the_page() -> None:
+def test_the_number_of_alerts_is_bounded() -> None:
     flood = pb.Status(
         halted=[HALTED] * 1_000, stalled=[pb.StalledPartition(partition="zones/4", reason="no relay")] * 1_000
     )
@@ -37,5 +37,5 @@ def test_a_thousand_halted_partitions_leave_room_for_the_page() -> None:
     assert len(past_alerts(flood)) == 10
 
 
-def test_a_quiet_plane_alerts_nobody() -> None:
+def test_a_healthy_plane_has_no_alerts() -> None:
     assert alerts(pb.Status(replicas=[pb.Replica(name="r1")])) == past_alerts(pb.Status()) == []

@@ -1,4 +1,4 @@
-"""The log in pages from its end back: every event once, in order of time, whatever is filtered."""
+"""The log in pages from its end to its start: every event comes once and in order of time, with any filter."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def every_page(log: MemoryLog, wanted: EventFilter) -> list[LogPage]:
 
 
 @given(st.lists(st.tuples(st.sampled_from(PLACES), st.integers(0, 3), st.booleans()), max_size=400))
-def test_pages_show_every_event_that_fits_once_and_the_latest_first(steps: list[tuple[Partition, int, bool]]) -> None:
+def test_pages_have_every_matching_event_once_and_the_latest_first(steps: list[tuple[Partition, int, bool]]) -> None:
     time_ms, records, expected = 1_000, [], []
     counts: dict[Partition, int] = {}
     for partition, later_ms, is_wanted in steps:
@@ -66,27 +66,27 @@ def test_pages_show_every_event_that_fits_once_and_the_latest_first(steps: list[
     assert all(len(page.events) <= PAGE for page in pages)
 
 
-async def test_a_filter_that_nothing_fits_looks_at_a_bounded_number_of_records_at_a_time() -> None:
+async def test_a_page_reads_a_bounded_number_of_records() -> None:
     log = log_of([(PLACES[0], 1_000 + n, left("z", ["n"])) for n in range(LOOKED_AT_MAX + 10)])
     first, second = await every_page(log, EventFilter(actor="nobody"))
     assert (first.events, first.looked_at) == ([], LOOKED_AT_MAX)
     assert (second.looked_at, second.before) == (10, "")
 
 
-async def test_a_type_is_looked_for_only_where_it_may_stand() -> None:
+async def test_a_type_is_searched_only_in_its_topics() -> None:
     records = [(PLACES[0], 1_000 + n, left("z", ["n"])) for n in range(300)]
     log = log_of([*records, (FLEET_0, 5, WritesFrozen(said("z"), "z"))])
     found = await latest(log, FOLDS, EventFilter(types={"WritesFrozen"}), await ends_of(log))
     assert ([line["type"] for line in found.events], found.looked_at) == (["WritesFrozen"], 1)
 
 
-async def test_a_long_event_is_shown_by_its_beginning_and_its_length() -> None:
+async def test_a_long_event_is_shown_with_its_beginning_and_its_length() -> None:
     log = log_of([(PLACES[0], 1_000, left("z", [f"n{n}" for n in range(900)]))])
     [line] = (await latest(log, FOLDS, EventFilter(), await ends_of(log))).events
     assert (line["names"][:2], line["names"][-1]) == (["n0", "n1"], "... 880 more")
 
 
-async def test_what_expired_is_the_beginning() -> None:
+async def test_expired_records_are_skipped() -> None:
     log = log_of([(PLACES[0], 1_000 + n, left("z", ["n"])) for n in range(30)])
     del log.contents.records[PLACES[0]][:20]
     log.contents.begins[PLACES[0]] = 20
@@ -97,6 +97,6 @@ async def test_what_expired_is_the_beginning() -> None:
 @pytest.mark.parametrize(
     "cursor", ["nonsense", "zones/0", "zones/9=1", "zones/0=-1", "x/0=1", "zones/0=1,", "zones/٣=1"]
 )
-def test_a_cursor_that_is_none_of_ours_is_refused_by_name(cursor: str) -> None:
+def test_an_invalid_cursor_is_refused_with_its_field(cursor: str) -> None:
     with pytest.raises(BadQuery, match=r"^before: "):
         parse_cursor(cursor, log_of([]))

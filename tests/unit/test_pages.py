@@ -28,7 +28,7 @@ def test_pages_join_to_the_whole(partitions: dict[int, set[str]], size: int) -> 
 
 
 @given(keys, st.integers(1, 7), st.sets(st.sampled_from("abc01")))
-def test_pages_of_what_matches_join_to_all_that_match(
+def test_filtered_pages_join_to_all_matching_items(
     partitions: dict[int, set[str]], size: int, firsts: set[str]
 ) -> None:
     token, seen = "", []
@@ -55,7 +55,7 @@ def test_a_page_compares_a_bounded_number_of_keys() -> None:
     assert (len(rest), len(compared), end) == (1, 2 * COMPARED_MAX, "")
 
 
-def test_what_stays_is_seen_once_while_others_come_and_go() -> None:
+def test_a_lasting_item_is_returned_once_while_others_change() -> None:
     partitions = {0: {"b", "d", "f"}, 1: {"a"}}
     first, token = page([0, 1], partitions.__getitem__, 2, "")
     partitions[0] = {"a", "c", "f"}
@@ -69,13 +69,13 @@ def test_bad_pages_are_refused(size: int, token: str) -> None:
         page([0], lambda _: ["a"], size, token)
 
 
-def test_a_page_holds_what_was_asked_from_the_default_to_the_most() -> None:
+def test_a_page_has_the_requested_size_up_to_the_limit() -> None:
     many = {0: {f"{number:05}" for number in range(MAX_PAGE)}, 1: {"a", "b"}}
     for size, held in ((0, DEFAULT_PAGE), (1, 1), (MAX_PAGE, MAX_PAGE)):
         assert len(page([0, 1], many.__getitem__, size, "").keys) == held
 
 
-def test_a_token_that_is_none_is_quoted_as_far_as_fits() -> None:
+def test_an_invalid_token_is_quoted_up_to_a_length() -> None:
     with pytest.raises(BadPage) as refused:
         page([0], lambda _: ["a"], 1, "x" * 50)
     assert str(refused.value) == f"page_token: '{'x' * 40}' must be the next_page_token of the previous page"
@@ -94,7 +94,7 @@ def test_pages_that_are_cut_to_a_size_join_to_the_whole(partitions: dict[int, se
     assert seen == sorted((number, key) for number, found in partitions.items() for key in found)
 
 
-def test_a_page_that_fits_exactly_is_left_as_it_is() -> None:
+def test_a_page_that_fits_exactly_is_not_cut() -> None:
     whole = Page([(0, "a"), (0, "b"), (0, "c")], "")
     assert whole.within(3, lambda *_: 1) == whole
     assert whole.within(2, lambda *_: 1) == Page([(0, "a"), (0, "b")], "0:b")

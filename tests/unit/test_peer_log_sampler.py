@@ -1,4 +1,4 @@
-"""Log lines that peers cause: a few of each peer, a bounded number of all, and what was left out is counted."""
+"""Log lines caused by peers: some of each peer and a bounded number of all are written; the others are counted."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_peers_are_remembered_within_a_bound(monkeypatch: pytest.MonkeyPatch) ->
     assert list(lines._peers) == ["p7", "p8", "p9"]
 
 
-def test_the_logs_of_a_process_are_sampled_and_say_so(
+def test_the_logs_of_a_process_are_sampled_and_suppressed_lines_are_counted(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = logging.getLogger()
@@ -74,7 +74,7 @@ def test_the_logs_of_a_process_are_sampled_and_say_so(
     assert capsys.readouterr().err.count("link closed: no") == AT_ONCE
 
 
-def test_modules_that_peers_speak_to_name_the_peer_of_each_line() -> None:
+def test_modules_with_peers_name_the_peer_in_each_line() -> None:
     """A line of these modules is caused by a peer, unless it is one of those listed."""
     ours = {"zone %s: report", "zones frozen", "zones thawed", "connections not accepted"}
     folders = ("drivers/relays", "drivers/wire/websocket.py", "drivers/wire/bounded_listener.py", "commands/rpc")

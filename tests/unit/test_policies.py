@@ -45,7 +45,9 @@ def policy(name: str, priority: int = 0, action: str = "allow", **selectors: dic
         ({"zones": {"k": "x\ny"}}, "zones[k]: 'x\\ny' must be at most"),
     ],
 )
-def test_a_wrong_policy_is_refused_in_one_sentence_and_changes_nothing(changes: dict[str, object], fault: str) -> None:
+def test_an_invalid_policy_is_refused_in_one_sentence_and_changes_nothing(
+    changes: dict[str, object], fault: str
+) -> None:
     found = fault_of_policy(said(**changes))
     assert found is not None
     assert fault in found
@@ -55,7 +57,7 @@ def test_a_wrong_policy_is_refused_in_one_sentence_and_changes_nothing(changes: 
     assert list(fleet.state.policies.rows) == ["default"]
 
 
-def test_ports_are_put_in_order_and_joined() -> None:
+def test_ports_are_sorted_and_joined() -> None:
     ports = policy_of(said(protocol="tcp", ports=[443, 443, 80, 90, 91, 95, 85, 92]), 1).ports
     assert ports == (80, 95, 443, 443)
 
@@ -68,7 +70,7 @@ def test_an_empty_selector_matches_everything_and_a_conjunction_needs_every_labe
     assert not matches({"a": "1"}, {"a": "2"})
 
 
-def test_a_list_goes_by_priority_then_drop_before_allow() -> None:
+def test_a_list_is_ordered_by_priority_and_then_drop_before_allow() -> None:
     found = list_of([BUILT_IN, policy("x", 1), policy("y", 1, "drop"), policy("z", 2)], {})
     assert [(key.rule.priority, key.rule.action) for key in found] == [
         (2, "allow"),
@@ -78,7 +80,7 @@ def test_a_list_goes_by_priority_then_drop_before_allow() -> None:
     ]
 
 
-def test_policies_with_one_rule_make_one_set_of_all_their_sources() -> None:
+def test_policies_with_one_rule_share_one_set_of_sources() -> None:
     both = [policy("x", sources={"a": "1"}), policy("y", sources={"b": "1"})]
     (one,) = list_of(both, {})
     assert one.sources == ((("a", "1"),), (("b", "1"),))
@@ -86,12 +88,12 @@ def test_policies_with_one_rule_make_one_set_of_all_their_sources() -> None:
     assert everyone.sources == ((),)
 
 
-def test_lists_are_known_by_what_they_say() -> None:
+def test_the_id_of_a_list_depends_on_its_content_only() -> None:
     assert id_of(list_of([policy("x")], {})) == id_of(list_of([policy("another name", zones={"t": "1"})], {"t": "1"}))
     assert id_of(list_of([policy("x")], {})) != id_of(list_of([policy("x", 1)], {}))
 
 
-def test_the_built_in_default_can_be_replaced_and_comes_back() -> None:
+def test_the_built_in_default_can_be_replaced_and_restored() -> None:
     fleet = Fleet()
     assert fleet.policy("default", priority=3, action="drop").code == "done"
     assert fleet.state.policies.rows["default"].action == "drop"
@@ -118,8 +120,8 @@ rules = st.builds(
 
 
 @given(st.lists(rules, max_size=5, unique=True), st.lists(rules, max_size=5, unique=True))
-def test_classes_of_traffic_tell_exactly_whether_anything_is_lost(old: list[Rule], new: list[Rule]) -> None:
-    """A source that every rule holds: masks against asking about one port after the other."""
+def test_classes_of_traffic_decide_exactly_whether_traffic_is_lost(old: list[Rule], new: list[Rule]) -> None:
+    """The masks are compared with a probe of every port, for a source that is in every rule."""
     traffic = TrafficClasses([*old, *new])
 
     def mask(found: list[Rule]) -> int:
@@ -135,7 +137,7 @@ def test_classes_of_traffic_tell_exactly_whether_anything_is_lost(old: list[Rule
     assert bool(mask(old) & ~mask(new)) == lost
 
 
-def test_what_turns_is_counted_per_move_between_lists() -> None:
+def test_verdict_changes_are_counted_per_pair_of_lists() -> None:
     old = Plan([BUILT_IN], [])
     new = Plan([BUILT_IN, policy("drop-a", action="drop", sources={"a": "1"})], [])
     labels = ({"a": "1"}, {"a": "2"})
@@ -194,7 +196,7 @@ labels_of_zones = st.lists(some_labels.map(selector), max_size=5)
 
 
 @given(several_policies, several_policies, labels_of_zones, labels_of_zones)
-def test_a_plan_made_from_the_former_one_is_as_one_made_anew(
+def test_an_incremental_plan_equals_a_new_one(
     before: list[Policy], after: list[Policy], known: list[Selector], wanted: list[Selector]
 ) -> None:
     former = Plan([BUILT_IN, *before], known)
@@ -203,7 +205,7 @@ def test_a_plan_made_from_the_former_one_is_as_one_made_anew(
     assert all(made.number_of(dict(labels)) == anew.number_of(dict(labels)) for labels in wanted)
 
 
-def test_an_edit_makes_no_list_anew_that_it_is_not_about(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_edit_recomputes_only_the_lists_that_it_affects(monkeypatch: pytest.MonkeyPatch) -> None:
     fleet = Fleet()
     for number in range(20):
         fleet.describe(f"z{number}", {"rack": str(number)})

@@ -15,7 +15,7 @@ offsets = st.dictionaries(partitions, st.integers(0, 10**18 - 1), max_size=40)
 
 
 @given(offsets)
-def test_a_token_comes_back_as_the_position_it_was(positions: dict[Partition, int]) -> None:
+def test_a_token_decodes_to_its_position(positions: dict[Partition, int]) -> None:
     assert from_token(to_token(Position(LOG, positions)), LOG) == Position(LOG, positions)
 
 
@@ -25,7 +25,7 @@ def test_equal_positions_have_equal_tokens(positions: dict[Partition, int]) -> N
 
 
 @given(st.text(max_size=80))
-def test_any_text_is_a_position_or_refused(text: str) -> None:
+def test_any_text_is_decoded_or_refused(text: str) -> None:
     try:
         position = from_token(f"{LOG}:{text}", LOG)
     except InvalidPosition as refusal:
@@ -47,12 +47,12 @@ def test_any_text_is_a_position_or_refused(text: str) -> None:
         (f"{LOG}:" + "zones/1=1," * 10_000, "more than the 65536"),
     ],
 )
-def test_what_is_not_ours_is_refused_with_the_reason(token: str, reason: str) -> None:
+def test_a_token_of_another_log_is_refused_with_the_reason(token: str, reason: str) -> None:
     with pytest.raises(InvalidPosition, match=reason):
         from_token(token, LOG)
 
 
-def test_a_token_of_any_log_passes_where_no_log_is_open() -> None:
+def test_a_token_of_any_log_is_accepted_without_an_open_log() -> None:
     check_token(f"{LOG}:zones/3=15")
     check_token("another-log:")
 
@@ -71,7 +71,7 @@ _SHAPE = "must have the form LOGID:TOPIC/PARTITION=OFFSET,..."
         ("a:" + "z" * 50, f"position: '{'z' * 40}' must have the form TOPIC/PARTITION=OFFSET"),
     ],
 )
-def test_what_is_no_token_of_any_log_is_refused_and_quoted_as_far_as_fits(token: str, reason: str) -> None:
+def test_an_invalid_token_is_refused_and_quoted_up_to_a_length_too(token: str, reason: str) -> None:
     with pytest.raises(InvalidPosition) as refused:
         check_token(token)
     assert str(refused.value) == reason

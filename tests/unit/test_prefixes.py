@@ -1,4 +1,4 @@
-"""Covers against Python's ipaddress: whole and step by step, both families."""
+"""Covers are compared with Python's ipaddress, computed whole and step by step, for both families."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TOP4, TOP6 = (1 << 32) - 1, (1 << 128) - 1
 
 
 def near(base: int, top: int) -> st.SearchStrategy[int]:
-    """Addresses that merge often: close to one another, or close to the ends of the space."""
+    """Addresses that often merge, because they are close to one another or to the ends of the space."""
     return st.one_of(
         st.integers(0, 70).map(lambda i: base + i),
         st.integers(0, 20),
@@ -69,7 +69,7 @@ def oracle6(addresses: set[int]) -> list[IPv6Network]:
 @example([])
 @example([0])
 @example([TOP4])
-def test_the_whole_cover_of_ipv4_is_that_of_ipaddress(addresses: list[int]) -> None:
+def test_the_whole_cover_of_ipv4_agrees_with_ipaddress(addresses: list[int]) -> None:
     assert list(networks(pack(whole4(addresses)), b"")) == oracle4(set(addresses))
 
 
@@ -77,7 +77,7 @@ def test_the_whole_cover_of_ipv4_is_that_of_ipaddress(addresses: list[int]) -> N
 @example([])
 @example([0, 1])
 @example([TOP6])
-def test_the_whole_cover_of_ipv6_is_that_of_ipaddress(addresses: list[int]) -> None:
+def test_the_whole_cover_of_ipv6_agrees_with_ipaddress(addresses: list[int]) -> None:
     assert list(networks(b"", pack(whole6(addresses)))) == oracle6(set(addresses))
 
 
@@ -94,7 +94,7 @@ def test_blocks_merge_across_whole_levels(bits: int) -> None:
 
 @pytest.mark.parametrize(("width", "size"), [(WIDTH4, SIZE4), (WIDTH6, SIZE6)])
 @given(data=st.data())
-def test_single_changes_keep_the_cover_that_the_whole_way_computes(width: int, size: int, data: st.DataObject) -> None:
+def test_single_changes_yield_the_whole_cover(width: int, size: int, data: st.DataObject) -> None:
     choices = near(10 << 24, TOP4) if width == WIDTH4 else near(BASE6, TOP6)
     toggles = data.draw(st.lists(choices, max_size=120))
     cover, present = Cover(width), set[int]()
@@ -121,13 +121,13 @@ def test_a_removal_from_a_full_block_splits_it_all_the_way() -> None:
     assert (net.added, net.removed) == (set(), set())
 
 
-def test_removing_what_is_not_covered_is_a_bug_that_shows() -> None:
+def test_removing_an_uncovered_address_raises() -> None:
     with pytest.raises(AssertionError, match="not covered"):
         Cover(WIDTH4).remove(7, Net())
 
 
 @given(addresses4, addresses4)
-def test_a_difference_of_covers_leads_from_one_to_the_other(old: list[int], new: list[int]) -> None:
+def test_a_difference_turns_one_cover_into_the_other(old: list[int], new: list[int]) -> None:
     before, after = whole4(old), whole4(new)
     added, removed = diff(before, after)
     assert (set(before.tolist()) - set(removed.tolist())) | set(added.tolist()) == set(after.tolist())
@@ -135,7 +135,7 @@ def test_a_difference_of_covers_leads_from_one_to_the_other(old: list[int], new:
 
 
 @given(addresses6, addresses6)
-def test_a_difference_of_ipv6_covers_leads_from_one_to_the_other(old: list[int], new: list[int]) -> None:
+def test_a_difference_turns_one_ipv6_cover_into_the_other(old: list[int], new: list[int]) -> None:
     before, after = whole6(old), whole6(new)
     added, removed = (set(unpack(pack(keys), SIZE6)) for keys in diff(before, after))
     was, is_now = (set(unpack(pack(keys), SIZE6)) for keys in (before, after))
@@ -167,8 +167,8 @@ STATES = st.builds(range, st.integers(0, 300), st.integers(0, 900), st.integers(
 
 
 @given(st.lists(STATES, min_size=2, max_size=5), st.sampled_from([SIZE4, SIZE6]))
-def test_changes_in_a_row_are_netted_alike_whether_they_are_few_or_many(states: list[set[int]], size: int) -> None:
-    """Of each set to the next, and thus of the first to the last."""
+def test_a_sequence_of_changes_is_netted_to_the_whole_change(states: list[set[int]], size: int) -> None:
+    """The net of the changes between successive sets is the change from the first to the last set."""
 
     def packed(keys: set[int]) -> bytes:
         return pack_ints((key << 8 * (size - 2) for key in sorted(keys)), size)
@@ -180,8 +180,8 @@ def test_changes_in_a_row_are_netted_alike_whether_they_are_few_or_many(states: 
     assert netted(change(old, new) for old, new in pairwise(states)) == change(states[0], states[-1])
 
 
-def test_what_a_large_set_went_through_is_netted_without_keeping_others_waiting() -> None:
-    """A relay does it for every old version that a DPU says it has, and any DPU may say any."""
+def test_many_changes_of_a_large_set_are_netted_quickly() -> None:
+    """A relay nets the changes since the version that a DPU reports, and a DPU may report any version."""
     keys = [pack_ints([number << 8 | 32], SIZE4) for number in range(200_000)]
     changes = [PrefixChange(b"".join(keys[first : first + 500]), b"", b"", b"") for first in range(0, len(keys), 500)]
     began_s = perf_counter()
@@ -190,7 +190,9 @@ def test_what_a_large_set_went_through_is_netted_without_keeping_others_waiting(
 
 
 @given(st.sets(st.integers(0, 300), max_size=80), st.integers(0, 310), st.booleans())
-def test_the_prefix_of_a_change_that_holds_an_address_is_found(addresses: set[int], asked: int, is_four: bool) -> None:
+def test_the_search_for_an_address_in_a_change_agrees_with_the_set(
+    addresses: set[int], asked: int, is_four: bool
+) -> None:
     width, size = (WIDTH4, SIZE4) if is_four else (WIDTH6, SIZE6)
     cover = Cover(width)
     for address in sorted(addresses):
@@ -201,8 +203,8 @@ def test_the_prefix_of_a_change_that_holds_an_address_is_found(addresses: set[in
     assert _holds(*pair, wanted) == (asked in addresses)
 
 
-def test_the_prefix_of_a_large_change_is_found_without_keeping_others_waiting() -> None:
-    """Why a DPU lets a node through is asked of each step that its rule has gone through, by anybody who may read."""
+def test_the_search_for_an_address_in_a_large_change_is_fast() -> None:
+    """An explanation searches every step in the history of a rule, and every reader may request one."""
     packed = pack_ints(((number << 1) << 8 | 128 for number in range(200_000)), SIZE6)
     began_s = perf_counter()
     assert not _holds(b"", packed, (399_999).to_bytes(16, "big"))

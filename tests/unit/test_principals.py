@@ -30,7 +30,7 @@ def test_a_principal_is_read_back_from_its_uri(role: str, name: str) -> None:
 
 
 @given(st.text(max_size=80))
-def test_any_other_text_is_nobody_and_one_sentence_says_why(text: str) -> None:
+def test_any_other_text_is_refused_in_one_sentence(text: str) -> None:
     for uri in (text, f"spiffe://{text}", f"spiffe://example.org/{text}", f"spiffe://example.org/operator/{text}"):
         found = parse_uri(uri, "example.org")
         if isinstance(found, str):
@@ -58,16 +58,16 @@ def test_any_other_text_is_nobody_and_one_sentence_says_why(text: str) -> None:
         "spiffe://example.org/operator/a/b/c",
     ],
 )
-def test_what_only_looks_like_one_of_ours_is_nobody(uri: str) -> None:
+def test_a_uri_that_only_resembles_a_principal_is_refused(uri: str) -> None:
     assert isinstance(parse_uri(uri, "example.org"), str)
 
 
 @pytest.mark.parametrize("domain", ["", "Example.org", "a b", "a/b", "-a", "a:1", "x" * 256])
-def test_a_trust_domain_has_a_shape(domain: str) -> None:
+def test_an_invalid_trust_domain_is_refused(domain: str) -> None:
     assert check_trust_domain("trust_domain", domain) is not None
 
 
-def test_one_person_has_many_roles_and_replicas_are_no_persons() -> None:
+def test_one_person_has_many_roles_and_replicas_are_not_persons() -> None:
     assert {person(actor) for actor in ("approver/ann", "operator/ann", "?ann")} == {"ann"}
     assert person("node-agent/k8s/n1") == "k8s/n1"
     assert person("timers/replica-1") == "timers/replica-1"

@@ -1,4 +1,4 @@
-"""Every sentence quotes input by one function, which cuts it: a f-string with `!r` or `!a` would quote it whole."""
+"""Every sentence quotes input with one function, which limits its length. An f-string with `!r` has no limit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WHOLE = {
 
 
 def quotes(path: Path) -> list[str]:
-    """The expressions that a module's f-strings quote whole. A slice is cut, and a fixed set of words is short."""
+    """The expressions that the f-strings of a module quote without a limit. Subscripts, such as slices, are allowed."""
     return [
         f"line {node.lineno}: {ast.unparse(node.value)}"
         for node in ast.walk(ast.parse(path.read_text()))
@@ -26,12 +26,12 @@ def quotes(path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("path", named(sources("commands", "drivers", "deploy")))
-def test_no_sentence_quotes_input_whole(path: Path) -> None:
+def test_every_sentence_limits_quoted_input(path: Path) -> None:
     if str(path.relative_to(ROOT)) not in WHOLE:
         assert quotes(path) == []
 
 
-def test_what_is_shown_of_a_value_has_an_end() -> None:
+def test_a_quoted_value_has_a_bounded_length() -> None:
     long = "x" * 1_000_000
     assert quoted(long) == f"'{'x' * 60}'... (1000000 characters)"
     assert len(quoted("\u202e" * 1_000)) < 700

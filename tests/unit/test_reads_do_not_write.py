@@ -1,4 +1,4 @@
-"""Views and `decide` change nothing in a state, and leave nothing there for `evolve`, over generated histories."""
+"""Views and `decide` do not change a state, over generated histories."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def read_installs(state: InstallsState) -> None:
 
 
 def checked(fold: type[Any], read: Callable[[Any], None]) -> Callable[..., Decision]:
-    """`decide` of this fold, which compares the state before and after, and before and after all views of it."""
+    """A `decide` of this fold that raises if the original or any view changes the state."""
     decide = fold.decide
 
     def decided(self: Any, state: Any, event: Event, at: RecordMetadata) -> Decision:
@@ -118,7 +118,7 @@ def checked(fold: type[Any], read: Callable[[Any], None]) -> Callable[..., Decis
 
 
 def reading(machine: type[RuleBasedStateMachine], fold: type[Any], read: Callable[[Any], None]) -> Any:
-    """The test case of a machine whose fold is checked."""
+    """The test case of a machine whose fold has the checked `decide`."""
     base: Any = machine
 
     class Reading(base):  # type: ignore[misc]

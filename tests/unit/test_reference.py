@@ -1,4 +1,4 @@
-"""The reference tables are what the program would write now, and leave nothing out."""
+"""The reference tables are complete and current."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def test_every_table_is_current() -> None:
     assert {path.name for path in HERE.glob("*.md")} == set(TABLES)
 
 
-def test_every_command_option_setting_and_metric_is_there() -> None:
+def test_every_command_option_setting_and_metric_is_listed() -> None:
     commands = (HERE / "commands.md").read_text()
     for path, command in walk():
         assert len(path) == 1 or f"\n{'#' * len(path)} {' '.join(path)}\n" in commands

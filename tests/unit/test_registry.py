@@ -58,7 +58,7 @@ async def test_every_schema_is_found_by_id_and_by_subject(client: Client) -> Non
         ("/mode/dpuplane.Moved?defaultToGlobal=true", {"mode": "READONLY"}),
     ],
 )
-async def test_what_is_there(client: Client, path: str, answer: object) -> None:
+async def test_existing_objects_are_returned_as_by_confluent(client: Client, path: str, answer: object) -> None:
     response = await client.get(path)
     assert (response.status, await response.json(content_type=CONTENT_TYPE)) == (200, answer)
 
@@ -87,7 +87,9 @@ async def test_latest_is_the_newest_version(client: Client) -> None:
         ("/schemas/nothing", 404, 404),
     ],
 )
-async def test_what_is_not_there_has_the_registry_s_codes(client: Client, path: str, status: int, code: int) -> None:
+async def test_missing_objects_have_the_error_codes_of_confluent(
+    client: Client, path: str, status: int, code: int
+) -> None:
     response = await client.get(path)
     body = await response.json(content_type=CONTENT_TYPE)
     assert (response.status, body["error_code"]) == (status, code)

@@ -1,4 +1,4 @@
-"""Events as `events export` prints them: an address is read without a calculator."""
+"""Events as printed by `events export`: addresses are text, and hashes are hexadecimal."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def joined(four: bytes, six: bytes) -> NodesJoined:
     )
 
 
-def test_addresses_are_text_one_for_each_node_and_hashes_are_hex() -> None:
+def test_addresses_are_text_per_node_and_hashes_are_hex() -> None:
     event = joined(IPv4Address("10.0.0.1").packed + bytes(4), IPv6Address("2001:db8::1").packed * 2)
     record = Record(7, 1, b"z", encode(event), ())
     line = json.loads(as_json(as_line(Partition(ZONES, 0), record)))
@@ -41,12 +41,12 @@ def test_addresses_are_text_one_for_each_node_and_hashes_are_hex() -> None:
     assert approved["hold_hash"] == "abcd"
 
 
-def test_a_column_that_no_edge_writes_is_hex() -> None:
+def test_a_malformed_column_is_hex() -> None:
     assert rendered(joined(b"\x01\x02\x03", b""))["addresses4"] == "010203"
 
 
 @given(st.lists(st.ip_addresses(v=4), max_size=9), st.lists(st.ip_addresses(v=6), max_size=9))
-def test_every_address_reads_back_as_it_was(four: list[IPv4Address], six: list[IPv6Address]) -> None:
+def test_every_address_survives_a_round_trip(four: list[IPv4Address], six: list[IPv6Address]) -> None:
     found = rendered(joined(b"".join(a.packed for a in four), b"".join(a.packed for a in six)))
     assert [IPv4Address(text) if text else NONE4 for text in found["addresses4"]] == four
     assert [IPv6Address(text) if text else NONE6 for text in found["addresses6"]] == six

@@ -1,4 +1,4 @@
-"""Bad requests: each refused in one sentence that names the field, the value and the rule, before there is a record."""
+"""An invalid request is refused before it is appended, in one sentence that names the field, the value and the rule."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ BAD: list[tuple[str, Shape, Any, tuple[str, ...]]] = [
 
 
 @pytest.mark.parametrize(("shape", "request_", "said"), [bad[1:] for bad in BAD], ids=[bad[0] for bad in BAD])
-def test_bad_shape_is_refused_in_one_sentence(shape: Shape, request_: Any, said: tuple[str, ...]) -> None:
+def test_an_invalid_request_is_refused_in_one_sentence(shape: Shape, request_: Any, said: tuple[str, ...]) -> None:
     with pytest.raises(PermanentError) as caught:
         shape(request_, envelope)
     sentence = str(caught.value)
@@ -219,7 +219,7 @@ fleets = st.dictionaries(
 
 
 @given(fleets)
-def test_nodes_become_the_columns_that_say_the_same(fleet: dict[str, tuple[int, dict[str, str]]]) -> None:
+def test_nodes_are_converted_to_equal_columns(fleet: dict[str, tuple[int, dict[str, str]]]) -> None:
     addresses = [address for address, _ in fleet.values()]
     specs = [
         node(name, ".".join(str(byte) for byte in address.to_bytes(4, "big")), labels=given_labels)
@@ -244,7 +244,7 @@ address_lists = st.sampled_from([[], ["10.0.0.1"], ["fd00::1"], ["fd00::1", "10.
 
 
 @given(address_lists, labels, incarnations)
-def test_a_node_alone_is_stated_as_among_others(
+def test_a_single_node_has_the_same_columns_as_among_others(
     addresses: list[str], given_labels: dict[str, str], incarnation: dict[str, Any]
 ) -> None:
     first, other = node("a", *addresses, labels=given_labels, **incarnation), node("b", **incarnation)
@@ -254,7 +254,7 @@ def test_a_node_alone_is_stated_as_among_others(
     assert [next(iter(column)) for column in expand(alone)] == [next(iter(column)) for column in expand(among)]
 
 
-def test_columns_pass_through_as_they_came() -> None:
+def test_columns_are_passed_on_unchanged() -> None:
     event = nodes.join(
         columns(
             names=["a", "source/b"],
@@ -280,7 +280,7 @@ def test_columns_pass_through_as_they_came() -> None:
     )
 
 
-def test_a_repeated_command_becomes_the_same_record_whatever_the_order_of_its_labels() -> None:
+def test_a_repeated_command_is_the_same_record_for_any_order_of_labels() -> None:
     one, other = {"a": "1", "b": "2"}, {"b": "2", "a": "1"}
     cases: list[tuple[Shape, Callable[[dict[str, str]], Any]]] = [
         (nodes.join, lambda labels: join(node(labels=labels))),
@@ -337,8 +337,8 @@ KEYS = {f"{number:x}": "" for number in range(MANY // 4)}
         ),
     ],
 )
-def test_what_is_too_much_is_counted_before_it_is_looked_at(shape: Shape, request_: Any, fault: str) -> None:
-    """A message of 1 MiB that was spread out first kept everybody waiting for a second."""
+def test_too_many_items_are_refused_before_they_are_parsed(shape: Shape, request_: Any, fault: str) -> None:
+    """The check of a message of 1 MiB once parsed all items first and blocked the loop for a second."""
     began_s = perf_counter()
     with pytest.raises(PermanentError) as refused:
         shape(request_, envelope)

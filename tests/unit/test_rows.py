@@ -1,4 +1,4 @@
-"""Tables record their changes, made row by row or thousands at once."""
+"""Tables record their changed rows, for single changes and for changes in bulk."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STEPS = st.lists(
 
 
 @given(_STEPS)
-def test_what_is_drained_is_what_changed_since_the_last_drain(steps: list[Step]) -> None:
+def test_a_drain_returns_the_changes_since_the_last_one(steps: list[Step]) -> None:
     table: StateTable[int] = StateTable("numbers", int)
     rows: dict[str, int] = {}
     changed: set[str] = set()
@@ -61,7 +61,7 @@ def test_what_is_drained_is_what_changed_since_the_last_drain(steps: list[Step])
     assert table.changes() == 0
 
 
-def test_rows_that_change_again_and_again_are_remembered_once() -> None:
+def test_a_row_that_changes_often_is_recorded_once() -> None:
     table: StateTable[int] = StateTable("numbers", int)
     rows = dict.fromkeys(map(str, range(1_000)), 0)
     for _ in range(100):

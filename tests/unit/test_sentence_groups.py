@@ -1,4 +1,4 @@
-"""Differences of `dpuplane verify` that are alike are one line."""
+"""Sentences of `dpuplane verify` that differ only in a name are printed as one line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from deploy.cli.sentence_groups import group_sentences
 BEHIND = "of zone rack-1 holds epoch 1 version 5 digest ab, the log expects epoch 1 version 6 digest cd"
 
 
-def test_sentences_that_differ_in_a_name_only_are_one() -> None:
+def test_sentences_that_differ_only_in_a_name_are_one_line() -> None:
     found = [f"dpu d{number} {BEHIND}" for number in range(8)]
     assert group_sentences([*found, "zones/3 at 7: r1 has state ab, the log cd"]) == [
         f"dpu d0 {BEHIND}; the same of 7 more: d1, d2, d3, d4, d5 and 2 more",
@@ -18,7 +18,7 @@ def test_sentences_that_differ_in_a_name_only_are_one() -> None:
     ]
 
 
-def test_what_differs_in_more_than_a_name_stays_apart() -> None:
+def test_sentences_with_other_differences_stay_separate() -> None:
     apart = [f"dpu d1 {BEHIND}", f"dpu d2 {BEHIND.replace('rack-1', 'rack-2')}", f"node d1 {BEHIND}"]
     assert group_sentences(apart) == apart
 

@@ -1,4 +1,4 @@
-"""Options of `serve` come from the model of settings: none is declared twice, and none is forgotten."""
+"""The options of `serve` come from the model of settings, so each setting has exactly one option."""
 
 from __future__ import annotations
 

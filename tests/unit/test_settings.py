@@ -9,7 +9,7 @@ import pytest
 from deploy.settings.settings import Address, BadSettings, load_settings, parse_address
 
 
-def test_flags_go_before_the_environment_and_that_before_the_file_and_the_defaults(tmp_path: Path) -> None:
+def test_precedence_of_settings_is_flag_environment_file_default(tmp_path: Path) -> None:
     config = tmp_path / "plane.yaml"
     config.write_text("topic_prefix: file\npartitions: 3\nsimulate: 4\n")
     environment = {"DPUPLANE_TOPIC_PREFIX": "environment", "DPUPLANE_PARTITIONS": "5", "DPUPLANE_SERVER": "ignored:1"}
@@ -51,7 +51,7 @@ def test_every_setting_can_come_from_the_environment() -> None:
         ({"data": "d", "role": "boss"}, "role: 'boss' must be one of"),
     ],
 )
-def test_a_setting_that_cannot_be_used_is_named(flags: dict[str, object], says: str) -> None:
+def test_an_invalid_setting_is_named(flags: dict[str, object], says: str) -> None:
     with pytest.raises(BadSettings) as caught:
         load_settings(flags, None, {})
     assert says in str(caught.value)
@@ -71,7 +71,7 @@ def test_insecure_allows_listeners_off_the_loopback() -> None:
         ("nonsense: 1\ndata: d\n", "nonsense"),
     ],
 )
-def test_a_config_file_that_cannot_be_used_is_named(tmp_path: Path, content: str, says: str) -> None:
+def test_an_unusable_config_file_is_named(tmp_path: Path, content: str, says: str) -> None:
     config = tmp_path / "plane.yaml"
     config.write_text(content)
     with pytest.raises(BadSettings) as caught:
@@ -87,7 +87,7 @@ def test_an_empty_config_file_changes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("address", [Address("127.0.0.1", 0), Address("::1", 7080), Address("localhost", 1)])
-def test_addresses_read_as_they_are_written(address: Address) -> None:
+def test_addresses_survive_a_round_trip(address: Address) -> None:
     assert parse_address(str(address)) == address
     assert address.is_loopback
 
@@ -111,7 +111,7 @@ def test_listeners_off_the_loopback_need_tls() -> None:
         ({"calls_at_once": "no"}, "calls_at_once"),
     ],
 )
-def test_half_of_tls_is_none(flags: dict[str, object], says: str) -> None:
+def test_incomplete_tls_settings_are_refused(flags: dict[str, object], says: str) -> None:
     with pytest.raises(BadSettings) as caught:
         load_settings({"data": "d", **flags}, None, {})
     assert says in str(caught.value)

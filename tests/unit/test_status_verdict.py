@@ -36,7 +36,7 @@ PARTS = [
         ),
     ],
 )
-def test_a_verdict_says_whether_all_is_well_and_what_is_not(found: pb.Status, said: str) -> None:
+def test_a_verdict_lists_all_problems(found: pb.Status, said: str) -> None:
     assert verdict(found) == said
 
 
@@ -50,7 +50,7 @@ def test_many_frozen_zones_are_counted() -> None:
     assert found["frozen"] == "z0, z1, z2, z3, z4 and 3 more"
 
 
-def test_a_list_of_revoked_certificates_that_is_not_taken_up_is_one_line_per_replica() -> None:
+def test_an_unloaded_list_of_revoked_certificates_is_one_line_per_replica() -> None:
     replicas = [pb.Replica(name="r1", revocations_fault="tls_revoked f: line 3: no"), pb.Replica(name="r2")]
     said = [line for line in summary(pb.Status(replicas=replicas)) if line[0].startswith("revoked")]
     assert said == [("revoked on r1", "the last good list of certificates is in use: tls_revoked f: line 3: no")]

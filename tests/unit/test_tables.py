@@ -1,4 +1,4 @@
-"""Tables, versions and deltas of zones, against devices that take one prefix after the other."""
+"""Tables, versions and deltas of zones, checked with devices that apply one prefix after the other."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def nodes(first: int, end: int, **changes: object) -> list[Item]:
     return [item._replace(**changes) for item in items]  # type: ignore[arg-type]
 
 
-def test_an_unheard_zone_has_a_table_too_and_nothing_is_version_zero() -> None:
+def test_an_unknown_zone_has_a_table_and_an_empty_table_has_version_zero() -> None:
     fleet = Fleet()
     empty = table(fleet.state, "nowhere")
     assert (empty.version, empty.digest) == (0, bytes(16))
@@ -43,7 +43,7 @@ def test_an_unheard_zone_has_a_table_too_and_nothing_is_version_zero() -> None:
     assert table(fleet.state, "nowhere") == table(fleet.state, "z1")
 
 
-def test_a_reader_who_skips_versions_learns_the_append_of_the_earliest_change_it_skipped() -> None:
+def test_a_reader_that_skips_versions_gets_the_append_time_of_the_earliest_one() -> None:
     fleet = Fleet()
     fleet.change(*nodes(0, 4), earliest_ms=10)
     seen = table(fleet.state, "z0").version
@@ -51,8 +51,10 @@ def test_a_reader_who_skips_versions_learns_the_append_of_the_earliest_change_it
     fleet.change(*nodes(5, 6), earliest_ms=30)
     assert earliest_since(fleet.state, "z0", seen) == 20
     assert earliest_since(fleet.state, "z0", seen + 1) == 30
-    assert earliest_since(fleet.state, "z0", fleet.offset) == 30, "nothing is newer: that of the last change"
-    assert earliest_since(fleet.state, "z0", 0) == 30, "without a version to compare with"
+    assert earliest_since(fleet.state, "z0", fleet.offset) == 30, (
+        "without a newer version, the time is that of the last change"
+    )
+    assert earliest_since(fleet.state, "z0", 0) == 30, "without an earlier version, the time is that of the last change"
 
 
 def test_a_version_is_the_position_after_the_record_and_carries_its_earliest_append() -> None:
@@ -66,7 +68,7 @@ def test_a_version_is_the_position_after_the_record_and_carries_its_earliest_app
     assert table(fleet.state, "z0").earliest_ms == 99
 
 
-def test_what_changes_no_table_makes_no_version() -> None:
+def test_a_record_that_changes_no_table_creates_no_version() -> None:
     fleet = Fleet()
     fleet.change(*nodes(0, 4))
     version = table(fleet.state, "z0").version
@@ -114,7 +116,7 @@ def test_history_has_every_position_while_changes_are_few() -> None:
     assert delta(fleet.state, "z0", 0) is None
 
 
-def test_many_changes_become_one_step_that_starts_before_the_first_of_them() -> None:
+def test_many_changes_become_one_step_from_before_the_first_one() -> None:
     fleet = Fleet()
     fleet.change(*nodes(0, 1000))
     before, device = table(fleet.state, "z0").version, actual_table(fleet.state, "z0")
@@ -133,7 +135,7 @@ def test_many_changes_become_one_step_that_starts_before_the_first_of_them() -> 
     assert applied(device, after) == expected_table(fleet.state, "z0")
 
 
-def test_ipv6_goes_both_ways_too() -> None:
+def test_many_ipv6_changes_become_one_step_too() -> None:
     fleet = Fleet()
     sixes = [Item(f"n{i}", "z0", address6=f"2001:db8::{i:x}") for i in range(INCREMENTAL_MAX * 2)]
     fleet.change(*sixes)
@@ -162,7 +164,7 @@ def test_history_is_never_larger_than_a_snapshot() -> None:
     assert found[-2] is not None
 
 
-def test_a_zone_that_moves_to_another_list_gets_a_version_and_a_way_there_and_back() -> None:
+def test_a_zone_that_moves_to_another_list_gets_a_version_and_deltas_both_ways() -> None:
     fleet = Fleet()
     fleet.change(*nodes(0, 8), *nodes(8, 12, labels={"a": "1"}))
     fleet.policy("p", priority=5, action="drop", protocol="tcp", sources={"a": "1"}, zones={"t": "1"})
@@ -181,7 +183,7 @@ def test_a_zone_that_moves_to_another_list_gets_a_version_and_a_way_there_and_ba
         assert applied(had, back) == expected_table(fleet.state, "z0")
 
 
-def test_devices_of_a_zone_that_fleet_hears_of_later_find_their_way() -> None:
+def test_devices_of_a_zone_unknown_to_fleet_get_deltas() -> None:
     fleet = Fleet()
     fleet.change(*nodes(0, 8, zone="z1"))
     version, device = table(fleet.state, "z0").version, actual_table(fleet.state, "z0")
@@ -204,7 +206,7 @@ def test_an_edited_policy_changes_only_the_prefixes_that_differ() -> None:
     assert applied(device, found) == expected_table(fleet.state, "z0")
 
 
-def test_a_restart_forgets_history_and_nothing_else() -> None:
+def test_a_restart_drops_only_the_history() -> None:
     fleet = Fleet()
     fleet.change(*nodes(0, 300))
     table(fleet.state, "z0")
@@ -275,7 +277,7 @@ def test_the_order_of_a_delta_is_that_order() -> None:
     assert now == end
 
 
-def test_an_upside_down_order_would_be_noticed() -> None:
+def test_a_wrong_order_of_rules_is_noticed() -> None:
     """Why precedence matters: raising a drop's allow above it, done from the bottom, denies for a while."""
     high, low = Rule(2, "allow", "any", ()), Rule(1, "drop", "any", ())
     net = covered([UNIVERSE[0]])

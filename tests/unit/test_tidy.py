@@ -1,5 +1,6 @@
-"""The shape of the tree: lengths, module docstrings, a word on each in its folder's table, and no clock or dice where
-they come as inputs."""
+"""The shape of the tree: limits of length, module docstrings, complete tables in the READMEs of folders, and no direct
+use of clocks or randomness.
+"""
 
 from __future__ import annotations
 
@@ -54,9 +55,9 @@ def dotted(node: ast.expr) -> str:
 
 
 @pytest.mark.parametrize("path", named(sources(*PACKAGES)))
-def test_files_and_functions_fit_a_reader(path: Path) -> None:
+def test_files_and_functions_have_a_limited_length(path: Path) -> None:
     text = path.read_text()
-    assert len(text.splitlines()) <= FILE_LINES_MAX, "look for the seam"
+    assert len(text.splitlines()) <= FILE_LINES_MAX, "the file is too long: split it"
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             lines = (node.end_lineno or node.lineno) - node.lineno + 1
@@ -64,7 +65,7 @@ def test_files_and_functions_fit_a_reader(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", named([path for path in sources(*PACKAGES) if path.stat().st_size]))
-def test_every_module_says_why_it_exists(path: Path) -> None:
+def test_every_module_has_a_docstring(path: Path) -> None:
     assert ast.get_docstring(ast.parse(path.read_text()))
 
 
@@ -75,7 +76,7 @@ def test_time_and_chance_are_inputs(path: Path) -> None:
 
 
 @pytest.mark.parametrize("package", ["schemas", "eventstore", "projections", "commands", "drivers", "deploy"])
-def test_a_folder_says_of_each_of_its_modules_what_it_is_for(package: str) -> None:
+def test_the_readme_of_a_folder_describes_each_of_its_modules(package: str) -> None:
     folder = ROOT / package
     table = (folder / "README.md").read_text().partition("\n## ")[0]
     named = [name for cell in re.findall(r"^\| (.+?) \| ", table, re.M) for name in re.findall(r"`([^`]+)`", cell)]

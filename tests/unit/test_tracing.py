@@ -1,4 +1,4 @@
-"""Tracing commands: the headers of a record decide nothing, and their number is bounded."""
+"""Tracing of commands: headers of a record have no effect on folds, and the number of traces is bounded."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def names(recorded: InMemorySpanExporter) -> list[str]:
 
 
 @given(st.lists(st.tuples(st.text(), st.binary()), max_size=20))
-def test_headers_decide_nothing_and_a_copy_under_others_is_a_copy(headers: list[tuple[str, bytes]]) -> None:
+def test_headers_have_no_effect_on_folds_or_on_the_detection_of_copies(headers: list[tuple[str, bytes]]) -> None:
     def fold(beside: Headers, copy: Headers) -> FoldedPartition:
         folded = FoldedPartition(FLEET_0, {1: ToyFold()}, LOG_ID)
         command = Issuer().set("a")
@@ -61,25 +61,25 @@ def test_headers_decide_nothing_and_a_copy_under_others_is_a_copy(headers: list[
     plain, beside = fold((), ()), fold(tuple(headers), ())
     assert beside.state.total == plain.state.total and beside.ledger.entries == plain.ledger.entries
     assert beside.quarantined == 0 and beside.state.total.effects == 1
-    assert (beside.running == plain.running) == (not headers), "the hash is of all that was read"
+    assert (beside.running == plain.running) == (not headers), "the running hash must cover the headers"
 
 
 @given(st.lists(st.one_of(st.binary(max_size=60), st.just(b"00-" + b"0" * 32 + b"-" + b"0" * 16 + b"-01"))))
-def test_what_is_no_trace_is_none(contents: list[bytes]) -> None:
+def test_an_invalid_trace_header_is_ignored(contents: list[bytes]) -> None:
     recorded = InMemorySpanExporter()
     with recording_spans(SimpleSpanProcessor(recorded), share=1.0, replica="r") as span_recorder:
         span_recorder.on_fold(ZONES_0, [followed(1, *contents), followed(2, SAMPLED[:-2] % (1, 1) + b"00")])
     assert names(recorded) == []
 
 
-def test_a_record_of_many_traces_is_followed_in_a_few(
+def test_a_record_with_many_traces_is_recorded_in_some(
     span_recorder: SpanRecorder, recorded: InMemorySpanExporter
 ) -> None:
     span_recorder.on_fold(ZONES_0, [followed(7, *(SAMPLED % (number, 1) for number in range(1, 1_000)))])
     assert names(recorded) == ["fold zones/0"] * TRACES_MAX
 
 
-def test_a_forward_belongs_to_the_records_it_takes(span_recorder: SpanRecorder, recorded: InMemorySpanExporter) -> None:
+def test_a_forward_is_in_the_traces_of_its_records(span_recorder: SpanRecorder, recorded: InMemorySpanExporter) -> None:
     span_recorder.on_fold(ZONES_0, [followed(offset, SAMPLED % (offset, 1)) for offset in (4, 5, 6, 7)])
     event = forwarding(0, 5, 7)
     forward = span_recorder.on_append(FLEET_0, event)
@@ -97,13 +97,15 @@ def test_a_device_that_skips_a_version_ends_the_traces_of_both(
         span_recorder.on_fold(FLEET_0, [followed(offset, SAMPLED % (offset, 1))])
         span_recorder.distributing({"z": offset + 1, "other": offset})
     span_recorder.reached("z", 3, Level.IN_HARDWARE)
-    assert "device z" not in names(recorded), "nothing was sent yet"
+    assert "device z" not in names(recorded), "a device span needs a table that was sent"
     span_recorder.sent("z", 3)
     span_recorder.reached("z", 3, Level.IN_HARDWARE)
     assert names(recorded).count("device z") == 2 and "device other" not in names(recorded)
 
 
-def test_zones_that_never_answer_do_not_pile_up(span_recorder: SpanRecorder, recorded: InMemorySpanExporter) -> None:
+def test_zones_without_responses_are_tracked_within_a_bound(
+    span_recorder: SpanRecorder, recorded: InMemorySpanExporter
+) -> None:
     for offset in range(1, 4 * VERSIONS_MAX):
         span_recorder.on_fold(FLEET_0, [followed(offset, SAMPLED % (offset, 1))])
         span_recorder.distributing({"z": offset + 1})
@@ -115,7 +117,7 @@ def test_zones_that_never_answer_do_not_pile_up(span_recorder: SpanRecorder, rec
     assert len(span_recorder._awaited_versions) == KEPT_MAX
 
 
-async def test_callers_who_ask_for_everything_get_a_part(
+async def test_the_number_of_traced_calls_is_bounded(
     span_recorder: SpanRecorder, recorded: InMemorySpanExporter
 ) -> None:
     for number in range(10 * CALLS_PER_S):

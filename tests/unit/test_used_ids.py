@@ -25,7 +25,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @given(st.lists(st.lists(st.integers(0, 500), max_size=9), max_size=30), st.sampled_from([0, 5, 20, 1_000]), st.data())
-def test_what_was_added_is_in_there_and_only_ranges_hold_more(
+def test_every_added_id_is_found_and_only_ranges_contain_others(
     steps: list[list[int]], ids_max: int, data: st.DataObject
 ) -> None:
     rng = random.Random(1)
@@ -39,11 +39,11 @@ def test_what_was_added_is_in_there_and_only_ranges_hold_more(
     (other,) = ids_at(data.draw(st.integers(-20, 520)), rng=rng)
     assert (other in used) == (used.range_of(other) is not None)
     if other not in added and other in used:
-        assert used.ranges, "an id that nobody used is refused only by a range"
+        assert used.ranges, "an unused id is found only within a range"
 
 
 @given(st.lists(st.integers(0, 100_000), min_size=1, max_size=300))
-def test_ranges_are_few_in_order_and_apart(minutes: list[int]) -> None:
+def test_ranges_are_few_ordered_and_disjoint(minutes: list[int]) -> None:
     used = UsedIds(0)
     for minute in minutes:
         used.add(ids_at(minute, rng=random.Random(minute)))
@@ -52,7 +52,7 @@ def test_ranges_are_few_in_order_and_apart(minutes: list[int]) -> None:
         assert one.first <= one.last < other.first <= other.last
 
 
-def test_a_range_does_not_reach_over_ten_minutes_in_which_nothing_was_used() -> None:
+def test_a_range_ends_at_a_gap_of_ten_minutes() -> None:
     rng = random.Random(2)
     before, after, between = ids_at(0, rng=rng), ids_at(60, 65, rng=rng), ids_at(30, rng=rng)
     used = UsedIds(0)
@@ -62,7 +62,7 @@ def test_a_range_does_not_reach_over_ten_minutes_in_which_nothing_was_used() -> 
     assert GAP_MS == 10 * MINUTE_MS
 
 
-def test_of_too_many_ranges_the_oldest_become_one() -> None:
+def test_the_oldest_ranges_are_merged_beyond_the_limit() -> None:
     rng = random.Random(3)
     used = UsedIds(0)
     ids = ids_at(*range(0, 20 * (RANGES_MAX + 1), 20), rng=rng)

@@ -27,13 +27,13 @@ async def new_log() -> MemoryLog:
     return log
 
 
-async def test_a_replica_that_has_saved_nothing_claims_nothing() -> None:
+async def test_a_digest_at_position_zero_is_not_compared() -> None:
     log = await new_log()
     fresh = await refold_log(log, [FleetFold(3)], [ReplicaDigest("r", FLEET_0, 0, bytes(16).hex())])
     assert (fresh.replica_digests, fresh.differences) == (0, ())
 
 
-async def test_a_claim_is_held_against_the_fold_at_its_position() -> None:
+async def test_a_digest_is_compared_with_the_fold_at_its_position() -> None:
     log = await new_log()
     end = await log.end(FLEET_0)
     right = (await refold_log(log, [FleetFold(3)], [])).replayed.digests[FLEET_0][end]
@@ -53,7 +53,7 @@ async def test_a_partition_that_cannot_be_folded_differs() -> None:
     assert difference.startswith("fleet/0 cannot be folded at 1: the log requires fold version 9")
 
 
-async def test_a_dpu_is_equal_in_epoch_version_and_digest_or_not_at_all() -> None:
+async def test_a_dpu_is_equal_only_with_equal_epoch_version_and_digest() -> None:
     log = await new_log()
     for name in ("right", "digest", "epoch", "older", "away"):
         event = DpuRegistered(internal_envelope(name, "test", NOW_MS), "z1", name, name, "", "simulated:d")

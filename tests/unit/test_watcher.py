@@ -1,4 +1,4 @@
-"""A watcher that is cut anywhere and resumes from its last position has the list, and no change comes twice."""
+"""A watcher that is cut anywhere and resumes from its last position has the whole list and gets no change twice."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def table_of(state: StateTable[int]) -> StateTable[int]:
 
 
 class Folds(FoldedLog):
-    """Two partitions, each of one table; every change of it is one record."""
+    """Two partitions of one table each. Every record changes one row."""
 
     def __init__(self) -> None:
         super().__init__("r", TOPICS, 2)
@@ -104,7 +104,7 @@ def small_messages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @given(STEPS)
-def test_a_watcher_that_is_cut_and_resumes_has_the_list(steps: list[Any]) -> None:
+def test_a_watcher_that_is_cut_and_resumes_has_the_whole_list(steps: list[Any]) -> None:
     folds = Folds()
     feed = ChangeFeed(folds)
     feed.collect(Rows.tables)
@@ -124,4 +124,4 @@ def test_a_watcher_that_is_cut_and_resumes_has_the_list(steps: list[Any]) -> Non
                 folds.change(partition, key, row)
                 client.undelivered[f"{partition}/{key}"] += 1
     assert client.rows == {f"{p}/{key}": row for p, table in folds.states.items() for key, row in table.rows.items()}
-    assert not client.undelivered, "nothing was missed"
+    assert not client.undelivered, "the watcher missed a change"

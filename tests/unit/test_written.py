@@ -1,4 +1,4 @@
-"""What is inferred from the decisions topic: never that a decision is written which is not."""
+"""The set of written decisions, inferred from the decisions topic, never contains a decision that is not written."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from drivers.decisions.written import AT_ONCE, REMEMBERED, Written, cause_of
 from eventstore.log import ZONES, Partition
 
 
-def test_nothing_is_written_before_anything_was_read() -> None:
+def test_nothing_is_inferred_before_the_first_read() -> None:
     written = Written()
     assert 0 not in written and written.floor == 0
 
 
-def test_what_was_read_is_written_and_what_lies_far_below_it() -> None:
+def test_read_decisions_and_much_older_ones_are_written() -> None:
     written = Written()
     for offset in range(100, 100 + REMEMBERED):
         written.add(offset)
@@ -43,16 +43,16 @@ def test_a_late_copy_changes_nothing() -> None:
     st.integers(0, AT_ONCE),
     st.integers(),
 )
-def test_whatever_is_read_of_whatever_landed_all_that_is_inferred_is_written(
+def test_every_inferred_decision_is_in_the_topic(
     batches: list[tuple[int, int]], skipped: int, landed: int, seed: int
 ) -> None:
-    """Writers append batches in turn, each in any order of its own; of the last one only some landed."""
+    """Writers append batches in turn, each batch in any order. Only a part of the last batch landed."""
     rng, topic, offset = Random(seed), list[int](), 0
     for size, step in batches:
         batch = [offset + step * i for i in range(size)]
         offset = batch[-1] + 1
         rng.shuffle(batch)
-        topic += batch + rng.sample(batch, rng.randint(0, len(batch)))  # another writer does the same, in part
+        topic += batch + rng.sample(batch, rng.randint(0, len(batch)))  # another writer appends a part of the batch too
     last = [offset + i for i in range(AT_ONCE)]
     topic += rng.sample(last, landed)
     decided = {*topic, *last}
@@ -65,6 +65,6 @@ def test_whatever_is_read_of_whatever_landed_all_that_is_inferred_is_written(
 @pytest.mark.parametrize(
     "key", [b"", b"zones", b"zones/1", b"zones/1/", b"zones//1", "zones/²/1".encode(), b"zones/1/-2", b"zones/1/2/3"]
 )
-def test_a_key_that_names_no_cause_is_passed_over(key: bytes) -> None:
+def test_an_invalid_key_of_a_decision_is_ignored(key: bytes) -> None:
     assert cause_of(key) is None
     assert cause_of(b"zones/1/12") == (Partition(ZONES, 1), 12)

@@ -1,4 +1,4 @@
-"""YAML written by people: bounded before it is built, and refused in sentences that quote none of it."""
+"""YAML from users is bounded before it is parsed, and refused in sentences that do not quote its values."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
 SECRET = "hunter2-Tr0ub4dor"
 
 
-def test_nested_aliases_are_refused_by_what_they_stand_for() -> None:
+def test_nested_aliases_are_refused_by_their_expanded_size() -> None:
     assert len(BOMB) < 600
     with pytest.raises(NotYaml, match=f"line 6: the text must have at most {NODES_MAX} keys and values"):
         documents_of(BOMB)
 
 
-def test_merged_aliases_are_refused_by_what_they_stand_for() -> None:
-    """A merge copies the pairs of each mapping that it names: two of the level before double them at each level."""
+def test_merged_aliases_are_refused_by_their_expanded_size() -> None:
+    """A merge copies the pairs of each named mapping. Two merges of the level before double the pairs at each level."""
     levels = "".join(f"m{level}: &m{level} {{<<: [*m{level - 1}, *m{level - 1}]}}\n" for level in range(1, 40))
     with pytest.raises(NotYaml, match="aliases expanded"):
         documents_of("m0: &m0 {a: 1}\n" + levels)
@@ -48,15 +48,15 @@ def test_merged_aliases_are_refused_by_what_they_stand_for() -> None:
         ("a: \x00", "character 4 is not allowed in YAML"),
     ],
 )
-def test_a_text_that_is_no_yaml_of_ours_is_refused_by_line_and_rule(text: str, said: str) -> None:
+def test_invalid_yaml_is_refused_with_line_and_rule(text: str, said: str) -> None:
     with pytest.raises(NotYaml, match=said):
         documents_of(text)
 
 
-def test_as_deep_and_as_many_as_allowed_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_yaml_at_the_limits_of_depth_and_size_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     deep = documents_of("[" * DEPTH_MAX + "]" * DEPTH_MAX)
     assert str(deep) == "[" + "[" * DEPTH_MAX + "]" * DEPTH_MAX + "]"
-    nodes = "a: &a [1, 2]\nb: *a"  # the mapping, two keys, and twice a list of two
+    nodes = "a: &a [1, 2]\nb: *a"  # one mapping, two keys, and two lists of two items
     monkeypatch.setattr(yaml_text, "NODES_MAX", 9)
     assert documents_of(nodes) == [{"a": [1, 2], "b": [1, 2]}]
     monkeypatch.setattr(yaml_text, "NODES_MAX", 8)
@@ -112,7 +112,7 @@ def test_no_sentence_about_settings_prints_a_password(text: str, tmp_path: Path)
     assert SECRET not in str(caught.value)
 
 
-def test_nothing_is_printed_of_a_key_that_is_applied_as_a_policy() -> None:
+def test_a_private_key_applied_as_a_policy_is_not_printed() -> None:
     key = ec.generate_private_key(ec.SECP256R1())
     pem = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
@@ -122,7 +122,7 @@ def test_nothing_is_printed_of_a_key_that_is_applied_as_a_policy() -> None:
     assert not any(line and line in caught.value.message for line in pem.splitlines())
 
 
-def test_settings_without_an_end_are_refused() -> None:
+def test_unbounded_settings_are_refused() -> None:
     with pytest.raises(BadSettings, match=f"at most {CHARACTERS_MAX} characters"):
         load_settings({"data": "d"}, Path("/dev/zero"), {})
 

@@ -56,14 +56,14 @@ class AsOfServers:
     async def open(cls, settings: Settings, now_ms: Callable[[], int]) -> AsyncIterator[AsOfServers]:
         """A context that stops all servers at its end."""
         as_of_servers = cls(settings, now_ms)
-        looking = asyncio.create_task(as_of_servers._stop_idle())
+        opened_page = asyncio.create_task(as_of_servers._stop_idle())
         try:
             yield as_of_servers
         finally:
-            looking.cancel()
+            opened_page.cancel()
             for text in list(as_of_servers._servers):
                 as_of_servers._stop(text)
-            await asyncio.gather(looking, *as_of_servers._ending, return_exceptions=True)
+            await asyncio.gather(opened_page, *as_of_servers._ending, return_exceptions=True)
             if as_of_servers._folder is not None:
                 as_of_servers._folder.cleanup()
 
