@@ -107,7 +107,7 @@ class Timers:
         began_s = asyncio.get_running_loop().time()
         if is_appended := await self.internal_events.append(partition, deadline.key, event):
             self.stated += 1
-            logger.info("expired deadline appended", extra={"partition": partition, "subject": deadline.subject})
+            logger.info("deadline passed, event appended", extra={"partition": partition, "subject": deadline.subject})
         await self._replica.fold_waits.wait_for(is_over, partition, timeout_s=RETRY_S * self._rng.uniform(0.5, 1.5))
         log_ms = self._replica.folded(partition).time_ms
         if is_appended and log_ms < deadline.deadline_ms:

@@ -24,7 +24,7 @@ from deploy.operations.audit.verification import (
 )
 from deploy.process.plane import Plane
 from drivers.relays.relay import Relay
-from eventstore.log import Partition
+from eventstore.log import CLIQUES, Partition
 from eventstore.replicas.status import PartitionStatus
 from projections.fleet.tables.zone_table import table
 from projections.installs.rows import Level
@@ -182,7 +182,7 @@ class Scenario:
             nodes=len(fresh.fleet.members.rows),
             zones=len(fresh.zones),
             dpus=sum(map(len, fresh.dpus.values())),
-            cliques=sum(len(folded.state.cliques) for p, folded in replayed.partitions.items() if p.topic == "cliques"),
+            cliques=sum(len(folded.state.cliques) for p, folded in replayed.partitions.items() if p.topic == CLIQUES),
             rules_per_zone=max(rules, default=0),
             join_to_applied_ms=latency,
             joins_per_second=joins_per_second,
