@@ -1,7 +1,7 @@
 """A fold, an actor, an event type and backends that only tests have work everywhere.
 
 They run on both engines and in the simulator, and occur in metrics, status, backups, verification, decisions and ACLs.
-`tests/support/extended_build.py` adds each with one line.
+`tests/support/extension/build.py` adds each with one line.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.support.lab import LAB
-from tests.support.notes import NOTES_WANTED
+from tests.support.extension.lab import LAB
+from tests.support.extension.notes import NOTES_WANTED
 from tests.support.planes import Process, Ran, run, serving, started
 
-EXTENDED = (sys.executable, "-m", "tests.support.extended_build")
+EXTENDED = (sys.executable, "-m", "tests.support.extension.build")
 EXPECTED = [("LogCreated", None), *(("NoteWritten", f"note {number}") for number in range(NOTES_WANTED))]
 
 _prefixes = itertools.count()

@@ -25,9 +25,9 @@ from eventstore.folding.fold import Fold, ItemOutcome, Outcome, RunFold
 from eventstore.log import Record
 from eventstore.reasons import Reason
 from tests.support.fleet import PARTITIONS
-from tests.support.folding import Folding
-from tests.support.pinned_logs import made, read, write
-from tests.support.sentences import module_file, modules, sentences
+from tests.support.pinned.folding import Folding
+from tests.support.pinned.logs import made, read, write
+from tests.support.pinned.sentences import module_file, modules, sentences
 
 GOLDEN = Path(__file__).parent / "golden" / "folds.json"
 FOLDS: dict[str, Fold[Any]] = {f"{fold.topic}.v{fold.version}": fold for fold in folds_of(PARTITIONS)}

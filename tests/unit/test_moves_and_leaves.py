@@ -1,18 +1,191 @@
 """Moves and leaves of one node, at every interleaving of forwards and of deliveries from fleet's outbox.
 
-Once every record is delivered, zones and fleet agree with the order of the accepted statements.
+Several zones partitions and fleet run as pure folds on one clock, and each record moves between them by an explicit
+step. The clock may run ahead and be corrected. An oracle predicts the final zone of the node from the accepted
+statements and their order alone. Once every record is delivered, zones and fleet agree with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice, product
+from typing import NamedTuple
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.support.crossing import Step, ZonesAndFleet, run_steps
+from eventstore.folding.fold import Outcome
+from eventstore.log import partition_of
+from projections.forwarding.fleet_to_zones import next_record
+from projections.forwarding.zones_to_fleet import forward
+from tests.support.fleet import PARTITIONS, Fleet
+from tests.support.zones import ZonesPartition
+
+NODE = "n"
+ROUNDS = 50
+"""More rounds of forwards and deliveries than any test needs."""
+
+
+def zones_of(number: int, count: int) -> list[str]:
+    """The names of `count` zones of a partition."""
+    found = (zone for zone in map("z{}".format, range(999)) if partition_of(zone.encode(), PARTITIONS) == number)
+    return [zone for zone, _ in zip(found, range(count), strict=False)]
+
+
+ZONES = {"A": zones_of(0, 2)[0], "a": zones_of(0, 2)[1], "B": zones_of(1, 1)[0], "C": zones_of(2, 1)[0]}
+"""Zones by a letter; A and a share a partition."""
+
+
+class LastStatement(NamedTuple):
+    """The last statement about the node in one partition; `left` is 0 while the node is present."""
+
+    zone: str
+    created: int
+    stated: int
+    left: int
+
+    def ends(self, other: LastStatement) -> bool:
+        """Whether this leave ends `other`, a statement in another partition."""
+        if not self.left:
+            return False
+        if other.created < self.created:
+            return other.stated < self.left
+        return other.created == self.created and other.stated < self.stated
+
+
+AHEAD_MS = 20 * 60_000
+"""How much the clock is ahead, if it is."""
+
+
+class ZonesAndFleet:
+    """Steps are `join`, `change` and `leave` of the one node in a zone, given by its letter, and `forward`, `deliver`
+    and `prune` of the partition of that zone. `fast` and `right` set the clock of all partitions and ignore the letter.
+    """
+
+    def __init__(self) -> None:
+        self.fleet = Fleet()
+        self.logs = [ZonesPartition() for _ in range(PARTITIONS)]
+        self.statements: dict[int, LastStatement] = {}
+        self._left_at: dict[int, int] = {}
+        self.now = self.fleet.now_ms
+        self.ahead_ms = 0
+
+    def step(self, what: str, letter: str, created: int = 5) -> bool:
+        """Run one step; whether it changed anything."""
+        self.now += 1
+        zone = ZONES[letter]
+        number = partition_of(zone.encode(), PARTITIONS)
+        self.fleet.now_ms = self.now + self.ahead_ms
+        self.logs[number].now_ms = self.fleet.now_ms - 1
+        done: bool = getattr(self, f"_{what}")(zone, number, created)
+        return done
+
+    def deliver_all(self) -> None:
+        """Forward and deliver until no record is pending."""
+        for _ in range(ROUNDS):
+            moved = [self.step(what, letter) for what in ("forward", "deliver") for letter in "ABC"]
+            if not any(moved):
+                return
+        raise AssertionError(f"records still pending after {ROUNDS} rounds")
+
+    def where(self) -> list[tuple[str, int]]:
+        """The zones that contain the node, and its incarnations."""
+        rows = (log.state.nodes.rows.get(NODE) for log in self.logs)
+        return [(row.zone, row.created_ms) for row in rows if row is not None]
+
+    def member(self) -> list[tuple[str, int]]:
+        """The zone and incarnation that fleet has for the node."""
+        row = self.fleet.state.members.rows.get(NODE)
+        return [] if row is None else [(row.zone, row.created_ms)]
+
+    def expected(self) -> list[tuple[str, int]]:
+        """The expected zone and incarnation, from the statements accepted by zones."""
+        there = [
+            statement
+            for number, statement in self.statements.items()
+            if not statement.left
+            and not any(other.ends(statement) for at, other in self.statements.items() if at != number)
+        ]
+        return [
+            (statement.zone, statement.created)
+            for statement in sorted(there, key=lambda statement: statement[1:3])[-1:]
+        ]
+
+    def may_state(self, zone: str, created: int) -> bool:
+        """Whether the order of statements decides about this incarnation. It does not if a newer incarnation left this
+        partition, or left another partition and fleet has not forwarded that leave yet: the caller cannot know of it.
+        """
+        here = partition_of(zone.encode(), PARTITIONS)
+        for number, statement in self.statements.items():
+            if number not in self._left_at:
+                continue
+            is_told = number != here and self.fleet.state.marks.get(number, 0) > self._left_at[number]
+            if created < statement.created and statement.left and not is_told:
+                return False
+        return True
+
+    def _join(self, zone: str, number: int, created: int) -> bool:
+        if not self.may_state(zone, created):
+            return False
+        labels = {"said": str(self.now)}
+        log = self.logs[number]
+        return self._stated(log.join(NODE, zone=zone, created_ms=created, uid="u", labels=labels), zone, number)
+
+    def _change(self, zone: str, number: int, created: int) -> bool:
+        row = self.logs[number].state.nodes.rows.get(NODE)
+        if row is None or not self.may_state(zone, row.created_ms):
+            return False
+        return self._stated(self.logs[number].change(NODE, zone=zone, address=self.now), zone, number)
+
+    def _leave(self, zone: str, number: int, created: int) -> bool:
+        before = self.logs[number].state.nodes.rows.get(NODE)
+        self.logs[number].leave(NODE, zone=zone)
+        if before is None or before.zone != zone:
+            return False
+        self.statements[number] = self.statements[number]._replace(left=self.now)
+        self._left_at[number] = self.logs[number].end - 1
+        return True
+
+    def _stated(self, outcome: Outcome, zone: str, number: int) -> bool:
+        if outcome.code == "done":
+            self.statements[number] = LastStatement(
+                zone, self.logs[number].state.nodes.rows[NODE].created_ms, self.now, 0
+            )
+        return outcome.code == "done"
+
+    def _forward(self, zone: str, number: int, created: int) -> bool:
+        event = forward(self.logs[number].state, number, self.fleet.state.marks.get(number, 0))
+        return event is not None and self.fleet.apply(event).code == "done"
+
+    def _deliver(self, zone: str, number: int, created: int) -> bool:
+        log = self.logs[number]
+        event = next_record(self.fleet.state, number, log.state.fleet_mark)
+        return event is not None and log.append(event).code == "done"
+
+    def _fast(self, zone: str, number: int, created: int) -> bool:
+        self.ahead_ms = AHEAD_MS
+        return True
+
+    def _right(self, zone: str, number: int, created: int) -> bool:
+        self.ahead_ms = 0
+        return True
+
+    def _prune(self, zone: str, number: int, created: int) -> bool:
+        return self.logs[number].forwarded(self.fleet.state.marks.get(number, 0)).code == "done"
+
+
+Step = tuple[str, str, int]
+
+
+def run_steps(steps: Sequence[Step]) -> ZonesAndFleet:
+    """The folds after these steps, with every record forwarded and delivered."""
+    plane = ZonesAndFleet()
+    for step in steps:
+        plane.step(*step)
+    plane.deliver_all()
+    return plane
+
 
 BETWEEN: tuple[tuple[tuple[str, str], ...], ...] = (
     (),

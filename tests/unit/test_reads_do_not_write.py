@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from array import array
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine
+from pyroaring import BitMap
 
 from eventstore.folding.fold import Decision, RecordMetadata
 from projections.cliques import files
@@ -25,12 +28,12 @@ from projections.forwarding.fleet_to_zones import next_record
 from projections.forwarding.zones_to_fleet import forward, is_forwarded
 from projections.installs.fold import InstallsFold, InstallsState
 from projections.installs.views import laggards, zone_progress
+from projections.memo import Memo
 from projections.views import dry_runs, explanations, nodes, zones
 from projections.zones.dpus import views as dpu_views
 from projections.zones.fold import ZonesFold, ZonesState
 from projections.zones.rows import Dpu
 from schemas.events import Event, InstallsReported
-from tests.support.contents import contents_of
 from tests.support.fleet import holds
 from tests.support.thresholds import with_threshold
 from tests.unit.test_clique_machine import CliqueMachine
@@ -38,6 +41,47 @@ from tests.unit.test_fleet_machine import FleetMachine
 from tests.unit.test_installs import PARTITION, REPORT
 from tests.unit.test_lifecycle_machine import LifecycleMachine
 from tests.unit.test_nodes_machine import NodesMachine
+
+
+def contents_of(state: object) -> list[str]:
+    """All values that are reachable from a state, except for the remembered results of pure functions."""
+    return list(_walk("", state, ()))
+
+
+def _walk(path: str, value: Any, above: tuple[int, ...]) -> Iterator[str]:
+    match value:
+        case Memo() | Callable() | type() | memoryview():
+            return
+        case None | bool() | int() | float() | str() | bytes():
+            yield f"{path} = {value!r}"
+        case np.ndarray() | array():
+            yield f"{path} = {value.tobytes().hex()}"
+        case BitMap():
+            yield f"{path} = {list(value)}"
+        case dict():
+            yield f"{path}: {len(value)} keys"
+            for key, item in value.items():
+                yield from _walk(f"{path}[{_named(key)}]", item, above)
+        case set() | frozenset():
+            yield f"{path} = {sorted(map(_named, value))}"
+        case _ if hasattr(value, "__iter__") and hasattr(value, "__len__") and not hasattr(value, "__dict__"):
+            yield f"{path}: {len(value)} items"
+            for number, item in enumerate(value):
+                yield from _walk(f"{path}[{number}]", item, above)
+        case _:
+            assert id(value) not in above, f"{path} leads back to itself"
+            for name in _attributes(value):
+                yield from _walk(f"{path}.{name}", getattr(value, name), (*above, id(value)))
+
+
+def _attributes(value: object) -> list[str]:
+    slots = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ()) if hasattr(value, name)]
+    return [*getattr(value, "__dict__", {}), *dict.fromkeys(slots)]
+
+
+def _named(key: object) -> str:
+    return repr(key) if type(key).__repr__ is not object.__repr__ else f"#{id(key)}"
+
 
 EXAMPLES, STEPS = 8, 20
 DPU = Dpu("z0", 0, "n1", "", "", "Ready", 0, 0, 0, 0)

@@ -1,5 +1,5 @@
 """An install interface, a backend of BMCs and a backend of agents that exist only for tests. Each needs this file and
-one line in `extended_build`.
+one line in `extension.build`.
 """
 
 from __future__ import annotations

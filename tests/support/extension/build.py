@@ -1,7 +1,7 @@
-"""The plane with a fold, an actor, an event type and backends that only tests have: each is a module and one line here.
+"""The plane with a fold, an actor, an event type and backends that exist only for tests, each added by one line here.
 
-`python -m tests.support.extended_build ...` is `dpuplane ...` of that plane; with `simulation` it is `python -m
-tests.simulation` of it. The tables are changed before any other module takes them.
+`python -m tests.support.extension.build ...` is `dpuplane ...` of that plane. With `simulation` it is `python -m
+tests.simulation` of it. The tables are changed before any other module imports them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 from dataclasses import replace
 
 from schemas import events
-from tests.support.noted_event import NoteWritten
+from tests.support.extension.noted_event import NoteWritten
 
 
 def extend() -> None:
@@ -18,7 +18,7 @@ def extend() -> None:
     events.EVENTS = (*events.EVENTS, NoteWritten)
     from deploy.composition import topics
     from eventstore.topics import TopicSpec, TopicTable
-    from tests.support.notes import NOTES, NotesFold, NoteWriter
+    from tests.support.extension.notes import NOTES, NotesFold, NoteWriter
 
     readers, writers = frozenset({"api", "decisions", topics.READER}), frozenset({"api"})
     row = TopicSpec(
@@ -31,7 +31,7 @@ def extend() -> None:
     roles.ROLES = {**roles.ROLES, "api": replace(api, actors={**api.actors, "notes": NoteWriter})}
     from deploy.composition import bmc_backends, device_backends
     from projections.zones.dpus import install_interfaces
-    from tests.support import lab
+    from tests.support.extension import lab
 
     install_interfaces.INTERFACES = {**install_interfaces.INTERFACES, lab.LAB: lab.INTERFACE}
     bmc_backends.BMC_BACKENDS = {**bmc_backends.BMC_BACKENDS, lab.LAB: lab.bmc_backend}
@@ -43,7 +43,7 @@ if __name__ == "__main__":
     if sys.argv[1] == "simulation":
         from tests.simulation import world
         from tests.simulation.__main__ import main as simulate
-        from tests.support.lab import LAB
+        from tests.support.extension.lab import LAB
 
         world.BMC_SCHEME = LAB
         sys.exit(simulate(sys.argv[2:]))

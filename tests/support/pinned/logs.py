@@ -15,14 +15,14 @@ from eventstore.folding.ledger import AHEAD_MS, KEEP_MS, LATE_MS
 from eventstore.ids import envelope, uuid7
 from eventstore.log import CLIQUES, FLEET, INSTALLS, ZONES, Record
 from schemas.events import Event, FoldVersionUpgraded, LogCreated
-from tests.support import pinned_cliques, pinned_fleet, pinned_installs, pinned_zones
+from tests.support.pinned import cliques, fleet, installs, zones
 from tests.support.toy_records import POISON
 
 HISTORIES: dict[str, Callable[[], list[Record]]] = {
-    ZONES: pinned_zones.records,
-    FLEET: pinned_fleet.records,
-    CLIQUES: pinned_cliques.records,
-    INSTALLS: pinned_installs.records,
+    ZONES: zones.records,
+    FLEET: fleet.records,
+    CLIQUES: cliques.records,
+    INSTALLS: installs.records,
 }
 """The records of a new log by topic. They depend on the present folds, so a pinned log is written only once, when its
 fold version is pinned.

@@ -1,4 +1,4 @@
-"""An event type that only tests have: this declaration, and a line in `extended_build`, are all of it."""
+"""An event type that exists only for tests. It needs this declaration and one line in `extension.build`."""
 
 from __future__ import annotations
 

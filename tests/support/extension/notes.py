@@ -15,7 +15,7 @@ from eventstore.folding.state_table import StateTable
 from eventstore.ids import internal_envelope
 from eventstore.log import Partition
 from schemas.events import Event
-from tests.support.noted_event import NoteWritten
+from tests.support.extension.noted_event import NoteWritten
 
 if TYPE_CHECKING:
     from deploy.composition.roles import ActorContext
