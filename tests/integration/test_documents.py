@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.documents import ROOT, RUN, blocks, calls, documents, fault_of, said
+from tests.support.documents import ROOT, RUN, blocks, calls, command_lines, documents, fault_of
 from tests.support.terminal import terminal
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -40,7 +40,7 @@ def test_links_have_targets(name: str) -> None:
 
 @pytest.mark.parametrize("name", named(documents()))
 def test_every_command_in_a_document_is_valid(name: str) -> None:
-    faults = [fault_of(words) for line in said((ROOT / name).read_text()) for words in calls(line)]
+    faults = [fault_of(words) for line in command_lines((ROOT / name).read_text()) for words in calls(line)]
     assert [fault for fault in faults if fault] == []
 
 

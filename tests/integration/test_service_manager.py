@@ -24,7 +24,7 @@ def manager(tmp_path: Path) -> Iterator[socket.socket]:
         yield listener
 
 
-def heard(manager: socket.socket) -> str:
+def notification_of(manager: socket.socket) -> str:
     return manager.recv(1024).decode()
 
 
@@ -34,25 +34,25 @@ async def test_a_process_notifies_readiness_watchdog_and_stop(
     monkeypatch.setenv("NOTIFY_SOCKET", manager.getsockname())
     monkeypatch.setenv("WATCHDOG_USEC", "300000")
     async with serving("--data", str(tmp_path / "plane")) as plane:
-        assert [await asyncio.to_thread(heard, manager) for _ in range(4)] == [READY, *[WATCHDOG] * 3]
+        assert [await asyncio.to_thread(notification_of, manager) for _ in range(4)] == [READY, *[WATCHDOG] * 3]
         assert await plane.stop() == 0
     manager.setblocking(False)
     rest: list[str] = []
     while not rest or rest[-1] != STOPPING:
-        rest.append(heard(manager))
+        rest.append(notification_of(manager))
     assert set(rest[:-1]) <= {WATCHDOG}
     with pytest.raises(BlockingIOError):
-        heard(manager)
+        notification_of(manager)
 
 
 async def test_a_blocked_loop_does_not_notify_the_watchdog(manager: socket.socket) -> None:
     environment = {"NOTIFY_SOCKET": manager.getsockname(), "WATCHDOG_USEC": "30000"}
     async with service_notifications(environment):
         await asyncio.sleep(0)
-        assert [heard(manager), heard(manager)] == [READY, WATCHDOG]
+        assert [notification_of(manager), notification_of(manager)] == [READY, WATCHDOG]
         manager.settimeout(0.3)
         with pytest.raises(TimeoutError):  # block the loop for ten times the timeout of the watchdog
-            heard(manager)
+            notification_of(manager)
 
 
 async def test_an_abstract_socket_works_and_no_socket_is_required(caplog: pytest.LogCaptureFixture) -> None:
@@ -61,8 +61,8 @@ async def test_an_abstract_socket_works_and_no_socket_is_required(caplog: pytest
         listener.bind(f"\0{name}")
         listener.settimeout(HEARD_S)
         async with service_notifications({"NOTIFY_SOCKET": f"@{name}"}):
-            assert heard(listener) == READY
-        assert heard(listener) == STOPPING
+            assert notification_of(listener) == READY
+        assert notification_of(listener) == STOPPING
     async with service_notifications({}):
         assert not caplog.records
     notify(f"@{name}", READY)

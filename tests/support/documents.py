@@ -41,7 +41,7 @@ def blocks(text: str) -> list[Block]:
     return [Block(mark, body.splitlines()) for mark, body in _BLOCK.findall(text)]
 
 
-def said(text: str) -> Iterator[str]:
+def command_lines(text: str) -> Iterator[str]:
     """Every line of a document that may contain a command: fenced blocks, indented blocks, and code in a sentence."""
     for block in blocks(text):
         yield from "\n".join(block.lines).replace("\\\n", " ").splitlines()

@@ -20,7 +20,7 @@ steps = st.lists(st.tuples(st.sampled_from(("hold", "release", "ask")), places, 
 
 
 def batch(number: int, order: Sequence[int]) -> array[int]:
-    """Addresses of one batch in some order; those of a multiple of 7 are none."""
+    """The addresses of one batch in some order. Every multiple of 7 has no address."""
     return array("I", [FIRST + number * BATCH + place if place % 7 else 0 for place in order])
 
 
@@ -30,7 +30,7 @@ def check(holders: AddressIndex, held: dict[Address, set[int]]) -> None:
     assert {address: set(slots) for address, slots in holders.shared.items()} == several
 
 
-def test_an_address_given_twice_is_a_repeat_but_for_none() -> None:
+def test_a_repeated_address_is_detected_unless_it_is_absent() -> None:
     assert not column4(array("I", [1, 0, 2, 0]).tobytes()).repeats
     assert column4(array("I", [1, 0, 2, 1]).tobytes()).repeats
     assert column4(array("I", [*range(BATCH), 5]).tobytes()).repeats
@@ -38,7 +38,7 @@ def test_an_address_given_twice_is_a_repeat_but_for_none() -> None:
 
 
 @given(batches, steps)
-def test_batches_are_held_as_if_one_by_one(orders: list[list[int]], taken: list[tuple[str, int, int]]) -> None:
+def test_a_batch_equals_single_additions(orders: list[list[int]], taken: list[tuple[str, int, int]]) -> None:
     holders, held = AddressIndex(), dict[Address, set[int]]()
     for number, order in enumerate(orders):
         column = column4(batch(number, order).tobytes())
@@ -61,7 +61,7 @@ def test_batches_are_held_as_if_one_by_one(orders: list[list[int]], taken: list[
 
 
 @given(st.permutations(range(BATCH)), st.booleans())
-def test_what_was_saved_is_held_by_its_slots(order: list[int], is_shared: bool) -> None:
+def test_a_restored_index_equals_its_slots(order: list[int], is_shared: bool) -> None:
     values = array("I", [*batch(0, order), *range(FIRST + BATCH, FIRST + BATCH + BATCH_ADDRESSES)])
     if is_shared:
         values += array("I", [FIRST + 1, FIRST + BATCH, FIRST + 1])
@@ -73,7 +73,7 @@ def test_what_was_saved_is_held_by_its_slots(order: list[int], is_shared: bool) 
     check(holders, held)
 
 
-def test_ipv6_addresses_are_held_alone_and_together() -> None:
+def test_ipv6_addresses_are_indexed_alone_and_in_batches() -> None:
     holders = AddressIndex()
     holders.add_all6([SIX, b""], [0, 1])
     assert holders.has_any(column4(b"").given, [SIX])

@@ -131,7 +131,7 @@ def test_a_node_kept_by_a_hold_is_counted_as_held() -> None:
 
 
 async def withhold(made: Plane) -> None:
-    """Of three nodes one leaves and another changes its address. The budgets hold both changes."""
+    """One of three nodes leaves, and another changes its address. The budgets hold both changes."""
     for kind in (DENIED_BY_LEAVE, DENIED_BY_CHANGE):
         await budget(made, 0, kind)
     await asyncio.gather(*(join(made, HOME, number) for number in range(3)))

@@ -33,16 +33,16 @@ def test_a_key_with_a_password_is_refused_in_one_sentence(tmp_path: Path) -> Non
     locked = serialization.BestAvailableEncryption(b"secret")
     pem, pkcs8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
     key.write_bytes(Ed25519PrivateKey.generate().private_bytes(pem, pkcs8, locked))
-    said = CheckpointContent(format=FORMAT, log_id="log", generation=1, made_at_ms=0, partitions={})
+    content = CheckpointContent(format=FORMAT, log_id="log", generation=1, made_at_ms=0, partitions={})
     with pytest.raises(PermanentError, match=r"in PEM, without a password$"):
-        signed(said, key)
+        signed(content, key)
 
 
 def test_a_signature_that_is_not_base64_is_refused_as_damage(tmp_path: Path) -> None:
     key, public, file = tmp_path / "key", tmp_path / "key.pub", tmp_path / "checkpoint"
     new_keys(key, public)
-    said = CheckpointContent(format=FORMAT, log_id="log", generation=1, made_at_ms=0, partitions={})
-    file.write_text(signed(said, key).decode().replace('"signature": "', '"signature": "é'))
+    content = CheckpointContent(format=FORMAT, log_id="log", generation=1, made_at_ms=0, partitions={})
+    file.write_text(signed(content, key).decode().replace('"signature": "', '"signature": "é'))
     with pytest.raises(PermanentError, match="is not a valid checkpoint: "):
         load(file, public)
 

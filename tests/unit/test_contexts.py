@@ -30,7 +30,7 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(cli, [*arguments])
 
 
-def asked(*arguments: str) -> str:
+def server_of(*arguments: str) -> str:
     """The server that a command tries to call. No process listens there."""
     ran = run("nodes", "list", *arguments)
     assert ran.exit_code == 3
@@ -84,16 +84,16 @@ def test_an_unreadable_file_is_refused_with_the_reason(file: Path) -> None:
 
 
 def test_precedence_is_flag_variable_context_default(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert asked() == "127.0.0.1:7080"
+    assert server_of() == "127.0.0.1:7080"
     file.write_text(_LAB)
-    assert asked() == "127.0.0.1:1"
-    assert asked("--context", "other") == "127.0.0.1:2"
+    assert server_of() == "127.0.0.1:1"
+    assert server_of("--context", "other") == "127.0.0.1:2"
     monkeypatch.setenv("DPUPLANE_CONTEXT", "other")
-    assert asked() == "127.0.0.1:2"
-    assert asked("--context", "lab") == "127.0.0.1:1"
+    assert server_of() == "127.0.0.1:2"
+    assert server_of("--context", "lab") == "127.0.0.1:1"
     monkeypatch.setenv("DPUPLANE_SERVER", "127.0.0.1:3")
-    assert asked() == "127.0.0.1:3"
-    assert asked("--server", "127.0.0.1:4") == "127.0.0.1:4"
+    assert server_of() == "127.0.0.1:3"
+    assert server_of("--server", "127.0.0.1:4") == "127.0.0.1:4"
 
 
 def test_files_of_a_context_are_relative_to_its_file(file: Path) -> None:

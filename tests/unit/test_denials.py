@@ -22,6 +22,6 @@ def test_a_loop_of_denials_is_counted_whole_and_logged_in_part(caplog: pytest.Lo
             seen.count_unauthenticated("ipv4:10.0.0.1", "nobody")
     finally:
         caplog.handler.removeFilter(lines)
-    told = [f"{r.getMessage()} {r.__dict__['peer']}" for r in caplog.records if r.name == denials.__name__]
-    assert told == ["call denied viewer/ann", "caller not authenticated ipv4:10.0.0.1"] * int(AT_ONCE)
+    messages = [f"{r.getMessage()} {r.__dict__['peer']}" for r in caplog.records if r.name == denials.__name__]
+    assert messages == ["call denied viewer/ann", "caller not authenticated ipv4:10.0.0.1"] * int(AT_ONCE)
     assert (seen.denied, seen.unauthenticated) == (1_000, 1_000)

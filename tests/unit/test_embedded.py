@@ -151,7 +151,9 @@ def test_appends_without_waiting_callers_do_not_count_as_callers(tmp_path: Path)
 
 
 @pytest.mark.parametrize(("bound", "most"), [("_BATCH_RECORDS", 4), ("_BATCH_BYTES", 64)])
-def test_a_full_batch_waits_for_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str, most: int) -> None:
+def test_a_full_kafka_batch_does_not_linger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str, most: int
+) -> None:
     callers = [[(ZONES_0, count)] for count in (10, 10, 4)]
     assert lingered_s(tmp_path / "waits", *callers)[-1] > 0.0
     monkeypatch.setattr(embedding, bound, most)
@@ -166,9 +168,7 @@ async def test_the_queue_is_bounded_and_every_append_gets_its_turn(log: Embedded
     assert log.queued_bytes == 0
 
 
-async def test_a_clock_that_was_hours_ahead_is_not_followed_when_it_is_right_again(
-    log: EmbeddedLog, clock: Clock
-) -> None:
+async def test_append_time_goes_back_after_a_clock_was_hours_ahead(log: EmbeddedLog, clock: Clock) -> None:
     right_ms = 10 * HOUR_MS
     for ms in (right_ms, right_ms + 2 * HOUR_MS, right_ms + 1_000, right_ms + 500):
         clock.ms = ms
@@ -177,8 +177,8 @@ async def test_a_clock_that_was_hours_ahead_is_not_followed_when_it_is_right_aga
     assert stamps == [0, 2 * HOUR_MS, 1_000, 1_000]
 
 
-async def test_a_time_is_found_on_either_side_of_a_clock_that_stepped_back(tmp_path: Path, clock: Clock) -> None:
-    """By its owner, beside it, after a restart, and in a partition whose clock stepped back more than once."""
+async def test_the_position_at_a_time_is_found_although_the_clock_stepped_back(tmp_path: Path, clock: Clock) -> None:
+    """The owner and a secondary find it, also after a restart and several steps of the clock."""
     path, hours = tmp_path / "log", [0, 2, 3, 1, 1, 4, 0, 0, 5]
     for part in (hours[:5], hours[5:]):
         async with EmbeddedLog.open(TOPICS, path, partition_count=2, now_ms=clock) as log:
@@ -195,7 +195,7 @@ async def test_a_time_is_found_on_either_side_of_a_clock_that_stepped_back(tmp_p
     assert len(records) == len(hours)
 
 
-async def test_append_time_never_goes_back_a_little(tmp_path: Path, clock: Clock) -> None:
+async def test_append_time_does_not_follow_small_steps_back(tmp_path: Path, clock: Clock) -> None:
     times = (5_000, 4_000, 6_000, 1_000)
     for ms in times:
         clock.ms = ms
@@ -205,7 +205,7 @@ async def test_append_time_never_goes_back_a_little(tmp_path: Path, clock: Clock
     assert [record.timestamp_ms for record in records] == [5_000, 5_000, 6_000, 6_000]
 
 
-async def test_a_bug_ends_the_log_for_all_instead_of_leaving_them_waiting(tmp_path: Path) -> None:
+async def test_a_bug_fails_all_callers_of_the_log(tmp_path: Path) -> None:
     def broken_clock() -> int:
         raise ZeroDivisionError("no time")
 
@@ -222,7 +222,7 @@ async def test_a_bug_ends_the_log_for_all_instead_of_leaving_them_waiting(tmp_pa
 # -- reads
 
 
-async def test_a_long_partition_starves_no_short_one(log: EmbeddedLog) -> None:
+async def test_a_long_partition_does_not_starve_a_short_one(log: EmbeddedLog) -> None:
     appends = [log.append(ZONES_0, b"zone", b"%d" % i) for i in range(3_000)]
     await asyncio.gather(*appends, log.append(ZONES_1, b"zone", b"short"))
     async with aclosing(log.read({ZONES_0: 0, ZONES_1: 0})) as batches:
@@ -238,7 +238,7 @@ async def test_a_batch_is_bounded_in_bytes(log: EmbeddedLog) -> None:
     assert max(sizes) <= 1_000_000
 
 
-async def test_a_reader_that_others_wait_for_lets_them_run(log: EmbeddedLog) -> None:
+async def test_a_reader_lets_waiting_tasks_run(log: EmbeddedLog) -> None:
     await put(log, ZONES_0, *[bytes(100_000)] * 50)
     turns = 0
 
@@ -277,7 +277,7 @@ def test_beacons_stay_for_an_hour_and_reports_for_longer(tmp_path: Path) -> None
     assert (installs, zones) == (0, 0)
 
 
-async def test_the_last_record_stays_for_it_says_where_the_next_goes(tmp_path: Path, clock: Clock) -> None:
+async def test_the_last_record_stays_and_determines_the_next_offset(tmp_path: Path, clock: Clock) -> None:
     async with EmbeddedLog.open(TOPICS, tmp_path / "log", partition_count=2, now_ms=clock) as log:
         await put(log, REPLICAS_0, *numbered("v", 5))
         log.expire(REPLICAS_0, 5)
@@ -287,7 +287,7 @@ async def test_the_last_record_stays_for_it_says_where_the_next_goes(tmp_path: P
         assert [(r.offset, r.value) for r in await read_all(log, REPLICAS_0)] == [(4, b"v-4"), (5, b"next")]
 
 
-async def test_a_reader_that_retention_overtakes_is_told(log: EmbeddedLog) -> None:
+async def test_a_reader_of_expired_records_gets_an_error(log: EmbeddedLog) -> None:
     await put(log, REPLICAS_0, *numbered("v", 10))
     async with aclosing(log.read({REPLICAS_0: 0})) as batches:
         log.expire(REPLICAS_0, 6)
@@ -296,20 +296,20 @@ async def test_a_reader_that_retention_overtakes_is_told(log: EmbeddedLog) -> No
 
 
 async def _expired_once(path: Path, clock: Clock) -> None:
-    """An hour and more passes after five beacons, and a sixth; then the log looks for what has expired."""
+    """Append five beacons, and a sixth after more than an hour. The log then looks twice for expired records."""
     async with EmbeddedLog.open(TOPICS, path, partition_count=2, now_ms=clock) as log:
         await put(log, REPLICAS_0, *numbered("v", 5))
         clock.ms += HOUR_MS + 1
         await put(log, REPLICAS_0, b"v-5")
         await asyncio.sleep(660)
-        assert await log.begin(REPLICAS_0) == 0, "nothing could be read when it was looked for"
+        assert await log.begin(REPLICAS_0) == 0, "the first look for expired records must fail"
         await put(log, REPLICAS_0, b"v-6")
         assert first_values(await read_all(log, REPLICAS_0)) == numbered("v", 7)
         await asyncio.sleep(660)
         assert await log.begin(REPLICAS_0) == 5
 
 
-def test_a_read_that_fails_puts_off_what_has_expired_and_ends_nothing(
+def test_a_failed_read_only_delays_the_removal_of_expired_records(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first_at, failures = Rocks.first_at, [RocksError("IO error")]
@@ -324,8 +324,10 @@ def test_a_read_that_fails_puts_off_what_has_expired_and_ends_nothing(
     assert not failures
 
 
-async def test_what_expires_waits_for_no_disk(log: EmbeddedLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would hold the loop for a sync of every partition."""
+async def test_removing_expired_records_does_not_sync_the_disk(
+    log: EmbeddedLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sync for every partition would block the loop."""
     await put(log, REPLICAS_0, *numbered("v", 5))
     written: list[tuple[object, ...]] = []
     write = Rdict.write
@@ -339,7 +341,7 @@ async def test_what_expires_waits_for_no_disk(log: EmbeddedLog, monkeypatch: pyt
     assert written == [()]
 
 
-async def test_what_a_crash_brings_back_expires_again(log: EmbeddedLog, tmp_path: Path, clock: Clock) -> None:
+async def test_records_that_reappear_after_a_crash_expire_again(log: EmbeddedLog, tmp_path: Path, clock: Clock) -> None:
     await put(log, REPLICAS_0, *numbered("v", 5))
     shutil.copytree(tmp_path / "log", tmp_path / "crashed", ignore=shutil.ignore_patterns("LOCK"))
     log.expire(REPLICAS_0, 3)
@@ -350,10 +352,10 @@ async def test_what_a_crash_brings_back_expires_again(log: EmbeddedLog, tmp_path
         assert first_values(await read_all(after, REPLICAS_0)) == numbered("v", 6)[3:]
 
 
-# -- beside the owner
+# -- secondaries
 
 
-async def test_a_secondary_reads_what_the_owner_has_and_goes_on_appending(log: EmbeddedLog, tmp_path: Path) -> None:
+async def test_a_secondary_reads_the_log_while_its_owner_appends(log: EmbeddedLog, tmp_path: Path) -> None:
     fleet = Partition(FLEET, 0)
     await put(log, ZONES_0, b"before")
     async with EmbeddedLog.secondary(TOPICS, tmp_path / "log") as beside:
@@ -380,7 +382,7 @@ async def test_a_secondary_follows_over_flushes(log: EmbeddedLog, tmp_path: Path
 
 
 class Flushed(Rocks):
-    """A log of 56 records whose owner flushes 55 of them while it is caught up with for the first time."""
+    """A log of 56 records. Its owner flushes 55 of them while a secondary catches up for the first time."""
 
     caught_up = 0
 
@@ -394,7 +396,7 @@ class Flushed(Rocks):
         return found | {ZONES_0: known.get(self.caught_up, Bounds(0, 60, 10))}
 
 
-async def test_a_secondary_shows_no_hole_that_a_flush_made(
+async def test_a_flush_makes_no_gap_for_a_secondary(
     log: EmbeddedLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(secondary, "open_rocks", Flushed)
@@ -420,14 +422,14 @@ async def test_a_secondary_notices_a_recreated_directory(log: EmbeddedLog, tmp_p
                     await anext(batches)
 
 
-async def test_a_secondary_needs_no_owner(tmp_path: Path, clock: Clock) -> None:
+async def test_a_secondary_works_without_an_owner(tmp_path: Path, clock: Clock) -> None:
     async with EmbeddedLog.open(TOPICS, tmp_path / "log", partition_count=2, now_ms=clock) as log:
         await put(log, ZONES_0, *numbered("v", 5))
     async with EmbeddedLog.secondary(TOPICS, tmp_path / "log") as beside:
         assert first_values(await read_all(beside, ZONES_0)) == numbered("v", 5)
 
 
-async def test_a_secondary_of_nothing_is_refused_and_makes_nothing(tmp_path: Path) -> None:
+async def test_a_secondary_of_a_missing_directory_is_refused_and_creates_nothing(tmp_path: Path) -> None:
     with pytest.raises(FatalError, match="holds no log"):
         async with EmbeddedLog.secondary(TOPICS, tmp_path / "none"):
             pass

@@ -117,11 +117,11 @@ def test_the_newest_incarnation_wins_and_the_other_zone_gets_a_record() -> None:
     fleet.change(Item("n", here, "10.0.0.1", created_ms=5, uid="x"))
     fleet.change(Item("n", there, "10.0.0.2", created_ms=6, uid="w"))
     assert fleet.state.members.rows["n"].zone == there
-    told = next_record(fleet.state, 0, 0)
-    assert isinstance(told, NodesSuperseded)
-    assert (told.from_offset, told.to_offset) == (0, fleet.offset)
-    assert (told.zones, told.names, told.created_ms, told.uids) == ([here], ["n"], [5], ["x"])
-    assert next_record(fleet.state, 0, told.to_offset) is None
+    superseded = next_record(fleet.state, 0, 0)
+    assert isinstance(superseded, NodesSuperseded)
+    assert (superseded.from_offset, superseded.to_offset) == (0, fleet.offset)
+    assert (superseded.zones, superseded.names, superseded.created_ms, superseded.uids) == ([here], ["n"], [5], ["x"])
+    assert next_record(fleet.state, 0, superseded.to_offset) is None
     assert next_record(fleet.state, 1, 0) is None
     fleet.change(Item("n", here, "10.0.0.1", state=3, created_ms=5, uid="x"))
     assert fleet.state.members.rows["n"].zone == there
@@ -134,9 +134,14 @@ def test_an_older_incarnation_is_superseded_in_its_zone() -> None:
     fleet.change(Item("n", there, "10.0.0.2", created_ms=5), Item("m", there, created_ms=5))
     assert fleet.state.members.rows["n"].zone == here
     assert fleet.state.members.rows["m"].zone == there
-    told = next_record(fleet.state, 1, 3)
-    assert isinstance(told, NodesSuperseded)
-    assert (told.from_offset, told.zones, told.names, told.created_ms) == (3, [there], ["n"], [5])
+    superseded = next_record(fleet.state, 1, 3)
+    assert isinstance(superseded, NodesSuperseded)
+    assert (superseded.from_offset, superseded.zones, superseded.names, superseded.created_ms) == (
+        3,
+        [there],
+        ["n"],
+        [5],
+    )
 
 
 def test_one_incarnation_in_two_zones_belongs_to_the_last_forward() -> None:
@@ -149,16 +154,16 @@ def test_one_incarnation_in_two_zones_belongs_to_the_last_forward() -> None:
 
 
 def test_a_superseding_record_names_the_mark_of_its_zone() -> None:
-    """By this mark a zone keeps a node that returned since. Otherwise both zones could drop the node."""
+    """The mark lets a zone keep a node that returned after the forward. Otherwise both zones could drop the node."""
     fleet = Fleet()
     here, there = zone_on(0), zone_on(1)
     fleet.change(Item("n", here))
-    heard = fleet.state.marks[0]
+    first_mark = fleet.state.marks[0]
     fleet.change(Item("n", there))
     fleet.change(Item("n", here, labels={"a": "1"}))
-    told, then = next_record(fleet.state, 0, 0), next_record(fleet.state, 1, 0)
-    assert isinstance(told, NodesSuperseded) and isinstance(then, NodesSuperseded)
-    assert (told.names, told.seen_offset) == (["n"], heard) and heard < fleet.state.marks[0]
+    superseded, then = next_record(fleet.state, 0, 0), next_record(fleet.state, 1, 0)
+    assert isinstance(superseded, NodesSuperseded) and isinstance(then, NodesSuperseded)
+    assert (superseded.names, superseded.seen_offset) == (["n"], first_mark) and first_mark < fleet.state.marks[0]
     assert (then.names, then.seen_offset) == (["n"], fleet.state.marks[1])
     fleet.change(Item("n", there, created_ms=0))
     sent_back = next_record(fleet.state, 1, then.to_offset)

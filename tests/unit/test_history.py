@@ -24,7 +24,7 @@ from tests.unit.test_decisions import run_a_day
 pytestmark = pytest.mark.virtual_clock
 
 
-async def told(world: DecidingPlane, subject: str) -> list[Happening]:
+async def happenings_of(world: DecidingPlane, subject: str) -> list[Happening]:
     return await history(world.log, folds_of(2), subject, lambda done, total: None)
 
 
@@ -62,7 +62,7 @@ async def test_every_decision_about_a_subject_is_in_its_history() -> None:
         subjects = set().union(*decisions.values())
         assert subjects >= {"n1-0", "m7", "dpu1", "z0", "d/c", "p1", "nobody", "7"}
         for subject in subjects:
-            places = [(found.partition, found.offset) for found in await told(world, subject)]
+            places = [(found.partition, found.offset) for found in await happenings_of(world, subject)]
             expected = {place for place, about in decisions.items() if subject in about}
             assert expected <= {*places}
             assert len(places) == len({*places})
@@ -74,17 +74,17 @@ async def test_a_history_entry_has_time_place_actor_and_decision() -> None:
         await run_a_day(world, 1)
         await world.say("cliques", "d", IndicesReleased(world.command("d", "ann"), "d", "c", ["n1-2"], []))
         world.kill_all()
-        happened = await told(world, "n1-2")
+        happened = await happenings_of(world, "n1-2")
         events = {found.event for found in happened}
         assert events == {"NodesJoined", "MembershipChanged", "IndicesClaimed", "IndicesReleased"}
         assert [found.time_ms for found in happened] == sorted(found.time_ms for found in happened)
         released = happened[-1]
         assert (released.actor, released.outcome) == ("ann", "done")
         assert ("index_released", "n1-2") in [item[:2] for item in released.items]
-        freed = (await told(world, "n1-18"))[-1]  # the first waiting node, which the record does not name
+        freed = (await happenings_of(world, "n1-18"))[-1]  # the first waiting node, which the record does not name
         assert (freed.event, freed.items[0].kind) == ("IndicesReleased", "index_assigned")
-        assert all(len(found.items) <= ITEMS_SHOWN for found in await told(world, "z0"))
-        assert await told(world, "never-heard-of") == []
+        assert all(len(found.items) <= ITEMS_SHOWN for found in await happenings_of(world, "z0"))
+        assert await happenings_of(world, "never-heard-of") == []
 
 
 def test_a_rejected_edit_is_in_the_history_of_its_subject() -> None:

@@ -236,16 +236,16 @@ def test_causes_that_do_not_match_the_items_are_refused(fleet: Fleet, wrong: dic
 # --- from the command to the forward ----------------------------------------------------------------------------------
 
 
-def said(command_id: str, actor: str) -> Envelope:
+def envelope_of(command_id: str, actor: str) -> Envelope:
     return Envelope(command_id, "z1", actor, 0)
 
 
 def joined(command_id: str, *names: str, actor: str = "operator/ann") -> NodesJoined:
-    return NodesJoined(said(command_id, actor), "z1", list(names), [], [], b"", b"", [], [])
+    return NodesJoined(envelope_of(command_id, actor), "z1", list(names), [], [], b"", b"", [], [])
 
 
 def left(command_id: str, *names: str, actor: str = "operator/ann") -> NodesLeft:
-    return NodesLeft(said(command_id, actor), "z1", list(names), [], [], False, b"")
+    return NodesLeft(envelope_of(command_id, actor), "z1", list(names), [], [], False, b"")
 
 
 def causes(log: ZonesPartition, mark: int = 0) -> list[tuple[str, str, int]]:
@@ -265,14 +265,14 @@ def test_a_forward_names_its_commands_and_their_actors() -> None:
     log = logged(joined("j", "a", "b", "c", "d"), joined("k", "e"), left("l", "b", "c", actor="operator/bob"))
     assert causes(log) == [("j", "operator/ann", 2), ("", "operator/ann", 1), ("l", "operator/bob", 2)]
     assert causes(log, 2) == [("l", "operator/bob", 2)]
-    log.append(OutboxAcknowledged(said("", "forwarder/a"), 3))
+    log.append(OutboxAcknowledged(envelope_of("", "forwarder/a"), 3))
     assert log.state.causes.rows == {}
 
 
 def test_single_joins_of_new_nodes_by_one_principal_share_one_row() -> None:
     log = logged(joined("j", "a"), joined("k", "b"), joined("l", "c", actor="operator/bob"), joined("m", "d", "e"))
     log.append(joined("n", "f", actor="operator/bob"))
-    log.append(NodesSuperseded(said("", "fleet/0"), 0, 1, ["z1"], ["b"], [0], ["k"], 6))
+    log.append(NodesSuperseded(envelope_of("", "fleet/0"), 0, 1, ["z1"], ["b"], [0], ["k"], 6))
     assert {at: row.actor for at, row in log.state.join_actors.rows.items()} == {
         "0": "operator/ann",
         "2": "operator/bob",
@@ -280,7 +280,7 @@ def test_single_joins_of_new_nodes_by_one_principal_share_one_row() -> None:
     expected = [("", "operator/ann", 1), ("", "operator/bob", 1), ("m", "operator/ann", 2), ("", "operator/bob", 1)]
     assert causes(log) == [*expected, ("", "", 1)], "a superseded node has no command"
     assert list(log.state.causes.rows) == ["3"]
-    log.append(OutboxAcknowledged(said("", "forwarder/a"), 2))
+    log.append(OutboxAcknowledged(envelope_of("", "forwarder/a"), 2))
     assert list(log.state.join_actors.rows) == ["2"]
     assert causes(log, 2) == [*expected[1:], ("", "", 1)]
     log.append(joined("o", "g", actor="operator/bob"))
@@ -303,7 +303,7 @@ def test_a_single_join_with_a_stated_uid_keeps_its_command_until_it_is_forwarded
     log = logged(joined("j", "a"), stated("k", "b", "operator/ann"), stated("l", "c", "operator/bob"), joined("m", "d"))
     asked = [("", "operator/ann", 1), ("k", "operator/ann", 1), ("l", "operator/bob", 1), ("", "operator/ann", 1)]
     assert causes(log) == asked
-    log.append(OutboxAcknowledged(said("", "forwarder/a"), 2))
+    log.append(OutboxAcknowledged(envelope_of("", "forwarder/a"), 2))
     assert (causes(log, 2), list(log.state.causes.rows)) == (asked[2:], ["2"])
 
 

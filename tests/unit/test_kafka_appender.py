@@ -162,7 +162,7 @@ def test_appends_to_zones_do_not_linger() -> None:
 
 
 @pytest.mark.parametrize(("most", "waits"), [(5, False), (6, True)])
-def test_a_full_batch_waits_for_nobody(monkeypatch: pytest.MonkeyPatch, most: int, waits: bool) -> None:
+def test_a_full_kafka_batch_does_not_linger(monkeypatch: pytest.MonkeyPatch, most: int, waits: bool) -> None:
     monkeypatch.setattr(appending, "BATCH_RECORDS", most)
 
     async def scenario() -> float:

@@ -109,12 +109,12 @@ async def test_a_consumer_with_another_setting_is_refused(setting: str, value: o
 @pytest.mark.parametrize(
     ("found", "allowed"), [("10", True), ("11", True), ("-1", True), ("9", False), ("", False), ("many", False)]
 )
-def test_what_a_setting_with_a_lower_bound_allows(found: str, allowed: bool) -> None:
+def test_a_setting_with_a_lower_bound_allows_larger_and_unlimited_values(found: str, allowed: bool) -> None:
     assert Setting("retention.ms", "10", is_least=True).allows(found) is allowed
 
 
 @pytest.mark.parametrize(("found", "allowed"), [("-1", True), ("10", False)])
-def test_what_an_exact_setting_allows(found: str, allowed: bool) -> None:
+def test_an_exact_setting_allows_one_value(found: str, allowed: bool) -> None:
     assert Setting("retention.ms", "-1").allows(found) is allowed
 
 

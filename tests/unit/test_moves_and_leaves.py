@@ -55,7 +55,7 @@ class LastStatement(NamedTuple):
 
 
 AHEAD_MS = 20 * 60_000
-"""How much the clock is ahead, if it is."""
+"""The error of a clock that is ahead."""
 
 
 class ZonesAndFleet:

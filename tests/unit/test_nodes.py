@@ -171,7 +171,7 @@ def superseded(
     return log.append(event)
 
 
-def test_a_node_that_changed_since_fleet_heard_of_it_is_not_superseded() -> None:
+def test_a_node_that_changed_after_its_last_forward_is_not_superseded() -> None:
     log = ZonesPartition()
     log.join("a", created_ms=5, uid="u")
     heard = log.end

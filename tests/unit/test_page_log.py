@@ -24,12 +24,12 @@ PLACES = [*TOPICS.partitions(ZONES, COUNT), FLEET_0]
 FOLDS = folds_of(COUNT)
 
 
-def said(subject: str, actor: str = "a") -> Envelope:
+def envelope_of(subject: str, actor: str = "a") -> Envelope:
     return Envelope("", subject, actor, 1)
 
 
 def left(zone: str, names: list[str]) -> Event:
-    return NodesLeft(said(zone), zone, names, [], [], False, b"")
+    return NodesLeft(envelope_of(zone), zone, names, [], [], False, b"")
 
 
 def log_of(records: Sequence[tuple[Partition, int, Event]]) -> MemoryLog:
@@ -56,7 +56,7 @@ def test_pages_have_every_matching_event_once_and_the_latest_first(steps: list[t
     counts: dict[Partition, int] = {}
     for partition, later_ms, is_wanted in steps:
         time_ms += later_ms
-        records.append((partition, time_ms, WritesFrozen(said("wanted" if is_wanted else "other"), "z")))
+        records.append((partition, time_ms, WritesFrozen(envelope_of("wanted" if is_wanted else "other"), "z")))
         offset = counts[partition] = counts.get(partition, -1) + 1
         if is_wanted:
             expected.append((time_ms, partition, offset))
@@ -75,7 +75,7 @@ async def test_a_page_reads_a_bounded_number_of_records() -> None:
 
 async def test_a_type_is_searched_only_in_its_topics() -> None:
     records = [(PLACES[0], 1_000 + n, left("z", ["n"])) for n in range(300)]
-    log = log_of([*records, (FLEET_0, 5, WritesFrozen(said("z"), "z"))])
+    log = log_of([*records, (FLEET_0, 5, WritesFrozen(envelope_of("z"), "z"))])
     found = await latest(log, FOLDS, EventFilter(types={"WritesFrozen"}), await ends_of(log))
     assert ([line["type"] for line in found.events], found.looked_at) == (["WritesFrozen"], 1)
 

@@ -18,7 +18,7 @@ from schemas.events import PolicySet
 from tests.support.fleet import Fleet, envelope, is_allowed, probes
 
 
-def said(**changes: object) -> PolicySet:
+def policy_event(**changes: object) -> PolicySet:
     fields = {"priority": 0, "action": "allow", "protocol": "any", "ports": [], "sources": {}, "zones": {}}
     return PolicySet(envelope("ann"), **{"name": "p", **fields, **changes})  # type: ignore[arg-type]
 
@@ -48,17 +48,17 @@ def policy(name: str, priority: int = 0, action: str = "allow", **selectors: dic
 def test_an_invalid_policy_is_refused_in_one_sentence_and_changes_nothing(
     changes: dict[str, object], fault: str
 ) -> None:
-    found = fault_of_policy(said(**changes))
+    found = fault_of_policy(policy_event(**changes))
     assert found is not None
     assert fault in found
     fleet = Fleet()
-    outcome = fleet.apply(said(**changes))
+    outcome = fleet.apply(policy_event(**changes))
     assert (outcome.code, outcome.reason) == ("refused", found)
     assert list(fleet.state.policies.rows) == ["default"]
 
 
 def test_ports_are_sorted_and_joined() -> None:
-    ports = policy_of(said(protocol="tcp", ports=[443, 443, 80, 90, 91, 95, 85, 92]), 1).ports
+    ports = policy_of(policy_event(protocol="tcp", ports=[443, 443, 80, 90, 91, 95, 85, 92]), 1).ports
     assert ports == (80, 95, 443, 443)
 
 

@@ -20,7 +20,7 @@ A, B = (
     for number in (0, 1)
 )
 GONE = Tombstone(1, 5, 20, 30)
-"""Of a node that was created at 5 ms, last stated at 20 ms, and left at 30 ms."""
+"""The tombstone of a node that was created at 5 ms, last stated at 20 ms, and left at 30 ms."""
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_a_leave_ends_older_incarnations_and_earlier_statements_of_its_own(
 def test_a_last_statement_later_than_its_leave_decides_nothing(
     created_ms: int, last_present_ms: int, ends: bool
 ) -> None:
-    """Such a time is of a fast clock. It decides nothing before and after fleet's clock has reached it."""
+    """Such a statement has the time of a fast clock. It has no effect, even after fleet's clock reaches this time."""
     fast = Tombstone(1, 5, 50, 30)
     for now_ms in (40, LATER):
         assert fast.ends_known(created_ms, last_present_ms, now_ms) == ends
@@ -62,8 +62,8 @@ def test_a_node_created_under_a_fast_clock_can_move_after_the_correction() -> No
     fleet.now_ms -= hour_ms
     fleet.change(Item("n", B, "10.0.0.1", created_ms=fleet.now_ms - 1))
     assert fleet.state.members.rows["n"].zone == B
-    told = next_record(fleet.state, 0, 0)
-    assert isinstance(told, NodesSuperseded) and (told.zones, told.names) == ([A], ["n"])
+    superseded = next_record(fleet.state, 0, 0)
+    assert isinstance(superseded, NodesSuperseded) and (superseded.zones, superseded.names) == ([A], ["n"])
 
 
 def test_times_ahead_of_fleet_decide_nothing() -> None:
@@ -123,12 +123,17 @@ def test_a_leave_of_a_newer_incarnation_elsewhere_counts_as_a_stated_leave() -> 
     moved(fleet)
     assert not fleet.state.members.rows
     assert {key.split("/")[0] for key in fleet.state.windows.rows} == {DENIED_BY_LEAVE}
-    told = next_record(fleet.state, 0, 0)
-    assert isinstance(told, NodesSuperseded)
-    assert (told.zones, told.names, told.created_ms, told.seen_offset) == ([A], ["n"], [5], fleet.state.marks[0])
+    superseded = next_record(fleet.state, 0, 0)
+    assert isinstance(superseded, NodesSuperseded)
+    assert (superseded.zones, superseded.names, superseded.created_ms, superseded.seen_offset) == (
+        [A],
+        ["n"],
+        [5],
+        fleet.state.marks[0],
+    )
 
 
-def test_such_a_leave_over_budget_is_held_and_the_zone_still_gets_its_record() -> None:
+def test_a_superseded_leave_over_budget_is_held_and_the_zone_gets_its_record() -> None:
     fleet = Fleet()
     fleet.budget(DENIED_BY_LEAVE, 0, 0)
     moved(fleet)
@@ -159,8 +164,8 @@ def test_a_late_join_of_an_ended_incarnation_is_superseded_also_after_a_restart(
     fleet.state = fleet.reload()
     fleet.change(Item("n", A, created_ms=5, changed_ms=10), Item("m", A))
     assert set(fleet.state.members.rows) == {"m"}
-    told = next_record(fleet.state, 0, 0)
-    assert isinstance(told, NodesSuperseded) and told.names == ["n"]
+    superseded = next_record(fleet.state, 0, 0)
+    assert isinstance(superseded, NodesSuperseded) and superseded.names == ["n"]
 
 
 def test_a_join_after_the_leave_counts_although_its_clock_is_slow() -> None:

@@ -63,7 +63,7 @@ LOG = (
         "retention deletes records before they are read",
         (
             "tests/contract/event_log.py::test_expired_records_move_the_beginning_permanently",
-            "tests/unit/test_embedded.py::test_a_reader_that_retention_overtakes_is_told",
+            "tests/unit/test_embedded.py::test_a_reader_of_expired_records_gets_an_error",
             "tests/unit/test_replica.py::test_a_display_topic_is_folded_from_its_first_unexpired_record",
         ),
     ),
