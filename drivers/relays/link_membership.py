@@ -43,6 +43,7 @@ class LinkMembership:
         self._rng = rng
         self._on_empty = on_empty
         self._peer = peer
+        self._registrations: object = None
 
     def handle_hello(self, hello: Hello, now_ms: int) -> list[Unserved]:
         """Add the DPUs of a Hello; returns the unserved ones. Raises ProtocolError if there are too many."""
@@ -51,7 +52,11 @@ class LinkMembership:
         return unserved + self._add(named & ~union(part.dpus for part in unserved), hello.statuses, now_ms)
 
     def renumbered(self) -> list[str]:
-        """DPUs whose ordinal in the log has changed, or that have left the log."""
+        """DPUs whose ordinal in the log has changed, or that have left the log, since the last call."""
+        registrations = self._source.registrations(self._zone.name)
+        if registrations == self._registrations:  # every heartbeat asks
+            return []
+        self._registrations = registrations
         return self.numbering.renumbered(partial(self._source.ordinals_of, self._zone.name))
 
     def attach(self, dpus: Sequence[str]) -> list[Unserved]:

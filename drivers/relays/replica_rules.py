@@ -63,6 +63,9 @@ class ReplicaRules:
         found = map(self._states.zone(zone).dpus.rows.get, dpus)
         return [row.ordinal if row is not None and row.zone == zone else None for row in found]
 
+    def registrations(self, zone: str) -> object:
+        return self._states.zone(zone).dpu_index.registrations
+
     def dpu_count(self, zone: str) -> int:
         return len(self._states.zone(zone).dpu_index.zone(zone).names)
 

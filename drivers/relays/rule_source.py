@@ -56,6 +56,10 @@ class RuleSource(Protocol):
         """The ordinals of these DPUs in the zone, in the given order; None for a DPU that is not registered there."""
         ...
 
+    def registrations(self, zone: str) -> object:
+        """A value that differs from all earlier ones when a DPU of the zone has got or lost its ordinal."""
+        ...
+
     def dpu_count(self, zone: str) -> int: ...
 
     async def report(self, event: InstallsReported) -> None:

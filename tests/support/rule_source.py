@@ -81,6 +81,9 @@ class Tables:
     def ordinals_of(self, zone: str, dpus: Sequence[str]) -> list[int | None]:
         return [self.ordinals.get(dpu) for dpu in dpus]
 
+    def registrations(self, zone: str) -> object:
+        return tuple(self.ordinals.items())
+
     def dpu_count(self, zone: str) -> int:
         return len(self.ordinals)
 

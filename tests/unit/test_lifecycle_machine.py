@@ -55,6 +55,7 @@ class LifecycleMachine(DeliveredMachine):
         self.had: dict[int, str] = {}
         self.attempts: dict[str, int] = {}
         self.before = (0, 0)
+        self.registered: tuple[object, dict[int, str]] = (None, {})
 
     @rule(name=NAMES, node=NODES, serial=SERIALS)
     def register(self, name: str, node: str, serial: str) -> None:
@@ -214,6 +215,9 @@ class LifecycleMachine(DeliveredMachine):
         assert zone.installing == sum(d.phase in INSTALLING for d in self.log.state.dpus.rows.values())
         assert sorted(zone.names) == sorted(d.ordinal for d in self.log.state.dpus.rows.values())
         assert all(self.had.setdefault(ordinal, name) == name for ordinal, name in zone.names.items())
+        now = (self.log.state.dpu_index.registrations, dict(zone.names))
+        assert now[1] == self.registered[1] or now[0] != self.registered[0], "relays compare only the registrations"
+        self.registered = now
 
     @invariant()
     def a_restart_changes_nothing(self) -> None:

@@ -33,9 +33,13 @@ class ZoneDpus:
 
 
 class DpuIndex:
-    """The DPUs of all zones of the partition, and the DPUs with an open or running step, in no particular order."""
+    """The DPUs of all zones of the partition, and the DPUs with an open or running step, in no particular order.
+
+    `registrations` is another object whenever a DPU has got or lost an ordinal.
+    """
 
     def __init__(self) -> None:
+        self.registrations = object()
         self.zones: dict[str, ZoneDpus] = {}
         self.open: dict[str, None] = {}
         self.running: dict[str, None] = {}
@@ -46,6 +50,8 @@ class DpuIndex:
 
     def replace(self, name: str, old: Dpu | None, new: Dpu | None) -> None:
         """Replace a row. A DPU keeps its place in the queue while it is Pending since the same offset."""
+        if old is None or new is None or (old.zone, old.ordinal) != (new.zone, new.ordinal):
+            self.registrations = object()
         if old is not None:
             stays = new is not None and old.phase == new.phase == PENDING and old.since == new.since
             self._discard(name, old, stays)
