@@ -151,9 +151,7 @@ def test_appends_without_waiting_callers_do_not_count_as_callers(tmp_path: Path)
 
 
 @pytest.mark.parametrize(("bound", "most"), [("_BATCH_RECORDS", 4), ("_BATCH_BYTES", 64)])
-def test_a_full_kafka_batch_does_not_linger(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str, most: int
-) -> None:
+def test_a_full_batch_does_not_linger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str, most: int) -> None:
     callers = [[(ZONES_0, count)] for count in (10, 10, 4)]
     assert lingered_s(tmp_path / "waits", *callers)[-1] > 0.0
     monkeypatch.setattr(embedding, bound, most)
