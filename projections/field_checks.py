@@ -64,6 +64,11 @@ class BadAddress(PermanentError):
     """Text that is not an address a node can have."""
 
 
+def is_utf8(text: str) -> bool:
+    """Whether the text can be encoded. Bytes of a command line or variable that are not UTF-8 arrive as surrogates."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
 def quoted(value: str, most: int = _LONGEST_QUOTED) -> str:
     """A value quoted for a sentence: verbatim, escaped where it is not printable, cut after `most` characters.
 

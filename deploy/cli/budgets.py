@@ -50,7 +50,7 @@ def list_budgets(*, client: Client, output: Output, limit: int | None) -> None:
 
 
 @budgets.command("set")
-@click.argument("kind", type=click.Choice(BUDGET_KINDS))
+@click.argument("kind", metavar="KIND", type=click.Choice(BUDGET_KINDS))
 @click.option("--permille", type=INT32, help="Limit as a share of a table, in thousandths.")
 @click.option("--min-addresses", type=INT32, help="Lower bound of the limit, in addresses.")
 @click.option("--no-limit", is_flag=True, help="Hold nothing; replaces the two other options.")
@@ -59,6 +59,8 @@ def set_budget(
     *, client: Client, output: str, kind: str, permille: int | None, min_addresses: int | None, no_limit: bool
 ) -> None:
     """Set the budget of one kind of change; --permille 1000 also means no limit.
+
+    KIND is denied-by-leave, denied-by-change, allowed-by-change or allowed-by-join.
 
     \b
     Examples:

@@ -77,7 +77,7 @@ def init(folder: Path, trust_domain: str, days: int) -> None:
 
 
 @certs.command(epilog="\b\nExample: dpuplane certs issue plane local --dns api.example.org")
-@click.argument("role", type=click.Choice(PRINCIPAL_ROLES))
+@click.argument("role", metavar="ROLE", type=click.Choice(PRINCIPAL_ROLES))
 @click.argument("name")
 @click.option(
     "--dns",
@@ -92,7 +92,8 @@ def init(folder: Path, trust_domain: str, days: int) -> None:
 def issue(role: str, name: str, hosts: tuple[str, ...], days: float, folder: Path) -> None:
     """Issue a certificate and its key, ROLE@NAME.pem and ROLE@NAME.key. Existing files are replaced.
 
-    A certificate of role `plane` also names the hosts that clients dial, in addition to the loopback.
+    ROLE is viewer, operator, approver, node-agent, dpu-agent, provisioner, simulator or plane. A certificate of role
+    `plane` also names the hosts that clients dial, in addition to the loopback.
     """
     from deploy.tls.authority import Authority
 

@@ -98,7 +98,7 @@ def show(*, client: Client, output: Output, domain: str, clique: str) -> None:
 def _print_indices(found: pb.Clique) -> None:
     click.echo(f"{_name(found)}: {len(found.members)} of {found.capacity} indices taken")
     rows = [(member.index, member.node, "ready" if member.ready else "", member.address) for member in found.members]
-    waiting = [(f"line {w.queue_position}", w.node, "waiting", "") for w in found.waiting]
+    waiting = [(f"queue {w.queue_position}", w.node, "waiting", "") for w in found.waiting]
     out.print_table(("index", "node", "state", "address"), [*rows, *waiting])
 
 

@@ -16,9 +16,9 @@ VARIABLE = "_DPUPLANE_COMPLETE"
     "  dpuplane completion zsh > ~/.zfunc/_dpuplane\n"
     "  dpuplane completion fish > ~/.config/fish/completions/dpuplane.fish"
 )
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.argument("shell", metavar="SHELL", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print the script that completes commands, options and names in a shell.
+    """Print the script that completes commands, options and names in a shell: bash, zsh or fish.
 
     Names of zones, nodes, DPUs, cliques and policies come from the plane (DPUPLANE_SERVER, or --server earlier in the
     line), with a timeout of one second. For zsh the file must be in a folder of fpath.

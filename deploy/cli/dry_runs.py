@@ -62,7 +62,7 @@ def _print_rule(rule: pb.RuleEffect) -> None:
     traffic = " ".join(filter(None, [rule.protocol, ports_text(rule.ports)]))
     click.echo(
         f"    {rule.action} {traffic}, priority {rule.priority}, policy {rule.policy}:"
-        f" {rule.prefixes_added} prefixes added, {rule.prefixes_removed} removed"
+        f" prefixes added: {rule.prefixes_added}, removed: {rule.prefixes_removed}"
     )
     for sign, prefixes, count in (
         ("+", rule.added, rule.prefixes_added),

@@ -6,7 +6,7 @@ import functools
 import operator
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,7 +20,7 @@ from deploy.cli.errors import SENT_COMMAND_IDS
 from deploy.cli.output import FORMATS, Output
 from deploy.cli.tls import certificates_of, tls_options
 from deploy.cli.watch import watch as watch_until_interrupted
-from projections.field_checks import quoted
+from projections.field_checks import is_utf8, quoted
 from projections.pages import MAX_PAGE
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -158,8 +158,34 @@ def make_client(
 
 
 def _connection_options(function: F) -> F:
-    """Add the options that say which plane a command calls, and as whom."""
-    return _CONTEXT(_AS(_SERVER(tls_options(function))))
+    """Add the options that say which plane a command calls, and as whom. Refuse text that the API cannot carry."""
+
+    @functools.wraps(function)
+    def run(**given: Any) -> None:
+        _check_utf8(click.get_current_context())
+        function(**given)
+
+    return _CONTEXT(_AS(_SERVER(tls_options(run))))  # type: ignore[return-value]
+
+
+def _check_utf8(context: click.Context) -> None:
+    """Raises BadParameter for text that is not UTF-8, because protobuf cannot encode it. Python passes such bytes of
+    the command line as surrogates. A path may have them."""
+    for parameter in context.command.params:
+        for text in _texts(context.params.get(parameter.name or "")):
+            if not is_utf8(text):
+                raise click.BadParameter(f"{quoted(text)} must be text in UTF-8", context, parameter)
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for pair in value.items():
+            yield from _texts(pair)
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            yield from _texts(item)
 
 
 def query_options(function: F) -> F:

@@ -68,9 +68,28 @@ class Seconds(FiniteRange):
 
     name = "duration"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        duration_ms = parse_duration(value) if isinstance(value, str) else None
-        return super().convert(value if duration_ms is None else duration_ms / 1_000, param, ctx)
+    def __init__(self, least: float, most: float) -> None:
+        super().__init__(least, most)
+        self._range = f"{least:g} to {most:g} seconds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        seconds = _seconds(value)
+        if seconds is None:
+            self.fail(f"{quoted(str(value))} must be a number of seconds, or a duration such as 90s or 5m", param, ctx)
+        assert self.min is not None and self.max is not None, "a duration has both bounds"
+        if not self.min <= seconds <= self.max:  # `nan` is in no range
+            self.fail(f"{quoted(str(value))} must be from {self._range}", param, ctx)
+        return seconds
+
+
+def _seconds(value: Any) -> float | None:
+    duration_ms = parse_duration(value) if isinstance(value, str) else None
+    if duration_ms is not None:
+        return duration_ms / 1_000
+    try:
+        return float(value)
+    except ValueError:
+        return None
 
 
 class Time(click.ParamType[int]):
@@ -86,12 +105,11 @@ class Time(click.ParamType[int]):
         if time_ms is None:
             time_ms = parse_time(str(value))
         if time_ms is None:
-            forms = f"a time in ISO 8601, milliseconds since the epoch, {_DURATION_FORM}"
-            self.fail(f"{quoted(str(value))} must be {forms}", param, ctx)
+            self.fail(f"{quoted(str(value))} must be {_TIME_FORMS}", param, ctx)
         return time_ms
 
 
-_DURATION_FORM = "or a duration before now such as 10m"
+_TIME_FORMS = "a time in ISO 8601, milliseconds since the epoch, or a duration before now such as 10m"
 
 
 def _time_before(duration: str) -> int | None:
@@ -111,9 +129,9 @@ def as_of(_context: click.Context, _parameter: click.Parameter, given: str | Non
     try:
         return parse_as_of(given)
     except PermanentError as error:
-        said = str(error).removeprefix("as_of: ").removeprefix("position: ")
-        is_token = ":" in given and "=" in given
-        raise click.BadParameter(said if is_token else f"{said}, {_DURATION_FORM}") from error
+        if ":" in given and "=" in given:  # a position
+            raise click.BadParameter(str(error).removeprefix("as_of: ").removeprefix("position: ")) from error
+        raise click.BadParameter(f"{quoted(given)} must be the position of a response, {_TIME_FORMS}") from error
 
 
 def as_of_text(context: click.Context, parameter: click.Parameter, given: str) -> str:

@@ -23,6 +23,7 @@ from deploy.settings.yaml_text import CHARACTERS_MAX, NotYaml, documents_of
 from deploy.settings.zone_names import parse_zones
 from drivers.backends.simulated_failures import FORM, Failure, parse_failures
 from eventstore.errors import PermanentError
+from projections.field_checks import is_utf8
 from projections.fleet.withdrawals.principals import check_trust_domain
 
 __all__ = ["Address", "BadSettings", "Settings", "load_settings", "parse_address"]
@@ -297,7 +298,7 @@ def load_settings(flags: Mapping[str, object], config: Path | None, environment:
         if f"{ENVIRONMENT_PREFIX}{name.upper()}" in environment
     }
     for name, value in {**from_environment, **given}.items():
-        if isinstance(value, str) and any("\ud800" <= letter <= "\udfff" for letter in value):
+        if isinstance(value, str) and not is_utf8(value):
             raise BadSettings(f"{name}: must be text in UTF-8")
     from_file = _read_config(config) if config else {}
     try:

@@ -48,7 +48,7 @@ async def test_a_dry_run_an_explanation_and_the_history_agree(plane: Process, tm
     dry = await ran(plane, "policies", "apply", str(web), "--dry-run")
     assert dry.status == 0 and "+ 10.0.0.0/30" in dry.stdout
     assert "zone z1: addresses that become allowed: 0, denied: 4" in dry.stdout
-    assert "policy web: 1 prefixes added, 0 removed" in dry.stdout
+    assert "policy web: prefixes added: 1, removed: 0" in dry.stdout
     assert len((await ran(plane, "policies", "list", "--output", "json")).json()["policies"]) == 1
     leave = (await ran(plane, "nodes", "leave", "n0", "n1", "--dry-run", "--output", "json")).json()
     (effect,) = leave["dry_run"]["effects"]

@@ -203,3 +203,18 @@ def test_a_command_without_a_listener_was_not_sent_and_has_no_unknown_outcome() 
 def test_an_empty_option_is_refused(arguments: tuple[str, ...]) -> None:
     ran = CliRunner().invoke(cli, [*arguments, ""])
     assert (ran.exit_code, f"'{arguments[-1]}': must not be empty" in ran.output) == (2, True)
+
+
+def test_an_argument_with_fixed_values_has_a_name_and_the_help_lists_them() -> None:
+    """Without a name, an error would call the argument by the list of its values."""
+    found = [
+        (walked.command, param, param.type.choices)
+        for walked in walk(cli)
+        for param in walked.command.params
+        if isinstance(param, click.Argument) and isinstance(param.type, click.Choice)
+    ]
+    assert len(found) >= 3
+    for command, param, choices in found:
+        assert (param.metavar or "").isupper(), param.name
+        missing = [value for value in choices if value not in (command.help or "")]
+        assert missing == [], param.name

@@ -325,6 +325,27 @@ def test_a_missing_policy_file_is_wrong_usage(tmp_path: Path) -> None:
     assert result.exit_code == 2
 
 
+def test_the_tables_of_a_zone_name_the_dpus_that_have_each_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    install = pb.Install(version=4, dpus=10, received=10, applied=9)
+    for permille, seconds in ((500, 0.007), (900, 0.02)):
+        install.milestones.add(level="received", permille=permille).latency.FromMilliseconds(round(seconds * 1_000))
+    monkeypatch.setattr(Client, "query", lambda *_: pb.Zone(zone="z", installs=[install]))
+    shown = CliRunner().invoke(cli, ["zones", "show", "z"]).stdout
+    assert (
+        "received by 10 of 10 DPUs (50, 90 % after 7, 20 ms); applied by 9 of 10 DPUs; in hardware on 0 of 10 DPUs"
+        in shown
+    )
+
+
+def test_the_queue_of_a_clique_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    clique = pb.Clique(domain="d", clique="c", capacity=1)
+    clique.members.add(index=0, node="n0")
+    clique.waiting.add(queue_position=1, node="n1")
+    monkeypatch.setattr(Client, "query", lambda *_: clique)
+    lines = CliRunner().invoke(cli, ["cliques", "show", "d", "c"]).stdout.splitlines()
+    assert lines[3].split() == ["queue", "1", "n1", "waiting"]
+
+
 def test_the_list_of_holds_has_zones_and_principals(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = pb.Hold(hold=8, zones=["a", "b", "c"], requested_by="ann", approved_by=["bob", "eve"])
     wide = pb.Hold(hold=9, zones=[f"z{number}" for number in range(7)], requested_by="ann")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import click
 import pytest
@@ -48,10 +49,15 @@ def test_seconds_are_a_number_or_have_units(given: str, seconds: float) -> None:
 @pytest.mark.parametrize(
     ("option", "given", "says"),
     [
-        ("--timeout", "11m", "660.0 is not in the range"),
-        ("--timeout", "10 minutes", "is not a valid"),
+        ("--timeout", "11m", "'11m' must be from 0.1 to 600 seconds"),
+        ("--timeout", "10 minutes", "must be a number of seconds, or a duration such as 90s or 5m"),
+        ("--timeout", "nan", "'nan' must be from 0.1 to 600 seconds"),
         ("--since", "yesterday", "must be a time in ISO 8601, milliseconds since the epoch, or a duration before now"),
-        ("--until", "10x", "or a duration before now such as 10m"),
+        (
+            "--until",
+            "10x",
+            "must be the position of a response, a time in ISO 8601, milliseconds since the epoch, or a",
+        ),
         ("--as-of", "log:zones/0=one", "must have the form TOPIC/PARTITION=OFFSET"),
     ],
 )
@@ -71,3 +77,27 @@ def test_every_time_of_the_command_line_may_be_a_duration() -> None:
     assert len(takes_time) > 10
     for param in takes_time:
         assert isinstance(param.type, Time) or param.callback in (as_of, as_of_text), param.opts
+
+
+@pytest.mark.parametrize(
+    ("words", "field"),
+    [
+        (["nodes", "join", "\udcff", "--zone", "z"], "NAME"),
+        (["nodes", "join", "n", "--zone", "z", "--label", "k=\udcff"], "--label"),
+        (["nodes", "show", "\udcff"], "NAME"),
+        (["nodes", "list", "-l", "k=\udcff"], "--selector' / '-l"),
+        (["cliques", "claim", "d", "c", "n", "\udcff"], "NODE..."),
+    ],
+)
+def test_bytes_that_are_not_utf8_are_wrong_usage_of_the_named_field(words: list[str], field: str) -> None:
+    ran = CliRunner().invoke(cli, [*words, "--server", "127.0.0.1:1"])
+    assert ran.exit_code == 2, ran.output
+    assert f"Invalid value for '{field}': " in ran.stderr
+    assert "\\udcff' must be text in UTF-8" in ran.stderr
+
+
+def test_a_path_may_have_bytes_that_are_not_utf8(tmp_path: Path) -> None:
+    file = tmp_path / "policy-\udcff.yaml"
+    file.write_text("{name: web}")
+    ran = CliRunner().invoke(cli, ["policies", "apply", str(file), "--server", "127.0.0.1:1"])
+    assert (ran.exit_code, "policy 1: action: must be given" in ran.stderr) == (1, True), ran.output

@@ -56,14 +56,14 @@ class AsOfServers:
     async def open(cls, settings: Settings, now_ms: Callable[[], int]) -> AsyncIterator[AsOfServers]:
         """A context that stops all servers at its end."""
         as_of_servers = cls(settings, now_ms)
-        opened_page = asyncio.create_task(as_of_servers._stop_idle())
+        idle_stopper = asyncio.create_task(as_of_servers._stop_idle())
         try:
             yield as_of_servers
         finally:
-            opened_page.cancel()
+            idle_stopper.cancel()
             for text in list(as_of_servers._servers):
                 as_of_servers._stop(text)
-            await asyncio.gather(opened_page, *as_of_servers._ending, return_exceptions=True)
+            await asyncio.gather(idle_stopper, *as_of_servers._ending, return_exceptions=True)
             if as_of_servers._folder is not None:
                 as_of_servers._folder.cleanup()
 
