@@ -146,13 +146,15 @@ class Ledger:
     def admits_all(self, ids: Sequence[str], issued_ms: Sequence[int], append_ms: Sequence[int], time_ms: int) -> bool:
         """Whether `admit` would let each of these commands be decided now.
 
-        `time_ms` is the fold time at the first of them; the fold time at the last lies in the same minute.
+        `time_ms` is the fold time at the first of them; the fold time at the last lies in the same minute. Internal
+        events, which have no command id, must not set the fold time of the ledger: folded one by one, they do not.
         """
+        if not are_issued_at(ids, issued_ms):
+            return False
         self._go_to(time_ms // MINUTE_MS)
         lateness = list(map(int.__sub__, append_ms, issued_ms))
         return (
-            are_issued_at(ids, issued_ms)
-            and min(lateness) >= -AHEAD_MS
+            min(lateness) >= -AHEAD_MS
             and max(lateness) <= LATE_MS
             and not self._used.may_hold(min(ids))
             and len(set(ids)) == len(ids)

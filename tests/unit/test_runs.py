@@ -257,6 +257,17 @@ def test_ids_are_forgotten_at_the_same_record() -> None:
     assert folded.ledger.has_forgotten(slow[0].envelope.command_id)
 
 
+def test_a_run_of_internal_joins_does_not_set_the_time_of_the_ledger() -> None:
+    """The clock is eleven minutes fast at the internal joins; a copy of the first command follows its correction."""
+    first = join(0)
+    internal = [join(number, envelope=internal_envelope("z", "p", T0)) for number in range(1, 2 * RUN_RECORDS_MIN)]
+    times = [T0, *[T0 + 11 * MINUTE_MS] * len(internal), T0 + MINUTE_MS]
+    records = log_of([first, *internal, first], times)
+    assert_equal_results(records)
+    _, answers, _ = together(records, ())
+    assert answers[0] == answers[-1]
+
+
 @given(st.lists(st.sampled_from([1, 30, -30, 59_000, -59_000, 61_000, -61_000, 3_600_000, -3_600_000]), max_size=40))
 def test_a_run_ends_at_a_clock_correction(jumps_ms: list[int]) -> None:
     times, now_ms = [], T0
