@@ -18,7 +18,7 @@ from projections.decisions import cliques as clique_decisions
 from projections.decisions import fleet as fleet_decisions
 from projections.decisions import zones as zone_decisions
 from projections.decisions.items import DecisionItems, result_detail, single_item
-from schemas.events import DecisionRecorded, Event, FoldVersionUpgraded
+from schemas.events import DecisionRecorded, Envelope, Event, FoldVersionUpgraded
 
 _Value = TypeVar("_Value", str, dict[str, str])
 
@@ -30,7 +30,11 @@ _RENDERERS: Mapping[str, Callable[[Any, Any, Outcome, RecordMetadata], Iterable[
 """The items of a change, by the topic of its fold. A change of another fold is one item of kind `changed`."""
 
 MAX_TEXT = 600_000
-"""Characters of items in one record; further items are counted, not listed, so that the record fits the log."""
+"""Bytes of items in one record; further items are counted, not listed, so that the record fits the log."""
+
+MAX_ENVELOPE_TEXT = 4_096
+"""Maximum characters of each text of the envelope; longer ones, which only other programs write, are cut. A decision
+that does not fit the log would be appended again without end, and the replica of its writer would fold no further."""
 
 
 def key_of(at: RecordMetadata) -> str:
@@ -43,7 +47,7 @@ def decided(event: Event, change: Any, outcome: Outcome, at: RecordMetadata, ver
     items = list(_bounded(render(event, change, outcome, at)))
     counts = [len(each.subjects) for each in items]
     return DecisionRecorded(
-        envelope=event.envelope,
+        envelope=_cut(event.envelope),
         topic=at.partition.topic,
         partition=at.partition.number,
         offset=at.offset,
@@ -98,15 +102,29 @@ def _refused_item(subject: str, refused: Outcome | ItemOutcome) -> DecisionItems
     return single_item("refused", subject, {"reason_code": refused.reason_code, "reason": refused.reason})
 
 
+def _cut(envelope: Envelope) -> Envelope:
+    """The envelope with texts of bounded length."""
+    command_id, subject, actor = envelope.command_id, envelope.subject, envelope.actor
+    if max(len(command_id), len(subject), len(actor)) <= MAX_ENVELOPE_TEXT:
+        return envelope
+    command_id, subject, actor = (text[:MAX_ENVELOPE_TEXT] for text in (command_id, subject, actor))
+    return Envelope(command_id, subject, actor, envelope.issued_at_ms)
+
+
+def _bytes(text: str) -> int:
+    """The length of a text in a record."""
+    return len(text) if text.isascii() else len(text.encode())
+
+
 def _bounded(items: Sequence[DecisionItems]) -> Iterator[DecisionItems]:
     """The items that fit, and the number of items that do not."""
     left, unlisted = MAX_TEXT, sum(len(each.subjects) for each in items)
     for each in items:
         kind, subjects, detail = each
-        beside = len(kind) + sum(len(key) + len(text) for key, text in detail.items())
-        size = sum(map(len, subjects)) + beside * len(subjects)
+        beside = len(kind) + sum(_bytes(key) + _bytes(text) for key, text in detail.items())
+        size = _bytes("".join(subjects)) + beside * len(subjects)
         if size > left:
-            fit = bisect_right(list(accumulate(len(subject) + beside for subject in subjects)), left)
+            fit = bisect_right(list(accumulate(_bytes(subject) + beside for subject in subjects)), left)
             if fit:
                 yield DecisionItems(kind, subjects[:fit], detail)
             yield single_item("not_listed", "", {"items": str(unlisted - fit)})

@@ -22,6 +22,7 @@ from projections.decisions.decided import MAX_TEXT
 from projections.zones.fold import ZonesFold
 from schemas.events import (
     DpuRegistered,
+    Envelope,
     Event,
     IndicesClaimed,
     LifecycleRequested,
@@ -83,6 +84,19 @@ def test_items_that_do_not_fit_a_record_are_counted() -> None:
     assert found[-1].kind == "not_listed"
     assert len(found) - 1 + int(found[-1].detail["items"]) == 4_000
     assert len(encode(rendered(many))) < MAX_TEXT * 1.1
+
+
+@pytest.mark.parametrize("text", ["s" * 540_000, "s" * 1_048_500, "\N{LATIN SMALL LETTER O WITH DIAERESIS}" * 300_000])
+async def test_the_decision_on_a_record_with_a_long_envelope_fits_the_log(text: str) -> None:
+    async with deciding_plane(1) as world:
+        await world.start("api", "api", acts=False)
+        await world.start("one", "decisions")
+        said = Envelope("", text, "another program", world.now_ms())
+        await world.say(ZONES, "z", NodesLeft(said, "unknown", ["n"], [], [], False, b""))
+        world.joined(1)
+        await asyncio.sleep(60)
+        place = TOPICS.partition_for(ZONES, "z", world.log.partition_count)
+        assert world.causes(place)[-1] == await world.log.end(place) - 1
 
 
 async def run_a_day(world: DecidingPlane, day: int) -> None:
