@@ -49,7 +49,7 @@ def test_every_top_level_folder_has_a_readme_of_its_files() -> None:
     assert folders == {"schemas", "eventstore", "projections", "commands", "drivers", "deploy", "tests"}
     for folder in folders:
         text = (ROOT / folder / "README.md").read_text().partition("\n## ")[0]
-        assert "Start reading" in text and "ay touch" in text
+        assert "Start reading" in text and "**May touch:**" in text, folder
         for name in re.findall(r"^\| (`.*?) \|", text, re.MULTILINE):
             for pattern in re.findall(r"`([^`]+)`", name):
                 assert list((ROOT / folder).glob(pattern)), f"{folder}/README.md names {pattern}, which is not there"
