@@ -15,6 +15,7 @@ from deploy.cli.options import command_options, list_all_pages, list_options, sh
 from deploy.cli.output import Column, Output, Table
 from deploy.cli.param_types import INT32, Time
 from deploy.cli.results import exit_status, finish, finish_items
+from deploy.cli.sentence_groups import group_sentences
 from projections.cliques.files import merge_hosts
 from projections.field_checks import PATH_QUOTED, quoted
 from schemas.api import dpuplane_pb2 as pb
@@ -172,8 +173,10 @@ def claim(
         return pb.ClaimIndicesRequest(domain=domain, clique=clique, claims=claims)
 
     parts = [(names, client.command("ClaimIndices", request(names))) for names in _parts(nodes)]
-    for node in _unknown(client, [node for names, answer in parts if exit_status(answer) == 0 for node in names]):
-        click.echo(f"warning: node: {quoted(node)} is not known in any zone; the claim was made all the same", err=True)
+    unknown = _unknown(client, [node for names, answer in parts if exit_status(answer) == 0 for node in names])
+    fault = "is not known in any zone; the claim was made all the same"
+    for sentence in group_sentences(f"node {quoted(node)} {fault}" for node in unknown):
+        click.echo(f"warning: {sentence}", err=True)
     finish_items(parts, output)
 
 

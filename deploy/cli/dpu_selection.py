@@ -16,7 +16,7 @@ import click
 from deploy.cli.client import Client
 from deploy.cli.completed_names import DPU, ZONE
 from deploy.cli.errors import ConfirmationRequired, NotFoundError
-from deploy.cli.options import check_zone_of_id, list_all_pages, selector_option
+from deploy.cli.options import check_zone_of_id, list_all_pages, print_located, selector_option
 from deploy.cli.results import finish, finish_items
 from projections.zones.dpus.phases import PHASES
 from schemas.api import dpuplane_pb2 as pb
@@ -89,7 +89,7 @@ def name_of(dpu: pb.Dpu) -> str:
 def _find(client: Client, selection: Selection) -> Sequence[pb.Dpu]:
     if not selection.is_selecting:
         check_zone_of_id(client, selection.zone)
-        return [_named(client, name, selection.zone) for name in dict.fromkeys(selection.names)]
+        return _named(client, list(dict.fromkeys(selection.names)), selection.zone)
     if selection.names:
         raise click.UsageError("give either DPU names, or --selector, --phase, --stuck or --all")
     if not (selection.zone or selection.selector or selection.phase or selection.stuck or selection.whole):
@@ -105,11 +105,13 @@ def _find(client: Client, selection: Selection) -> Sequence[pb.Dpu]:
     return found
 
 
-def _named(client: Client, name: str, zone: str) -> pb.Dpu:
-    if not zone:
-        zone = client.query("GetDpu", pb.GetDpuRequest(dpu=name)).zone
-        click.echo(f"looked up: zone {zone}", err=True)
-    return pb.Dpu(dpu=name, zone=zone)
+def _named(client: Client, names: Sequence[str], zone: str) -> list[pb.Dpu]:
+    """The DPUs of these names; the zone of each is looked up if it is not given."""
+    if zone:
+        return [pb.Dpu(dpu=name, zone=zone) for name in names]
+    zones = [client.query("GetDpu", pb.GetDpuRequest(dpu=name)).zone for name in names]
+    print_located(zones)
+    return [pb.Dpu(dpu=name, zone=found) for name, found in zip(names, zones, strict=True)]
 
 
 def _count(found: Sequence[pb.Dpu]) -> str:

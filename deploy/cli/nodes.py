@@ -16,6 +16,7 @@ from deploy.cli.options import (
     key_values,
     list_all_pages,
     list_options,
+    print_located,
     selector_option,
     show_options,
 )
@@ -185,7 +186,5 @@ def _by_zone(client: Client, unique: list[str]) -> list[tuple[str, list[str]]]:
     groups: dict[str, list[str]] = {}
     for name in unique:
         groups.setdefault(located.get(name, ""), []).append(name)
-    located_in = sorted(zone for zone in groups if zone)
-    if located_in:
-        click.echo(f"looked up: zone {', '.join(located_in)}", err=True)
+    print_located(zone for zone in groups if zone)
     return sorted(groups.items())

@@ -6,7 +6,7 @@ import functools
 import operator
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -119,6 +119,12 @@ def check_zone_of_id(client: Client, zone: str) -> None:
         raise click.UsageError(
             "--command-id needs --zone here: an id is bound to one zone, and the looked-up zone may change"
         )
+
+
+def print_located(zones: Iterable[str]) -> None:
+    """Print the zones that were looked up, once each: a repeat of the command under its id needs them."""
+    if unique := sorted(set(zones)):
+        click.echo(f"looked up: zone {', '.join(unique)}", err=True)
 
 
 def _output(*choices: str) -> Callable[[F], F]:

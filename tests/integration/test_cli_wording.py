@@ -171,3 +171,9 @@ async def test_a_command_that_folds_logs_what_it_found(tmp_path: Path) -> None:
     ran = await asyncio.to_thread(CliRunner().invoke, cli, history)
     (halted,) = [line for line in ran.stderr.splitlines() if "halted" in line]
     assert halted.startswith("time=") and "partition=zones/0" in halted
+
+
+async def test_the_zone_of_many_dpus_is_printed_once(plane: Served) -> None:
+    for dpu in ("d1", "d2"):
+        await plane.calls.RegisterDpu(pb.RegisterDpuRequest(zone="z1", dpu=dpu))
+    assert (await run(plane, "dpus", "provision", "d1", "d2", "--image", "i")).stderr == "looked up: zone z1\n"
