@@ -1,0 +1,91 @@
+"""CustomResourceDefinitions from the models: structural schemas, as the API server wants them.
+
+Pydantic's JSON schema differs from a structural schema in four ways: it refers to definitions, has titles, writes an
+optional field as `anyOf` with null, and a constant as `const`. Only these are translated.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from schemas.resources.kinds import Column, Kind
+
+_DROPPED = frozenset({"title", "$defs"})
+
+
+def definition(kind: Kind) -> dict[str, Any]:
+    """The CustomResourceDefinition of a kind."""
+    version: dict[str, Any] = {
+        "name": kind.version,
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": structural_schema(kind)},
+        "additionalPrinterColumns": [_column(column) for column in kind.columns],
+    }
+    if kind.has_status:
+        version["subresources"] = {"status": {}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{kind.plural}.{kind.group}"},
+        "spec": {
+            "group": kind.group,
+            "names": {
+                "kind": kind.name,
+                "listKind": f"{kind.name}List",
+                "plural": kind.plural,
+                "singular": kind.name.lower(),
+                "shortNames": list(kind.short_names),
+                "categories": list(kind.categories),
+            },
+            "scope": "Namespaced" if kind.is_namespaced else "Cluster",
+            "versions": [version],
+        },
+    }
+
+
+def structural_schema(kind: Kind) -> dict[str, Any]:
+    """The schema of an object of a kind."""
+    schema = kind.model.model_json_schema(by_alias=True)
+    found: dict[str, Any] = _translated(schema, schema.get("$defs", {}))
+    found["properties"] = {
+        "apiVersion": {"type": "string"},
+        "kind": {"type": "string"},
+        "metadata": {"type": "object"},
+        **found["properties"],
+    }
+    return found
+
+
+def _translated(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
+    if "$ref" in schema:
+        target = definitions[schema["$ref"].rpartition("/")[2]]
+        return _translated({**target, **{key: value for key, value in schema.items() if key != "$ref"}}, definitions)
+    if "anyOf" in schema:
+        (present,) = [option for option in schema["anyOf"] if option.get("type") != "null"]
+        rest = {key: value for key, value in schema.items() if key not in ("anyOf", "default")}
+        return _translated({**present, **rest}, definitions)
+    found: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key in _DROPPED:
+            continue
+        if key == "properties":
+            found[key] = {name: _translated(part, definitions) for name, part in value.items()}
+        elif key in ("items", "additionalProperties") and isinstance(value, Mapping):
+            found[key] = _translated(value, definitions)
+        elif key == "const":
+            found["enum"] = [value]
+        elif key == "description":
+            found[key] = inspect.cleandoc(value).replace("\n", " ")
+        else:
+            found[key] = value
+    return found
+
+
+def _column(column: Column) -> dict[str, Any]:
+    found: dict[str, Any] = {"name": column.name, "type": column.type, "jsonPath": column.path}
+    if column.description:
+        found["description"] = column.description
+    return found | ({"priority": column.priority} if column.priority else {})

@@ -1,0 +1,49 @@
+"""The description of a custom resource: everything in its definition beside the schema of its fields."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from schemas.resources.model import Model
+
+GROUP = "dpuplane.io"
+VERSION = "v1alpha1"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column that kubectl prints. `priority` above 0 shows it only in wide output."""
+
+    name: str
+    path: str
+    type: Literal["string", "integer", "date", "boolean"] = "string"
+    priority: int = 0
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """A kind of resource, with the model of its fields beside apiVersion, kind and metadata."""
+
+    name: str
+    plural: str
+    model: type[Model]
+    group: str = GROUP
+    version: str = VERSION
+    is_namespaced: bool = False
+    has_status: bool = True
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    columns: tuple[Column, ...] = ()
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}"
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """The path of the collection in all namespaces or in one, or of an object, on the API server."""
+        parts = [f"/apis/{self.group}/{self.version}"]
+        parts += ["namespaces", namespace] if namespace else []
+        parts += [self.plural, name, subresource]
+        return "/".join(part for part in parts if part)

@@ -1,0 +1,104 @@
+"""RulePolicy: which nodes may reach the DPUs of which zones."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+
+from schemas.resources.kinds import Column, Kind
+from schemas.resources.model import Conditions, Count, Labels, LogPosition, Model, validated
+
+MAX_PRIORITY = 1_000_000
+MAX_PORT_RANGES = 64
+
+Port = Annotated[int, Field(ge=0, le=65_535)]
+
+
+class PortRange(Model):
+    """Ports from the first to the last one, both included."""
+
+    model_config = ConfigDict(
+        json_schema_extra=validated(("self.first <= self.last", "last must not be below first")),
+    )
+
+    first: Port
+    last: Port
+
+
+class RulePolicySpec(Model):
+    """A policy allows or denies the nodes that it selects access to the DPUs of the zones that it selects."""
+
+    model_config = ConfigDict(
+        json_schema_extra=validated(
+            (
+                "!has(self.ports) || size(self.ports) == 0 || self.protocol in ['tcp', 'udp']",
+                "ports need the protocol tcp or udp",
+            )
+        )
+    )
+
+    priority: Annotated[int, Field(ge=-MAX_PRIORITY, le=MAX_PRIORITY)] = 0
+    """The policy of the highest priority decides; at equal priority drop goes before allow."""
+    action: Literal["allow", "drop"]
+    protocol: Literal["any", "tcp", "udp", "icmp"] = "any"
+    ports: Annotated[list[PortRange], Field(max_length=MAX_PORT_RANGES)] = []
+    """Ports of the DPU; empty means all."""
+    sources: Labels = {}
+    """Labels of nodes, all of which must match; empty matches every node."""
+    zones: Labels = {}
+    """Labels of zones, all of which must match; empty matches every zone."""
+
+
+class RulePolicyStatus(Model):
+    """What the plane made of the policy."""
+
+    model_config = ConfigDict(
+        json_schema_extra=validated(
+            (
+                "!has(oldSelf.logPosition) || (has(self.logPosition) && (self.logPosition.generation >"
+                " oldSelf.logPosition.generation || (self.logPosition.generation == oldSelf.logPosition.generation"
+                " && self.logPosition.fleet >= oldSelf.logPosition.fleet)))",
+                "logPosition must not go back",
+            )
+        )
+    )
+
+    observed_generation: Count = 0
+    log_position: LogPosition | None = None
+    version: Count = 0
+    """The position in fleet of the policy's last change."""
+    hold: Count | None = None
+    """The number of the hold that the last change waits for."""
+    zones: Count = 0
+    """Zones that the policy selects."""
+    addresses: Count = 0
+    """Addresses of the nodes that the policy selects."""
+    conditions: Conditions = []
+
+
+class RulePolicy(Model):
+    """A rule policy of the plane. Deleting the object deletes the policy; over the budget of withdrawals, the change
+    waits for two approvers."""
+
+    spec: RulePolicySpec
+    status: RulePolicyStatus | None = None
+
+
+RULE_POLICY = Kind(
+    name="RulePolicy",
+    plural="rulepolicies",
+    model=RulePolicy,
+    short_names=("rulepol",),
+    categories=("dpuplane",),
+    columns=(
+        Column("Action", ".spec.action"),
+        Column("Priority", ".spec.priority", "integer"),
+        Column("Ready", '.status.conditions[?(@.type=="Ready")].status'),
+        Column("Hold", ".status.hold", "integer"),
+        Column("Zones", ".status.zones", "integer"),
+        Column("Addresses", ".status.addresses", "integer"),
+        Column("Reason", '.status.conditions[?(@.type=="Ready")].reason', priority=1),
+        Column("Age", ".metadata.creationTimestamp", "date"),
+    ),
+)

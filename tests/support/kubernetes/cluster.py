@@ -1,0 +1,223 @@
+"""One etcd and one kube-apiserver on the loopback, with RBAC and bearer tokens, and controllers that a test adds.
+
+No controller runs by default: nothing collects garbage, and a namespace does not finish its deletion. etcd does not sync
+its files, which only a crash of the machine could tell.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import yaml
+
+from tests.support.kubernetes.build import program
+
+READY_S = 60.0
+STOP_S = 10.0
+HOST = "127.0.0.1"
+ADMIN = "admin"
+SERVICE_RANGE = "10.0.0.0/24"
+
+
+class ControlPlane:
+    """A control plane whose processes a test may stop, start again, and set back to an earlier etcd."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port, self._etcd_port, self._peer_port = _free_ports(3)
+        self.url = f"https://{HOST}:{self.port}"
+        self.tokens = {ADMIN: secrets.token_hex(16)}
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        folder.mkdir(parents=True, exist_ok=True)
+        self._signing_key = folder / "service-accounts.key"
+        subprocess.run(
+            ["openssl", "genrsa", "-out", str(self._signing_key), "2048"], check=True, capture_output=True, timeout=60
+        )
+
+    def add_user(self, name: str) -> None:
+        """A user with a token and no rights of its own. The API server reads its users when it starts."""
+        self.tokens[name] = secrets.token_hex(16)
+
+    async def start(self) -> None:
+        """Start what does not run. Returns when the API server is ready."""
+        self.start_etcd()
+        self.start_api_server()
+        await self.ready()
+
+    def start_etcd(self) -> None:
+        client, peer = f"http://{HOST}:{self._etcd_port}", f"http://{HOST}:{self._peer_port}"
+        self._run(
+            "etcd",
+            f"--data-dir={self.folder / 'etcd'}",
+            f"--listen-client-urls={client}",
+            f"--advertise-client-urls={client}",
+            f"--listen-peer-urls={peer}",
+            f"--initial-advertise-peer-urls={peer}",
+            f"--initial-cluster=default={peer}",
+            "--unsafe-no-fsync",
+            "--log-level=error",
+        )
+
+    def start_api_server(self) -> None:
+        tokens = self.folder / "tokens.csv"
+        lines = [
+            f"{token},{name},{name}" + (',"system:masters"' if name == ADMIN else "")
+            for name, token in self.tokens.items()
+        ]
+        tokens.write_text("\n".join(lines) + "\n")
+        self._run(
+            "kube-apiserver",
+            f"--etcd-servers=http://{HOST}:{self._etcd_port}",
+            f"--secure-port={self.port}",
+            f"--bind-address={HOST}",
+            f"--advertise-address={HOST}",
+            f"--service-cluster-ip-range={SERVICE_RANGE}",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-signing-key-file={self._signing_key}",
+            f"--service-account-key-file={self._signing_key}",
+            f"--cert-dir={self.folder / 'certs'}",
+            f"--token-auth-file={tokens}",
+            "--authorization-mode=RBAC",
+            "--disable-admission-plugins=ServiceAccount",
+            "--endpoint-reconciler-type=none",
+        )
+
+    def start_controllers(self, controllers: str) -> None:
+        """Run kube-controller-manager with these controllers, such as `garbage-collector-controller`."""
+        self._run(
+            "kube-controller-manager",
+            f"--kubeconfig={self.kubeconfig(ADMIN)}",
+            f"--controllers={controllers}",
+            f"--service-account-private-key-file={self._signing_key}",
+            "--use-service-account-credentials=false",
+            "--leader-elect=false",
+            "--secure-port=0",
+        )
+
+    async def ready(self) -> None:
+        """Wait until the API server answers that it is ready."""
+        async with asyncio.timeout(READY_S), self.session() as session:
+            while True:
+                self._raise_if_ended()
+                try:
+                    async with session.get(f"{self.url}/readyz") as response:
+                        if response.status == 200:
+                            return
+                except aiohttp.ClientError:
+                    pass
+                await asyncio.sleep(0.1)
+
+    def session(self, user: str = ADMIN) -> aiohttp.ClientSession:
+        """An HTTP session of a user."""
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        headers = {"Authorization": f"Bearer {self.tokens[user]}"}
+        return aiohttp.ClientSession(headers=headers, connector=aiohttp.TCPConnector(ssl=context))
+
+    def kubeconfig(self, user: str = ADMIN, server: str | None = None) -> Path:
+        """A kubeconfig file of a user, for this API server or a proxy before it."""
+        cluster = {"server": server or self.url, "insecure-skip-tls-verify": True}
+        content = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "test", "cluster": cluster}],
+            "users": [{"name": user, "user": {"token": self.tokens[user]}}],
+            "contexts": [{"name": "test", "context": {"cluster": "test", "user": user}}],
+            "current-context": "test",
+        }
+        path = self.folder / f"{user}-{'proxied' if server else 'direct'}.kubeconfig"
+        path.write_text(yaml.safe_dump(content))
+        return path
+
+    async def kubectl(self, *arguments: str, user: str = ADMIN, stdin: str = "") -> str:
+        """The output of kubectl. Raises CommandFailed with its error output."""
+        child = await asyncio.create_subprocess_exec(
+            str(program("kubectl")),
+            f"--kubeconfig={self.kubeconfig(user)}",
+            *arguments,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, "HOME": str(self.folder)},
+        )
+        async with asyncio.timeout(READY_S):
+            output, errors = await child.communicate(stdin.encode())
+        if child.returncode:
+            raise CommandFailed(errors.decode().strip())
+        return output.decode()
+
+    def kill(self, name: str) -> None:
+        """Kill a program of the control plane; `start` starts it again."""
+        child = self._running.pop(name)
+        child.kill()
+        child.wait()
+
+    def save_etcd(self) -> Path:
+        """A copy of etcd's data, taken while etcd and the API server are stopped."""
+        for name in ("kube-apiserver", "etcd"):
+            self.kill(name)
+        saved = self.folder / f"etcd-{secrets.token_hex(4)}"
+        shutil.copytree(self.folder / "etcd", saved)
+        return saved
+
+    def restore_etcd(self, saved: Path) -> None:
+        """Set etcd back to a copy; both programs must be stopped."""
+        shutil.rmtree(self.folder / "etcd")
+        shutil.copytree(saved, self.folder / "etcd")
+
+    def stop(self) -> None:
+        """End all programs, the last one started first."""
+        for child in reversed(self._running.values()):
+            child.send_signal(signal.SIGTERM)
+            try:
+                child.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()
+        self._running.clear()
+
+    def cpu_seconds(self, name: str) -> float:
+        """The processor time that a program has used, of user and kernel."""
+        fields = Path(f"/proc/{self._running[name].pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def _run(self, name: str, *arguments: str) -> None:
+        if name in self._running and self._running[name].poll() is None:
+            return
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self._running[name] = subprocess.Popen(
+                [str(program(name)), *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def _raise_if_ended(self) -> None:
+        for name, child in self._running.items():
+            if (status := child.poll()) is not None:
+                log = (self.folder / f"{name}.log").read_text(errors="replace")
+                raise CommandFailed(f"{name} ended with status {status}: {log[-2_000:]}")
+
+
+class CommandFailed(Exception):
+    """A program of the control plane, or kubectl, failed; the message is its last output."""
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets: list[Any] = [socket.create_server((HOST, 0)) for _ in range(count)]
+    try:
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
