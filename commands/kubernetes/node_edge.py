@@ -1,0 +1,244 @@
+"""The Nodes of one source cluster, stated to the zones: joins, changes, moves and leaves.
+
+The edge compares what it watches with what the folds have, and restates the difference until there is none. So a lost
+append, a second edge of the same source, or a restart costs a comparison and no more. A deleted Node leaves by name. A
+Node that a complete list lacks leaves by inference, which the folds accept only with that list as evidence, and hold
+over a budget. Without a complete list nothing leaves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from random import Random
+from typing import TypeAlias
+
+from commands.kubernetes.node_facts import NodeFacts, NodeRules, read_node
+from commands.kubernetes.node_plan import FoldedNode, folded_node, is_stated, joins, leaves, snapshot
+from eventstore.errors import FatalError, PlaneError
+from eventstore.ids import envelope, uuid7
+from eventstore.log import ZONES
+from eventstore.replicas.replica import Replica
+from projections.fold_states import FoldStates
+from schemas.events import Envelope, NodesJoined, NodesLeft, SnapshotCompleted
+from schemas.kubernetes.objects import Node
+
+NodeEvent: TypeAlias = NodesJoined | NodesLeft | SnapshotCompleted
+
+logger = logging.getLogger(__name__)
+
+LINGER_S = 0.02
+"""Time in which watched changes gather to one record per zone."""
+SUBMIT_TIMEOUT_S = 10.0
+CONCURRENT = 16
+"""Records that are submitted at the same time."""
+RETRY_S = 1.0
+SLICE = 500
+"""Comparisons between two turns of the loop."""
+REFUSED_RETRY_S = 600.0
+"""Time after which a refused statement is repeated: its reason may be gone."""
+
+
+class NodeEdge:
+    """States the nodes of one source while `run` runs. A list-watch calls the methods of its handler."""
+
+    def __init__(
+        self, replica: Replica, rules: NodeRules, *, now_ms: Callable[[], int], rng: Random, edge: str = ""
+    ) -> None:
+        self.faults: dict[str, tuple[str, ...]] = {}
+        """What is wrong with the object of a node, by the node's name."""
+        self.refused: dict[str, str] = {}
+        """Why the folds refused a node, by its name."""
+        self.joined = self.left = 0
+        self.is_empty_list = False
+        """Whether the last complete list had no Node, which is reported and never obeyed."""
+        self._replica = replica
+        self._states = FoldStates(replica)
+        self._rules = rules
+        self._now_ms = now_ms
+        self._rng = rng
+        self._actor = f"kubernetes/{rules.source}/{edge or replica.name}"
+        self._present: dict[str, NodeFacts] = {}
+        self._listed: set[str] | None = None
+        self._dirty: set[str] = set()
+        self._deleted: dict[str, tuple[int, str]] = {}
+        self._is_list_new = False
+        self._work = asyncio.Event()
+
+    # -- the handler of the list-watch
+
+    def list_began(self) -> None:
+        self._listed = set()
+
+    def present(self, item: Node) -> None:
+        read = read_node(item, self._rules)
+        name = f"{self._rules.source}/{item.metadata.name}"
+        self.faults.pop(name, None)
+        if read.faults:
+            self.faults[name] = read.faults
+        if self._listed is not None:
+            self._listed.add(name)
+        if read.facts is None or self._present.get(name) == read.facts:
+            return
+        self._present[name] = read.facts
+        self._deleted.pop(name, None)
+        self._mark(name)
+
+    def deleted(self, item: Node) -> None:
+        name = f"{self._rules.source}/{item.metadata.name}"
+        self.faults.pop(name, None)
+        if self._listed is not None:
+            self._listed.discard(name)
+        self._present.pop(name, None)
+        self._deleted[name] = (item.metadata.created_ms, item.metadata.uid)
+        self._mark(name)
+
+    def list_completed(self, resource_version: str) -> None:
+        listed, self._listed = self._listed or set(), None
+        self.is_empty_list = not listed
+        if self.is_empty_list:
+            logger.warning(
+                "the source has no Node, so no node of it leaves; check the edge's RBAC and its kubeconfig",
+                extra={"source": self._rules.source},
+            )
+            return
+        self._present = {name: facts for name, facts in self._present.items() if name in listed}
+        self._dirty.update(self._present)
+        self._is_list_new = True
+        self._work.set()
+
+    def _mark(self, name: str) -> None:
+        self.refused.pop(name, None)
+        self._dirty.add(name)
+        self._work.set()
+
+    # -- the reconciler
+
+    async def run(self) -> None:
+        """State differences until cancelled."""
+        await self._replica.ready()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._repeat_refused())
+            while True:
+                await self._work.wait()
+                self._work.clear()
+                await asyncio.sleep(LINGER_S)
+                if not await self._reconcile():
+                    await asyncio.sleep(RETRY_S * self._rng.uniform(0.5, 1.5))
+                    self._work.set()
+
+    async def _reconcile(self) -> bool:
+        """State what the folds lack. Returns whether nothing is left to state."""
+        dirty, self._dirty = self._dirty, set()
+        lacking: list[NodeFacts] = []
+        gone: dict[str, FoldedNode] = {}
+        async for name in _sliced(sorted(dirty)):
+            facts = self._present.get(name)
+            if facts is not None:
+                if name not in self.refused and not is_stated(self._states, facts):
+                    lacking.append(facts)
+            elif (deleted := self._deleted.get(name)) is not None and self._is_in_folds(name, deleted):
+                gone[name] = FoldedNode(self._zone_of(name), *deleted)
+        events: list[NodeEvent] = [*joins(self._envelope, lacking), *leaves(self._envelope, gone)]
+        failed = await self._submit_all(events)
+        for name in dirty - failed:
+            self._deleted.pop(name, None)
+        self._dirty |= failed
+        if self._is_list_new and not failed:
+            self._is_list_new = False
+            self._is_list_new = not await self._infer_leaves()
+        return not self._dirty and not self._is_list_new
+
+    def _is_in_folds(self, name: str, deleted: tuple[int, str]) -> bool:
+        found = folded_node(self._states, name)
+        return found is not None and (found.created_ms, found.uid) <= deleted
+
+    def _zone_of(self, name: str) -> str:
+        found = folded_node(self._states, name)
+        assert found is not None, "the caller has checked it, without an await"
+        return found.zone
+
+    async def _infer_leaves(self) -> bool:
+        """State the last complete list, and that the nodes that it lacks have left. Returns whether all is stated."""
+        by_zone: defaultdict[str, list[NodeFacts]] = defaultdict(list)
+        for facts in self._present.values():
+            by_zone[facts.zone].append(facts)
+        is_complete = True
+        for zone, absent in sorted((await self._absent()).items()):
+            if not by_zone[zone]:
+                logger.warning(
+                    "the source lists no Node of a zone, so its nodes do not leave",
+                    extra={"source": self._rules.source, "zone": zone, "nodes": len(absent)},
+                )
+                continue
+            event = snapshot(self._envelope, zone, self._rules.source, by_zone[zone])
+            failed = await self._submit_all([event])
+            if not failed:
+                failed = await self._submit_all(leaves(self._envelope, absent, list_hash=event.list_hash))
+            is_complete = is_complete and not failed
+        return is_complete
+
+    async def _absent(self) -> Mapping[str, dict[str, FoldedNode]]:
+        """By zone, the nodes of this source that the folds have and the last complete list lacks."""
+        prefix = f"{self._rules.source}/"
+        absent: defaultdict[str, dict[str, FoldedNode]] = defaultdict(dict)
+        for zones in self._states.all_zones():
+            async for name in _sliced(list(zones.nodes.rows)):
+                if name.startswith(prefix) and name not in self._present:
+                    row = zones.nodes.rows.get(name)
+                    if row is not None:
+                        absent[row.zone][name] = FoldedNode(row.zone, row.created_ms, row.uid)
+        return absent
+
+    async def _submit_all(self, events: Iterable[NodeEvent]) -> set[str]:
+        """Submit records, some at a time. Returns the names of nodes whose record is not known to be folded."""
+        failed: set[str] = set()
+        slots = asyncio.Semaphore(CONCURRENT)
+
+        async def submit(event: NodeEvent) -> None:
+            async with slots:
+                failed.update(await self._submit(event))
+
+        async with asyncio.TaskGroup() as tasks:
+            for event in events:
+                tasks.create_task(submit(event))
+        return failed
+
+    async def _submit(self, event: NodeEvent) -> list[str]:
+        names = [event.zone] if isinstance(event, SnapshotCompleted) else event.names
+        partition = self._replica.partition_for(ZONES, event.zone)
+        try:
+            answer = await self._replica.submit(partition, event.zone.encode(), event, timeout_s=SUBMIT_TIMEOUT_S)
+        except FatalError:
+            raise
+        except PlaneError as error:
+            about = {"source": self._rules.source, "zone": event.zone, "event": type(event).__name__}
+            logger.warning("nodes not stated, retrying: %s", error, extra=about)
+            return names
+        outcome = answer.outcome
+        if outcome.code == "refused" and not outcome.items:
+            self.refused |= dict.fromkeys(names, outcome.reason)
+        self.refused |= {item.name: item.reason for item in outcome.items if item.code == "refused"}
+        self.joined += len(names) if isinstance(event, NodesJoined) else 0
+        self.left += len(names) if isinstance(event, NodesLeft) else 0
+        return []
+
+    def _envelope(self, subject: str) -> Envelope:
+        return envelope(subject, self._actor, uuid7(self._now_ms(), self._rng))
+
+    async def _repeat_refused(self) -> None:
+        while True:
+            await asyncio.sleep(REFUSED_RETRY_S * self._rng.uniform(0.8, 1.2))
+            self._dirty.update(self.refused)
+            self.refused.clear()
+            self._work.set()
+
+
+async def _sliced(names: Sequence[str]) -> AsyncIterator[str]:
+    """The names, with a turn of the loop after each slice."""
+    for place, name in enumerate(names):
+        if place and place % SLICE == 0:
+            await asyncio.sleep(0)
+        yield name

@@ -1,0 +1,96 @@
+"""What the folds lack of the nodes of a source: records that state it, in batches of one zone each. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from commands.inventory.batches import PlannedNode, batches
+from commands.kubernetes.node_facts import NodeFacts
+from commands.requests.validation import EnvelopeFactory
+from projections.fold_states import FoldStates
+from projections.zones.rows import Node
+from schemas.events import MAX_ITEMS, NodesJoined, NodesLeft, SnapshotCompleted
+
+
+class FoldedNode(NamedTuple):
+    """A node that the folds have, in the zone that has its newest incarnation."""
+
+    zone: str
+    created_ms: int
+    uid: str
+
+
+def folded_node(states: FoldStates, name: str) -> FoldedNode | None:
+    """The node of this name in the folds. It can be in two zones until fleet has removed the older incarnation."""
+    found = [row for zones in states.all_zones() if (row := zones.nodes.rows.get(name)) is not None]
+    newest = max(found, key=lambda row: (row.created_ms, row.changed_ms), default=None)
+    return None if newest is None else FoldedNode(newest.zone, newest.created_ms, newest.uid)
+
+
+def is_stated(states: FoldStates, facts: NodeFacts) -> bool:
+    """Whether the folds have a node as its object states it, and in no other zone."""
+    rows = [(zones, row) for zones in states.all_zones() if (row := zones.nodes.rows.get(facts.node.name)) is not None]
+    return len(rows) == 1 and _equals(rows[0][1], facts)
+
+
+def _equals(row: Node, facts: NodeFacts) -> bool:
+    node = facts.node
+    return (row.zone, row.created_ms, row.uid, row.address4, row.address6, row.labels) == (
+        facts.zone,
+        facts.created_ms,
+        facts.uid,
+        node.address4,
+        node.address6.to_bytes(16, "big") if node.address6 else b"",
+        dict(node.labels),
+    )
+
+
+def joins(make: EnvelopeFactory, lacking: Iterable[NodeFacts]) -> Iterator[NodesJoined]:
+    """The records that state these nodes, zone by zone."""
+    by_zone: defaultdict[str, dict[str, NodeFacts]] = defaultdict(dict)
+    for facts in lacking:
+        by_zone[facts.zone][facts.node.name] = facts
+    for zone, found in sorted(by_zone.items()):
+        nodes: list[PlannedNode] = [facts.node for facts in found.values()]
+        for batch in batches(zone, nodes):
+            stated = [found[name] for name in batch.names]
+            yield NodesJoined(
+                envelope=make(zone),
+                zone=zone,
+                names=list(batch.names),
+                created_ms=[facts.created_ms for facts in stated],
+                uids=[facts.uid for facts in stated],
+                addresses4=batch.addresses4,
+                addresses6=batch.addresses6,
+                label_sets=list(batch.label_sets),
+                label_index=list(batch.label_index),
+            )
+
+
+def leaves(make: EnvelopeFactory, gone: Mapping[str, FoldedNode], *, list_hash: bytes = b"") -> Iterator[NodesLeft]:
+    """The records by which nodes leave their zones; with a hash they are inferred from the list that has it."""
+    by_zone: defaultdict[str, list[str]] = defaultdict(list)
+    for name in sorted(gone):
+        by_zone[gone[name].zone].append(name)
+    for zone, names in sorted(by_zone.items()):
+        for start in range(0, len(names), MAX_ITEMS):
+            part = names[start : start + MAX_ITEMS]
+            yield NodesLeft(
+                envelope=make(zone),
+                zone=zone,
+                names=part,
+                created_ms=[gone[name].created_ms for name in part],
+                uids=[gone[name].uid for name in part],
+                inferred=bool(list_hash),
+                list_hash=list_hash,
+            )
+
+
+def snapshot(make: EnvelopeFactory, zone: str, source: str, listed: Iterable[NodeFacts]) -> SnapshotCompleted:
+    """The record that says which nodes of a zone a complete list of the source has. Equal lists have equal hashes."""
+    lines = sorted(f"{facts.node.name} {facts.created_ms} {facts.uid}\n" for facts in listed)
+    digest = hashlib.sha256("".join(lines).encode()).digest()
+    return SnapshotCompleted(envelope=make(zone), zone=zone, source=source, count=len(lines), list_hash=digest)
