@@ -1,6 +1,6 @@
 """One collection of an API server, listed completely and then watched for ever.
 
-The handler gets every object, and after each complete list the end of that list. A list that breaks off in the middle is
+The handler gets every object, and after each complete list the end of that list. A list that breaks off half way is
 never reported as complete, because absence from it proves nothing. A watch continues from its last resource version
 after every error, except when the server no longer has that version (410): then the collection is listed again. A watch
 without a line for `idle_s`, not even a bookmark, counts as stalled and is opened again.

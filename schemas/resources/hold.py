@@ -1,6 +1,6 @@
 """Hold: a change over its budget, which waits until two people approve it or one rejects it.
 
-The plane makes the objects and writes their status. A person adds one entry to `spec.verdicts`, under the own user name.
+The plane makes the objects and writes their status. A person adds one entry to `spec.verdicts`, under their user name.
 A ValidatingAdmissionPolicy (admission.py) compares that name with the user of the request, so the API server itself
 vouches for it. The manager in `metadata.managedFields` could not: clients choose its name.
 """

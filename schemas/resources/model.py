@@ -1,6 +1,6 @@
 """What the models of custom resources share: names in camel case, and the types of their fields.
 
-A field that a user may leave out is optional, and absent in an object. Unknown fields are ignored, because an object may
+A field that a user may leave out is optional, and absent in an object. Unknown fields are ignored: an object may
 have been written by a later version; the API server refuses them on its side.
 """
 

@@ -1,6 +1,6 @@
 """One etcd and one kube-apiserver on the loopback, with RBAC and bearer tokens, and controllers that a test adds.
 
-No controller runs by default: nothing collects garbage, and a namespace does not finish its deletion. etcd does not sync
+No controller runs by default: nothing collects garbage, and a namespace is never deleted to its end. etcd does not sync
 its files, which only a crash of the machine could tell.
 """
 
