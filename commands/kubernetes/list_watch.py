@@ -58,8 +58,9 @@ class Handler(Protocol[T_contra]):
         """An object was deleted: its last state."""
         ...
 
-    def list_completed(self, resource_version: str) -> None:
-        """Every object of the collection was present since the list began."""
+    def list_completed(self, *, went_back: bool) -> None:
+        """Every object of the collection was present since the list began. `went_back`: the API server has an earlier
+        state than it had before, so it was restored from a backup."""
         ...
 
 
@@ -97,6 +98,8 @@ class ListWatch(Generic[T]):
         self._rng = rng
         self._query = {"labelSelector": label_selector} if label_selector else {}
         self._failed = 0
+        self._newest = 0
+        """The highest resource version so far. They grow as integers (KEP-5504)."""
 
     async def run(self) -> None:
         """List and watch until cancelled."""
@@ -121,8 +124,15 @@ class ListWatch(Generic[T]):
                 break
             query["continue"] = page.metadata.continue_
         self.counts.lists += 1
-        self._handler.list_completed(page.metadata.resource_version)
-        return page.metadata.resource_version
+        version = page.metadata.resource_version
+        went_back = version.isdecimal() and int(version) < self._newest
+        if went_back:
+            about = {"path": self._path, "version": version, "before": self._newest}
+            logger.warning("resource versions went back: the API server was restored from a backup", extra=about)
+            self._newest = 0
+        self._saw(version)
+        self._handler.list_completed(went_back=went_back)
+        return version
 
     async def _watch_from(self, version: str) -> None:
         """Watch from a resource version on. Returns when the collection must be listed again."""
@@ -139,6 +149,7 @@ class ListWatch(Generic[T]):
                     self.is_current = True
                     async for event in events:
                         version = self._handle(event) or version
+                        self._saw(version)
                         self._failed = 0
             except ApiError as error:
                 if error.status == GONE or error.reason in _EXPIRED:
@@ -156,6 +167,10 @@ class ListWatch(Generic[T]):
         elif event.type != "BOOKMARK":
             self._handler.present(item)
         return item.metadata.resource_version
+
+    def _saw(self, version: str) -> None:
+        if version.isdecimal():
+            self._newest = max(self._newest, int(version))
 
     async def _pause(self, error: ApiError) -> None:
         """Wait after a failure, with full jitter, and as long as the server asks."""

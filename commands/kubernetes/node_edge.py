@@ -52,8 +52,8 @@ class NodeEdge:
         self.refused: dict[str, str] = {}
         """Why the folds refused a node, by its name."""
         self.joined = self.left = 0
-        self.is_empty_list = False
-        """Whether the last complete list had no Node, which is reported and never obeyed."""
+        self.retained = 0
+        """Nodes that the folds have and the last complete list lacks, which stay because the list proves too little."""
         self._replica = replica
         self._states = FoldStates(replica)
         self._rules = rules
@@ -65,7 +65,13 @@ class NodeEdge:
         self._dirty: set[str] = set()
         self._deleted: dict[str, tuple[int, str]] = {}
         self._is_list_new = False
+        self._went_back = False
         self._work = asyncio.Event()
+
+    @property
+    def count(self) -> int:
+        """Nodes of the source, as watched."""
+        return len(self._present)
 
     # -- the handler of the list-watch
 
@@ -95,15 +101,9 @@ class NodeEdge:
         self._deleted[name] = (item.metadata.created_ms, item.metadata.uid)
         self._mark(name)
 
-    def list_completed(self, resource_version: str) -> None:
+    def list_completed(self, *, went_back: bool) -> None:
         listed, self._listed = self._listed or set(), None
-        self.is_empty_list = not listed
-        if self.is_empty_list:
-            logger.warning(
-                "the source has no Node, so no node of it leaves; check the edge's RBAC and its kubeconfig",
-                extra={"source": self._rules.source},
-            )
-            return
+        self._went_back = self._went_back or went_back
         self._present = {name: facts for name, facts in self._present.items() if name in listed}
         self._dirty.update(self._present)
         self._is_list_new = True
@@ -161,24 +161,38 @@ class NodeEdge:
         return found.zone
 
     async def _infer_leaves(self) -> bool:
-        """State the last complete list, and that the nodes that it lacks have left. Returns whether all is stated."""
+        """State the last complete list, and that the nodes that it lacks have left. Returns whether all is stated.
+
+        A list without a Node of a zone proves nothing about the zone, and one of a restored API server nothing about
+        nodes that joined after its backup. Such nodes stay, and are counted, until they are stated again or a person
+        lets them leave.
+        """
         by_zone: defaultdict[str, list[NodeFacts]] = defaultdict(list)
         for facts in self._present.values():
             by_zone[facts.zone].append(facts)
+        absent = await self._absent()
+        self._went_back = self._went_back and bool(absent)
+        stays = {zone: nodes for zone, nodes in absent.items() if self._went_back or not by_zone[zone]}
+        self._report_retained(stays)
         is_complete = True
-        for zone, absent in sorted((await self._absent()).items()):
-            if not by_zone[zone]:
-                logger.warning(
-                    "the source lists no Node of a zone, so its nodes do not leave",
-                    extra={"source": self._rules.source, "zone": zone, "nodes": len(absent)},
-                )
-                continue
+        for zone in sorted(absent.keys() - stays.keys()):
             event = snapshot(self._envelope, zone, self._rules.source, by_zone[zone])
             failed = await self._submit_all([event])
             if not failed:
-                failed = await self._submit_all(leaves(self._envelope, absent, list_hash=event.list_hash))
+                failed = await self._submit_all(leaves(self._envelope, absent[zone], list_hash=event.list_hash))
             is_complete = is_complete and not failed
         return is_complete
+
+    def _report_retained(self, stays: Mapping[str, Mapping[str, FoldedNode]]) -> None:
+        retained = sum(map(len, stays.values()))
+        if retained and retained != self.retained:
+            why = "the API server was restored from a backup" if self._went_back else "no Node of their zones is listed"
+            logger.warning(
+                "nodes missing from the source stay: %s; `dpuplane nodes leave` lets them leave",
+                why,
+                extra={"source": self._rules.source, "zones": len(stays), "nodes": retained, "first": min(stays)},
+            )
+        self.retained = retained
 
     async def _absent(self) -> Mapping[str, dict[str, FoldedNode]]:
         """By zone, the nodes of this source that the folds have and the last complete list lacks."""

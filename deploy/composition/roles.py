@@ -91,6 +91,8 @@ class Role:
     is_child: bool = False
     """Whether a process with every role starts a child process for this one, because it folds at its own pace. Only on
     Kafka: an embedded log belongs to one process."""
+    needs: str | None = None
+    """The setting without which a process with every role does not have this one."""
     actors: Mapping[str, ActorFactory] = field(default_factory=dict)
     """Its actors by name."""
 
@@ -103,6 +105,7 @@ ROLES: Mapping[str, Role] = {
     "relay": Role(listener="agents"),
     "provisioner": Role(actors={"provisioner": _provisioner}),
     "decisions": Role(is_child=True),
+    "kubernetes": Role(needs="kubeconfig"),
 }
 
 
@@ -111,9 +114,12 @@ def roles_named(name: str) -> tuple[str, ...]:
     return tuple(ROLES) if name == ALL_ROLES else (name,)
 
 
-def roles_in_process(name: str) -> tuple[str, ...]:
-    """The roles of a process with this role in its settings, without those of its child processes."""
-    return tuple(role for role in roles_named(name) if name != ALL_ROLES or not ROLES[role].is_child)
+def roles_in_process(name: str, is_set: Callable[[str], bool]) -> tuple[str, ...]:
+    """The roles of a process with this role in its settings, without those of its child processes, and without those
+    whose setting is not given."""
+    if name != ALL_ROLES:
+        return (name,)
+    return tuple(name for name, role in ROLES.items() if not role.is_child and (not role.needs or is_set(role.needs)))
 
 
 def creates_log(roles: Collection[str]) -> bool:

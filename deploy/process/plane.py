@@ -13,6 +13,7 @@ import random
 import socket
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
 from importlib.metadata import version
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ import aiohttp
 from commands.queries.status import DeviceSource, StatusReporter
 from commands.server import ApiServer
 from deploy.composition.bmc_backends import BmcContext, connect_of
+from deploy.composition.kubernetes_edge import KubernetesEdge
 from deploy.composition.roles import (
     ALL_ROLES,
     ROLES,
@@ -51,6 +53,7 @@ from drivers.backends.bmc import Connect
 from drivers.backends.simulated_bmc import SimulatedBmcs
 from drivers.decisions.buffer import DecisionBuffer
 from drivers.decisions.writer import DecisionWriter
+from drivers.kubernetes.client import connect as connect_kubernetes
 from drivers.relays.relay import Relay
 from drivers.simulators.simulator import Simulator
 from drivers.stall_detector import StallDetector
@@ -83,7 +86,7 @@ class Plane:
 
     def __init__(self, settings: Settings, *, now_ms: Callable[[], int], rng: random.Random) -> None:
         self.settings = settings
-        self.roles = roles_in_process(settings.role)
+        self.roles = roles_in_process(settings.role, lambda name: bool(getattr(settings, name)))
         self.name = settings.name or f"{socket.gethostname()[:40]}-{rng.getrandbits(24):06x}"
         self.addresses: dict[str, str] = {}
         self.log: EventLog
@@ -220,12 +223,20 @@ class Plane:
         self.parts.actors = actors_of(self.roles, context)
         for actor in self.parts.actors.values():
             running.start(actor.run())
+        if "kubernetes" in self.roles:
+            self.parts.kubernetes = self._kubernetes_edge()
+            running.start(self.parts.kubernetes.run())
         if self.settings.simulate and self.relay is not None:
             self._simulate(running, self.relay, expected_zones)
         if self.settings.role == ALL_ROLES and self.settings.kafka and self.settings.decisions:
             self.parts.decisions = process = DecisionsProcess(self.settings, self.name, rng=self._rng)
             running.start(process.run())
         self._unready = ""
+
+    def _kubernetes_edge(self) -> KubernetesEdge:
+        settings = self.settings
+        connect = partial(connect_kubernetes, settings.kubeconfig)
+        return KubernetesEdge(connect, self.replica, settings.node_rules, now_ms=self._now_ms, rng=self._rng)
 
     def _write_decisions(self, running: _Running, buffer: DecisionBuffer) -> Ranks:
         """Start the writer of decisions, without which the replica never becomes ready. No beacon is received until

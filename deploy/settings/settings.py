@@ -16,6 +16,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from commands.kubernetes.node_facts import FALLBACK_ZONE, ZONE_LABEL, NodeRules
 from deploy.kafka.security import KafkaSecurity, Mechanism, SecurityProtocol
 from deploy.settings.addresses import Address, parse_address, parse_addresses
 from deploy.settings.validation_errors import error_sentence, kind_of
@@ -23,8 +24,9 @@ from deploy.settings.yaml_text import CHARACTERS_MAX, NotYaml, documents_of
 from deploy.settings.zone_names import parse_zones
 from drivers.backends.simulated_failures import FORM, Failure, parse_failures
 from eventstore.errors import PermanentError
-from projections.field_checks import is_utf8
+from projections.field_checks import check_label_key, is_utf8
 from projections.fleet.withdrawals.principals import check_trust_domain
+from schemas.resources.model import ZONE_NAME
 
 __all__ = ["Address", "BadSettings", "Settings", "load_settings", "parse_address"]
 
@@ -77,9 +79,35 @@ class Settings(BaseModel):
         None, ge=1, le=1_000, description="Partitions of a new log; default 12. An existing log keeps its number."
     )
     role: str = Field(
-        "all", title="ROLE", description="all, api, relay, provisioner or decisions. With `data` it is always all."
+        "all",
+        title="ROLE",
+        description="all, api, relay, provisioner, decisions or kubernetes. With `data` it is always all.",
     )
     zones: str = Field("", title="Z,...", description="Zones (Z,...) that the relay serves; empty for every zone.")
+    kubeconfig: str = Field(
+        "",
+        title="FILE|in-cluster",
+        description="Source cluster whose Nodes join: a kubeconfig FILE, or in-cluster for the cluster that this "
+        "process runs in. Role all without it has no Kubernetes edge.",
+    )
+    source: str = Field(
+        "cluster",
+        pattern=ZONE_NAME,
+        description="Name of the source cluster: its nodes are named SOURCE/NAME. Each source needs its own process.",
+    )
+    zone_label: str = Field(ZONE_LABEL, title="KEY", description="Label of a Node with the name of its zone.")
+    fallback_zone: str = Field(
+        FALLBACK_ZONE, pattern=ZONE_NAME, title="ZONE", description="Zone of Nodes without a valid zone label."
+    )
+    node_address_type: str = Field(
+        "InternalIP", title="TYPE", description="Type of the addresses of a Node that join: the first of each family."
+    )
+    node_labels: str = Field(
+        "",
+        title="KEY,...",
+        description="Labels of a Node that policies select by: keys, or patterns such as example.com/*. Others are "
+        "not stated.",
+    )
     listen: Address = Field(
         Address("127.0.0.1", 7080), description="gRPC: commands and queries; port 0 takes a free one."
     )
@@ -211,6 +239,13 @@ class Settings(BaseModel):
             raise ValueError(f"must be one of {ALL_ROLES}, {', '.join(ROLES)}")
         return value
 
+    @field_validator("zone_label")
+    @classmethod
+    def _check_zone_label(cls, value: str) -> str:
+        if fault := check_label_key("zone_label", value):
+            raise ValueError(fault.partition(": ")[2])
+        return value
+
     @field_validator("kafka")
     @classmethod
     def _check_kafka(cls, value: str) -> str:
@@ -224,6 +259,8 @@ class Settings(BaseModel):
             raise ValueError("give either data (a folder) or kafka (HOST:PORT,...)")
         if self.data is not None and self.role != "all":
             raise ValueError(f"role '{self.role}' needs kafka: the embedded log has one process with every role")
+        if self.role == "kubernetes" and not self.kubeconfig:
+            raise ValueError("role: 'kubernetes' needs the setting kubeconfig: a file, or in-cluster")
         if self.role == "decisions" and not self.decisions:
             raise ValueError("role: 'decisions' needs the setting decisions to be true")
         if self.simulate and self.role != "all":
@@ -283,6 +320,17 @@ class Settings(BaseModel):
     @property
     def simulated_failures(self) -> tuple[Failure, ...]:
         return parse_failures("simulate_fail", self.simulate_fail)
+
+    @property
+    def node_rules(self) -> NodeRules:
+        """How the edge reads Nodes."""
+        return NodeRules(
+            source=self.source,
+            zone_label=self.zone_label,
+            fallback_zone=self.fallback_zone,
+            address_type=self.node_address_type,
+            labels=[pattern.strip() for pattern in self.node_labels.split(",") if pattern.strip()],
+        )
 
     @property
     def zone_names(self) -> frozenset[str]:

@@ -212,5 +212,30 @@ STEPS = Counter(
 )
 STEPS_UNDER_WAY = Gauge("dpuplane_steps_under_way", "DPUs with an attempt of this provisioner in progress.")
 
+# --- Kubernetes -------------------------------------------------------------------------------------------------------
+
+KUBERNETES_CURRENT = Gauge(
+    "dpuplane_kubernetes_watch_current",
+    "1 while a watch follows a complete list of the resource.",
+    ("source", "resource"),
+)
+KUBERNETES_LISTS = Counter("dpuplane_kubernetes_lists_total", "Complete lists.", ("source", "resource"))
+KUBERNETES_FAILURES = Counter(
+    "dpuplane_kubernetes_watch_failures_total", "Failed lists and watches.", ("source", "resource")
+)
+KUBERNETES_STALLS = Counter(
+    "dpuplane_kubernetes_watch_stalls_total", "Watches without a line for too long.", ("source", "resource")
+)
+KUBERNETES_NODES = Gauge("dpuplane_kubernetes_nodes", "Nodes of the source.", ("source",))
+KUBERNETES_NODES_FAULTY = Gauge(
+    "dpuplane_kubernetes_faulty_nodes", "Nodes with an invalid zone, address or label.", ("source",)
+)
+KUBERNETES_NODES_REFUSED = Gauge("dpuplane_kubernetes_refused_nodes", "Nodes that the folds refused.", ("source",))
+KUBERNETES_NODES_RETAINED = Gauge(
+    "dpuplane_kubernetes_retained_nodes",
+    "Nodes of the plane that the source no longer lists, and that stay because the list proves too little.",
+    ("source",),
+)
+
 CATALOG = tuple(found for found in list(globals().values()) if isinstance(found, MetricSpec))
 """All metrics, in the order above."""

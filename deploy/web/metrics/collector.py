@@ -15,10 +15,11 @@ from cryptography.x509 import load_pem_x509_certificate
 from prometheus_client.core import Metric
 
 from commands.server import ApiServer
+from deploy.composition.kubernetes_edge import KubernetesEdge
 from deploy.composition.roles import ROLES, Actor
 from deploy.telemetry.peer_log_sampler import suppressed_lines
 from deploy.tls.security import Security
-from deploy.web.metrics import api, catalog, fleet, log, relay
+from deploy.web.metrics import api, catalog, fleet, kubernetes, log, relay
 from deploy.web.metrics.survey import Survey
 from drivers.forwarder import Forwarder
 from drivers.internal_events import RANK_MAX
@@ -65,6 +66,7 @@ class Parts:
     clocks: ClockSkew | None = None
     actors: Mapping[str, Actor] = field(default_factory=dict)
     decisions: DecisionCounts | None = None
+    kubernetes: KubernetesEdge | None = None
     refused_feeds: Callable[[], int] | None = None
     """Refused feeds of the page."""
     listeners: dict[str, BoundedListener] = field(default_factory=dict)
@@ -91,6 +93,8 @@ class PlaneCollector:
         if parts.relay is not None and parts.survey is not None:
             yield from relay.collect(parts.relay, parts.survey.found)
         yield from _actors(parts.actors, parts.decisions)
+        if parts.kubernetes is not None:
+            yield from kubernetes.collect(parts.kubernetes)
 
 
 def _process(parts: Parts) -> Iterator[Metric]:
