@@ -37,8 +37,10 @@ from commands.rpc.middleware import RpcMiddleware, Tracing
 from commands.streams.events import EventReader
 from commands.streams.lasting import LastingStreams
 from commands.streams.service import StreamsService
+from commands.streams.sessions import SessionKeeper
 from commands.streams.watches import Watches
 from eventstore.errors import FatalError
+from eventstore.replicas.beacons import Ranks, SingleReplica
 from eventstore.replicas.replica import Replica
 from schemas.api import dpuplane_pb2 as pb
 
@@ -71,6 +73,7 @@ class ApiServer:
         has_reflection: bool = True,
         tracing: Tracing | None = None,
         supports: SupportedVersions | None = None,
+        ranks: Callable[[], Ranks] | None = None,
     ) -> None:
         if unruled := authorization.unlisted_methods(_SERVICES.values()):
             raise FatalError(
@@ -91,6 +94,8 @@ class ApiServer:
         position_waiter = PositionWaiter(replica)
         reader = FoldReader(replica, position_waiter)
         self._watches = Watches(replica, reader, position_waiter, self._streams)
+        ranks = ranks or (lambda: SingleReplica(replica.name))
+        self.sessions = SessionKeeper(self.command_handler, self._streams, replica, ranks, now_ms=now_ms, rng=rng)
         join_stream = JoinStreamHandler(self.command_handler, self.admission, limits.stream_in_flight)
         leave_handler = LeaveHandler(self.command_handler, reader, position_waiter)
         now = QueriesService(reader, CommandStatus(replica, now_ms, reader.with_fleet), status, devices)
@@ -109,7 +114,7 @@ class ApiServer:
                 replica_name=replica.name,
             ),
             "Queries": self.queries,
-            "Streams": StreamsService(EventReader(replica.log, self._streams), self._watches),
+            "Streams": StreamsService(EventReader(replica.log, self._streams), self._watches, self.sessions),
         }
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
         self._server: grpc.aio.Server | None = None
@@ -135,7 +140,7 @@ class ApiServer:
         except RuntimeError as error:
             why = "the address is in use, or not one of this machine"  # the library gives no reason
             raise FatalError(f"listen: {self._listen} cannot be listened on: {why}") from error
-        self._tasks = [asyncio.create_task(self._watches.run())]
+        self._tasks = [asyncio.create_task(self._watches.run()), asyncio.create_task(self.sessions.run())]
         await server.start()
         for name in ("", *names):
             await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)

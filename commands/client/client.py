@@ -121,6 +121,39 @@ class PlaneClient:
             else:
                 raise attempts.last_failure()
 
+    async def keep_session(
+        self, request: pb.KeepSessionRequest, interval_s: Callable[[], float]
+    ) -> AsyncGenerator[pb.KeepSessionResponse, None]:
+        """Hold a session for ever, with a message after each interval; a lost stream is continued, as a new session, at
+        any server. Raises Rejected, and Unanswered if no server takes the stream."""
+        while True:
+            attempts = self._retries.begin()
+            for server, pause_s in attempts:
+                await asyncio.sleep(pause_s)
+                request.session = uuid7(self._now_ms(), self._rng)
+                stream = StreamsStub(self._channels[server]).KeepSession(metadata=self._metadata)
+                has_begun = False
+                try:
+                    while True:
+                        async with asyncio.timeout(self._timeout_s):
+                            await stream.write(request)
+                            response = await stream.read()
+                        if not isinstance(response, pb.KeepSessionResponse):  # grpc.aio.EOF
+                            break
+                        has_begun = True
+                        yield response
+                        await asyncio.sleep(interval_s())
+                except grpc.aio.AioRpcError as error:
+                    attempts.failed(failure(error, server))
+                except (TimeoutError, asyncio.InvalidStateError):
+                    has_begun = True  # the stream is open and silent: begin again, with the first server
+                finally:
+                    stream.cancel()
+                if has_begun:
+                    break
+            else:
+                raise attempts.last_failure()
+
     async def _call(self, stub: Any, method: str, request: Message, is_final: Callable[[Any], bool]) -> Any:
         self._retire(self._channels.outdated())
         attempts, answer = self._retries.begin(), None

@@ -117,6 +117,7 @@ METHODS = {
     "Queries.ListZoneProgress": Permission(_READERS),
     "Queries.GetLatency": Permission(_READERS),
     "Queries.ExplainAccess": Permission(_READERS),
+    "Streams.KeepSession": Permission(_OPERATORS, _node),
     "Streams.ReadEvents": Permission(_READERS),
     "Streams.Watch": Permission(_READERS),
 }
@@ -129,6 +130,12 @@ def unlisted_methods(services: Iterable[ServiceDescriptor]) -> list[str]:
     """Methods that the table does not list."""
     every = [f"{service.name}.{method.name}" for service in services for method in service.methods]
     return [method for method in every if method not in METHODS]
+
+
+def names_nodes(method: str) -> bool:
+    """Whether a node agent may call the method for its own node, so that each request must be compared with it."""
+    rule = METHODS.get(method)
+    return rule is not None and rule.node_names is not None
 
 
 def denial_reason(method: str, principal: Principal, request: Any) -> str | None:

@@ -17,6 +17,7 @@ from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
+from commands.rpc import authorization
 from commands.rpc.access import AccessControl
 from commands.rpc.error_details import PermissionDenied, fault_of, metadata_of, status_of
 from commands.rpc.limits import Admission, LimitExceeded, Limits
@@ -88,7 +89,10 @@ class RpcMiddleware:
         counts = self.metrics.add_method(method)
         decode, encode = _decoder(method), GetMessageClass(method.output_type).SerializeToString
         if method.server_streaming:
-            return grpc.unary_stream_rpc_method_handler(self._streaming(name, counts, serve), decode, encode)
+            streamed = self._streaming(name, counts, serve)
+            if method.client_streaming:
+                return grpc.stream_stream_rpc_method_handler(streamed, decode, encode)
+            return grpc.unary_stream_rpc_method_handler(streamed, decode, encode)
         answer = self._traced(name, self._unary(name, counts, serve))
         if method.client_streaming:
             return grpc.stream_unary_rpc_method_handler(answer, decode, encode)
@@ -166,9 +170,20 @@ class RpcMiddleware:
         counts.received_messages += not is_stream
         request = _well_formed(request)
         access = self._access
-        if access is not None and proved is not None and (fault := access.denial_reason(method, proved, request)):
+        if access is None or proved is None:
+            return _received(request, counts) if is_stream else request
+        names_nodes = authorization.names_nodes(method)
+        if not (is_stream and names_nodes) and (fault := access.denial_reason(method, proved, request)):
             raise PermissionDenied(fault)
-        return _received(request, counts, access, context) if is_stream else request
+        if not is_stream:
+            return request
+
+        def check(message: Any) -> None:
+            access.authenticate(context.auth_context, context.peer)  # a stream may outlive its certificate
+            if names_nodes and (fault := access.denial_reason(method, proved, _well_formed(message))):
+                raise PermissionDenied(fault)
+
+        return _received(request, counts, check)
 
     def _call(self, context: Context) -> tuple[Call, Principal | None]:
         """The call with its principal, which the certificate proves if the listener requires certificates."""
@@ -220,12 +235,11 @@ def _decoder(method: MethodDescriptor) -> Callable[[bytes], Message | Undecodabl
 
 
 async def _received(
-    requests: AsyncIterator[Any], counts: MethodMetrics, access: AccessControl | None, context: Context
+    requests: AsyncIterator[Any], counts: MethodMetrics, check: Callable[[Any], None] = lambda _: None
 ) -> AsyncIterator[Any]:
-    """The requests of a stream, until the certificate that opened it expires. A stream may last for days."""
+    """The requests of a stream, each of which is checked: the stream may last for days."""
     async for request in requests:
-        if access is not None:
-            access.authenticate(context.auth_context, context.peer)
+        check(request)
         counts.received_messages += 1
         yield request
 

@@ -312,6 +312,7 @@ class Plane:
             now_ms=self._now_ms,
             rng=self._rng,
             supports=self._supports,
+            ranks=lambda: self._beacons or SingleReplica(self.name),
             tracing=self._span_recorder,
             **api_options(self.settings, self.security, self._connections.api),
         )

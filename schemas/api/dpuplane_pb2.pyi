@@ -529,6 +529,30 @@ class OpenSessionRequest(_message.Message):
     session: str
     def __init__(self, command_id: _Optional[str] = ..., domain: _Optional[str] = ..., clique: _Optional[str] = ..., node: _Optional[str] = ..., uid: _Optional[str] = ..., session: _Optional[str] = ...) -> None: ...
 
+class KeepSessionRequest(_message.Message):
+    __slots__ = ("domain", "clique", "node", "uid", "session")
+    DOMAIN_FIELD_NUMBER: _ClassVar[int]
+    CLIQUE_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    domain: str
+    clique: str
+    node: str
+    uid: str
+    session: str
+    def __init__(self, domain: _Optional[str] = ..., clique: _Optional[str] = ..., node: _Optional[str] = ..., uid: _Optional[str] = ..., session: _Optional[str] = ...) -> None: ...
+
+class KeepSessionResponse(_message.Message):
+    __slots__ = ("lease", "position", "revision")
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    lease: _duration_pb2.Duration
+    position: str
+    revision: str
+    def __init__(self, lease: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., position: _Optional[str] = ..., revision: _Optional[str] = ...) -> None: ...
+
 class SetPolicyRequest(_message.Message):
     __slots__ = ("command_id", "policy", "dry_run")
     COMMAND_ID_FIELD_NUMBER: _ClassVar[int]

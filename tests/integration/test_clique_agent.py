@@ -1,0 +1,185 @@
+"""`dpuplane clique-agent` beside a real plane: index, files, signals, readiness, sessions, and the end of each."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from commands.client.client import PlaneClient
+from deploy.clique_agent.agent import CliqueAgent, MemberIdentity
+from deploy.clique_agent.daemon_process import DaemonProcess
+from deploy.clique_agent.files import DaemonFiles
+from projections.cliques.files import FREE_SLOT_ADDRESS, dns_name
+from schemas.api import dpuplane_pb2 as pb
+from tests.support.served import Served, now_ms, served
+
+DOMAIN, CLIQUE = "domain-1", "rack.1"
+PATIENCE_S = 30.0
+
+DAEMON = """
+import json, signal, sys, time
+starts = sys.argv[1]
+count = 0
+def note(*_):
+    global count
+    count += 1
+    with open(starts, "w") as out:
+        json.dump({"pid": __import__("os").getpid(), "signals": count - 1}, out)
+signal.signal(signal.SIGUSR1, note)
+note()
+while True:
+    time.sleep(0.05)
+"""
+
+
+class Running(NamedTuple):
+    """An agent with its task, its files, and the notes of its daemon."""
+
+    agent: CliqueAgent
+    task: asyncio.Task[None]
+    peers: Path
+    hosts: Path
+    notes: Path
+
+    def daemon(self) -> dict[str, int]:
+        """The pid of the daemon, and the signals it has got; empty before it runs."""
+        try:
+            found: dict[str, int] = json.loads(self.notes.read_text())
+        except (FileNotFoundError, json.JSONDecodeError):
+            return {}
+        return found
+
+
+@asynccontextmanager
+async def agent(folder: Path, plane: Served, number: int, check: str = "", uid: str = "") -> AsyncIterator[Running]:
+    """An agent of a node, stopped at the end as SIGTERM stops it."""
+    peers, hosts, notes = _files(folder, number)
+    member = MemberIdentity(DOMAIN, CLIQUE, f"n{number}", f"10.0.0.{number}", uid or f"pod-{number}", now_ms())
+    rng = random.Random(number)
+    client = PlaneClient([plane.address], timeout_s=5.0, now_ms=now_ms, rng=rng, principal="agent")
+    async with client:
+        daemon = DaemonProcess([sys.executable, "-c", DAEMON, str(notes)], rng)
+        found = CliqueAgent(
+            client,
+            member,
+            DaemonFiles(peers, hosts),
+            daemon,
+            check=[sys.executable, "-c", check] if check else [],
+            releases=True,
+            now_ms=now_ms,
+            rng=rng,
+        )
+        task = asyncio.create_task(found.run())
+        try:
+            yield Running(found, task, peers, hosts, notes)
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+def _files(folder: Path, number: int) -> tuple[Path, Path, Path]:
+    folder.mkdir(exist_ok=True)
+    peers, hosts, notes = (folder / f"{name}-{number}" for name in ("nodes.cfg", "hosts", "notes"))
+    if not hosts.exists():
+        hosts.write_text("127.0.0.1 localhost\n")
+    return peers, hosts, notes
+
+
+def is_running(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+async def clique(plane: Served) -> dict[str, pb.CliqueMember]:
+    found = await plane.queries.GetClique(pb.GetCliqueRequest(domain=DOMAIN, clique=CLIQUE))
+    return {member.node: member for member in found.members}
+
+
+async def until(holds: Callable[[], object]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            found = holds()
+            if await found if asyncio.iscoroutine(found) else found:
+                return
+            await asyncio.sleep(0.05)
+
+
+async def test_an_agent_claims_writes_the_files_starts_the_daemon_and_reports_it_ready(tmp_path: Path) -> None:
+    async with served(tmp_path / "plane") as plane, agent(tmp_path / "a", plane, 1) as found:
+
+        async def is_ready() -> bool:
+            return (await clique(plane))["n1"].ready
+
+        await until(found.daemon)
+        await until(is_ready)
+        member = (await clique(plane))["n1"]
+        assert (member.index, member.address, member.session_alive) == (0, "10.0.0.1", True)
+        assert found.peers.read_text().splitlines() == [dns_name(DOMAIN, index) for index in range(18)]
+        lines = found.hosts.read_text().splitlines()
+        assert lines[0] == "127.0.0.1 localhost"
+        assert lines[2:] == [
+            f"{'10.0.0.1' if index == 0 else FREE_SLOT_ADDRESS}\t{dns_name(DOMAIN, index)}" for index in range(18)
+        ]
+
+
+async def test_a_peer_is_in_the_hosts_file_of_all_and_signalled_once(tmp_path: Path) -> None:
+    async with served(tmp_path / "plane") as plane, agent(tmp_path / "a", plane, 1) as first:
+        await until(first.daemon)
+        async with agent(tmp_path / "a", plane, 2) as second, agent(tmp_path / "a", plane, 3) as third:
+            await until(second.daemon)
+            await until(third.daemon)
+            for each in (first, second, third):
+                await until(lambda each=each: "10.0.0.3" in each.hosts.read_text())  # type: ignore[misc]
+            await until(lambda: first.daemon()["signals"] >= 1)
+            assert sorted(member.index for member in (await clique(plane)).values()) == [0, 1, 2]
+
+        async def have_left() -> bool:
+            return set(await clique(plane)) == {"n1"}
+
+        await until(have_left)
+        await until(lambda: "10.0.0.2" not in first.hosts.read_text())
+        assert 1 <= first.daemon()["signals"] <= 2, "peers that left need no signal"
+
+
+async def test_a_daemon_that_ends_is_started_again_and_one_that_does_not_answer_is_not_ready(tmp_path: Path) -> None:
+    flag = tmp_path / "answers"
+    flag.touch()
+    check = f"import os; print('READY' if os.path.exists({str(flag)!r}) else 'NOT')"
+    async with served(tmp_path / "plane") as plane, agent(tmp_path / "a", plane, 1, check) as found:
+        await until(found.daemon)
+        before = found.daemon()["pid"]
+        os.kill(before, 9)
+        await until(lambda: found.daemon()["pid"] != before)
+
+        async def is_ready() -> bool:
+            return (await clique(plane))["n1"].ready
+
+        await until(is_ready)
+        assert (await clique(plane))["n1"].index == 0
+
+
+async def test_an_agent_that_stops_releases_its_index_and_ends_its_daemon(tmp_path: Path) -> None:
+    async with served(tmp_path / "plane") as plane:
+        async with agent(tmp_path / "a", plane, 1) as found:
+            await until(found.daemon)
+            pid = found.daemon()["pid"]
+        assert not is_running(pid)
+        assert await clique(plane) == {}
+
+
+async def test_a_restarted_pod_keeps_the_index_and_the_hosts_file_does_not_grow(tmp_path: Path) -> None:
+    async with served(tmp_path / "plane") as plane:
+        async with agent(tmp_path / "a", plane, 1) as found:
+            await until(found.daemon)
+            before = found.hosts.read_text()
+            found.agent._releases = False
+        async with agent(tmp_path / "a", plane, 1, uid="pod-1b") as again:
+            await until(lambda: again.agent.index is not None)
+            assert again.agent.index == 0
+            assert again.hosts.read_text() == before

@@ -1,0 +1,178 @@
+"""Node objects of a real API server become nodes of the plane: bursts, moves, deletions, restarts, a restored etcd."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from deploy.process.plane import Plane
+from deploy.settings.settings import load_settings
+from tests.support.kubernetes.cluster import ControlPlane
+from tests.support.served import now_ms
+
+RACK = "topology.kubernetes.io/rack"
+AT_ONCE = 64
+PATIENCE_S = 90.0
+
+
+def node(name: str, rack: str, address: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {RACK: rack, "tier": "gpu"}},
+        "status": {"addresses": [{"type": "InternalIP", "address": address}]},
+    }
+
+
+class Nodes:
+    """The Node objects of a control plane that a test makes and deletes."""
+
+    def __init__(self, cluster: ControlPlane, session: aiohttp.ClientSession) -> None:
+        self._url = f"{cluster.url}/api/v1/nodes"
+        self._session = session
+
+    async def create(self, *nodes: dict[str, Any]) -> None:
+        await self._each(self._create, nodes)
+
+    async def delete(self, *names: str) -> None:
+        await self._each(self._delete, names)
+
+    async def label(self, name: str, rack: str) -> None:
+        headers = {"Content-Type": "application/merge-patch+json"}
+        body = json.dumps({"metadata": {"labels": {RACK: rack}}})
+        async with self._session.patch(f"{self._url}/{name}", data=body, headers=headers) as response:
+            assert response.status == 200, await response.text()
+
+    async def delete_all(self) -> None:
+        async with self._session.delete(self._url) as response:
+            assert response.status == 200, await response.text()
+
+    async def _create(self, body: dict[str, Any]) -> None:
+        async with self._session.post(self._url, json=body) as response:
+            assert response.status == 201, await response.text()
+
+    async def _delete(self, name: str) -> None:
+        async with self._session.delete(f"{self._url}/{name}") as response:
+            assert response.status == 200, await response.text()
+
+    async def _each(self, call: Callable[[Any], Any], items: Iterable[Any]) -> None:
+        slots = asyncio.Semaphore(AT_ONCE)
+
+        async def one(item: Any) -> None:
+            async with slots:
+                await call(item)
+
+        async with asyncio.TaskGroup() as tasks:
+            for item in items:
+                tasks.create_task(one(item))
+
+
+@pytest.fixture
+async def nodes(control_plane: ControlPlane) -> AsyncIterator[Nodes]:
+    async with control_plane.session() as session:
+        found = Nodes(control_plane, session)
+        await found.delete_all()
+        yield found
+
+
+@asynccontextmanager
+async def edge(data: Path, kubeconfig: Path) -> AsyncIterator[Plane]:
+    """A plane whose Kubernetes edge watches the cluster `east`."""
+    flags = {
+        "data": data,
+        "kubeconfig": str(kubeconfig),
+        "source": "east",
+        "node_labels": "tier",
+        **dict.fromkeys(("listen", "http", "agents"), "127.0.0.1:0"),
+    }
+    settings = load_settings(flags, None, {})
+    async with Plane.start(settings, now_ms=now_ms, rng=random.Random(3)) as plane:
+        yield plane
+
+
+def zones_of(plane: Plane) -> dict[str, str]:
+    """The zone of each member of fleet."""
+    return {name: member.zone for name, member in plane.states.fleet.members.rows.items() if not member.held}
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not holds():
+            await asyncio.sleep(0.02)
+
+
+async def test_a_burst_of_10_000_nodes_joins_without_one_dropped(
+    tmp_path: Path, control_plane: ControlPlane, nodes: Nodes
+) -> None:
+    async with edge(tmp_path / "plane", control_plane.kubeconfig()) as plane:
+        made = [node(f"n{i}", f"rack-{i % 200}", f"10.{i >> 16}.{i >> 8 & 255}.{i & 255 or 1}") for i in range(10_000)]
+        await nodes.create(*made)
+        await until(lambda: len(zones_of(plane)) == 10_000)
+        assert zones_of(plane) == {f"east/n{i}": f"rack-{i % 200}" for i in range(10_000)}
+        member = plane.states.zone("rack-7").nodes.rows["east/n7"]
+        assert member.uid and member.created_ms and member.labels == {"tier": "gpu"}
+
+
+async def test_moves_deletions_and_what_happened_while_the_plane_was_away(
+    tmp_path: Path, control_plane: ControlPlane, nodes: Nodes
+) -> None:
+    kubeconfig = control_plane.kubeconfig()
+    await nodes.create(*(node(f"n{i}", "rack-1", f"10.0.0.{i + 1}") for i in range(20)))
+    async with edge(tmp_path / "plane", kubeconfig) as plane:
+        await until(lambda: len(zones_of(plane)) == 20)
+        await nodes.label("n1", "rack-2")
+        await until(lambda: zones_of(plane)["east/n1"] == "rack-2")
+        await nodes.delete("n2")
+        await until(lambda: "east/n2" not in zones_of(plane))
+        await nodes.create(node("n2", "rack-1", "10.0.0.99"))
+        await until(lambda: "east/n2" in zones_of(plane))
+    await nodes.delete("n3")
+    await nodes.create(node("n20", "rack-1", "10.0.0.21"))
+    async with edge(tmp_path / "plane", kubeconfig) as plane:
+        await until(lambda: "east/n20" in zones_of(plane) and "east/n3" not in zones_of(plane))
+        assert len(zones_of(plane)) == 20
+
+
+async def test_an_api_server_that_is_away_stops_nothing_and_is_caught_up_with(
+    tmp_path: Path, private_control_plane: ControlPlane
+) -> None:
+    cluster = private_control_plane
+    async with cluster.session() as session, edge(tmp_path / "plane", cluster.kubeconfig()) as plane:
+        nodes = Nodes(cluster, session)
+        await nodes.create(*(node(f"n{i}", "rack-1", f"10.0.0.{i + 1}") for i in range(5)))
+        await until(lambda: len(zones_of(plane)) == 5)
+        cluster.kill("kube-apiserver")
+        await asyncio.sleep(3)
+        assert len(zones_of(plane)) == 5
+        await cluster.start()
+        await nodes.create(node("n5", "rack-1", "10.0.0.6"))
+        await until(lambda: len(zones_of(plane)) == 6)
+
+
+async def test_an_etcd_restored_from_an_older_backup_withdraws_nothing(
+    tmp_path: Path, private_control_plane: ControlPlane
+) -> None:
+    cluster = private_control_plane
+    async with cluster.session() as session, edge(tmp_path / "plane", cluster.kubeconfig()) as plane:
+        nodes = Nodes(cluster, session)
+        await nodes.create(*(node(f"n{i}", "rack-1", f"10.0.0.{i + 1}") for i in range(3)))
+        saved = cluster.save_etcd()
+        await cluster.start()
+        await nodes.create(*(node(f"n{i}", "rack-1", f"10.0.0.{i + 1}") for i in range(3, 6)))
+        await until(lambda: len(zones_of(plane)) == 6)
+        for name in ("kube-apiserver", "etcd"):
+            cluster.kill(name)
+        cluster.restore_etcd(saved)
+        await cluster.start()
+        assert plane.parts.kubernetes is not None
+        await until(lambda: plane.parts.kubernetes.nodes.retained == 3)  # type: ignore[union-attr]
+        await asyncio.sleep(3)
+        assert len(zones_of(plane)) == 6, "a list of a restored API server proves nothing about later nodes"
