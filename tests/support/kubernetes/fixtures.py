@@ -1,0 +1,81 @@
+"""A real API server for the tests that ask for it: one per test run, started at the first use.
+
+`control_plane` is the server of the run. Its tests share it, so each uses names of its own (`cluster`) and leaves the
+server as it found it. A test that stops programs, sets etcd back or compacts it takes `own_control_plane` instead.
+
+The first run builds the programs from Go modules, which takes minutes; the progress is shown in spite of capturing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from drivers.kubernetes.client import connect
+from schemas.kubernetes.api import KubernetesApi
+from tests.support.kubernetes.build import program
+from tests.support.kubernetes.cluster import ControlPlane
+from tests.support.kubernetes.requests import create_namespace
+
+NEEDED = ("etcd", "kube-apiserver", "kubectl")
+
+
+@pytest.fixture(scope="session")
+def kubernetes_programs(pytestconfig: pytest.Config) -> None:
+    """The programs of a control plane, built if the cache folder lacks them."""
+    capture = pytestconfig.pluginmanager.getplugin("capturemanager")
+
+    def say(progress: str) -> None:
+        with capture.global_and_fixture_disabled():
+            print(f"\n{progress}", flush=True)
+
+    for name in NEEDED:
+        program(name, say)
+
+
+@pytest.fixture(scope="session")
+def control_plane(kubernetes_programs: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """The API server of this test run."""
+    yield from _running(tmp_path_factory.mktemp("kubernetes"))
+
+
+@pytest.fixture
+def own_control_plane(kubernetes_programs: None, tmp_path: Path) -> Iterator[ControlPlane]:
+    """An API server for one test, which may stop its programs and set its etcd back."""
+    yield from _running(tmp_path / "kubernetes")
+
+
+def _running(folder: Path) -> Iterator[ControlPlane]:
+    plane = ControlPlane(folder)
+    try:
+        with asyncio.Runner() as runner:
+            runner.run(plane.start())
+        yield plane
+    finally:
+        plane.stop()
+
+
+class Cluster:
+    """A control plane as one test sees it: a connection of its administrator, and names of its own."""
+
+    def __init__(self, plane: ControlPlane, api: KubernetesApi, prefix: str) -> None:
+        self.plane = plane
+        self.api = api
+        self.prefix = prefix
+        """Begins every name of a cluster-wide object of the test."""
+        self.namespace = prefix
+
+
+@pytest.fixture
+async def cluster(control_plane: ControlPlane) -> AsyncIterator[Cluster]:
+    """The API server of the test run, with a prefix and a namespace for this test."""
+    async with AsyncExitStack() as stack:
+        api = await stack.enter_async_context(connect(str(control_plane.kubeconfig())))
+        found = Cluster(control_plane, api, f"test-{random.SystemRandom().getrandbits(40):010x}")
+        await create_namespace(api, found.namespace)
+        yield found
