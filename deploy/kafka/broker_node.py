@@ -185,7 +185,7 @@ class NodeProcess:
                 stdout=output,
                 stderr=output,
                 start_new_session=True,  # a Ctrl-C in the terminal must not reach the nodes: they are stopped in order
-                preexec_fn=_end_with_parent,  # noqa: PLW1509 - one system call, looked up before the fork
+                preexec_fn=END_WITH_PARENT,  # noqa: PLW1509 - one system call, looked up before the fork
             )
 
 
@@ -201,4 +201,5 @@ def _end_with_parent_on_linux() -> Callable[[], None]:
     return arrange
 
 
-_end_with_parent = _end_with_parent_on_linux() if sys.platform == "linux" else None
+END_WITH_PARENT = _end_with_parent_on_linux() if sys.platform == "linux" else None
+"""A `preexec_fn` that lets a child process end when its parent does; None where the system has no such signal."""
