@@ -75,6 +75,10 @@ def _translated(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> di
             found[key] = {name: _translated(part, definitions) for name, part in value.items()}
         elif key in ("items", "additionalProperties") and isinstance(value, Mapping):
             found[key] = _translated(value, definitions)
+        elif key == "default":  # the API server refuses a null for a field that is not nullable
+            found[key] = (
+                {name: part for name, part in value.items() if part is not None} if isinstance(value, dict) else value
+            )
         elif key == "const":
             found["enum"] = [value]
         elif key == "description":
