@@ -35,12 +35,17 @@ class KubeconfigInvalid(FatalError):
     """A kubeconfig that cannot be read, or that names no usable cluster."""
 
 
+class _Details(msgspec.Struct, frozen=True, rename="camel"):
+    retry_after_seconds: float | None = None
+
+
 class _Status(msgspec.Struct, frozen=True, rename="camel"):
     """metav1.Status, which describes an error."""
 
     message: str = ""
     reason: str = ""
     code: int = 0
+    details: _Details | None = None
 
 
 class _Line(msgspec.Struct, frozen=True):
@@ -127,10 +132,8 @@ class HttpApi:
             raise _unreachable(error) from error
         try:
             if response.status >= 400:
-                raise _refused(response, await response.read())
+                raise _refused(response, await _read_refusal(response))
             yield _events(response, idle_s)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise _unreachable(error) from error
         finally:
             response.close()
 
@@ -158,6 +161,14 @@ class HttpApi:
         return cast(aiohttp.ClientResponse, found)
 
 
+async def _read_refusal(response: aiohttp.ClientResponse) -> bytes:
+    try:
+        async with asyncio.timeout(REQUEST_S):
+            return await response.read()
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        raise _unreachable(error) from error
+
+
 async def _events(response: aiohttp.ClientResponse, idle_s: float) -> AsyncIterator[WatchEvent]:
     while True:
         try:
@@ -167,12 +178,18 @@ async def _events(response: aiohttp.ClientResponse, idle_s: float) -> AsyncItera
             raise ApiError(0, "Stalled", f"no event and no bookmark for {idle_s:g} s") from error
         except ValueError as error:
             raise ApiError(0, "TooLong", f"a line of the watch is longer than {MAX_LINE_BYTES} bytes") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise _unreachable(error) from error
         if not data:
             return
-        line = _line.decode(data)
-        if line.type == "ERROR":
-            status = _status.decode(line.object)
-            raise ApiError(status.code, status.reason, status.message)
+        try:
+            line = _line.decode(data)
+            status = _status.decode(line.object) if line.type == "ERROR" else None
+        except msgspec.DecodeError as error:  # the connection broke off within a line, or a proxy answered
+            raise ApiError(0, "Malformed", f"a line of the watch is no event: {error}") from error
+        if status is not None:
+            pause_s = status.details.retry_after_seconds if status.details else None
+            raise ApiError(status.code, status.reason, status.message, retry_after_s=pause_s)
         yield WatchEvent(cast(Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"], line.type), bytes(line.object))
 
 
