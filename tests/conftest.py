@@ -18,6 +18,7 @@ pytest_plugins = [
     "tests.support.kafka",
     "tests.support.secure_kafka",
     "tests.support.wheelhouse",
+    "tests.support.kubernetes.fixtures",
     "tests.support.docker",
     "tests.support.compose",
 ]

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from schemas.resources import DPU_RACK
 from schemas.resources.crds import definition
+from schemas.resources.dpu_rack import DPU_RACK
 from tests.contract.kubernetes_api import ApiUnderTest, KubernetesApiContract
 from tests.support.kubernetes.fixtures import Cluster
 from tests.support.kubernetes.requests import create_namespace, install

