@@ -94,25 +94,27 @@ class ApiServer:
         position_waiter = PositionWaiter(replica)
         reader = FoldReader(replica, position_waiter)
         self._watches = Watches(replica, reader, position_waiter, self._streams)
-        ranks = ranks or (lambda: SingleReplica(replica.name))
-        self.sessions = SessionKeeper(self.command_handler, self._streams, replica, ranks, now_ms=now_ms, rng=rng)
         join_stream = JoinStreamHandler(self.command_handler, self.admission, limits.stream_in_flight)
         leave_handler = LeaveHandler(self.command_handler, reader, position_waiter)
         now = QueriesService(reader, CommandStatus(replica, now_ms, reader.with_fleet), status, devices)
         self.queries = with_as_of(now, past or NoAsOfSource())
-        self._served: dict[str, object] = {
-            "Commands": CommandsService(
-                self.command_handler,
-                join_stream,
-                JoinHandler(self.command_handler, reader, position_waiter),
-                leave_handler,
-                DryRunHandler(replica, now_ms),
-                reader=reader,
-                upgrade_handler=UpgradeHandler(
-                    self.command_handler, replica, supports or (lambda: {replica.name: replica.supports()})
-                ),
-                replica_name=replica.name,
+        commands = CommandsService(
+            self.command_handler,
+            join_stream,
+            JoinHandler(self.command_handler, reader, position_waiter),
+            leave_handler,
+            DryRunHandler(replica, now_ms),
+            reader=reader,
+            upgrade_handler=UpgradeHandler(
+                self.command_handler, replica, supports or (lambda: {replica.name: replica.supports()})
             ),
+            replica_name=replica.name,
+        )
+        ranks = ranks or (lambda: SingleReplica(replica.name))
+        opened, streams = commands.open_session, self._streams
+        self.sessions = SessionKeeper(opened, streams, replica, ranks, now_ms=now_ms, rng=rng)
+        self._served: dict[str, object] = {
+            "Commands": commands,
             "Queries": self.queries,
             "Streams": StreamsService(EventReader(replica.log, self._streams), self._watches, self.sessions),
         }

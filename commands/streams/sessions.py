@@ -13,13 +13,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from functools import partial
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from random import Random
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
-from commands.handlers.command_handler import CommandHandler
-from commands.requests import cliques
 from commands.rpc.middleware import Call, UndecodableRequest
 from commands.streams.lasting import LastingStreams, StreamEnded
 from eventstore.errors import FatalError, LogUnavailable, PermanentError, PlaneError
@@ -44,6 +41,10 @@ TURN_S = 0.3
 APPEND_TIMEOUT_S = 5.0
 
 
+OpenSessionHandler: TypeAlias = Callable[[pb.OpenSessionRequest, Call], Awaitable[pb.CommandResult]]
+"""Handles Commands.OpenSession."""
+
+
 class OpenSession(NamedTuple):
     """A session as the folds have it."""
 
@@ -58,7 +59,7 @@ class SessionKeeper:
 
     def __init__(
         self,
-        handler: CommandHandler,
+        open_session: OpenSessionHandler,
         streams: LastingStreams,
         replica: Replica,
         ranks: Callable[[], Ranks],
@@ -67,7 +68,7 @@ class SessionKeeper:
         rng: Random,
     ) -> None:
         self.open = self.expired = 0
-        self._handler = handler
+        self._open_session = open_session
         self._streams = streams
         self._replica = replica
         self._ranks = ranks
@@ -123,7 +124,7 @@ class SessionKeeper:
         addresses = slot_addresses(self._replica.state(partition), first.domain, first.clique)
         return pb.KeepSessionResponse(
             lease=to_duration(round(LEASE_S * 1_000)),
-            position=partition_token(self._handler.log_id, partition, self._replica.position(partition)),
+            position=partition_token(self._replica.log_id, partition, self._replica.position(partition)),
             revision=hashlib.sha256(",".join(addresses).encode()).hexdigest()[:16],
         )
 
@@ -131,7 +132,7 @@ class SessionKeeper:
         request = pb.OpenSessionRequest(
             domain=first.domain, clique=first.clique, node=first.node, uid=first.uid, session=first.session
         )
-        result = await self._handler.handle(partial(cliques.open_session, edge=self._replica.name), request, call)
+        result = await self._open_session(request, call)
         if result.outcome == pb.OUTCOME_REFUSED:
             reason = Reason[result.reason_code] if result.reason_code in Reason.__members__ else Reason.INVALID_FIELD
             raise PermanentError(Fault(result.reason, reason, **result.reason_fields))

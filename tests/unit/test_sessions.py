@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 
 import pytest
 
 from commands.handlers.command_handler import CommandHandler
+from commands.requests.cliques import open_session
 from commands.rpc.middleware import Call, UndecodableRequest
 from commands.streams.lasting import LastingStreams
 from commands.streams.sessions import CHECK_S, LEASE_S, SessionKeeper
@@ -26,9 +28,9 @@ MARGIN_S = 2 * CHECK_S
 
 def keeper(made: Plane, name: str) -> SessionKeeper:
     replica = made.replicas[name]
-    handler = CommandHandler(replica, made.now_ms, made.rng())
+    handle = partial(CommandHandler(replica, made.now_ms, made.rng()).handle, partial(open_session, edge=name))
     ranks = made.ranks(name)
-    found = SessionKeeper(handler, LastingStreams(50), replica, lambda: ranks, now_ms=made.now_ms, rng=made.rng())
+    found = SessionKeeper(handle, LastingStreams(50), replica, lambda: ranks, now_ms=made.now_ms, rng=made.rng())
     made.spawn(name, found.run())
     return found
 
