@@ -16,9 +16,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
+from commands.streams.sessions import LEASE_S
 from eventstore.avro.codec import decode
 from eventstore.log import FLEET_0
 from schemas.api import dpuplane_pb2 as pb
+from schemas.api.stubs import StreamsStub
 from tests.support.certs import TRUST_DOMAIN, CertFiles, CertIssuer
 from tests.support.guarded import Guarded, guarded
 
@@ -271,3 +273,32 @@ async def test_the_schema_is_not_available_without_reflection(plane: Guarded) ->
         return [answer async for answer in stub.ServerReflectionInfo(iter([request]))]
 
     assert (await refused(ask()))[0] == Code.UNIMPLEMENTED
+
+
+async def test_a_node_agent_keeps_the_session_of_its_own_node_only(plane: Guarded) -> None:
+    agent = plane.caller("node-agent/n1")
+    streams = StreamsStub(agent.channel)
+    claim = pb.ClaimIndicesRequest(domain="d", clique="c", claims=[pb.ClaimSpec(node="n1", uid="pod-1")])
+    assert (await agent.calls.ClaimIndices(claim)).index == 0
+
+    def message(node: str, uid: str = "pod-1") -> pb.KeepSessionRequest:
+        return pb.KeepSessionRequest(domain="d", clique="c", node=node, uid=uid, session="s1")
+
+    held = streams.KeepSession()
+    for _ in range(3):
+        await held.write(message("n1"))
+        answer = await held.read()
+        assert answer.lease.seconds == round(LEASE_S) and answer.revision
+    [member] = (await agent.queries.GetClique(pb.GetCliqueRequest(domain="d", clique="c"))).members
+    assert member.session_alive
+    await held.write(message("n2"))
+    assert await refused(held.read()) == (
+        Code.PERMISSION_DENIED,
+        "Streams.KeepSession: node-agent/n1 must act for its own node only, not for 'n2'",
+    )
+    other = streams.KeepSession()
+    await other.write(message("n1", uid="pod-2"))
+    assert (await refused(other.read()))[0] == Code.INVALID_ARGUMENT
+    outsider = StreamsStub(plane.caller("viewer/vic").channel).KeepSession()
+    await outsider.write(message("n1"))
+    assert (await refused(outsider.read()))[0] == Code.PERMISSION_DENIED
