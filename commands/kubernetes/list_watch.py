@@ -5,6 +5,11 @@ never reported as complete, because absence from it proves nothing. A watch cont
 after every error, except when the server no longer has that version (410): then the collection is listed again. A watch
 without a line for `idle_s`, not even a bookmark, counts as stalled and is opened again.
 
+An API server that was restored from an older backup accepts a watch from a version that it has not reached yet, and is
+silent until it reaches it. So the server's version is read before a watch is opened again; if it is lower, the
+collection is listed. An event that is older than what is known of its object is dropped: some proxies and caches repeat
+events.
+
 kubernetes_asyncio's own Watch repeats a 410 with the same version, has no deadline for a silent connection, and decodes
 each event three times; kopf and client-go have loops like this one for the same reasons.
 """
@@ -31,6 +36,12 @@ IDLE_S = 90.0
 """The API server sends a bookmark about once a minute."""
 RETRY_S = 0.5
 RETRY_S_MAX = 30.0
+RETRY_AFTER_S_MAX = 300.0
+"""The longest pause that a server is granted: a header may be wrong."""
+SHORT_WATCH_S = 1.0
+"""A watch that ends sooner, without a line, has failed: opening it again at once would be a busy loop."""
+DELETED_MAX = 1_000
+"""Deleted objects that are remembered so that no late event revives them."""
 _EXPIRED = ("Expired", "Gone")
 
 
@@ -72,6 +83,10 @@ class WatchCounts:
     watches: int = 0
     stalls: int = 0
     failures: int = 0
+    expired: int = 0
+    """Lists and watches that the server no longer could continue (410)."""
+    stale_events: int = 0
+    malformed_events: int = 0
 
 
 class ListWatch(Generic[T]):
@@ -100,6 +115,10 @@ class ListWatch(Generic[T]):
         self._failed = 0
         self._newest = 0
         """The highest resource version so far. They grow as integers (KEP-5504)."""
+        self._versions: dict[str, int] = {}
+        """The version of each present object, by uid."""
+        self._deleted: dict[str, int] = {}
+        """The versions at which objects were deleted, by uid, the oldest first."""
 
     async def run(self) -> None:
         """List and watch until cancelled."""
@@ -110,75 +129,135 @@ class ListWatch(Generic[T]):
             except ApiError as error:
                 await self._pause(error)
                 continue
-            self._failed = 0
             await self._watch_from(version)
 
     async def _list(self) -> str:
         self._handler.list_began()
+        self._versions, self._deleted = {}, {}
         query = self._query | {"limit": str(PAGE)}
         while True:
-            page = self._page.decode(await self._api.get(self._path, query))
+            page = await self._page_of(query)
             for item in page.items:
+                self._is_news(item.metadata)
                 self._handler.present(item)
             if not page.metadata.continue_:
                 break
             query["continue"] = page.metadata.continue_
         self.counts.lists += 1
         version = page.metadata.resource_version
-        went_back = version.isdecimal() and int(version) < self._newest
+        went_back = _number(version) < self._newest and version.isdecimal()
         if went_back:
             about = {"path": self._path, "version": version, "before": self._newest}
             logger.warning("resource versions went back: the API server was restored from a backup", extra=about)
             self._newest = 0
-        self._saw(version)
+        self._newest = max(self._newest, _number(version))
         self._handler.list_completed(went_back=went_back)
         return version
 
+    async def _page_of(self, query: dict[str, str]) -> ObjectList[T]:
+        data = await self._api.get(self._path, query)
+        try:
+            page: ObjectList[T] = self._page.decode(data)
+        except msgspec.DecodeError as error:  # to skip an object would be to say that it is absent
+            raise ApiError(0, "Malformed", f"a list cannot be read: {error}") from error
+        return page
+
     async def _watch_from(self, version: str) -> None:
         """Watch from a resource version on. Returns when the collection must be listed again."""
+        is_first = True
         while True:
-            query = self._query | {
-                "watch": "true",
-                "allowWatchBookmarks": "true",
-                "resourceVersion": version,
-                "timeoutSeconds": str(round(WATCH_S * self._rng.uniform(0.8, 1.2))),
-            }
             try:
-                async with self._api.watch(self._path, query, idle_s=IDLE_S) as events:
-                    self.counts.watches += 1
-                    self.is_current = True
-                    async for event in events:
-                        version = self._handle(event) or version
-                        self._saw(version)
-                        self._failed = 0
-            except ApiError as error:
-                if error.status == GONE or error.reason in _EXPIRED:
-                    logger.info("watch expired, listing again", extra={"path": self._path, "version": version})
-                    await asyncio.sleep(self._rng.uniform(0.0, RETRY_S))
+                if not is_first and await self._has_gone_back():
                     return
+                is_first = False
+                version = await self._watch(version)
+            except ApiError as error:
+                self.is_current = False
                 self.counts.stalls += error.reason == "Stalled"
                 await self._pause(error)
+                version = str(max(_number(version), self._newest)) if version.isdecimal() else version
+                if _is_expired(error):
+                    return
 
-    def _handle(self, event: WatchEvent) -> str:
+    async def _watch(self, version: str) -> str:
+        """Watch until the server ends it; returns the version to go on from."""
+        query = self._query | {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": version,
+            "timeoutSeconds": str(round(WATCH_S * self._rng.uniform(0.8, 1.2))),
+        }
+        now_s = asyncio.get_running_loop().time
+        began_s, has_lines = now_s(), False
+        async with self._api.watch(self._path, query, idle_s=IDLE_S) as events:
+            self.counts.watches += 1
+            self.is_current = True
+            async for event in events:
+                version = self._handle(event, version)
+                has_lines = True
+                self._failed = 0
+        if not has_lines and now_s() < began_s + SHORT_WATCH_S:
+            raise ApiError(0, "Closed", "the server ended the watch at once")
+        self._failed = 0
+        return version
+
+    async def _has_gone_back(self) -> bool:
+        """Whether the server's version is below one that it had."""
+        page = await self._page_of({"limit": "1"})
+        version = page.metadata.resource_version
+        return version.isdecimal() and int(version) < self._newest
+
+    def _handle(self, event: WatchEvent, version: str) -> str:
         """Hand an event to the handler; returns the resource version after it."""
-        item = self._item.decode(event.object)
+        try:
+            item = self._item.decode(event.object)
+        except msgspec.DecodeError as error:
+            if not self.counts.malformed_events:
+                logger.warning("an event cannot be read, skipped: %s", error, extra={"path": self._path})
+            self.counts.malformed_events += 1
+            return version
+        found = item.metadata.resource_version
         if event.type == "DELETED":
-            self._handler.deleted(item)
-        elif event.type != "BOOKMARK":
+            if self._is_news(item.metadata, is_deleted=True):
+                self._handler.deleted(item)
+        elif event.type != "BOOKMARK" and self._is_news(item.metadata):
             self._handler.present(item)
-        return item.metadata.resource_version
+        self._newest = max(self._newest, _number(found))
+        return found if not found.isdecimal() or _number(found) > _number(version) else version
 
-    def _saw(self, version: str) -> None:
-        if version.isdecimal():
-            self._newest = max(self._newest, int(version))
+    def _is_news(self, about: Metadata, *, is_deleted: bool = False) -> bool:
+        """Note the version of an object; whether it is later than the one that is known."""
+        version = _number(about.resource_version)
+        if about.uid and version and version <= max(self._versions.get(about.uid, 0), self._deleted.get(about.uid, 0)):
+            self.counts.stale_events += 1
+            return False
+        if not is_deleted:
+            self._deleted.pop(about.uid, None)
+            self._versions[about.uid] = version
+            return True
+        self._versions.pop(about.uid, None)
+        self._deleted[about.uid] = version
+        if len(self._deleted) > DELETED_MAX:
+            del self._deleted[next(iter(self._deleted))]
+        return True
 
     async def _pause(self, error: ApiError) -> None:
         """Wait after a failure, with full jitter, and as long as the server asks."""
         self.counts.failures += 1
+        self.counts.expired += _is_expired(error)
         self._failed += 1
         longest_s = min(RETRY_S_MAX, RETRY_S * 2 ** min(self._failed, 10))
-        pause_s = max(self._rng.uniform(0.0, longest_s), error.retry_after_s or 0.0)
+        asked_s = min(RETRY_AFTER_S_MAX, error.retry_after_s or 0.0)
+        pause_s = asked_s + self._rng.uniform(0.0, longest_s)
         if self._failed in (1, 10, 100):
             about = {"path": self._path, "status": error.status, "reason": error.reason, "pause_s": round(pause_s, 1)}
             logger.warning("list or watch failed, retrying: %s", error, extra=about)
         await asyncio.sleep(pause_s)
+
+
+def _is_expired(error: ApiError) -> bool:
+    return error.status == GONE or error.reason in _EXPIRED
+
+
+def _number(version: str) -> int:
+    return int(version) if version.isdecimal() else 0

@@ -73,10 +73,11 @@ class SimulatedApi:
     def save(self) -> Saved:
         return self._store.save()
 
-    def restore(self, saved: Saved) -> None:
-        """Go back to an earlier state, as by an etcd backup. All watches end."""
+    def restore(self, saved: Saved, *, ends_watches: bool = True) -> None:
+        """Go back to an earlier state, as by an etcd backup. A proxy may keep the connections of watches open."""
         self._store.restore(saved)
-        self.end_watches(ApiError(0, "Unreachable", "the server was restarted"))
+        if ends_watches:
+            self.end_watches(ApiError(0, "Unreachable", "the server was restarted"))
 
     @property
     def watch_count(self) -> int:

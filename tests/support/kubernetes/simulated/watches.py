@@ -83,7 +83,10 @@ class Watcher:
     async def events(self, query: Mapping[str, str], idle_s: float) -> AsyncIterator[WatchEvent]:
         """The lines of the response."""
         loop = asyncio.get_running_loop()
-        end_s = loop.time() + float(query.get("timeoutSeconds", DEFAULT_TIMEOUT_S))
+        length_s = float(query.get("timeoutSeconds", DEFAULT_TIMEOUT_S))
+        if self.faults.longest_watch_s is not None:
+            length_s = min(length_s, self.faults.longest_watch_s)
+        end_s = loop.time() + length_s
         wants_bookmarks = query.get("allowWatchBookmarks") == "true"
         line_s = loop.time()
         bookmark_s = min(line_s + BOOKMARK_S, end_s - LAST_BOOKMARK_S)
