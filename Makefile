@@ -88,8 +88,9 @@ lock:  ## The locks in deploy/locks from pyproject.toml, with uv; UPGRADE=1 for 
 	$(LOCK) pyproject.toml --constraint $(LOCKS)/dev.txt --output-file $(LOCKS)/runtime.txt
 	echo 'setuptools>=77' | $(LOCK) - --constraint $(LOCKS)/dev.txt --output-file $(LOCKS)/build.txt
 
-docs: $(INSTALLED)  ## The reference tables in deploy/reference, from the code
+docs: $(INSTALLED)  ## The reference tables in deploy/reference and the manifests in deploy/kubernetes, from the code
 	@$(BIN)/python -m deploy.reference
+	@$(BIN)/python -m deploy.kubernetes
 
 clean:  ## Remove what was built
 	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info

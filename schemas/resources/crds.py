@@ -2,6 +2,9 @@
 
 Pydantic's JSON schema differs from a structural schema in four ways: it refers to definitions, has titles, writes an
 optional field as `anyOf` with null, and a constant as `const`. Only these are translated.
+
+Of the defaults, the API server gets those of single values in `spec`, which `kubectl get -o yaml` then shows. It gets
+none in `status`: an object would differ from what its writer sent.
 """
 
 from __future__ import annotations
@@ -50,11 +53,16 @@ def structural_schema(kind: Kind) -> dict[str, Any]:
     """The schema of an object of a kind."""
     schema = kind.model.model_json_schema(by_alias=True)
     found: dict[str, Any] = _translated(schema, schema.get("$defs", {}))
+    properties = found["properties"]
+    if "spec" not in found.get("required", ()):
+        properties["spec"]["default"] = {}  # rules about changes run only where the earlier object has the field
+    if "status" in properties:
+        properties["status"] = _without_defaults(properties["status"])
     found["properties"] = {
-        "apiVersion": {"type": "string"},
-        "kind": {"type": "string"},
+        "apiVersion": {"type": "string", "description": "The version of this schema of the object."},
+        "kind": {"type": "string", "description": "The kind of the object."},
         "metadata": {"type": "object"},
-        **found["properties"],
+        **properties,
     }
     return found
 
@@ -75,16 +83,25 @@ def _translated(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> di
             found[key] = {name: _translated(part, definitions) for name, part in value.items()}
         elif key in ("items", "additionalProperties") and isinstance(value, Mapping):
             found[key] = _translated(value, definitions)
-        elif key == "default":  # the API server refuses a null for a field that is not nullable
-            found[key] = (
-                {name: part for name, part in value.items() if part is not None} if isinstance(value, dict) else value
-            )
+        elif key == "default":
+            if isinstance(value, str | int):
+                found[key] = value
         elif key == "const":
             found["enum"] = [value]
         elif key == "description":
             found[key] = inspect.cleandoc(value).replace("\n", " ")
         else:
             found[key] = value
+    return found
+
+
+def _without_defaults(schema: dict[str, Any]) -> dict[str, Any]:
+    found = {key: value for key, value in schema.items() if key != "default"}
+    for key in ("items", "additionalProperties"):
+        if key in found:
+            found[key] = _without_defaults(found[key])
+    if "properties" in found:
+        found["properties"] = {name: _without_defaults(part) for name, part in found["properties"].items()}
     return found
 
 

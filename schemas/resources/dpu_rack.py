@@ -7,7 +7,19 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 
 from schemas.resources.kinds import Column, Kind
-from schemas.resources.model import LABEL_KEY, Conditions, Count, Labels, LogPosition, Model, Text, ZoneName, validated
+from schemas.resources.model import (
+    LABEL_KEY,
+    Conditions,
+    Count,
+    Labels,
+    LogPosition,
+    Model,
+    ObservedGeneration,
+    Text,
+    ZoneName,
+    forward_only,
+    validated,
+)
 
 MAX_STATUS_BYTES = 2_000
 MAX_OFFENDERS = 5
@@ -24,8 +36,11 @@ class AttemptLimits(Model):
     """The maximum of attempts at a step of a DPU by kind of failure; 0 means the default."""
 
     transient: Attempts | None = None
+    """Attempts when the BMC does not respond."""
     device: Attempts | None = None
+    """Attempts when the device reports a failed step."""
     operator: Attempts | None = None
+    """Attempts at a fault that needs a person."""
 
 
 class DPURackSpec(Model):
@@ -58,7 +73,9 @@ class RulesStatus(Model):
     version: Count = 0
     """The position in fleet of the table's last change."""
     digest: Annotated[str, Field(max_length=64, pattern=r"^[0-9a-f]*$")] = ""
+    """The digest of the table: equal digests mean equal tables."""
     rules: Count = 0
+    """Rules in the table."""
     applied: Count = 0
     """DPUs that have applied this version."""
     in_hardware: Count = 0
@@ -69,30 +86,20 @@ class Offender(Model):
     """A DPU that needs a person's attention."""
 
     dpu: Text
+    """The name of the DPU."""
     reason: Text
+    """What is wrong with it."""
 
 
 class DPURackStatus(Model):
     """The compact state of a zone: at most 2 kB at any scale."""
 
-    model_config = ConfigDict(
-        json_schema_extra=validated(
-            (
-                "!has(oldSelf.logPosition) || (has(self.logPosition) && (self.logPosition.generation >"
-                " oldSelf.logPosition.generation || (self.logPosition.generation == oldSelf.logPosition.generation"
-                " && self.logPosition.fleet >= oldSelf.logPosition.fleet"
-                " && self.logPosition.zones >= oldSelf.logPosition.zones"
-                " && self.logPosition.installs >= oldSelf.logPosition.installs)))",
-                "logPosition must not go back",
-            )
-        )
-    )
-
-    observed_generation: Count = 0
+    observed_generation: ObservedGeneration = 0
     log_position: LogPosition | None = None
     nodes: Count = 0
     """Nodes of the zone."""
     dpus: Count = 0
+    """DPUs of the zone."""
     ready_dpus: Count = 0
     """DPUs in the phase Ready."""
     phases: Annotated[dict[str, Count], Field(max_length=32)] = {}
@@ -101,13 +108,17 @@ class DPURackStatus(Model):
     """Names of the zone's nodes as ranges, such as rack-7-node-[001-018]; empty if they do not fit."""
     rules: RulesStatus = RulesStatus()
     frozen: bool = False
+    """Whether writes to the devices of the zone are stopped, by a freeze of the zone or of all."""
     offenders: Annotated[list[Offender], Field(max_length=MAX_OFFENDERS)] = []
+    """The DPUs that most need a person; `dpuplane dpus list --stuck` prints all."""
     conditions: Conditions = []
 
 
 class DPURack(Model):
     """A zone of the plane: the nodes and DPUs that share one rule table. The plane makes an object for every zone that
     has none. Deleting an object changes nothing in the plane, which makes it again."""
+
+    model_config = ConfigDict(json_schema_extra=forward_only("fleet", "zones", "installs"))
 
     spec: DPURackSpec = DPURackSpec()
     status: DPURackStatus | None = None

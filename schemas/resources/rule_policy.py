@@ -7,7 +7,16 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field
 
 from schemas.resources.kinds import Column, Kind
-from schemas.resources.model import Conditions, Count, Labels, LogPosition, Model, validated
+from schemas.resources.model import (
+    Conditions,
+    Count,
+    Labels,
+    LogPosition,
+    Model,
+    ObservedGeneration,
+    forward_only,
+    validated,
+)
 
 MAX_PRIORITY = 1_000_000
 MAX_PORT_RANGES = 64
@@ -23,7 +32,9 @@ class PortRange(Model):
     )
 
     first: Port
+    """The first port."""
     last: Port
+    """The last port."""
 
 
 class RulePolicySpec(Model):
@@ -41,7 +52,9 @@ class RulePolicySpec(Model):
     priority: Annotated[int, Field(ge=-MAX_PRIORITY, le=MAX_PRIORITY)] = 0
     """The policy of the highest priority decides; at equal priority drop goes before allow."""
     action: Literal["allow", "drop"]
+    """What happens to packets from the selected nodes."""
     protocol: Literal["any", "tcp", "udp", "icmp"] = "any"
+    """The protocol of these packets."""
     ports: Annotated[list[PortRange], Field(max_length=MAX_PORT_RANGES)] = []
     """Ports of the DPU; empty means all."""
     sources: Labels = {}
@@ -53,18 +66,7 @@ class RulePolicySpec(Model):
 class RulePolicyStatus(Model):
     """What the plane made of the policy."""
 
-    model_config = ConfigDict(
-        json_schema_extra=validated(
-            (
-                "!has(oldSelf.logPosition) || (has(self.logPosition) && (self.logPosition.generation >"
-                " oldSelf.logPosition.generation || (self.logPosition.generation == oldSelf.logPosition.generation"
-                " && self.logPosition.fleet >= oldSelf.logPosition.fleet)))",
-                "logPosition must not go back",
-            )
-        )
-    )
-
-    observed_generation: Count = 0
+    observed_generation: ObservedGeneration = 0
     log_position: LogPosition | None = None
     version: Count = 0
     """The position in fleet of the policy's last change."""
@@ -80,6 +82,8 @@ class RulePolicyStatus(Model):
 class RulePolicy(Model):
     """A rule policy of the plane. Deleting the object deletes the policy; over the budget of withdrawals, the change
     waits for two approvers."""
+
+    model_config = ConfigDict(json_schema_extra=forward_only("fleet"))
 
     spec: RulePolicySpec
     status: RulePolicyStatus | None = None
