@@ -6,9 +6,9 @@ after every error, except when the server no longer has that version (410): then
 without a line for `idle_s`, not even a bookmark, counts as stalled and is opened again.
 
 An API server that was restored from an older backup accepts a watch from a version that it has not reached yet, and is
-silent until it reaches it. So the server's version is read before a watch is opened again; if it is lower, the
-collection is listed. An event that is older than what is known of its object is dropped: some proxies and caches repeat
-events.
+silent until it reaches it. So before a watch is opened again, the server's version and the object that changed last are
+read; if one of them is older than it was, the collection is listed. What this cannot find, an hourly list does. An
+event that is older than what is known of its object is dropped: some proxies and caches repeat events.
 
 kubernetes_asyncio's own Watch repeats a 410 with the same version, has no deadline for a silent connection, and decodes
 each event three times; kopf and client-go have loops like this one for the same reasons.
@@ -34,6 +34,8 @@ WATCH_S = 300
 """Seconds after which the server ends a watch; the loop opens the next one."""
 IDLE_S = 90.0
 """The API server sends a bookmark about once a minute."""
+RELIST_S = 3_600.0
+"""Time after which the collection is listed again, in case a watch missed something."""
 RETRY_S = 0.5
 RETRY_S_MAX = 30.0
 RETRY_AFTER_S_MAX = 300.0
@@ -115,6 +117,10 @@ class ListWatch(Generic[T]):
         self._failed = 0
         self._newest = 0
         """The highest resource version so far. They grow as integers (KEP-5504)."""
+        self._went_back = False
+        """Whether an object was found to be older than it had been."""
+        self._last: tuple[int, Metadata, bool] | None = None
+        """The latest change: its version, its object, and whether that was deleted."""
         self._versions: dict[str, int] = {}
         """The version of each present object, by uid."""
         self._deleted: dict[str, int] = {}
@@ -133,7 +139,7 @@ class ListWatch(Generic[T]):
 
     async def _list(self) -> str:
         self._handler.list_began()
-        self._versions, self._deleted = {}, {}
+        self._versions, self._deleted, self._last = {}, {}, None
         query = self._query | {"limit": str(PAGE)}
         while True:
             page = await self._page_of(query)
@@ -145,7 +151,8 @@ class ListWatch(Generic[T]):
             query["continue"] = page.metadata.continue_
         self.counts.lists += 1
         version = page.metadata.resource_version
-        went_back = _number(version) < self._newest and version.isdecimal()
+        went_back = self._went_back or (version.isdecimal() and int(version) < self._newest)
+        self._went_back = False
         if went_back:
             about = {"path": self._path, "version": version, "before": self._newest}
             logger.warning("resource versions went back: the API server was restored from a backup", extra=about)
@@ -165,12 +172,16 @@ class ListWatch(Generic[T]):
     async def _watch_from(self, version: str) -> None:
         """Watch from a resource version on. Returns when the collection must be listed again."""
         is_first = True
+        now_s = asyncio.get_running_loop().time
+        relist_s = now_s() + RELIST_S * self._rng.uniform(0.8, 1.2)
         while True:
             try:
                 if not is_first and await self._has_gone_back():
                     return
                 is_first = False
                 version = await self._watch(version)
+                if now_s() >= relist_s:
+                    return
             except ApiError as error:
                 self.is_current = False
                 self.counts.stalls += error.reason == "Stalled"
@@ -202,8 +213,20 @@ class ListWatch(Generic[T]):
         return version
 
     async def _has_gone_back(self) -> bool:
-        """Whether the server's version is below one that it had."""
-        page = await self._page_of({"limit": "1"})
+        """Whether the server's version, or that of the object that changed last, is below the one that it had. An
+        object that is missing may have been deleted as well: then a list is needed, and proves nothing more."""
+        query = {"limit": "1"}
+        if self._last is not None:
+            about = self._last[1]
+            query = {"fieldSelector": f"metadata.name={about.name}"}
+            query["fieldSelector"] += f",metadata.namespace={about.namespace}" if about.namespace else ""
+        page = await self._page_of(query)
+        if self._last is not None:
+            before, _, is_deleted = self._last
+            found = next((_number(item.metadata.resource_version) for item in page.items), None)
+            self._went_back = found is not None and found < before
+            if self._went_back or (found is None and not is_deleted):
+                return True
         version = page.metadata.resource_version
         return version.isdecimal() and int(version) < self._newest
 
@@ -231,6 +254,8 @@ class ListWatch(Generic[T]):
         if about.uid and version and version <= max(self._versions.get(about.uid, 0), self._deleted.get(about.uid, 0)):
             self.counts.stale_events += 1
             return False
+        if self._last is None or version >= self._last[0]:
+            self._last = (version, about, is_deleted)
         if not is_deleted:
             self._deleted.pop(about.uid, None)
             self._versions[about.uid] = version

@@ -8,21 +8,28 @@ from __future__ import annotations
 
 import asyncio
 import email.utils
-from collections.abc import AsyncIterator, Mapping
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Literal, cast
 
 import aiohttp
 import msgspec
+from aiohttp.http_exceptions import LineTooLong
 
 from eventstore.errors import FatalError
 from schemas.kubernetes.api import ApiError, KubernetesApi, PatchType, WatchEvent
 
+logger = logging.getLogger(__name__)
+
 IN_CLUSTER = "in-cluster"
 REQUEST_S = 30.0
 """The deadline of one request. The API server's own is 60 s."""
-MAX_LINE_BYTES = 2 << 20
-"""Objects in etcd have at most 1.5 MB."""
+MAX_LINE_BYTES = 4 << 20
+"""The limit of aiohttp, with the buffer that kubernetes_asyncio gives it. Objects in etcd have at most 1.5 MB."""
+RELOAD_S = 30.0
+"""The shortest time between two readings of the credentials after a request without valid ones."""
+UNAUTHORIZED = 401
 _JSON = "application/json"
 _PATCH_TYPES: Mapping[PatchType, str] = {
     "merge": "application/merge-patch+json",
@@ -63,22 +70,32 @@ async def connect(kubeconfig: str, *, context: str | None = None) -> AsyncIterat
     from kubernetes_asyncio import client, config
 
     configuration = client.Configuration()
-    try:
+
+    async def load() -> None:
         if kubeconfig == IN_CLUSTER:
             config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
         else:
             await config.load_kube_config(kubeconfig, context=context, client_configuration=configuration)
-    except (config.ConfigException, OSError) as error:
+
+    try:
+        await load()
+    except Exception as error:  # the library checks little of what it reads: a wrong type is a TypeError
         raise KubeconfigInvalid(f"kubeconfig: {kubeconfig!r} cannot be used: {error}") from error
     async with client.ApiClient(configuration) as api:
-        yield HttpApi(api)
+        yield HttpApi(api, load)
 
 
 class HttpApi:
-    """An API server over HTTP."""
+    """An API server over HTTP.
 
-    def __init__(self, api: Any) -> None:
+    The credentials of a kubeconfig may expire: tokens that a program prints do within an hour, and files are rotated.
+    So a request that is refused for its credentials is repeated once with those read anew.
+    """
+
+    def __init__(self, api: Any, load: Callable[[], Awaitable[None]]) -> None:
         self._api = api
+        self._load = load
+        self._loaded_s = -RELOAD_S
 
     async def get(self, path: str, query: Mapping[str, str] | None = None) -> bytes:
         return await self._request("GET", path, query)
@@ -147,6 +164,29 @@ class HttpApi:
         content_type: str = _JSON,
         timeout: aiohttp.ClientTimeout,
     ) -> aiohttp.ClientResponse:
+        response = await self._call(method, path, query, body, content_type=content_type, timeout=timeout)
+        now_s = asyncio.get_running_loop().time()
+        if response.status != UNAUTHORIZED or now_s < self._loaded_s + RELOAD_S:
+            return response
+        self._loaded_s = now_s
+        try:
+            await self._load()
+        except Exception as error:
+            logger.warning("credentials not read again: %s", error)
+            return response
+        response.close()
+        return await self._call(method, path, query, body, content_type=content_type, timeout=timeout)
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None,
+        body: Any,
+        *,
+        content_type: str = _JSON,
+        timeout: aiohttp.ClientTimeout,
+    ) -> aiohttp.ClientResponse:
         found = await self._api.call_api(
             path,
             method,
@@ -176,7 +216,7 @@ async def _events(response: aiohttp.ClientResponse, idle_s: float) -> AsyncItera
                 data = await response.content.readline()
         except TimeoutError as error:
             raise ApiError(0, "Stalled", f"no event and no bookmark for {idle_s:g} s") from error
-        except ValueError as error:
+        except (LineTooLong, ValueError) as error:
             raise ApiError(0, "TooLong", f"a line of the watch is longer than {MAX_LINE_BYTES} bytes") from error
         except (aiohttp.ClientError, OSError) as error:
             raise _unreachable(error) from error

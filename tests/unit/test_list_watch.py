@@ -14,46 +14,13 @@ import pytest
 from commands.kubernetes.list_watch import DELETED_MAX, IDLE_S, PAGE, RETRY_AFTER_S_MAX, RETRY_S_MAX, ListWatch
 from schemas.kubernetes.api import ApiError
 from schemas.kubernetes.objects import Node
+from tests.support.kubernetes.listed import Seen
 from tests.support.kubernetes.requests import get
 from tests.support.kubernetes.simulated.api import SimulatedApi
 
 NODES = "/api/v1/nodes"
 
 pytestmark = pytest.mark.virtual_clock
-
-
-class Seen:
-    """A handler that keeps what it was told."""
-
-    def __init__(self) -> None:
-        self.nodes: dict[str, str] = {}
-        """The label `a` of each present node."""
-        self.lists: list[list[str]] = []
-        """The names in each complete list."""
-        self.went_back: list[bool] = []
-        self.deleted_names: list[str] = []
-        self.began = 0
-        self._listed: list[str] | None = None
-
-    def list_began(self) -> None:
-        self.began += 1
-        self._listed = []
-
-    def present(self, item: Node) -> None:
-        self.nodes[item.metadata.name] = (item.metadata.labels or {}).get("a", "")
-        if self._listed is not None:
-            self._listed.append(item.metadata.name)
-
-    def deleted(self, item: Node) -> None:
-        self.nodes.pop(item.metadata.name, None)
-        self.deleted_names.append(item.metadata.name)
-
-    def list_completed(self, *, went_back: bool) -> None:
-        assert self._listed is not None
-        self.lists.append(self._listed)
-        self.went_back.append(went_back)
-        self.nodes = {name: label for name, label in self.nodes.items() if name in self._listed}
-        self._listed = None
 
 
 class Scene:
@@ -299,6 +266,37 @@ async def test_a_server_set_back_to_an_earlier_state_is_listed_again() -> None:
         await scene.label("node-3", "1")
         await asyncio.sleep(1.0)
         assert scene.seen.nodes == {"node-1": "", "node-3": "1"}
+
+
+async def test_a_server_that_went_back_is_noticed_by_its_last_object_after_its_version_has_caught_up() -> None:
+    scene = Scene()
+    await scene.create("node-1")
+    saved = scene.api.save()
+    await scene.label("node-1", "1")
+    async with scene.running():
+        scene.api.restore(saved)
+        await scene.create(*names(10))
+        await asyncio.sleep(5.0)
+    assert scene.seen.went_back == [False, True] and scene.seen.nodes == dict.fromkeys(["node-1", *names(10)], "")
+
+
+async def test_a_last_object_that_is_missing_is_listed_for_and_no_proof() -> None:
+    scene = Scene()
+    await scene.create("node-1")
+    async with scene.running():
+        await scene.create("node-2")
+        await asyncio.sleep(1.0)
+        scene.api.end_watches(ApiError(0, "Unreachable", "broken"))
+        await scene.delete("node-2")
+        await asyncio.sleep(5.0)
+    assert scene.seen.went_back == [False, False] and set(scene.seen.nodes) == {"node-1"}
+
+
+async def test_a_collection_is_listed_again_once_in_an_hour() -> None:
+    scene = Scene()
+    async with scene.running():
+        await asyncio.sleep(12 * 3_600.0)
+    assert 9 <= scene.watch.counts.lists <= 14 and not scene.watch.counts.failures
 
 
 async def test_a_server_that_went_back_behind_a_stalled_watch_is_noticed() -> None:
