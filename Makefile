@@ -38,7 +38,8 @@ $(INSTALLED): $(RUNNABLE) $(LOCKS)/dev.txt
 demo: $(RUNNABLE)  ## The whole plane in one process, with a fleet that joins it; ARGS="--nodes 10000 ..."
 	@$(BIN)/dpuplane demo $(ARGS)
 
-test: $(INSTALLED)  ## Every test, real Kafka brokers included
+test: $(INSTALLED)  ## Every test, with real Kafka brokers and a real Kubernetes API server
+	@$(BIN)/python -m tests.support.kubernetes.build
 	$(BIN)/pytest $(ARGS)
 
 lint: $(INSTALLED)  ## Style, types, and the direction of imports

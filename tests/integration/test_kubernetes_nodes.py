@@ -142,9 +142,9 @@ async def test_moves_deletions_and_what_happened_while_the_plane_was_away(
 
 
 async def test_an_api_server_that_is_away_stops_nothing_and_is_caught_up_with(
-    tmp_path: Path, private_control_plane: ControlPlane
+    tmp_path: Path, own_control_plane: ControlPlane
 ) -> None:
-    cluster = private_control_plane
+    cluster = own_control_plane
     async with cluster.session() as session, edge(tmp_path / "plane", cluster.kubeconfig()) as plane:
         nodes = Nodes(cluster, session)
         await nodes.create(*(node(f"n{i}", "rack-1", f"10.0.0.{i + 1}") for i in range(5)))
@@ -158,9 +158,9 @@ async def test_an_api_server_that_is_away_stops_nothing_and_is_caught_up_with(
 
 
 async def test_an_etcd_restored_from_an_older_backup_withdraws_nothing(
-    tmp_path: Path, private_control_plane: ControlPlane
+    tmp_path: Path, own_control_plane: ControlPlane
 ) -> None:
-    cluster = private_control_plane
+    cluster = own_control_plane
     async with cluster.session() as session, edge(tmp_path / "plane", cluster.kubeconfig()) as plane:
         nodes = Nodes(cluster, session)
         await nodes.create(*(node(f"n{i}", "rack-1", f"10.0.0.{i + 1}") for i in range(3)))

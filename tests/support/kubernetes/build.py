@@ -1,8 +1,8 @@
 """The programs of a Kubernetes control plane, built once from pinned Go modules into the cache folder.
 
 `KUBEBUILDER_ASSETS`, the variable of controller-runtime's envtest, names a folder with kube-apiserver, etcd and kubectl
-instead. Go itself comes as a wheel, which is a dependency of the tests. A build takes four minutes on two cores; a lock
-lets several processes of a test run wait for one of them.
+instead. Go itself comes as a wheel, which is a dependency of the tests. A build takes five minutes on two cores, so
+`make test` does it before the tests, whose time is limited. A lock lets several processes wait for one build.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ PACKAGES = {
     "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
     "kube-scheduler": "k8s.io/kubernetes/cmd/kube-scheduler",
 }
+NEEDED = ("etcd", "kube-apiserver", "kubectl")
+"""The programs of most tests; the others are built by the tests that need them."""
 SHOWN_EVERY = 200
 """The number of compiled packages between two lines of progress; kube-apiserver has about 1,500."""
 KEPT_LINES = 40
@@ -110,3 +112,8 @@ def _locked(path: Path) -> Iterator[IO[str]]:
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield lock
+
+
+if __name__ == "__main__":
+    for needed in NEEDED:
+        program(needed)

@@ -18,11 +18,9 @@ import pytest
 
 from drivers.kubernetes.client import connect
 from schemas.kubernetes.api import KubernetesApi
-from tests.support.kubernetes.build import program
+from tests.support.kubernetes.build import NEEDED, program
 from tests.support.kubernetes.cluster import ControlPlane
 from tests.support.kubernetes.requests import create_namespace
-
-NEEDED = ("etcd", "kube-apiserver", "kubectl")
 
 
 @pytest.fixture(scope="session")
