@@ -20,6 +20,8 @@ class OwnerReference(Fields, frozen=True, gc=False):
     kind: str = ""
     name: str = ""
     uid: str = ""
+    controller: bool | None = None
+    block_owner_deletion: bool | None = None
 
 
 class Metadata(Fields, frozen=True):

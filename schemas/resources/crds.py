@@ -54,9 +54,9 @@ def structural_schema(kind: Kind) -> dict[str, Any]:
     schema = kind.model.model_json_schema(by_alias=True)
     found: dict[str, Any] = _translated(schema, schema.get("$defs", {}))
     properties = found["properties"]
-    if "spec" not in found.get("required", ()):
+    if kind.is_ours and "spec" not in found.get("required", ()):
         properties["spec"]["default"] = {}  # rules about changes run only where the earlier object has the field
-    if "status" in properties:
+    if kind.is_ours and "status" in properties:
         properties["status"] = _without_defaults(properties["status"])
     found["properties"] = {
         "apiVersion": {"type": "string", "description": "The version of this schema of the object."},

@@ -38,6 +38,11 @@ class Kind:
     columns: tuple[Column, ...] = ()
 
     @property
+    def is_ours(self) -> bool:
+        """Whether the plane defines the kind, or writes objects of another project's kind."""
+        return self.group == GROUP
+
+    @property
     def api_version(self) -> str:
         return f"{self.group}/{self.version}"
 

@@ -1,0 +1,189 @@
+"""What the cliques fold lacks of the daemon pods of one domain: claims, releases and readiness. Pure.
+
+In *assign* mode a pod claims as soon as its daemon has labelled it. In *beside* mode the daemon chooses an index and
+writes a row; that row is the claim, and wishes its index. A row that is shown in assign mode is wished too, so that a
+switch of the mode keeps every index. Claims with a wish come first, or others would get the wished indices.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from commands.requests.validation import EnvelopeFactory
+from eventstore.ids import InvalidCommandId, issued_at_ms
+from projections.cliques.state import CliqueMember, CliquesState
+from projections.kubernetes.clique_objects import CliqueId, Mode, node_name
+from projections.kubernetes.daemon_pods import DaemonPod, DaemonPods
+from schemas.events import MAX_ITEMS, DaemonReadinessReported, IndicesClaimed, IndicesReleased
+from schemas.kubernetes.compute_domains import CliqueObject, DomainObject
+
+MAX_RECORD_ITEMS = min(MAX_ITEMS, 256)
+"""Items of 700 bytes at most fit a record."""
+
+
+class Wish(NamedTuple):
+    """A claim to state: a pod under the name that the fold has for its node, and the index that a row shows, or -1."""
+
+    pod: DaemonPod
+    node: str
+    requested_index: int
+
+
+class HeldClaim(NamedTuple):
+    """A claim in the fold."""
+
+    of: CliqueId
+    node: str
+    member: CliqueMember
+
+
+class Shown(NamedTuple):
+    """What the cluster shows of a domain: the object of each clique by its name, and the ComputeDomain."""
+
+    cliques: Mapping[str, CliqueObject]
+    domain: DomainObject | None
+
+    def index_of(self, of: CliqueId, name: str) -> int | None:
+        """The index that the row of a Node shows: in the clique, else in the status of a domain without cliques."""
+        found = self.cliques.get(of.object_name)
+        if found is not None:
+            row = found.row(name)
+            return row.index if row is not None else None
+        status = self.domain.status if self.domain is not None else None
+        rows = status.nodes or () if status is not None else ()
+        return next((row.index for row in rows if (row.name, row.clique_id) == (name, of.clique)), None)
+
+    def has_row(self, of: CliqueId, name: str) -> bool:
+        """Whether the object of a clique has a row of a Node."""
+        found = self.cliques.get(of.object_name)
+        return found is not None and found.row(name) is not None
+
+
+def held_claims(state: CliquesState, domain: str) -> list[HeldClaim]:
+    """The claims of a domain that hold an index or wait for one."""
+    found: list[HeldClaim] = []
+    for key in state.domains.get(domain, ()):
+        clique = state.cliques[key]
+        of = CliqueId(domain, key.partition("/")[2])
+        nodes = (*clique.holders.values(), *clique.queue)
+        found.extend(HeldClaim(of, node, state.members.rows[f"{key}/{node}"]) for node in nodes)
+    return found
+
+
+def lacking_claims(
+    state: CliquesState, held: Iterable[HeldClaim], pods: Iterable[DaemonPod], shown: Shown, mode: Mode
+) -> list[Wish]:
+    """The claims of pods that the fold lacks, or has with another address."""
+    by_uid = {claim.member.uid: claim for claim in held}
+    found = []
+    for pod in pods:
+        if not pod.can_claim:
+            continue
+        of = CliqueId(pod.domain, pod.clique or "")
+        claim = by_uid.get(pod.uid)
+        if claim is not None and claim.of == of:
+            if claim.member.address != pod.address:
+                found.append(Wish(pod, claim.node, -1))
+        elif mode == "assign" or shown.has_row(of, pod.node):
+            found.append(Wish(pod, pod.node, _wished(state, of, pod, shown)))
+    return sorted(found, key=lambda wish: (wish.requested_index < 0, wish.pod.created_ms, wish.node))
+
+
+def _wished(state: CliquesState, of: CliqueId, pod: DaemonPod, shown: Shown) -> int:
+    """The index that the pod's row shows, or -1: also if the fold gives the node that index without a wish."""
+    index = shown.index_of(of, pod.node)
+    clique = state.cliques.get(of.key)
+    if index is None or index < 0:
+        return -1
+    former = state.member(of.key, pod.node)
+    if former is not None and former.last == index:
+        return -1
+    return index if clique is None or index < clique.capacity else -1
+
+
+def claims(make: EnvelopeFactory, wishes: Iterable[Wish]) -> Iterator[IndicesClaimed]:
+    """The records of claims, one clique each. An address occurs once in a record."""
+    by_clique: defaultdict[CliqueId, list[list[Wish]]] = defaultdict(list)
+    for wish in wishes:
+        batches = by_clique[CliqueId(wish.pod.domain, wish.pod.clique or "")]
+        used = {other.pod.address for other in batches[-1]} if batches else set()
+        if not batches or wish.pod.address in used or len(batches[-1]) >= MAX_RECORD_ITEMS:
+            batches.append([])
+        batches[-1].append(wish)
+    for of, batches in by_clique.items():
+        for batch in batches:
+            indices = [wish.requested_index for wish in batch]
+            yield IndicesClaimed(
+                make(of.key),
+                of.domain,
+                of.clique,
+                [wish.node for wish in batch],
+                [wish.pod.address for wish in batch],
+                [wish.pod.created_ms for wish in batch],
+                [wish.pod.uid for wish in batch],
+                indices if max(indices) >= 0 else [],
+            )
+
+
+def gone_claims(held: Iterable[HeldClaim], pods: DaemonPods, shown: Shown, mode: Mode) -> list[HeldClaim]:
+    """The claims whose pods were deleted.
+
+    In beside mode a daemon that stops removes its own row; then its pod, which terminates, needs the index no more.
+    """
+    found = []
+    for claim in held:
+        pod = pods.by_uid.get(claim.member.uid)
+        if pod is None:
+            is_over = claim.member.uid in pods.gone
+        else:
+            has_row = shown.has_row(claim.of, node_name(claim.node))
+            is_over = mode == "beside" and pod.is_terminating and not has_row
+        if is_over:
+            found.append(claim)
+    return found
+
+
+def unlisted_claims(held: Iterable[HeldClaim], pods: DaemonPods) -> list[HeldClaim]:
+    """The claims whose pods are not known here. A claim whose incarnation is a command id names no pod, and only its
+    caller releases it."""
+    return [
+        claim
+        for claim in held
+        if claim.member.uid not in pods.by_uid
+        and claim.member.uid not in pods.gone
+        and not _is_command_id(claim.member.uid)
+    ]
+
+
+def releases(make: EnvelopeFactory, gone: Iterable[HeldClaim]) -> Iterator[IndicesReleased]:
+    """The records of releases, one clique each; each names the pod whose claim it ends."""
+    by_clique: defaultdict[CliqueId, list[HeldClaim]] = defaultdict(list)
+    for claim in gone:
+        by_clique[claim.of].append(claim)
+    for of, found in by_clique.items():
+        for start in range(0, len(found), MAX_RECORD_ITEMS):
+            batch = found[start : start + MAX_RECORD_ITEMS]
+            nodes, uids = [claim.node for claim in batch], [claim.member.uid for claim in batch]
+            yield IndicesReleased(make(of.key), of.domain, of.clique, nodes, uids)
+
+
+def readiness(
+    make: EnvelopeFactory, held: Iterable[HeldClaim], pods: Mapping[str, DaemonPod]
+) -> Iterator[DaemonReadinessReported]:
+    """The reports of pods whose readiness differs from the fold's. A daemon with a session reports its own."""
+    for claim in held:
+        pod, member = pods.get(claim.member.uid), claim.member
+        if pod is None or member.claim_state != "holds" or member.session or member.ready == pod.is_ready:
+            continue
+        of = claim.of
+        yield DaemonReadinessReported(make(of.key), of.domain, of.clique, claim.node, member.uid, pod.is_ready)
+
+
+def _is_command_id(uid: str) -> bool:
+    try:
+        issued_at_ms(uid)
+    except InvalidCommandId:
+        return False
+    return True

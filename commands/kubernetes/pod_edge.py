@@ -1,0 +1,320 @@
+"""The daemon pods of compute domains, stated to the cliques: claims, readiness and releases.
+
+The edge compares the pods that it watches with the claims that the fold has, domain by domain, and restates the
+difference until there is none. A claim ends only by an event about its pod that is newer than the claim: a watched
+deletion of that uid, or its absence from a complete list and from a live list of its domain that began after the claim
+was folded. A list without any pod of a domain proves nothing while the domain exists, and neither does a list of an API
+server that was set back; such claims stay and are counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from random import Random
+from typing import Any, TypeAlias
+
+import msgspec
+
+from commands.kubernetes.clique_plan import (
+    HeldClaim,
+    Shown,
+    Wish,
+    claims,
+    gone_claims,
+    held_claims,
+    lacking_claims,
+    readiness,
+    releases,
+    unlisted_claims,
+)
+from commands.kubernetes.list_watch import PAGE
+from eventstore.errors import FatalError, PlaneError
+from eventstore.ids import envelope, uuid7
+from eventstore.log import CLIQUES
+from eventstore.replicas.replica import Replica
+from projections.fold_states import FoldStates
+from projections.kubernetes.clique_objects import Mode, domain_of
+from projections.kubernetes.daemon_pods import DaemonPods
+from projections.kubernetes.object_cache import ObjectCache
+from schemas.events import DaemonReadinessReported, Envelope, IndicesClaimed, IndicesReleased
+from schemas.kubernetes.api import ApiError, KubernetesApi
+from schemas.kubernetes.compute_domains import CliqueObject, DomainObject
+from schemas.kubernetes.objects import ObjectList, Pod
+from schemas.resources.compute_domain import DOMAIN_LABEL
+
+CliqueEvent: TypeAlias = IndicesClaimed | IndicesReleased | DaemonReadinessReported
+
+logger = logging.getLogger(__name__)
+_pods = msgspec.json.Decoder(ObjectList[Pod])
+
+LINGER_S = 0.02
+"""Time in which watched changes gather to one record per clique."""
+SUBMIT_TIMEOUT_S = 10.0
+CONCURRENT = 16
+"""Domains that are compared, and records that are submitted, at the same time."""
+RETRY_S = 1.0
+MAX_GONE = 2_000
+"""Deleted pods that are remembered."""
+REFUSED_RETRY_S = 600.0
+"""Time after which a refused claim is repeated: its reason may be gone."""
+
+
+class PodEdge:
+    """States the daemon pods of one source cluster while `run` runs.
+
+    List-watches fill `pods`, `cliques` and `domains`, which the writer of cliques shares. `pods_path` is the collection
+    of the watched pods. `mode` may change at any time.
+    """
+
+    def __init__(
+        self,
+        replica: Replica,
+        source: str,
+        api: KubernetesApi,
+        pods_path: str,
+        *,
+        pods: DaemonPods,
+        cliques: ObjectCache[CliqueObject],
+        domains: ObjectCache[DomainObject],
+        mode: Mode,
+        now_ms: Callable[[], int],
+        rng: Random,
+        edge: str = "",
+    ) -> None:
+        self.mode: Mode = mode
+        self.refused: dict[str, str] = {}
+        """Why the fold refused the claim of a pod, by the pod's uid."""
+        self.conflicts: dict[str, str] = {}
+        """Why the fold gave a pod another index than its row shows, by the pod's uid."""
+        self.retained: dict[str, int] = {}
+        """Claims by domain whose pods no list has, and which stay because the list proves too little."""
+        self.claimed = self.released = self.reported = 0
+        self.pods = pods
+        self._cliques = cliques
+        self._domains = domains
+        self._replica = replica
+        self._states = FoldStates(replica)
+        self._source = source
+        self._api = api
+        self._pods_path = pods_path
+        self._now_ms = now_ms
+        self._rng = rng
+        self._actor = f"kubernetes/{source}/{edge or replica.name}"
+        self._answered: dict[str, tuple[str, str | None]] = {}
+        """The address and clique of the last claim of a pod that the fold has answered, by uid."""
+        self._dirty: set[str] = set()
+        self._unlisted: set[str] = set()
+        """Domains whose claims have not been compared with the last complete list."""
+        self._work = asyncio.Event()
+        pods.subscribe(self._mark, self._on_list)
+        cliques.subscribe(lambda item: self._mark(domain_of(item)))
+        domains.subscribe(lambda item: self._mark(item.metadata.uid))
+
+    def _mark(self, domain: str) -> None:
+        self._dirty.add(domain)
+        self._work.set()
+
+    def _on_list(self) -> None:
+        """Compare every domain of this cluster with the new list. A domain of another cluster is not known here."""
+        self._unlisted = {*self.pods.by_domain, *self._domains.objects, *self.retained}
+        self._unlisted.update(domain_of(item) for item in self._cliques.objects.values())
+        self._dirty |= self._unlisted
+        self._work.set()
+
+    async def run(self) -> None:
+        """State differences until cancelled."""
+        await self._replica.ready()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._repeat_refused())
+            tasks.create_task(self._follow_fold())
+            while True:
+                await self._work.wait()
+                self._work.clear()
+                await asyncio.sleep(LINGER_S)
+                if not await self._reconcile():
+                    await asyncio.sleep(RETRY_S * self._rng.uniform(0.5, 1.5))
+                    self._work.set()
+
+    async def _follow_fold(self) -> None:
+        """Compare the domains of a partition again when it changes: a waiting pod may have got its index, and somebody
+        may have released the index of a pod that runs."""
+        with self._replica.watch(CLIQUES) as watch:
+            while True:
+                changed = await watch.changed()
+                for domain in {*self.pods.by_domain, *self.pods.gone.values()}:
+                    if self._replica.partition_for(CLIQUES, domain) in changed:
+                        self._mark(domain)
+
+    async def _reconcile(self) -> bool:
+        """State what the fold lacks of the domains that changed. Returns whether nothing is left to state."""
+        if not self.pods.lists:
+            return True
+        dirty, self._dirty = self._dirty, set()
+        slots = asyncio.Semaphore(CONCURRENT)
+        failed: set[str] = set()
+
+        async def compare(domain: str) -> None:
+            async with slots:
+                if not await self._reconcile_domain(domain):
+                    failed.add(domain)
+
+        async with asyncio.TaskGroup() as tasks:
+            for domain in sorted(dirty):
+                tasks.create_task(compare(domain))
+        self._dirty |= failed
+        if self.pods.went_back and not self.retained and not failed:
+            self.pods.went_back = False
+        return not failed
+
+    async def _reconcile_domain(self, domain: str) -> bool:
+        """State what the fold lacks of one domain. Returns whether every record is known to be folded."""
+        state = self._states.cliques_at(self._replica.partition_for(CLIQUES, domain))
+        shown = Shown(self._cliques.objects, self._domains.objects.get(domain))
+        held = held_claims(state, domain)
+        gone = gone_claims(held, self.pods, shown, self.mode)
+        if domain in self._unlisted:
+            unlisted = await self._unlisted_claims(domain, held)
+            if unlisted is None:
+                return False
+            gone += unlisted
+        ended = {claim.member.uid for claim in gone}
+        stay = [claim for claim in held if claim.member.uid not in ended]
+        is_done = True
+        for release in releases(self._envelope, gone):
+            is_done &= await self._submit(release)
+        if not self._is_domain_gone(domain):
+            state = self._states.cliques_at(self._replica.partition_for(CLIQUES, domain))
+            newest = self.pods.newest_by_node(domain).values()
+            lacking = lacking_claims(state, stay, newest, shown, self.mode)
+            for claim in claims(self._envelope, self._unanswered(lacking, stay)):
+                is_done &= await self._submit(claim)
+        for report in readiness(self._envelope, stay, self.pods.by_uid):
+            is_done &= await self._submit(report)
+        if is_done:
+            self._unlisted.discard(domain)
+            self._forget()
+        return is_done
+
+    async def _unlisted_claims(self, domain: str, held: Iterable[HeldClaim]) -> list[HeldClaim] | None:
+        """The claims whose pods two lists lack, of which the second began after the claim was folded. None if the
+        second list failed."""
+        found = unlisted_claims(held, self.pods)
+        is_proof = not self.pods.went_back and bool(self.pods.by_uid)
+        if not is_proof or not (domain in self.pods.by_domain or self._is_domain_gone(domain)):
+            self._count_retained(domain, len(found))
+            return []
+        self._count_retained(domain, 0)
+        if not found:
+            return []
+        try:
+            live = await self._live_uids(domain)
+        except ApiError as error:
+            about = {"source": self._source, "domain": domain}
+            logger.warning("daemon pods not listed, their claims stay: %s", error, extra=about)
+            return None
+        return [claim for claim in found if claim.member.uid not in live]
+
+    async def _live_uids(self, domain: str) -> set[str]:
+        """The uids of a domain's pods, by a list that begins now. Raises ApiError."""
+        query = {"labelSelector": f"{DOMAIN_LABEL}={domain}", "limit": str(PAGE)}
+        found: set[str] = set()
+        while True:
+            page = _pods.decode(await self._api.get(self._pods_path, query))
+            found.update(pod.metadata.uid for pod in page.items)
+            if not page.metadata.continue_:
+                return found
+            query["continue"] = page.metadata.continue_
+
+    def _is_domain_gone(self, domain: str) -> bool:
+        """Whether the ComputeDomain was deleted. An empty list of domains proves nothing."""
+        found = self._domains.objects.get(domain)
+        if found is not None:
+            return found.metadata.deletion_timestamp is not None
+        return self._domains.is_complete and bool(self._domains.objects)
+
+    def _count_retained(self, domain: str, count: int) -> None:
+        known = self.retained.pop(domain, 0)
+        if count:
+            self.retained[domain] = count
+        if count > known:
+            why = "the API server was set back" if self.pods.went_back else "no pod of their domain is listed"
+            about = {"source": self._source, "domain": domain, "claims": count}
+            logger.warning("claims without a pod stay: %s; `dpuplane cliques release` ends them", why, extra=about)
+
+    def _unanswered(self, lacking: Iterable[Wish], stay: Iterable[HeldClaim]) -> list[Wish]:
+        """The claims without those that the fold has refused, or has taken in without their address. A refused wish is
+        claimed again without it."""
+        held, found = {claim.member.uid for claim in stay}, []
+        for wish in lacking:
+            pod = wish.pod
+            is_answered = self._answered.get(pod.uid) == (pod.address, pod.clique)
+            if is_answered and (pod.uid in held or pod.uid in self.refused):
+                continue
+            found.append(wish._replace(requested_index=-1) if pod.uid in self.conflicts else wish)
+        return found
+
+    async def _submit(self, event: CliqueEvent) -> bool:
+        """Submit a record. Returns whether it is folded, and needs no second one."""
+        partition = self._replica.partition_for(CLIQUES, event.domain)
+        try:
+            answer = await self._replica.submit(partition, event.domain.encode(), event, timeout_s=SUBMIT_TIMEOUT_S)
+        except FatalError:
+            raise
+        except PlaneError as error:
+            about = {"source": self._source, "domain": event.domain, "event": type(event).__name__}
+            logger.warning("daemon pods not stated, retrying: %s", error, extra=about)
+            return False
+        if isinstance(event, IndicesClaimed):
+            outcome = answer.outcome
+            reasons = {item.name: item.reason for item in outcome.items if item.code == "refused"}
+            if outcome.code == "refused" and not outcome.items:
+                reasons = dict.fromkeys(event.nodes, outcome.reason)
+            return self._take_answers(event, reasons)
+        self.released += len(event.nodes) if isinstance(event, IndicesReleased) else 0
+        self.reported += isinstance(event, DaemonReadinessReported)
+        return True
+
+    def _take_answers(self, event: IndicesClaimed, reasons: dict[str, str]) -> bool:
+        """Note the answers to claims. Returns whether none has to be claimed again without its wish."""
+        wishes = event.requested_indices or [-1] * len(event.nodes)
+        is_final = True
+        for node, uid, address, wish in zip(event.nodes, event.uids, event.addresses, wishes, strict=True):
+            reason = reasons.get(node)
+            if reason is not None and wish >= 0:
+                self.conflicts[uid] = reason
+                about = {"source": self._source, "domain": event.domain, "node": node, "reason": reason}
+                logger.warning("index of a row not kept, claiming another one", extra=about)
+                is_final = False
+                continue
+            self._answered[uid] = (address, event.clique)
+            self.refused.pop(uid, None)
+            if reason is not None:
+                self.refused[uid] = reason
+            else:
+                self.claimed += 1
+        return is_final
+
+    def _forget(self) -> None:
+        """Drop what is kept about pods that are gone, except the latest: an append whose outcome is unknown may still
+        land."""
+        for uid in [*self.pods.gone][:-MAX_GONE]:
+            del self.pods.gone[uid]
+        answers: tuple[dict[str, Any], ...] = (self._answered, self.conflicts, self.refused)
+        for kept in answers:
+            if len(kept) > 2 * len(self.pods.by_uid) + CONCURRENT:
+                for uid in [uid for uid in kept if uid not in self.pods.by_uid]:
+                    del kept[uid]
+
+    def _envelope(self, subject: str) -> Envelope:
+        return envelope(subject, self._actor, uuid7(self._now_ms(), self._rng))
+
+    async def _repeat_refused(self) -> None:
+        while True:
+            await asyncio.sleep(REFUSED_RETRY_S * self._rng.uniform(0.8, 1.2))
+            for uid in self.refused:
+                self._answered.pop(uid, None)
+                if uid in self.pods.by_uid:
+                    self._mark(self.pods.by_uid[uid].domain)
+            self.refused.clear()

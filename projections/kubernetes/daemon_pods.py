@@ -1,0 +1,160 @@
+"""The daemon pods of compute domains, as a list-watch reports them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from projections.field_checks import BadAddress, canonical_address, check_clique, check_name
+from schemas.kubernetes.objects import Pod
+from schemas.resources.compute_domain import CLIQUE_LABEL, DOMAIN_LABEL
+
+
+class DaemonPod(NamedTuple):
+    """A daemon pod. `clique` is None until the daemon has labelled its pod, and empty on a node without a fabric."""
+
+    name: str
+    namespace: str
+    uid: str
+    created_ms: int
+    node: str
+    address: str
+    domain: str
+    clique: str | None
+    is_ready: bool
+    is_terminating: bool
+
+    @property
+    def can_claim(self) -> bool:
+        """Whether the pod has all that a claim needs."""
+        return bool(self.clique and self.node and self.address) and not self.is_terminating
+
+
+def read_daemon_pod(pod: Pod) -> DaemonPod | str | None:
+    """The daemon pod of an object, None if it is no daemon pod, or what is wrong with it in one sentence."""
+    labels = pod.metadata.labels or {}
+    domain, clique, node = labels.get(DOMAIN_LABEL, ""), labels.get(CLIQUE_LABEL), pod.spec.node_name
+    if not domain:
+        return None
+    fault = check_clique("domain", domain) or (check_clique("clique", clique) if clique else None)
+    fault = fault or (check_name("node", node) if node else None)
+    if fault is not None:
+        return fault
+    address = pod.status.pod_ip
+    try:
+        address = canonical_address("podIP", address) if address else ""
+    except BadAddress as error:
+        return str(error)
+    about = pod.metadata
+    is_terminating = about.deletion_timestamp is not None
+    return DaemonPod(
+        about.name,
+        about.namespace,
+        about.uid,
+        about.created_ms,
+        node,
+        address,
+        domain,
+        clique,
+        pod.is_ready and not is_terminating,
+        is_terminating,
+    )
+
+
+class DaemonPods:
+    """Daemon pods by uid and by domain. It is the handler of a list-watch. Listeners get the uid of a domain."""
+
+    def __init__(self) -> None:
+        self.by_uid: dict[str, DaemonPod] = {}
+        self.by_domain: dict[str, dict[str, None]] = {}
+        """Uids of pods by domain."""
+        self._by_clique: dict[tuple[str, str | None], dict[str, None]] = {}
+        self.gone: dict[str, str] = {}
+        """Domains of pods of which a deletion was watched, by the pod's uid. The reader removes what it has used."""
+        self.faults: dict[str, str] = {}
+        """What is wrong with a pod, by its name."""
+        self.lists = 0
+        """The number of complete lists."""
+        self.went_back = False
+        """Whether the API server was set back, and pods that are absent from its lists may run all the same."""
+        self._listed: set[str] | None = None
+        self._listeners: list[Callable[[str], None]] = []
+        self._list_listeners: list[Callable[[], None]] = []
+
+    def subscribe(self, listener: Callable[[str], None], on_list: Callable[[], None] | None = None) -> None:
+        """Call the first function after each change of a domain's pods, the second one after each complete list."""
+        self._listeners.append(listener)
+        if on_list is not None:
+            self._list_listeners.append(on_list)
+
+    def newest_by_node(self, domain: str, clique: str | None = None) -> dict[str, DaemonPod]:
+        """The newest pod of each node of a domain, or of a clique: two exist while one terminates or is unreachable."""
+        uids = self.by_domain.get(domain, {}) if clique is None else self._by_clique.get((domain, clique), {})
+        found: dict[str, DaemonPod] = {}
+        for uid in uids:
+            pod = self.by_uid[uid]
+            other = found.get(pod.node)
+            if other is None or _age(pod) > _age(other):
+                found[pod.node] = pod
+        return found
+
+    # -- the handler of the list-watch
+
+    def list_began(self) -> None:
+        self._listed = set()
+
+    def present(self, item: Pod) -> None:
+        uid = item.metadata.uid
+        if self._listed is not None:
+            self._listed.add(uid)
+        self.faults.pop(item.metadata.name, None)
+        found = read_daemon_pod(item)
+        if isinstance(found, str):
+            self.faults[item.metadata.name] = found
+            found = None
+        if found == self.by_uid.get(uid):
+            return
+        self._remove(uid)
+        if found is not None:
+            self.by_uid[uid] = found
+            self.by_domain.setdefault(found.domain, {})[uid] = None
+            self._by_clique.setdefault((found.domain, found.clique), {})[uid] = None
+            self._notify(found.domain)
+
+    def deleted(self, item: Pod) -> None:
+        self.faults.pop(item.metadata.name, None)
+        uid, domain = item.metadata.uid, (item.metadata.labels or {}).get(DOMAIN_LABEL, "")
+        if self._listed is not None:
+            self._listed.discard(uid)
+        known = self.by_uid.get(uid)
+        self.gone[uid] = known.domain if known is not None else domain
+        self._remove(uid)
+        self._notify(self.gone[uid])
+
+    def list_completed(self, *, went_back: bool) -> None:
+        listed, self._listed = self._listed or set(), None
+        self.went_back = self.went_back or went_back
+        for uid in [uid for uid in self.by_uid if uid not in listed]:
+            self._remove(uid)
+        self.lists += 1
+        for listener in self._list_listeners:
+            listener()
+
+    def _remove(self, uid: str) -> None:
+        known = self.by_uid.pop(uid, None)
+        if known is None:
+            return
+        del self.by_domain[known.domain][uid], self._by_clique[known.domain, known.clique][uid]
+        if not self.by_domain[known.domain]:
+            del self.by_domain[known.domain]
+        if not self._by_clique[known.domain, known.clique]:
+            del self._by_clique[known.domain, known.clique]
+        self._notify(known.domain)
+
+    def _notify(self, domain: str) -> None:
+        for listener in self._listeners:
+            listener(domain)
+
+
+def _age(pod: DaemonPod) -> tuple[bool, int, str]:
+    return not pod.is_terminating, pod.created_ms, pod.uid

@@ -1,0 +1,86 @@
+"""The objects of one collection, as a list-watch reports them: what readers and writers of an edge share.
+
+A writer puts the answer to its own write here, so that it does not write from an older state while the watch is behind.
+An older version of an object never replaces a newer one, except after the API server was set back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
+from schemas.kubernetes.objects import Metadata
+
+
+class _Watched(Protocol):
+    @property
+    def metadata(self) -> Metadata: ...
+
+
+T = TypeVar("T", bound=_Watched)
+
+
+class ObjectCache(Generic[T]):
+    """Objects by a key. It is the handler of a list-watch. Listeners get each object that changed or was deleted."""
+
+    def __init__(self, key: Callable[[T], str]) -> None:
+        self.objects: dict[str, T] = {}
+        self.is_complete = False
+        """Whether every object of the collection was listed at least once."""
+        self._key = key
+        self._listed: dict[str, T] | None = None
+        self._listeners: list[Callable[[T], None]] = []
+
+    def subscribe(self, listener: Callable[[T], None]) -> None:
+        """Call this function after each change of an object."""
+        self._listeners.append(listener)
+
+    def list_began(self) -> None:
+        self._listed = {}
+
+    def present(self, item: T) -> None:
+        if self._listed is not None:
+            self._listed[self._key(item)] = item
+        self.put(item)
+
+    def put(self, item: T) -> None:
+        """Take in an object, unless a newer version of it is known."""
+        known = self.objects.get(self._key(item))
+        if known is not None and _version(item) < _version(known):
+            return
+        self.objects[self._key(item)] = item
+        if known is None or _version(item) != _version(known):
+            self._notify(item)
+
+    def deleted(self, item: T) -> None:
+        if self._listed is not None:
+            self._listed.pop(self._key(item), None)
+        known = self.objects.get(self._key(item))
+        if known is not None and known.metadata.uid == item.metadata.uid:
+            self.forget(self._key(item))
+
+    def forget(self, key: str) -> None:
+        """Remove an object that no longer exists."""
+        known = self.objects.pop(key, None)
+        if known is not None:
+            self._notify(known)
+
+    def list_completed(self, *, went_back: bool) -> None:
+        listed, self._listed = self._listed or {}, None
+        self.is_complete = True
+        for key in [key for key in self.objects if key not in listed]:
+            self.forget(key)
+        if went_back:
+            for key, item in listed.items():
+                self.objects[key] = item
+                self._notify(item)
+
+    def _notify(self, item: T) -> None:
+        for listener in self._listeners:
+            listener(item)
+
+
+def _version(item: _Watched) -> int:
+    """The resource version; versions grow as integers (KEP-5504)."""
+    text = item.metadata.resource_version
+    return int(text) if text.isdecimal() else 0
