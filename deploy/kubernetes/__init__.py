@@ -1,7 +1,8 @@
 """Generates the manifests beside this file, and the copies of them in the Helm chart, from the models of resources.
 
 `make docs` writes them; a test fails while one of them is out of date. Helm reads no file outside its chart, so the
-chart has copies of the definitions, the admission policy and the alert rules.
+chart has copies of the definitions, the admission policy and the alert rules. The table of its values comes from the
+comments in values.yaml.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from typing import Any
 
 import yaml
 
+from deploy.kubernetes.chart_values import CHART, page
 from schemas.resources import KINDS
 from schemas.resources.crds import definition
 from schemas.resources.hold_admission import hold_binding, hold_policy
 
 HERE = Path(__file__).parent
-CHART_FILES = HERE.parent / "helm" / "dpuplane" / "files"
+CHART_FILES = CHART / "files"
 ALERTS = HERE.parent / "prometheus" / "alerts.yaml"
 
 _HEADING = "# Generated from the code by `make docs`. A test fails if it is out of date.\n"
@@ -49,6 +51,7 @@ def _files() -> Iterator[tuple[Path, str]]:
         yield HERE / name, text
         yield CHART_FILES / name, text
     yield CHART_FILES / "alerts.yaml", ALERTS.read_text(encoding="utf-8")
+    yield CHART / "VALUES.md", page()
 
 
 class _Dumper(yaml.SafeDumper):

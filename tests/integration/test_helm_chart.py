@@ -1,0 +1,347 @@
+"""The Helm chart, rendered by the real helm: what its pods get, what they may do, and which values it refuses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from deploy.composition.roles import ROLES
+from deploy.kubernetes import ALERTS, HERE
+from deploy.kubernetes.chart_values import CHART, values
+from deploy.settings.settings import load_settings
+from projections.fleet.withdrawals.principals import Principal, parse_uri
+from tests.support.kubernetes.chart import (
+    KAFKA,
+    LAB,
+    MANAGED,
+    NAMESPACE,
+    RELEASE,
+    SECRETS,
+    VALUE_SETS,
+    Object,
+    Values,
+    helm,
+    of_kind,
+    pods_of,
+    render,
+    selects,
+)
+
+READ = ["get", "list", "watch"]
+EDGE_RULES = {
+    ("", "nodes"): READ,
+    ("", "pods"): READ,
+    ("", "events"): ["create", "patch"],
+    ("dpuplane.io", "dpuracks"): [*READ, "create"],
+    ("dpuplane.io", "dpuracks/status"): ["update", "patch"],
+    ("dpuplane.io", "rulepolicies"): READ,
+    ("dpuplane.io", "rulepolicies/status"): ["update", "patch"],
+    ("dpuplane.io", "holds"): [*READ, "create", "delete"],
+    ("dpuplane.io", "holds/status"): ["update", "patch"],
+    ("resource.nvidia.com", "computedomains"): READ,
+    ("resource.nvidia.com", "computedomains/status"): ["update", "patch"],
+    ("resource.nvidia.com", "computedomaincliques"): [*READ, "create", "update", "patch"],
+}
+"""Every right of the Kubernetes edge."""
+
+
+@pytest.fixture(scope="module", params=VALUE_SETS.values(), ids=VALUE_SETS.keys())
+def objects(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Object]:
+    """The chart rendered with one set of values."""
+    return render(request.param, tmp_path_factory.mktemp("chart"))
+
+
+@pytest.mark.parametrize("chosen", VALUE_SETS.values(), ids=VALUE_SETS.keys())
+def test_helm_finds_no_fault(chosen: Values, tmp_path: Path) -> None:
+    done = helm("lint", str(CHART), "--strict", values=chosen, folder=tmp_path)
+    assert not done.returncode, done.stdout + done.stderr
+
+
+def test_each_process_accepts_its_settings(objects: list[Object]) -> None:
+    for role, pod in pods_of(objects):
+        settings = load_settings({}, None, _environment(pod))
+        assert settings.role == role
+        ports = {each["name"]: each["containerPort"] for each in pod["spec"]["containers"][0]["ports"]}
+        assert ports.pop("http") == settings.http.port
+        listeners = {name: ROLES[name].listener for name in (ROLES if role == "all" else [role])}
+        assert ports.keys() == {{"listen": "grpc"}.get(name, name) for name in listeners.values() if name}
+
+
+def test_each_file_of_a_setting_is_mounted(objects: list[Object]) -> None:
+    for _, pod in pods_of(objects):
+        container = pod["spec"]["containers"][0]
+        mounts = {each["mountPath"]: each for each in container["volumeMounts"]}
+        assert {each["name"] for each in mounts.values()} <= {*_volumes(pod), "data"}
+        for name, value in _environment(pod).items():
+            if value.startswith("/"):
+                assert any(value.startswith(f"{path}/") for path in mounts), name
+        writable = {path for path, each in mounts.items() if not each.get("readOnly")}
+        assert writable == {"/var/lib/dpuplane", "/tmp"}
+
+
+def test_pods_meet_the_restricted_standard(objects: list[Object]) -> None:
+    for _, pod in pods_of(objects):
+        spec = pod["spec"]
+        assert spec["securityContext"]["runAsNonRoot"] is True
+        assert spec["securityContext"]["runAsUser"] > 0
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        for container in spec["containers"]:
+            context = container["securityContext"]
+            assert context["readOnlyRootFilesystem"] is True
+            assert context["allowPrivilegeEscalation"] is False
+            assert context["capabilities"] == {"drop": ["ALL"]}
+            assert container["resources"]["limits"]["memory"]
+            assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
+            assert container["livenessProbe"]["httpGet"]["path"] == "/healthz"
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & spec.keys()
+        assert not any("hostPath" in volume for volume in spec["volumes"])
+
+
+def test_each_role_has_its_own_account_and_only_the_edge_a_token(objects: list[Object]) -> None:
+    accounts = {each["metadata"]["name"] for each in of_kind(objects, "ServiceAccount")}
+    used = [pod["spec"]["serviceAccountName"] for _, pod in pods_of(objects)]
+    assert sorted(used) == sorted(accounts)
+    for _, pod in pods_of(objects):
+        calls = "DPUPLANE_KUBECONFIG" in _environment(pod)
+        assert pod["spec"]["automountServiceAccountToken"] is calls
+
+
+def test_no_account_has_more_rights_than_its_role_needs(objects: list[Object]) -> None:
+    roles = {each["metadata"]["name"]: each for each in of_kind(objects, "ClusterRole", "Role")}
+    bindings = of_kind(objects, "ClusterRoleBinding", "RoleBinding")
+    bound = [subject["name"] for each in bindings for subject in each["subjects"]]
+    watching = [pod["spec"]["serviceAccountName"] for _, pod in pods_of(objects) if _watches(pod)]
+    assert bound == watching
+    for binding in bindings:
+        assert _rights(roles[binding["roleRef"]["name"]]) == EDGE_RULES
+    for role in roles.values():
+        for (group, resource), verbs in _rights(role).items():
+            assert "*" not in (group, resource, *verbs)
+            assert resource != "secrets"
+            assert resource != "nodes" or verbs == READ
+
+
+def test_only_approvers_may_change_a_hold(tmp_path: Path) -> None:
+    roles = of_kind(render(LAB, tmp_path), "ClusterRole")
+    may_change = {
+        each["metadata"]["name"]
+        for each in roles
+        if {"update", "patch"} & set(_rights(each).get(("dpuplane.io", "holds"), ()))
+    }
+    assert may_change == {f"{NAMESPACE}-{RELEASE}-approver"}
+
+
+def test_without_cliques_the_edge_reads_no_pods(tmp_path: Path) -> None:
+    objects = render({**LAB, "kubernetes": {"cliques": False}}, tmp_path)
+    (edge,) = [each for each in of_kind(objects, "ClusterRole") if each["metadata"]["name"].endswith("-kubernetes")]
+    rights = _rights(edge)
+    assert ("", "pods") not in rights
+    assert {group for group, _ in rights} == {"", "dpuplane.io"}
+
+
+def test_selectors_find_the_pods(objects: list[Object]) -> None:
+    pods = dict(pods_of(objects))
+    labels = [pod["metadata"]["labels"] for pod in pods.values()]
+    for service in of_kind(objects, "Service"):
+        found = [pod for pod in pods.values() if selects(service["spec"]["selector"], pod["metadata"]["labels"])]
+        assert found, service["metadata"]["name"]
+        for port in service["spec"]["ports"]:
+            for pod in found:
+                assert port["targetPort"] in {each["name"] for each in pod["spec"]["containers"][0]["ports"]}
+    for budget in of_kind(objects, "PodDisruptionBudget"):
+        assert sum(selects(budget["spec"]["selector"], each) for each in labels) == 1
+    for policy in of_kind(objects, "NetworkPolicy"):
+        assert any(selects(policy["spec"]["podSelector"], each) for each in labels)
+
+
+def test_a_drain_takes_one_process_of_a_role(objects: list[Object]) -> None:
+    budgets = of_kind(objects, "PodDisruptionBudget")
+    many = [each for each in of_kind(objects, "Deployment", "StatefulSet") if each["spec"]["replicas"] > 1]
+    assert {each["metadata"]["name"] for each in budgets} == {each["metadata"]["name"] for each in many}
+    assert all(each["spec"]["maxUnavailable"] == 1 for each in budgets)
+
+
+def test_the_network_opens_the_listeners_and_what_each_role_calls(objects: list[Object]) -> None:
+    policies = of_kind(objects, "NetworkPolicy")
+    if not policies:
+        pytest.skip("this set has no network policies")
+    for role, pod in pods_of(objects):
+        labels = pod["metadata"]["labels"]
+        own = [each["spec"] for each in policies if selects(each["spec"]["podSelector"], labels)]
+        denied = [each for each in own if "ingress" not in each and "egress" not in each]
+        assert [each["policyTypes"] for each in denied] == [["Ingress", "Egress"]]
+        opened = {port["port"] for each in own for rule in each.get("ingress", ()) for port in rule["ports"]}
+        assert opened == {each["containerPort"] for each in pod["spec"]["containers"][0]["ports"]}
+        called = {port["port"] for each in own for rule in each.get("egress", ()) for port in rule["ports"]}
+        environment = _environment(pod)
+        wanted = {
+            53,
+            *(int(broker.rpartition(":")[2]) for broker in environment.get("DPUPLANE_KAFKA", "").split(",") if broker),
+        }
+        wanted |= {443, 6443} if _watches(pod) else set()
+        wanted |= {443} if role in ("all", "provisioner") else set()
+        wanted |= {7082} if role in ("all", "api") else set()
+        assert called - {4318} == wanted, role
+
+
+def test_certificates_name_the_role_and_fill_the_mounted_secrets(tmp_path: Path) -> None:
+    for chosen in (MANAGED, {**KAFKA, **MANAGED}):
+        objects = render(chosen, tmp_path)
+        certificates = {each["spec"]["secretName"]: each["spec"] for each in of_kind(objects, "Certificate")}
+        mounted = {role: _volumes(pod)["tls"]["secret"]["secretName"] for role, pod in pods_of(objects)}
+        assert certificates.keys() == set(mounted.values())
+        for role, secret in mounted.items():
+            (uri,) = certificates[secret]["uris"]
+            assert parse_uri(uri, "example.org") == Principal("plane", f"{RELEASE}-{role}")
+        agents = [
+            _environment(pod).get("DPUPLANE_AGENTS") for role, pod in pods_of(objects) if role in ("all", "relay")
+        ]
+        assert agents == [
+            f"pod-0.{RELEASE}-{role}.{NAMESPACE}.svc.cluster.local:7082" for role in mounted if role in ("all", "relay")
+        ]
+        for address in agents:
+            wildcard = "*." + str(address).partition(".")[2].rpartition(":")[0]
+            assert any(wildcard in each["dnsNames"] for each in certificates.values())
+
+
+def test_an_embedded_log_has_a_volume_and_one_process(tmp_path: Path) -> None:
+    (workload,) = of_kind(render(LAB, tmp_path), "Deployment", "StatefulSet")
+    assert workload["kind"] == "StatefulSet"
+    assert workload["spec"]["replicas"] == 1
+    (claim,) = workload["spec"]["volumeClaimTemplates"]
+    assert claim["metadata"]["name"] == "data"
+    assert claim["spec"]["accessModes"] == ["ReadWriteOnce"]
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_the_definitions_are_those_of_the_models(keep: bool, tmp_path: Path) -> None:
+    objects = render({**LAB, "crds": {"keep": keep}}, tmp_path)
+    rendered = of_kind(objects, "CustomResourceDefinition")
+    for each in rendered:
+        kept = each["metadata"].pop("annotations", {})
+        assert kept == ({"helm.sh/resource-policy": "keep"} if keep else {})
+    files = [yaml.safe_load(path.read_text()) for path in sorted((HERE / "crds").glob("*.yaml"))]
+    assert sorted(rendered, key=_name) == sorted(files, key=_name)
+    policies = list(yaml.safe_load_all((HERE / "admission" / "holds.yaml").read_text()))
+    assert [each for each in objects if each["kind"].startswith("ValidatingAdmissionPolicy")] == policies
+
+
+def test_the_alerts_are_those_of_prometheus_with_your_runbook(tmp_path: Path) -> None:
+    chosen = {**LAB, "prometheusRule": {"enabled": True, "runbook": "https://runbooks.example.org/dpuplane"}}
+    (rule,) = of_kind(render(chosen, tmp_path), "PrometheusRule")
+    text = ALERTS.read_text().replace("{{ $externalLabels.runbook }}", "https://runbooks.example.org/dpuplane")
+    assert rule["spec"] == yaml.safe_load(text)
+    assert "externalLabels" not in json.dumps(rule)
+
+
+def test_prometheus_scrapes_every_process_under_the_labels_of_the_alerts(objects: list[Object]) -> None:
+    for monitor in of_kind(objects, "ServiceMonitor"):
+        (service,) = [
+            each
+            for each in of_kind(objects, "Service")
+            if selects(monitor["spec"]["selector"], each["metadata"]["labels"])
+        ]
+        pods = [pod for _, pod in pods_of(objects)]
+        assert all(selects(service["spec"]["selector"], pod["metadata"]["labels"]) for pod in pods)
+        (endpoint,) = monitor["spec"]["endpoints"]
+        labels = {each["targetLabel"]: each["replacement"] for each in endpoint["relabelings"]}
+        assert labels == {"job": "dpuplane", "plane": RELEASE}
+        assert endpoint["scheme"] == "https"
+        assert endpoint["tlsConfig"]["cert"]["secret"]["name"] in ("scrape", f"{RELEASE}-prometheus-tls")
+
+
+@pytest.mark.parametrize(
+    ("chosen", "message"),
+    [
+        ({}, "tls.issuer.name: must name an issuer of cert-manager because tls.source is certManager"),
+        ({"tls": {"issuer": {"name": "ca"}}}, "tls.trustDomain: must be given because tls.source is certManager"),
+        ({"tls": {"source": "secret"}}, "tls.secretPrefix: must be given because tls.source is secret"),
+        ({"tls": {"source": "none", "revoked": ["ab"]}}, "tls.revoked: needs tls.source certManager or secret"),
+        ({**LAB, "log": "kafka"}, "kafka.brokers: must be HOST:PORT,... because log is kafka"),
+        ({**LAB, "kafka": {"brokers": "a:1"}}, "kafka.brokers: must be empty because log is embedded"),
+        (
+            {**LAB, "log": "kafka", "kafka": {"brokers": "a:1", "securityProtocol": "SASL_SSL"}},
+            "kafka.passwordSecret: must name a Secret because kafka.securityProtocol is SASL_SSL",
+        ),
+        (
+            {**LAB, "log": "kafka", "kafka": {"brokers": "a:1", "securityProtocol": "SSL"}},
+            "kafka.certificateSecretPrefix: must be given because kafka.securityProtocol is SSL",
+        ),
+        (
+            {**SECRETS, "serviceMonitor": {"enabled": True}},
+            "serviceMonitor.tlsSecret: must name a Secret because tls.source is secret",
+        ),
+        ({**LAB, "log": "kafak"}, "at '/log': value must be one of 'embedded', 'kafka'"),
+        ({**LAB, "roles": {"api": {"replicas": 0}}}, "at '/roles/api/replicas': minimum: got 0, want 1"),
+        ({**LAB, "roles": {"api": {"replica": 2}}}, "at '/roles/api': additional properties 'replica' not allowed"),
+        ({**LAB, "kafka": {"brokers": "broker"}}, "at '/kafka/brokers': 'broker' does not match pattern"),
+    ],
+)
+def test_wrong_values_are_refused_by_name(chosen: Values, message: str, tmp_path: Path) -> None:
+    done = helm("template", RELEASE, str(CHART), values=chosen, folder=tmp_path)
+    assert done.returncode
+    assert message in done.stderr
+
+
+def test_every_value_is_documented_and_in_the_schema() -> None:
+    content = yaml.safe_load((CHART / "values.yaml").read_text())
+    documented = {each.path for each in values()}
+    undocumented = [path for path in _leaves(content) if not any(_within(path, each) for each in documented)]
+    assert undocumented == []
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    assert _schema_paths(schema) - {"global"} == documented
+
+
+def _name(item: Object) -> str:
+    return str(item["metadata"]["name"])
+
+
+def _environment(pod: Object) -> dict[str, str]:
+    """The environment of a pod's process, in its pod with the name pod-0."""
+    variables = pod["spec"]["containers"][0]["env"]
+    return {each["name"]: each["value"].replace("$(POD_NAME)", "pod-0") for each in variables if "value" in each}
+
+
+def _volumes(pod: Object) -> dict[str, Any]:
+    return {each["name"]: each for each in pod["spec"]["volumes"]}
+
+
+def _watches(pod: Object) -> bool:
+    return "DPUPLANE_KUBECONFIG" in _environment(pod)
+
+
+def _rights(role: Object) -> dict[tuple[str, str], list[str]]:
+    """Verbs by API group and resource; each pair is in one rule only."""
+    pairs = [
+        ((group, resource), rule["verbs"])
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    ]
+    assert len(dict(pairs)) == len(pairs)
+    return dict(pairs)
+
+
+def _leaves(content: Mapping[str, Any], prefix: str = "") -> list[str]:
+    found = []
+    for key, value in content.items():
+        path = f"{prefix}{key}"
+        found += _leaves(value, f"{path}.") if isinstance(value, Mapping) and value else [path]
+    return found
+
+
+def _within(path: str, parent: str) -> bool:
+    return path == parent or path.startswith(f"{parent}.")
+
+
+def _schema_paths(schema: Mapping[str, Any], prefix: str = "") -> set[str]:
+    """The paths of single values; an object is one value if the schema refers to its definition."""
+    found = set()
+    for key, part in schema["properties"].items():
+        found |= _schema_paths(part, f"{prefix}{key}.") if "properties" in part else {f"{prefix}{key}"}
+    return found
