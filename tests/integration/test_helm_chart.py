@@ -50,13 +50,13 @@ EDGE_RULES = {
 """Every right of the Kubernetes edge."""
 
 
-@pytest.fixture(scope="module", params=VALUE_SETS.values(), ids=VALUE_SETS.keys())
+@pytest.fixture(scope="module", params=VALUE_SETS.values(), ids=list(VALUE_SETS))
 def objects(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Object]:
     """The chart rendered with one set of values."""
     return render(request.param, tmp_path_factory.mktemp("chart"))
 
 
-@pytest.mark.parametrize("chosen", VALUE_SETS.values(), ids=VALUE_SETS.keys())
+@pytest.mark.parametrize("chosen", VALUE_SETS.values(), ids=list(VALUE_SETS))
 def test_helm_finds_no_fault(chosen: Values, tmp_path: Path) -> None:
     done = helm("lint", str(CHART), "--strict", values=chosen, folder=tmp_path)
     assert not done.returncode, done.stdout + done.stderr

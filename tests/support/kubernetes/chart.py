@@ -58,7 +58,7 @@ RESTRICTED: Values = {
 }
 
 
-def _merged(*sets: Values) -> Values:
+def _merged(*sets: Values) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for values in sets:
         for key, value in values.items():
@@ -121,5 +121,5 @@ def pods_of(objects: list[Object]) -> Iterator[tuple[str, Object]]:
 
 def selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     """Whether a selector with `matchLabels`, or that of a Service, selects an object with these labels."""
-    wanted = selector.get("matchLabels", selector)
+    wanted: Mapping[str, str] = selector.get("matchLabels", selector)
     return wanted.items() <= labels.items()
