@@ -1,0 +1,30 @@
+"""Names of Kubernetes objects: lower-case DNS subdomains (RFC 1123), as the API server requires them."""
+
+from __future__ import annotations
+
+import re
+from hashlib import blake2b
+
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_OTHER = re.compile(r"[^a-z0-9]+")
+_HASH_BYTES = 4
+_HOLD = re.compile(r"hold-([1-9][0-9]{0,18})")
+
+
+def object_name(zone: str) -> str:
+    """The name of a zone's object: the zone's own name if the API server allows it, else a slug with a hash of it."""
+    if _SUBDOMAIN.fullmatch(zone):
+        return zone
+    slug = _OTHER.sub("-", zone.lower()).strip("-") or "zone"
+    return f"{slug}-{blake2b(zone.encode(), digest_size=_HASH_BYTES).hexdigest()}"
+
+
+def hold_name(number: int) -> str:
+    """The name of a hold's object."""
+    return f"hold-{number}"
+
+
+def hold_number(name: str) -> int | None:
+    """The number of the hold that an object of this name is about; None if the plane did not choose the name."""
+    match = _HOLD.fullmatch(name)
+    return int(match[1]) if match else None

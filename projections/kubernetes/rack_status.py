@@ -1,0 +1,178 @@
+"""The status of a DPURack: the state of a zone in at most 2 kB, whatever its size.
+
+What does not fit is left out: first the members, which are listed all or not at all, then the last offenders.
+
+A change of rules needs a second or two to reach the hardware of all DPUs. The condition RulesInstalled ignores the
+changes of the last seconds: otherwise each join of a node would flip it twice in every zone, and each flip is a write.
+The version and the counts in `rules` state the present.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from heapq import nsmallest
+from itertools import islice
+from typing import Any, NamedTuple
+
+from projections.fleet.state import FleetState
+from projections.fleet.tables import zone_table as tables
+from projections.installs.rows import InstallsState, Level
+from projections.installs.views import laggards
+from projections.kubernetes.status_body import Condition, Position, StatusBody, shortened, size_of
+from projections.name_ranges import fold_names
+from projections.views.progress import ProgressView, ProgressViews
+from projections.zones.dpus.phases import ERROR, INITIALIZING, READY
+from projections.zones.rows import Dpu
+from projections.zones.state import ZonesState
+from schemas.resources.dpu_rack import MAX_OFFENDERS, MAX_RANGES, MAX_STATUS_BYTES
+
+READY_CONDITION = "Ready"
+RULES_INSTALLED = "RulesInstalled"
+
+INSTALL_GRACE_MS = 15_000
+"""Age below which a change of rules that is not in hardware leaves RulesInstalled true."""
+MAX_LISTED = 4_096
+"""Nodes of a zone whose names are folded into ranges. Names of more nodes seldom fit, and folding them takes long."""
+MAX_RANGE_CHARACTERS = 253
+MAX_REASON = 120
+MAX_DPU = 100
+"""Characters of a reason and of a DPU's name that are shown of an offender."""
+
+
+class RackStates(NamedTuple):
+    """The states that a zone's status depends on, at one position. `epoch` is the generation of the log. `names` are
+    those of the zone's nodes, from `names_by_zone`."""
+
+    zones: ZonesState
+    fleet: FleetState
+    installs: InstallsState
+    epoch: int
+    names: Sequence[str]
+
+
+def names_by_zone(state: ZonesState, zones: Collection[str]) -> dict[str, list[str]]:
+    """The names of the nodes of these zones, without the zones that have too many."""
+    found: dict[str, list[str]] = {zone: [] for zone in zones if 0 < state.node_counts.get(zone, 0) <= MAX_LISTED}
+    if found:
+        for name, row in state.nodes.rows.items():
+            names = found.get(row.zone)
+            if names is not None:
+                names.append(name)
+    return found
+
+
+def rack_status(
+    zone: str,
+    states: RackStates,
+    position: Position,
+    progress: ProgressViews,
+    *,
+    observed_generation: int,
+    now_ms: int,
+    time_ms: int,
+) -> StatusBody:
+    """The status of a zone's object. `time_ms` is the fold time."""
+    view = progress.view(zone, states.zones, states.fleet, states.installs, states.epoch)
+    installed = _installed(view, now_ms)
+    table = tables.table(states.fleet, zone)
+    content: dict[str, Any] = {
+        "observedGeneration": observed_generation,
+        "nodes": view.nodes,
+        "dpus": view.dpus,
+        "readyDpus": view.phases.get(READY, 0),
+        "phases": {phase: count for phase, count in sorted(view.phases.items()) if phase != READY},
+        "members": [],
+        "rules": {
+            "version": view.version,
+            "digest": table.digest.hex(),
+            "rules": sum(found.prefixes.size() for found in table.sets),
+            "applied": view.applied if view.reported >= view.version else 0,
+            "inHardware": view.in_hardware if view.reported >= view.version else 0,
+        },
+        "frozen": view.frozen,
+        "offenders": [],
+        "conditions": [each.document(observed_generation) for each in (_ready(view, installed), installed)],
+    }
+    for offender in _offenders(zone, states, is_late=not installed.is_true):
+        content["offenders"].append(offender)
+        if size_of(content) > MAX_STATUS_BYTES:
+            content["offenders"].pop()
+            break
+    content["members"] = _fitting_members(states.names, content)
+    return StatusBody(content, position, time_ms)
+
+
+def _installed(view: ProgressView, now_ms: int) -> Condition:
+    if not view.dpus:
+        return Condition(RULES_INSTALLED, True, "NoDPUs", "the zone has no DPU")
+    since = [time_ms for time_ms in (view.pending_start_time_ms, view.unreported_start_time_ms) if time_ms]
+    is_current = view.reported >= view.version and view.in_hardware == view.dpus
+    is_recent = view.reported and since and now_ms - min(since) < INSTALL_GRACE_MS
+    if is_current or is_recent:
+        return Condition(RULES_INSTALLED, True, "Installed", f"all {view.dpus} DPUs have all rules in hardware")
+    have = view.in_hardware if view.reported >= view.version else 0
+    message = f"{have} of {view.dpus} DPUs are known to have version {view.version} in hardware"
+    return Condition(RULES_INSTALLED, False, "Frozen" if view.frozen else "Installing", message)
+
+
+def _ready(view: ProgressView, installed: Condition) -> Condition:
+    if not view.dpus:
+        return Condition(READY_CONDITION, True, "NoDPUs", "the zone has no DPU")
+    if view.stuck:
+        message = f"{view.stuck} of {view.dpus} DPUs need an operator"
+        return Condition(READY_CONDITION, False, "DPUsNeedOperator", message)
+    if not installed.is_true:
+        return Condition(READY_CONDITION, False, installed.reason, installed.message)
+    provisioning = view.dpus - view.phases.get(READY, 0) - view.phases.get(INITIALIZING, 0)
+    if provisioning:
+        message = f"{provisioning} of {view.dpus} DPUs are being provisioned"
+        return Condition(READY_CONDITION, False, "Provisioning", message)
+    return Condition(READY_CONDITION, True, "Ready", f"{view.dpus} DPUs serve")
+
+
+def _offenders(zone: str, states: RackStates, *, is_late: bool) -> list[dict[str, str]]:
+    """The DPUs that need attention, the worst first: stuck ones, then those that refused or rolled back their rules,
+    then those without the newest rules."""
+    found: dict[str, str] = {}
+    for dpu, reason in _reasons(zone, states, is_late=is_late):
+        found.setdefault(dpu, reason)
+        if len(found) == MAX_OFFENDERS:
+            break
+    return [{"dpu": shortened(dpu, MAX_DPU), "reason": shortened(reason, MAX_REASON)} for dpu, reason in found.items()]
+
+
+def _reasons(zone: str, states: RackStates, *, is_late: bool) -> Iterator[tuple[str, str]]:
+    dpus, rows = states.zones.dpu_index.zone(zone), states.zones.dpus.rows
+
+    def badness(name: str) -> tuple[bool, int, str]:
+        return rows[name].phase != ERROR, rows[name].since_ms, name
+
+    for name in nsmallest(MAX_OFFENDERS, dpus.stuck, badness):
+        yield name, _stuck_because(rows[name])
+    told = states.installs.zones.rows.get(zone)
+    if told is None or told.epoch != states.epoch:
+        return
+    behind = laggards(states.installs, zone, level=Level.IN_HARDWARE, ordinals=dpus.names)
+    lagging = {dpus.names[ordinal]: None for ordinal in behind}
+    for exception in told.exceptions:
+        if exception.dpu in lagging:
+            has_rolled_back = exception.version >= 0
+            yield exception.dpu, f"rolled back to {exception.version}" if has_rolled_back else exception.reason
+    if is_late:
+        newest = states.installs.numbers[zone][-1] if states.installs.numbers.get(zone) else 0
+        yield from ((name, f"version {newest} not in hardware") for name in islice(lagging, 2 * MAX_OFFENDERS))
+
+
+def _stuck_because(dpu: Dpu) -> str:
+    if dpu.swapped:
+        return "swapped for another card"
+    if dpu.paused:
+        return f"paused in {dpu.phase}"
+    return f"{dpu.phase}: {dpu.message}" if dpu.message else dpu.phase
+
+
+def _fitting_members(names: Iterable[str], content: dict[str, Any]) -> list[str]:
+    """The members as ranges; none if they do not all fit."""
+    ranges = fold_names(names)
+    is_listed = len(ranges) <= MAX_RANGES and all(len(each) <= MAX_RANGE_CHARACTERS for each in ranges)
+    return ranges if is_listed and size_of({**content, "members": ranges}) <= MAX_STATUS_BYTES else []

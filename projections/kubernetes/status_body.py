@@ -1,0 +1,152 @@
+"""The status of an object in two parts: its content, and the stamps that a write adds.
+
+The content follows from the folds and decides whether a write is needed. The stamps are the position in the log and the
+times of transitions. They alone are no reason to write, because the position changes with every record. The time of a
+transition is that of the fold, so all replicas stamp about the same time, also one that folds the record later.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Any, NamedTuple, TypeAlias
+
+Document: TypeAlias = Mapping[str, Any]
+"""A part of an object, as JSON."""
+
+_POSITION = "logPosition"
+_TRANSITION = "lastTransitionTime"
+_SPACES = dict.fromkeys((*range(0x20), 0x7F), " ")
+_STAMPS_ONLY: Document = {_POSITION: dict.fromkeys(("generation", "fleet", "zones", "cliques", "installs"), 10**18)}
+
+
+class Position(NamedTuple):
+    """The part of the log that a status was computed from: the log's generation, and the next offset of fleet and of
+    the partitions of the zone."""
+
+    generation: int
+    fleet: int
+    zones: int = 0
+    installs: int = 0
+
+    def is_refused_after(self, written: Position) -> bool:
+        """Whether the API server refuses this position after that one, because a part of it would go back."""
+        if self.generation != written.generation:
+            return self.generation < written.generation
+        return any(mine < theirs for mine, theirs in zip(self, written, strict=True))
+
+
+class Condition(NamedTuple):
+    """One aspect of an object's state. Its message has at most 253 characters."""
+
+    type: str
+    is_true: bool
+    reason: str
+    message: str
+
+    def document(self, generation: int) -> Document:
+        return {
+            "type": self.type,
+            "status": "True" if self.is_true else "False",
+            "observedGeneration": generation,
+            "reason": self.reason,
+            "message": self.message,
+        }
+
+
+class StatusBody(NamedTuple):
+    """A status without its stamps, and the position and fold time that it is of."""
+
+    content: Document
+    position: Position
+    time_ms: int
+
+
+class Difference(Enum):
+    """How a status differs from what an object has."""
+
+    NONE = 0
+    CONTENT = 1
+    CONDITION = 2
+    """A condition has another status, or the object has none: a person may wait for it."""
+
+
+def difference(body: StatusBody, written: Document) -> Difference:
+    """How a status differs from the one that an object has, stamps aside."""
+    if _statuses(body.content) != _statuses(written):
+        return Difference.CONDITION
+    return Difference.NONE if body.content == without_stamps(written) else Difference.CONTENT
+
+
+def stamped(body: StatusBody, written: Document) -> dict[str, Any]:
+    """The status to write over the one that an object has: a condition whose status is unchanged keeps its time."""
+    known = {found.get("type"): found for found in _conditions(written)}
+    conditions = []
+    for condition in _conditions(body.content):
+        before = known.get(condition["type"], {})
+        is_same = before.get("status") == condition["status"] and _TRANSITION in before
+        conditions.append({**condition, _TRANSITION: before[_TRANSITION] if is_same else to_rfc3339(body.time_ms)})
+    return {**body.content, "conditions": conditions, _POSITION: body.position._asdict()}
+
+
+def without_stamps(status: Document) -> dict[str, Any]:
+    """The content of a status."""
+    found = {name: part for name, part in status.items() if name != _POSITION}
+    if "conditions" in found:
+        found["conditions"] = [
+            {name: part for name, part in condition.items() if name != _TRANSITION} for condition in _conditions(status)
+        ]
+    return found
+
+
+def position_of(status: Document) -> Position:
+    """The position of a status that an object has; 0 without one."""
+    found = status.get(_POSITION) or {}
+    return Position(*(int(found.get(name, 0)) for name in Position._fields))
+
+
+def transition_ms(status: Document, kind: str) -> int:
+    """The time at which a condition of a status got its present status; 0 if it is not known."""
+    for condition in _conditions(status):
+        if condition.get("type") == kind:
+            return _from_rfc3339(condition.get(_TRANSITION, ""))
+    return 0
+
+
+def size_of(content: Document) -> int:
+    """An upper bound of the bytes of a status with this content, as JSON with its stamps.
+
+    Go's encoder escapes `<`, `>` and `&`, so each takes six bytes.
+    """
+    conditions = [{**each, _TRANSITION: to_rfc3339(0)} for each in _conditions(content)]
+    text = json.dumps({**content, "conditions": conditions, **_STAMPS_ONLY}, separators=(",", ":"))
+    return len(text) + 5 * sum(map(text.count, "<>&"))
+
+
+def shortened(text: str, most: int) -> str:
+    """A text of at most `most` characters, without control characters, which the API server refuses. The end of a
+    longer text is replaced by `...`."""
+    text = text.translate(_SPACES)
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def to_rfc3339(time_ms: int) -> str:
+    """A time as Kubernetes writes it, in whole seconds."""
+    return datetime.fromtimestamp(time_ms // 1_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _from_rfc3339(text: str) -> int:
+    try:
+        return round(datetime.fromisoformat(text).timestamp() * 1_000)
+    except ValueError:
+        return 0
+
+
+def _statuses(status: Document) -> dict[str, str]:
+    return {condition.get("type", ""): condition.get("status", "") for condition in _conditions(status)}
+
+
+def _conditions(status: Document) -> Sequence[Document]:
+    return status.get("conditions") or ()
