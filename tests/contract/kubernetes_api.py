@@ -332,11 +332,10 @@ class KubernetesApiContract:
     async def test_a_watch_ends_at_its_timeout_after_a_bookmark(self, server: ApiUnderTest) -> None:
         made = await server.create("a")
         version = about(made)["resourceVersion"]
-        async with server.watched(version, timeout_s=6, labels="color=red", bookmarks=True) as events:
-            other = await server.create("b")
-            found = [event async for event in events]
-        assert {event.type for event in found} == {"BOOKMARK"}
-        assert int(about(json.loads(found[-1].object))["resourceVersion"]) >= int(about(other)["resourceVersion"])
+        async with server.watched(version, timeout_s=4, bookmarks=True) as events:
+            kinds = [event async for event in events]
+        assert {event.type for event in kinds} == {"BOOKMARK"}
+        assert int(about(json.loads(kinds[-1].object))["resourceVersion"]) >= int(version)
 
     async def test_a_silent_watch_is_stalled(self, server: ApiUnderTest) -> None:
         made = await server.create("a")

@@ -1,0 +1,112 @@
+"""Objects of one kind as last seen: by a list-watch, and by the answers to our own writes.
+
+An answer is newer than the watch, which may repeat or delay events. So an older resource version of an object never
+replaces a newer one, except after the API server was restored from a backup, when the next complete list counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from math import inf
+from typing import Any, NamedTuple
+
+import msgspec
+
+from schemas.kubernetes.objects import Custom
+
+DELETED_MAX = 10_000
+"""Deleted objects whose last version is remembered."""
+
+
+class Observed(NamedTuple):
+    """An object: what was stated, and its status as JSON. `status_s` is the loop time since which it has this status,
+    minus infinity if it had it when it was seen first."""
+
+    name: str
+    uid: str
+    version: int
+    generation: int
+    labels: Mapping[str, str]
+    spec: bytes
+    status: Mapping[str, Any]
+    status_s: float
+
+
+class ObservedObjects:
+    """Objects by name. A list-watch calls the methods of its handler; `on_change` is called with each changed name."""
+
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        self.objects: dict[str, Observed] = {}
+        self.listed = asyncio.Event()
+        """Set after the first complete list: from then on a name without an object means that there is none."""
+        self.on_change: Callable[[str], None] = lambda name: None
+        self._now_s = now_s
+        self._listed: dict[str, Custom] | None = None
+        self._deleted: dict[str, int] = {}
+
+    # -- the handler of the list-watch
+
+    def list_began(self) -> None:
+        self._listed = {}
+
+    def present(self, item: Custom) -> None:
+        if self._listed is not None:
+            self._listed[item.metadata.name] = item
+        else:
+            self.saw(item)
+
+    def deleted(self, item: Custom) -> None:
+        """The object was deleted, unless a newer one has its name."""
+        name, version = item.metadata.name, version_of(item)
+        known = self.objects.get(name)
+        if known is None or known.version <= version or known.uid == item.metadata.uid:
+            self.saw_none(name, version)
+
+    def list_completed(self, *, went_back: bool) -> None:
+        """The list counts as a whole. An object that it lacks may be newer than the list, but then the watch, which
+        begins where the list ends, adds it."""
+        listed, self._listed = self._listed or {}, None
+        if went_back:
+            self.objects = {name: found._replace(version=0) for name, found in self.objects.items()}
+            self._deleted.clear()
+        self.listed.set()
+        for name in [*self.objects]:
+            if name not in listed:
+                self.saw_none(name, self.objects[name].version)
+        for item in listed.values():
+            self.saw(item)
+
+    # -- reads and answers
+
+    def saw(self, item: Custom) -> None:
+        """An object, if it is not older than what is known."""
+        name, version, known = item.metadata.name, version_of(item), self.objects.get(item.metadata.name)
+        if version <= (known.version if known is not None else self._deleted.get(name, -1)):
+            return
+        status: dict[str, Any] = msgspec.json.decode(item.status) or {}
+        if known is not None and known.uid == item.metadata.uid and known.status == status:
+            status_s = known.status_s
+        else:
+            status_s = self._now_s() if known is not None and status else -inf
+        found = item.metadata
+        self.objects[name] = Observed(
+            name, found.uid, version, found.generation, found.labels or {}, bytes(item.spec), status, status_s
+        )
+        self._deleted.pop(name, None)
+        self.on_change(name)
+
+    def saw_none(self, name: str, version: int = -1) -> None:
+        """No object has this name at this version."""
+        found = self.objects.pop(name, None)
+        if len(self._deleted) >= DELETED_MAX:
+            self._deleted.clear()
+        self._deleted[name] = max(version, found.version if found is not None else -1, self._deleted.get(name, -1))
+        if found is not None:
+            self.on_change(name)
+
+
+def version_of(item: Custom) -> int:
+    """The resource version, which grows as an integer (KEP-5504)."""
+    version = item.metadata.resource_version
+    return int(version) if version.isdecimal() else 0

@@ -1,0 +1,257 @@
+"""The statuses of the plane's own objects in one cluster: they follow the folds and what the cluster has.
+
+Each kind has an actor. It computes the status of its objects when a fold or an object changes, and marks the objects
+that differ for the writer. A pass over all objects takes long in a large fleet, so passes are a second apart, and take
+at most a tenth of the time.
+
+Several replicas act by rank: each waits a turn longer than the one before it, and writes only what is still missing
+then. A status is written at once if a condition flips, otherwise at most every 15 s, and never for its position alone.
+Two writers do no harm: the API server refuses a status whose position goes back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from random import Random
+from typing import Any, NamedTuple, Protocol
+
+from drivers.internal_events import TURN_S
+from drivers.kubernetes.holds import HoldObjects
+from drivers.kubernetes.object_writes import RequestBudget
+from drivers.kubernetes.observed import Observed, ObservedObjects
+from drivers.kubernetes.policies import PolicyObjects
+from drivers.kubernetes.racks import RackObjects
+from drivers.kubernetes.writer import Plan, Request, Wait, Writer
+from eventstore.log import Partition
+from eventstore.replicas.beacons import Ranks
+from eventstore.replicas.replica import Replica
+from projections.kubernetes.status_body import Difference, StatusBody, difference, position_of, stamped
+from schemas.kubernetes.api import KubernetesApi
+from schemas.kubernetes.objects import Custom
+from schemas.resources.kinds import Kind
+
+ROLE = "kubernetes"
+EVERY_S = 15.0
+"""The time between two writes of a status without a flip of a condition."""
+PASS_S = 1.0
+"""The time between two passes over the objects of a kind; a condition that flips is written after this time at most."""
+RECHECK_S = 15.0
+"""Without a change, a pass checks after this time what became late."""
+AHEAD_S = 5.0
+"""The wait for our folds if an object has a later position."""
+LINGER_S = 0.02
+SLICE = 20
+"""Statuses computed between two turns of the loop."""
+
+
+class Objects(Protocol):
+    """The objects of one kind, as they follow from the folds. The methods return at once."""
+
+    @property
+    def kind(self) -> Kind: ...
+
+    @property
+    def topics(self) -> tuple[str, ...]: ...
+
+    def begin_pass(self, changed: set[Partition] | None, found: Mapping[str, Observed]) -> Iterable[str]:
+        """The names of objects to look at, missing ones included; None for `changed` means that all may have."""
+        ...
+
+    def new(self, name: str) -> Mapping[str, Any] | None:
+        """The spec of a missing object; None if there is to be none."""
+        ...
+
+    def status(self, name: str, found: Observed) -> StatusBody | None: ...
+
+    def is_over(self, name: str, found: Observed) -> bool:
+        """Whether an object is to be deleted."""
+        ...
+
+
+class _Need(NamedTuple):
+    """What an object may need a write for. It is marked again only if this changes, so a refused write rests."""
+
+    is_missing: bool
+    is_over: bool
+    content: Mapping[str, Any] | None
+
+
+class StatusActor:
+    """Keeps the objects of one kind as they should be while `run` runs. A list-watch hands `observed` the objects."""
+
+    def __init__(self, objects: Objects, replica: Replica, ranks: Ranks, writer: Writer) -> None:
+        self.passes = 0
+        self.ahead = 0
+        """Plans that were put off because the object has a later position than our folds."""
+        self.observed = ObservedObjects(_now_s)
+        self.observed.on_change = self._on_change
+        self._objects = objects
+        self._replica = replica
+        self._ranks = ranks
+        self._writer = writer
+        self._wanted: dict[str, StatusBody] = {}
+        self._needs: dict[str, _Need] = {}
+        self._needed_s: dict[str, float] = {}
+        self._seen: set[str] = set()
+        self._any_seen = asyncio.Event()
+
+    @property
+    def kind(self) -> Kind:
+        return self._objects.kind
+
+    async def run(self) -> None:
+        """Follow folds and objects until cancelled."""
+        await self._replica.ready()
+        await self.observed.listed.wait()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._follow_folds())
+            tasks.create_task(self._follow_objects())
+
+    # -- changes
+
+    def _on_change(self, name: str) -> None:
+        self._seen.add(name)
+        self._any_seen.set()
+
+    async def _follow_folds(self) -> None:
+        loop = asyncio.get_running_loop()
+        with self._replica.watch(*self._objects.topics) as watch:
+            changed: set[Partition] | None = None
+            while True:
+                began_s = loop.time()
+                names = self._objects.begin_pass(changed, self.observed.objects)
+                async for name in _sliced(names):
+                    self._compute(name, is_seen=False)
+                self.passes += 1
+                await asyncio.sleep(max(PASS_S, 9 * (loop.time() - began_s)))
+                try:
+                    async with asyncio.timeout(RECHECK_S):
+                        changed = await watch.changed()
+                except TimeoutError:
+                    changed = None
+
+    async def _follow_objects(self) -> None:
+        while True:
+            await self._any_seen.wait()
+            await asyncio.sleep(LINGER_S)
+            self._any_seen.clear()
+            seen, self._seen = self._seen, set()
+            async for name in _sliced(seen):
+                self._compute(name, is_seen=True)
+
+    def _compute(self, name: str, *, is_seen: bool) -> None:
+        """Compute the status of an object, and mark the object if it may need a write."""
+        found = self.observed.objects.get(name)
+        body = self._objects.status(name, found) if found is not None else None
+        if body is not None:
+            self._wanted[name] = body
+        else:
+            self._wanted.pop(name, None)
+        is_over = found is not None and self._objects.is_over(name, found)
+        need = _Need(found is None, is_over, body.content if body is not None else None)
+        if need != self._needs.get(name) or is_seen:
+            self._writer.mark(self, name)
+        if found is None and self._objects.new(name) is None:
+            self._needs.pop(name, None)
+        else:
+            self._needs[name] = need
+
+    # -- the target of the writer
+
+    def path(self, name: str) -> str:
+        return self.kind.path(name=name)
+
+    def saw(self, item: Custom) -> None:
+        self.observed.saw(item)
+
+    def saw_none(self, name: str) -> None:
+        self.observed.saw_none(name)
+
+    def plan(self, name: str) -> Plan:
+        """The next write of an object: creation, deletion or status."""
+        found = self.observed.objects.get(name)
+        plan = self._missing(name) if found is None else self._present(name, found)
+        if plan is None:
+            self._needed_s.pop(name, None)
+        return self._in_turn(name, plan) if isinstance(plan, Request) else plan
+
+    def _missing(self, name: str) -> Plan:
+        spec = self._objects.new(name)
+        if spec is None:
+            return None
+        kind = self.kind
+        head = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": {"name": name}}
+        return Request("create", kind.path(), {**head, "spec": dict(spec)})
+
+    def _present(self, name: str, found: Observed) -> Plan:
+        if self._objects.is_over(name, found):
+            return Request("delete", self.path(name), found.uid)
+        body = self._wanted.get(name)
+        change = difference(body, found.status) if body is not None else Difference.NONE
+        if body is None or change is Difference.NONE:
+            return None
+        if body.position.is_refused_after(position_of(found.status)):
+            self.ahead += 1
+            return Wait(AHEAD_S)
+        early_s = found.status_s + EVERY_S - _now_s()
+        if change is Difference.CONTENT and early_s > 0:
+            return Wait(early_s)
+        operations = [
+            {"op": "test", "path": "/metadata/uid", "value": found.uid},
+            {"op": "add", "path": "/status", "value": stamped(body, found.status)},
+        ]
+        return Request("patch", self.kind.path(name=name, subresource="status"), operations)
+
+    def _in_turn(self, name: str, request: Request) -> Plan:
+        """The request, or the wait for our turn since it was needed first."""
+        now_s, rank = _now_s(), self._ranks.rank(f"{self.kind.plural}/{name}", ROLE)
+        left_s = self._needed_s.setdefault(name, now_s) + rank * TURN_S - now_s
+        return Wait(left_s) if left_s > 0 else request
+
+
+class StatusEdge:
+    """All statuses of one cluster while `run` runs. A list-watch of each kind calls its handler in `handlers`. `budget`
+    limits the requests of all writers to the cluster."""
+
+    def __init__(
+        self,
+        replica: Replica,
+        ranks: Ranks,
+        api: KubernetesApi,
+        budget: RequestBudget,
+        *,
+        now_ms: Callable[[], int],
+        rng: Random,
+    ) -> None:
+        self.writer = Writer(api, budget, rng=rng)
+        objects: tuple[Objects, ...] = (
+            RackObjects(replica, now_ms=now_ms),
+            PolicyObjects(replica),
+            HoldObjects(replica, now_ms=now_ms),
+        )
+        self.actors = tuple(StatusActor(each, replica, ranks, self.writer) for each in objects)
+
+    @property
+    def handlers(self) -> Mapping[str, tuple[Kind, ObservedObjects]]:
+        """The handler of each kind, by the kind's plural."""
+        return {actor.kind.plural: (actor.kind, actor.observed) for actor in self.actors}
+
+    async def run(self) -> None:
+        """Write statuses until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.writer.run())
+            for actor in self.actors:
+                tasks.create_task(actor.run())
+
+
+async def _sliced(names: Iterable[str]) -> AsyncIterator[str]:
+    """The names, with a turn of the loop after each slice."""
+    for place, name in enumerate(sorted(names)):
+        if place and place % SLICE == 0:
+            await asyncio.sleep(0)
+        yield name
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,308 @@
+"""Writes to an API server: a queue with one entry per object, and the answers to everything that can go wrong.
+
+An entry is a name and no body. Its request is planned when its turn comes, from the folds and the object as last seen.
+So an object has at most one pending write, the newest state wins, and a write that is no longer needed is not made.
+
+- Conflict (409), absence (404) or a refusal (422): the object is read again, and the request planned again.
+- No answer, or an error of the server (5xx): the write may have taken effect, so the object is read before the next.
+- Too many requests (429), or no server: all requests wait, with backoff and jitter, and as long as the server asks.
+- Each object has a budget of attempts. Without success it waits for its next change, or for a slow retry.
+
+A client library that repeats a request after a time-out doubles the load of a server that is slow already. Here each
+request after a failure is a read, which changes nothing, and the pause grows with the failures.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+
+import msgspec
+
+from drivers.kubernetes.object_writes import RequestBudget
+from eventstore.backoff import backoff_ceiling
+from schemas.kubernetes.api import CONFLICT, NOT_FOUND, TOO_MANY_REQUESTS, ApiError, KubernetesApi
+from schemas.kubernetes.objects import Custom
+
+logger = logging.getLogger(__name__)
+
+RETRY_S = 0.5
+RETRY_S_MAX = 30.0
+ATTEMPTS = 6
+"""Failures in a row after which an object waits."""
+SLOW_RETRY_S = 300.0
+"""The wait of an object whose attempts are used up, or whose write the server refuses, with jitter."""
+CONCURRENT = 4
+"""Requests at the same time; each of them holds a seat of the server's priority level."""
+POSITION_REFUSED = "logPosition must not go back"
+"""The message of the CEL rule by which the server refuses an older status."""
+_INVALID = 422
+_UNAVAILABLE = 503
+_STALE_MAX = 64
+"""Outdated entries of the queue beyond which it is rebuilt."""
+_LOGGED = frozenset((1, 10, 100, 1_000))
+
+_custom = msgspec.json.Decoder(Custom)
+
+
+class Request(NamedTuple):
+    """A write of one object. `path` may name a subresource; a delete has the object's uid as body."""
+
+    verb: Literal["create", "patch", "delete"]
+    path: str
+    body: Any
+
+
+class Wait(NamedTuple):
+    """Nothing to write before this time has passed."""
+
+    seconds: float
+
+
+Plan: TypeAlias = Request | Wait | None
+
+
+class Target(Protocol):
+    """The objects of one kind: what to write, and what was seen. The methods return at once."""
+
+    def plan(self, name: str) -> Plan:
+        """The next write of an object, or None if it is as it should be."""
+        ...
+
+    def path(self, name: str) -> str:
+        """The path of an object."""
+        ...
+
+    def saw(self, item: Custom) -> None: ...
+
+    def saw_none(self, name: str) -> None: ...
+
+
+@dataclass
+class WriteCounts:
+    """Counts since the start."""
+
+    writes: int = 0
+    """Confirmed writes, by an answer."""
+    reads: int = 0
+    conflicts: int = 0
+    unknown: int = 0
+    """Writes without an answer, or with an error of the server: they may have taken effect."""
+    throttled: int = 0
+    behind: int = 0
+    """Statuses that the server refused because it has a newer one: another replica is ahead."""
+    refused: int = 0
+    given_up: int = 0
+    """Objects whose attempts were used up."""
+
+
+Key: TypeAlias = tuple[Target, str]
+
+
+class Writer:
+    """Serves marked objects while `run` runs. The queue has at most one entry per object."""
+
+    def __init__(self, api: KubernetesApi, budget: RequestBudget, *, rng: Random) -> None:
+        self.counts = WriteCounts()
+        self._api = api
+        self._rng = rng
+        self._budget = budget
+        self._due_s: dict[Key, float] = {}
+        self._order: list[tuple[float, int, Key]] = []
+        self._pushed = 0
+        self._busy: set[Key] = set()
+        self._failed: dict[Key, int] = {}
+        self._unread: set[Key] = set()
+        """Objects that must be read before they are written again."""
+        self._server_failed = 0
+        self._blocked_until_s = 0.0
+        self._slots = asyncio.Semaphore(CONCURRENT)
+        self._changed = asyncio.Event()
+
+    @property
+    def pending(self) -> int:
+        """Objects in the queue."""
+        return len(self._due_s)
+
+    def mark(self, target: Target, name: str) -> None:
+        """Serve an object now. An object whose last attempts failed keeps its pause; one without attempts left gets
+        new ones."""
+        key = (target, name)
+        failed = self._failed.get(key, 0)
+        if failed >= ATTEMPTS:
+            del self._failed[key]
+        elif failed:
+            return
+        self._put(key, 0.0)
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                await self._slots.acquire()
+                tasks.create_task(self._serve(await self._next()))
+
+    # -- the queue
+
+    def _put(self, key: Key, delay_s: float, *, is_pause: bool = False) -> None:
+        """Enter an object into the queue. An earlier entry stays, unless this is a pause after a failure."""
+        due_s = _now_s() + delay_s
+        if not is_pause and self._due_s.get(key, due_s + 1) <= due_s:
+            return
+        self._due_s[key] = due_s
+        self._push(key)
+
+    def _push(self, key: Key) -> None:
+        if len(self._order) > 2 * len(self._due_s) + _STALE_MAX:
+            self._order = [entry for entry in self._order if self._due_s.get(entry[2]) == entry[0]]
+            heapq.heapify(self._order)
+        self._pushed += 1
+        heapq.heappush(self._order, (self._due_s[key], self._pushed, key))
+        self._changed.set()
+
+    async def _next(self) -> Key:
+        """Wait for the object that is due first, and take it out of the queue."""
+        while True:
+            self._changed.clear()
+            due_s = self._first_due_s()
+            if due_s is not None and due_s <= _now_s():
+                _, _, key = heapq.heappop(self._order)
+                del self._due_s[key]
+                self._busy.add(key)
+                return key
+            try:
+                async with asyncio.timeout_at(due_s):
+                    await self._changed.wait()
+            except TimeoutError:
+                continue
+
+    def _first_due_s(self) -> float | None:
+        """When the first object is due that nobody serves; it becomes the first entry."""
+        while self._order:
+            due_s, _, key = self._order[0]
+            if key not in self._busy and self._due_s.get(key) == due_s:
+                return max(due_s, self._blocked_until_s)
+            heapq.heappop(self._order)
+        return None
+
+    # -- requests
+
+    async def _serve(self, key: Key) -> None:
+        try:
+            await self._advance(key)
+        except ApiError as error:
+            self._failure(key, error)
+        finally:
+            self._busy.discard(key)
+            self._slots.release()
+            if key in self._due_s:
+                self._push(key)
+
+    async def _advance(self, key: Key) -> None:
+        """Make the next request for an object, if it needs one. Raises ApiError."""
+        target, name = key
+        if key in self._unread:
+            await self._read(key)
+        plan = target.plan(name)
+        if isinstance(plan, Request):
+            await self._budget.take()
+            plan = target.plan(name)
+        match plan:
+            case None:
+                self._failed.pop(key, None)
+            case Wait(seconds):
+                self._put(key, seconds)
+            case Request():
+                await self._write(key, plan)
+                self._put(key, 0.0)
+
+    async def _write(self, key: Key, request: Request) -> None:
+        target, name = key
+        try:
+            match request.verb:
+                case "create":
+                    answer = await self._api.create(request.path, request.body)
+                case "patch":
+                    answer = await self._api.patch(request.path, request.body, "json")
+                case "delete":
+                    await self._api.delete(request.path, uid=request.body)
+        except ApiError as error:
+            if error.status != TOO_MANY_REQUESTS:
+                self._unread.add(key)
+            raise
+        self._answered()
+        self.counts.writes += 1
+        self._failed.pop(key, None)
+        if request.verb == "delete":
+            target.saw_none(name)
+        else:
+            self._unread.add(key)
+            target.saw(_decoded(answer))
+            self._unread.discard(key)
+
+    async def _read(self, key: Key) -> None:
+        target, name = key
+        await self._budget.take()
+        self.counts.reads += 1
+        try:
+            target.saw(_decoded(await self._api.get(target.path(name))))
+        except ApiError as error:
+            if error.status != NOT_FOUND:
+                raise
+            target.saw_none(name)
+        self._answered()
+        self._unread.discard(key)
+
+    def _answered(self) -> None:
+        self._server_failed = 0
+
+    # -- failures
+
+    def _failure(self, key: Key, error: ApiError) -> None:
+        counts = self.counts
+        counts.unknown += error.may_have_taken_effect
+        if error.status in (0, TOO_MANY_REQUESTS, _UNAVAILABLE):
+            counts.throttled += error.status == TOO_MANY_REQUESTS
+            self._block(error)
+            self._put(key, 0.0, is_pause=True)
+            return
+        self._answered()
+        is_retried = error.may_have_taken_effect or error.status in (CONFLICT, NOT_FOUND, _INVALID)
+        counts.conflicts += error.status == CONFLICT
+        counts.behind += POSITION_REFUSED in str(error)
+        counts.refused += not is_retried
+        failed = self._failed[key] = self._failed.get(key, 0) + 1 if is_retried else ATTEMPTS
+        pause_s = self._rng.uniform(0.0, backoff_ceiling(failed - 1, RETRY_S, RETRY_S_MAX))
+        if failed >= ATTEMPTS:
+            counts.given_up += 1
+            pause_s = SLOW_RETRY_S * self._rng.uniform(0.8, 1.2)
+            if counts.given_up in _LOGGED:
+                about = {"object": key[0].path(key[1]), "status": error.status, "pause_s": round(pause_s)}
+                logger.warning("object not written, retrying later: %s", error, extra=about)
+        self._put(key, pause_s, is_pause=True)
+
+    def _block(self, error: ApiError) -> None:
+        """Let all requests wait: the server has no capacity for them, or is not there."""
+        ceiling_s = backoff_ceiling(self._server_failed, RETRY_S, RETRY_S_MAX)
+        pause_s = max(self._rng.uniform(0.0, ceiling_s), error.retry_after_s or 0.0)
+        self._server_failed += 1
+        self._blocked_until_s = max(self._blocked_until_s, _now_s() + pause_s)
+        self._budget.pause(pause_s)
+        if self._server_failed in _LOGGED:
+            about = {"status": error.status, "reason": error.reason, "pause_s": round(pause_s, 1)}
+            logger.warning("write to the API server failed, retrying: %s", error, extra=about)
+
+
+def _decoded(answer: bytes) -> Custom:
+    try:
+        return _custom.decode(answer)
+    except msgspec.DecodeError as error:
+        raise ApiError(0, "Malformed", f"the answer is no object: {error}") from error
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()

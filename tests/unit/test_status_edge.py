@@ -1,0 +1,307 @@
+"""Statuses in a cluster: they follow the folds in few writes, with one replica or several, and through outages."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any
+
+import pytest
+
+from commands.kubernetes.list_watch import ListWatch
+from drivers.kubernetes.holds import FINISHED_MS
+from drivers.kubernetes.object_writes import RequestBudget
+from drivers.kubernetes.status import EVERY_S, StatusEdge
+from eventstore.log import FLEET_0
+from schemas.events import Envelope, HoldApproved, NodesJoined, PolicySet
+from schemas.kubernetes.objects import Custom
+from schemas.resources.crds import definition
+from schemas.resources.dpu_rack import DPU_RACK
+from schemas.resources.hold import HOLD
+from schemas.resources.kinds import Kind
+from schemas.resources.rule_policy import RULE_POLICY
+from tests.support.kubernetes.requests import create, get, install
+from tests.support.kubernetes.simulated.api import SimulatedApi
+from tests.support.memory_plane import Plane, plane
+
+pytestmark = pytest.mark.virtual_clock
+
+
+class Statuses:
+    """A plane with replicas that write statuses to one simulated API server."""
+
+    def __init__(self, made: Plane) -> None:
+        self.plane = made
+        self.api = SimulatedApi(Random(1))
+        self.edges: dict[str, StatusEdge] = {}
+
+    async def start(self, name: str) -> StatusEdge:
+        life = await self.plane.start(name, "api", "kubernetes", is_ready=False)
+        replica, ranks = life.replica, self.plane.ranks(name)
+        found = StatusEdge(
+            replica, ranks, self.api, RequestBudget(1_000.0), now_ms=self.plane.now_ms, rng=self.plane.rng()
+        )
+        for kind, handler in found.handlers.values():
+            watch = ListWatch(self.api, kind.path(), Custom, handler, rng=self.plane.rng())
+            self.plane.spawn(name, watch.run())
+        self.plane.spawn(name, found.run())
+        self.edges[name] = found
+        await replica.ready()
+        return found
+
+    async def objects(self, kind: Kind) -> dict[str, dict[str, Any]]:
+        found = await get(self.api, kind.path())
+        return {item["metadata"]["name"]: item for item in found["items"]}
+
+    async def status(self, kind: Kind, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = (await self.objects(kind)).get(name, {}).get("status", {})
+        return found
+
+    @property
+    def writes(self) -> int:
+        return sum(count for (verb, _), count in self.api.requests.items() if verb in ("create", "patch", "delete"))
+
+    async def policy(self, name: str, action: str = "drop") -> Any:
+        envelope = self.plane.command(name, "ann")
+        event = PolicySet(envelope, name, 1, action, "any", [], {}, {})
+        answer = await next(iter(self.plane.replicas.values())).submit(FLEET_0, b"", event, timeout_s=5.0)
+        return answer.outcome
+
+    async def hold(self) -> int:
+        """A held policy; the number of its hold."""
+        for first in range(0, 400, 200):
+            await self.plane.submit("z1", joined(self.plane.command("z1"), first))
+        await self.plane.until(lambda: len(self.plane.fleet().members.rows) == 400)
+        outcome = await self.policy("p")
+        assert outcome.code == "held"
+        number: int = outcome.result["hold"]
+        return number
+
+    async def approve(self, number: int) -> None:
+        for user in ("bob", "cid"):
+            row = self.plane.fleet().holds.rows[str(number)]
+            event = HoldApproved(self.plane.command(str(number), user), number, row.hash)
+            await next(iter(self.plane.replicas.values())).submit(FLEET_0, b"", event, timeout_s=5.0)
+
+
+def joined(envelope: Envelope, first: int) -> NodesJoined:
+    """200 nodes with an address each, in zone z1."""
+    numbers = range(first, first + 200)
+    addresses = b"".join((0x0A000001 + number).to_bytes(4, "big") for number in numbers)
+    return NodesJoined(envelope, "z1", [f"c{number}" for number in numbers], [], [], addresses, b"", [], [])
+
+
+@asynccontextmanager
+async def statuses(*names: str) -> AsyncIterator[Statuses]:
+    async with plane() as made:
+        found = Statuses(made)
+        await install(found.api, *(definition(kind) for kind in (DPU_RACK, RULE_POLICY, HOLD)))
+        found.api.requests.clear()
+        for name in names:
+            await found.start(name)
+        yield found
+
+
+def ready(status: dict[str, Any]) -> tuple[str, str]:
+    found = {each["type"]: (each["status"], each["reason"]) for each in status.get("conditions", ())}
+    return found.get("Ready", ("", ""))
+
+
+async def test_each_zone_gets_an_object_with_its_status() -> None:
+    async with statuses("r1") as made:
+        await made.plane.join("z1", "n1", "n2")
+        await made.plane.join("Rack_2", "n3")
+        await asyncio.sleep(5)
+        found = await made.objects(DPU_RACK)
+        (other,) = found.keys() - {"z1"}
+        assert other.startswith("rack-2-") and found[other]["spec"] == {"zone": "Rack_2"}
+        assert found["z1"]["spec"] == {} and found["z1"]["status"]["members"] == ["n[1-2]"]
+        assert found[other]["status"]["nodes"] == 1
+        assert ready(found["z1"]["status"]) == ("True", "NoDPUs")
+        assert found["z1"]["status"]["logPosition"]["zones"] > 0
+        assert made.writes == 4
+
+
+async def test_a_status_is_written_at_most_every_15_s_and_never_for_its_position() -> None:
+    async with statuses("r1") as made:
+        await made.plane.join("z1", "n1")
+        await asyncio.sleep(30)
+        before = made.writes
+        for number in range(60):
+            await made.plane.join("z1", f"m{number}")
+            await asyncio.sleep(1)
+        await asyncio.sleep(2 * EVERY_S)
+        status = await made.status(DPU_RACK, "z1")
+        assert status["nodes"] == 61 and made.writes - before <= 60 / EVERY_S + 2
+        before, position = made.writes, status["logPosition"]
+        for _ in range(20):
+            await made.plane.join("z1", "n1")
+            await asyncio.sleep(2)
+        assert made.writes == before, "the log grew, and nothing changed"
+        assert (await made.status(DPU_RACK, "z1"))["logPosition"] == position
+
+
+async def test_a_condition_that_flips_is_written_at_once() -> None:
+    async with statuses("r1") as made:
+        await made.plane.join("z1", "n1")
+        await asyncio.sleep(3)
+        await made.plane.join("z1", "n2")
+        await asyncio.sleep(2)
+        assert (await made.status(DPU_RACK, "z1"))["nodes"] == 1
+        await made.plane.register("d1")
+        await asyncio.sleep(2)
+        status = await made.status(DPU_RACK, "z1")
+        assert (status["nodes"], status["dpus"], ready(status)) == (2, 1, ("False", "Installing"))
+
+
+async def test_a_deleted_object_is_made_again_and_a_users_own_object_is_used() -> None:
+    async with statuses("r1") as made:
+        spec = {"zone": "z2", "parallelInstalls": 2}
+        await create(made.api, DPU_RACK.path(), {"metadata": {"name": "mine"}, "spec": spec})
+        await asyncio.sleep(1)
+        await made.plane.join("z1", "n1")
+        await made.plane.join("z2", "n2")
+        await asyncio.sleep(EVERY_S + 3)
+        assert (await made.objects(DPU_RACK)).keys() == {"mine", "z1"}
+        assert (await made.status(DPU_RACK, "mine"))["nodes"] == 1
+        uid = (await made.objects(DPU_RACK))["z1"]["metadata"]["uid"]
+        await made.api.delete(DPU_RACK.path(name="z1"), uid=uid)
+        await asyncio.sleep(2)
+        found = (await made.objects(DPU_RACK))["z1"]
+        assert found["metadata"]["uid"] != uid and found["status"]["nodes"] == 1
+
+
+async def test_a_new_generation_is_observed() -> None:
+    async with statuses("r1") as made:
+        await made.plane.join("z1", "n1")
+        await asyncio.sleep(3)
+        await made.api.patch(DPU_RACK.path(name="z1"), {"spec": {"parallelInstalls": 3}}, "merge")
+        await asyncio.sleep(EVERY_S + 3)
+        status = await made.status(DPU_RACK, "z1")
+        assert status["observedGeneration"] == status["conditions"][0]["observedGeneration"] == 2
+
+
+async def test_one_of_three_replicas_writes_and_another_follows_when_it_dies() -> None:
+    async with statuses("r1", "r2", "r3") as made:
+        for number in range(10):
+            await made.plane.join(f"z{number}", f"n{number}")
+        await asyncio.sleep(5)
+        assert len(await made.objects(DPU_RACK)) == 10
+        assert made.writes == 20 == made.edges["r1"].writer.counts.writes
+        made.plane.kill("r1", beacon=True)
+        await made.plane.join("z0", "other")
+        await asyncio.sleep(EVERY_S + 5)
+        assert (await made.status(DPU_RACK, "z0"))["nodes"] == 2
+        assert made.writes == 21 and made.edges["r2"].writer.counts.writes == 1
+
+
+async def test_replicas_of_equal_rank_do_no_harm() -> None:
+    async with statuses("r1", "r2") as made:
+        made.plane.gone.update(("r1", "r2"))
+        for number in range(5):
+            await made.plane.join(f"z{number}", f"n{number}")
+        await asyncio.sleep(20)
+        assert {name: item["status"]["nodes"] for name, item in (await made.objects(DPU_RACK)).items()} == {
+            f"z{number}": 1 for number in range(5)
+        }
+        before = made.writes
+        await asyncio.sleep(120)
+        assert made.writes == before
+
+
+async def test_a_policy_object_shows_whether_it_is_in_force() -> None:
+    async with statuses("r1") as made:
+        await create(
+            made.api, RULE_POLICY.path(), {"metadata": {"name": "p"}, "spec": {"action": "drop", "priority": 1}}
+        )
+        await made.plane.join("z1", "n1")
+        await asyncio.sleep(3)
+        assert ready(await made.status(RULE_POLICY, "p")) == ("False", "NotApplied")
+        assert (await made.policy("p")).code == "done"
+        await asyncio.sleep(3)
+        status = await made.status(RULE_POLICY, "p")
+        assert ready(status) == ("True", "Applied") and status["version"] > 0
+        assert "default" not in await made.objects(RULE_POLICY), "nobody made an object of this policy"
+
+
+async def test_a_hold_gets_an_object_that_tells_its_end_and_goes_after_an_hour() -> None:
+    async with statuses("r1") as made:
+        await made.hold()
+        await asyncio.sleep(3)
+        ((name, found),) = (await made.objects(HOLD)).items()
+        number = found["status"]["hold"]
+        assert (name, found["status"]["state"]) == (f"hold-{number}", "Open")
+        await made.approve(number)
+        await asyncio.sleep(3)
+        status = await made.status(HOLD, name)
+        assert (status["state"], status["subject"]) == ("Approved", "policy")
+        await asyncio.sleep(FINISHED_MS / 1_000 - 60)
+        assert await made.status(HOLD, name) == status
+        await asyncio.sleep(120)
+        assert not await made.objects(HOLD)
+
+
+async def test_a_deleted_hold_object_is_made_again_only_while_the_hold_is_open() -> None:
+    async with statuses("r1") as made:
+        number = await made.hold()
+        await asyncio.sleep(3)
+        for is_open in (True, False):
+            ((name, found),) = (await made.objects(HOLD)).items()
+            if not is_open:
+                await made.approve(number)
+                await asyncio.sleep(3)
+            await made.api.delete(HOLD.path(name=name), uid=found["metadata"]["uid"])
+            await asyncio.sleep(3)
+            assert bool(await made.objects(HOLD)) == is_open
+
+
+async def test_an_hour_without_the_api_server_costs_one_write_per_object() -> None:
+    async with statuses("r1") as made:
+        for number in range(20):
+            await made.plane.join(f"z{number}", f"n{number}")
+        await asyncio.sleep(20)
+        made.api.go_down()
+        for step in range(12):
+            for number in range(20):
+                await made.plane.join(f"z{number}", f"n{number}-{step}")
+            await asyncio.sleep(300)
+        made.api.requests.clear()
+        made.api.faults.is_down = False
+        await asyncio.sleep(120)
+        assert {item["status"]["nodes"] for item in (await made.objects(DPU_RACK)).values()} == {13}
+        assert made.writes == 20
+
+
+async def test_an_api_server_that_goes_back_in_time_gets_the_present_statuses_again() -> None:
+    async with statuses("r1") as made:
+        await made.plane.join("z1", "n1")
+        await asyncio.sleep(20)
+        saved = made.api.save()
+        await made.plane.join("z1", "n2")
+        await made.plane.join("z2", "n3")
+        await asyncio.sleep(60)
+        assert (await made.status(DPU_RACK, "z1"))["nodes"] == 2
+        made.api.restore(saved)
+        await asyncio.sleep(120)
+        assert (await made.status(DPU_RACK, "z1"))["nodes"] == 2
+        assert (await made.status(DPU_RACK, "z2"))["nodes"] == 1
+
+
+async def test_a_replica_whose_folds_are_behind_the_object_waits() -> None:
+    async with statuses("r1") as made:
+        await made.plane.join("z1", "n1")
+        await asyncio.sleep(3)
+        status = await made.status(DPU_RACK, "z1")
+        ahead = {**status, "nodes": 7, "logPosition": {**status["logPosition"], "zones": 10}}
+        operations = [{"op": "add", "path": "/status", "value": ahead}]
+        await made.api.patch(DPU_RACK.path(name="z1", subresource="status"), operations, "json")
+        before = made.writes
+        await asyncio.sleep(60)
+        assert made.writes == before and (await made.status(DPU_RACK, "z1"))["nodes"] == 7
+        assert made.edges["r1"].actors[0].ahead > 0
+        for number in range(10):
+            await made.plane.join("z1", f"m{number}")
+        await asyncio.sleep(30)
+        assert (await made.status(DPU_RACK, "z1"))["nodes"] == 11
