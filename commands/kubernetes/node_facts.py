@@ -10,10 +10,7 @@ from typing import NamedTuple
 
 from commands.inventory.batches import PlannedNode
 from projections.field_checks import BadAddress, check_label_key, check_name, check_text, check_zone, parse_address
-from schemas.kubernetes.objects import Node
-
-ZONE_LABEL = "topology.kubernetes.io/rack"
-FALLBACK_ZONE = "unassigned"
+from schemas.kubernetes.objects import RACK_LABEL, Node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,8 +19,8 @@ class NodeRules:
 
     source: str
     """The name of the source cluster: a node is named SOURCE/NAME."""
-    zone_label: str = ZONE_LABEL
-    fallback_zone: str = FALLBACK_ZONE
+    zone_label: str = RACK_LABEL
+    fallback_zone: str = "unassigned"
     """The zone of nodes without a valid zone label; they are reported."""
     address_type: str = "InternalIP"
     labels: Sequence[str] = ()

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager
-from typing import TypeAlias
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
-from commands.kubernetes.list_watch import ListWatch, WatchCounts
+from commands.kubernetes.list_watch import ListWatch
 from commands.kubernetes.node_edge import NodeEdge
 from commands.kubernetes.node_facts import NodeRules
+from commands.kubernetes.pod_edge import PodEdge
+from drivers.kubernetes.clique_writer import CliqueWriter
+from eventstore.replicas.beacons import Ranks
 from eventstore.replicas.replica import Replica
+from projections.kubernetes.clique_objects import Mode
+from projections.kubernetes.daemon_pods import DaemonPods
+from projections.kubernetes.object_cache import ObjectCache
 from schemas.kubernetes.api import KubernetesApi
-from schemas.kubernetes.objects import Node
+from schemas.kubernetes.compute_domains import CliqueObject, DomainObject
+from schemas.kubernetes.objects import Node, Pod
+from schemas.resources.compute_domain import COMPUTE_DOMAIN, COMPUTE_DOMAIN_CLIQUE, DOMAIN_LABEL
 
 ConnectKubernetes: TypeAlias = Callable[[], AbstractAsyncContextManager[KubernetesApi]]
 """Opens the connection to the API server."""
@@ -21,32 +30,92 @@ ConnectKubernetes: TypeAlias = Callable[[], AbstractAsyncContextManager[Kubernet
 NODES = "/api/v1/nodes"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EdgeSettings:
+    """What the edge of one source cluster watches and writes."""
+
+    nodes: NodeRules
+    cliques: Mode | None = None
+    """How it shares the objects of cliques with upstream's driver; None leaves cliques alone."""
+    driver_namespace: str = ""
+    """The namespace of upstream's driver: of daemon pods and cliques."""
+    requests_per_second: float = 50.0
+    """Limit of writes to the API server."""
+
+
 class KubernetesEdge:
-    """Watches the Nodes of one source cluster while `run` runs."""
+    """Watches and writes one source cluster while `run` runs. The parts exist once the connection is open."""
 
     def __init__(
         self,
         connect: ConnectKubernetes,
         replica: Replica,
-        rules: NodeRules,
+        ranks: Ranks,
+        settings: EdgeSettings,
         *,
         now_ms: Callable[[], int],
         rng: random.Random,
     ) -> None:
-        self.source = rules.source
-        self.nodes = NodeEdge(replica, rules, now_ms=now_ms, rng=rng)
-        self.watches: dict[str, ListWatch[Node]] = {}
-        """List-watches by the plural of their resource; none before the connection is open."""
+        self.source = settings.nodes.source
+        self.nodes = NodeEdge(replica, settings.nodes, now_ms=now_ms, rng=rng)
+        self.pods: PodEdge | None = None
+        self.clique_writer: CliqueWriter | None = None
+        self.watches: dict[str, ListWatch[Any]] = {}
+        """List-watches by the plural of their resource."""
         self._connect = connect
+        self._replica = replica
+        self._ranks = ranks
+        self._settings = settings
+        self._now_ms = now_ms
         self._rng = rng
 
-    def counts(self) -> dict[str, WatchCounts]:
-        """Counts by resource."""
-        return {resource: watch.counts for resource, watch in self.watches.items()}
-
     async def run(self) -> None:
-        """Watch until cancelled. Raises KubeconfigInvalid."""
+        """Watch and write until cancelled. Raises KubeconfigInvalid."""
         async with self._connect() as api, asyncio.TaskGroup() as tasks:
             self.watches["nodes"] = ListWatch(api, NODES, Node, self.nodes, rng=self._rng)
-            tasks.create_task(self.nodes.run())
-            tasks.create_task(self.watches["nodes"].run())
+            if self._settings.cliques is not None:
+                self._add_cliques(api, self._settings.cliques)
+            for part in self._parts():
+                tasks.create_task(part.run())
+
+    def _parts(self) -> Iterator[Any]:
+        yield self.nodes
+        yield from self.watches.values()
+        yield from filter(None, (self.pods, self.clique_writer))
+
+    def _add_cliques(self, api: KubernetesApi, mode: Mode) -> None:
+        namespace = self._settings.driver_namespace
+        pods_path = f"/api/v1/namespaces/{namespace}/pods"
+        pods = DaemonPods()
+        cliques: ObjectCache[CliqueObject] = ObjectCache(lambda item: item.metadata.name)
+        domains: ObjectCache[DomainObject] = ObjectCache(lambda item: item.metadata.uid)
+        self.pods = PodEdge(
+            self._replica,
+            self.source,
+            api,
+            pods_path,
+            pods=pods,
+            cliques=cliques,
+            domains=domains,
+            mode=mode,
+            now_ms=self._now_ms,
+            rng=self._rng,
+        )
+        self.clique_writer = CliqueWriter(
+            self._replica,
+            self._ranks,
+            api,
+            namespace=namespace,
+            pods=pods,
+            cliques=cliques,
+            domains=domains,
+            mode=mode,
+            rng=self._rng,
+            requests_per_s=self._settings.requests_per_second,
+        )
+        clique_path, domain_path = COMPUTE_DOMAIN_CLIQUE.path(namespace), COMPUTE_DOMAIN.path()
+        self.watches |= {
+            "pods": ListWatch(api, pods_path, Pod, pods, rng=self._rng, label_selector=DOMAIN_LABEL),
+            COMPUTE_DOMAIN_CLIQUE.plural: ListWatch(api, clique_path, CliqueObject, cliques, rng=self._rng),
+            COMPUTE_DOMAIN.plural: ListWatch(api, domain_path, DomainObject, domains, rng=self._rng),
+        }

@@ -224,7 +224,7 @@ class Plane:
         for actor in self.parts.actors.values():
             running.start(actor.run())
         if "kubernetes" in self.roles:
-            self.parts.kubernetes = self._kubernetes_edge()
+            self.parts.kubernetes = self._kubernetes_edge(ranks)
             running.start(self.parts.kubernetes.run())
         if self.settings.simulate and self.relay is not None:
             self._simulate(running, self.relay, expected_zones)
@@ -233,10 +233,9 @@ class Plane:
             running.start(process.run())
         self._unready = ""
 
-    def _kubernetes_edge(self) -> KubernetesEdge:
-        settings = self.settings
-        connect = partial(connect_kubernetes, settings.kubeconfig)
-        return KubernetesEdge(connect, self.replica, settings.node_rules, now_ms=self._now_ms, rng=self._rng)
+    def _kubernetes_edge(self, ranks: Ranks) -> KubernetesEdge:
+        connect, settings = partial(connect_kubernetes, self.settings.kubeconfig), self.settings.edge
+        return KubernetesEdge(connect, self.replica, ranks, settings, now_ms=self._now_ms, rng=self._rng)
 
     def _write_decisions(self, running: _Running, buffer: DecisionBuffer) -> Ranks:
         """Start the writer of decisions, without which the replica never becomes ready. No beacon is received until

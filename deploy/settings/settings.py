@@ -12,11 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from commands.kubernetes.node_facts import FALLBACK_ZONE, ZONE_LABEL, NodeRules
 from deploy.kafka.security import KafkaSecurity, Mechanism, SecurityProtocol
 from deploy.settings.addresses import Address, parse_address, parse_addresses
 from deploy.settings.validation_errors import error_sentence, kind_of
@@ -26,7 +25,11 @@ from drivers.backends.simulated_failures import FORM, Failure, parse_failures
 from eventstore.errors import PermanentError
 from projections.field_checks import check_label_key, is_utf8
 from projections.fleet.withdrawals.principals import check_trust_domain
+from schemas.kubernetes.objects import RACK_LABEL
 from schemas.resources.model import ZONE_NAME
+
+if TYPE_CHECKING:
+    from deploy.composition.kubernetes_edge import EdgeSettings
 
 __all__ = ["Address", "BadSettings", "Settings", "load_settings", "parse_address"]
 
@@ -95,9 +98,9 @@ class Settings(BaseModel):
         pattern=ZONE_NAME,
         description="Name of the source cluster: its nodes are named SOURCE/NAME. Each source needs its own process.",
     )
-    zone_label: str = Field(ZONE_LABEL, title="KEY", description="Label of a Node with the name of its zone.")
+    zone_label: str = Field(RACK_LABEL, title="KEY", description="Label of a Node with the name of its zone.")
     fallback_zone: str = Field(
-        FALLBACK_ZONE, pattern=ZONE_NAME, title="ZONE", description="Zone of Nodes without a valid zone label."
+        "unassigned", pattern=ZONE_NAME, title="ZONE", description="Zone of Nodes without a valid zone label."
     )
     node_address_type: str = Field(
         "InternalIP", title="TYPE", description="Type of the addresses of a Node that join: the first of each family."
@@ -211,6 +214,21 @@ class Settings(BaseModel):
     )
     seed: int | None = Field(None, description="Seed of every random choice. Default: a new seed at each start.")
 
+    kubernetes_cliques: Literal["off", "assign", "beside"] = Field(
+        "off",
+        description="Objects of cliques (ComputeDomainClique): off; assign, the plane alone writes their rows; beside, "
+        "upstream's daemons write rows too, and a row is a claim that wishes its index.",
+    )
+    driver_namespace: str = Field(
+        "dra-driver-nvidia-gpu",
+        pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
+        title="NAMESPACE",
+        description="Namespace of upstream's driver, with the daemon pods and cliques.",
+    )
+    kubernetes_requests_per_second: float = Field(
+        50.0, gt=0, description="Writes to the API server per second, on average."
+    )
+
     @field_validator("listen", "http", "agents", mode="before")
     @classmethod
     def _parse_address(cls, value: object) -> object:
@@ -322,14 +340,23 @@ class Settings(BaseModel):
         return parse_failures("simulate_fail", self.simulate_fail)
 
     @property
-    def node_rules(self) -> NodeRules:
-        """How the edge reads Nodes."""
-        return NodeRules(
+    def edge(self) -> EdgeSettings:
+        """What the Kubernetes edge watches and writes."""
+        from commands.kubernetes.node_facts import NodeRules
+        from deploy.composition.kubernetes_edge import EdgeSettings  # it imports every part of the edge
+
+        nodes = NodeRules(
             source=self.source,
             zone_label=self.zone_label,
             fallback_zone=self.fallback_zone,
             address_type=self.node_address_type,
             labels=[pattern.strip() for pattern in self.node_labels.split(",") if pattern.strip()],
+        )
+        return EdgeSettings(
+            nodes=nodes,
+            cliques=None if self.kubernetes_cliques == "off" else self.kubernetes_cliques,
+            driver_namespace=self.driver_namespace,
+            requests_per_second=self.kubernetes_requests_per_second,
         )
 
     @property

@@ -10,6 +10,9 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+RACK_LABEL = "topology.kubernetes.io/rack"
+"""The label of a Node with the name of its rack, by default."""
+
 
 class Fields(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """Names in camel case, and unknown fields ignored."""

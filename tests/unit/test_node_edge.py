@@ -10,11 +10,11 @@ from ipaddress import ip_address
 import pytest
 
 from commands.kubernetes.node_edge import NodeEdge
-from commands.kubernetes.node_facts import FALLBACK_ZONE, ZONE_LABEL, NodeRules
+from commands.kubernetes.node_facts import NodeRules
 from eventstore.errors import LogUnavailable
 from eventstore.log import ZONES
 from schemas.events import NodesJoined, NodesLeft
-from schemas.kubernetes.objects import Metadata, Node, NodeAddress, NodeStatus
+from schemas.kubernetes.objects import RACK_LABEL, Metadata, Node, NodeAddress, NodeStatus
 from tests.support.memory_plane import Plane, plane
 
 pytestmark = pytest.mark.virtual_clock
@@ -35,7 +35,7 @@ def node(
         name=name,
         uid=uid,
         creation_timestamp=datetime.fromtimestamp(created_s, UTC),
-        labels=({ZONE_LABEL: zone} if zone else {}) | dict(labels),
+        labels=({RACK_LABEL: zone} if zone else {}) | dict(labels),
     )
     return Node(metadata, NodeStatus([NodeAddress("InternalIP", address) for address in addresses]))
 
@@ -185,7 +185,7 @@ async def test_a_node_without_a_valid_zone_label_joins_the_fallback_zone_and_is_
         found = edge(made)
         list_of(found, node("n1", ""), node("n2", "no zone!"), node("n3", "z1", "127.0.0.1"))
         await made.until(lambda: len(zones_of(made)) == 3)
-        assert zones_of(made) == {"east/n1": FALLBACK_ZONE, "east/n2": FALLBACK_ZONE, "east/n3": "z1"}
+        assert zones_of(made) == {"east/n1": RULES.fallback_zone, "east/n2": RULES.fallback_zone, "east/n3": "z1"}
         assert set(found.faults) == {"east/n1", "east/n2", "east/n3"}
         found.present(node("n1", "z1"))
         await made.until(lambda: zones_of(made)["east/n1"] == "z1")
