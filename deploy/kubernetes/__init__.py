@@ -15,6 +15,7 @@ import yaml
 
 from deploy.kubernetes.chart_values import CHART, page
 from schemas.resources import KINDS
+from schemas.resources.compute_domain import UPSTREAM_KINDS
 from schemas.resources.crds import definition
 from schemas.resources.hold_admission import hold_binding, hold_policy
 
@@ -27,8 +28,9 @@ _WIDTH = 120
 
 
 def manifests() -> Mapping[str, str]:
-    """The text of each manifest by its path in this folder."""
-    found = {f"crds/{kind.group}_{kind.plural}.yaml": _text([definition(kind)]) for kind in KINDS}
+    """The text of each manifest by its path in this folder. `upstream` has the definitions of others."""
+    kinds = [("crds", kind) for kind in KINDS] + [("upstream", kind) for kind in UPSTREAM_KINDS]
+    found = {f"{folder}/{kind.group}_{kind.plural}.yaml": _text([definition(kind)]) for folder, kind in kinds}
     return {**found, "admission/holds.yaml": _text([hold_policy(), hold_binding()])}
 
 

@@ -38,14 +38,14 @@ EDGE_RULES = {
     ("", "pods"): READ,
     ("", "events"): ["create", "patch"],
     ("dpuplane.io", "dpuracks"): [*READ, "create"],
-    ("dpuplane.io", "dpuracks/status"): ["update", "patch"],
+    ("dpuplane.io", "dpuracks/status"): ["patch"],
     ("dpuplane.io", "rulepolicies"): READ,
-    ("dpuplane.io", "rulepolicies/status"): ["update", "patch"],
+    ("dpuplane.io", "rulepolicies/status"): ["patch"],
     ("dpuplane.io", "holds"): [*READ, "create", "delete"],
-    ("dpuplane.io", "holds/status"): ["update", "patch"],
+    ("dpuplane.io", "holds/status"): ["patch"],
     ("resource.nvidia.com", "computedomains"): READ,
-    ("resource.nvidia.com", "computedomains/status"): ["update", "patch"],
-    ("resource.nvidia.com", "computedomaincliques"): [*READ, "create", "update", "patch"],
+    ("resource.nvidia.com", "computedomains/status"): ["update"],
+    ("resource.nvidia.com", "computedomaincliques"): [*READ, "create", "update", "delete"],
 }
 """Every right of the Kubernetes edge."""
 
@@ -220,12 +220,13 @@ def test_an_embedded_log_has_a_volume_and_one_process(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("keep", [True, False])
 def test_the_definitions_are_those_of_the_models(keep: bool, tmp_path: Path) -> None:
-    objects = render({**LAB, "crds": {"keep": keep}}, tmp_path)
+    objects = render({**LAB, "crds": {"keep": keep, "computeDomains": keep}}, tmp_path)
     rendered = of_kind(objects, "CustomResourceDefinition")
     for each in rendered:
         kept = each["metadata"].pop("annotations", {})
         assert kept == ({"helm.sh/resource-policy": "keep"} if keep else {})
-    files = [yaml.safe_load(path.read_text()) for path in sorted((HERE / "crds").glob("*.yaml"))]
+    folders = ("crds", "upstream") if keep else ("crds",)
+    files = [yaml.safe_load(path.read_text()) for folder in folders for path in (HERE / folder).glob("*.yaml")]
     assert sorted(rendered, key=_name) == sorted(files, key=_name)
     policies = list(yaml.safe_load_all((HERE / "admission" / "holds.yaml").read_text()))
     assert [each for each in objects if each["kind"].startswith("ValidatingAdmissionPolicy")] == policies

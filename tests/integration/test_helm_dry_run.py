@@ -1,0 +1,83 @@
+"""Every object of the Helm chart at a real API server: accepted in a dry run, and the rights of the accounts in force.
+
+The server has neither cert-manager nor prometheus-operator. Of their kinds, helm lint and test_helm_chart.py check the
+form, and nothing here does.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.support.kubernetes.chart import NAMESPACE, RELEASE, VALUE_SETS, Values, of_kind, render
+from tests.support.kubernetes.fixtures import Cluster
+from tests.support.kubernetes.requests import create, create_namespace
+
+ABSENT_KINDS = ("Certificate", "ServiceMonitor", "PrometheusRule")
+EDGE = f"system:serviceaccount:{NAMESPACE}:{RELEASE}-all"
+RBAC_KINDS = {"ServiceAccount", "ClusterRole", "ClusterRoleBinding"}
+
+
+@pytest.mark.parametrize("chosen", VALUE_SETS.values(), ids=list(VALUE_SETS))
+async def test_the_server_accepts_every_object(cluster: Cluster, chosen: Values, tmp_path: Path) -> None:
+    await create_namespace(cluster.api, NAMESPACE)
+    sent = [each for each in render(chosen, tmp_path) if each["kind"] not in ABSENT_KINDS]
+    output = await cluster.plane.kubectl(
+        "apply", "--dry-run=server", "--validate=strict", "--filename=-", stdin=yaml.safe_dump_all(sent)
+    )
+    answers = output.splitlines()
+    assert len(answers) == len(sent)
+    assert all(answer.endswith("(server dry run)") for answer in answers)
+
+
+async def test_the_server_sees_no_deviation_from_the_restricted_standard(cluster: Cluster, tmp_path: Path) -> None:
+    label = {"pod-security.kubernetes.io/enforce": "restricted"}
+    name = f"{cluster.prefix}-restricted"
+    await create(cluster.api, "/api/v1/namespaces", {"metadata": {"name": name, "labels": label}})
+    for workload in of_kind(render(VALUE_SETS["Kafka, lab"], tmp_path), "Deployment", "StatefulSet"):
+        template = workload["spec"]["template"]
+        template["spec"].pop("serviceAccountName")
+        pod = {
+            "metadata": {"generateName": "plane-", "labels": template["metadata"]["labels"]},
+            "spec": template["spec"],
+        }
+        await create(cluster.api, f"/api/v1/namespaces/{name}/pods", pod)
+
+
+async def test_the_rights_of_the_edge_are_in_force(cluster: Cluster, tmp_path: Path) -> None:
+    await create_namespace(cluster.api, NAMESPACE)
+    objects = render(VALUE_SETS["embedded, lab"], tmp_path)
+    rights = [each for each in objects if each["kind"] in RBAC_KINDS]
+    await cluster.plane.kubectl("apply", "--filename=-", stdin=yaml.safe_dump_all(rights))
+    for right in (
+        ("watch", "", "nodes"),
+        ("create", "", "events"),
+        ("create", "dpuplane.io", "holds"),
+        ("patch", "dpuplane.io", "holds/status"),
+        ("update", "resource.nvidia.com", "computedomaincliques"),
+    ):
+        assert await _may(cluster, *right), right
+    for right in (
+        ("patch", "dpuplane.io", "holds"),
+        ("update", "dpuplane.io", "holds"),
+        ("update", "dpuplane.io", "dpuracks"),
+        ("create", "dpuplane.io", "rulepolicies"),
+        ("patch", "", "nodes"),
+        ("get", "", "secrets"),
+        ("create", "", "pods"),
+        ("delete", "", "pods"),
+        ("impersonate", "", "users"),
+        ("bind", "rbac.authorization.k8s.io", "clusterroles"),
+    ):
+        assert not await _may(cluster, *right), right
+    await cluster.plane.kubectl("delete", "--filename=-", stdin=yaml.safe_dump_all(rights))
+
+
+async def _may(cluster: Cluster, verb: str, group: str, resource: str) -> bool:
+    name, _, subresource = resource.partition("/")
+    about = {"verb": verb, "group": group, "resource": name, "subresource": subresource, "namespace": NAMESPACE}
+    review = {"spec": {"user": EDGE, "resourceAttributes": about}}
+    answer = await create(cluster.api, "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+    return bool(answer["status"]["allowed"])
