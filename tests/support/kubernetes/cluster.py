@@ -196,6 +196,10 @@ class ControlPlane:
                 child.wait()
         self._running.clear()
 
+    @property
+    def pids(self) -> list[int]:
+        return [child.pid for child in self._running.values()]
+
     def cpu_seconds(self, name: str) -> float:
         """The processor time that a program has used, of user and kernel."""
         fields = Path(f"/proc/{self._running[name].pid}/stat").read_text().rpartition(")")[2].split()

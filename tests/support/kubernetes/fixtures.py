@@ -3,12 +3,13 @@
 `control_plane` is the server of the run. Its tests share it, so each uses names of its own (`cluster`) and leaves the
 server as it found it. A test that stops programs, sets etcd back or compacts it takes `own_control_plane` instead.
 
-The first run builds the programs from Go modules, which takes minutes; the progress is shown in spite of capturing.
+The first run builds the programs from Go modules, which takes minutes, and shows its progress.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
@@ -18,22 +19,27 @@ import pytest
 
 from drivers.kubernetes.client import connect
 from schemas.kubernetes.api import KubernetesApi
-from tests.support.kubernetes.build import NEEDED, program
+from tests.support.kubernetes.build import NEEDED, BuildFailed, program
 from tests.support.kubernetes.cluster import ControlPlane
 from tests.support.kubernetes.requests import create_namespace
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Build the programs that the chosen tests need: before the first test, as the time of a test is limited."""
+    if session.config.option.collectonly:
+        return
+    if any("kubernetes_programs" in getattr(item, "fixturenames", ()) for item in session.items):
+        reporter = session.config.pluginmanager.getplugin("terminalreporter")
+        with contextlib.suppress(BuildFailed):  # the tests that need the programs fail with it
+            for name in NEEDED:
+                program(name, reporter.write_line)
+
+
 @pytest.fixture(scope="session")
-def kubernetes_programs(pytestconfig: pytest.Config) -> None:
-    """The programs of a control plane, built if the cache folder lacks them."""
-    capture = pytestconfig.pluginmanager.getplugin("capturemanager")
-
-    def say(progress: str) -> None:
-        with capture.global_and_fixture_disabled():
-            print(f"\n{progress}", flush=True)
-
+def kubernetes_programs() -> None:
+    """The programs of a control plane."""
     for name in NEEDED:
-        program(name, say)
+        program(name)
 
 
 @pytest.fixture(scope="session")
