@@ -16,6 +16,7 @@ from deploy.kubernetes.chart_values import CHART, values
 from deploy.settings.settings import load_settings
 from projections.fleet.withdrawals.principals import Principal, parse_uri
 from tests.support.kubernetes.chart import (
+    DRIVER_NAMESPACE,
     KAFKA,
     LAB,
     MANAGED,
@@ -35,7 +36,6 @@ from tests.support.kubernetes.chart import (
 READ = ["get", "list", "watch"]
 EDGE_RULES = {
     ("", "nodes"): READ,
-    ("", "pods"): READ,
     ("", "events"): ["create", "patch"],
     ("dpuplane.io", "dpuracks"): [*READ, "create"],
     ("dpuplane.io", "dpuracks/status"): ["patch"],
@@ -43,11 +43,17 @@ EDGE_RULES = {
     ("dpuplane.io", "rulepolicies/status"): ["patch"],
     ("dpuplane.io", "holds"): [*READ, "create", "delete"],
     ("dpuplane.io", "holds/status"): ["patch"],
+}
+"""Every right of the Kubernetes edge, but for cliques."""
+DOMAIN_RULES = {
     ("resource.nvidia.com", "computedomains"): READ,
     ("resource.nvidia.com", "computedomains/status"): ["update"],
+}
+CLIQUE_RULES = {
+    ("", "pods"): READ,
     ("resource.nvidia.com", "computedomaincliques"): [*READ, "create", "update", "delete"],
 }
-"""Every right of the Kubernetes edge."""
+"""Its rights in the namespace of upstream's driver."""
 
 
 @pytest.fixture(scope="module", params=VALUE_SETS.values(), ids=list(VALUE_SETS))
@@ -114,11 +120,16 @@ def test_each_role_has_its_own_account_and_only_the_edge_a_token(objects: list[O
 def test_no_account_has_more_rights_than_its_role_needs(objects: list[Object]) -> None:
     roles = {each["metadata"]["name"]: each for each in of_kind(objects, "ClusterRole", "Role")}
     bindings = of_kind(objects, "ClusterRoleBinding", "RoleBinding")
-    bound = [subject["name"] for each in bindings for subject in each["subjects"]]
-    watching = [pod["spec"]["serviceAccountName"] for _, pod in pods_of(objects) if _watches(pod)]
-    assert bound == watching
+    bound = {subject["name"] for each in bindings for subject in each["subjects"]}
+    watching = [pod for _, pod in pods_of(objects) if _watches(pod)]
+    assert bound == {pod["spec"]["serviceAccountName"] for pod in watching}
+    has_cliques = any("DPUPLANE_KUBERNETES_CLIQUES" in _environment(pod) for pod in watching)
     for binding in bindings:
-        assert _rights(roles[binding["roleRef"]["name"]]) == EDGE_RULES
+        wanted = EDGE_RULES | DOMAIN_RULES if has_cliques else EDGE_RULES
+        role = roles[binding["roleRef"]["name"]]
+        assert _rights(role) == (CLIQUE_RULES if binding["kind"] == "RoleBinding" else wanted)
+        assert role["metadata"].get("namespace") == (DRIVER_NAMESPACE if role["kind"] == "Role" else None)
+    assert len(bindings) == len(watching) * (1 + has_cliques)
     for role in roles.values():
         for (group, resource), verbs in _rights(role).items():
             assert "*" not in (group, resource, *verbs)
@@ -134,14 +145,6 @@ def test_only_approvers_may_change_a_hold(tmp_path: Path) -> None:
         if {"update", "patch"} & set(_rights(each).get(("dpuplane.io", "holds"), ()))
     }
     assert may_change == {f"{NAMESPACE}-{RELEASE}-approver"}
-
-
-def test_without_cliques_the_edge_reads_no_pods(tmp_path: Path) -> None:
-    objects = render({**LAB, "kubernetes": {"cliques": False}}, tmp_path)
-    (edge,) = [each for each in of_kind(objects, "ClusterRole") if each["metadata"]["name"].endswith("-kubernetes")]
-    rights = _rights(edge)
-    assert ("", "pods") not in rights
-    assert {group for group, _ in rights} == {"", "dpuplane.io"}
 
 
 def test_selectors_find_the_pods(objects: list[Object]) -> None:

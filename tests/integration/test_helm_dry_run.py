@@ -11,18 +11,19 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.support.kubernetes.chart import NAMESPACE, RELEASE, VALUE_SETS, Values, of_kind, render
+from tests.support.kubernetes.chart import DRIVER_NAMESPACE, NAMESPACE, RELEASE, VALUE_SETS, Values, of_kind, render
 from tests.support.kubernetes.fixtures import Cluster
 from tests.support.kubernetes.requests import create, create_namespace
 
 ABSENT_KINDS = ("Certificate", "ServiceMonitor", "PrometheusRule")
 EDGE = f"system:serviceaccount:{NAMESPACE}:{RELEASE}-all"
-RBAC_KINDS = {"ServiceAccount", "ClusterRole", "ClusterRoleBinding"}
+RBAC_KINDS = {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
 
 
 @pytest.mark.parametrize("chosen", VALUE_SETS.values(), ids=list(VALUE_SETS))
 async def test_the_server_accepts_every_object(cluster: Cluster, chosen: Values, tmp_path: Path) -> None:
-    await create_namespace(cluster.api, NAMESPACE)
+    for namespace in (NAMESPACE, DRIVER_NAMESPACE):
+        await create_namespace(cluster.api, namespace)
     sent = [each for each in render(chosen, tmp_path) if each["kind"] not in ABSENT_KINDS]
     output = await cluster.plane.kubectl(
         "apply", "--dry-run=server", "--validate=strict", "--filename=-", stdin=yaml.safe_dump_all(sent)
@@ -47,8 +48,9 @@ async def test_the_server_sees_no_deviation_from_the_restricted_standard(cluster
 
 
 async def test_the_rights_of_the_edge_are_in_force(cluster: Cluster, tmp_path: Path) -> None:
-    await create_namespace(cluster.api, NAMESPACE)
-    objects = render(VALUE_SETS["embedded, lab"], tmp_path)
+    for namespace in (NAMESPACE, DRIVER_NAMESPACE):
+        await create_namespace(cluster.api, namespace)
+    objects = render(VALUE_SETS["embedded, lab, cliques"], tmp_path)
     rights = [each for each in objects if each["kind"] in RBAC_KINDS]
     await cluster.plane.kubectl("apply", "--filename=-", stdin=yaml.safe_dump_all(rights))
     for right in (
@@ -56,9 +58,12 @@ async def test_the_rights_of_the_edge_are_in_force(cluster: Cluster, tmp_path: P
         ("create", "", "events"),
         ("create", "dpuplane.io", "holds"),
         ("patch", "dpuplane.io", "holds/status"),
-        ("update", "resource.nvidia.com", "computedomaincliques"),
+        ("update", "resource.nvidia.com", "computedomains/status"),
     ):
         assert await _may(cluster, *right), right
+    for right in (("watch", "", "pods"), ("update", "resource.nvidia.com", "computedomaincliques")):
+        assert await _may(cluster, *right, namespace=DRIVER_NAMESPACE), right
+        assert not await _may(cluster, *right), right
     for right in (
         ("patch", "dpuplane.io", "holds"),
         ("update", "dpuplane.io", "holds"),
@@ -75,9 +80,9 @@ async def test_the_rights_of_the_edge_are_in_force(cluster: Cluster, tmp_path: P
     await cluster.plane.kubectl("delete", "--filename=-", stdin=yaml.safe_dump_all(rights))
 
 
-async def _may(cluster: Cluster, verb: str, group: str, resource: str) -> bool:
+async def _may(cluster: Cluster, verb: str, group: str, resource: str, namespace: str = NAMESPACE) -> bool:
     name, _, subresource = resource.partition("/")
-    about = {"verb": verb, "group": group, "resource": name, "subresource": subresource, "namespace": NAMESPACE}
+    about = {"verb": verb, "group": group, "resource": name, "subresource": subresource, "namespace": namespace}
     review = {"spec": {"user": EDGE, "resourceAttributes": about}}
     answer = await create(cluster.api, "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
     return bool(answer["status"]["allowed"])

@@ -45,7 +45,9 @@ FOUND: Values = {
     },
     "service": {"agents": {"type": "LoadBalancer", "annotations": {"example.org/pool": "dpu"}}},
 }
+DRIVER_NAMESPACE = "dra-driver-nvidia-gpu"
 RESTRICTED: Values = {
+    "kubernetes": {"cliques": "beside"},
     "listenHost": "[::]",
     "networkPolicy": {
         "apiFrom": [{"namespaceSelector": {}}],
@@ -67,7 +69,7 @@ def _merged(*sets: Values) -> dict[str, Any]:
 
 
 VALUE_SETS: Mapping[str, Values] = {
-    "embedded, lab": LAB,
+    "embedded, lab, cliques": _merged(LAB, {"kubernetes": {"cliques": "assign", "nodeLabels": ["tier"]}}),
     "embedded, cert-manager, monitored": _merged(MANAGED, MONITORED, {"tls": {"revoked": ["ab12"]}}),
     "embedded, existing claim": _merged(SECRETS, {"embedded": {"existingClaim": "log"}}),
     "Kafka, lab": _merged(KAFKA, LAB),

@@ -31,6 +31,12 @@
 {{- $_ := set $set "zone_label" $v.kubernetes.zoneLabel -}}
 {{- $_ := set $set "fallback_zone" $v.kubernetes.fallbackZone -}}
 {{- $_ := set $set "node_address_type" $v.kubernetes.nodeAddressType -}}
+{{- $_ := set $set "kubernetes_status" $v.kubernetes.status -}}
+{{- $_ := set $set "kubernetes_requests_per_second" $v.kubernetes.requestsPerSecond -}}
+{{- if ne $v.kubernetes.cliques "none" -}}
+{{- $_ := set $set "kubernetes_cliques" $v.kubernetes.cliques -}}
+{{- $_ := set $set "driver_namespace" $v.kubernetes.driverNamespace -}}
+{{- end -}}
 {{- with $v.kubernetes.nodeLabels -}}{{- $_ := set $set "node_labels" (join "," .) -}}{{- end -}}
 {{- end -}}
 {{- if include "dpuplane.hasTls" .root -}}
