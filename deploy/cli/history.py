@@ -65,11 +65,11 @@ def _in_zone(happened: list[Happening], subject: str, zone: str) -> list[Happeni
 async def _read(opening: AbstractAsyncContextManager[EventLog], subject: str) -> list[Happening]:
     with ProgressLine("history") as progress:
 
-        def heard(done: int, total: int) -> None:
+        def on_progress(done: int, total: int) -> None:
             progress.show(f"{done:,} of {total:,} records", done / max(total, 1))
 
         async with opening as log:
-            return await history(log, folds_of(log.partition_count), subject, heard)
+            return await history(log, folds_of(log.partition_count), subject, on_progress)
 
 
 def _as_dict(found: Happening) -> dict[str, object]:

@@ -14,6 +14,8 @@ from commands.kubernetes.node_edge import NodeEdge
 from commands.kubernetes.node_facts import NodeRules
 from commands.kubernetes.pod_edge import PodEdge
 from drivers.kubernetes.clique_writer import CliqueWriter
+from drivers.kubernetes.object_writes import RequestBudget
+from drivers.kubernetes.status import StatusEdge
 from eventstore.replicas.beacons import Ranks
 from eventstore.replicas.replica import Replica
 from projections.kubernetes.clique_objects import Mode
@@ -21,8 +23,9 @@ from projections.kubernetes.daemon_pods import DaemonPods
 from projections.kubernetes.object_cache import ObjectCache
 from schemas.kubernetes.api import KubernetesApi
 from schemas.kubernetes.compute_domains import CliqueObject, DomainObject
-from schemas.kubernetes.objects import Node, Pod
+from schemas.kubernetes.objects import Custom, Node, Pod
 from schemas.resources.compute_domain import COMPUTE_DOMAIN, COMPUTE_DOMAIN_CLIQUE, DOMAIN_LABEL
+from schemas.resources.dpu_rack import DPU_RACK
 
 ConnectKubernetes: TypeAlias = Callable[[], AbstractAsyncContextManager[KubernetesApi]]
 """Opens the connection to the API server."""
@@ -39,6 +42,8 @@ class EdgeSettings:
     """How it shares the objects of cliques with upstream's driver; None leaves cliques alone."""
     driver_namespace: str = ""
     """The namespace of upstream's driver: of daemon pods and cliques."""
+    has_status: bool = False
+    """Whether it writes a DPURack for each zone; their definition must be installed."""
     requests_per_second: float = 50.0
     """Limit of writes to the API server."""
 
@@ -60,6 +65,7 @@ class KubernetesEdge:
         self.nodes = NodeEdge(replica, settings.nodes, now_ms=now_ms, rng=rng)
         self.pods: PodEdge | None = None
         self.clique_writer: CliqueWriter | None = None
+        self.status: StatusEdge | None = None
         self.watches: dict[str, ListWatch[Any]] = {}
         """List-watches by the plural of their resource."""
         self._connect = connect
@@ -75,13 +81,21 @@ class KubernetesEdge:
             self.watches["nodes"] = ListWatch(api, NODES, Node, self.nodes, rng=self._rng)
             if self._settings.cliques is not None:
                 self._add_cliques(api, self._settings.cliques)
+            if self._settings.has_status:
+                self._add_status(api)
             for part in self._parts():
                 tasks.create_task(part.run())
 
     def _parts(self) -> Iterator[Any]:
         yield self.nodes
         yield from self.watches.values()
-        yield from filter(None, (self.pods, self.clique_writer))
+        yield from filter(None, (self.pods, self.clique_writer, self.status))
+
+    def _add_status(self, api: KubernetesApi) -> None:
+        budget, kinds = RequestBudget(self._settings.requests_per_second), (DPU_RACK,)
+        self.status = StatusEdge(self._replica, self._ranks, api, budget, kinds, now_ms=self._now_ms, rng=self._rng)
+        for plural, (kind, handler) in self.status.handlers.items():
+            self.watches[plural] = ListWatch(api, kind.path(), Custom, handler, rng=self._rng)
 
     def _add_cliques(self, api: KubernetesApi, mode: Mode) -> None:
         namespace = self._settings.driver_namespace

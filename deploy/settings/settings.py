@@ -225,6 +225,11 @@ class Settings(BaseModel):
         title="NAMESPACE",
         description="Namespace of upstream's driver, with the daemon pods and cliques.",
     )
+    kubernetes_status: bool = Field(
+        False,
+        description="Write a DPURack with the compact state of each zone (`kubectl get rack`). Its definition, in "
+        "deploy/kubernetes/crds, must be installed.",
+    )
     kubernetes_requests_per_second: float = Field(
         50.0, gt=0, description="Writes to the API server per second, on average."
     )
@@ -356,6 +361,7 @@ class Settings(BaseModel):
             nodes=nodes,
             cliques=None if self.kubernetes_cliques == "off" else self.kubernetes_cliques,
             driver_namespace=self.driver_namespace,
+            has_status=self.kubernetes_status,
             requests_per_second=self.kubernetes_requests_per_second,
         )
 

@@ -12,7 +12,7 @@ Two writers do no harm: the API server refuses a status whose position goes back
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from random import Random
 from typing import Any, NamedTuple, Protocol
 
@@ -29,7 +29,11 @@ from eventstore.replicas.replica import Replica
 from projections.kubernetes.status_body import Difference, StatusBody, difference, position_of, stamped
 from schemas.kubernetes.api import KubernetesApi
 from schemas.kubernetes.objects import Custom
+from schemas.resources import KINDS
+from schemas.resources.dpu_rack import DPU_RACK
+from schemas.resources.hold import HOLD
 from schemas.resources.kinds import Kind
+from schemas.resources.rule_policy import RULE_POLICY
 
 ROLE = "kubernetes"
 EVERY_S = 15.0
@@ -220,17 +224,18 @@ class StatusEdge:
         ranks: Ranks,
         api: KubernetesApi,
         budget: RequestBudget,
+        kinds: Collection[Kind] = KINDS,
         *,
         now_ms: Callable[[], int],
         rng: Random,
     ) -> None:
         self.writer = Writer(api, budget, rng=rng)
-        objects: tuple[Objects, ...] = (
-            RackObjects(replica, now_ms=now_ms),
-            PolicyObjects(replica),
-            HoldObjects(replica, now_ms=now_ms),
-        )
-        self.actors = tuple(StatusActor(each, replica, ranks, self.writer) for each in objects)
+        objects: Mapping[str, Callable[[], Objects]] = {
+            DPU_RACK.plural: lambda: RackObjects(replica, now_ms=now_ms),
+            RULE_POLICY.plural: lambda: PolicyObjects(replica),
+            HOLD.plural: lambda: HoldObjects(replica, now_ms=now_ms),
+        }
+        self.actors = tuple(StatusActor(objects[kind.plural](), replica, ranks, self.writer) for kind in kinds)
 
     @property
     def handlers(self) -> Mapping[str, tuple[Kind, ObservedObjects]]:

@@ -15,7 +15,12 @@ import pytest
 
 from deploy.process.plane import Plane
 from deploy.settings.settings import load_settings
+from schemas.kubernetes.api import ApiError
+from schemas.resources.crds import definition
+from schemas.resources.dpu_rack import DPU_RACK
 from tests.support.kubernetes.cluster import ControlPlane
+from tests.support.kubernetes.fixtures import Cluster
+from tests.support.kubernetes.requests import get, install
 from tests.support.served import now_ms
 
 RACK = "topology.kubernetes.io/rack"
@@ -84,14 +89,15 @@ async def nodes(control_plane: ControlPlane) -> AsyncIterator[Nodes]:
 
 
 @asynccontextmanager
-async def edge(data: Path, kubeconfig: Path) -> AsyncIterator[Plane]:
+async def edge(data: Path, kubeconfig: Path, **more: object) -> AsyncIterator[Plane]:
     """A plane whose Kubernetes edge watches the cluster `east`."""
-    flags = {
+    flags: dict[str, object] = {
         "data": data,
         "kubeconfig": str(kubeconfig),
         "source": "east",
         "node_labels": "tier",
         **dict.fromkeys(("listen", "http", "agents"), "127.0.0.1:0"),
+        **more,
     }
     settings = load_settings(flags, None, {})
     async with Plane.start(settings, now_ms=now_ms, rng=random.Random(3)) as plane:
@@ -176,3 +182,36 @@ async def test_an_etcd_restored_from_an_older_backup_withdraws_nothing(
         await until(lambda: plane.parts.kubernetes.nodes.retained == 3)  # type: ignore[union-attr]
         await asyncio.sleep(3)
         assert len(zones_of(plane)) == 6, "a list of a restored API server proves nothing about later nodes"
+
+
+async def test_the_state_of_each_zone_is_shown_by_kubectl(
+    tmp_path: Path, control_plane: ControlPlane, nodes: Nodes, cluster: Cluster
+) -> None:
+    await install(cluster.api, definition(DPU_RACK))
+    rack = f"{cluster.prefix}-rack"
+    await nodes.create(*(node(f"{cluster.prefix}-n{i}", rack, f"10.9.0.{i + 1}") for i in range(3)))
+    async with edge(tmp_path / "plane", control_plane.kubeconfig(), kubernetes_status=True, simulate=4) as plane:
+        await until(lambda: len(zones_of(plane)) == 3)
+        kubectl = control_plane.kubectl
+        path = DPU_RACK.path(name=rack)
+
+        async def status() -> dict[str, Any]:
+            try:
+                found: dict[str, Any] = (await get(cluster.api, path)).get("status", {})
+            except ApiError:
+                return {}
+            return found
+
+        async with asyncio.timeout(PATIENCE_S):
+            while (await status()).get("nodes") != 3:
+                await asyncio.sleep(0.2)
+        found = await status()
+        assert found["members"] == [f"east/{cluster.prefix}-n[0-2]"]
+        assert len(json.dumps(found)) <= 2_000
+        assert rack in await kubectl("get", "rack")
+        assert "Conditions" in await kubectl("describe", "dpurack", rack)
+        await cluster.api.delete(path, uid=(await get(cluster.api, path))["metadata"]["uid"])
+        async with asyncio.timeout(PATIENCE_S):
+            while not await status():
+                await asyncio.sleep(0.2)
+        assert len(zones_of(plane)) == 3, "the deletion of an object removes nothing from the plane"

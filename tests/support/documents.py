@@ -77,5 +77,6 @@ def fault_of(words: list[str]) -> str | None:
         command, rest = child, rest[1:]
     known = {name for param in command.params for name in (*param.opts, *param.secondary_opts)} | {"-h", "--help"}
     known |= {"--version"} if command is cli else set()
-    unknown = [word for word in rest if word.startswith("-") and word.partition("=")[0] not in known]
+    options = rest[: rest.index("--")] if "--" in rest else rest
+    unknown = [word for word in options if word.startswith("-") and word.partition("=")[0] not in known]
     return f"{' '.join(words)}: no option {unknown[0]}" if unknown else None

@@ -20,7 +20,7 @@ from projections.decisions.items import DecisionItem
 ITEMS_SHOWN = 20
 """Listed items of one record; the rest is counted by kind."""
 
-DecisionRecorder = Callable[[int, int], None]
+OnProgress = Callable[[int, int], None]
 """A callback with the number of folded records and of all records."""
 
 
@@ -38,7 +38,7 @@ class Happening(NamedTuple):
     items: tuple[DecisionItem, ...]
 
 
-async def history(log: EventLog, folds: Sequence[Fold[Any]], subject: str, heard: DecisionRecorder) -> list[Happening]:
+async def history(log: EventLog, folds: Sequence[Fold[Any]], subject: str, on_progress: OnProgress) -> list[Happening]:
     """The history up to the present end of the log, oldest first. Raises the errors of EventLog."""
     ends = {partition: await log.end(partition) for topic in log.topics.deciding for partition in log.partitions(topic)}
     found: list[Happening] = []
@@ -48,7 +48,7 @@ async def history(log: EventLog, folds: Sequence[Fold[Any]], subject: str, heard
             for decided in decisions:
                 found += _happenings(subject, decided)
             done[folded.partition] = folded.position
-            heard(sum(done.values()), total)
+            on_progress(sum(done.values()), total)
     return sorted(found)
 
 
