@@ -10,94 +10,37 @@ from typing import Any
 
 import pytest
 
-from commands.kubernetes.list_watch import ListWatch
 from drivers.kubernetes.holds import FINISHED_MS
-from drivers.kubernetes.object_writes import RequestBudget
-from drivers.kubernetes.status import EVERY_S, StatusEdge
-from eventstore.log import FLEET_0
-from schemas.events import Envelope, HoldApproved, NodesJoined, PolicySet
-from schemas.kubernetes.objects import Custom
-from schemas.resources.crds import definition
+from drivers.kubernetes.status import EVERY_S
 from schemas.resources.dpu_rack import DPU_RACK
 from schemas.resources.hold import HOLD
-from schemas.resources.kinds import Kind
 from schemas.resources.rule_policy import RULE_POLICY
-from tests.support.kubernetes.requests import create, get, install
+from tests.support.kubernetes.requests import create
 from tests.support.kubernetes.simulated.api import SimulatedApi
+from tests.support.kubernetes.statuses import Statuses
 from tests.support.memory_plane import Plane, plane
 
 pytestmark = pytest.mark.virtual_clock
 
 
-class Statuses:
-    """A plane with replicas that write statuses to one simulated API server."""
+class SimulatedStatuses(Statuses):
+    """Statuses in a simulated API server, which counts the requests."""
+
+    api: SimulatedApi
 
     def __init__(self, made: Plane) -> None:
-        self.plane = made
-        self.api = SimulatedApi(Random(1))
-        self.edges: dict[str, StatusEdge] = {}
-
-    async def start(self, name: str) -> StatusEdge:
-        life = await self.plane.start(name, "api", "kubernetes", is_ready=False)
-        replica, ranks = life.replica, self.plane.ranks(name)
-        found = StatusEdge(
-            replica, ranks, self.api, RequestBudget(1_000.0), now_ms=self.plane.now_ms, rng=self.plane.rng()
-        )
-        for kind, handler in found.handlers.values():
-            watch = ListWatch(self.api, kind.path(), Custom, handler, rng=self.plane.rng())
-            self.plane.spawn(name, watch.run())
-        self.plane.spawn(name, found.run())
-        self.edges[name] = found
-        await replica.ready()
-        return found
-
-    async def objects(self, kind: Kind) -> dict[str, dict[str, Any]]:
-        found = await get(self.api, kind.path())
-        return {item["metadata"]["name"]: item for item in found["items"]}
-
-    async def status(self, kind: Kind, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = (await self.objects(kind)).get(name, {}).get("status", {})
-        return found
+        super().__init__(made, SimulatedApi(Random(1)))
 
     @property
     def writes(self) -> int:
         return sum(count for (verb, _), count in self.api.requests.items() if verb in ("create", "patch", "delete"))
 
-    async def policy(self, name: str, action: str = "drop") -> Any:
-        envelope = self.plane.command(name, "ann")
-        event = PolicySet(envelope, name, 1, action, "any", [], {}, {})
-        answer = await next(iter(self.plane.replicas.values())).submit(FLEET_0, b"", event, timeout_s=5.0)
-        return answer.outcome
-
-    async def hold(self) -> int:
-        """A held policy; the number of its hold."""
-        for first in range(0, 400, 200):
-            await self.plane.submit("z1", joined(self.plane.command("z1"), first))
-        await self.plane.until(lambda: len(self.plane.fleet().members.rows) == 400)
-        outcome = await self.policy("p")
-        assert outcome.code == "held"
-        number: int = outcome.result["hold"]
-        return number
-
-    async def approve(self, number: int) -> None:
-        for user in ("bob", "cid"):
-            row = self.plane.fleet().holds.rows[str(number)]
-            event = HoldApproved(self.plane.command(str(number), user), number, row.hash)
-            await next(iter(self.plane.replicas.values())).submit(FLEET_0, b"", event, timeout_s=5.0)
-
-
-def joined(envelope: Envelope, first: int) -> NodesJoined:
-    """200 nodes with an address each, in zone z1."""
-    numbers = range(first, first + 200)
-    addresses = b"".join((0x0A000001 + number).to_bytes(4, "big") for number in numbers)
-    return NodesJoined(envelope, "z1", [f"c{number}" for number in numbers], [], [], addresses, b"", [], [])
-
 
 @asynccontextmanager
-async def statuses(*names: str) -> AsyncIterator[Statuses]:
+async def statuses(*names: str) -> AsyncIterator[SimulatedStatuses]:
     async with plane() as made:
-        found = Statuses(made)
-        await install(found.api, *(definition(kind) for kind in (DPU_RACK, RULE_POLICY, HOLD)))
+        found = SimulatedStatuses(made)
+        await found.install()
         found.api.requests.clear()
         for name in names:
             await found.start(name)
