@@ -37,7 +37,7 @@ class HoldObjects:
         self._now_ms = now_ms
         self._oldest_kept = 0
 
-    def begin_pass(self, changed: set[Partition] | None, found: Mapping[str, Observed]) -> Iterable[str]:
+    async def begin_pass(self, changed: set[Partition] | None, found: Mapping[str, Observed]) -> Iterable[str]:
         finished = sorted((hold_number(name) or 0 for name, each in found.items() if _is_finished(each)), reverse=True)
         self._oldest_kept = finished[FINISHED_MAX - 1] if len(finished) >= FINISHED_MAX else 0
         missing = islice(map(hold_name, open_numbers(self._states.fleet)), OPEN_MAX)

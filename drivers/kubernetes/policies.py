@@ -29,7 +29,7 @@ class PolicyObjects:
         self._addresses: tuple[int, Mapping[tuple[int, ...], int]] = (-1, {})
         self._specs: dict[str, tuple[bytes, RulePolicySpec]] = {}
 
-    def begin_pass(self, changed: set[Partition] | None, found: Mapping[str, Observed]) -> Iterable[str]:
+    async def begin_pass(self, changed: set[Partition] | None, found: Mapping[str, Observed]) -> Iterable[str]:
         self._specs = {name: known for name, known in self._specs.items() if name in found}
         return list(found)
 

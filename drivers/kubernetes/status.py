@@ -45,12 +45,12 @@ RECHECK_S = 15.0
 AHEAD_S = 5.0
 """The wait for our folds if an object has a later position."""
 LINGER_S = 0.02
-SLICE = 20
+SLICE = 10
 """Statuses computed between two turns of the loop."""
 
 
 class Objects(Protocol):
-    """The objects of one kind, as they follow from the folds. The methods return at once."""
+    """The objects of one kind, as they follow from the folds. All methods but `begin_pass` return at once."""
 
     @property
     def kind(self) -> Kind: ...
@@ -58,7 +58,7 @@ class Objects(Protocol):
     @property
     def topics(self) -> tuple[str, ...]: ...
 
-    def begin_pass(self, changed: set[Partition] | None, found: Mapping[str, Observed]) -> Iterable[str]:
+    async def begin_pass(self, changed: set[Partition] | None, found: Mapping[str, Observed]) -> Iterable[str]:
         """The names of objects to look at, missing ones included; None for `changed` means that all may have."""
         ...
 
@@ -124,7 +124,7 @@ class StatusActor:
             changed: set[Partition] | None = None
             while True:
                 began_s = loop.time()
-                names = self._objects.begin_pass(changed, self.observed.objects)
+                names = await self._objects.begin_pass(changed, self.observed.objects)
                 async for name in _sliced(names):
                     self._compute(name, is_seen=False)
                 self.passes += 1

@@ -9,7 +9,7 @@ The version and the counts in `rules` state the present.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from heapq import nsmallest
 from itertools import islice
 from typing import Any, NamedTuple
@@ -19,7 +19,6 @@ from projections.fleet.tables import zone_table as tables
 from projections.installs.rows import InstallsState, Level
 from projections.installs.views import laggards
 from projections.kubernetes.status_body import Condition, Position, StatusBody, shortened, size_of
-from projections.name_ranges import fold_names
 from projections.views.progress import ProgressView, ProgressViews
 from projections.zones.dpus.phases import ERROR, INITIALIZING, READY
 from projections.zones.rows import Dpu
@@ -31,7 +30,7 @@ RULES_INSTALLED = "RulesInstalled"
 
 INSTALL_GRACE_MS = 15_000
 """Age below which a change of rules that is not in hardware leaves RulesInstalled true."""
-MAX_LISTED = 4_096
+MAX_LISTED = 2_048
 """Nodes of a zone whose names are folded into ranges. Names of more nodes seldom fit, and folding them takes long."""
 MAX_RANGE_CHARACTERS = 253
 MAX_REASON = 120
@@ -40,14 +39,14 @@ MAX_DPU = 100
 
 
 class RackStates(NamedTuple):
-    """The states that a zone's status depends on, at one position. `epoch` is the generation of the log. `names` are
-    those of the zone's nodes, from `names_by_zone`."""
+    """The states that a zone's status depends on, at one position. `epoch` is the generation of the log. `ranges` are
+    the names of the zone's nodes: `fold_names` of `names_by_zone`."""
 
     zones: ZonesState
     fleet: FleetState
     installs: InstallsState
     epoch: int
-    names: Sequence[str]
+    ranges: Sequence[str]
 
 
 def names_by_zone(state: ZonesState, zones: Collection[str]) -> dict[str, list[str]]:
@@ -98,7 +97,7 @@ def rack_status(
         if size_of(content) > MAX_STATUS_BYTES:
             content["offenders"].pop()
             break
-    content["members"] = _fitting_members(states.names, content)
+    content["members"] = _fitting_members(states.ranges, content)
     return StatusBody(content, position, time_ms)
 
 
@@ -171,8 +170,7 @@ def _stuck_because(dpu: Dpu) -> str:
     return f"{dpu.phase}: {dpu.message}" if dpu.message else dpu.phase
 
 
-def _fitting_members(names: Iterable[str], content: dict[str, Any]) -> list[str]:
-    """The members as ranges; none if they do not all fit."""
-    ranges = fold_names(names)
+def _fitting_members(ranges: Sequence[str], content: dict[str, Any]) -> list[str]:
+    """The ranges of members; none if they do not all fit."""
     is_listed = len(ranges) <= MAX_RANGES and all(len(each) <= MAX_RANGE_CHARACTERS for each in ranges)
-    return ranges if is_listed and size_of({**content, "members": ranges}) <= MAX_STATUS_BYTES else []
+    return [*ranges] if is_listed and size_of({**content, "members": ranges}) <= MAX_STATUS_BYTES else []

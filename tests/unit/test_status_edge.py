@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from drivers.kubernetes.holds import FINISHED_MS
+from drivers.kubernetes.holds import FINISHED_MAX, FINISHED_MS
 from drivers.kubernetes.status import EVERY_S
+from schemas.kubernetes.api import ApiError
 from schemas.resources.dpu_rack import DPU_RACK
 from schemas.resources.hold import HOLD
 from schemas.resources.rule_policy import RULE_POLICY
@@ -248,3 +249,36 @@ async def test_a_replica_whose_folds_are_behind_the_object_waits() -> None:
             await made.plane.join("z1", f"m{number}")
         await asyncio.sleep(30)
         assert (await made.status(DPU_RACK, "z1"))["nodes"] == 11
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_disordered_watches_and_lost_answers_cost_no_further_writes(seed: int) -> None:
+    async with statuses("r1", "r2") as made:
+        made.api.faults.disorder = Random(seed)
+        needed = 0
+        for step in range(6):
+            for number in range(10):
+                await made.plane.join(f"z{number}", f"n{number}-{step}")
+            needed += 10 + 10 * (not step)
+            made.api.faults.refuse(504, "patch", times=4, is_committed=True)
+            made.api.faults.refuse(409, "patch", times=2)
+            made.api.faults.refuse(429, "patch", times=2, retry_after_s=1.0)
+            await asyncio.sleep(4 * EVERY_S)
+            made.api.end_watches(ApiError(0, "Unreachable", "the connection was reset"))
+        found = await made.objects(DPU_RACK)
+        assert {item["status"]["nodes"] for item in found.values()} == {6}
+        confirmed = made.api.requests["patch", 200] + made.api.requests["patch", 504] + made.api.requests["create", 201]
+        assert needed <= confirmed <= 1.1 * needed
+
+
+async def test_more_finished_holds_than_are_kept_go_at_once() -> None:
+    async with statuses("r1") as made:
+        names = [f"hold-{number}" for number in range(1, FINISHED_MAX + 4)]
+        for name in names:
+            await create(made.api, HOLD.path(), {"metadata": {"name": name}, "spec": {}})
+            finished = {"state": "Ended", "hold": int(name.removeprefix("hold-"))}
+            operations = [{"op": "add", "path": "/status", "value": finished}]
+            await made.api.patch(HOLD.path(name=name, subresource="status"), operations, "json")
+        await create(made.api, HOLD.path(), {"metadata": {"name": "of-a-user"}, "spec": {}})
+        await asyncio.sleep(40)
+        assert (await made.objects(HOLD)).keys() == {*names[3:], "of-a-user"}
