@@ -225,14 +225,14 @@ def test_an_embedded_log_has_a_volume_and_one_process(tmp_path: Path) -> None:
 def test_the_definitions_are_those_of_the_models(keep: bool, tmp_path: Path) -> None:
     objects = render({**LAB, "crds": {"keep": keep, "computeDomains": keep}}, tmp_path)
     rendered = of_kind(objects, "CustomResourceDefinition")
-    for each in rendered:
+    admission = of_kind(objects, "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+    for each in rendered + admission:
         kept = each["metadata"].pop("annotations", {})
         assert kept == ({"helm.sh/resource-policy": "keep"} if keep else {})
     folders = ("crds", "upstream") if keep else ("crds",)
     files = [yaml.safe_load(path.read_text()) for folder in folders for path in (HERE / folder).glob("*.yaml")]
     assert sorted(rendered, key=_name) == sorted(files, key=_name)
-    policies = list(yaml.safe_load_all((HERE / "admission" / "holds.yaml").read_text()))
-    assert [each for each in objects if each["kind"].startswith("ValidatingAdmissionPolicy")] == policies
+    assert admission == list(yaml.safe_load_all((HERE / "admission" / "holds.yaml").read_text()))
 
 
 def test_the_alerts_are_those_of_prometheus_with_your_runbook(tmp_path: Path) -> None:

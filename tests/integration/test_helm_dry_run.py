@@ -1,4 +1,4 @@
-"""Every object of the Helm chart at a real API server: accepted in a dry run, and the rights of the accounts in force.
+"""The Helm chart at a real API server: each object accepted in a dry run, rights in force, a release and its upgrade.
 
 The server has neither cert-manager nor prometheus-operator. Of their kinds, helm lint and test_helm_chart.py check the
 form, and nothing here does.
@@ -6,12 +6,24 @@ form, and nothing here does.
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.support.kubernetes.chart import DRIVER_NAMESPACE, NAMESPACE, RELEASE, VALUE_SETS, Values, of_kind, render
+from deploy.kubernetes.chart_values import CHART
+from tests.support.kubernetes.chart import (
+    DRIVER_NAMESPACE,
+    NAMESPACE,
+    RELEASE,
+    VALUE_SETS,
+    Values,
+    helm,
+    of_kind,
+    render,
+)
+from tests.support.kubernetes.cluster import ControlPlane
 from tests.support.kubernetes.fixtures import Cluster
 from tests.support.kubernetes.requests import create, create_namespace
 
@@ -78,6 +90,31 @@ async def test_the_rights_of_the_edge_are_in_force(cluster: Cluster, tmp_path: P
     ):
         assert not await _may(cluster, *right), right
     await cluster.plane.kubectl("delete", "--filename=-", stdin=yaml.safe_dump_all(rights))
+
+
+async def test_a_release_is_installed_upgraded_and_uninstalled(own_control_plane: ControlPlane, tmp_path: Path) -> None:
+    """Helm's own sequence, without controllers: no pod starts. The definitions and the policy stay (`crds.keep`)."""
+
+    async def run(*arguments: str, values: Values) -> str:
+        kubeconfig = own_control_plane.kubeconfig()
+        done = await asyncio.to_thread(helm, *arguments, values=values, folder=tmp_path, kubeconfig=kubeconfig)
+        assert not done.returncode, done.stderr
+        return done.stdout
+
+    lab, kafka = VALUE_SETS["embedded, lab, cliques"], VALUE_SETS["Kafka, lab"]
+    kubectl = own_control_plane.kubectl
+    await kubectl("create", "namespace", DRIVER_NAMESPACE)
+    notes = await run("install", RELEASE, str(CHART), "--create-namespace", values=lab)
+    assert "use this plane in a lab only" in notes
+    assert (await kubectl("get", "deploy,sts", "--namespace", NAMESPACE, "--output=name")).split() == [
+        "statefulset.apps/plane-all"
+    ]
+    await run("upgrade", RELEASE, str(CHART), values=kafka)
+    assert len((await kubectl("get", "deploy,sts", "--namespace", NAMESPACE, "--output=name")).split()) == 5
+    await run("uninstall", RELEASE, values={})
+    assert await kubectl("get", "all,roles", "--all-namespaces", "--selector=app.kubernetes.io/name=dpuplane") == ""
+    assert "dpuracks.dpuplane.io" in await kubectl("get", "crds", "--output=name")
+    assert "holds" in await kubectl("get", "validatingadmissionpolicies", "--output=name")
 
 
 async def _may(cluster: Cluster, verb: str, group: str, resource: str, namespace: str = NAMESPACE) -> bool:

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 import yaml
 
+from drivers.kubernetes.client import connect
 from schemas.kubernetes.api import ApiError
 from schemas.resources.crds import definition
 from schemas.resources.hold import HOLD
 from schemas.resources.hold_admission import NAME, hold_binding, hold_policy
-from tests.support.kubernetes.cluster import CommandFailed
+from tests.support.kubernetes.cluster import ADMIN, CommandFailed, ControlPlane
 from tests.support.kubernetes.fixtures import Cluster
 from tests.support.kubernetes.requests import create, get, install
 
@@ -27,22 +28,31 @@ ENFORCED_S = 30.0
 @pytest.fixture
 async def hold(cluster: Cluster) -> AsyncIterator[str]:
     """The name of a new hold, with the admission policy in force and two approvers, ann and bob."""
-    await install(cluster.api, definition(HOLD))
-    for path, item in (
-        ("validatingadmissionpolicies", hold_policy()),
-        ("validatingadmissionpolicybindings", hold_binding()),
-    ):
-        await create(cluster.api, ADMISSION + path, item)
-    name = f"{cluster.prefix}-approver"
-    rule = {"apiGroups": [HOLD.group], "resources": [HOLD.plural], "verbs": ["get", "list", "watch", "update", "patch"]}
-    await create(cluster.api, RBAC + "clusterroles", {"metadata": {"name": name}, "rules": [rule]})
-    await _bind(cluster, name, *({"kind": "User", "name": user} for user in ("ann", "bob")))
-    await _until_enforced(cluster)
-    await cluster.api.create(HOLD.path(), _hold(cluster.prefix))
+    await _prepare(cluster)
     yield cluster.prefix
     for path in ("validatingadmissionpolicybindings", "validatingadmissionpolicies"):
         found = await get(cluster.api, f"{ADMISSION}{path}/{NAME}")
         await cluster.api.delete(f"{ADMISSION}{path}/{NAME}", uid=found["metadata"]["uid"])
+
+
+async def test_users_who_authenticate_approve_under_their_own_names(own_control_plane: ControlPlane) -> None:
+    """With tokens of their own; the other tests impersonate users, which admission sees as the same."""
+    for user in ("ann", "bob", "eve"):
+        own_control_plane.add_user(user)
+    own_control_plane.kill("kube-apiserver")
+    await own_control_plane.start()
+    async with connect(str(own_control_plane.kubeconfig())) as api:
+        cluster = Cluster(own_control_plane, api, "hold-7")
+        await _prepare(cluster)
+    await _apply(cluster, "hold-7", "ann", _verdict("ann"), has_token=True)
+    for user in ("ann", "bob"):
+        with pytest.raises(CommandFailed, match=f"a verdict must be under the name of its author, {user}"):
+            await _apply(cluster, "hold-7", user, _verdict("eve"), has_token=True)
+    with pytest.raises(CommandFailed, match='User "eve" cannot patch resource "holds"'):
+        await _apply(cluster, "hold-7", "eve", _verdict("eve"), has_token=True)
+    await _apply(cluster, "hold-7", "bob", _verdict("bob"), has_token=True)
+    names = "{.spec.verdicts[*].user}"
+    assert await own_control_plane.kubectl("get", "hold", "hold-7", f"--output=jsonpath={names}") == "ann bob"
 
 
 async def test_two_people_approve_under_their_own_names(cluster: Cluster, hold: str) -> None:
@@ -134,6 +144,22 @@ async def test_a_malformed_verdict_is_refused(cluster: Cluster, hold: str, fault
         await _apply(cluster, hold, "ann", {**_verdict("ann"), **fault})
 
 
+async def _prepare(cluster: Cluster) -> None:
+    """Install the definition and the policy, and make a hold and two approvers."""
+    await install(cluster.api, definition(HOLD))
+    for path, item in (
+        ("validatingadmissionpolicies", hold_policy()),
+        ("validatingadmissionpolicybindings", hold_binding()),
+    ):
+        await create(cluster.api, ADMISSION + path, item)
+    name = f"{cluster.prefix}-approver"
+    rule = {"apiGroups": [HOLD.group], "resources": [HOLD.plural], "verbs": ["get", "list", "watch", "update", "patch"]}
+    await create(cluster.api, RBAC + "clusterroles", {"metadata": {"name": name}, "rules": [rule]})
+    await _bind(cluster, name, *({"kind": "User", "name": user} for user in ("ann", "bob")))
+    await _until_enforced(cluster)
+    await cluster.api.create(HOLD.path(), _hold(cluster.prefix))
+
+
 def _hold(name: str) -> dict[str, Any]:
     return {"apiVersion": HOLD.api_version, "kind": HOLD.name, "metadata": {"name": name}}
 
@@ -165,12 +191,15 @@ async def _until_enforced(cluster: Cluster) -> None:
             await asyncio.sleep(0.1)
 
 
-async def _apply(cluster: Cluster, hold: str, user: str, *verdicts: dict[str, str], manager: str = "") -> None:
+async def _apply(
+    cluster: Cluster, hold: str, user: str, *verdicts: dict[str, str], manager: str = "", has_token: bool = False
+) -> None:
     """State verdicts as a person does it: server-side apply, which leaves the entries of others."""
+    who = [] if has_token else [f"--as={user}"]
     body = {**_hold(hold), "spec": {"verdicts": list(verdicts)}}
     await cluster.plane.kubectl(
-        "apply", "--server-side", f"--field-manager={manager or 'person'}-{user.rpartition(':')[2]}", f"--as={user}",
-        "--filename=-", stdin=yaml.safe_dump(body),
+        "apply", "--server-side", f"--field-manager={manager or 'person'}-{user.rpartition(':')[2]}", *who,
+        "--filename=-", user=user if has_token else ADMIN, stdin=yaml.safe_dump(body),
     )  # fmt: skip
 
 

@@ -88,17 +88,19 @@ VALUE_SETS: Mapping[str, Values] = {
 }
 
 
-def helm(*arguments: str, values: Values, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run a command of helm with values."""
+def helm(
+    *arguments: str, values: Values, folder: Path, kubeconfig: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command of helm with values, for a cluster if one is given."""
     path = folder / "values.yaml"
     path.write_text(yaml.safe_dump(dict(values)))
     return subprocess.run(
-        [str(program("helm")), *arguments, "--values", str(path), "--namespace", NAMESPACE],
+        [str(program("helm")), *arguments, *(["--values", str(path)] if values else []), "--namespace", NAMESPACE],
         capture_output=True,
         text=True,
         timeout=HELM_TIMEOUT_S,
         check=False,
-        env={"HOME": str(folder), "PATH": "/usr/bin:/bin"},
+        env={"HOME": str(folder), "PATH": "/usr/bin:/bin", **({"KUBECONFIG": str(kubeconfig)} if kubeconfig else {})},
     )
 
 
