@@ -55,6 +55,8 @@ SUBMIT_TIMEOUT_S = 10.0
 CONCURRENT = 16
 """Domains that are compared, and records that are submitted, at the same time."""
 RETRY_S = 1.0
+GRACE_S = 5.0
+"""Time after a list in which absence from it proves nothing: another list may show that the API server was set back."""
 MAX_GONE = 2_000
 """Deleted pods that are remembered."""
 REFUSED_RETRY_S = 600.0
@@ -107,10 +109,13 @@ class PodEdge:
         self._dirty: set[str] = set()
         self._unlisted: set[str] = set()
         """Domains whose claims have not been compared with the last complete list."""
+        self._listed_s = 0.0
+        self._restored_at_list: int | None = None
+        """The number of lists of pods when one showed that the API server was set back."""
         self._work = asyncio.Event()
         pods.subscribe(self._mark, self._on_list)
-        cliques.subscribe(lambda item: self._mark(domain_of(item)))
-        domains.subscribe(lambda item: self._mark(item.metadata.uid))
+        cliques.subscribe(lambda item: self._mark(domain_of(item)), self._work.set)
+        domains.subscribe(lambda item: self._mark(item.metadata.uid), self._work.set)
 
     def _mark(self, domain: str) -> None:
         self._dirty.add(domain)
@@ -118,10 +123,17 @@ class PodEdge:
 
     def _on_list(self) -> None:
         """Compare every domain of this cluster with the new list. A domain of another cluster is not known here."""
+        self._listed_s = asyncio.get_running_loop().time()
         self._unlisted = {*self.pods.by_domain, *self._domains.objects, *self.retained}
         self._unlisted.update(domain_of(item) for item in self._cliques.objects.values())
         self._dirty |= self._unlisted
         self._work.set()
+
+    @property
+    def _went_back(self) -> bool:
+        """Whether one of the lists showed that the API server was set back. The others may not show it: writes after
+        a restore raise the versions again."""
+        return self.pods.went_back or self._cliques.went_back or self._domains.went_back
 
     async def run(self) -> None:
         """State differences until cancelled."""
@@ -148,8 +160,10 @@ class PodEdge:
                         self._mark(domain)
 
     async def _reconcile(self) -> bool:
-        """State what the fold lacks of the domains that changed. Returns whether nothing is left to state."""
-        if not self.pods.lists:
+        """State what the fold lacks of the domains that changed. Returns whether nothing is left to state. Nothing is
+        stated before all three lists: a claim would lack its wish.
+        """
+        if not (self.pods.lists and self._cliques.is_complete and self._domains.is_complete):
             return True
         dirty, self._dirty = self._dirty, set()
         slots = asyncio.Semaphore(CONCURRENT)
@@ -164,9 +178,19 @@ class PodEdge:
             for domain in sorted(dirty):
                 tasks.create_task(compare(domain))
         self._dirty |= failed
-        if self.pods.went_back and not self.retained and not failed:
-            self.pods.went_back = False
+        self._end_restore()
         return not failed
+
+    def _end_restore(self) -> None:
+        """Trust lists of pods again when one that came after the restore lacks no pod of a claim."""
+        if not self._went_back:
+            return
+        if self._restored_at_list is None:
+            self._restored_at_list = self.pods.lists - self.pods.went_back
+        is_settled = asyncio.get_running_loop().time() >= self._listed_s + GRACE_S and not self._unlisted
+        if is_settled and self.pods.lists > self._restored_at_list and not self.retained:
+            self.pods.went_back = self._cliques.went_back = self._domains.went_back = False
+            self._restored_at_list = None
 
     async def _reconcile_domain(self, domain: str) -> bool:
         """State what the fold lacks of one domain. Returns whether every record is known to be folded."""
@@ -174,14 +198,13 @@ class PodEdge:
         shown = Shown(self._cliques.objects, self._domains.objects.get(domain))
         held = held_claims(state, domain)
         gone = gone_claims(held, self.pods, shown, self.mode)
+        is_done = True
         if domain in self._unlisted:
             unlisted = await self._unlisted_claims(domain, held)
-            if unlisted is None:
-                return False
-            gone += unlisted
+            is_done = unlisted is not None
+            gone += unlisted or []
         ended = {claim.member.uid for claim in gone}
         stay = [claim for claim in held if claim.member.uid not in ended]
-        is_done = True
         for release in releases(self._envelope, gone):
             is_done &= await self._submit(release)
         if not self._is_domain_gone(domain):
@@ -198,16 +221,18 @@ class PodEdge:
         return is_done
 
     async def _unlisted_claims(self, domain: str, held: Iterable[HeldClaim]) -> list[HeldClaim] | None:
-        """The claims whose pods two lists lack, of which the second began after the claim was folded. None if the
-        second list failed."""
+        """The claims whose pods two lists lack, of which the second began after the claim was folded. None if that is
+        not known yet."""
         found = unlisted_claims(held, self.pods)
-        is_proof = not self.pods.went_back and bool(self.pods.by_uid)
+        is_proof = not self._went_back and bool(self.pods.by_uid)
         if not is_proof or not (domain in self.pods.by_domain or self._is_domain_gone(domain)):
             self._count_retained(domain, len(found))
             return []
         self._count_retained(domain, 0)
         if not found:
             return []
+        if asyncio.get_running_loop().time() < self._listed_s + GRACE_S:
+            return None
         try:
             live = await self._live_uids(domain)
         except ApiError as error:
@@ -239,7 +264,7 @@ class PodEdge:
         if count:
             self.retained[domain] = count
         if count > known:
-            why = "the API server was set back" if self.pods.went_back else "no pod of their domain is listed"
+            why = "the API server was set back" if self._went_back else "no pod of their domain is listed"
             about = {"source": self._source, "domain": domain, "claims": count}
             logger.warning("claims without a pod stay: %s; `dpuplane cliques release` ends them", why, extra=about)
 

@@ -102,8 +102,8 @@ class CliqueWriter:
         self._running: set[CliqueId] = set()
         self._work = asyncio.Event()
         pods.subscribe(self._mark_domain, self._mark_all)
-        cliques.subscribe(self._mark_clique)
-        domains.subscribe(lambda item: self._mark_domain(item.metadata.uid))
+        cliques.subscribe(self._mark_clique, self._mark_all)
+        domains.subscribe(lambda item: self._mark_domain(item.metadata.uid), self._mark_all)
 
     def set_mode(self, mode: Mode) -> None:
         """Change the mode, and compare every object."""
@@ -156,8 +156,8 @@ class CliqueWriter:
             while True:
                 await self._work.wait()
                 self._work.clear()
-                if not (self._pods.lists and self._cliques.is_complete):
-                    continue  # the lists mark everything
+                if not (self._pods.lists and self._cliques.is_complete and self._domains.is_complete):
+                    continue  # each list marks everything
                 for of in [of for of in self._dirty if of not in self._running]:
                     del self._dirty[of]
                     self._running.add(of)
@@ -208,19 +208,27 @@ class CliqueWriter:
         state, shown = self._state(of.domain), self._cliques.objects.get(of.object_name)
         partition = self._replica.partition_for(CLIQUES, of.domain)
         place = LogPlace(self._replica.generation, self._replica.position(partition))
-        if place_of(shown) > place or (shown is None and not self._is_ours(of.domain)):
+        is_gone = self._is_gone(of.domain)
+        if place_of(shown) > place or (shown is None and (is_gone or not self._is_known(of.domain))):
             return None
         found = clique_rows(state, of, shown, self._pods, self.mode)
         self._note(of, found)
         owners = owners_of(state, of, shown, self._pods, self._namespace)
-        return clique_write(of, found, shown, owners=owners, namespace=self._namespace, place=place)
+        is_gone = is_gone and self.mode == "assign"
+        return clique_write(
+            of, found, shown, owners=owners, namespace=self._namespace, place=place, is_domain_gone=is_gone
+        )
 
-    def _is_ours(self, domain: str) -> bool:
-        """Whether the domain exists in this cluster. An empty list of domains proves nothing."""
-        if domain in self._domains.objects:
-            return self._domains.objects[domain].metadata.deletion_timestamp is None
-        is_known_gone = self._domains.is_complete and bool(self._domains.objects)
-        return domain in self._pods.by_domain and not is_known_gone
+    def _is_known(self, domain: str) -> bool:
+        """Whether the domain is one of this cluster."""
+        return domain in self._domains.objects or domain in self._pods.by_domain
+
+    def _is_gone(self, domain: str) -> bool:
+        """Whether the ComputeDomain was deleted. An empty list of domains proves nothing."""
+        found = self._domains.objects.get(domain)
+        if found is not None:
+            return found.metadata.deletion_timestamp is not None
+        return self._domains.is_complete and bool(self._domains.objects)
 
     def _note(self, of: CliqueId, found: CliqueRows) -> None:
         name = of.object_name

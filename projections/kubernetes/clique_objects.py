@@ -133,8 +133,13 @@ def clique_write(
     owners: list[OwnerReference],
     namespace: str,
     place: LogPlace,
+    is_domain_gone: bool = False,
 ) -> CliqueWrite | None:
-    """The write that gives an object these rows and owners; None if it has them."""
+    """The write that gives an object these rows and owners; None if it has them.
+
+    An object without rows and owners, which the garbage collector would keep, is deleted with its domain only: daemons
+    that start make it without rows.
+    """
     labels = {DOMAIN_LABEL: of.domain, CLIQUE_LABEL: of.clique}
     if shown is None:
         if not found.rows:
@@ -144,7 +149,7 @@ def clique_write(
         about = shown.metadata
         if about.deletion_timestamp is not None:
             return None
-        if not found.rows and not owners:
+        if is_domain_gone and not found.rows and not owners:
             return CliqueWrite(None)
         has_rows = {row.node_name: row for row in shown.daemons or ()} == {row.node_name: row for row in found.rows}
         has_labels = labels.items() <= (about.labels or {}).items()

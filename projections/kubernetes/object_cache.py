@@ -27,13 +27,18 @@ class ObjectCache(Generic[T]):
         self.objects: dict[str, T] = {}
         self.is_complete = False
         """Whether every object of the collection was listed at least once."""
+        self.went_back = False
+        """Whether the API server was set back since a reader reset this."""
         self._key = key
         self._listed: dict[str, T] | None = None
         self._listeners: list[Callable[[T], None]] = []
+        self._list_listeners: list[Callable[[], None]] = []
 
-    def subscribe(self, listener: Callable[[T], None]) -> None:
-        """Call this function after each change of an object."""
+    def subscribe(self, listener: Callable[[T], None], on_list: Callable[[], None] | None = None) -> None:
+        """Call the first function after each change of an object, the second one after each complete list."""
         self._listeners.append(listener)
+        if on_list is not None:
+            self._list_listeners.append(on_list)
 
     def list_began(self) -> None:
         self._listed = {}
@@ -68,12 +73,15 @@ class ObjectCache(Generic[T]):
     def list_completed(self, *, went_back: bool) -> None:
         listed, self._listed = self._listed or {}, None
         self.is_complete = True
+        self.went_back = self.went_back or went_back
         for key in [key for key in self.objects if key not in listed]:
             self.forget(key)
         if went_back:
             for key, item in listed.items():
                 self.objects[key] = item
                 self._notify(item)
+        for listener in self._list_listeners:
+            listener()
 
     def _notify(self, item: T) -> None:
         for listener in self._listeners:

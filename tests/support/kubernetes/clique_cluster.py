@@ -257,14 +257,16 @@ class CliqueCluster:
             while not await holds():
                 await asyncio.sleep(0.05)
 
-    async def until_indices(self, domain: str, wanted: dict[str, int], clique: str = CLIQUE) -> None:
+    async def until_indices(
+        self, domain: str, wanted: dict[str, int], clique: str = CLIQUE, *, timeout_s: float = 30.0
+    ) -> None:
         """Wait until the object and the fold have exactly these indices."""
 
         async def holds() -> bool:
             return await self.indices(domain, clique) == wanted == self.folded(domain, clique)
 
         try:
-            await self.until(holds)
+            await self.until(holds, timeout_s=timeout_s)
         except TimeoutError:
             shown, folded = await self.indices(domain, clique), self.folded(domain, clique)
             raise AssertionError(f"wanted {wanted}, shown {shown}, folded {folded}") from None

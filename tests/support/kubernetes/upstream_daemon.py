@@ -109,6 +109,8 @@ class UpstreamDaemon:
     # -- the queue: an item that fails is dropped if a newer one waits
 
     async def _serve(self) -> None:
+        while not self._cache.is_complete:  # the informer's first list
+            await asyncio.sleep(0.01)
         self._enqueue()
         while True:
             await self._work.wait()
