@@ -33,7 +33,8 @@ PAGE = 500
 WATCH_S = 300
 """Seconds after which the server ends a watch; the loop opens the next one."""
 IDLE_S = 90.0
-"""The API server sends a bookmark about once a minute."""
+"""The API server sends a bookmark about once a minute. One whose etcd notifies it of no progress sends none while the
+collection is quiet; then a watch is opened again each time, without a pause that grows."""
 RELIST_S = 3_600.0
 """Time after which the collection is listed again, in case a watch missed something."""
 RETRY_S = 0.5
@@ -180,15 +181,18 @@ class ListWatch(Generic[T]):
                     return
                 is_first = False
                 version = await self._watch(version)
-                if now_s() >= relist_s:
-                    return
             except ApiError as error:
-                self.is_current = False
-                self.counts.stalls += error.reason == "Stalled"
-                await self._pause(error)
+                if error.reason == "Stalled":
+                    self.counts.stalls += 1
+                    await asyncio.sleep(self._rng.uniform(0.0, RETRY_S))
+                else:
+                    self.is_current = False
+                    await self._pause(error)
                 version = str(max(_number(version), self._newest)) if version.isdecimal() else version
                 if _is_expired(error):
                     return
+            if self.is_current and now_s() >= relist_s:
+                return
 
     async def _watch(self, version: str) -> str:
         """Watch until the server ends it; returns the version to go on from."""

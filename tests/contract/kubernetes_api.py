@@ -214,6 +214,27 @@ class KubernetesApiContract:
             await server.api.patch(server.path("a"), server.body("a"), "apply")
         assert caught.value.status in (400, 422), "apply needs a field manager"
 
+    async def test_each_manager_of_a_status_owns_its_conditions(self, server: ApiUnderTest) -> None:
+        await server.create("a")
+
+        def condition(kind: str) -> dict[str, Any]:
+            when = "2026-01-01T00:00:00Z"
+            return {"type": kind, "status": "True", "lastTransitionTime": when, "reason": "Tested", "message": ""}
+
+        async def apply(manager: str, status: dict[str, Any]) -> dict[str, Any]:
+            body = {**server.body("a"), "status": status}
+            del body["metadata"]["labels"], body["spec"]
+            query = {"fieldManager": manager}
+            found = json.loads(await server.api.patch(server.path("a", "status"), body, "apply", query))
+            stated: dict[str, Any] = found["status"]
+            return stated
+
+        await apply("first", {"nodes": 4, "conditions": [condition("Ready")]})
+        both = await apply("second", {"conditions": [condition("Tested")]})
+        assert both["nodes"] == 4 and {each["type"] for each in both["conditions"]} == {"Ready", "Tested"}
+        left = await apply("first", {"nodes": 5})
+        assert left["nodes"] == 5 and [each["type"] for each in left["conditions"]] == ["Tested"]
+
     # -- deletes
 
     async def test_a_delete_meets_only_the_object_with_its_uid(self, server: ApiUnderTest) -> None:
@@ -332,10 +353,11 @@ class KubernetesApiContract:
     async def test_a_watch_ends_at_its_timeout_after_a_bookmark(self, server: ApiUnderTest) -> None:
         made = await server.create("a")
         version = about(made)["resourceVersion"]
-        async with server.watched(version, timeout_s=4, bookmarks=True) as events:
-            kinds = [event async for event in events]
-        assert {event.type for event in kinds} == {"BOOKMARK"}
-        assert int(about(json.loads(kinds[-1].object))["resourceVersion"]) >= int(version)
+        async with server.watched(version, timeout_s=6, labels="color=red", bookmarks=True) as events:
+            other = await server.create("b")
+            found = [event async for event in events]
+        assert {event.type for event in found} == {"BOOKMARK"}
+        assert int(about(json.loads(found[-1].object))["resourceVersion"]) >= int(about(other)["resourceVersion"])
 
     async def test_a_silent_watch_is_stalled(self, server: ApiUnderTest) -> None:
         made = await server.create("a")

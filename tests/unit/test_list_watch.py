@@ -145,6 +145,20 @@ async def test_a_stalled_watch_is_opened_again_without_a_list() -> None:
     assert (scene.watch.counts.stalls, scene.watch.counts.lists) == (1, 1)
 
 
+async def test_a_server_without_bookmarks_is_asked_again_and_counts_as_current() -> None:
+    scene = Scene()
+    scene.api.faults.has_bookmarks = False
+    async with scene.running():
+        for number in range(20):
+            await asyncio.sleep(IDLE_S)
+            assert scene.watch.is_current
+            await scene.create(f"node-{number}")
+            await asyncio.sleep(1.0)
+            assert f"node-{number}" in scene.seen.nodes
+            await asyncio.sleep(2 * IDLE_S)
+    assert scene.watch.counts.lists == 2 and not scene.watch.counts.failures
+
+
 async def test_failures_are_retried_with_growing_jitter() -> None:
     scene = Scene()
     async with scene.running():

@@ -45,6 +45,8 @@ class Faults:
     """Requests do not reach the server; use SimulatedApi.go_down to end its watches too."""
     latency_s: float = 0.0
     """The time from a request to its effect."""
+    has_bookmarks: bool = True
+    """A real server has none for a quiet collection, unless etcd notifies it of its progress."""
     longest_watch_s: float | None = None
     """Watches end after this time, whatever the client asks for."""
     shown: Callable[[str, list[dict[str, Any]]], list[dict[str, Any]]] | None = None

@@ -80,7 +80,7 @@ def applied(
             others[name].discard(path)
     found: dict[str, Any] = _overlaid(copy.deepcopy(live), intent, schema)
     dropped = owners.get(manager, set()) - wanted.keys() - set().union(*others.values())
-    for path in sorted(dropped, key=len, reverse=True):
+    for path in sorted(dropped, key=len):  # an item of a list before its fields, which name it
         _remove(found, path, schema)
     owners[manager] = set(wanted)
     return found

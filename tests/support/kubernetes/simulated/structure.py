@@ -93,9 +93,11 @@ def _scalar_faults(schema: Mapping[str, Any], value: Any, path: str) -> Iterator
 def _holds(rule: Mapping[str, Any], value: Any, old: Any) -> bool:
     if rule["rule"] == "self == oldSelf":
         return bool(value == old)
-    if rule.get("message") == POSITION_RULE:
-        before, after = ((each.get("status") or {}).get("logPosition") or {} for each in (old, value))
-        if after.get("generation", 0) != before.get("generation", 0):
-            return bool(after.get("generation", 0) > before.get("generation", 0))
-        return all(after.get(name, 0) >= offset for name, offset in before.items())
+    if rule["message"] == POSITION_RULE:
+        before, after = ((item.get("status") or {}).get("logPosition") or {} for item in (old, value))
+        generations = after.get("generation", 0), before.get("generation", 0)
+        if generations[0] != generations[1]:
+            return bool(generations[0] > generations[1])
+        compared = set(re.findall(r"logPosition\.\?(\w+)", rule["rule"]))
+        return all(after.get(part, 0) >= before.get(part, 0) for part in compared)
     return True

@@ -87,7 +87,7 @@ class Watcher:
         if self.faults.longest_watch_s is not None:
             length_s = min(length_s, self.faults.longest_watch_s)
         end_s = loop.time() + length_s
-        wants_bookmarks = query.get("allowWatchBookmarks") == "true"
+        wants_bookmarks = query.get("allowWatchBookmarks") == "true" and self.faults.has_bookmarks
         line_s = loop.time()
         bookmark_s = min(line_s + BOOKMARK_S, end_s - LAST_BOOKMARK_S)
         while True:
