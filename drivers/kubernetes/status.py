@@ -12,6 +12,7 @@ Two writers do no harm: the API server refuses a status whose position goes back
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from random import Random
 from typing import Any, NamedTuple, Protocol
@@ -35,6 +36,8 @@ from schemas.resources.hold import HOLD
 from schemas.resources.kinds import Kind
 from schemas.resources.rule_policy import RULE_POLICY
 
+logger = logging.getLogger(__name__)
+
 ROLE = "kubernetes"
 EVERY_S = 15.0
 """The time between two writes of a status without a flip of a condition."""
@@ -47,6 +50,10 @@ AHEAD_S = 5.0
 LINGER_S = 0.02
 SLICE = 10
 """Statuses computed between two turns of the loop."""
+
+
+_LOGGED = frozenset((100, 1_000, 10_000))
+"""Numbers of plans put off that are logged: a few come from a replica that is a little ahead."""
 
 
 class Objects(Protocol):
@@ -155,7 +162,10 @@ class StatusActor:
         is_over = found is not None and self._objects.is_over(name, found)
         need = _Need(found is None, is_over, body.content if body is not None else None)
         if need != self._needs.get(name) or is_seen:
-            self._writer.mark(self, name)
+            has_flipped = (
+                body is not None and found is not None and difference(body, found.status) is Difference.CONDITION
+            )
+            self._writer.mark(self, name, is_urgent=has_flipped)
         if found is None and self._objects.new(name) is None:
             self._needs.pop(name, None)
         else:
@@ -197,6 +207,9 @@ class StatusActor:
             return None
         if body.position.is_refused_after(position_of(found.status)):
             self.ahead += 1
+            if self.ahead in _LOGGED:
+                about = {"object": self.path(name), "position": body.position}
+                logger.warning("status not written: the object has a later position than this plane's log", extra=about)
             return Wait(AHEAD_S)
         early_s = found.status_s + EVERY_S - _now_s()
         if change is Difference.CONTENT and early_s > 0:

@@ -36,6 +36,8 @@ ATTEMPTS = 6
 """Failures in a row after which an object waits."""
 SLOW_RETRY_S = 300.0
 """The wait of an object whose attempts are used up, or whose write the server refuses, with jitter."""
+URGENT_S = 3_600.0
+"""An urgent object goes before those that are overdue by less: at the limit of requests, the others may wait long."""
 CONCURRENT = 4
 """Requests at the same time; each of them holds a seat of the server's priority level."""
 POSITION_REFUSED = "logPosition must not go back"
@@ -128,16 +130,16 @@ class Writer:
         """Objects in the queue."""
         return len(self._due_s)
 
-    def mark(self, target: Target, name: str) -> None:
-        """Serve an object now. An object whose last attempts failed keeps its pause; one without attempts left gets
-        new ones."""
+    def mark(self, target: Target, name: str, *, is_urgent: bool = False) -> None:
+        """Serve an object now, before others if it is urgent. An object whose last attempts failed keeps its pause;
+        one without attempts left gets new ones."""
         key = (target, name)
         failed = self._failed.get(key, 0)
         if failed >= ATTEMPTS:
             del self._failed[key]
         elif failed:
             return
-        self._put(key, 0.0)
+        self._put(key, -URGENT_S if is_urgent else 0.0)
 
     async def run(self) -> None:
         """Write until cancelled."""

@@ -185,6 +185,18 @@ async def test_requests_keep_to_the_rate() -> None:
         assert [await made.number(f"a{place}") for place in range(50)] == [1] * 50
 
 
+async def test_an_urgent_object_goes_before_those_that_wait_for_the_rate() -> None:
+    async with running(10.0) as made:
+        for place in range(200):
+            made.counters.want(f"a{place}", 1)
+        await asyncio.sleep(5.0)
+        made.counters.wanted["urgent"] = 1
+        made.writer.mark(made.counters, "urgent", is_urgent=True)
+        await asyncio.sleep(1.0)
+        assert "urgent" in made.counters.observed.objects
+        assert len(made.counters.observed.objects) < 100
+
+
 @pytest.mark.parametrize("status", [500, 504])
 async def test_a_write_that_took_effect_without_an_answer_is_not_repeated(status: int) -> None:
     async with running() as made:
