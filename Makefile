@@ -39,7 +39,6 @@ demo: $(RUNNABLE)  ## The whole plane in one process, with a fleet that joins it
 	@$(BIN)/dpuplane demo $(ARGS)
 
 test: $(INSTALLED)  ## Every test, with real Kafka brokers and a real Kubernetes API server
-	@$(BIN)/python -m tests.support.kubernetes.build
 	$(BIN)/pytest $(ARGS)
 
 lint: $(INSTALLED)  ## Style, types, and the direction of imports

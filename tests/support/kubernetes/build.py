@@ -2,7 +2,7 @@
 
 `KUBEBUILDER_ASSETS`, the variable of controller-runtime's envtest, names a folder with kube-apiserver, etcd and kubectl
 instead. Go itself comes as a wheel, which is a dependency of the tests. A build takes five minutes on two cores, so
-`make test` does it before the tests, whose time is limited. A lock lets several processes wait for one build.
+it begins before the first test, whose time is limited. A lock lets several processes wait for one build.
 """
 
 from __future__ import annotations
@@ -158,8 +158,3 @@ def _locked(path: Path) -> Iterator[IO[str]]:
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield lock
-
-
-if __name__ == "__main__":
-    for needed in NEEDED:
-        program(needed)
