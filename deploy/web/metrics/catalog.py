@@ -237,5 +237,19 @@ KUBERNETES_NODES_RETAINED = Gauge(
     ("source",),
 )
 
+KUBERNETES_WRITES = Counter(
+    "dpuplane_kubernetes_writes_total",
+    "Writes of statuses, by result: written, conflict, unknown, throttled, behind, refused, given_up.",
+    ("source", "result"),
+)
+KUBERNETES_CLIQUE_WRITES = Counter(
+    "dpuplane_kubernetes_clique_writes_total", "Written objects of cliques and domains.", ("source", "resource")
+)
+KUBERNETES_CLAIMS_RETAINED = Gauge(
+    "dpuplane_kubernetes_retained_claims",
+    "Claims whose pods no list has, and that stay because the list proves too little.",
+    ("source",),
+)
+
 CATALOG = tuple(found for found in list(globals().values()) if isinstance(found, MetricSpec))
 """All metrics, in the order above."""

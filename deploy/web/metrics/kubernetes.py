@@ -29,3 +29,22 @@ def collect(edge: KubernetesEdge) -> Iterator[Metric]:
         found = family.family()
         found.add_metric([edge.source], value)
         yield found
+    if edge.status is not None:
+        counts, writes = edge.status.writer.counts, catalog.KUBERNETES_WRITES.family()
+        for result, count in (
+            ("written", counts.writes),
+            ("conflict", counts.conflicts),
+            ("unknown", counts.unknown),
+            ("throttled", counts.throttled),
+            ("behind", counts.behind),
+            ("refused", counts.refused),
+            ("given_up", counts.given_up),
+        ):
+            writes.add_metric([edge.source, result], count)
+        yield writes
+    if edge.clique_writer is not None and edge.pods is not None:
+        written, retained = catalog.KUBERNETES_CLIQUE_WRITES.family(), catalog.KUBERNETES_CLAIMS_RETAINED.family()
+        for resource, count in sorted(edge.clique_writer.writes.items()):
+            written.add_metric([edge.source, resource], count)
+        retained.add_metric([edge.source], sum(edge.pods.retained.values()))
+        yield from (written, retained)
