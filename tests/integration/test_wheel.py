@@ -16,7 +16,7 @@ from deploy.kafka.brokers import ports_for
 from tests.support.planes import serving
 from tests.support.wheelhouse import PACKAGES, ROOT
 
-NOT_SHIPPED = ("deploy/docker/", "deploy/systemd/", "deploy/locks/")
+NOT_SHIPPED = ("deploy/docker/", "deploy/helm/", "deploy/systemd/", "deploy/locks/")
 """Folders that are not shipped in the wheel: they serve builds and installations. Documents are not shipped either."""
 
 

@@ -24,6 +24,8 @@ from drivers.relays.latency import LatencyHistogram
 from schemas.api import dpuplane_pb2 as pb
 
 BOUNDED = {
+    "source",
+    "resource",
     "actor", "limiter", "engine", "grpc_code", "grpc_method", "grpc_service", "grpc_type", "kind", "level", "limit",
     "listener", "method", "of", "outcome", "partition", "phase", "python", "rank", "reason", "replica", "result",
     "role", "roles", "topic", "version", "zone",
