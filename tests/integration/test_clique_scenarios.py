@@ -10,33 +10,40 @@ from random import Random
 
 import pytest
 
-from schemas.resources.compute_domain import UPSTREAM_KINDS
+from drivers.kubernetes.client import connect
+from schemas.kubernetes.api import KubernetesApi
+from schemas.resources.compute_domain import COMPUTE_DOMAIN_CLIQUE, GROUP, UPSTREAM_KINDS
 from schemas.resources.crds import definition
-from tests.contract.clique_scenarios import AssignScenarios, Opened
+from tests.contract.clique_scenarios import AssignScenarios, Opened, address, fill
 from tests.contract.daemon_scenarios import BesideScenarios
 from tests.support.kubernetes.clique_cluster import REPLICA, CliqueCluster
+from tests.support.kubernetes.cluster import ControlPlane
 from tests.support.kubernetes.fixtures import Cluster
 from tests.support.kubernetes.requests import install
 from tests.support.memory_log import START_MS
 from tests.support.memory_plane import plane
 
+DAEMON = "daemon"
+
+
+@asynccontextmanager
+async def cliques_of(api: KubernetesApi, namespace: str) -> AsyncIterator[CliqueCluster]:
+    """A driver namespace of a real API server, with a plane in memory."""
+    await install(api, *map(definition, UPSTREAM_KINDS))
+    async with plane() as made:
+        loop_ms = round(asyncio.get_running_loop().time() * 1_000)
+        made.ahead_ms = round(time.time() * 1_000) - loop_ms - START_MS
+        await made.start(REPLICA, "api")
+        east = CliqueCluster(api, namespace, made, Random(7))
+        try:
+            yield east
+        finally:
+            await east.stop()
+
 
 @pytest.fixture
 def opened(cluster: Cluster) -> Opened:
-    @asynccontextmanager
-    async def opened() -> AsyncIterator[CliqueCluster]:
-        await install(cluster.api, *map(definition, UPSTREAM_KINDS))
-        async with plane() as made:
-            loop_ms = round(asyncio.get_running_loop().time() * 1_000)
-            made.ahead_ms = round(time.time() * 1_000) - loop_ms - START_MS
-            await made.start(REPLICA, "api")
-            east = CliqueCluster(cluster.api, cluster.namespace, made, Random(7))
-            try:
-                yield east
-            finally:
-                await east.stop()
-
-    return opened
+    return lambda: cliques_of(cluster.api, cluster.namespace)
 
 
 class TestAssign(AssignScenarios):
@@ -45,3 +52,72 @@ class TestAssign(AssignScenarios):
 
 class TestBeside(BesideScenarios):
     pass
+
+
+async def test_33_an_api_server_that_restarts_in_mid_formation_changes_no_index(
+    own_control_plane: ControlPlane,
+) -> None:
+    async with (
+        connect(str(own_control_plane.kubeconfig())) as api,
+        cliques_of(api, "default") as east,
+    ):
+        domain = await east.create_domain()
+        east.start_edge()
+        await fill(east, domain, 4)
+        await asyncio.gather(*(east.create_pod(f"n{number}", domain, address(number)) for number in range(4, 9)))
+        own_control_plane.kill("kube-apiserver")
+        await asyncio.sleep(2.0)
+        await own_control_plane.start()
+
+        async def is_complete() -> bool:
+            shown = await east.indices(domain)
+            return len(shown) == 9 and shown == east.folded(domain)
+
+        await east.until(is_complete, timeout_s=90.0)
+        shown = await east.indices(domain)
+        assert {node: shown[node] for node in ("n0", "n1", "n2", "n3")} == {f"n{number}": number for number in range(4)}
+        assert sorted(shown.values()) == list(range(9))
+
+
+async def test_13_daemons_that_may_not_write_find_the_rows_that_are_assigned(own_control_plane: ControlPlane) -> None:
+    """Upstream's daemons at a cluster that took their right to write cliques."""
+    own_control_plane.kill("kube-apiserver")
+    own_control_plane.add_user(DAEMON)
+    await own_control_plane.start()
+    async with (
+        connect(str(own_control_plane.kubeconfig())) as api,
+        connect(str(own_control_plane.kubeconfig(DAEMON))) as daemon_api,
+        cliques_of(api, "default") as east,
+    ):
+        await _let_read(api)
+        east.daemon_api = daemon_api
+        domain = await east.create_domain()
+        east.start_edge()
+        nodes = {f"n{number}": address(number) for number in range(18)}
+        await asyncio.gather(*(east.start_daemon(node, domain, ip, is_ready=True) for node, ip in nodes.items()))
+
+        async def is_ready() -> bool:
+            rows = (await east.rows(domain)).values()
+            return len(rows) == 18 and {found["status"] for found in rows} == {"Ready"}
+
+        await east.until(is_ready, timeout_s=60.0)
+        await asyncio.sleep(1.0)
+        answers = [answer for daemon in east.daemons.values() for answer in daemon.answers]
+        assert {status for _, status in answers} <= {403}
+        assert sorted(index for daemon in east.daemons.values() for index in daemon.indices) == list(range(18))
+        assert await east.indices(domain) == east.folded(domain)
+
+
+async def _let_read(api: KubernetesApi) -> None:
+    """Give the daemons the rights of upstream's role, without those to write cliques."""
+    group = "/apis/rbac.authorization.k8s.io/v1"
+    reads = ["get", "list", "watch"]
+    rules = [
+        {"apiGroups": [GROUP], "resources": [COMPUTE_DOMAIN_CLIQUE.plural], "verbs": reads},
+        {"apiGroups": [""], "resources": ["pods"], "verbs": [*reads, "patch"]},
+    ]
+    await api.create(f"{group}/clusterroles", {"metadata": {"name": DAEMON}, "rules": rules})
+    subject = {"kind": "User", "name": DAEMON, "apiGroup": "rbac.authorization.k8s.io"}
+    role = {"kind": "ClusterRole", "name": DAEMON, "apiGroup": "rbac.authorization.k8s.io"}
+    body = {"metadata": {"name": DAEMON}, "subjects": [subject], "roleRef": role}
+    await api.create(f"{group}/clusterrolebindings", body)

@@ -50,6 +50,8 @@ class CliqueCluster:
 
     def __init__(self, api: KubernetesApi, namespace: str, plane: Plane, rng: Random) -> None:
         self.api = api
+        self.daemon_api = api
+        """The API server as upstream's daemons reach it."""
         self.namespace = namespace
         self.plane = plane
         self.rng = rng
@@ -238,7 +240,7 @@ class CliqueCluster:
     def run_daemon(self, node: str, pod: DaemonPodMade, clique: str = CLIQUE) -> UpstreamDaemon:
         """Upstream's daemon in an existing pod."""
         seed = Random(self.rng.getrandbits(64))
-        daemon = UpstreamDaemon(self.api, pod.metadata, node, pod.address, clique=clique, rng=seed)
+        daemon = UpstreamDaemon(self.daemon_api, pod.metadata, node, pod.address, clique=clique, rng=seed)
         self.daemons[node] = daemon
         self._running[node] = asyncio.ensure_future(daemon.run())
         return daemon
