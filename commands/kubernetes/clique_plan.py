@@ -138,8 +138,8 @@ def gone_claims(held: Iterable[HeldClaim], pods: DaemonPods, shown: Shown, mode:
         if pod is None:
             is_over = claim.member.uid in pods.gone
         else:
-            has_row = shown.has_row(claim.of, node_name(claim.node))
-            is_over = mode == "beside" and pod.is_terminating and not has_row
+            is_stopping = mode == "beside" and pod.is_terminating
+            is_over = is_stopping and not shown.has_row(claim.of, node_name(claim.node))
         if is_over:
             found.append(claim)
     return found

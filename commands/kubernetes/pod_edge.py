@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any, TypeAlias
@@ -50,7 +51,9 @@ logger = logging.getLogger(__name__)
 _pods = msgspec.json.Decoder(ObjectList[Pod])
 
 LINGER_S = 0.02
-"""Time in which watched changes gather to one record per clique."""
+"""Time in which watched changes gather to one record per clique. A comparison of a large domain takes longer; then
+changes gather for as long as the last one took."""
+LINGER_S_MAX = 0.5
 SUBMIT_TIMEOUT_S = 10.0
 CONCURRENT = 16
 """Domains that are compared, and records that are submitted, at the same time."""
@@ -109,6 +112,7 @@ class PodEdge:
         self._dirty: set[str] = set()
         self._unlisted: set[str] = set()
         """Domains whose claims have not been compared with the last complete list."""
+        self._slots = asyncio.Semaphore(CONCURRENT)
         self._listed_s = 0.0
         self._restored_at_list: int | None = None
         """The number of lists of pods when one showed that the API server was set back."""
@@ -138,14 +142,18 @@ class PodEdge:
     async def run(self) -> None:
         """State differences until cancelled."""
         await self._replica.ready()
+        now_s, took_s = asyncio.get_running_loop().time, 0.0
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._repeat_refused())
             tasks.create_task(self._follow_fold())
             while True:
                 await self._work.wait()
                 self._work.clear()
-                await asyncio.sleep(LINGER_S)
-                if not await self._reconcile():
+                await asyncio.sleep(max(LINGER_S, took_s))
+                began_s = now_s()
+                is_done = await self._reconcile()
+                took_s = min(now_s() - began_s, LINGER_S_MAX)
+                if not is_done:
                     await asyncio.sleep(RETRY_S * self._rng.uniform(0.5, 1.5))
                     self._work.set()
 
@@ -205,16 +213,13 @@ class PodEdge:
             gone += unlisted or []
         ended = {claim.member.uid for claim in gone}
         stay = [claim for claim in held if claim.member.uid not in ended]
-        for release in releases(self._envelope, gone):
-            is_done &= await self._submit(release)
+        is_done &= await self._submit_all(releases(self._envelope, gone))
         if not self._is_domain_gone(domain):
             state = self._states.cliques_at(self._replica.partition_for(CLIQUES, domain))
             newest = self.pods.newest_by_node(domain).values()
             lacking = lacking_claims(state, stay, newest, shown, self.mode)
-            for claim in claims(self._envelope, self._unanswered(lacking, stay)):
-                is_done &= await self._submit(claim)
-        for report in readiness(self._envelope, stay, self.pods.by_uid):
-            is_done &= await self._submit(report)
+            is_done &= await self._submit_all(claims(self._envelope, self._unanswered(lacking, stay)))
+        is_done &= await self._submit_all(readiness(self._envelope, stay, self.pods.by_uid))
         if is_done:
             self._unlisted.discard(domain)
             self._forget()
@@ -279,6 +284,23 @@ class PodEdge:
                 continue
             found.append(wish._replace(requested_index=-1) if pod.uid in self.conflicts else wish)
         return found
+
+    async def _submit_all(self, events: Iterable[CliqueEvent]) -> bool:
+        """Submit records: those of a clique in order, those of different cliques at the same time. Returns whether all
+        are folded, and need no second one."""
+        by_clique: defaultdict[str, list[CliqueEvent]] = defaultdict(list)
+        for event in events:
+            by_clique[event.clique].append(event)
+        results: list[bool] = []
+
+        async def submit(batch: list[CliqueEvent]) -> None:
+            async with self._slots:
+                results.extend([await self._submit(event) for event in batch])
+
+        async with asyncio.TaskGroup() as tasks:
+            for batch in by_clique.values():
+                tasks.create_task(submit(batch))
+        return all(results)
 
     async def _submit(self, event: CliqueEvent) -> bool:
         """Submit a record. Returns whether it is folded, and needs no second one."""
