@@ -33,6 +33,8 @@ from tests.support.kubernetes.chart import (
     selects,
 )
 
+pytestmark = pytest.mark.usefixtures("kubernetes_programs")
+
 READ = ["get", "list", "watch"]
 EDGE_RULES = {
     ("", "nodes"): READ,
