@@ -72,6 +72,7 @@ class KubernetesEdge:
         self._replica = replica
         self._ranks = ranks
         self._settings = settings
+        self._budget = RequestBudget(settings.requests_per_second)
         self._now_ms = now_ms
         self._rng = rng
 
@@ -92,8 +93,9 @@ class KubernetesEdge:
         yield from filter(None, (self.pods, self.clique_writer, self.status))
 
     def _add_status(self, api: KubernetesApi) -> None:
-        budget, kinds = RequestBudget(self._settings.requests_per_second), (DPU_RACK,)
-        self.status = StatusEdge(self._replica, self._ranks, api, budget, kinds, now_ms=self._now_ms, rng=self._rng)
+        self.status = StatusEdge(
+            self._replica, self._ranks, api, self._budget, (DPU_RACK,), now_ms=self._now_ms, rng=self._rng
+        )
         for plural, (kind, handler) in self.status.handlers.items():
             self.watches[plural] = ListWatch(api, kind.path(), Custom, handler, rng=self._rng)
 
@@ -125,7 +127,7 @@ class KubernetesEdge:
             domains=domains,
             mode=mode,
             rng=self._rng,
-            requests_per_s=self._settings.requests_per_second,
+            budget=self._budget,
         )
         clique_path, domain_path = COMPUTE_DOMAIN_CLIQUE.path(namespace), COMPUTE_DOMAIN.path()
         self.watches |= {

@@ -77,7 +77,7 @@ class CliqueWriter:
         domains: ObjectCache[DomainObject],
         mode: Mode,
         rng: Random,
-        requests_per_s: float = 50.0,
+        budget: RequestBudget,
     ) -> None:
         self.mode: Mode = mode
         self.writes: Counter[str] = Counter()
@@ -88,7 +88,7 @@ class CliqueWriter:
         """Nodes whose rows have no claim in the log, by the name of the object."""
         self.refused: dict[str, str] = {}
         """Why the API server refused a write, by the name of the object."""
-        self.requests = ObjectWrites(RequestBudget(requests_per_s), rng)
+        self.requests = ObjectWrites(budget, rng)
         self._replica = replica
         self._states = FoldStates(replica)
         self._ranks = ranks

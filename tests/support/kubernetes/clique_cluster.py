@@ -16,6 +16,7 @@ import msgspec
 from commands.kubernetes.list_watch import ListWatch
 from commands.kubernetes.pod_edge import PodEdge
 from drivers.kubernetes.clique_writer import CliqueWriter
+from drivers.kubernetes.object_writes import RequestBudget
 from eventstore.log import CLIQUES
 from eventstore.replicas.replica import Answer, Replica
 from projections.cliques.state import CliquesState
@@ -97,6 +98,7 @@ class CliqueCluster:
             cliques=cliques,
             domains=domains,
             mode=mode,
+            budget=RequestBudget(50.0),
             rng=self.plane.rng(),
         )
         clique_path = COMPUTE_DOMAIN_CLIQUE.path(self.namespace)
