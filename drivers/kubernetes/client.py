@@ -18,6 +18,7 @@ import msgspec
 from aiohttp.http_exceptions import LineTooLong
 
 from eventstore.errors import FatalError
+from projections.field_checks import PATH_QUOTED, quoted
 from schemas.kubernetes.api import ApiError, KubernetesApi, PatchType, WatchEvent
 
 logger = logging.getLogger(__name__)
@@ -80,7 +81,7 @@ async def connect(kubeconfig: str, *, context: str | None = None) -> AsyncIterat
     try:
         await load()
     except Exception as error:  # the library checks little of what it reads: a wrong type is a TypeError
-        raise KubeconfigInvalid(f"kubeconfig: {kubeconfig!r} cannot be used: {error}") from error
+        raise KubeconfigInvalid(f"kubeconfig: {quoted(kubeconfig, PATH_QUOTED)} cannot be used: {error}") from error
     async with client.ApiClient(configuration) as api:
         yield HttpApi(api, load)
 
