@@ -53,7 +53,9 @@ class _Need(NamedTuple):
 
 
 class Forwarder:
-    """Forwards changes of every zones partition until `run` is cancelled. The counts include confirmed appends only."""
+    """Forwards the changes of every partition of topic zones until `run` is cancelled. The counts include confirmed
+    appends only.
+    """
 
     def __init__(self, replica: Replica, ranks: Ranks, *, now_ms: Callable[[], int], rng: Random) -> None:
         self.forwards = 0

@@ -48,7 +48,7 @@ class Deadline(NamedTuple):
 
 
 class Timers:
-    """Appends the passed deadlines of every zones partition until `run` is cancelled."""
+    """Appends the passed deadlines of every partition of topic zones until `run` is cancelled."""
 
     def __init__(self, replica: Replica, ranks: Ranks, *, now_ms: Callable[[], int], rng: Random) -> None:
         self.stated = 0

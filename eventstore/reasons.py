@@ -12,7 +12,7 @@ from enum import StrEnum
 
 _FIELD = re.compile(r"([a-z][\w.-]*)(?: key|\[[^\]]*\])?: ")
 _LONGEST = 253
-"""Characters of a value: a record may name any text, and the state keeps refusals."""
+"""Characters of a value that are kept. Fold states store refusals, and the values come from records of any length."""
 
 
 class Reason(StrEnum):

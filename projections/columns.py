@@ -134,8 +134,7 @@ def _fault_of_names(names: Sequence[str], lines: str) -> str | None:
 
 
 def _are_ascending(lines: str, count: int) -> bool:
-    """Whether each of these lines of equal length sorts after the one before, as in most records; then no two are
-    equal."""
+    """Whether these lines, all of one length, ascend strictly, so no two are equal. The names of most records do."""
     width = len(lines) // count
     column = np.ndarray(count, f"S{width}", lines.encode())
     return bool((column[1:] > column[:-1]).all())

@@ -18,7 +18,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from eventstore.errors import PermanentError
 
 MAX_LABELS = 128
-"""Labels of one node or zone at most: bounds the size of a record's item."""
+"""Maximum number of labels of one node or zone: bounds the size of a record's item."""
 
 _WORD = r"[A-Za-z0-9][A-Za-z0-9._-]"
 _MORE = "[A-Za-z0-9._-]"
@@ -45,14 +45,14 @@ MAX_AHEAD_MS = 60_000
 """How far ahead of the log a creation time may lie. An incarnation that claims to be of next year would supersede all
 others until then."""
 LONGEST_UID = 128
-"""Bytes of a uid at most: a forward has the uid of every node, even if the request had none."""
+"""Maximum bytes of a uid: a forward has the uid of every node, even if the request had none."""
 _LONGEST_QUOTED = 60
 PATH_QUOTED = 255
-"""Characters of a path that a sentence quotes: the end identifies the file."""
+"""Maximum characters of a path in an error message: long enough for the end, which identifies the file."""
 MAX_NETWORKS = 64
-"""Networks of one zone at most: every address that a node agent states is compared with each."""
+"""Maximum number of networks of one zone: every address that a node agent states is compared with each."""
 _LONGEST_NETWORK = 43
-"""Characters of an IPv6 network at most."""
+"""Maximum characters of an IPv6 network."""
 _MAPPED = 0xFFFF
 """Upper 96 bits of IPv4 addresses in IPv6 form."""
 _ADDRESS4_BYTES = 4

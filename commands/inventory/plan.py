@@ -51,13 +51,14 @@ class ImportOptions:
     """Default: the first of name, node, hostname and sn that the file has."""
 
     zone_column: str = ""
-    """Default, without a size: the first of zone and rack that the file has."""
+    """The default, if there is no `zone_size`, is the first of zone and rack that the file has."""
 
     zone_size: int = 0
     """The number of nodes per zone, in file order, if no column has the zone."""
 
     address_column: str = ""
-    """Default, without a pool: the first of address and ip. May hold one IPv4 and one IPv6 address."""
+    """The default, if there is no `address_pool`, is the first of address and ip that the file has. A value is one
+    address, or one IPv4 and one IPv6 address."""
 
     address_pool: str = ""
     """A network whose hosts are assigned, in file order, to the nodes without an address in it, if no column has the

@@ -1,8 +1,9 @@
 """What the cliques fold lacks of the daemon pods of one domain: claims, releases and readiness. Pure.
 
-In *assign* mode a pod claims as soon as its daemon has labelled it. In *beside* mode the daemon chooses an index and
-writes a row; that row is the claim, and wishes its index. A row that is shown in assign mode is wished too, so that a
-switch of the mode keeps every index. Claims with a wish come first, or others would get the wished indices.
+In mode `assign`, a pod claims as soon as its daemon has labelled it. In mode `beside`, the daemon chooses an index and
+writes a row; that row is the claim, and requests its index. An existing row requests its index in mode `assign` too, so
+that a switch of the mode keeps every index. Claims that request an index come first: other claims could otherwise be
+given these indices.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from schemas.events import MAX_ITEMS, DaemonReadinessReported, IndicesClaimed, I
 from schemas.kubernetes.compute_domains import CliqueObject, DomainObject
 
 MAX_RECORD_ITEMS = min(MAX_ITEMS, 256)
-"""Items of 700 bytes at most fit a record."""
+"""Maximum items of one record. An item has at most 700 bytes, so the record fits the log's size limit."""
 
 
 class Wish(NamedTuple):
-    """A claim to state: a pod under the name that the fold has for its node, and the index that a row shows, or -1."""
+    """A claim to append: a pod under the name that the fold has for its node, and the index of its row, or -1."""
 
     pod: DaemonPod
     node: str
@@ -92,7 +93,7 @@ def lacking_claims(
 
 
 def _wished(state: CliquesState, of: CliqueId, pod: DaemonPod, shown: Shown) -> int:
-    """The index that the pod's row shows, or -1: also if the fold gives the node that index without a wish."""
+    """The index that the pod's row shows, or -1: also if the fold gives the node that index without a request."""
     index = shown.index_of(of, pod.node)
     clique = state.cliques.get(of.key)
     if index is None or index < 0:
@@ -130,7 +131,7 @@ def claims(make: EnvelopeFactory, wishes: Iterable[Wish]) -> Iterator[IndicesCla
 def gone_claims(held: Iterable[HeldClaim], pods: DaemonPods, shown: Shown, mode: Mode) -> list[HeldClaim]:
     """The claims whose pods were deleted.
 
-    In beside mode a daemon that stops removes its own row; then its pod, which terminates, needs the index no more.
+    In mode `beside`, a daemon removes its own row when it stops. Its terminating pod then needs the index no more.
     """
     found = []
     for claim in held:

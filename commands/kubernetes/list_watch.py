@@ -240,7 +240,7 @@ class ListWatch(Generic[T]):
             item = self._item.decode(event.object)
         except msgspec.DecodeError as error:
             if not self.counts.malformed_events:
-                logger.warning("an event cannot be read, skipped: %s", error, extra={"path": self._path})
+                logger.warning("undecodable event skipped: %s", error, extra={"path": self._path})
             self.counts.malformed_events += 1
             return version
         found = item.metadata.resource_version

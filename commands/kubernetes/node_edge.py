@@ -42,7 +42,10 @@ REFUSED_RETRY_S = 600.0
 
 
 class NodeEdge:
-    """States the nodes of one source while `run` runs. A list-watch calls the methods of its handler."""
+    """Appends what the log lacks of the nodes of one source, while `run` runs.
+
+    A list-watch calls the methods of its handler.
+    """
 
     def __init__(
         self, replica: Replica, rules: NodeRules, *, now_ms: Callable[[], int], rng: Random, edge: str = ""
@@ -188,7 +191,7 @@ class NodeEdge:
         if retained and retained != self.retained:
             why = "the API server was restored from a backup" if self._went_back else "no Node of their zones is listed"
             logger.warning(
-                "nodes missing from the source stay: %s; `dpuplane nodes leave` lets them leave",
+                "nodes missing from the source kept: %s; `dpuplane nodes leave` removes them",
                 why,
                 extra={"source": self._rules.source, "zones": len(stays), "nodes": retained, "first": min(stays)},
             )
@@ -229,7 +232,7 @@ class NodeEdge:
             raise
         except PlaneError as error:
             about = {"source": self._rules.source, "zone": event.zone, "event": type(event).__name__}
-            logger.warning("nodes not stated, retrying: %s", error, extra=about)
+            logger.warning("event about nodes not confirmed, retrying: %s", error, extra=about)
             return names
         outcome = answer.outcome
         if outcome.code == "refused" and not outcome.items:

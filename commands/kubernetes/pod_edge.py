@@ -67,7 +67,7 @@ REFUSED_RETRY_S = 600.0
 
 
 class PodEdge:
-    """States the daemon pods of one source cluster while `run` runs.
+    """Appends what the log lacks of the daemon pods of one source cluster, while `run` runs.
 
     List-watches fill `pods`, `cliques` and `domains`, which the writer of cliques shares. `pods_path` is the collection
     of the watched pods. `mode` may change at any time.
@@ -168,8 +168,8 @@ class PodEdge:
                         self._mark(domain)
 
     async def _reconcile(self) -> bool:
-        """State what the fold lacks of the domains that changed. Returns whether nothing is left to state. Nothing is
-        stated before all three lists: a claim would lack its wish.
+        """Append what the fold lacks of the domains that changed. Returns whether nothing is left to append. Nothing is
+        appended before all three lists are complete: a claim would lack its requested index.
         """
         if not (self.pods.lists and self._cliques.is_complete and self._domains.is_complete):
             return True
@@ -242,7 +242,7 @@ class PodEdge:
             live = await self._live_uids(domain)
         except ApiError as error:
             about = {"source": self._source, "domain": domain}
-            logger.warning("daemon pods not listed, their claims stay: %s", error, extra=about)
+            logger.warning("daemon pods not listed, their claims were kept: %s", error, extra=about)
             return None
         return [claim for claim in found if claim.member.uid not in live]
 
@@ -271,11 +271,11 @@ class PodEdge:
         if count > known:
             why = "the API server was set back" if self._went_back else "no pod of their domain is listed"
             about = {"source": self._source, "domain": domain, "claims": count}
-            logger.warning("claims without a pod stay: %s; `dpuplane cliques release` ends them", why, extra=about)
+            logger.warning("claims without a pod kept: %s; `dpuplane cliques release` ends them", why, extra=about)
 
     def _unanswered(self, lacking: Iterable[Wish], stay: Iterable[HeldClaim]) -> list[Wish]:
-        """The claims without those that the fold has refused, or has taken in without their address. A refused wish is
-        claimed again without it."""
+        """The claims without those that the fold has refused, or has taken in without their address. A claim
+        whose requested index was refused is repeated without the index."""
         held, found = {claim.member.uid for claim in stay}, []
         for wish in lacking:
             pod = wish.pod
@@ -311,7 +311,7 @@ class PodEdge:
             raise
         except PlaneError as error:
             about = {"source": self._source, "domain": event.domain, "event": type(event).__name__}
-            logger.warning("daemon pods not stated, retrying: %s", error, extra=about)
+            logger.warning("event about daemon pods not confirmed, retrying: %s", error, extra=about)
             return False
         if isinstance(event, IndicesClaimed):
             outcome = answer.outcome
@@ -324,7 +324,7 @@ class PodEdge:
         return True
 
     def _take_answers(self, event: IndicesClaimed, reasons: dict[str, str]) -> bool:
-        """Note the answers to claims. Returns whether none has to be claimed again without its wish."""
+        """Note the answers to claims. Returns False if one has to be repeated without its requested index."""
         wishes = event.requested_indices or [-1] * len(event.nodes)
         is_final = True
         for node, uid, address, wish in zip(event.nodes, event.uids, event.addresses, wishes, strict=True):
@@ -332,7 +332,7 @@ class PodEdge:
             if reason is not None and wish >= 0:
                 self.conflicts[uid] = reason
                 about = {"source": self._source, "domain": event.domain, "node": node, "reason": reason}
-                logger.warning("index of a row not kept, claiming another one", extra=about)
+                logger.warning("index of an existing row refused, claiming any free index", extra=about)
                 is_final = False
                 continue
             self._answered[uid] = (address, event.clique)

@@ -22,7 +22,7 @@ RETRY_S = 1
 """The pause that a client is asked for before it repeats a call, in seconds."""
 
 _DESCRIPTION_MAX = 1_000
-"""Characters of a description. The sentence is in three headers of the response, and a client takes 8 kB of headers."""
+"""Maximum characters of a description. Three response headers contain it, and a client accepts 8 kB of headers."""
 
 
 class NotFound(PermanentError):

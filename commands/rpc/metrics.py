@@ -97,7 +97,9 @@ _KINDS = {
 
 
 class RpcMetrics:
-    """Counts by method; ended commands by (method, outcome); refusals by reason code. `now_s` is a monotonic clock."""
+    """Counts calls by method, ended commands by (method, outcome), and refused commands by reason code. `now_s` is a
+    monotonic clock.
+    """
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self.methods: list[MethodMetrics] = []

@@ -224,7 +224,7 @@ def _print(
 
 
 async def _while_read(showing: Coroutine[Any, Any, None]) -> None:
-    """Print until the end, or until stdout has no reader: the next event may be long in coming."""
+    """Print until the end, or until stdout has no reader: the next event may come much later."""
 
     async def look() -> None:
         while True:

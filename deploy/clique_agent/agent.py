@@ -107,7 +107,7 @@ class CliqueAgent:
             else:
                 if result.outcome in (pb.OUTCOME_DONE, pb.OUTCOME_UNCHANGED, pb.OUTCOME_WAITING):
                     if result.outcome == pb.OUTCOME_WAITING:
-                        logger.warning("no index yet: %s", result.reason)
+                        logger.warning("claim queued, waiting for an index: %s", result.reason)
                     return
                 if result.outcome == pb.OUTCOME_REFUSED:
                     raise ClaimRefused(result.reason)
@@ -221,7 +221,7 @@ class CliqueAgent:
             async with asyncio.timeout(RELEASE_S):
                 await self._client.command("ReleaseIndices", request)
         except (CallFailed, TimeoutError) as error:
-            logger.warning("index not released; it is when the pod is gone: %s", error)
+            logger.warning("index not released, the plane releases it when the pod is deleted: %s", error)
 
 
 class ClaimRefused(Exception):

@@ -44,7 +44,9 @@ class ActorContext:
 
 
 class Actor(Protocol):
-    """A part of a process that acts by rank on what its folds show, through internal events."""
+    """A background task of a process: it reads the folds and appends internal events. Replicas with a later rank wait
+    longer, so that usually only one of them acts.
+    """
 
     @property
     def internal_events(self) -> InternalEvents: ...

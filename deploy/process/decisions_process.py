@@ -23,7 +23,7 @@ END_S = 1.0
 """Time limit for the end of the process after its standard input was closed."""
 
 NAME_MAX = 53
-"""Characters of the parent's name in the name of the replica, which has 63 at most."""
+"""Maximum characters of the parent's name in the name of the replica, which may have 63 characters."""
 
 _PROGRAM = "deploy.process.decisions_program"
 _CHANGED_SETTINGS = {

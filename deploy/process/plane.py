@@ -176,7 +176,7 @@ class Plane:
         found = fit_connection_limits(files, wanted)
         if found != wanted:
             logger.warning(
-                "connection limits lowered to leave files for the log; raise the limit of open files (LimitNOFILE)",
+                "connection limits lowered: the log needs open files too; raise the limit of open files (LimitNOFILE)",
                 extra={"files": files, **found._asdict()},
             )
         return found

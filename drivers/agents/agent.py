@@ -40,7 +40,7 @@ class AgentSettings(NamedTuple):
     read_back_s: float = 5.0
     """Timeout of a read-back of the device."""
     slow_s: float = 0.05
-    """A frame that takes longer is acknowledged as received before it is applied."""
+    """The agent acknowledges a frame as received if the device has not applied it after this time."""
 
 
 DEFAULTS = AgentSettings()

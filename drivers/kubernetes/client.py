@@ -173,7 +173,7 @@ class HttpApi:
         try:
             await self._load()
         except Exception as error:
-            logger.warning("credentials not read again: %s", error)
+            logger.warning("credentials could not be reloaded after a 401 response: %s", error)
             return response
         response.close()
         return await self._call(method, path, query, body, content_type=content_type, timeout=timeout)

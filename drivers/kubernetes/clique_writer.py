@@ -6,7 +6,7 @@ difference to one PUT of the whole object under its resource version. Changes wi
 deleted is made again from the fold, with the same indices. An object whose rows were computed from a later position of
 the log is left alone until this replica has folded that position.
 
-In beside mode upstream's controller writes the status of ComputeDomains from the same rows, so this writer does not.
+In mode `beside`, upstream's controller writes the status of ComputeDomains from the same rows, so this writer does not.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ _DOMAIN_STATUS = ""
 class CliqueWriter:
     """Writes the objects of one source cluster while `run` runs. List-watches fill the caches.
 
-    `namespace` is the driver's, in which cliques and daemon pods are. `mode` may change at any time.
+    `namespace` is the namespace of the DRA driver: clique objects and daemon pods are in it. `mode` may change at any
+    time.
     """
 
     def __init__(

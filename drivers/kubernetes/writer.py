@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 RETRY_S = 0.5
 RETRY_S_MAX = 30.0
 ATTEMPTS = 6
-"""Failures in a row after which an object waits."""
+"""Consecutive failed writes of an object after which its next attempt waits for SLOW_RETRY_S."""
 SLOW_RETRY_S = 300.0
 """The wait of an object whose attempts are used up, or whose write the server refuses, with jitter."""
 URGENT_S = 3_600.0

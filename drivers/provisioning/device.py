@@ -19,7 +19,7 @@ from projections.zones.dpus.phases import OS_INSTALLING, REBOOTING
 from projections.zones.rows import Dpu
 
 _IMAGE_SHOWN = 253
-"""Characters of an image's name in a message: names often differ at the end."""
+"""Maximum characters of an image's name in a message: long enough for the end, where names often differ."""
 
 TOKENS_PER_MS = 1 << 20
 """More than the attempts at one DPU that can start within a millisecond of the log."""

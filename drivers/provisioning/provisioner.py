@@ -77,7 +77,7 @@ _Work: TypeAlias = Callable[[_Step], Coroutine[Any, Any, None]]
 
 
 class Provisioner:
-    """Serves every zones partition until `run` is cancelled.
+    """Provisions the DPUs of every partition of topic zones until `run` is cancelled.
 
     `under_way` counts the DPUs with an attempt in this process. `ended` counts attempts by phase and result: done,
     given up (superseded by another attempt), lost (the actor's beacon is missing), or the kind of the failure.

@@ -166,7 +166,7 @@ class LinkMembership:
         for name in self.numbering.names_of(dpus):
             ahead[name] = has
         logger.warning(
-            "DPUs report newer tables than the restored log has; compare both with `dpuplane verify`",
+            "DPUs reported newer tables than the restored log has; compare both with `dpuplane verify`",
             extra={
                 "peer": self._peer,
                 "zone": self._zone.name,

@@ -32,8 +32,8 @@ ENTRIES_MAX = 300
 """Most pairs of version and level in one report: the newest, since a DPU with a version has had all before it."""
 
 SETS_BYTES_MAX = 768 * 1024
-"""Bytes of all sets of ordinals in one report. A record may have 1 MiB; the rest is for names and reasons. For the
-largest zones, this is about as many versions as the fold stores."""
+"""Maximum bytes of all sets of ordinals in one report. A record may have 1 MiB; the rest is for names and reasons. For
+the largest zones, this is about as many versions as the fold stores."""
 
 
 @dataclass(slots=True)

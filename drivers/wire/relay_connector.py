@@ -66,4 +66,4 @@ class RelayConnector:
         else:
             self._wait_s = self._rng.uniform(0.0, backoff_ceiling(self._failures, BACKOFF_FIRST_S, BACKOFF_LAST_S))
         self._failures += 1
-        logger.info("%s has no relay, next try in %.1f s: %s", self._who, self._wait_s, error)
+        logger.info("%s not connected to a relay, next attempt in %.1f s: %s", self._who, self._wait_s, error)

@@ -45,7 +45,9 @@ _BATCH_RECORDS = 500
 _BATCH_BYTES = 512 << 10
 _QUEUED_BYTES = 32 << 20
 _QUEUED_RECORD_BYTES = 256
-"""Bytes that count for a record of the queue besides its content, so that the number of records is bounded too."""
+"""Bytes that each queued record adds to the queue size on top of its content, so that _QUEUED_BYTES also bounds the
+number of records.
+"""
 _CHECK_S = 1.0
 _STEP_BACK_MS = 60_000
 """Maximum step back of the clock that the log waits out. After a larger step the earlier time was wrong: append times

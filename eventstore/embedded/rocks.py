@@ -167,8 +167,8 @@ class Rocks:
     def first_at(self, partition: Partition, time_ms: int, begin: int, end: int) -> int:
         """The first of these offsets that was appended at `time_ms` or later; the end if there is none.
 
-        The clock may have been set back. Append times rise between two such steps, so the record is in the first of
-        these ranges that ends at `time_ms` or later.
+        Append times rise, except at the offsets where the clock was set back. These offsets divide the log into ranges
+        of rising times, and the record is in the first range that ends at `time_ms` or later.
         """
         edges = [begin, *self._step_backs(partition, begin, end), end]
         for first, behind in pairwise(edges):

@@ -171,10 +171,10 @@ def folds_by_version(folds: Iterable[Fold[Any]]) -> dict[str, dict[int, Fold[Any
 
 @runtime_checkable
 class MigratingFold(Protocol):
-    """Rules of a later version whose state has another form than that of the version before."""
+    """A fold version that stores its state in another form than the version before it, and migrates the older state."""
 
     def migrate(self, state: Any, at: RecordMetadata) -> Any:
-        """Migrate the state of the version before to the form of these rules: change and return it, or return a new
+        """Migrate the state of the previous version to the form of this version: change and return it, or return a new
         state, in whose tables no row is marked as changed.
 
         As pure and as total as `evolve`. Changes that watchers of the state see belong to `at`, the record that raises
@@ -185,7 +185,7 @@ class MigratingFold(Protocol):
 
 @runtime_checkable
 class TimedFold(Protocol):
-    """Rules whose state has times in the future: ends of windows, deadlines."""
+    """A fold whose state contains times in the future: ends of windows, deadlines."""
 
     def rewind(self, state: Any, time_ms: int) -> None:
         """Correct the state for a clock that was fast and has been set back to `time_ms`: bring forward the times that
@@ -198,7 +198,7 @@ class TimedFold(Protocol):
 
 @runtime_checkable
 class RunFold(Protocol):
-    """Rules that can also take consecutive commands of one type together, with the same effect as one by one.
+    """A fold that can also take consecutive commands of one type together, with the same effect as one by one.
 
     `evolve` applies the change of a run like the change of one record. The fold time of the run's first record counts
     for all of its records, so no decision may depend on the difference.

@@ -182,7 +182,9 @@ class FoldedPartition:
         return start + 1, [] if entry is None else [entry]
 
     def _fold_run(self, records: Sequence[Record]) -> list[LedgerEntry] | None:
-        """Fold a run at the start of these records. Returns its outcomes; None if they are to be folded one by one."""
+        """Fold the first of these records together, as one run. Returns their outcomes; None if no run begins here and
+        the caller must fold the records one by one.
+        """
         if self.halted or self._run_fold is None:
             return None
         assert records[0].offset >= self.position, "the log went backwards"

@@ -172,7 +172,8 @@ class _FetchActivity:
     def silence(self, fetched: Collection[TopicPartition], *, has_more: bool) -> float:
         """Seconds since the last fetch response of the most silent partition. Call it after every poll.
 
-        While the consumer has undelivered records, it may not fetch a partition, so the silence does not count.
+        Silence does not count while the consumer has undelivered records (`has_more`): it fetches no more of a
+        partition until these are delivered.
         """
         now = self._now()
         was_away = now - self._asked_at > 4 * POLL_MS / 1_000  # the reader was busy elsewhere and did not poll

@@ -101,9 +101,9 @@ def plan_restore(
 ) -> RestorePlan:
     """Plan the restore of this backup. Raises PermanentError for a generation that devices would take for an older one.
 
-    The default generation is derived from the time. With the next number, two logs restored from one backup would have
-    the same generation. A DPU that has seen the first log would take the second for the same log, and nothing would
-    show that it is behind.
+    The default generation is derived from the time. If it were the backup's generation plus one, two logs restored from
+    one backup would have the same generation. A DPU that has seen the first log would take the second for the same log,
+    and nothing would show that the DPU is behind.
     """
     least = manifest.generation + 1
     if generation is not None and generation < least:

@@ -138,7 +138,9 @@ _PRECEDENCE = ("done", "waiting", "unchanged", "refused")
 
 
 def _merged(nodes: Sequence[str], outcomes: Sequence[Outcome]) -> Outcome:
-    """The outcome of a record; its items list the outcomes with a result or a reason."""
+    """The outcome of a record, from the outcomes of its items. It lists only the items that have a result, a reason or
+    another code than the record.
+    """
     first = min(outcomes, key=lambda outcome: _PRECEDENCE.index(outcome.code))
     items = tuple(
         ItemOutcome(

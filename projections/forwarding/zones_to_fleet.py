@@ -66,8 +66,9 @@ def forward(state: ZonesState, partition: int, mark: int) -> MembershipChanged |
 def is_forwarded(state: ZonesState, mark: int, offset: int) -> bool:
     """Whether fleet, at this mark, has taken all changes accepted below `offset`, which this state has folded.
 
-    A mark below `offset` is enough if the outbox has no change from the mark on, at any offset: a node that changed
-    below `offset` and again after it is only in the later entry, and fleet has neither change. A mark below the pruned
+    A mark below `offset` is enough if the outbox has no entry from the mark on. An entry at or after `offset` also
+    counts: the outbox has only the last change of each node, so this entry may replace one below `offset` that fleet
+    does not have either. A mark below the pruned
     changes comes from a lagging view of fleet, and proves nothing.
     """
     return mark >= offset or (mark >= state.forwarded and not state.has_unforwarded_from(mark))

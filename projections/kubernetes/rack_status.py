@@ -35,7 +35,7 @@ MAX_LISTED = 2_048
 MAX_RANGE_CHARACTERS = 253
 MAX_REASON = 120
 MAX_DPU = 100
-"""Characters of a reason and of a DPU's name that are shown of an offender."""
+"""Maximum characters of the reason and of the DPU's name that are shown for an offender."""
 
 
 class RackStates(NamedTuple):

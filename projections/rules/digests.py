@@ -33,7 +33,7 @@ def digest_of(rule: RuleText, packed4: bytes, packed6: bytes) -> int:
 
 
 def to_bytes(digest: int) -> bytes:
-    """A digest in the form of frames and states: 16 bytes, big-endian."""
+    """A digest as frames and saved states encode it: 16 bytes, big-endian."""
     return (digest & _MASK128).to_bytes(16, "big")
 
 

@@ -31,7 +31,7 @@ Selector: TypeAlias = tuple[tuple[str, str], ...]
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """A policy in force. `version` is the fleet position of its last change, 0 for the built-in one."""
+    """A policy in force. `version` is the position in fleet of its last change, 0 for the built-in one."""
 
     name: str
     priority: int

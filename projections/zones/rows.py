@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from projections.attempt_limits import AttemptsByFailure
 
 MAX_ACTOR = 300
-"""Characters of an actor in a forward. Certificates have no longer names, so only a forged log has longer actors."""
+"""Maximum characters of an actor in a forward. No certificate has a longer name: a longer actor means a forged log."""
 
 
 class Node(msgspec.Struct, frozen=True, gc=False, array_like=True):

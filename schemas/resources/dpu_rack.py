@@ -71,7 +71,7 @@ class RulesStatus(Model):
     """The rule table of the zone, and the number of DPUs that have it."""
 
     version: Count = 0
-    """The position in fleet of the table's last change."""
+    """The position in topic fleet of the table's last change."""
     digest: Annotated[str, Field(max_length=64, pattern=r"^[0-9a-f]*$")] = ""
     """The digest of the table: equal digests mean equal tables."""
     rules: Count = 0

@@ -1,4 +1,4 @@
-"""The description of a custom resource: everything in its definition beside the schema of its fields."""
+"""The description of a custom resource: everything in its definition except the schema of its fields."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """A kind of resource, with the model of its fields beside apiVersion, kind and metadata."""
+    """A kind of resource, with the model of all its fields except apiVersion, kind and metadata."""
 
     name: str
     plural: str

@@ -69,7 +69,7 @@ class RulePolicyStatus(Model):
     observed_generation: ObservedGeneration = 0
     log_position: LogPosition | None = None
     version: Count = 0
-    """The position in fleet of the policy's last change."""
+    """The position in topic fleet of the policy's last change."""
     hold: Count | None = None
     """The number of the hold that the last change waits for."""
     zones: Count = 0

@@ -198,7 +198,7 @@ class _Comparison:
         return any(gone is not None and gone.changed >= marks.get(number, 0) for number, gone in tombstones)
 
     def _ended(self, number: int, name: str, node: Node) -> str:
-        """The leave that has ended this node; "" if there is none."""
+        """The difference if a leave in another zone should have removed this node; "" if there is no such leave."""
         for other, leaves in sorted(self._observer.leaves.items()):
             gone = leaves.get(name)
             if other == number or gone is None or name in self._zones[other].nodes.rows:

@@ -36,7 +36,7 @@ FILES_MIN = 2_048
 _FLOCK = struct.Struct("hhqqi")
 """A lock as in fcntl(2): type, whence, start, length, and the owner's process id."""
 LEFT_SHARE_MIN = 0.1
-"""Share of a certificate's lifetime: rotation normally happens earlier."""
+"""A certificate is reported if less than this share of its lifetime is left: rotation normally happens earlier."""
 PACKAGES = ("grpcio", "protobuf", "aiokafka", "rocksdict", "fastavro", "cryptography")
 
 

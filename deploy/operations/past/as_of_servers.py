@@ -153,7 +153,9 @@ class _AsOfServer:
         return 0.0 if self._waiting else self._loop.time() - self._asked_s
 
     async def ready(self, timeout_s: float) -> AsOfQueries:
-        """The service, once the point is folded. Raises the errors of `AsOfServers.at`."""
+        """Wait until the log is folded up to the requested point, and return the queries at this point. Raises the
+        errors of `AsOfServers.at`.
+        """
         self._waiting += 1
         try:
             async with asyncio.timeout(timeout_s):

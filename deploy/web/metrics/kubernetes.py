@@ -1,4 +1,4 @@
-"""Metrics of the Kubernetes edge: what it watches, and what it could not state."""
+"""Metrics of the Kubernetes edge: its watches, its nodes and claims, and its writes to the API server."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ FIRST_STRETCH, LAST_STRETCH = 8, 256
 READ_S = 5.0
 _TEXT_SHOWN = 2_000
 _ITEMS_SHOWN = 20
-"""Characters of a text and items of a list that are shown; the rest is counted."""
+"""The page shows this many characters of a text and items of a list, and counts the rest."""
 
 
 class LogPage(NamedTuple):

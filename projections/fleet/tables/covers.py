@@ -149,7 +149,7 @@ class SetCover:
         return netted((self.content(), undone))
 
     def prefix_of(self, address: Address) -> int | None:
-        """The prefix, as a key, that holds an address, as of the last read; None if none does."""
+        """The key of the prefix that contains this address, as of the last read; None if no prefix contains it."""
         family = self._four if isinstance(address, int) else self._six
         return family.holding(as_int(address))
 

@@ -57,7 +57,7 @@ NODE_ADDRESSES = 2
 
 
 class Budget(msgspec.Struct, frozen=True):
-    """The addresses of a list that may change their verdict per window: a share, and at least a count."""
+    """How many addresses of a list may change their verdict per window: a share of the list, and at least a count."""
 
     kind: str
     permille: int

@@ -353,7 +353,9 @@ def _key(state: FleetState, kind: BudgetKind, zones: Collection[str], asked: int
 
 
 def _was_unknown(zone: FleetZone | None, asked: int) -> bool:
-    """Whether the zone is newer to fleet than the request of an edit, or had no labels then and since."""
+    """Whether fleet learned of the zone after the edit was requested at offset `asked`, or the zone has had no labels
+    since before then.
+    """
     return zone is not None and (zone.since_version > asked or (not zone.labels and zone.labels_version <= asked))
 
 

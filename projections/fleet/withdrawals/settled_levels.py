@@ -38,7 +38,9 @@ class LevelHistory(msgspec.Struct, frozen=True, array_like=True):
         return LevelHistory((*kept, (step_ms, level)))
 
     def rewind(self, step_ms: int) -> LevelHistory:
-        """This history with the samples of later steps merged into this step, at their smallest level."""
+        """This history after the clock was set back to `step_ms`: all samples from then on become one sample at
+        `step_ms`, with their smallest level.
+        """
         ahead = [level for start, level in self.samples if start >= step_ms]
         if not ahead:
             return self

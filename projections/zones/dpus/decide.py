@@ -40,7 +40,7 @@ LOST = "lost"
 MAX_DPUS_PER_ZONE = 100_000
 
 MAX_MESSAGE = 253
-"""Characters of a failure that are stored."""
+"""Maximum length of a stored failure message, in characters."""
 
 _MAX_FACTS = 16
 
