@@ -9,8 +9,8 @@ folds.
     forwarding    the protocol between zones and fleet
 
 Start with a fold (`zones/fold.py`, `fleet/fold.py`, ...): it names the module that decides each event. `state` and
-`rows` hold the state of a fold, `views` the API views of it, `fold_states` finds it in a replica. Devices also use
-`rules`.
+`rows` hold the state of a fold, `views` the API views of that state. `fold_states` finds the state in a replica.
+Devices also use `rules`.
 
 Imports schemas and eventstore's types; no I/O, no clock, no randomness.
 """

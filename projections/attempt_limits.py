@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class AttemptsByFailure(NamedTuple):
-    """Attempts at one step, by the kind of failure that ends them. As limits, 0 is the default."""
+    """Attempts at one step, by the kind of failure that ends them. A limit of 0 means the default."""
 
     transient: int = 0
     device: int = 0
@@ -21,7 +21,8 @@ class AttemptsByFailure(NamedTuple):
 FAILURE_KINDS = AttemptsByFailure._fields
 
 DEFAULT_LIMITS = AttemptsByFailure(12, 3, 1)
-"""A BMC reboot takes up to 10 minutes. The 11 delays between 12 attempts take at least 11 minutes (as tested)."""
+"""The default limits. A BMC reboot takes up to 10 minutes, and the 11 delays between 12 attempts take at least 11
+minutes (as tested)."""
 
 MAX_ATTEMPT_LIMIT = 100
 LEAVE_AS_IS = -1
@@ -39,7 +40,7 @@ def fault_of_limits(stated: Sequence[int]) -> str | None:
 
 
 def with_stated(limits: AttemptsByFailure, stated: Sequence[int]) -> AttemptsByFailure:
-    """The limits, with each field replaced that `stated` sets."""
+    """These limits, updated with the fields that `stated` sets."""
     if not stated:
         return limits
     return AttemptsByFailure(*(old if new == LEAVE_AS_IS else new for old, new in zip(limits, stated, strict=True)))

@@ -134,7 +134,8 @@ def _fault_of_names(names: Sequence[str], lines: str) -> str | None:
 
 
 def _are_ascending(lines: str, count: int) -> bool:
-    """Whether these lines, all of one length, ascend strictly, so no two are equal. The names of most records do."""
+    """Whether these lines, all of one length, ascend strictly, so no two are equal. The names of most records
+    ascend."""
     width = len(lines) // count
     column = np.ndarray(count, f"S{width}", lines.encode())
     return bool((column[1:] > column[:-1]).all())
@@ -247,8 +248,8 @@ def _fault_of_addresses4(event: NodesJoined | NodesChanged) -> str | None:
 
 
 def _repeats4(packed: bytes) -> bool:
-    """Whether packed IPv4 addresses contain a duplicate other than 0. Most are sorted; sorting costs a fifth of
-    hashing."""
+    """Whether packed IPv4 addresses contain a duplicate other than 0. Most columns are sorted, and sorting takes a
+    fifth of the time of hashing."""
     if len(packed) == 4:
         return False
     if len(packed) <= 4 * _NUMPY_MIN:

@@ -27,7 +27,7 @@ NAME_PATTERN = rf"{_WORD}{{0,62}}+(?:/{_WORD}{{0,252}}+|{_MORE}{{0,190}}+)"
 _NAME = re.compile(NAME_PATTERN)
 _LETTERS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _SHORT = 63
-"""Up to this many characters, a name only needs the right alphabet."""
+"""Maximum characters of a name for which a check of the alphabet is enough."""
 _ZONE = re.compile(rf"{_WORD}{{0,62}}")
 _CLIQUE = re.compile(rf"{_WORD}{{0,127}}")
 _LABEL_KEY = re.compile(rf"{_WORD}{{0,62}}+(?:{_MORE}{{0,190}}+/{_WORD}{{0,62}}+)?")
@@ -38,19 +38,19 @@ _UNPRINTABLE = re.compile(
     r"\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0001\U000e0020-\U000e007f\U000f0000-\U000ffffd"
     r"\U00100000-\U0010fffd]"
 )
-"""Controls, formats, separators, surrogates and private use, by number. Python's own tables change
-with its Unicode version, and replicas under different Python versions must decide alike."""
+"""Code points of control, format, separator, surrogate and private-use characters. Python's own tables change with its
+Unicode version, and replicas under different Python versions must decide alike."""
 _LONGEST_VALUE = 253
 MAX_AHEAD_MS = 60_000
-"""How far ahead of the log a creation time may lie. An incarnation that claims to be of next year would supersede all
-others until then."""
+"""Maximum time by which a creation time may be ahead of the log. An incarnation with a creation time in the next year
+would otherwise supersede all others until then."""
 LONGEST_UID = 128
 """Maximum bytes of a uid: a forward has the uid of every node, even if the request had none."""
 _LONGEST_QUOTED = 60
 PATH_QUOTED = 255
 """Maximum characters of a path in an error message: long enough for the end, which identifies the file."""
 MAX_NETWORKS = 64
-"""Maximum number of networks of one zone: every address that a node agent states is compared with each."""
+"""Maximum number of networks of one zone: every address that a node agent sets is compared with all of them."""
 _LONGEST_NETWORK = 43
 """Maximum characters of an IPv6 network."""
 _MAPPED = 0xFFFF

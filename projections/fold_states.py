@@ -1,6 +1,7 @@
 """Typed access to the states of a replica's folds, by topic.
 
-A state belongs to the replica and changes with the next record: read it between awaits, and look it up again after one.
+A state belongs to the replica and changes with the next record: read it between awaits, and look it up again after each
+await.
 """
 
 from __future__ import annotations

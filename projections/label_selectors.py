@@ -35,7 +35,8 @@ class BadSelector(PermanentError):
 
 
 class Requirement(NamedTuple):
-    """A key, and whether the labels may lack it or have one of the values. No values mean any value."""
+    """The key must have one of `values`, or any value if `values` is None. If `negated`, the labels must not meet this
+    rule."""
 
     key: str
     values: frozenset[str] | None

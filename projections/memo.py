@@ -11,7 +11,7 @@ Value = TypeVar("Value")
 
 
 class Memo(Generic[Key, Value]):
-    """At most `most` results by argument; at the limit all are forgotten."""
+    """Cached results by argument, at most `most` of them. A full cache is cleared."""
 
     __slots__ = ("_known", "_most")
 

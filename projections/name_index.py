@@ -4,9 +4,9 @@ A dict looks up one name after the other and waits for memory each time. Here a 
 columns, and their reads overlap: half of the time for a million names. A single name takes some microseconds.
 
 The table has 64-bit entries and linear probing (Knuth, The Art of Computer Programming, volume 3, 6.4, algorithm L). An
-entry is the name's number and the upper bits of the name's hash, which also determine its home slot. The table does not
-store names: the callbacks `name_of` and `names_of` return them, which resolves hash collisions. The layout differs from
-process to process, and no result depends on it.
+entry is the name's number and a tag: the upper bits of the name's hash, which also determine its home slot. The table
+does not store names: the callbacks `name_of` and `names_of` return them, which resolves hash collisions. The layout
+differs from process to process, and no result depends on it.
 """
 
 from __future__ import annotations
@@ -29,18 +29,19 @@ _NUMBER = (1 << _NUMBER_BITS) - 1
 _WORD = (1 << 64) - 1
 _REMOVED = 1
 _FIRST = 2
-"""The encoding of number 0 in an entry: an entry of 0 is a free place, and 1 marks a removed name."""
+"""The encoding of number 0 in an entry. An entry of 0 is a free slot, and an entry of 1 a removed name."""
 
 _LEAST_BITS = 10
 _ROOM = 4
-"""Minimum places per entry. With fewer, the longest probe sequence of a thousand names costs more than the memory."""
+"""Minimum number of slots per entry. With fewer, the longest probe sequence of a thousand names costs more than the
+memory."""
 
 _FEW = 24
 """Up to this many names, Python is faster than numpy."""
 
 
 class Lookup(NamedTuple):
-    """Names that were looked up: the number of each, its hash, and the place that its probe sequence has reached."""
+    """Names that were looked up: the number of each, its hash, and the slot that its probe sequence has reached."""
 
     numbers: Numbers
     hashes: Hashes
@@ -75,7 +76,7 @@ class NameIndex:
         return Lookup(numbers, hashes, places)
 
     def _tell_apart(self, numbers: Numbers, places: Places, asked: Sequence[str], found: Sequence[str | None]) -> None:
-        """Correct the numbers in these places: they belong to another name with the same tag."""
+        """Correct the numbers at these positions where the lookup found another name with the same tag."""
         for place, name, other in zip(places.tolist(), asked, found, strict=True):
             if name != other:
                 numbers[place] = self.find_one(name)
@@ -134,7 +135,7 @@ class NameIndex:
         self._put(entries, self._homes_of(entries))
 
     def _put(self, entries: Hashes, places: Places) -> None:
-        """Insert each entry into the first free slot of its probe sequence, starting at this place."""
+        """Insert each entry into the first free slot of its probe sequence, which starts at its slot in `places`."""
         while entries.size:
             taken = self._table[places] > 0
             if not taken.any():
@@ -146,8 +147,8 @@ class NameIndex:
             entries, places = entries[waits], (places[waits] + 1) & self._mask
 
     def _first_alike(self, hashes: Hashes, places: Places) -> Numbers:
-        """The number in the first entry of each probe sequence that has the hash's tag, or UNKNOWN. Moves the places on
-        to these entries."""
+        """Find the first entry of each probe sequence that has the hash's tag. Returns the numbers in these entries,
+        UNKNOWN where there is none, and moves `places` to the slots where the searches ended."""
         numbers, asking = np.full(len(hashes), UNKNOWN, np.int64), np.arange(len(hashes))
         while asking.size > _FEW:
             entries = self._table[places[asking]]

@@ -34,7 +34,7 @@ def fold_names(names: Iterable[str]) -> list[str]:
 
 
 def _share_widths(numbers: dict[tuple[str, int, str], set[int]]) -> None:
-    """Move numbers that fill their width by themselves, such as 100 of 001 to 100, to the entry with that width."""
+    """Move a number with as many digits as the numbers of a padded entry to that entry: 100 joins 001 to 099."""
     for prefix, width, suffix in [key for key in numbers if key[1]]:
         free = numbers.get((prefix, 0, suffix), set())
         full = {number for number in free if len(str(number)) == width}

@@ -1,7 +1,7 @@
-"""A mapping with changes of its own over another mapping, which stays as it is.
+"""A mapping that stores its own changes over another mapping, which stays unchanged.
 
 A fold that decides several items of one record decides each on the state after those before it, and may not change the
-state itself. An overlay costs as much as the keys that change, whatever the size of the mapping below.
+state itself. The cost of an overlay grows with the changed keys, not with the size of the mapping below.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Pagination of lists. Pages go by partition, then by key, so one page reads the keys of one partition, not of all.
+"""Pagination of lists. Pages list keys in order of partition, then of key, so one page reads the keys of one partition,
+not of all.
 
 A page token names the last key of the page before and its partition. A key that is added or removed between two pages
 may be missing or present; every other key appears exactly once.
@@ -17,7 +18,7 @@ from eventstore.errors import PermanentError
 MAX_PAGE = 1_000
 DEFAULT_PAGE = 200
 COMPARED_MAX = 2_000
-"""Keys of one page that are compared with a selector."""
+"""Maximum number of keys that one page compares with a selector."""
 
 _TOKEN = re.compile(r"(\d{1,6}):(.{0,512})", re.DOTALL)
 
@@ -50,7 +51,7 @@ def page(
     token: str,
     matches: Callable[[int, str], bool] | None = None,
 ) -> Page:
-    """The next page of keys after `token`, of partitions in ascending order, and only those that match. Raises BadPage.
+    """The next page of matching keys after `token`. `partitions` must be in ascending order. Raises BadPage.
 
     With `matches`, a page ends after COMPARED_MAX comparisons, however few keys matched: a selector that few of a
     million nodes match would otherwise block the event loop for a second.

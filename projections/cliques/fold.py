@@ -4,8 +4,8 @@ A clique is (domain uid, clique id). All cliques of a domain are in one partitio
 the other in log order. So no two writers contend for an index; that contention dominates the start of upstream's
 daemons. `claims` decides claims, `state` holds rows and invariants, and this module decides all other events.
 
-A daemon's liveness is a session: one record opens it, and another states that it expired. The daemon is then not ready
-and keeps its index, because only a release (of a deleted pod) frees an index.
+A daemon's liveness is a session: one record opens the session, and another records its expiry. The daemon is then not
+ready and keeps its index, because only a release (of a deleted pod) frees an index.
 """
 
 from __future__ import annotations

@@ -35,7 +35,8 @@ class Incarnation(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """One claim. `names_pod` tells whether the caller named its pod; without a name, the command is the incarnation."""
+    """One claim. `names_pod` tells whether the caller gave the uid of its pod. If not, the id of the command is the uid
+    of the incarnation."""
 
     envelope: Envelope
     domain: str
@@ -134,7 +135,7 @@ def decide_in_order(
 
 
 _PRECEDENCE = ("done", "waiting", "unchanged", "refused")
-"""The outcome of a record is the first of these that an item has."""
+"""Codes of outcomes. A record has the first of these codes that one of its items has."""
 
 
 def _merged(nodes: Sequence[str], outcomes: Sequence[Outcome]) -> Outcome:

@@ -20,22 +20,25 @@ from eventstore.folding.state_table import StateTable
 from projections.overlay import Overlay
 
 DEFAULT_CAPACITY = 18
-"""GB200 and GB300: an NVL72 rack has 18 compute trays."""
+"""The number of indices of a clique by default: an NVL72 rack of GB200 or GB300 has 18 compute trays."""
 
 MAX_CAPACITY = 4_096
-"""Far above any existing fabric; bounds a clique's index map and its files."""
+"""Maximum number of indices of a clique: far more than any existing fabric needs. It bounds a clique's index map and
+files."""
 
 MAX_QUEUE = MAX_CAPACITY
-"""Nodes that may wait for an index of one clique."""
+"""Maximum number of nodes that wait for an index of one clique."""
 
 MAX_LEFT_PER_CLIQUE = MAX_CAPACITY
-"""A whole clique may leave and come back to the same indices."""
+"""Maximum number of remembered nodes that left one clique: all nodes of a clique may leave and come back to the same
+indices."""
 
 MAX_LEFT = 32_768
-"""Nodes that left, remembered per partition: about 10 MB."""
+"""Maximum number of remembered nodes per partition that left: they take about 10 MB."""
 
 MAX_UNUSED = 65_536
-"""Cliques with a capacity of their own and no node yet, per partition: about 20 MB. A domain is in one partition."""
+"""Maximum number of cliques per partition with a capacity of their own and no node yet: they take about 20 MB. A domain
+is in one partition."""
 
 ClaimState = Literal["holds", "waits", "left"]
 
@@ -51,10 +54,9 @@ class CliqueMember(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The row of one node in a clique.
 
     `last` is the index that the node holds or last held, or -1. `since` orders the queue, and the eviction of nodes
-    that left. `created_ms` and `uid` are the incarnation of its pod. The
-    three `*_ms` are the times at which the claim (or release), the readiness and the session were issued: an older
-    record is a late copy. `session_alive` is false once the session expired. An address is empty if none was given, or
-    if a newer pod of the domain has it now.
+    that left. `created_ms` and `uid` are the incarnation of its pod. The other three `*_ms` are the times at which the
+    claim (or release), the readiness and the session were issued: an older record is a late copy. `session_alive` is
+    false once the session expired. An address is empty if none was given, or if a newer pod of the domain has it now.
     """
 
     claim_state: ClaimState

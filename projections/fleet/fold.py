@@ -63,11 +63,11 @@ from schemas.events import (
 __all__ = ["FleetFold", "FleetState"]
 
 MAX_LIMIT = 1_000_000
-"""Highest limit of a zone: more installs, or nodes out of service, than a zone may have."""
+"""Maximum value of a zone's limits of parallel installs and of nodes out of service: more than a zone can have."""
 
 
 class EditWithdrawn(NamedTuple):
-    """Pending edits end, because a command stated the present policy or labels again."""
+    """Pending edits end, because a later command asks for the policy or labels that are in force."""
 
     ended_holds: tuple[int, ...]
 
@@ -88,7 +88,8 @@ class FreezeChanged(NamedTuple):
 
 
 class FleetFold:
-    """The fleet fold. `partition_count` is that of the log: it determines the zones partition of a zone."""
+    """The fleet fold. `partition_count` is the log's number of partitions: it determines the zones partition of each
+    zone."""
 
     topic = FLEET
     version = 1
@@ -212,7 +213,8 @@ def _decide_policy_deleted(state: FleetState, event: PolicyDeleted, at: RecordMe
 
 
 def _withdraw_edits(waiting: tuple[int, ...]) -> Decision:
-    """Withdraw pending edits after a command that states the present policy or labels again; nothing else changes."""
+    """Withdraw pending edits after a command that asks for the policy or labels that are in force; nothing else
+    changes."""
     return Decision(EditWithdrawn(waiting), DONE) if waiting else Decision(None, UNCHANGED)
 
 

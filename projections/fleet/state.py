@@ -59,7 +59,8 @@ from projections.rules.policies import BUILT_IN, Policy, selector
 
 
 class SetRow(msgspec.Struct, frozen=True, array_like=True):
-    """The last change of a set: version, and the append time of the earliest change in it."""
+    """The version of the last change of a set, and the append time of the earliest change in the record of that
+    version."""
 
     version: int
     earliest_ms: int
@@ -73,10 +74,11 @@ class Freeze(msgspec.Struct, frozen=True):
 
 
 class OutboxEntry(msgspec.Struct, frozen=True):
-    """An entry for one zones partition by the record of fleet at `offset`: superseded nodes, or the limits of a zone.
+    """An entry for one zones partition, added by the record of fleet at `offset`: superseded nodes, or the limits of a
+    zone.
 
-    Columns as in NodesSuperseded; for limits `names` is empty and `limits` is given. `mark` is fleet's mark for that
-    partition: fleet had not folded later records of that partition.
+    The columns are those of NodesSuperseded. An entry with limits has `limits`, and `names` is empty. `mark` is fleet's
+    mark for that partition: fleet had not folded later records of that partition.
     """
 
     partition: int
@@ -100,11 +102,11 @@ LAST_HOLD = "last hold"
 """The key of the number of the newest hold."""
 
 SAMPLED = "sampled"
-"""The key of the clock up to which levels are sampled."""
+"""The key of the time up to which levels are sampled."""
 
 MAX_OUTBOX_ENTRIES = 10_000
 MAX_OUTBOX_NODES = 100_000
-"""Bounds of the outbox of one partition: entries, and nodes in them, which take 15 MB."""
+"""Maximum number of entries in the outbox of one partition, and of nodes in these entries. The nodes take 15 MB."""
 
 
 class FleetState:
@@ -211,8 +213,8 @@ class FleetState:
         return self.zones.rows.get(name) or UNKNOWN_ZONE
 
     def ensure_zones(self, zones: Iterable[str], version: int) -> None:
-        """Add a row for each of these zones that has none. The caller gives the zone a node, labels or limits by the
-        same record."""
+        """Add a row for each of these zones that has none. The caller must give each zone a node, labels or limits in
+        the same record."""
         for name in without_row(zones, self.zones.rows):
             self.zones.put(name, replace(UNKNOWN_ZONE, since_version=version))
 
@@ -275,7 +277,8 @@ class FleetState:
         return ANY_ZONE in self.freezes.rows or zone in self.freezes.rows
 
     def conflicts(self) -> list[tuple[Address, tuple[str, ...]]]:
-        """Addresses that several nodes hold or wait for, with those nodes, in order of the first of them."""
+        """Each address that several nodes hold or wait for, with the names of these nodes. The addresses are sorted by
+        these names."""
         found = []
         for address in self.slot_table.address_index.shared.keys() | self.contested.keys():
             slots = self.slot_table.address_index.slots_of(address)

@@ -15,7 +15,7 @@ from projections.rules.rule import precedence
 
 _MAX_SHOWN_NODES = 100
 _PRIORITY_MAX = 1 << 31
-"""No priority is higher."""
+"""Above every priority, so the sum of this number and a negated priority is positive and sorts as text."""
 
 HELD = "held"
 LEAVE_REJECTED = "leave rejected"

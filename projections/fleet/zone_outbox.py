@@ -17,7 +17,7 @@ from projections.fleet.state import MAX_OUTBOX_ENTRIES, MAX_OUTBOX_NODES, FleetS
 
 
 def enqueue_superseded(state: FleetState, superseded: Sequence[Superseded], at: RecordMetadata) -> None:
-    """Tell each zone which of its nodes have a newer incarnation in another zone."""
+    """Enqueue for each zone its nodes that have a newer incarnation in another zone."""
     by_partition: dict[int, list[Superseded]] = {}
     for node in superseded:
         by_partition.setdefault(_partition(state, node.zone), []).append(node)
@@ -28,7 +28,7 @@ def enqueue_superseded(state: FleetState, superseded: Sequence[Superseded], at: 
 
 
 def enqueue_limits(state: FleetState, zone: str, limits: ZoneLimits, at: RecordMetadata) -> None:
-    """Tell a zone its limits."""
+    """Enqueue the limits of a zone."""
     _enqueue(state, OutboxEntry(_partition(state, zone), at.offset, at.time_ms, [zone], [], [], [], limits=limits))
 
 

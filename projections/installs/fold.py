@@ -32,7 +32,7 @@ from schemas.events import MAX_ITEMS, Event, InstallsReported
 __all__ = ["InstallsFold", "InstallsState"]
 
 MAX_ORDINAL = 1 << 20
-"""Above any ordinal. A bitmap of a large range is small, but its expansion is not."""
+"""Every ordinal is below this number. A bitmap of a large range takes few bytes, but its expansion takes many."""
 
 MAX_REFUSAL_REASON = 253
 _MAX_TIME_MS = 1 << 52
@@ -112,8 +112,8 @@ def _change(
 
 
 def _with(row: VersionInstalls, entries: Sequence[LevelReport]) -> VersionInstalls:
-    """A row with all entries of its version. Each level is merged once, so the sender cannot choose the cost of a
-    record."""
+    """The row, merged with these entries of its version. Each level is merged once, whatever the number of its entries,
+    so the sender cannot choose the cost of a record."""
     levels = list(row.levels)
     for level in sorted({entry.level for entry in entries}):
         times: dict[int, BitMap] = {}

@@ -1,13 +1,12 @@
 """Install progress of a partition's zones, in a form that accepts reports in any order and any number.
 
-Reports come from several relays: duplicated, late, overlapping. So every merge is commutative, associative and
-idempotent. A DPU reached a level of a version at the earliest reported time. A zone's DPU count is the last reported
-one. Of the exceptions, the newest one per DPU is kept; of the versions, the newest ones are kept. For each version and
-level, a row maps times to bitmaps with the ordinals of the DPUs that reached the level at that time. Reports have the
-same form.
+Reports come from several relays, and may be duplicated, late or overlapping. So every merge is commutative, associative
+and idempotent. A DPU reached a level of a version at the earliest reported time. A zone's DPU count is the last
+reported one. A zone has the newest exception of each DPU, and only its newest versions. For each version and level, a
+row maps times to bitmaps with the ordinals of the DPUs that reached the level at that time. Reports have the same form.
 
-The times are rounded up to 1/64 of their distance from the version's append time, so a row has some hundred bitmaps,
-however many reports arrive. Reports that disagree on the append time add bitmaps, up to a bound.
+Each time is rounded up by at most 1/64 of its distance from the version's append time, so a row has some hundred
+bitmaps, however many reports arrive. Reports that disagree on the append time add bitmaps, up to a bound.
 """
 
 from __future__ import annotations
@@ -33,17 +32,18 @@ class Level(IntEnum):
 LEVELS = tuple(level.name.lower() for level in Level)
 
 MAX_VERSIONS = 20
-"""Newest versions stored per zone. A DPU with a version has all earlier ones, so laggards are known without the older
-versions."""
+"""Maximum number of versions stored per zone, the newest ones. A DPU with a version has all earlier ones, so laggards
+are known without the older versions."""
 
 MAX_EXCEPTIONS = 200
-"""Newest rollbacks and refusals remembered per zone."""
+"""Maximum number of rollbacks and refusals stored per zone, the newest ones."""
 
 UNKNOWN_MS = 1 << 62
-"""Reached at an unknown time. Later than any known time, so a known time replaces it in a merge."""
+"""Stands for an unknown time at which a level was reached. It is later than any known time, so a known time replaces it
+in a merge."""
 
 MAX_TIMES = 1_024
-"""Times of one version and level. Correct reports yield fewer; incorrect ones only cost precision."""
+"""Maximum number of times of one version and level. Correct reports yield fewer; incorrect ones only cost precision."""
 
 _EXACT_BITS = 7
 

@@ -65,7 +65,8 @@ EMPTY_TABLE = DeviceTable(0, 0, bytes(16), {})
 
 
 def apply(table: DeviceTable, epoch: int, delta: Delta, *, capacity: int) -> DeviceTable | FrameRefused:
-    """The table after a frame, or the reason for a refusal. `capacity` is the most prefixes that fit at any moment."""
+    """The table after a frame, or the reason for a refusal. `capacity` is the maximum number of prefixes that the
+    device can have at any moment."""
     held, offered = (table.epoch, table.version), (epoch, delta.to_version)
     if offered < held:
         return FrameRefused(RefusalCode.OLDER, f"version: {offered} is older than {held}, which this device holds")
@@ -87,7 +88,7 @@ def apply(table: DeviceTable, epoch: int, delta: Delta, *, capacity: int) -> Dev
 def steps_between(old: DeviceTable, new: DeviceTable) -> tuple[SetStep, ...]:
     """Steps from one table to another without a gap: all adds, highest precedence first, then all removes.
 
-    A snapshot states only the final content, so its steps are computed here.
+    A snapshot has only the final content, so its steps are computed here.
     """
     ordered = sorted({*old.rules, *new.rules}, key=precedence)
     adds = [(rule, new.rules.get(rule, _NONE) - old.rules.get(rule, _NONE)) for rule in ordered]
@@ -151,7 +152,7 @@ def _digest_after(table: DeviceTable, delta: Delta) -> bytes:
 
 
 def unpack(packed4: bytes, packed6: bytes) -> Prefixes:
-    """Packed prefixes as a set. Raises ValueError if they are no whole number of prefixes."""
+    """Packed prefixes as a set. Raises ValueError if the bytes are not a whole number of prefixes."""
     return frozenset(_split(packed4, packed6))
 
 

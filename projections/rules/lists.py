@@ -37,8 +37,8 @@ MatchOrder: TypeAlias = tuple[tuple[int, bool, int], ...]
 
 MAX_VERDICTS = 65_536
 MAX_LOSSES = 4_096
-"""Bound of a plan's caches of verdicts and of losses, which are by combination of sets: clients can create any number
-of combinations."""
+"""Maximum entries of a plan's caches of verdicts and of losses. Their keys are combinations of sets, and clients can
+create any number of combinations."""
 
 
 def text_of(key: SetKey) -> str:
@@ -133,7 +133,8 @@ class Plan:
         return self._bits[number]
 
     def bits_of(self, labels: Mapping[str, str]) -> int:
-        """The sets, a bit each, of a node with these labels. The cost grows with the number of labels alone."""
+        """The sets that contain a node with these labels, one bit per set. The cost grows only with the number of
+        labels."""
         bits = self._everybody
         for pair in labels.items():
             for mask, others in self._wanting.get(pair, ()):

@@ -1,8 +1,8 @@
 """Rule policies: they allow or deny nodes, selected by labels, access to the DPUs of zones, selected by labels.
 
 A policy named `default` exists from the start: every member may reach every zone, below every priority that can be set.
-It can be replaced like any other; deleting it restores the built-in one, so a table is never without it by accident.
-The fold validates policies here, because other programs may write to the topic.
+It can be replaced like any other; deleting it restores the built-in one, so no table lacks a default policy by
+accident. The fold validates policies here, because other programs may write to the topic.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DEFAULT = "default"
 MAX_PRIORITY = 1_000_000
 BUILT_IN_PRIORITY = -MAX_PRIORITY - 1
 MAX_POLICIES = 1_000
-"""Bounds the cost of matching one join, and the number of traffic classes."""
+"""Maximum number of policies: bounds the cost of matching one join, and the number of traffic classes."""
 
 MAX_PORT_RANGES = 64
 ACTIONS = ("allow", "drop")

@@ -1,8 +1,8 @@
 """Rules, and the deltas between versions of a table: the types that the control plane and devices share.
 
 A device's table holds, per rule, a set of prefixes. Its verdict on a packet is that of the first rule, in order of
-precedence, whose protocol and ports match and one of whose prefixes holds the packet's source. Without one, the packet
-is denied.
+precedence, whose protocol and ports match and one of whose prefixes holds the packet's source. If there is no such
+rule, the packet is denied.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class SetStep(NamedTuple):
 class Delta(NamedTuple):
     """The change from one version of a table to another, in the order in which a device must apply its steps.
 
-    A delta from version 0 is a snapshot: the whole table. `digest` is that of the table after it.
+    A delta from version 0 is a snapshot: the whole table. `digest` is the digest of the table after the delta.
     """
 
     from_version: int

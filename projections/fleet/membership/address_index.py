@@ -19,7 +19,8 @@ Address: TypeAlias = int | bytes
 """IPv4 as an integer, IPv6 as 16 bytes."""
 
 BATCH_ADDRESSES = 2_000
-"""Addresses of a batch at most, as many as fit a record: adding them takes a fraction of a millisecond."""
+"""Maximum number of addresses of a batch: as many as fit a record. Adding them to the index takes a fraction of a
+millisecond."""
 
 _SMALL_BATCH = 256
 """Up to this many addresses, sorting costs more than it saves. Such a batch is added to the index at once, because a

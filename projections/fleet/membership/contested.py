@@ -1,9 +1,9 @@
 """Addresses that node agents stated while other nodes held them. A contested address is not effective.
 
 A member's row keeps such an address apart (`contested4`, `contested6`), and the member is reachable by its other
-address only. When no node holds the address any more, the first by name of the nodes that wait for it gets it. An
-address that a hold retains after its node left counts as held. An operator's address is never contested: it is
-effective at once, and the conflict is reported on both nodes.
+address only. When no node holds the address any more, the first waiting node by name gets the address. An address that
+a hold retains after its node left counts as held. An operator's address is never contested: it is effective at once,
+and the conflict is reported on both nodes.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from schemas.events import AGENT_ADDRESS4, AGENT_ADDRESS6, PRESENT, SUPERSEDED
 
 
 def agent_bits(state: int) -> int:
-    """The bits of the parts that the node's own agent stated."""
+    """The bits (AGENT_JOINED, AGENT_ADDRESS4, AGENT_ADDRESS6) of the fields that the node's own agent set."""
     return max(0, state - SUPERSEDED)
 
 
 class StatedAddresses:
-    """The addresses that one record states. In a record, statements of operators precede those of agents."""
+    """The addresses that one record sets. If an operator and an agent set the same address, the operator's node gets
+    it."""
 
     def __init__(self, state: FleetState, items: MembershipColumns) -> None:
         self._state = state
@@ -43,7 +44,7 @@ class StatedAddresses:
                         self._taken[address] = name
 
     def admit(self, name: str, member: Member, bits: int) -> Member:
-        """The row of a stated node, in which each address that another node holds is a contested one."""
+        """The row of a node. An address that its agent set is a contested one if another node holds it."""
         contested4 = bits & AGENT_ADDRESS4 and self._is_of_another(name, member.address4)
         contested6 = bits & AGENT_ADDRESS6 and self._is_of_another(name, member.address6)
         if contested4:
@@ -53,8 +54,8 @@ class StatedAddresses:
         return member
 
     def _is_of_another(self, name: str, address: Address) -> bool:
-        """Whether another node already has an address. If not, the address is this node's for the agents that follow in
-        the record."""
+        """Whether another node already has an address. If none has it, the address counts as this node's for the
+        agents' items that follow in the record."""
         if not address:
             return False
         holders = {

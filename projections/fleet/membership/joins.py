@@ -53,7 +53,7 @@ class ForwardRange(NamedTuple):
 
 
 class Superseded(NamedTuple):
-    """An incarnation of a node that has, or had, a newer one elsewhere."""
+    """An incarnation of a node in `zone`. Another zone has, or had, a newer incarnation of this node."""
 
     zone: str
     name: str
@@ -70,9 +70,9 @@ class MembersAdded(NamedTuple):
 
 
 class MembersChanged(NamedTuple):
-    """Any other change of members, evaluated. `holds` are new or grow, `hold_by_change` is the hold of each change that
-    is held, and `tombstones` are of the nodes that left. `agents` are the commands of node agents, by node and zone.
-    """
+    """Any other change of members, evaluated. `holds` are the holds that this record opens or extends, and
+    `hold_by_change` has the hold of each held change. `tombstones` has the tombstones of the nodes that left, and
+    `agents` the commands of node agents, by node and zone."""
 
     source: ForwardRange
     impact: Impact

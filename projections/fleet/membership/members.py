@@ -115,7 +115,8 @@ class MemberRows(MutableMapping[str, Member]):
         return self._single
 
     def get_many(self, names: Sequence[str]) -> list[Member | None]:
-        """The rows of these members, None where there is none; columnar, because a save reads hundreds at a time."""
+        """The rows of these members, None where there is none. The lookup is by column, because a save reads hundreds
+        of members at a time."""
         if self._columnar and len(names) > _BATCH_LOOKUP_MIN:
             slot = self._index.find_one(names[0])
             if slot != UNKNOWN and self._names[slot : slot + len(names)] == names:  # neighbours, as most are

@@ -55,10 +55,11 @@ from eventstore.folding.state_table import StateTable
 from projections.incarnations import is_older
 
 MAX_TOMBSTONES = 100_000
-"""Nodes whose tombstones are retained; they take 30 MB."""
+"""Maximum number of nodes with tombstones; the tombstones take 30 MB."""
 
 _MAX_PER_NODE = 4
-"""Tombstones of one node. More than one is needed only if an older incarnation left after a newer one."""
+"""Maximum number of tombstones of one node. More than one is needed only if an older incarnation left after a newer
+one."""
 
 
 class Tombstone(msgspec.Struct, frozen=True, gc=False, array_like=True):

@@ -21,7 +21,7 @@ from projections.fleet.tables.rulesets import RuleSet
 from projections.rules.policies import Selector, selector
 
 MAX_PREVIOUS_LISTS = 8
-"""Previous lists retained per label set, or per zone: deltas start from these."""
+"""Maximum number of previous lists retained per label set, or per zone: deltas start from these."""
 
 
 class ZoneLimits(NamedTuple):

@@ -47,11 +47,13 @@ from projections.rules.prefixes import (
 MIN_HISTORY_BYTES = 4096
 
 MAX_STEPS = 16_384
-"""Steps of history retained per set: some 10 minutes of 24 versions a second. A step takes about 400 bytes of
-memory however few prefixes it has, so a bound on the bytes of prefixes alone would retain hundreds of thousands."""
+"""Maximum number of history steps retained per set: some 10 minutes at 24 versions a second. A step takes about 400
+bytes of memory however few prefixes it has, so a bound on the bytes of prefixes alone would retain hundreds of
+thousands."""
 
 MAX_RETIRED = 1_000
-"""Retired sets in memory. Sets without a member take no bytes, so a bound on bytes alone would retain them all."""
+"""Maximum number of retired sets in memory. Sets without a member take no bytes, so a bound on bytes alone would retain
+them all."""
 
 
 class PrefixChange(NamedTuple):
@@ -154,8 +156,8 @@ class SetCover:
         return family.holding(as_int(address))
 
     def held_since(self, address: Address) -> tuple[int, int]:
-        """The version since which the set holds an address that it holds now, and the append time of that change; 0
-        for each that history does not reach."""
+        """The version since which the set holds an address that it holds now, and the append time of that change. A
+        value is 0 if history does not reach back to it."""
         for step in reversed(self._history):
             if not _holds(step.change.remove4, step.change.remove6, address) and _holds(
                 step.change.add4, step.change.add6, address
@@ -170,7 +172,7 @@ class SetCover:
 
     @property
     def history_start(self) -> int:
-        """The version at which the history begins. A prefix that the set held before and still holds was in it at
+        """The version at which the history begins. A prefix that the set held before and still holds was in the set at
         this version."""
         return self._floor
 
@@ -213,7 +215,7 @@ class SetCover:
 
 class CoverCache:
     """The covers of one fleet state's sets. Retired sets are in no list any more: deltas from previous lists start from
-    their last content. They never take more bytes than the sets of present lists do."""
+    their last content. Retired sets never take more bytes than the sets of present lists."""
 
     def __init__(self) -> None:
         self._covers: dict[RuleSet, SetCover] = {}
@@ -369,7 +371,8 @@ def _netted(changes: Sequence[tuple[bytes, bytes]], size: int) -> tuple[bytes, b
 
 
 def _netted_singly(changes: Iterable[tuple[bytes, bytes]], size: int) -> tuple[bytes, bytes]:
-    """The same in Python: faster for few prefixes; at 1 us per prefix, many would block the event loop."""
+    """Like `_netted`, without numpy: faster for few prefixes. It takes 1 us per prefix, so many would block the event
+    loop."""
     net = Net()
     for added, removed in changes:
         for key in unpack(removed, size):

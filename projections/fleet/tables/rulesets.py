@@ -14,13 +14,14 @@ from projections.fleet.membership.address_index import Address
 from projections.rules.lists import SetKey
 
 INCREMENTAL_MAX = 256
-"""Changes that are always applied one by one; more are too if the set has 128 times as many addresses.
+"""Maximum number of changes that are applied one by one to a small set. The maximum of a large set is 1/128 of its
+addresses.
 
 One change costs about 3 us, the whole cover 0.04 us for each address of the set.
 """
 
 CHANGES_KEPT = 256
-"""Last changes of a set whose append times are retained, for readers that skip versions."""
+"""Maximum number of last changes of a set whose append times are retained, for readers that skip versions."""
 
 
 def incremental_max(addresses: int) -> int:

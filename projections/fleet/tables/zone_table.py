@@ -70,8 +70,8 @@ def table(state: FleetState, zone: str) -> RuleTable:
 
 
 def earliest_since(state: FleetState, zone: str, since: int) -> int:
-    """Append time of the earliest change in a zone's table after version `since`, from which a reader that skips
-    versions measures its delay. With `since` 0, the append time of the last change."""
+    """Append time of the earliest change in a zone's table after version `since`: a reader that skips versions measures
+    its delay from this time. If `since` is 0, the append time of the last change."""
     now, latest = table(state, zone), state.list_change(zone)
     if not since:
         return now.earliest_ms
@@ -97,8 +97,8 @@ def held_since(state: FleetState, zone: str, found: SetCover, address: Address) 
 
 
 def _came(state: FleetState, zone: str, found: SetCover) -> tuple[int, bool]:
-    """The version at which a set joined a zone's list, and True; if that is no longer known, a version since which
-    it was in the list, and False."""
+    """The version at which a set joined a zone's list, and True. If that version is no longer known: the earliest known
+    version with the set in the list, and False."""
     came = state.list_change(zone).version
     for previous in reversed(state.previous_lists(zone)):
         if not any(covers_of(state).of(state, had) is found for had in previous.sets):

@@ -38,22 +38,23 @@ ALLOWED_BY_JOIN: Final = "allowed-by-join"
 
 DENIAL_KINDS: tuple[BudgetKind, ...] = (DENIED_BY_LEAVE, DENIED_BY_CHANGE)
 BUDGET_KINDS: tuple[BudgetKind, ...] = (*DENIAL_KINDS, ALLOWED_BY_CHANGE, ALLOWED_BY_JOIN)
-"""All budgets. A hold that exceeds several is named after the last of the denials, or else the first of the others."""
+"""All budgets. A hold that exceeds several budgets is named after the first of denied-by-change, denied-by-leave,
+allowed-by-change and allowed-by-join."""
 
 BUDGET_WINDOW_MS = 600_000
 BUCKET_MS = 10_000
 """Length of a bucket of a window. A change therefore leaves the window 0 to 10 s late, never early."""
 
 APPROVALS = 2
-"""Principals who must approve a hold."""
+"""Number of principals who must approve a hold."""
 
 
 UNLIMITED_PERMILLE = 1_000
-"""A share of 100 %, which is no limit: nothing is counted then."""
+"""A share of 100 %, which means no limit."""
 
 
 NODE_ADDRESSES = 2
-"""The most addresses of a node."""
+"""Maximum number of addresses of a node."""
 
 
 class Budget(msgspec.Struct, frozen=True):
@@ -68,11 +69,12 @@ class Budget(msgspec.Struct, frozen=True):
         return self.permille >= UNLIMITED_PERMILLE
 
     def limit(self, base: BudgetBase) -> int | None:
-        """The most addresses that may change their verdict, of a list with this base; None if there is no limit.
+        """The maximum number of addresses of a list with this base that may change their verdict; None if there is no
+        limit.
 
-        The share is of the settled level. The count is at most half of the present level: "at least 1,000" must not
-        allow the loss of all nodes of a plane of 900. Two addresses, those of one node, may always change, if the count
-        allows it. A fleet begins with joins, so their count is not halved.
+        The share is of the settled level. The count is capped at half of `base.least`: "at least 1,000" must not allow
+        the loss of all nodes of a plane of 900. This cap is never below 2, the addresses of one node. A fleet begins
+        with joins, so the count of `allowed-by-join` has no cap.
         """
         if self.is_unlimited:
             return None
@@ -117,11 +119,11 @@ class BudgetWindow(msgspec.Struct, frozen=True, array_like=True):
         return sum(count for _, count in self.counted(now_ms))
 
     def counted(self, now_ms: int) -> Sequence[tuple[int, int]]:
-        """The buckets that still count."""
+        """The buckets that have not expired."""
         return [(start, count) for start, count in self.buckets if _counts(start, now_ms)]
 
     def charged(self, now_ms: int, count: int) -> BudgetWindow:
-        """This window with `count` more, and without expired buckets."""
+        """This window with `count` more changes, and without expired buckets."""
         bucket = now_ms - now_ms % BUCKET_MS
         return merged_windows([BudgetWindow(((bucket, count + dict(self.buckets).get(bucket, 0)),)), self], now_ms)
 
@@ -207,7 +209,7 @@ def reason_of(hold: Hold) -> str:
 
 
 MAX_SHOWN_ZONES = 100
-"""Zones that a hold names; it may concern more."""
+"""Maximum number of zones that a hold names; the hold may concern more zones."""
 
 
 def hash_of(*parts: object) -> bytes:

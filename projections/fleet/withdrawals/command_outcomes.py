@@ -19,7 +19,7 @@ from projections.field_checks import quoted
 from projections.fleet.withdrawals.budgets import Hold
 
 MAX_OUTCOMES = 10_000
-"""Commands and holds that are remembered; they take 5 MB."""
+"""Maximum number of commands and holds with a stored outcome; the outcomes take 5 MB."""
 
 
 class CommandOutcome(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -50,7 +50,8 @@ def overtaken(hold: int, at: RecordMetadata) -> CommandOutcome:
 
 
 def contested(faults: Sequence[Fault], at: RecordMetadata) -> CommandOutcome:
-    """The outcome of a node agent's command with these faults: code and values of the first, all sentences."""
+    """The outcome of a node agent's command with these faults: the code and values of the first fault, and the
+    sentences of all faults."""
     return _refused(joined(faults), -1, at)
 
 
@@ -59,7 +60,7 @@ def _refused(fault: Fault, hold: int, at: RecordMetadata) -> CommandOutcome:
 
 
 class CommandOutcomes(StateTable[CommandOutcome]):
-    """Outcomes by command. The earliest decided is evicted first."""
+    """Outcomes by command. The outcome that was decided first is evicted first."""
 
     __slots__ = ("_order",)
 

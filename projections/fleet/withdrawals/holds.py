@@ -51,7 +51,7 @@ from projections.fleet.withdrawals.principals import person
 from schemas.events import BudgetSet, Envelope, HoldApproved, HoldRejected
 
 MAX_SHOWN_REASONS = 10
-"""Different reasons of the parts of one command that its hold lists."""
+"""Maximum number of different reasons that a hold lists for the parts of its command."""
 
 _LATER = "; a later part of the command: "
 _OTHERS = "others"
@@ -82,7 +82,7 @@ class BudgetChanged(NamedTuple):
 
 
 class HoldUpdated(NamedTuple):
-    """A hold has a new row: approved once, or in need of new approvals."""
+    """A hold gets a new row: it was approved once, or needs new approvals."""
 
     hold: Hold
 
@@ -270,7 +270,7 @@ def decide_edit(
 def decide_budget(state: FleetState, event: BudgetSet, at: RecordMetadata) -> Decision:
     """Apply a tighter budget at once; hold one that is looser in any way.
 
-    A budget decides which changes pass without a second person, so to loosen it takes as many people as to release a
+    A budget decides which changes pass without a second person, so loosening it needs as many people as releasing a
     hold. While it waits, the present budget counts.
     """
     fault = fault_of_budget(event)
@@ -353,9 +353,8 @@ def _key(state: FleetState, kind: BudgetKind, zones: Collection[str], asked: int
 
 
 def _was_unknown(zone: FleetZone | None, asked: int) -> bool:
-    """Whether fleet learned of the zone after the edit was requested at offset `asked`, or the zone has had no labels
-    since before then.
-    """
+    """Whether fleet learned of the zone after the edit was requested at offset `asked`, or the zone has no labels, and
+    they were not edited after that offset."""
     return zone is not None and (zone.since_version > asked or (not zone.labels and zone.labels_version <= asked))
 
 

@@ -3,8 +3,9 @@
 A `MemberChange` is about one node: its reachable states that would go, and its new row. All changes of a record are
 evaluated together, per address: the rule sets that hold the address before and after, and the lists in which it would
 lose or gain traffic. A change is held as a whole: if one of its addresses takes part in a verdict that is over a
-budget, the previous state of the node stays reachable, and its new state waits. Each round holds more changes, and with
-all changes held no verdict changes, so the rounds end within the budgets, whatever the policies say.
+budget, the previous state of the node stays reachable, and its new state waits. The changes are evaluated in rounds,
+and each round holds more of them. If all changes are held, no verdict changes, so the rounds end within the budgets,
+whatever the policies say.
 
 A change of a node whose last change is held is held too, whatever the budgets: otherwise a held bulk change could be
 made piece by piece, as budgets recover, while two people look at it.
@@ -29,7 +30,8 @@ from projections.fleet.withdrawals.budgets import (
 
 
 class MemberChange(NamedTuple):
-    """The change of one node by a record. `kind` is the budget of its denials, if no other change takes part.
+    """The change of one node by a record. `kind` is the budget that is charged for its denials if no other change
+    concerns the same address.
 
     `removed` are reachable states that would go, `untouched` those that stay in any case. `after` is the new row, None
     if the node left. `needs_slot` says that `after` needs a slot; otherwise it keeps the slot that it names.
@@ -55,8 +57,8 @@ class AddressShift(NamedTuple):
 class Impact(NamedTuple):
     """Changes, the indices of those that are held, and the verdicts that the others change.
 
-    `charges` are the addresses denied or allowed, per kind and list. `exceeded` are the lists in which a budget was
-    exceeded, with the number of addresses, by kind.
+    `charges` has the number of addresses denied or allowed, per kind and list. `exceeded` has the kinds and lists whose
+    budget was exceeded, with the number of addresses.
     """
 
     changes: Sequence[MemberChange]
@@ -94,7 +96,8 @@ class _AddressImpact:
         self.added: list[_AddedState] = []
 
     def changes(self) -> Iterable[int]:
-        """The changes that take part, some of them twice."""
+        """The changes that remove or add a state with this address. A change with several such states occurs several
+        times."""
         yield from (removed.change for removed in self.removed)
         yield from (added.change for added in self.added)
 

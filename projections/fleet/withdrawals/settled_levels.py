@@ -17,7 +17,7 @@ import msgspec
 
 STEP_MS = 60_000
 SETTLED_MS = 3_600_000
-"""Time for which an address must be allowed before it counts."""
+"""Minimum time for which an address must be allowed before it counts."""
 
 
 class LevelHistory(msgspec.Struct, frozen=True, array_like=True):
